@@ -1,6 +1,6 @@
 /** The executable: `node packages/cli/dist/main.js …`. An older Node starts the bundled one. */
 import { lstatSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
-// A named import of enableCompileCache would end an older Node before it can start the bundled one.
+// A named import of enableCompileCache would crash an older Node before it can start the bundled one.
 import module, { createRequire } from "node:module";
 import { join } from "node:path";
 import { restartWithSmallHeap } from "./heap/small-heap.ts";
@@ -30,7 +30,7 @@ async function start(): Promise<void> {
     process.stderr.write(`The output could not be written: ${error.message}.\n`);
     process.exit(1);
   });
-  // A log file on a full disk must not end the gateway, and there is no other place to report it.
+  // A log file on a full disk must not crash the gateway, and there is no other place to report it.
   process.stderr.on("error", () => {});
 
   process.exitCode = await runProgram(process.argv.slice(2), processIo(import.meta.url));
@@ -46,8 +46,8 @@ function enableOwnCompileCache(program_folder: string): void {
   try {
     if (statSync(program_folder).uid !== uid) return;
     mkdirSync(folder, { recursive: true, mode: 0o700 });
-    const found = lstatSync(folder);
-    if (!found.isDirectory() || found.uid !== uid || (found.mode & 0o022) !== 0) return;
+    const info = lstatSync(folder);
+    if (!info.isDirectory() || info.uid !== uid || (info.mode & 0o022) !== 0) return;
     // Every load of a changed plugin adds files, and nothing removes them.
     const files = readdirSync(folder, { recursive: true }).length;
     if (files > MAX_CACHED_FILES) rmSync(folder, { recursive: true, force: true });

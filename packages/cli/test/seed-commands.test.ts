@@ -44,8 +44,8 @@ verifies(
         exit: EXIT.ok,
         runs: [{ strategy: "parrot", output: { content: "parrot: hello" } }],
       });
-      const shown = await gateway.json<{ entries: { payload: object }[] }>("session", "show", "s1");
-      expect(shown.entries.at(-1)?.payload).toEqual({ role: "assistant", content: "parrot: hello" });
+      const session = await gateway.json<{ entries: { payload: object }[] }>("session", "show", "s1");
+      expect(session.entries.at(-1)?.payload).toEqual({ role: "assistant", content: "parrot: hello" });
       for (const key of ["app.a", "app.b.c", "apple"]) await gateway.json("config", "set", key, "1");
       expect(await gateway.json("config", "unset", "app.*", "--yes")).toMatchObject({
         exit: EXIT.ok,

@@ -50,7 +50,7 @@ JSON_DEPTH = 64
 # Longer structured output is not repeated as text, because both copies have to fit into one frame.
 TEXT_COPY_LIMIT = 100_000
 ANSWER_KEYS = {"content", "structured_output", "is_error", "retryable", "status", "yield_to_user"}
-# Time that calls in flight have to answer after a shutdown before the process ends.
+# Time that calls in flight have to answer after a shutdown before the process exits.
 DRAIN_SECONDS = 1.0
 
 
@@ -288,7 +288,7 @@ class Call:
         try:
             return self.blocking(fetch, self.time_left())
         except urllib.error.HTTPError as error:
-            message = f"The gateway answered {error.code} to {path}."
+            message = f"The gateway returned HTTP {error.code} for {path}."
             retry_later(message) if error.code == 429 or error.code >= 500 else fail(message)
 
 

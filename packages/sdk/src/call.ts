@@ -40,12 +40,12 @@ export interface Call<Config = JsonObject> {
    */
   writeArtifact(path: string, data: string | Uint8Array): Promise<ArtifactRef>;
   readArtifact(reference: ArtifactRef): Promise<Uint8Array>;
-  /** One line on stderr, which the gateway keeps with the invocation. */
+  /** Writes one line to stderr, which the gateway stores with the invocation. */
   log(...words: unknown[]): void;
 }
 
 export interface ToolCall<Config = JsonObject> extends Call<Config> {
-  /** The same for all retries of one call, so it can key an idempotent write. */
+  /** The same for all retries of one call, so it can be the key of an idempotent write. */
   readonly tool_execution_id: string;
 }
 
@@ -66,7 +66,7 @@ export interface HarnessCall<Config = JsonObject> extends Call<Config> {
   /** The blocks of the conversation since its last compaction, oldest first. Needs the scope chains:read. */
   readConversation(): Promise<Block[]>;
   /**
-   * Adds what an agent of the harness said and did to the conversation; it is on disk when the promise resolves. Leave out
+   * Adds the messages and actions of an agent of the harness to the conversation; they are on disk when the promise resolves. Leave out
    * the user's message, which the conversation already contains, and the summary, which is added when the call ends.
    * Needs the scope chains:write.
    */
@@ -161,7 +161,7 @@ export class ServedCall implements ToolCall, HookCall, HarnessCall {
 
   async run(key: string, request: ChildRunRequest): Promise<ChildRun> {
     for (;;) {
-      // A repeat with the same key is the same run, so it only waits again.
+      // A retry with the same key waits for the same run.
       const body = await this.gateway.json<ChildRun>("/v1/runs?wait=20", {
         body: request,
         idempotency_key: key,
@@ -211,7 +211,7 @@ export class ServedCall implements ToolCall, HookCall, HarnessCall {
     this.#log(`[${this.context.invocation_id}] ${line}`);
   }
 
-  /** True once the author's code has been asked to stop. */
+  /** True once the signal has been aborted, so the author's code should stop. */
   get cancelled(): boolean {
     return this.#wire.signal.aborted || (this.#abort?.signal.aborted ?? false);
   }

@@ -19,6 +19,8 @@ export interface HookEvent<Type extends string = SemanticEventType> {
   occurred_at: string;
   subject: { kind: string; id: string };
   summary: JsonObject;
+  /** The event is an example (`hook test`) or was sent with a direct call; it did not happen. */
+  test?: true;
 }
 
 export interface CompactRequest {

@@ -1,4 +1,4 @@
-/** The conversation that a hosted harness works for: reads it, adds to it, and asks for permission. */
+/** Reads and extends the conversation of a hosted harness, and asks for permission for its actions. */
 import { randomUUID } from "node:crypto";
 import type { Block, InvocationContext } from "@backplane/contract";
 import type { AgentAction, AgentPermission } from "./contracts.ts";
@@ -32,7 +32,7 @@ export async function requestPermission(
   input: AgentAction,
 ): Promise<AgentPermission> {
   const body = JSON.stringify({ binding_id: ACTION_BINDING, input });
-  // A repeat with the same key is the same question, so it only waits again.
+  // A retry with the same key waits for the same permission request.
   const headers = { "content-type": "application/json", "idempotency-key": randomUUID() };
   for (;;) {
     const response = await gateway.fetch("/v1/invocations?wait=20", { method: "POST", headers, body });
@@ -42,7 +42,10 @@ export async function requestPermission(
     };
     if (response.status === 202) continue;
     if (response.ok && answer.status === "succeeded") return { allowed: true, reason: "" };
-    return { allowed: false, reason: answer.error?.message ?? `The question ended as ${answer.status}.` };
+    return {
+      allowed: false,
+      reason: answer.error?.message ?? `The permission request ended as ${answer.status}.`,
+    };
   }
 }
 

@@ -14,7 +14,7 @@ export interface GatewayAccess {
 interface GatewayRequest {
   method?: string;
   body?: unknown;
-  /** A repeat of a create with the same key gets the result of the first. */
+  /** A repeated create with the same key gets the result of the first. */
   idempotency_key?: string;
 }
 
@@ -49,7 +49,7 @@ export function gatewayAccess(
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       if (response.ok) return (await response.json()) as Body;
-      const message = `The gateway answered ${response.status} to ${path}: ${await reasonOf(response)}`;
+      const message = `The gateway returned HTTP ${response.status} for ${path}: ${await reasonOf(response)}`;
       return response.status === 429 || response.status >= 500 ? retryLater(message) : fail(message);
     },
   };

@@ -1,6 +1,6 @@
 /**
  * Runs a plugin as a process: the protocol owns stdin and stdout, printed output goes to stderr, and the
- * process ends on shutdown or when the host disconnects. An uncaught error keeps Node's default on purpose: a
+ * process exits on shutdown or when the host disconnects. An uncaught error keeps Node's default on purpose: a
  * stack on stderr and exit code 1, so that the host starts a new process.
  */
 import { Console } from "node:console";
@@ -8,7 +8,7 @@ import { stdioTransport, VaiPlugin } from "@backplane/wire";
 import { answerWith } from "./answer-call.ts";
 import type { Plugin } from "./define.ts";
 
-/** How long calls in flight may still take to answer after a shutdown, before the process ends. */
+/** How long calls in flight may still take to answer after a shutdown, before the process exits. */
 const DRAIN_MS = 1_000;
 
 export function serve(plugin: Plugin): void {

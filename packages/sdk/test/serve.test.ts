@@ -1,4 +1,4 @@
-/** A plugin as a process, in both languages: ownership of stdout, and how the process ends. */
+/** A plugin as a process, in both languages: ownership of stdout, and how the process exits. */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { encodeContentLength } from "@backplane/wire";
@@ -63,7 +63,7 @@ describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
   });
 });
 
-test("ends a TypeScript plugin with a stack and exit code 1 on an uncaught error", async () => {
+test("exits a TypeScript plugin with a stack and exit code 1 on an uncaught error", async () => {
   const run = await startPlugin(languages.TypeScript!, identity, { cwd });
   const call = run.invoke("throws_later").catch((error: { code: string }) => error.code);
   expect(await run.ended).toEqual({ code: 1, signal: null });
@@ -182,13 +182,13 @@ describe("Python framing", () => {
     "a body that is not JSON": [body("{nope}"), /not JSON/],
     "a body that is not an object": [body("[]"), /must be an object/],
     "another protocol": [body('{"protocol":"vai.rpc.v2","type":"shutdown"}'), /vai\.rpc\.v1/],
-    "a body nested too deep": [
+    "a body that is nested too deeply": [
       body(`{"protocol":"vai.rpc.v1","type":"cancel","x":${deep}}`),
       /deeper than 64/,
     ],
     NaN: [body('{"protocol":"vai.rpc.v1","type":"cancel","x":NaN}'), /not JSON/],
     "a second hello": [hello, /does not send 'hello'/],
-    "an end inside a frame": ["Content-Length: 10\r\n\r\n{", /ended inside a frame/],
+    "input that ends inside a frame": ["Content-Length: 10\r\n\r\n{", /ended inside a frame/],
   };
   test.each(Object.entries(refused))("refuses %s", async (_name, [bytes, message]) => {
     const { code, stderr } = await speak(languages.Python!, [hello, bytes]);
@@ -224,7 +224,7 @@ function isoTimeIn(ms: number): string {
   return new Date(Date.now() + ms).toISOString();
 }
 
-/** Writes raw bytes and returns all output once the process has ended. */
+/** Writes raw bytes and returns all output once the process has exited. */
 async function speak(
   entrypoint: readonly string[],
   chunks: readonly (string | Uint8Array)[],

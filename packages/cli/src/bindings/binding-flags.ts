@@ -74,7 +74,7 @@ export function bindingFlags(command: Command): Command {
     .addOption(
       new Option(
         "--approval <when>",
-        "require approval for every call, for none (admins only), or as the policy says",
+        "require approval for every call, for none (admins only), or as the policy decides",
       ).choices(["always", "never", "default"]),
     )
     .option("--timeout <ms>", "timeout of a call", wholeNumber("--timeout", 1, 86_400_000))
@@ -162,9 +162,12 @@ function serverConfig(
   { name, args, env, unsetEnv, idleTimeout }: ServerOptions,
   before: JsonObject,
 ): JsonObject | null {
-  if ([name, args, env, unsetEnv, idleTimeout].every((one) => one === undefined)) return null;
-  const kept = isObject(before.env) ? Object.entries(before.env) : [];
-  const variables = { ...Object.fromEntries(kept.filter(([key]) => !unsetEnv?.includes(key))), ...env };
+  if ([name, args, env, unsetEnv, idleTimeout].every((value) => value === undefined)) return null;
+  const previous_variables = isObject(before.env) ? Object.entries(before.env) : [];
+  const variables = {
+    ...Object.fromEntries(previous_variables.filter(([key]) => !unsetEnv?.includes(key))),
+    ...env,
+  };
   return {
     ...before,
     ...(name === undefined ? {} : { name }),

@@ -1,5 +1,5 @@
 /**
- * Finds a binding by its id, its package (`acme/jira` or `jira`) or its export; the API knows ids only. An ambiguous name
+ * Finds a binding by its id, its package (`acme/jira` or `jira`) or its export; the API accepts only ids. An ambiguous name
  * is an error that lists the ids, since the command may be `remove`.
  */
 import { BackplaneError, type Binding, boundServerName, serverName } from "@backplane/contract";
@@ -9,14 +9,19 @@ import { listAll } from "../context/page.ts";
 export async function findBinding(context: CommandContext, name: string): Promise<Binding> {
   const { bindings } = context.client();
   if (name.startsWith("bind_")) return await bindings.get(name);
-  const found = (await listAll((page) => bindings.list(page))).filter((item) => matchesName(item, name));
-  if (found.length === 1) return found[0]!;
-  const ids = found.map(({ binding_id, export_id }) => `${binding_id} (${export_id})`).join(", ");
+  const matches = (await listAll((page) => bindings.list(page))).filter((item) => matchesName(item, name));
+  if (matches.length === 1) return matches[0]!;
+  const ids = matches.map(({ binding_id, export_id }) => `${binding_id} (${export_id})`).join(", ");
   throw new BackplaneError(
     "binding.not_found",
-    found.length === 0 ? `No binding matches ${name}.` : `Several bindings match ${name}: ${ids}.`,
+    matches.length === 0 ? `No binding matches ${name}.` : `Several bindings match ${name}: ${ids}.`,
     { fix: "Use a binding id from: backplane binding list" },
   );
+}
+
+/** The id of the binding. A given id is not looked up, because its binding may have been removed. */
+export async function findBindingId(context: CommandContext, name: string): Promise<string> {
+  return name.startsWith("bind_") ? name : (await findBinding(context, name)).binding_id;
 }
 
 function matchesName(binding: Binding, name: string): boolean {

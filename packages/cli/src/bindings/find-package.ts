@@ -1,4 +1,4 @@
-/** Finds a package by its id or by `publisher/name[@version]`; the API knows ids only. */
+/** Finds a package by its id or by `publisher/name[@version]`; the API accepts only ids. */
 import { BackplaneError, type Package } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import { listAll } from "../context/page.ts";
@@ -7,15 +7,16 @@ export async function findInstalledPackage(context: CommandContext, name: string
   const client = context.client();
   if (name.startsWith("pkg_")) return client.packages.get(name);
   const { package_id, version } = parsePackageName(name);
-  const found = (await listAll((page) => client.packages.list(page))).filter(
+  const matches = (await listAll((page) => client.packages.list(page))).filter(
     (item) => item.package_id === package_id && (version ?? item.version) === item.version,
   );
-  if (found.length === 1) return found[0]!;
-  if (found.length === 0) throw new BackplaneError("package.not_found", `Package ${name} is not installed.`);
-  const versions = found.map((item) => item.version).join(", ");
+  if (matches.length === 1) return matches[0]!;
+  if (matches.length === 0)
+    throw new BackplaneError("package.not_found", `Package ${name} is not installed.`);
+  const versions = matches.map((item) => item.version).join(", ");
   throw new BackplaneError("cli.usage", `${package_id} is installed in several versions: ${versions}.`, {
     // The newest version is listed first.
-    fix: `Add a version, for example ${package_id}@${found[0]!.version}.`,
+    fix: `Add a version, for example ${package_id}@${matches[0]!.version}.`,
   });
 }
 

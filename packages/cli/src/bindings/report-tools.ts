@@ -28,19 +28,19 @@ export async function reportTools(
   const { out } = context;
   if (unbound_slots.length > 0 || out.quiet) return;
   const client = context.client();
-  const found = await ifAllowed(client.bindings.definitions(binding_id));
-  if (found === null) return;
-  if (found.error !== null) {
-    for (const warning of found.warnings) out.note(plainLine(warning));
-    noteUnavailable(context, binding_id, found.error);
+  const definitions = await ifAllowed(client.bindings.definitions(binding_id));
+  if (definitions === null) return;
+  if (definitions.error !== null) {
+    for (const warning of definitions.warnings) out.note(plainLine(warning));
+    noteUnavailable(context, binding_id, definitions.error);
     return;
   }
   const broken = new Set(
-    found.exports.filter(({ tool }) => tool.load_error !== undefined).map(({ id }) => id),
+    definitions.exports.filter(({ tool }) => tool.load_error !== undefined).map(({ id }) => id),
   );
-  const ids = found.exports.map(({ id }) => id).filter((id) => !broken.has(id));
+  const ids = definitions.exports.map(({ id }) => id).filter((id) => !broken.has(id));
   out.note(plainLine(`Tools: ${ids.join(", ") || "none"}`));
-  for (const warning of found.warnings) out.note(plainLine(warning));
+  for (const warning of definitions.warnings) out.note(plainLine(warning));
   const listed = await ifAllowed(client.catalog.list({ all: true }));
   const own = (listed ?? []).filter((entry) => entry.binding_id === binding_id);
   for (const { name, status, reason, fix } of own) {
@@ -53,11 +53,12 @@ export async function reportTools(
   await noteApprovals(context, own, listed ?? [], server);
 }
 
-/** Reports only that the plugin does not answer. */
+/** Reports only that the plugin does not respond. */
 export async function reportUnavailable(context: CommandContext, { binding_id }: Binding): Promise<void> {
   if (context.out.quiet) return;
-  const found = await ifAllowed(context.client().bindings.definitions(binding_id));
-  if (found !== null && found.error !== null) noteUnavailable(context, binding_id, found.error);
+  const definitions = await ifAllowed(context.client().bindings.definitions(binding_id));
+  if (definitions !== null && definitions.error !== null)
+    noteUnavailable(context, binding_id, definitions.error);
 }
 
 function noteUnavailable(
@@ -76,7 +77,7 @@ function noteUnavailable(
 }
 
 /**
- * Tells the operator after an installation that calls will need approval. For tools of unknown risk one policy command
+ * Informs the operator after an installation that calls will need approval. For tools of unknown risk one policy command
  * changes that; a tool whose server declares that it writes still needs approval.
  */
 async function noteApprovals(
@@ -95,9 +96,11 @@ async function noteApprovals(
   );
   if (asking.length === 0) return;
   const all = asking.length === own.length;
-  const which = all ? "All of them need" : `${asking.map(({ name }) => name).join(", ")} will need`;
+  const subject = all ? "All of them need" : `${asking.map(({ name }) => name).join(", ")} will need`;
   out.note(
-    plainLine(`${which} approval when a model calls them. Why: backplane policy explain ${asking[0]!.name}`),
+    plainLine(
+      `${subject} approval when a model calls them. Why: backplane policy explain ${asking[0]!.name}`,
+    ),
   );
   const unrated = asking.filter(({ risk, requires_approval }) => risk === "unknown" && !requires_approval);
   if (unrated.length === 0) return;

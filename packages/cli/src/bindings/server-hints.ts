@@ -1,6 +1,6 @@
 /**
- * Commands that fix the usual failures of MCP servers. Their messages name a variable or a path, but a server knows
- * nothing of bindings, secrets or the sandbox.
+ * Commands that fix the usual failures of MCP servers. Their messages name a variable or a path, but a server is
+ * unaware of bindings, secrets and the sandbox.
  */
 
 /** A variable for a credential, as in EXA_API_KEY. */
@@ -11,7 +11,7 @@ const READ_ONLY = /\bEROFS\b|read-only file system/i;
 /** A server that starts a listener instead of reading its input. */
 const SERVES_HTTP = /did not answer within(?!.*\berror\b).*\b(?:https?:\/\/|port:? \d|listening\b)/is;
 
-/** Lines for the operator, given what the server wrote. */
+/** Hints for the operator, derived from the output of the server. */
 export function serverHints(text: string, binding_id: string): string[] {
   const set = `backplane binding set ${binding_id}`;
   const hints: string[] = [];

@@ -16,7 +16,7 @@ const SERVER_FLAGS = ["name", "args", "env", "unsetEnv", "idleTimeout"] as const
 
 /**
  * A server on stdio receives a secret in a variable named after its slot, in capitals, unless the binding names another
- * variable or the configuration says where the secret belongs.
+ * variable or the configuration specifies where the secret is used.
  */
 export async function completeServerParts(
   context: CommandContext,
@@ -25,7 +25,7 @@ export async function completeServerParts(
   parts: BindingParts,
   unset: readonly string[],
 ): Promise<BindingParts> {
-  const flag = SERVER_FLAGS.find((one) => options[one] !== undefined);
+  const flag = SERVER_FLAGS.find((name) => options[name] !== undefined);
   const slots = Object.keys(options.secret ?? {});
   if (flag === undefined && slots.length === 0 && unset.length === 0) return parts;
   const runtime = await readRuntime(context, present);
@@ -42,11 +42,13 @@ export async function completeServerParts(
     (slot) => !declared.includes(slot) && present.policy.secret_env?.[slot] !== undefined,
   );
   if (added.length === 0 && removed.length === 0) return parts;
-  const kept = Object.entries(present.policy.secret_env ?? {}).filter(([slot]) => !removed.includes(slot));
+  const remaining = Object.entries(present.policy.secret_env ?? {}).filter(
+    ([slot]) => !removed.includes(slot),
+  );
   const variables = added.map((slot) => [slot, slot.toUpperCase()] as const);
   return {
     ...parts,
-    policy: { ...parts.policy, secret_env: Object.fromEntries([...kept, ...variables]) },
+    policy: { ...parts.policy, secret_env: Object.fromEntries([...remaining, ...variables]) },
   };
 }
 
@@ -70,8 +72,8 @@ function notAServer(
   flag: (typeof SERVER_FLAGS)[number],
   { package_id, binding_id }: Binding,
 ): BackplaneError {
-  const shown = flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  return new BackplaneError("cli.usage", `--${shown} is for MCP servers, and ${package_id} is not one.`, {
+  const flag_name = flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  return new BackplaneError("cli.usage", `--${flag_name} is for MCP servers, and ${package_id} is not one.`, {
     fix: `Set its configuration instead: backplane binding set ${binding_id} --config JSON`,
   });
 }

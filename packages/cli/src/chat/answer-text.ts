@@ -81,14 +81,14 @@ export class AnswerText {
     this.#incomplete = this.#incomplete.slice(-MAX_INCOMPLETE);
   }
 
-  #writeRest(known: string): void {
-    if (this.#written.startsWith(known)) return;
-    if (!known.startsWith(this.#written)) {
+  #writeRest(text: string): void {
+    if (this.#written.startsWith(text)) return;
+    if (!text.startsWith(this.#written)) {
       this.endLine();
       this.#written = "";
     }
-    this.#print(known.slice(this.#written.length));
-    this.#written = known;
+    this.#print(text.slice(this.#written.length));
+    this.#written = text;
   }
 
   #print(text: string): void {

@@ -78,7 +78,7 @@ export class ApprovalQueue {
       await this.#context.client().approvals.answer(approval.id, answer);
     } catch (error) {
       const code = codeOf(error);
-      if (code === "approval.closed") this.#say("It has already been answered or has expired.");
+      if (code === "approval.closed") this.#say("The approval has already been answered or has expired.");
       else this.#say(errorLines(toErrorReport(toBackplaneError(error))));
       // The policy may have become stricter since the question was shown; the call still waits.
       if (code === "allow_rule.refused") {

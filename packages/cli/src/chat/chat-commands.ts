@@ -72,8 +72,8 @@ export async function runChatCommand(
     case "model": {
       if (argument !== undefined) await providers.setActive(argument);
       const rows = await providers.list();
-      const shown = rows.map((row) => [row.active ? "*" : "", row.id, row.plugin, modelOf(row.config)]);
-      return { text: table(context.out, ["", "ID", "PLUGIN", "MODEL"], shown) };
+      const cells = rows.map((row) => [row.active ? "*" : "", row.id, row.plugin, modelOf(row.config)]);
+      return { text: table(context.out, ["", "ID", "PLUGIN", "MODEL"], cells) };
     }
     case "help":
     case "quit":
@@ -94,8 +94,8 @@ async function lastUserMessage(
   for (let end = last_entry_id; end > 0; end -= ENTRIES_PAGE) {
     const after = Math.max(0, end - ENTRIES_PAGE);
     const { items } = await sessions.entries(session_id, { ...where, after, limit: ENTRIES_PAGE });
-    const found = items.findLast(({ kind, payload }) => kind === "message" && payload.role === "user");
-    if (found !== undefined) return found.id;
+    const message = items.findLast(({ kind, payload }) => kind === "message" && payload.role === "user");
+    if (message !== undefined) return message.id;
   }
   throw new BackplaneError("request.invalid", "There is no message to pin yet.");
 }

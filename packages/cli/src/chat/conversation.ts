@@ -137,7 +137,7 @@ export class Conversation {
     } catch (error) {
       this.#failure = error;
       this.#ready.reject(error);
-      // It is possible that nothing awaits this promise; the next message reports the failure.
+      // Nothing may be awaiting this promise; the next message reports the failure.
       this.#ready.promise.catch(() => {});
       for (const run_id of this.#turns.keys()) this.#fail(run_id, error);
     }
@@ -188,8 +188,8 @@ export class Conversation {
 
   async #findApprovals(): Promise<void> {
     // A failure is ignored: the next event triggers another request.
-    const found = await pendingApprovals(this.#context, this.ref.session_id).catch(() => []);
-    for (const approval of found) {
+    const approvals = await pendingApprovals(this.#context, this.ref.session_id).catch(() => []);
+    for (const approval of approvals) {
       if (this.approvals.has(approval.id) || this.#stop.signal.aborted) continue;
       this.approvals.set(approval.id, approval);
       this.#listener.onApproval(approval);

@@ -109,10 +109,10 @@ class TerminalChat {
     if (text.handle(chatEvent)) return;
     // The user's own message is already on the screen; an error is reported at the end of the turn.
     if (chatEvent.kind === "user_message" || chatEvent.kind === "error") return;
-    const shown = chatEventText(this.#context.out, chatEvent, this.#names);
-    if (shown === null) return;
+    const event_text = chatEventText(this.#context.out, chatEvent, this.#names);
+    if (event_text === null) return;
     text.endLine();
-    this.#say(shown);
+    this.#say(event_text);
   }
 
   /** Several lines may belong to the same turn, which is reported once. */

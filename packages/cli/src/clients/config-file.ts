@@ -1,7 +1,7 @@
 /**
  * Reads and replaces the configuration file of another program. A symbolic link is followed, so that a dotfile kept
- * elsewhere is changed there. The file is replaced by a rename, with the same mode and owner, after a copy of it was
- * stored beside it.
+ * elsewhere is changed there. The file is replaced by a rename, with the same mode and owner, after a copy of it has
+ * been stored beside it.
  */
 import { randomBytes } from "node:crypto";
 import {
@@ -75,7 +75,7 @@ function replace(file: ConfigFile, text: string): string | null {
   const owner = file.owner ?? createFolder(dirname(target));
   assertUnchanged(file);
   const backup = file.text === null ? null : `${target}${BACKUP_SUFFIX}`;
-  // The backup may hold credentials, so others may never read it, whatever the mode of the file is.
+  // The backup may contain credentials, so others may never read it, whatever the mode of the file is.
   if (backup !== null) writeAtomically(backup, file.text!, mode & PRIVATE_MODE, owner);
   writeAtomically(target, text, mode, owner);
   return backup;
@@ -139,8 +139,8 @@ function isLink(path: string): boolean {
 }
 
 /**
- * Creates the folder for its user alone. Returns who should own what is created in it: for root the owner of the folder,
- * so that `sudo` leaves no file that the user cannot change; null for other users, who own what they create.
+ * Creates the folder for its user alone. Returns the owner for new files in it: for root the owner of the folder, so
+ * that `sudo` leaves no file that the user cannot change; null for other users, who own what they create.
  */
 function createFolder(folder: string): FileOwner | null {
   if (!existsSync(folder)) {

@@ -156,7 +156,7 @@ function dropEmpty(document: JsonObject, name: string): void {
   if (isObject(table) && Object.keys(table).length === 0) delete document[name];
 }
 
-/** The same value with ordinary objects, whatever the parser built. Dates of TOML stay as they are. */
+/** The same value with ordinary objects, whatever the parser built. TOML dates are kept. */
 function plain(value: Json): Json {
   if (Array.isArray(value)) return value.map(plain);
   if (!isObject(value) || (value as object) instanceof Date) return value;

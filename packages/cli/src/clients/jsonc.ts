@@ -1,5 +1,5 @@
 /**
- * Changes one property of a JSON file and leaves every other byte as it is: comments, trailing commas, indentation and
+ * Changes one property of a JSON file and leaves every other byte unchanged: comments, trailing commas, indentation and
  * the order of properties. The parser keeps the position of each value for that reason.
  */
 import type { Json, JsonObject } from "@backplane/contract";
@@ -79,10 +79,10 @@ export function parseJsonc(text: string, comments: boolean): JsonNode {
       return { start, end: at, value, properties: null };
     }
     SCALAR.lastIndex = at;
-    const found = SCALAR.exec(text);
-    if (found === null) fail(at >= text.length ? "the file ends too early" : "a value is expected");
-    at += found[0].length;
-    return { start, end: at, value: JSON.parse(found[0]) as Json, properties: null };
+    const match = SCALAR.exec(text);
+    if (match === null) fail(at >= text.length ? "the file ends too early" : "a value is expected");
+    at += match[0].length;
+    return { start, end: at, value: JSON.parse(match[0]) as Json, properties: null };
   }
 
   /** Reads items up to `close`; `readItem` returns a function that receives the position of the comma. */
@@ -292,7 +292,7 @@ function commentEnd(text: string, start: number): number | null {
 
 function applyEdits(text: string, edits: readonly Edit[]): string {
   let result = text;
-  // From the end, so that positions stay valid; of two edits at one position, the text of the later one comes last.
+  // Starts at the end, so that positions stay valid. Of two edits at one position, the later text comes last.
   for (const { from, to, text: written } of edits.toReversed().toSorted((a, b) => b.from - a.from))
     result = result.slice(0, from) + written + result.slice(to);
   return result;

@@ -69,7 +69,7 @@ export const KNOWN_CLIENTS: readonly KnownClient[] = [
     userFile: (place) =>
       place.env.OPENCODE_CONFIG || firstExisting(join(configFolderOf(place), "opencode"), OPENCODE_FILES),
     projectFile: (folder) => firstExisting(folder, OPENCODE_FILES),
-    // OpenCode 2 reads both layouts, but a file that uses its own `mcp.servers` has to keep to it.
+    // OpenCode 2 reads both layouts, but a file that already uses `mcp.servers` must keep that layout.
     serversPath: ({ mcp }) => (isObject(mcp) && isServerTable(mcp.servers) ? ["mcp", "servers"] : ["mcp"]),
     buildEntry: ({ url, token }) => ({ type: "remote", url, headers: authorization(token) }),
     url_field: "url",
@@ -153,8 +153,8 @@ function codeFolderOf(place: ClientEnvironment): string {
 
 /** The first file that exists, or the last name. */
 function firstExisting(folder: string, names: readonly string[]): string {
-  const found = names.find((name) => existsSync(join(folder, name)));
-  return resolve(folder, found ?? names.at(-1)!);
+  const file_name = names.find((name) => existsSync(join(folder, name)));
+  return resolve(folder, file_name ?? names.at(-1)!);
 }
 
 /** A server of OpenCode 1 could itself be called `servers`; a server has a type. */

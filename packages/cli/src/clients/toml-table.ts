@@ -18,22 +18,22 @@ export function appendTomlTable(text: string, path: readonly string[], values: J
  */
 export function removeTomlTable(text: string, path: readonly string[]): string | null {
   const lines = text.split(/(?<=\n)/);
-  const kept: string[] = [];
-  let found = false;
+  const kept_lines: string[] = [];
+  let has_table = false;
   for (let i = 0; i < lines.length; ) {
     if (!isHeaderOf(lines[i]!, path)) {
-      kept.push(lines[i++]!);
+      kept_lines.push(lines[i++]!);
       continue;
     }
-    found = true;
+    has_table = true;
     let end = i + 1;
     for (let next = end; next < lines.length && !isHeader(lines[next]!); next++)
       if (!/^\s*(#|$)/.test(lines[next]!)) end = next + 1;
     i = end;
     // `appendTomlTable` separated the table by an empty line.
-    if (kept.at(-1)?.trim() === "" && (i >= lines.length || lines[i]!.trim() === "")) kept.pop();
+    if (kept_lines.at(-1)?.trim() === "" && (i >= lines.length || lines[i]!.trim() === "")) kept_lines.pop();
   }
-  return found ? kept.join("") : null;
+  return has_table ? kept_lines.join("") : null;
 }
 
 type TomlValue = string | number | boolean | TomlValue[] | { [name: string]: TomlValue };

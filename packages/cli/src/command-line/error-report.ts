@@ -14,7 +14,8 @@ export interface ErrorReport {
 
 export function errorLines(failure: ErrorReport): string {
   const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
-  const description = spec?.what ?? "The gateway reported an error code that this version does not know.";
+  const description =
+    spec?.what ?? "The gateway reported an error code that this version does not recognize.";
   return [`error[${failure.code}] ${description}`, why(failure, description), `fix: ${fixOf(failure)}`]
     .map(plainLine)
     .join("\n");
@@ -128,7 +129,7 @@ function oneIssue({ path = "", message = "", line }: { path?: string; message?: 
 function issueText({ message, details }: ErrorReport): string {
   if (!Array.isArray(details?.issues)) return "";
   const issues = details.issues.filter((issue) => issue?.message !== message);
-  const shown = issues.slice(0, 5).map(oneIssue);
-  if (issues.length > shown.length) shown.push(`and ${issues.length - shown.length} more`);
-  return shown.join("; ");
+  const lines = issues.slice(0, 5).map(oneIssue);
+  if (issues.length > lines.length) lines.push(`and ${issues.length - lines.length} more`);
+  return lines.join("; ");
 }

@@ -100,10 +100,10 @@ export function parseMount(text: string, before: Mount[] | false = []): Mount[] 
 
 /** `1000` or `1000:20`: tokens per request and requests per hour. */
 export function parseSampling(text: string): { max_tokens: number; per_hour: number } {
-  const found = /^(\d+)(?::(\d+))?$/.exec(text);
-  if (found === null)
+  const match = /^(\d+)(?::(\d+))?$/.exec(text);
+  if (match === null)
     throw new InvalidArgumentError("--sampling takes TOKENS or TOKENS:PER_HOUR, as in 1000:20.");
-  return { max_tokens: Number(found[1]), per_hour: Number(found[2] ?? SAMPLING_PER_HOUR) };
+  return { max_tokens: Number(match[1]), per_hour: Number(match[2] ?? SAMPLING_PER_HOUR) };
 }
 
 const SAMPLING_PER_HOUR = 60;

@@ -1,15 +1,15 @@
-/** Names that a mistyped one may stand for. */
+/** Suggests known names for a mistyped one. */
 
 const MAX_SHOWN = 3;
 
 export function similarNames(name: string, known: readonly string[]): string[] {
   const wanted = name.toLowerCase();
   return known
-    .map((one) => ({ one, distance: countEdits(wanted, one.toLowerCase()) }))
+    .map((candidate) => ({ candidate, distance: countEdits(wanted, candidate.toLowerCase()) }))
     .filter(({ distance }) => distance <= Math.max(2, Math.floor(wanted.length / 4)))
-    .sort((a, b) => a.distance - b.distance || (a.one < b.one ? -1 : 1))
+    .sort((a, b) => a.distance - b.distance || (a.candidate < b.candidate ? -1 : 1))
     .slice(0, MAX_SHOWN)
-    .map(({ one }) => one);
+    .map(({ candidate }) => candidate);
 }
 
 /** The number of edits; 0 if one name is the end of the other, as `echo` is of `mcp_demo_echo`. */

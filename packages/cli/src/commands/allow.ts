@@ -1,4 +1,4 @@
-/** `allow`: lasting permissions to call tools without asking. */
+/** `allow`: lasting permissions to call tools without asking each time. */
 import {
   type AllowRule,
   type AllowRuleCreate,
@@ -36,7 +36,7 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
     .command("add [tool]")
     .description("Allow calls of a tool, or of all tools of a server, within the policy's lasting_approvals.")
     .option("--server <name>", "all tools of this server or package")
-    .option("--argument <name=pattern>", "only calls with such an argument; repeatable", parseArgument)
+    .option("--argument <name=pattern>", "only calls whose argument matches; repeatable", parseArgument)
     .option("--only-these-arguments", "exclude calls with further arguments")
     .addOption(
       new Option("--max-risk <risk>", "up to this risk (default: the current risk)").choices(RULE_RISKS),
@@ -64,8 +64,8 @@ function parseArgument(
 }
 
 async function list(context: CommandContext, options: PageFlags): Promise<undefined> {
-  const found = await context.client().allow_rules.list(options);
-  showPage(context, found, ["ID", "COVERS", "UP TO", "FOR", "BY", "SINCE", "STATUS"], (rule) => [
+  const rules = await context.client().allow_rules.list(options);
+  showPage(context, rules, ["ID", "COVERS", "UP TO", "FOR", "BY", "SINCE", "STATUS"], (rule) => [
     rule.id,
     coverageText(rule),
     rule.max_risk,

@@ -67,8 +67,8 @@ async function list(
   options: PageFlags & { status: ApprovalStatus | "all" },
 ): Promise<undefined> {
   const { status, ...page } = options;
-  const found = await context.client().approvals.list(status === "all" ? page : { ...page, status });
-  showPage(context, found, ["ID", "TOOL", "RISK", "STATUS", "EXPIRES", "WHAT"], (item) => [
+  const approvals = await context.client().approvals.list(status === "all" ? page : { ...page, status });
+  showPage(context, approvals, ["ID", "TOOL", "RISK", "STATUS", "EXPIRES", "WHAT"], (item) => [
     item.id,
     item.tool,
     item.risk,
@@ -83,9 +83,9 @@ async function list(
 }
 
 async function show(context: CommandContext, _options: object, id: string): Promise<undefined> {
-  const found = await context.client().approvals.get(id);
-  context.out.data(found, () => describe(found));
-  if (found.status === "pending") context.out.note(`Answer: backplane approve allow ${id} (or deny)`);
+  const approval = await context.client().approvals.get(id);
+  context.out.data(approval, () => describe(approval));
+  if (approval.status === "pending") context.out.note(`Answer: backplane approve allow ${id} (or deny)`);
   return undefined;
 }
 

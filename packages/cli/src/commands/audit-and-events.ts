@@ -68,7 +68,7 @@ interface TailOptions {
 
 async function tail(context: CommandContext, options: TailOptions): Promise<undefined> {
   const after = options.since ?? options.after;
-  let left = options.count ?? Number.POSITIVE_INFINITY;
+  let remaining = options.count ?? Number.POSITIVE_INFINITY;
   await runUntilInterrupted(context.io, async (signal) => {
     const watched = context.client().events.watch({ signal, ...(after === undefined ? {} : { after }) });
     for await (const event of watched) {
@@ -78,8 +78,8 @@ async function tail(context: CommandContext, options: TailOptions): Promise<unde
           `${event.seq} ${event.occurred_at} ${event.type} ${event.subject.id} ${JSON.stringify(event.summary)}`,
         ),
       );
-      left -= 1;
-      if (left === 0) return;
+      remaining -= 1;
+      if (remaining === 0) return;
     }
   });
   return undefined;

@@ -121,10 +121,10 @@ export function addClientCommands(program: Command, toAction: ToAction): void {
 async function connect(
   context: CommandContext,
   options: ConnectOptions,
-  named: string,
+  client_name: string,
 ): Promise<number | undefined> {
   const { out } = context;
-  const known = knownClient(named);
+  const known = knownClient(client_name);
   assertUsable(context, options);
   const opened = await openClient(context, known, options);
   const { client, file, config, entry, connection } = opened;
@@ -203,10 +203,10 @@ async function noteUnmatchedTools(context: CommandContext, patterns: readonly st
 async function disconnect(
   context: CommandContext,
   options: EditOptions,
-  named: string,
+  client_name: string,
 ): Promise<number | undefined> {
   const { out } = context;
-  const opened = await openClient(context, knownClient(named), options);
+  const opened = await openClient(context, knownClient(client_name), options);
   const { client, file, config, entry, connection } = opened;
   if (entry === undefined) {
     report(context, opened, null, false, () => `${client.title} is not connected in ${file.path}`);
@@ -299,10 +299,10 @@ function clientEnvironment({ io }: CommandContext): ClientEnvironment {
   return { env: io.env, platform: process.platform };
 }
 
-function knownClient(named: string): KnownClient {
-  const client = KNOWN_CLIENTS.find(({ name }) => name === named);
+function knownClient(client_name: string): KnownClient {
+  const client = KNOWN_CLIENTS.find(({ name }) => name === client_name);
   if (client !== undefined) return client;
-  throw new BackplaneError("cli.usage", `${named} is not a known client.`, {
+  throw new BackplaneError("cli.usage", `${client_name} is not a known client.`, {
     fix: `Known clients: ${NAMES}. docs/mcp.md describes how to configure others.`,
   });
 }
@@ -365,23 +365,23 @@ function keyName(client: string): string {
   return `client:${client}`;
 }
 
-/** Returns "revoked", or a sentence that says why the key of the entry is still valid. */
+/** Returns "revoked", or a sentence that explains why the key of the entry is still valid. */
 async function revokeKey(
   context: CommandContext,
   client: KnownClient,
   connection: Connection,
 ): Promise<string> {
   const { url, token } = connection;
-  const shown = `${keyName(client.name)} (${token.slice(0, SHOWN_TOKEN_LENGTH)}…)`;
+  const key_text = `${keyName(client.name)} (${token.slice(0, SHOWN_TOKEN_LENGTH)}…)`;
   try {
     if (url !== `${context.url()}/mcp`)
-      return `The key ${shown} belongs to ${url}. Revoke it there with \`backplane key revoke\`.`;
+      return `The key ${key_text} belongs to ${url}. Revoke it there with \`backplane key revoke\`.`;
     const key = await findKey(context, client, connection);
     if (key === null) return "The gateway has no key for this entry.";
     if (key.revoked_at === null) await context.client().keys.revoke(key.id, { project: "*" });
     return "revoked";
   } catch (error) {
-    return `The key ${shown} was not revoked: ${toBackplaneError(error).message} Run \`backplane key list\` and \`backplane key revoke ID\`.`;
+    return `The key ${key_text} was not revoked: ${toBackplaneError(error).message} Run \`backplane key list\` and \`backplane key revoke ID\`.`;
   }
 }
 
@@ -397,14 +397,14 @@ async function findKey(
     const page = await context
       .client()
       .keys.list({ limit: PAGE, project: "*", ...(after === undefined ? {} : { after }) });
-    const found = page.items.find((key) => key.name === name && token.startsWith(key.prefix));
-    if (found !== undefined) return found;
+    const own_key = page.items.find((key) => key.name === name && token.startsWith(key.prefix));
+    if (own_key !== undefined) return own_key;
     after = page.next ?? undefined;
   } while (after !== undefined);
   return null;
 }
 
-/** Null if the gateway of the entry answers an MCP request with its key. */
+/** Null if the gateway of the entry accepts an MCP request with its key. */
 async function findProblem({ url, token }: Connection): Promise<string | null> {
   try {
     const response = await fetch(url, {
@@ -421,7 +421,9 @@ async function findProblem({ url, token }: Connection): Promise<string | null> {
     });
     await response.body?.cancel();
     if (response.ok) return null;
-    return response.status === 401 ? "the key is not valid" : `the gateway answers ${response.status}`;
+    return response.status === 401
+      ? "the key is not valid"
+      : `the gateway responds with status ${response.status}`;
   } catch {
     return "no gateway is running";
   }

@@ -41,8 +41,8 @@ export function addConfigCommands(program: Command, toAction: ToAction): void {
 }
 
 async function get(context: CommandContext, options: { show?: boolean }, key: string): Promise<undefined> {
-  const found = await context.client().config.get(key, options);
-  context.out.data(found, () => textOf(found.value));
+  const setting = await context.client().config.get(key, options);
+  context.out.data(setting, () => textOf(setting.value));
   return undefined;
 }
 
@@ -85,8 +85,8 @@ async function unset(context: CommandContext, _options: object, key: string): Pr
     assertConfirmable(context.io, context.flags);
     await confirm(context.io, context.flags, `Remove every key under ${key.slice(0, -2)}?`);
   }
-  const done = await context.client().config.unset(key);
-  context.out.data(done, () => (done.removed ? `Removed ${key}` : `${key} was not set`));
+  const result = await context.client().config.unset(key);
+  context.out.data(result, () => (result.removed ? `Removed ${key}` : `${key} was not set`));
   return undefined;
 }
 

@@ -7,6 +7,7 @@ import {
   type SemanticEventType,
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
+import { findBindingId } from "../bindings/find-binding.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
 import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
@@ -17,7 +18,7 @@ export function addDeliveryCommands(program: Command, toAction: ToAction): void 
   const delivery = program.command("delivery").description("Deliveries of events to hooks.");
   pageFlags(delivery.command("list").description("List deliveries, newest first."))
     .addOption(new Option("--status <status>", "only deliveries with this status").choices(DELIVERY_STATUSES))
-    .option("--binding <id>", "only deliveries to this hook")
+    .option("--binding <binding>", "only deliveries to this hook")
     .action(toAction(list));
   delivery.command("show <id>").description("Show a delivery with its event.").action(toAction(show));
   delivery
@@ -50,23 +51,23 @@ export function addDeliveryCommands(program: Command, toAction: ToAction): void 
   hook
     .command("pause <binding>")
     .description("Keep events for the hook until it is resumed.")
-    .action(toAction((context, _options: object, id: string) => setPaused(context, id, true)));
+    .action(toAction((context, _options: object, name: string) => setPaused(context, name, true)));
   hook
     .command("resume <binding>")
     .description("Deliver the events that were kept, and new ones.")
-    .action(toAction((context, _options: object, id: string) => setPaused(context, id, false)));
+    .action(toAction((context, _options: object, name: string) => setPaused(context, name, false)));
 }
 
 async function list(
   context: CommandContext,
   { status, binding, ...page }: PageFlags & { status?: DeliveryStatus; binding?: string },
 ): Promise<undefined> {
-  const found = await context.client().deliveries.list({
+  const deliveries = await context.client().deliveries.list({
     ...page,
     ...(status === undefined ? {} : { status }),
-    ...(binding === undefined ? {} : { binding_id: binding }),
+    ...(binding === undefined ? {} : { binding_id: await findBindingId(context, binding) }),
   });
-  showPage(context, found, ["ID", "STATUS", "EVENT", "HOOK", "ATTEMPT", "ERROR"], (item) => [
+  showPage(context, deliveries, ["ID", "STATUS", "EVENT", "HOOK", "ATTEMPT", "ERROR"], (item) => [
     item.id,
     item.test ? `${item.status} (test)` : item.status,
     typeof item.event.type === "string" ? item.event.type : "",
@@ -108,24 +109,26 @@ const MAX_POLLS = 150;
 async function test(
   context: CommandContext,
   { type }: { type?: SemanticEventType },
-  id: string,
+  name: string,
 ): Promise<undefined> {
   const { deliveries } = context.client();
-  let found = await deliveries.test(id, type === undefined ? {} : { type });
-  for (let polls = 0; polls < MAX_POLLS && isOpen(found); polls++) {
+  const id = await findBindingId(context, name);
+  let delivery = await deliveries.test(id, type === undefined ? {} : { type });
+  for (let polls = 0; polls < MAX_POLLS && isOpen(delivery); polls++) {
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-    found = await deliveries.get(found.id);
+    delivery = await deliveries.get(delivery.id);
   }
-  return report(context, found);
+  return report(context, delivery);
 }
 
 function isOpen({ status }: Delivery): boolean {
   return status === "pending" || status === "running";
 }
 
-async function setPaused(context: CommandContext, id: string, paused: boolean): Promise<undefined> {
+async function setPaused(context: CommandContext, name: string, paused: boolean): Promise<undefined> {
   const { deliveries } = context.client();
+  const id = await findBindingId(context, name);
   const binding = await (paused ? deliveries.pause(id) : deliveries.resume(id));
-  context.out.data(binding, () => `The deliveries to ${id} are ${paused ? "paused" : "resumed"}.`);
+  context.out.data(binding, () => `The deliveries to ${name} are ${paused ? "paused" : "resumed"}.`);
   return undefined;
 }

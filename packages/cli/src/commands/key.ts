@@ -51,12 +51,12 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
     )
     .addHelpText(
       "after",
-      "\nWith --project the key is limited to that project.\n\nExample:\n  backplane key create ci --scope exports:read,invocations:write --expires 90d\n",
+      "\nWith --project the key is limited to that project.\n\nExample:\n  backplane key create ci --scope exports:read,invocations:read,invocations:write --expires 90d\n",
     )
     .action(toAction(create));
   key
     .command("generate")
-    .description("Make a key pair for `plugin sign`, on this machine.")
+    .description("Create a key pair for `plugin sign`, on this machine.")
     .option(
       "-o, --out <file>",
       "file for the private key; the public key file gets the suffix .pub (default: signing.key)",

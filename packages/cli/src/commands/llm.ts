@@ -18,12 +18,12 @@ export function addLlmCommands(program: Command, toAction: ToAction): void {
 }
 
 async function models(context: CommandContext): Promise<undefined> {
-  const found = await context.client().llm.models();
-  context.out.data(found, () =>
+  const models = await context.client().llm.models();
+  context.out.data(models, () =>
     table(
       context.out,
       ["MODEL", "NAME"],
-      found.map(({ id, display_name }) => [plainLine(id), plainLine(display_name)]),
+      models.map(({ id, display_name }) => [plainLine(id), plainLine(display_name)]),
     ),
   );
   return undefined;
@@ -33,12 +33,12 @@ async function calls(
   context: CommandContext,
   { run, invocation, ...page }: PageFlags & { run?: string; invocation?: string },
 ): Promise<undefined> {
-  const found = await context.client().llm.calls({
+  const calls = await context.client().llm.calls({
     ...page,
     ...(run === undefined ? {} : { run_id: run }),
     ...(invocation === undefined ? {} : { invocation_id: invocation }),
   });
-  showPage(context, found, ["ID", "STATUS", "MODEL", "BY", "TOKENS", "MS"], (item) => [
+  showPage(context, calls, ["ID", "STATUS", "MODEL", "BY", "TOKENS", "MS"], (item) => [
     item.id,
     item.status,
     plainLine(`${item.provider}/${item.model}`),
@@ -50,24 +50,24 @@ async function calls(
 }
 
 async function show(context: CommandContext, _options: object, id: string): Promise<undefined> {
-  const found = await context.client().llm.call(id);
-  context.out.data(found, () =>
+  const call = await context.client().llm.call(id);
+  context.out.data(call, () =>
     fields({
-      id: found.id,
-      status: found.status,
-      protocol: found.stream ? `${found.protocol}, streamed` : found.protocol,
-      model: plainLine(`${found.provider}/${found.model}`),
-      by: found.actor,
-      key: found.key_id ?? undefined,
-      invocation: found.invocation_id ?? undefined,
-      run: found.run_id ?? undefined,
-      execution: found.execution_id ?? undefined,
-      started: found.started_at,
-      "first part": found.first_part_ms === null ? undefined : `${found.first_part_ms} ms`,
-      duration: found.duration_ms === null ? undefined : `${found.duration_ms} ms`,
-      tokens: tokens(found),
-      "stop reason": found.stop_reason ?? undefined,
-      error: found.error === null ? undefined : `${found.error.code}: ${plainLine(found.error.message)}`,
+      id: call.id,
+      status: call.status,
+      protocol: call.stream ? `${call.protocol}, streamed` : call.protocol,
+      model: plainLine(`${call.provider}/${call.model}`),
+      by: call.actor,
+      key: call.key_id ?? undefined,
+      invocation: call.invocation_id ?? undefined,
+      run: call.run_id ?? undefined,
+      execution: call.execution_id ?? undefined,
+      started: call.started_at,
+      "first part": call.first_part_ms === null ? undefined : `${call.first_part_ms} ms`,
+      duration: call.duration_ms === null ? undefined : `${call.duration_ms} ms`,
+      tokens: tokens(call),
+      "stop reason": call.stop_reason ?? undefined,
+      error: call.error === null ? undefined : `${call.error.code}: ${plainLine(call.error.message)}`,
     }),
   );
   return undefined;

@@ -91,15 +91,15 @@ function levelFlag(command: Command): Command {
 }
 
 async function show(context: CommandContext, { level }: LevelOptions): Promise<undefined> {
-  const found = await context.client().policy.get(level);
-  const { effective, policy, generation, updated_by, updated_at } = found;
-  context.out.data(found, () =>
+  const state = await context.client().policy.get(level);
+  const { effective, policy, generation, updated_by, updated_at } = state;
+  context.out.data(state, () =>
     [
       fields({ level, generation, set_by: updated_by, set_at: updated_at, set: Object.keys(policy) }),
       "",
       ...Object.entries(effective).map(([field, value]) => `${field}: ${plainLine(JSON.stringify(value))}`),
       "",
-      `backplane.toml: ${plainLine(JSON.stringify(found.host_file))}`,
+      `backplane.toml: ${plainLine(JSON.stringify(state.host_file))}`,
     ].join("\n"),
   );
   return undefined;
@@ -125,8 +125,8 @@ async function set(
     return undefined;
   }
   const written = await setField(context, level, field, value);
-  const did = value === null ? "Reset" : "Set";
-  context.out.data(written, () => `${did} ${field} (generation ${written.generation})`);
+  const verb = value === null ? "Reset" : "Set";
+  context.out.data(written, () => `${verb} ${field} (generation ${written.generation})`);
   if (value !== null) await noteUnmatchedPattern(context, field);
   return undefined;
 }
@@ -167,9 +167,9 @@ async function noteUnmatchedPattern(context: CommandContext, field: string): Pro
   const [top, ...name] = field.split(".");
   if (top !== "risks" || name.length === 0 || context.out.quiet) return;
   const pattern = name.join(".");
-  const meant = toolPattern(pattern);
+  const tool_pattern = toolPattern(pattern);
   const tools = await ifAllowed(context.client().catalog.list({ all: true }));
-  if (tools === null || tools.some((entry) => meant.test(entry.name))) return;
+  if (tools === null || tools.some((entry) => tool_pattern.test(entry.name))) return;
   context.out.note(
     plainLine(
       `No tool is named ${pattern} yet; the setting applies once one is. See: backplane tool list --all`,
@@ -200,50 +200,51 @@ function setPath(at: Json | undefined, path: readonly string[], value: Json): Js
 
 async function explain(context: CommandContext, options: ExplainOptions, tool: string): Promise<number> {
   const { role, channel, input } = options;
-  const found = await context.client().policy.explain(tool, {
+  const explanation = await context.client().policy.explain(tool, {
     context: options.context,
     ...(role === undefined ? {} : { role }),
     ...(channel === undefined ? {} : { channel }),
     ...(input === undefined ? {} : { input: await readJson(context.io, "--input", input) }),
   });
-  context.out.data(found, () => explained(context.out, found));
-  if (found.decided_by === "risk") context.out.note(suggestPolicyChange(found));
-  return found.outcome === "deny" ? EXIT.denied : EXIT.ok;
+  context.out.data(explanation, () => describeExplanation(context.out, explanation));
+  if (explanation.decided_by === "risk") context.out.note(suggestPolicyChange(explanation));
+  return explanation.outcome === "deny" ? EXIT.denied : EXIT.ok;
 }
 
 /**
  * A risk set by the operator overrides the author's and an unknown risk. Other sources, such as a floor, still apply; they
  * need a higher tolerance, which affects every tool of that risk.
  */
-function suggestPolicyChange({ tool, context, risk_sources, ...found }: PolicyExplanation): string {
+function suggestPolicyChange({ tool, context, risk_sources, ...explanation }: PolicyExplanation): string {
   const remaining = risk_sources.filter(
     ({ source, risk }) => !["author", "operator"].includes(source) && risk !== "unknown",
   );
-  const least = remaining.reduce<Risk>((highest, { risk }) => higherRisk(highest, risk), "low");
-  const judged = `backplane policy set risks.${tool} low`;
-  const { tolerance, tolerance_channel } = found;
-  if (tolerance !== null && tolerates(tolerance, least)) return `To run it without approval: ${judged}`;
-  const wider = TOLERANCES.find((each) => tolerates(each, least));
+  const remaining_risk = remaining.reduce<Risk>((highest, { risk }) => higherRisk(highest, risk), "low");
+  const risk_command = `backplane policy set risks.${tool} low`;
+  const { tolerance, tolerance_channel } = explanation;
+  if (tolerance !== null && tolerates(tolerance, remaining_risk))
+    return `To run it without approval: ${risk_command}`;
+  const wider = TOLERANCES.find((each) => tolerates(each, remaining_risk));
   if (wider === undefined) return "Critical calls need approval at every tolerance.";
   const at = tolerance_channel === null ? "" : `channels.${tolerance_channel}.`;
-  const raised = `backplane policy set ${at}tolerance.${context} ${wider}`;
-  return `To run it and every other tool of ${least} risk without approval: ${judged} && ${raised}`;
+  const tolerance_command = `backplane policy set ${at}tolerance.${context} ${wider}`;
+  return `To run it and every other tool of ${remaining_risk} risk without approval: ${risk_command} && ${tolerance_command}`;
 }
 
-function explained(out: Output, found: PolicyExplanation): string {
-  const { outcome, decided_by, reason, winner, losers, risk_sources, steps } = found;
+function describeExplanation(out: Output, explanation: PolicyExplanation): string {
+  const { outcome, decided_by, reason, winner, losers, risk_sources, steps } = explanation;
   const verdict = { run: "runs", ask: "needs approval", deny: "is denied" }[outcome];
-  const explanation = decided_by === null ? "no rule prevents it" : `${decided_by}: ${reason}`;
+  const cause = decided_by === null ? "no rule prevents it" : `${decided_by}: ${reason}`;
   return [
-    out.paint("bold", plainLine(`${found.tool} ${verdict}. ${explanation}`)),
+    out.paint("bold", plainLine(`${explanation.tool} ${verdict}. ${cause}`)),
     fields({
       source: `${winner.package_id} ${winner.package_version} (${winner.origin})`,
       category: winner.category,
-      role: found.role,
-      channel: found.channel ?? "none",
-      context: found.context,
-      tolerance: found.tolerance ?? "not applicable: the caller decides",
-      risk: found.risk,
+      role: explanation.role,
+      channel: explanation.channel ?? "none",
+      context: explanation.context,
+      tolerance: explanation.tolerance ?? "not applicable: the caller decides",
+      risk: explanation.risk,
     }),
     "",
     table(

@@ -141,7 +141,7 @@ async function test(context: CommandContext, _options: object, id: string): Prom
   const failure = error === undefined ? {} : { reason: error };
   context.out.data({ id, ok, latency_ms, ...failure }, () =>
     ok
-      ? `${id} answered in ${latency_ms} ms`
+      ? `${id} responded in ${latency_ms} ms`
       : `${id} failed after ${latency_ms} ms: ${error ?? "unknown error"}`,
   );
   return ok ? EXIT.ok : EXIT.failed;
@@ -173,8 +173,8 @@ async function readFields(
   if (options.allowPrivate === true) config.allow_private = true;
   const { secretStdin: field } = options;
   if (field !== undefined) {
-    const how = `--secret-stdin ${field} < file`;
-    config[field] = await readSecretValue(context, field, how);
+    const example = `--secret-stdin ${field} < file`;
+    config[field] = await readSecretValue(context, field, example);
   }
   return config;
 }

@@ -60,8 +60,8 @@ async function list(context: CommandContext, options: PageFlags): Promise<undefi
 }
 
 async function show(context: CommandContext, _options: object, name: string): Promise<undefined> {
-  const found = await context.client().secrets.get(name);
-  context.out.data(found, () => describe(found));
+  const secret = await context.client().secrets.get(name);
+  context.out.data(secret, () => describe(secret));
   return undefined;
 }
 
@@ -74,10 +74,10 @@ async function remove(context: CommandContext, _options: object, name: string): 
 
 async function rotateKey(context: CommandContext, options: { resealOnly?: boolean }): Promise<number> {
   const { out } = context;
-  const done = await context.client().secrets.rotateKey({ new_key: options.resealOnly !== true });
-  const { key_id, secrets, config_values, sign_ins, unreadable, unused_keys } = done;
+  const result = await context.client().secrets.rotateKey({ new_key: options.resealOnly !== true });
+  const { key_id, secrets, config_values, sign_ins, unreadable, unused_keys } = result;
   const lost = unreadable.map(({ kind, org_id, name }) => `${kind} ${org_id}/${name}`);
-  out.data(done, () => fields({ key_id, secrets, config_values, sign_ins, unreadable: lost, unused_keys }));
+  out.data(result, () => fields({ key_id, secrets, config_values, sign_ins, unreadable: lost, unused_keys }));
   if (unused_keys.length > 0)
     out.note(
       `No secret uses ${unused_keys.join(", ")} any longer. Back up secret.key, then delete these lines.`,

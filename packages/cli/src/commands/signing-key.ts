@@ -60,7 +60,7 @@ export async function trustKey(
   return undefined;
 }
 
-/** One page holds all of them; an org has few. */
+/** Reads one page, because an org has few signing keys. */
 export async function listSigningKeys(context: CommandContext): Promise<TrustedKey[]> {
   return (await context.client().trustedKeys.list({ limit: 100 })).items;
 }
@@ -82,7 +82,7 @@ export async function revokeSigningKey(
   await confirm(
     context.io,
     context.flags,
-    `Revoke the signing key ${id}? Nothing that it signed can be installed any more.`,
+    `Revoke the signing key ${id}? Packages that it signed can no longer be installed.`,
   );
   const key = await context.client().trustedKeys.revoke(id, reason === undefined ? {} : { reason });
   context.out.data(key, () => `Revoked ${key.key_id} (${key.name})`);

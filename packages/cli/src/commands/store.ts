@@ -58,12 +58,12 @@ async function backUp(context: CommandContext, _options: object, file?: string):
 }
 
 async function repair(context: CommandContext, options: { acceptLoss?: boolean }): Promise<undefined> {
-  const done = await (await files(context)).repair(options.acceptLoss === true);
-  context.out.data(done, () =>
+  const result = await (await files(context)).repair(options.acceptLoss === true);
+  context.out.data(result, () =>
     [
-      `Repaired the store: ${done.rows.length} damaged rows were moved out, ${done.lost_commits} commits are lost.`,
-      ...done.rows.slice(0, 20).map(({ table, id }) => plainLine(`  ${table} ${id}`)),
-      `Previous files: ${done.kept}`,
+      `Repaired the store: ${result.rows.length} damaged rows were moved out, ${result.lost_commits} commits are lost.`,
+      ...result.rows.slice(0, 20).map(({ table, id }) => plainLine(`  ${table} ${id}`)),
+      `Previous files: ${result.kept}`,
     ].join("\n"),
   );
   return undefined;

@@ -58,11 +58,11 @@ async function list(
 /** Puts each fix below the row of its tool. */
 function withFixes(lines: string, items: readonly CatalogEntry[]): string {
   const [head = "", ...rows] = lines.split("\n");
-  const shown = rows.flatMap((row, i) => {
+  const row_lines = rows.flatMap((row, i) => {
     const fix = items[i]?.fix ?? null;
     return fix === null ? [row] : [row, `  fix: ${plainLine(fix)}`];
   });
-  return [head, ...shown].join("\n");
+  return [head, ...row_lines].join("\n");
 }
 
 /** Deferred tools cost nothing until a model finds them. */

@@ -103,14 +103,14 @@ async function untrust(context: CommandContext, _options: object, dir: string): 
   const { io, flags, out } = context;
   const client = context.client();
   const path = resolve(io.cwd, dir);
-  const found = (await client.workspaces.list()).filter((each) => each.path === path || each.id === dir);
-  if (found.length === 0) {
+  const matches = (await client.workspaces.list()).filter((each) => each.path === path || each.id === dir);
+  if (matches.length === 0) {
     throw new BackplaneError("workspace.not_found", `${path} is not trusted.`, {
       fix: "backplane workspace list",
     });
   }
   await confirm(io, flags, `Remove the tools of ${path}?`);
-  for (const { id } of found) await client.workspaces.untrust(id);
+  for (const { id } of matches) await client.workspaces.untrust(id);
   out.data({ untrusted: path }, () => `${path} is no longer trusted`);
   return undefined;
 }

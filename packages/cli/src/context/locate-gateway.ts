@@ -43,7 +43,7 @@ export function locateUrl(flags: LocateFlags, env: Env, home: string): string {
 }
 
 /**
- * Rejects a state file whose process has ended: another program may listen on that port by now and would receive the
+ * Rejects a state file whose process has exited: another program may listen on that port by now and would receive the
  * admin token of this home.
  */
 function urlOfHome(home: string): string | undefined {
@@ -51,7 +51,7 @@ function urlOfHome(home: string): string | undefined {
   if (daemon !== null && !isAlive(daemon.pid)) {
     throw new BackplaneError(
       "daemon.unreachable",
-      `The gateway of ${home} (pid ${daemon.pid}, ${daemon.url}) ended without being stopped.`,
+      `The gateway of ${home} (pid ${daemon.pid}, ${daemon.url}) exited without being stopped.`,
     );
   }
   return daemon?.url;
@@ -83,7 +83,7 @@ function tokenFile(home: string): string {
   return join(home, "admin.token");
 }
 
-/** Reads the state file that the gateway wrote when it became ready. Its process may have ended since. */
+/** Reads the state file that the gateway wrote when it became ready. Its process may have exited since. */
 export function readDaemonFile(home: string): Daemon | null {
   try {
     const state = JSON.parse(readFileSync(join(home, "gateway.json"), "utf8")) as Partial<Daemon>;

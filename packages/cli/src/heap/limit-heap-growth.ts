@@ -10,8 +10,8 @@ import { OWN_SEMI_SPACE, type OwnProcess } from "./small-heap.ts";
 const HEAP_GROWTH = "--heap-growing-percent=25";
 /**
  * V8 allocates objects directly in the old generation if earlier ones from the same site survived, as call records do
- * while the gateway warms up. Each of them then keeps all data of its call alive until the next full collection. In
- * measurements there were four times as many full collections.
+ * while the gateway warms up. Each of them then keeps all data of its call alive until the next full collection. This
+ * caused four times as many full collections in measurements.
  */
 const NO_PRETENURING = "--no-allocation-site-pretenuring";
 

@@ -9,6 +9,11 @@ const SEMI_SPACE = "--max-semi-space-size=";
  * to 323 MB with all defaults. 4 MB would save another 15 MB but cost a fifth of the calls per second.
  */
 export const OWN_SEMI_SPACE = `${SEMI_SPACE}6`;
+/**
+ * V8 begins with 1 MB and grows it as objects survive. Most objects that are allocated at start-up survive and would be
+ * copied repeatedly. The full size from the start halves the number of collections and adds 2 MB to an idle gateway.
+ */
+export const OWN_HEAP_FLAGS: readonly string[] = [OWN_SEMI_SPACE, "--min-semi-space-size=6"];
 const ARENAS = "2";
 
 export interface OwnProcess {
@@ -27,6 +32,6 @@ export function restartWithSmallHeap(starting: OwnProcess): void {
   const chosen = [...execArgv, env.NODE_OPTIONS ?? ""].some((flag) => flag.includes(SEMI_SPACE.slice(2, -1)));
   // An inherited descriptor would be closed by execve; the parent that passes one also passes the flags.
   if (chosen || argv.includes("--ready-fd")) return;
-  const args = [execPath, ...execArgv, OWN_SEMI_SPACE, ...argv.slice(1)];
+  const args = [execPath, ...execArgv, ...OWN_HEAP_FLAGS, ...argv.slice(1)];
   execve(execPath, args, { MALLOC_ARENA_MAX: ARENAS, ...env });
 }

@@ -19,8 +19,8 @@ export async function installCandidate(
   const settings = definedFields({ allow_scripts: allowScripts, allow_builds: allowBuild });
   const source = toSentSource(context, candidate);
   const { packages } = await sendInstallation(context, source, { bind: false, ...settings });
-  const found = packages.find(({ package: installed }) => installed.package_id === package_id);
-  if (found !== undefined) return found.package;
+  const match = packages.find(({ package: installed }) => installed.package_id === package_id);
+  if (match !== undefined) return match.package;
   const names = packages.map(({ package: installed }) => installed.package_id).join(", ");
   throw new BackplaneError("cli.usage", `${candidate} is ${names}, not ${package_id}.`, {
     fix: `Use the name of the package in the source: ${names}`,
@@ -28,13 +28,13 @@ export async function installCandidate(
 }
 
 function toSentSource({ io }: CommandContext, text: string): SentSource {
-  const found = readPluginSource(io.cwd, text);
-  if (found.kind === "package") return found;
-  if (found.kind === "npm") return { named: { kind: "npm", spec: found.spec }, label: found.spec };
-  if (found.kind === "pypi") return { named: { kind: "pypi", spec: found.spec }, label: found.spec };
-  if (found.kind === "oci")
-    return { named: { kind: "oci", reference: found.reference }, label: found.reference };
-  if (found.kind === "agent-plugin") return { path: found.path, folder: true };
+  const source = readPluginSource(io.cwd, text);
+  if (source.kind === "package") return source;
+  if (source.kind === "npm") return { named: { kind: "npm", spec: source.spec }, label: source.spec };
+  if (source.kind === "pypi") return { named: { kind: "pypi", spec: source.spec }, label: source.spec };
+  if (source.kind === "oci")
+    return { named: { kind: "oci", reference: source.reference }, label: source.reference };
+  if (source.kind === "agent-plugin") return { path: source.path, folder: true };
   throw new BackplaneError("cli.usage", `${text} is not a version of a package.`, {
     fix: "Use a version, a folder, an archive, npm:NAME@VERSION, pypi:NAME==VERSION or oci://HOST/NAME:TAG.",
   });

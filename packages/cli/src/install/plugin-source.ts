@@ -17,9 +17,9 @@ export type PluginSource =
   | { kind: "agent-plugin"; path: string }
   /** A folder whose package.json declares kernel plugins. */
   | { kind: "kernel"; source: string }
-  /** An MCP server or a kernel plugin of the npm registry, with an optional version. */
+  /** An MCP server or a kernel plugin from the npm registry, with an optional version. */
   | { kind: "npm"; spec: string }
-  /** An MCP server of the Python package index. */
+  /** An MCP server from the Python package index. */
   | { kind: "pypi"; spec: string }
   /** An MCP server in a container image. */
   | { kind: "image"; reference: string }
@@ -53,13 +53,17 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
 }
 
 /** The examples that come with Backplane: inside the published package, or at the root of the repository. */
-function exampleFolder(name: string): string {
-  const root = ["../../examples/", "../../../../examples/"]
+export function findExamplesFolder(): string | undefined {
+  return ["../../examples/", "../../../../examples/"]
     .map((path) => fileURLToPath(new URL(path, import.meta.url)))
     .find((folder) => existsSync(folder));
+}
+
+function exampleFolder(name: string): string {
+  const root = findExamplesFolder();
   const names = root === undefined ? [] : readdirSync(root, { withFileTypes: true });
-  const found = names.find((entry) => entry.isDirectory() && entry.name === name);
-  if (root !== undefined && found !== undefined) return join(root, found.name);
+  const example = names.find((entry) => entry.isDirectory() && entry.name === name);
+  if (root !== undefined && example !== undefined) return join(root, example.name);
   const known = names.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
   throw new BackplaneError("cli.usage", `${name} is not an example.`, {
     fix: `Use one of: ${known.map((each) => `${EXAMPLE}${each}`).join(", ")}`,

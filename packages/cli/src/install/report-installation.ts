@@ -2,6 +2,7 @@
 import {
   type Binding,
   DEFAULT_CLASS,
+  describeProvenance,
   EXECUTION_CLASSES,
   type ExecutionClass,
   type Installation,
@@ -16,7 +17,6 @@ import { ifAllowed, reportTools } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
-import { describeProvenance } from "./describe-provenance.ts";
 
 interface InstalledPackage {
   package: Package;
@@ -26,24 +26,24 @@ interface InstalledPackage {
 /** Returns the exit code: ok, or partial if a part was left out. */
 export async function reportInstallation(
   context: CommandContext,
-  done: Installation,
+  installation: Installation,
   args: readonly string[] = [],
 ): Promise<number> {
-  for (const note of done.notes) context.out.note(plainLine(note));
-  for (const { package: installed } of done.packages)
+  for (const note of installation.notes) context.out.note(plainLine(note));
+  for (const { package: installed } of installation.packages)
     if (installed.provenance !== undefined)
       context.out.note(
         plainLine(`Provenance of ${installed.package_id}: ${describeProvenance(installed.provenance)}`),
       );
-  if (done.kind === "package") await reportPackage(context, done);
-  else await reportParts(context, done, args);
-  return reportLeftOut(context, done.left_out);
+  if (installation.kind === "package") await reportPackage(context, installation);
+  else await reportParts(context, installation, args);
+  return reportLeftOut(context, installation.left_out);
 }
 
-async function reportPackage(context: CommandContext, done: Installation): Promise<void> {
+async function reportPackage(context: CommandContext, installation: Installation): Promise<void> {
   const { out } = context;
-  reportExisting(context, done);
-  const [group] = groupByPackage(done);
+  reportExisting(context, installation);
+  const [group] = groupByPackage(installation);
   const { package: installed, bindings } = group!;
   out.data({ package: installed, bindings }, () =>
     [
@@ -67,22 +67,22 @@ async function reportPackage(context: CommandContext, done: Installation): Promi
 /** The servers of an mcp.json, from a registry or at a URL, or the servers and skills of an Agent Plugin. */
 async function reportParts(
   context: CommandContext,
-  done: Installation,
+  installation: Installation,
   args: readonly string[],
 ): Promise<void> {
   const { out } = context;
-  const parts = groupByPackage(done);
+  const parts = groupByPackage(installation);
   for (const { package: installed } of parts) {
     out.note(plainLine(installedLine(installed)));
     const skills = (installed.manifest.skills ?? []).map(({ name }) => name);
     if (skills.length > 0) out.note(plainLine(`Skills: ${skills.join(", ")}`));
   }
-  reportExisting(context, done, args);
+  reportExisting(context, installation, args);
   for (const { package: installed, bindings } of parts) {
     if (!isDescribed(installed.manifest.runtime.protocol)) continue;
     for (const binding of bindings) await reportServer(context, binding);
   }
-  const { plugin, left_out, notes } = done;
+  const { plugin, left_out, notes } = installation;
   const single = parts.length === 1 && left_out.length === 0;
   const servers = single ? parts[0] : { servers: parts, left_out };
   out.data(plugin === undefined ? servers : { plugin, packages: parts, left_out, notes }, () =>
@@ -106,7 +106,7 @@ function installedLine({ package_id, version, digest }: Package): string {
   return `Installed ${package_id}@${version} (${digest})`;
 }
 
-/** Bindings that existed before: they were moved to the new version, or stay as they are. */
+/** Bindings that existed before: they were moved to the new version, or are unchanged. */
 function reportExisting(
   context: CommandContext,
   { bindings }: Installation,
@@ -214,8 +214,8 @@ async function findOlderBinding(
   { package_id, version }: Package,
   export_id: string,
 ): Promise<Binding | undefined> {
-  const found = await ifAllowed(context.client().bindings.list({ package_id }));
-  return found?.items.find(
+  const bindings = await ifAllowed(context.client().bindings.list({ package_id }));
+  return bindings?.items.find(
     (binding) => binding.export_id === export_id && binding.package_version !== version,
   );
 }
@@ -223,8 +223,10 @@ async function findOlderBinding(
 /** Follows the rule of the gateway: a package can request more isolation, never less. */
 function defaultClassOf({ kind, execution_class }: PluginExport): ExecutionClass {
   const rank = (name: ExecutionClass) => EXECUTION_CLASSES.indexOf(name);
-  const usual = DEFAULT_CLASS[kind];
-  return execution_class !== undefined && rank(execution_class) > rank(usual) ? execution_class : usual;
+  const default_class = DEFAULT_CLASS[kind];
+  return execution_class !== undefined && rank(execution_class) > rank(default_class)
+    ? execution_class
+    : default_class;
 }
 
 /** Suggests --config only if the schema has required fields. */

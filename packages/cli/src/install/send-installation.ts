@@ -31,14 +31,14 @@ export async function sendInstallation(
   } catch (error) {
     if (codeOf(error) === "request.cancelled")
       throw interruptedInstallation(error, "named" in source ? source.label : source.path);
-    // On the command line an unknown slot is a wrong flag.
+    // On the command line, an unknown slot is an invalid flag.
     const { details, fix } = error as { details?: ErrorDetails; fix?: string };
     if (codeOf(error) !== "binding.invalid" || details?.unknown_slot === undefined) throw error;
     throw new BackplaneError("cli.usage", (error as Error).message, fix === undefined ? {} : { fix });
   }
 }
 
-/** Says whether something was installed. The gateway stores everything in one step, `store`. */
+/** States whether anything was installed. The gateway stores everything in one step, `store`. */
 export function interruptedInstallation(error: unknown, label: string): BackplaneError {
   const { details } = error as { details?: ErrorDetails & { step?: ProgressStep | null } };
   const step = PROGRESS_STEPS.indexOf(details?.step ?? "read");

@@ -5,7 +5,7 @@ import { BackplaneError, isObject, type JsonObject, SIGNATURE_FILE } from "@back
 
 const MAX_BYTES = 64 * 1024;
 
-/** The file that was named, else the one in the folder of the package; undefined if there is none. */
+/** The file that was named, otherwise the one in the folder of the package; undefined if there is none. */
 export function readSignatureFile(
   cwd: string,
   path: string,
@@ -13,13 +13,12 @@ export function readSignatureFile(
 ): JsonObject | undefined {
   const beside = join(path, SIGNATURE_FILE);
   const file = named === undefined ? beside : resolve(cwd, named);
-  const found = statSync(file, { throwIfNoEntry: false });
-  if (found === undefined) {
+  const info = statSync(file, { throwIfNoEntry: false });
+  if (info === undefined) {
     if (named === undefined) return undefined;
     throw invalidSignature(named, "does not exist");
   }
-  if (!found.isFile() || found.size > MAX_BYTES)
-    throw invalidSignature(file, "is not a file of at most 64 kB");
+  if (!info.isFile() || info.size > MAX_BYTES) throw invalidSignature(file, "is not a file of at most 64 kB");
   try {
     const json: unknown = JSON.parse(readFileSync(file, "utf8"));
     if (isObject(json)) return json;

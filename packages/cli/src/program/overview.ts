@@ -11,7 +11,7 @@ Run the gateway
   doctor        check this machine and suggest fixes
 
 Plugins
-  plugin        search, install, outdated, upgrade, rollback, replay, list, info, remove, enable, disable, reload, trust, pack, sign, push, pull
+  plugin        search, install, outdated, upgrade, rollback, replay, list, info, remove, enable, disable, reload, trust, init, test, dev, pack, sign, push, pull
   binding       make an export usable: create, list, show, set, tools, accept, rollback, login, logout, enable, disable, validate, remove
   workspace     folders whose tool files are offered as tools: trust, list, show, untrust
   secret        set, list, show, remove, rotate-key

@@ -1,4 +1,4 @@
-/** Runs one command line and returns its exit code. Never ends the process, so that tests can call it. */
+/** Runs one command line and returns its exit code. Never exits the process, so that tests can call it. */
 import { BackplaneError, diskFault, toBackplaneError } from "@backplane/contract";
 import { type Command, CommanderError } from "commander";
 import { errorDocument, errorLines, toErrorReport } from "../command-line/error-report.ts";

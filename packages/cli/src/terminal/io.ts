@@ -13,17 +13,17 @@ export interface Io {
   cwd: string;
   /** How `up --detach` starts this program again, with the same Node flags. */
   entry: { node: string; args: string[] };
-  /** Returns a function that removes the listener. While there is one, a signal does not end the process. */
+  /** Returns a function that removes the listener. While there is one, a signal does not terminate the process. */
   onSignal(listener: (signal: Signal) => void): () => void;
-  /** Returns a function that removes the listener. While there is one, an uncaught error does not end the process. */
+  /** Returns a function that removes the listener. While there is one, an uncaught error does not terminate the process. */
   onCrash(listener: (error: unknown) => void): () => void;
-  /** Ends the process immediately, for a second Ctrl-C. */
+  /** Exits immediately, for a second Ctrl-C. */
   exit(code: number): void;
   /** How long a command may wait without printing anything; infinite for tests of other output. */
   silence_ms: number;
 }
 
-/** With the interval at which the status line is drawn added, a command is silent for less than 2 s. */
+/** Together with the redraw interval of the status line, this keeps the silence of a command below 2 s. */
 const SILENCE_MS = 1_000;
 
 /** npm and the launcher forward the Ctrl-C that the terminal already sent to every process. */

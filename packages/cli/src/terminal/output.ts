@@ -57,7 +57,7 @@ export function createOutput(io: Io, flags: { json?: boolean; quiet?: boolean })
 
 export type Cell = string | number | null | undefined;
 
-/** Pads each column to its widest cell, without trailing blanks. Cells may hold untrusted text and are sanitized. */
+/** Pads each column to its widest cell, without trailing blanks. Cells may contain untrusted text and are sanitized. */
 export function table(output: Output, heads: string[], rows: Cell[][]): string {
   const cells = rows.map((row) =>
     row.map((cell) => plainLine(cell === null || cell === undefined ? "-" : `${cell}`)),
@@ -73,9 +73,9 @@ export function table(output: Output, heads: string[], rows: Cell[][]): string {
 
 /** `name: value` lines for one object; undefined values are omitted. */
 export function fields(pairs: Record<string, unknown>): string {
-  const shown = Object.entries(pairs).filter(([, value]) => value !== undefined);
-  const width = Math.max(...shown.map(([name]) => name.length)) + 2;
-  return shown.map(([name, value]) => `${`${name}:`.padEnd(width)}${fieldText(value)}`).join("\n");
+  const defined = Object.entries(pairs).filter(([, value]) => value !== undefined);
+  const width = Math.max(...defined.map(([name]) => name.length)) + 2;
+  return defined.map(([name, value]) => `${`${name}:`.padEnd(width)}${fieldText(value)}`).join("\n");
 }
 
 function fieldText(value: unknown): string {

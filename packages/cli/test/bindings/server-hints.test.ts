@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
 import { serverHints } from "../../src/bindings/server-hints.ts";
 
-test("says how to give a server the credential that its message names", () => {
+test("explains how to give a server the credential that its message names", () => {
   const message = "Error: A key is required via --brave-api-key, BRAVE_API_KEY or a file";
   expect(serverHints(message, "bind_1")).toEqual([
     "To give it BRAVE_API_KEY: backplane secret set brave_api_key, then backplane binding set bind_1 --secret brave_api_key=brave_api_key",
   ]);
 });
 
-test("says where a server can write if it fails to write into its package", () => {
+test("explains where a server can write if it fails to write into its package", () => {
   const message = "EROFS: read-only file system, open '/plugin/node_modules/memory/dist/memory.jsonl'";
   expect(serverHints(message, "bind_1")[1]).toContain(
     "backplane binding set bind_1 --mount /FOLDER:/data:rw",

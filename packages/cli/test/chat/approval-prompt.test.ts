@@ -72,8 +72,8 @@ test("offers and reads only the answers that the gateway permits", () => {
   expect(readAnswer(wide, "t")).toEqual({ response: "approve_for_session", covers: "tool", digest });
   expect(readAnswer(wide, "always")).toEqual({ response: "approve_always", covers: "tool", digest });
   expect(readAnswer(wide, "v")).toEqual({ response: "approve_always", covers: "server", digest });
-  const shown = questionText(createOutput(captureIo(), {}), wide, "s1");
-  expect(shown).toContain('"always" lasts beyond this session, for calls of up to low risk');
+  const question = questionText(createOutput(captureIo(), {}), wide, "s1");
+  expect(question).toContain('"always" lasts beyond this session, for calls of up to low risk');
   const narrow = { ...wide, may_cover: { session: [], always: [] } };
   for (const line of ["s", "t", "a", "v"]) expect(readAnswer(narrow, line)).toBeNull();
   expect(keysText(narrow)).toBe("  [y] once  [n] reject, or n and a reason: ");
@@ -91,7 +91,7 @@ test("shows package, risk and exact arguments, sanitized", () => {
 test("escapes invisible characters in the arguments", () => {
   const input = { path: "a\u202eb\u{e0069}\u200b\u009b31m" };
   const text = questionText(createOutput(captureIo(), {}), { ...approval("low"), input }, "s1");
-  const shown = text.slice(text.indexOf("{"));
-  expect(shown).toContain("a\\u202eb\\udb40\\udc69\\u200b\\u009b31m");
-  expect(JSON.parse(shown)).toEqual(input);
+  const json_text = text.slice(text.indexOf("{"));
+  expect(json_text).toContain("a\\u202eb\\udb40\\udc69\\u200b\\u009b31m");
+  expect(JSON.parse(json_text)).toEqual(input);
 });

@@ -1,4 +1,4 @@
-/** Files of other programs: what another program wrote is never lost, and nobody else can read the key. */
+/** Configuration files of other programs: no content is lost, and only the owner can read the key. */
 import {
   chownSync,
   mkdirSync,
@@ -64,17 +64,20 @@ test("refuses a folder, a file that is not UTF-8, and a file that cannot be crea
   );
 });
 
-test.skipIf(process.getuid?.() !== 0)("gives a new file the owner of its folder only as root", () => {
-  chownSync(folder, 1_234, 1_234);
-  const create = (name: string) => {
-    const path = join(folder, name, "config.json");
-    replaceConfigFile(readConfigFile(path), "{}");
-    expect(statSync(path).mode & 0o777).toBe(0o600);
-    return statSync(path).uid;
-  };
-  expect(create("as-root")).toBe(1_234);
-  // Another user may not change owners, and a folder that is shared with others may belong to any of them.
-  vi.spyOn(process, "getuid").mockReturnValue(1_000);
-  onTestFinished(() => void vi.restoreAllMocks());
-  expect(create("as-user")).toBe(0);
-});
+test.skipIf(process.getuid?.() !== 0)(
+  "sets the owner of a new file to that of its folder only as root",
+  () => {
+    chownSync(folder, 1_234, 1_234);
+    const create = (name: string) => {
+      const path = join(folder, name, "config.json");
+      replaceConfigFile(readConfigFile(path), "{}");
+      expect(statSync(path).mode & 0o777).toBe(0o600);
+      return statSync(path).uid;
+    };
+    expect(create("as-root")).toBe(1_234);
+    // Another user may not change owners, and a folder that is shared with others may belong to any of them.
+    vi.spyOn(process, "getuid").mockReturnValue(1_000);
+    onTestFinished(() => void vi.restoreAllMocks());
+    expect(create("as-user")).toBe(0);
+  },
+);

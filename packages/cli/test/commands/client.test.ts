@@ -313,14 +313,18 @@ test("removes the entry and reports the key when the entry belongs to another ga
   expect(existsSync(file)).toBe(false);
 });
 
-verifies(["client.connect", "client.profiles"], "gives the client's key the tools of --tools", async () => {
-  await client("connect", "claude", "--tools", "echo,mcp_x_*");
-  expect(await keysOf("client:claude")).toMatchObject([{ tools: ["echo", "mcp_x_*"] }]);
-  const { result } = await askMcp(tokenIn(join(home, ".claude.json")), "tools/list");
-  const names = (result.tools as { name: string }[]).map(({ name }) => name);
-  expect(names).toEqual(["echo", "tool_call", "tool_search"]);
-  await client("disconnect", "claude");
-});
+verifies(
+  ["client.connect", "client.profiles"],
+  "assigns the tools of --tools to the client's key",
+  async () => {
+    await client("connect", "claude", "--tools", "echo,mcp_x_*");
+    expect(await keysOf("client:claude")).toMatchObject([{ tools: ["echo", "mcp_x_*"] }]);
+    const { result } = await askMcp(tokenIn(join(home, ".claude.json")), "tools/list");
+    const names = (result.tools as { name: string }[]).map(({ name }) => name);
+    expect(names).toEqual(["echo", "tool_call", "tool_search"]);
+    await client("disconnect", "claude");
+  },
+);
 
 test("refuses an invalid entry name and a folder that does not exist", async () => {
   for (const name of ['bad name"', "", "a.b", "x".repeat(65), "__proto__"]) {

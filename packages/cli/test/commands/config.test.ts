@@ -42,9 +42,9 @@ test("stores a JSON value as JSON; any other value, and every value with --text,
 
 test("reads a secret from stdin, masks it, and shows it only to an admin with --show", async () => {
   const value = "sk-verysecretvalue-9876";
-  const argued = await set("providers.prod.api_key", value);
-  expect(argued.exit).toBe(EXIT.usage);
-  expect(argued.out + argued.err).not.toContain(value);
+  const as_argument = await set("providers.prod.api_key", value);
+  expect(as_argument.exit).toBe(EXIT.usage);
+  expect(as_argument.out + as_argument.err).not.toContain(value);
   const key = "providers.prod.api_key";
   const stored = await gateway.backplane(["config", "set", key], { stdin: `${value}\n` });
   expect(stored.exit).toBe(EXIT.ok);

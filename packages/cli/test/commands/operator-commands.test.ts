@@ -90,12 +90,15 @@ describe("access and records", () => {
     expect(report.status).not.toBe("failed");
     expect(report.checks.find((check) => check.name === "gateway")?.status).toBe("ok");
     expect(report.checks.find((check) => check.name === "credential")?.status).toBe("ok");
+    // A provider that is in use and has no key is degraded, which is not a failure.
+    await gateway.json(["provider", "use", "llm-anthropic"]);
     const text = await gateway.backplane(["doctor", "--timeout", "20"]);
+    await gateway.json(["provider", "use", "llm-echo"]);
     expect(text.exit).toBe(EXIT.ok);
     expect(text.out).toContain("fix: ");
   });
 
-  test("exits with 4 on a wrong token", async () => {
+  test("exits with 4 for an invalid token", async () => {
     expect((await gateway.backplane(["status", "--token", "bpa_wrong"])).exit).toBe(EXIT.auth);
   });
 });

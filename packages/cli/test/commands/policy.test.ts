@@ -31,13 +31,16 @@ test("sets single fields, resets them with null, replaces the whole policy, and 
     tolerance: { conversation: "medium" },
     roles: { guest: { max_risk: "low" } },
   });
-  const shown = (await gateway.backplane(["policy", "show"])).out;
-  expect(shown).toContain('tolerance: {"conversation":"medium","background":"low","headless":"low"}');
+  const policy_text = (await gateway.backplane(["policy", "show"])).out;
+  expect(policy_text).toContain('tolerance: {"conversation":"medium","background":"low","headless":"low"}');
   expect((await set("tolerance.conversation", "everything")).exit).not.toBe(EXIT.ok);
   expect((await set("nothing", "1")).exit).not.toBe(EXIT.ok);
   expect((await set("a..b", "1")).exit).toBe(EXIT.usage);
-  const torn = await set("roles.guest", "{max_risk");
-  expect([torn.exit, torn.err]).toEqual([EXIT.usage, expect.stringContaining("roles.guest is not JSON")]);
+  const malformed = await set("roles.guest", "{max_risk");
+  expect([malformed.exit, malformed.err]).toEqual([
+    EXIT.usage,
+    expect.stringContaining("roles.guest is not JSON"),
+  ]);
   const empty = await gateway.backplane(["policy", "set", "tolerance.conversation"], { stdin: "" });
   expect([empty.exit, empty.err]).toEqual([EXIT.usage, expect.stringContaining("The value of tolerance")]);
   // A risk may be set before its tool exists, so a misspelt name is reported.
@@ -45,8 +48,8 @@ test("sets single fields, resets them with null, replaces the whole policy, and 
   expect((await set("risks.ag*t", "low")).err).toBe("");
   // After several concurrent changes the policy contains all of them.
   const names = ["a", "b", "c", "d"];
-  const raced = await Promise.all(names.map((name) => set(`risks.at_once_${name}`, "low")));
-  expect(raced.map(({ exit }) => exit)).toEqual(names.map(() => EXIT.ok));
+  const concurrent = await Promise.all(names.map((name) => set(`risks.at_once_${name}`, "low")));
+  expect(concurrent.map(({ exit }) => exit)).toEqual(names.map(() => EXIT.ok));
   expect(Object.keys(((await policy()) as { risks: object }).risks)).toEqual(
     expect.arrayContaining(names.map((name) => `at_once_${name}`)),
   );
@@ -73,8 +76,8 @@ test("lists the catalog with token costs, and explain names the deciding rule", 
   const limited = await gateway.backplane(["policy", "explain", "agent", "--channel", "mcp"]);
   expect([limited.exit, limited.out]).toEqual([EXIT.denied, expect.stringMatching(/\nchannel: +mcp\n/)]);
   expect(limited.out).toContain("agent is denied. channel: The channel mcp does not allow agent");
-  const there = await gateway.backplane(["tool", "list", "--all", "--channel", "mcp"]);
-  expect(there.out).toMatch(/agent +bundled .*hidden +The channel mcp does not allow agent/);
+  const listed = await gateway.backplane(["tool", "list", "--all", "--channel", "mcp"]);
+  expect(listed.out).toMatch(/agent +bundled .*hidden +The channel mcp does not allow agent/);
   await gateway.backplane(["policy", "set", "channels.mcp.allowed_tool_categories", "null"]);
   const risky = await gateway.backplane(["policy", "explain", "skill", "--channel", "mcp"]);
   expect(risky.err).toContain("backplane policy set channels.mcp.tolerance.conversation low");

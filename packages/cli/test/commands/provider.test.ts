@@ -121,7 +121,7 @@ test("lists the models and the calls of a key that has limits at the model endpo
   expect((await gateway.backplane(["llm", "models"], { env })).out).toContain("llm-echo/echo");
   const listed = await gateway.json<{ items: { id: string; key_id: string }[] }>(["llm", "calls"]);
   expect(listed.items.map(({ key_id }) => key_id)).toEqual([key.id]);
-  const shown = await gateway.backplane(["llm", "show", listed.items[0]!.id], { env });
-  expect(shown.out).toMatch(/status: +succeeded/);
-  expect(shown.out).toMatch(/tokens: +\d+ in, \d+ out/);
+  const call = await gateway.backplane(["llm", "show", listed.items[0]!.id], { env });
+  expect(call.out).toMatch(/status: +succeeded/);
+  expect(call.out).toMatch(/tokens: +\d+ in, \d+ out/);
 });

@@ -40,7 +40,7 @@ describe("url", () => {
     expect(locateUrl({ url: "https://c" }, { BACKPLANE_URL: "http://b" }, home)).toBe("https://c");
   });
 
-  test("refuses the state file of a gateway that has ended", () => {
+  test("refuses the state file of a gateway that has exited", () => {
     const { pid } = spawnSync(process.execPath, ["--version"]);
     state(pid);
     expect(() => locateUrl({}, {}, home)).toThrow(expect.objectContaining({ code: "daemon.unreachable" }));

@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
+import { OWN_HEAP_FLAGS } from "../../src/heap/small-heap.ts";
 
 const MODULE = resolve("packages/cli/src/heap/limit-heap-growth.ts");
 
@@ -17,7 +18,7 @@ function tagsOf(...flags: string[]): { before: number; after: number } {
 
 test("accepts Node's compiled code at the start and limits the growth of the heap afterwards", () => {
   const plain = tagsOf();
-  const own = tagsOf("--max-semi-space-size=6");
+  const own = tagsOf(...OWN_HEAP_FLAGS);
   expect(plain.after).toBe(plain.before);
   expect(own.before).toBe(plain.before);
   expect(own.after).not.toBe(own.before);

@@ -22,6 +22,7 @@ test("up restarts its process once with heap flags and the same command line", (
     "/node",
     "--conditions=x",
     expect.stringMatching(/^--max-semi-space-size=\d+$/),
+    expect.stringMatching(/^--min-semi-space-size=\d+$/),
     "/main.js",
     "up",
     "--json",

@@ -32,11 +32,11 @@ test("moves the bindings of a package to its linked folder, and removes them wit
   const path = join(base, "hello");
   cpSync(resolve("examples/hello-tool"), path, { recursive: true });
   const program = join(path, "bin/plugin.mjs");
-  const say = (from: string, to: string) =>
+  const changeGreeting = (from: string, to: string) =>
     writeFileSync(program, readFileSync(program, "utf8").replace(`?? "${from}"`, `?? "${to}"`));
   expect((await gateway.backplane(["plugin", "install", path, "--bind"])).exit).toBe(EXIT.ok);
   const [before] = await bindings();
-  say("Hello", "Servus");
+  changeGreeting("Hello", "Servus");
   const refused = await gateway.backplane(["plugin", "install", path, "--bind"]);
   expect(refused.exit).toBe(EXIT.failed);
   expect(refused.err).toMatch(/acme\/hello 0\.1\.0 is already installed.*\n.*Raise the version.*--editable/s);
@@ -45,7 +45,7 @@ test("moves the bindings of a package to its linked folder, and removes them wit
   expect(linked.out).toMatch(/as acme\/hello@0\.1\.0\+edit\.d[0-9a-f]{12}/);
   expect((await bindings()).map(({ binding_id }) => binding_id)).toEqual([before!.binding_id]);
   expect(await greeting()).toContain("Servus, Ada!");
-  say("Servus", "Moin");
+  changeGreeting("Servus", "Moin");
   await expect.poll(greeting).toContain("Moin, Ada!");
   expect(await versions()).toContain("0.1.0");
 

@@ -34,6 +34,6 @@ test("prints the command that applies other arguments to a server that is alread
   expect(printed).toContain("backplane binding set bind_1 -- /other 'it'\\''s here'");
 });
 
-test("says that the settings stay when the arguments are the same", async () => {
+test("reports unchanged settings when the arguments are the same", async () => {
   expect(await reinstall(["/data"])).toContain("its settings were not changed");
 });

@@ -63,9 +63,9 @@ test("prints the message of a failed tool once at a terminal, and on both stream
       'export default { defaultRiskLevel: "low", execute: () => { throw new Error("broke at noon"); } };',
   });
   await gateway.backplane(["plugin", "install", tools]);
-  const shown = await gateway.backplane(["invoke", "breaks"], { tty: true });
-  expect((shown.out + shown.err).match(/broke at noon/g)).toHaveLength(1);
-  expect(shown.err).toContain("See its message above.");
+  const invoked = await gateway.backplane(["invoke", "breaks"], { tty: true });
+  expect((invoked.out + invoked.err).match(/broke at noon/g)).toHaveLength(1);
+  expect(invoked.err).toContain("See its message above.");
   const piped = await gateway.backplane(["invoke", "breaks"]);
   expect([piped.out, piped.err]).toEqual(["broke at noon\n", expect.stringContaining("broke at noon (inv_")]);
 });
@@ -90,8 +90,8 @@ test("reports immediately that a changed binding no longer starts, and lists the
   const called = await gateway.backplane(["invoke", "looks"]);
   expect(called.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
   const invocation = /inv_[0-9a-z]+/.exec(called.err)![0];
-  const shown = await gateway.backplane(["invocation", "show", invocation]);
-  expect(shown.out).toMatch(/\nfix: +Correct the mounts of the binding/);
+  const record = await gateway.backplane(["invocation", "show", invocation]);
+  expect(record.out).toMatch(/\nfix: +Correct the mounts of the binding/);
   expect((await gateway.backplane(["binding", "set", "gone", "--no-mount"])).err).toBe("");
 });
 
@@ -121,9 +121,9 @@ test("reports a name conflict with a fix, and shows the class of a host tool as 
 test("reports hidden characters in descriptions to the operator", async () => {
   const sly = TOOL("low").replace("A tool.", "A \u202etool.\u{e0068}\u{e0069}");
   await gateway.backplane(["plugin", "install", folder("sly", { "tools/slyly.ts": sly })]);
-  const shown = (await gateway.backplane(["tool", "show", "slyly"])).out;
-  expect(shown).toContain("\nA \ufffdtool.\ufffd\n");
-  expect(shown).toContain(
+  const tool_text = (await gateway.backplane(["tool", "show", "slyly"])).out;
+  expect(tool_text).toContain("\nA \ufffdtool.\ufffd\n");
+  expect(tool_text).toContain(
     'hidden: /description: 3 hidden characters (U+202E, U+E0068, U+E0069), which spell "hi"',
   );
   const { checks } = JSON.parse((await gateway.backplane(["doctor", "--json"])).out) as {
@@ -355,13 +355,13 @@ test("lists the tools of a trusted folder and sanitizes its texts", async () => 
     "tools/sells.js": TOOL("low"),
     "tools/torn_off.ts": 'throw new Error("\\u001b[2Jgone");',
   });
-  const shown = await gateway.backplane(["workspace", "show", path], { tty: true });
+  const workspace = await gateway.backplane(["workspace", "show", path], { tty: true });
   const trusted = await gateway.backplane(["workspace", "trust", path, "--yes"]);
   expect(trusted.err).toMatch(/shop: to be trusted:\n +added +tools\//);
   expect(trusted.err).toContain("Tools: sells\n");
   expect(trusted.err).toContain("tools/sells.ts is left out: tools/sells.js already has the name sells.");
   expect(trusted.err.match(/gone/g)).toHaveLength(1);
-  expect(shown.out + trusted.out + trusted.err).not.toContain("\u001b[");
+  expect(workspace.out + trusted.out + trusted.err).not.toContain("\u001b[");
   await gateway.backplane(["workspace", "untrust", path, "--yes"]);
 });
 
@@ -378,7 +378,7 @@ test("refuses --signature for a source whose packages cannot be signed", async (
   }
 });
 
-test("refuses a folder that is not a plugin and says what may be missing", async () => {
+test("refuses a folder that is not a plugin and explains what may be missing", async () => {
   const refused = async (path: string) => {
     const { exit, err } = await gateway.backplane(["plugin", "install", path]);
     expect(exit).toBe(EXIT.failed);

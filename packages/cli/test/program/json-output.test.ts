@@ -20,7 +20,7 @@ function leaves(command: Command, path: string[] = []): string[][] {
   return command.commands.flatMap((sub) => {
     const here = [...path, sub.name()];
     if (sub.commands.length > 0) return leaves(sub, here);
-    // The error for a bare name is another one: it suggests an npm package.
+    // A bare name gets a different error, which suggests an npm package.
     const value = here.join(" ") === "plugin install" ? "./x_1" : "x_1";
     const required = sub.registeredArguments.filter((argument) => argument.required).map(() => value);
     return EXCLUDED.includes(here.join(" ")) ? [] : [[...here, ...required]];

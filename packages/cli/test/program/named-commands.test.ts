@@ -36,7 +36,7 @@ function problemOf(text: string): string | null {
       if (!hasFlag(command, `--${flag[1]}`)) return `${pathOf(command)} has no flag --${flag[1]}`;
       continue;
     }
-    // A sentence goes on after the command.
+    // The sentence continues after the command.
     if (command.commands.length === 0) continue;
     const name = word.replace(/[.:]+$/, "");
     const next = command.commands.find((sub) => sub.name() === name || sub.aliases().includes(name));
@@ -61,20 +61,20 @@ function pathOf(command: Command): string {
 
 test("every command that a message or document names exists, with its flags", () => {
   const problems: string[] = [];
-  let found = 0;
+  let count = 0;
   for (const file of globSync(SOURCES, { cwd: ROOT })) {
     const source = OTHER_NAMES.reduce(
       (text, name) => text.replaceAll(name, ""),
       readFileSync(`${ROOT}${file}`, "utf8"),
     );
     for (const [, text] of source.matchAll(NAMED)) {
-      found++;
+      count++;
       const problem = problemOf(text!);
       if (problem !== null) problems.push(`${file}: ${problem} (backplane ${text})`);
     }
   }
   expect(problems).toEqual([]);
-  expect(found).toBeGreaterThan(250);
+  expect(count).toBeGreaterThan(250);
 });
 
 test.each([

@@ -1,7 +1,7 @@
 /** Longer than any expected wait, and shorter than the timeout of a test. */
-const PATIENCE_MS = 25_000;
+const PATIENCE_MS = 90_000;
 
-/** Waits until the output matches; resolves with the first group, or else the match. */
+/** Waits until the output matches; resolves with the first group, otherwise the match. */
 export async function waitForOutput(read: () => string, pattern: RegExp): Promise<string> {
   const end = performance.now() + PATIENCE_MS;
   for (;;) {

@@ -1,7 +1,7 @@
 /**
- * The module host: one process for one kernel plugin that the operator does not trust inline. The protocol
- * owns stdin and stdout, printed output goes to stderr, and the process ends when stdin closes. An uncaught
- * error keeps Node's default on purpose: a stack on stderr and a non-zero exit code.
+ * The module host: one process for one kernel plugin that the operator does not trust to run inline. The protocol owns
+ * stdin and stdout, printed output goes to stderr, and the process exits when stdin closes. An uncaught error keeps
+ * Node's default on purpose: a stack on stderr and a non-zero exit code.
  */
 import { realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";

@@ -23,7 +23,7 @@ import { type RegisteredTools, remoteContext } from "./remote-context.ts";
 export interface ModuleService {
   transport: Transport;
   frame_bytes: number | undefined;
-  /** The gateway has closed the pipe. */
+  /** Called when the gateway has closed the pipe. */
   ended: () => void;
 }
 

@@ -9,6 +9,6 @@ export function defineKernelPlugin<const P extends KernelPlugin>(plugin: P & Not
   const problem = kernelPluginProblem(plugin);
   if (problem === null) return plugin;
   const name = (plugin as { name?: unknown } | null)?.name;
-  const which = typeof name === "string" && name !== "" ? ` ${name.slice(0, 80)}` : "";
-  throw new BackplaneError("plugin.invalid", `The kernel plugin${which} is not valid: ${problem}.`);
+  const label = typeof name === "string" && name !== "" ? ` ${name.slice(0, 80)}` : "";
+  throw new BackplaneError("plugin.invalid", `The kernel plugin${label} is not valid: ${problem}.`);
 }

@@ -56,7 +56,15 @@ export {
 export type { FromSchema, JsonSchema } from "../json-schema.ts";
 export { defineKernelPlugin } from "./define-kernel-plugin.ts";
 export { type KernelToolDefinition, kernelTool, openaiFunction } from "./kernel-tool.ts";
-export { type ContentPiece, contentPieces, pieceText, textOf } from "./llm-content.ts";
+export {
+  type AcceptedMedia,
+  type ContentPiece,
+  contentPieces,
+  type MediaPiece,
+  mediaPieces,
+  pieceText,
+  textOf,
+} from "./llm-content.ts";
 export { brokenStream, classifyFailure, LlmCallError, vendorCode } from "./llm-failure.ts";
 export { type InstanceHealth, type LlmProviderOptions, llmProviderPlugin } from "./llm-provider.ts";
 export { vendorStream } from "./llm-stream.ts";

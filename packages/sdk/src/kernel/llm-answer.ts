@@ -54,7 +54,7 @@ export class AnswerDraft {
 
   /**
    * `taken` holds the call ids of the conversation so far, because some servers restart at zero in every
-   * answer. `fallback` is the prefix for ids of calls that arrived without one. `as_streamed`: the reader has the
+   * answer. `fallback` is the prefix for ids of calls that arrived without one. `as_streamed`: the reader received the
    * answer from the stream, so it is neither checked nor repeated.
    */
   finish(taken: ReadonlySet<string>, fallback: string, as_streamed = false): LlmAnswer {
@@ -68,7 +68,7 @@ export class AnswerDraft {
       const reason = this.#reason === undefined ? "" : ` It stopped with "${this.#reason}".`;
       throw new LlmCallError({
         kind: "empty",
-        message: `The model gave neither text nor a tool call.${reason}`,
+        message: `The model returned neither text nor a tool call.${reason}`,
       });
     }
     return { text, tool_calls, ...this.#ending() };

@@ -69,7 +69,7 @@ export function classifyFailure(error: unknown): LlmFailure {
     const retry_after_s = retryAfter(thrown.headers);
     return {
       kind: "status",
-      message: `The provider answered with HTTP ${thrown.status}${codeIn(thrown)}.`,
+      message: `The provider returned HTTP ${thrown.status}${codeIn(thrown)}.`,
       status_code: thrown.status,
       ...(retry_after_s === undefined ? {} : { retry_after_s }),
     };
@@ -118,9 +118,9 @@ function codeIn(thrown: Record<string, unknown>): string {
 }
 
 /** Returns ` (code)`, or an empty string if none of the words is a known code. */
-export function vendorCode(words: readonly unknown[]): string {
+export function vendorCode(candidates: readonly unknown[]): string {
   const isKnown = (word: unknown): word is string => typeof word === "string" && VENDOR_CODES.has(word);
-  const known = words.find(isKnown);
+  const known = candidates.find(isKnown);
   return known === undefined ? "" : ` (${known})`;
 }
 
@@ -138,31 +138,31 @@ export function redact(message: string, config: Readonly<Record<string, Json>>):
 
 /** Sorted longest first, so that replacing a shorter secret never leaves a part of a longer one visible. */
 function secretsIn(config: Readonly<Record<string, Json>>): string[] {
-  const found: string[] = [];
+  const secrets: string[] = [];
   const visit = (key: string, value: Json, secret: boolean): void => {
     const hidden = secret || isSecretConfigKey(key);
     if (typeof value === "object" && value !== null) {
       for (const [name, inner] of Object.entries(value)) visit(name, inner, hidden);
     } else if (hidden && typeof value === "string" && value.length >= SECRET_LENGTH) {
-      found.push(value, encodeURIComponent(value));
+      secrets.push(value, encodeURIComponent(value));
     }
   };
   for (const [key, value] of Object.entries(config)) visit(key, value, false);
-  return found.toSorted((a, b) => b.length - a.length);
+  return secrets.toSorted((a, b) => b.length - a.length);
 }
 
 /** Searches the chain of causes, because SDKs wrap socket errors. */
 function connectionKind(error: unknown): "connection" | "timeout" | null {
   let kind: "connection" | "timeout" | null = null;
   for (let depth = 0, at = error; depth < 5 && at !== undefined && at !== null; depth++) {
-    const { name, code, cause, constructor: made } = fieldsOf(at);
-    const names = `${String(name)} ${typeof made === "function" ? made.name : ""}`;
+    const { name, code, cause, constructor: type } = fieldsOf(at);
+    const names = `${String(name)} ${typeof type === "function" ? type.name : ""}`;
     if (/Timeout/.test(names) || (typeof code === "string" && TIMEOUT_CODES.test(code))) return "timeout";
     if (/APIConnectionError/.test(names) || (typeof code === "string" && CONNECTION_CODES.test(code))) {
       kind = "connection";
     }
     // The error of Node's HTTP client when a socket closes in the middle of a body.
-    if (made === TypeError && /^(terminated|fetch failed)$/.test(messageOf(at))) kind = "connection";
+    if (type === TypeError && /^(terminated|fetch failed)$/.test(messageOf(at))) kind = "connection";
     at = cause;
   }
   return kind;

@@ -83,7 +83,7 @@ class Instances {
   /**
    * Null for an instance of another plugin, which answers instead. If no instance has the plugin's own name,
    * that name means the plugin configured by `plugin.<ns>.*`, so that configurations
-   * that are older than instances keep working.
+   * that predate instances keep working.
    */
   async find(id: string, ctx: PluginContext): Promise<ProviderInstance | null> {
     const { name } = this.#options;
@@ -154,25 +154,38 @@ class Calls {
 }
 
 async function checkInstances(options: LlmProviderOptions, ctx: PluginContext): Promise<HealthReport> {
-  const instances = await ctx.providers.instancesForPlugin(options.name);
+  const [instances, active] = await Promise.all([
+    ctx.providers.instancesForPlugin(options.name),
+    ctx.providers.activeId(),
+  ]);
+  const unused = instances.filter((instance) => isUnused(instance, active));
   const details = instances.map((instance) => ({
     name: instance.id,
-    ...(options.healthCheck?.(instance) ?? { status: "ok" as const }),
+    ...(unused.includes(instance)
+      ? { status: "ok" as const, message: "not set up" }
+      : (options.healthCheck?.(instance) ?? { status: "ok" as const })),
   }));
-  const bad = details.filter(({ status }) => status !== "ok");
-  if (bad.length === 0) {
+  const unhealthy = details.filter(({ status }) => status !== "ok");
+  if (unhealthy.length === 0) {
+    const ready = details.length - unused.length;
     return {
       status: "ok",
-      summary: `${details.length} instance${details.length === 1 ? "" : "s"} ready`,
+      summary:
+        ready === 0 && unused.length > 0 ? "not set up" : `${ready} instance${ready === 1 ? "" : "s"} ready`,
       details,
     };
   }
-  const status = bad.some((check) => check.status === "failed") ? "failed" : "degraded";
+  const status = unhealthy.some((check) => check.status === "failed") ? "failed" : "degraded";
   return {
     status,
-    summary: bad.map((check) => `${check.name}: ${check.message ?? check.status}`).join("; "),
+    summary: unhealthy.map((check) => `${check.name}: ${check.message ?? check.status}`).join("; "),
     details,
   };
+}
+
+/** Every provider plugin has an instance with its own name, which counts as healthy until somebody sets it up. */
+function isUnused({ id, plugin, config }: ProviderInstance, active: string | null): boolean {
+  return id === plugin && id !== active && Object.keys(config).length === 0;
 }
 
 function isKind<K extends string>(event: BusEvent, kind: K): event is BusEvent<K> {

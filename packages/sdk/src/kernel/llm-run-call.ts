@@ -85,16 +85,16 @@ async function streamAnswer(call: ProviderCall, deltas: Deltas): Promise<LlmAnsw
       signal,
     })
     [Symbol.asyncIterator]();
-  const patience = new AnswerTimeouts(controller, configTimeout(instance.config.timeout_s));
+  const timeouts = new AnswerTimeouts(controller, configTimeout(instance.config.timeout_s));
   try {
     for (;;) {
-      const step = await patience.wait(() => parts.next());
+      const step = await timeouts.wait(() => parts.next());
       if (step.done === true) break;
       draft.add(step.value);
       if (isShown(step.value)) await deltas.push(step.value);
     }
   } finally {
-    patience.end();
+    timeouts.end();
     // Not awaited, because a stuck stream would delay the interrupt.
     if (signal.aborted) void Promise.resolve(parts.return?.()).catch(() => undefined);
   }
@@ -111,16 +111,16 @@ async function embedTexts(call: ProviderCall, texts: readonly string[]): Promise
   const provider = call.provider();
   if (provider.embed === undefined)
     throw new LlmCallError({ kind: "other", message: "This provider has no embeddings." });
-  const patience = new AnswerTimeouts(controller, configTimeout(instance.config.timeout_s));
+  const timeouts = new AnswerTimeouts(controller, configTimeout(instance.config.timeout_s));
   try {
     const { model } = event.payload;
-    const { vectors, usage } = await patience.wait(() =>
+    const { vectors, usage } = await timeouts.wait(() =>
       provider.embed!({ model, texts, signal: controller.signal }),
     );
     const embeddings = vectors.map((vector) => [...vector]);
     return { text: "", tool_calls: [], usage: tokenUsage(usage), embeddings };
   } finally {
-    patience.end();
+    timeouts.end();
   }
 }
 
@@ -180,16 +180,16 @@ class AnswerTimeouts {
 
 async function explain(call: ProviderCall, error: unknown): Promise<LlmFailure & { retryable: boolean }> {
   const { config } = call.instance;
-  const found = toFailure(error, call.classify);
+  const unredacted = toFailure(error, call.classify);
   const upstream = redact(upstreamText(error), config);
-  if (!found.message.includes(upstream)) {
+  if (!unredacted.message.includes(upstream)) {
     // The operator may read the server's text in the log; a caller must not learn the response of an
     // arbitrary address.
     call.ctx.log.warn({ provider: call.instance.id, upstream }, "a model call failed");
   }
-  const failure = { ...found, message: redact(found.message, config) };
-  const worth = wantsRetry(error) || isRetryableFailure(failure);
-  return { ...failure, retryable: worth && (await mayRetry(call, failure)) };
+  const failure = { ...unredacted, message: redact(unredacted.message, config) };
+  const worthRetrying = wantsRetry(error) || isRetryableFailure(failure);
+  return { ...failure, retryable: worthRetrying && (await mayRetry(call, failure)) };
 }
 
 function toFailure(error: unknown, classify: ProviderCall["classify"]): LlmFailure {

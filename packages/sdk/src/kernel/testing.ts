@@ -172,8 +172,8 @@ export async function testKernelPlugin(
       await plugin.onUnload?.(ctx);
     },
     waitFor(kind) {
-      const found = emitted.find((event) => event.kind === kind);
-      if (found !== undefined) return Promise.resolve(found);
+      const match = emitted.find((event) => event.kind === kind);
+      if (match !== undefined) return Promise.resolve(match);
       return new Promise((resolve) => waiting.add({ kind, resolve }));
     },
   };

@@ -16,7 +16,7 @@ const vendorFetch: Fetch = async (input, init) => {
     await response.body?.cancel();
     throw new LlmCallError({
       kind: "other",
-      message: `The provider's address answers with a redirect (HTTP ${status}), which is not followed. Set base_url to the API's address.`,
+      message: `The provider's address responds with a redirect (HTTP ${status}), which is not followed. Set base_url to the API's address.`,
     });
   }
   if (response.ok) return response;

@@ -26,25 +26,27 @@ export function checkManifest(
   manifest: ManifestLike,
   readSchema?: (path: string) => unknown,
 ): string[] {
-  const found: string[] = [];
+  const problems: string[] = [];
   if (plugin.package_id !== manifest.package_id) {
-    found.push(`package_id is ${plugin.package_id} in code and ${manifest.package_id} in vai-plugin.toml.`);
+    problems.push(
+      `package_id is ${plugin.package_id} in code and ${manifest.package_id} in vai-plugin.toml.`,
+    );
   }
   if (plugin.version !== manifest.version) {
-    found.push(`version is ${plugin.version} in code and ${manifest.version} in vai-plugin.toml.`);
+    problems.push(`version is ${plugin.version} in code and ${manifest.version} in vai-plugin.toml.`);
   }
   for (const entry of plugin.exports) {
     const declared = manifest.exports.find(({ id }) => id === entry.id);
     if (declared === undefined)
-      found.push(`${entry.kind} ${entry.id} is in code but not in vai-plugin.toml.`);
-    else found.push(...compareExport(entry, declared, readSchema));
+      problems.push(`${entry.kind} ${entry.id} is in code but not in vai-plugin.toml.`);
+    else problems.push(...compareExport(entry, declared, readSchema));
   }
   for (const { id, kind } of manifest.exports) {
     if (!plugin.exports.some((entry) => entry.id === id)) {
-      found.push(`${kind} ${id} is in vai-plugin.toml but not in code.`);
+      problems.push(`${kind} ${id} is in vai-plugin.toml but not in code.`);
     }
   }
-  return found;
+  return problems;
 }
 
 function compareExport(
@@ -55,10 +57,10 @@ function compareExport(
   if (entry.kind !== declared.kind) {
     return [`${entry.id} is a ${entry.kind} in code and a ${declared.kind} in vai-plugin.toml.`];
   }
-  const found: string[] = [];
+  const problems: string[] = [];
   const schema = (field: string, inCode: JsonSchema | undefined, path: string | undefined) => {
     const difference = compareSchema(inCode, path, readSchema);
-    if (difference !== undefined) found.push(`${entry.id}: ${field} ${difference}`);
+    if (difference !== undefined) problems.push(`${entry.id}: ${field} ${difference}`);
   };
   schema("config_schema", entry.config, declared.config_schema);
   if (entry.kind === "tool") {
@@ -69,10 +71,10 @@ function compareExport(
     const inCode = [...entry.on].sort().join(", ");
     const inManifest = [...(declared.hook?.subscribes_to ?? [])].sort().join(", ");
     if (inCode !== inManifest) {
-      found.push(`${entry.id}: subscribes_to is [${inManifest}] but the code handles [${inCode}].`);
+      problems.push(`${entry.id}: subscribes_to is [${inManifest}] but the code handles [${inCode}].`);
     }
   }
-  return found;
+  return problems;
 }
 
 /** A schema may exist in the manifest only: the gateway checks it, and the code does not need it. */

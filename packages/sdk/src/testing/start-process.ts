@@ -10,7 +10,7 @@ export interface ProcessRun extends PluginRun {
   readonly pid: number;
   /** All output that the plugin has printed. */
   readonly stderr: () => string;
-  /** Resolves when the process has ended. */
+  /** Resolves when the process has exited. */
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
   /** Closes the host's side without a shutdown, like a host that crashed. */
   hangUp(): void;

@@ -20,8 +20,8 @@ test("runs the published tools/example.ts", async () => {
       input_schema: { required: ["query"], properties: { query: { description: "Text to search for." } } },
     },
   ]);
-  const found = await host.call("example", { query: " tea " }, { session_id: "sess_1" });
-  expect(found.result).toMatchObject({
+  const outcome = await host.call("example", { query: " tea " }, { session_id: "sess_1" });
+  expect(outcome.result).toMatchObject({
     content: [{ type: "text", text: "searched sess_1 for tea" }],
     is_error: false,
   });

@@ -87,13 +87,13 @@ verifies("tools.file", "reads a default export as a tool with the documented def
   expect((await host.call("own")).result.content[0]?.text).toContain("no tool file named own");
 });
 
-const SAID = 'execute: () => ({ content: "loaded", isError: false })';
+const EXECUTE = 'execute: () => ({ content: "loaded", isError: false })';
 const IMPORTS = {
   "tools/named.ts": `import { ToolContext, type ToolDefinition } from "@vellumai/plugin-api";
     let seen: ToolContext | undefined;
-    export default { ${SAID} } satisfies ToolDefinition;`,
-  "tools/dynamic.js": `const api = await import("@vellumai/plugin-api"); export default { ${SAID}, ...api.none };`,
-  "tools/required.cjs": `const api = require("@vellumai/plugin-api"); module.exports = { ${SAID}, ...api.none };`,
+    export default { ${EXECUTE} } satisfies ToolDefinition;`,
+  "tools/dynamic.js": `const api = await import("@vellumai/plugin-api"); export default { ${EXECUTE}, ...api.none };`,
+  "tools/required.cjs": `const api = require("@vellumai/plugin-api"); module.exports = { ${EXECUTE}, ...api.none };`,
 };
 
 verifies("tools.file", "resolves @vellumai/plugin-api, however a file imports it", async () => {
@@ -129,9 +129,9 @@ verifies(
     expect(errors).toEqual({
       a_throws: expect.stringContaining("Error: at import"),
       b_syntax: expect.stringMatching(/tools\/b_syntax\.ts: .*(ParseError|SyntaxError|Unexpected token)/s),
-      c_exits: expect.stringContaining("ended the process (exit code 0)"),
+      c_exits: expect.stringContaining("terminated the process (exit code 0)"),
       d_dies_later: null,
-      e_killed: expect.stringContaining("ended the process (signal SIGKILL)"),
+      e_killed: expect.stringContaining("terminated the process (signal SIGKILL)"),
       f_fields: expect.stringContaining('defaultRiskLevel must be one of low, medium, high, not "extreme"'),
       g_nothing: expect.stringContaining("no default export"),
       h_missing: expect.stringContaining("not-there"),
@@ -147,7 +147,7 @@ verifies(
   "tools.isolated-failure",
   "describes the other files within the time limit when several imports hang",
   async () => {
-    // It blocks the thread like an endless loop, but uses no CPU time.
+    // Blocks the thread like an endless loop, but uses no CPU time.
     const blocks = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);";
     const files = {
       "tools/a_blocks.ts": blocks,
@@ -247,19 +247,19 @@ verifies(
 
 verifies("tools.context", "passes every field of the context, even outside a turn", async () => {
   const host = await startToolHost({ "tools/look.js": CONTEXT });
-  const seen = async (context: JsonObject) =>
+  const readContext = async (context: JsonObject) =>
     JSON.parse((await host.call("look", {}, context)).result.content[0]!.text!) as object;
   // A direct call has neither a session nor a run, and a credential of the whole org has no project.
-  expect(await seen({ trace_id: "tr_9", org_id: "org_9" })).toMatchObject({
+  expect(await readContext({ trace_id: "tr_9", org_id: "org_9" })).toMatchObject({
     conversationId: "inv_1",
     requestId: "tr_9",
     assistantId: "org_9",
     isInteractive: false,
   });
-  expect(await seen({ scratch_dir: "/scratch" })).toMatchObject({ workingDir: "/scratch" });
+  expect(await readContext({ scratch_dir: "/scratch" })).toMatchObject({ workingDir: "/scratch" });
   const mounts = [{ source: "/home/acme", target: "/workspace", writable: false }];
   const grant = noGrant({ mounts }) as unknown as JsonObject;
-  expect(await seen({ scratch_dir: "/scratch", grant })).toMatchObject({ workingDir: "/workspace" });
+  expect(await readContext({ scratch_dir: "/scratch", grant })).toMatchObject({ workingDir: "/workspace" });
 });
 
 verifies("tools.context", "aborts the signal of a cancelled call", async () => {
@@ -276,10 +276,10 @@ test("fails a call with an invalid result and explains why", async () => {
     "tools/throws.js": 'export default { execute() { throw new Error("no luck") } };',
     "tools/blocks.js": 'export default { execute: () => ({ content: "", contentBlocks: [1] }) };',
   });
-  const words = async (name: string) => (await host.call(name)).result.content[0]?.text;
-  expect(await words("text")).toContain("return an object with content");
-  expect(await words("throws")).toBe("no luck");
-  expect(await words("blocks")).toContain("contentBlocks must be a list");
+  const readText = async (name: string) => (await host.call(name)).result.content[0]?.text;
+  expect(await readText("text")).toContain("return an object with content");
+  expect(await readText("throws")).toBe("no luck");
+  expect(await readText("blocks")).toContain("contentBlocks must be a list");
 });
 
 verifies("tools.fields", "derives where a tool runs from its field or its name", async () => {

@@ -26,6 +26,7 @@ export interface SendOptions {
 export class LlmBus {
   readonly emitted: EmittedEvent[] = [];
   readonly instances: Record<string, ProviderInstance[]> = { org_a: [], org_b: [] };
+  active: string | null = null;
   /** Runs before the bus accepts each event. */
   slow: () => Promise<void> = async () => {};
   readonly #plugin: KernelPlugin;
@@ -96,7 +97,7 @@ export class LlmBus {
         listInstances: async () => all(),
         instancesForPlugin: async (plugin) => all().filter((instance) => instance.plugin === plugin),
         getInstance: async (id) => all().find((instance) => instance.id === id) ?? null,
-        activeId: async () => null,
+        activeId: async () => this.active,
       },
       emit: async (kind, payload, { session_id }) => {
         await this.slow();

@@ -32,7 +32,7 @@ export async function* parts(...list: LlmPart[]): AsyncGenerator<LlmPart, void, 
   yield* list;
 }
 
-/** Emits one part and then blocks until it is stopped. */
+/** Emits one part and then blocks until the request is aborted. */
 export async function* stuck(request: GenerateRequest): AsyncGenerator<LlmPart, void, undefined> {
   yield { type: "content", text: "so far" };
   await new Promise<void>((resolve) => request.signal.addEventListener("abort", () => resolve()));

@@ -1,6 +1,7 @@
+import type { JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { contentPieces, textOf } from "../../src/kernel/index.ts";
+import { contentPieces, mediaPieces, pieceText, textOf } from "../../src/kernel/index.ts";
 
 test("reads text in every form and returns no piece for empty content", () => {
   expect(textOf("plain")).toBe("plain");
@@ -22,13 +23,13 @@ test("recognizes an image by its URL or its data", () => {
 });
 
 test("describes other attachments as text and never passes a local address as an image", () => {
-  const words = contentPieces("", [
+  const pieces = contentPieces("", [
     { name: "a.txt", text: "hello" },
     { name: "b.pdf", media_type: "application/pdf", data: "AAAA" },
     { name: "c.png", media_type: "image/png", url: "file:///etc/passwd" },
     {},
   ]);
-  expect(words.map((piece) => (piece.type === "text" ? piece.text : piece.url))).toEqual([
+  expect(pieces.map((piece) => (piece.type === "text" ? piece.text : piece.url))).toEqual([
     "Attachment a.txt:\nhello",
     "[Attachment b.pdf (application/pdf), not shown]",
     "[Attachment c.png (image/png), not shown]",
@@ -56,5 +57,72 @@ verifies(
       { type: "text", text: "[image: a.png, image/png, 9 bytes, stored as artifact ab of invocation inv_1]" },
     ]);
     expect(textOf([{ type: "image", data: jpeg }])).toBe("[image: image/jpeg]");
+  },
+);
+
+const PDF = Buffer.from("%PDF-1.7 pages").toString("base64");
+const WAV = Buffer.from("RIFF\x24\x00\x00\x00WAVEfmt ", "latin1").toString("base64");
+const MP3 = Buffer.from("ID3\x04\x00\x00\x00\x00\x00\x00\x00\x00", "latin1").toString("base64");
+const EVERY_MEDIUM = new Set(["document", "audio"] as const);
+
+verifies("content.blocks", "passes PDFs and audio to a vendor that accepts them, in every spelling", () => {
+  const document = { type: "document", media_type: "application/pdf", data: PDF };
+  const resource = { uri: "file:///reports/a.pdf", mimeType: "application/pdf", blob: PDF };
+  expect(
+    mediaPieces(
+      [
+        { type: "resource", resource },
+        {
+          type: "document",
+          title: "b.pdf",
+          source: { type: "base64", media_type: "application/pdf", data: PDF },
+        },
+        { type: "file", file: { filename: "c.pdf", file_data: `data:application/pdf;base64,${PDF}` } },
+        { type: "input_file", filename: "d.pdf", file_data: `data:application/pdf;base64,${PDF}` },
+        { type: "file", path: "out/e.pdf", mimeType: "application/pdf", sha256: "ab", data: PDF },
+        { type: "audio", data: WAV, mimeType: "audio/wav" },
+        { type: "input_audio", input_audio: { data: MP3, format: "mp3" } },
+      ],
+      [{ name: "f.pdf", media_type: "application/pdf", data: PDF }],
+      EVERY_MEDIUM,
+    ),
+  ).toEqual([
+    ...["a.pdf", "b.pdf", "c.pdf", "d.pdf", "e.pdf"].map((name) => ({ ...document, name })),
+    { type: "audio", format: "wav", data: WAV },
+    { type: "audio", format: "mp3", data: MP3 },
+    { ...document, name: "f.pdf" },
+  ]);
+});
+
+verifies(
+  "content.blocks",
+  "describes PDFs and audio that are not accepted or not what they claim to be",
+  () => {
+    const blocks: JsonObject[] = [
+      { type: "resource", resource: { uri: "file:///a.pdf", mimeType: "application/pdf", blob: PDF } },
+      { type: "audio", data: WAV, mimeType: "audio/wav" },
+    ];
+    expect(contentPieces(blocks)).toEqual([
+      { type: "text", text: "[resource: file:///a.pdf, application/pdf, 14 bytes]" },
+      { type: "text", text: "[audio: audio/wav, 16 bytes]" },
+    ]);
+    const types = (accepted: "document" | "audio") =>
+      mediaPieces(blocks, [], new Set([accepted])).map(({ type }) => type);
+    expect(types("document")).toEqual(["document", "text"]);
+    expect(types("audio")).toEqual(["text", "audio"]);
+    const false_claims: JsonObject[] = [
+      { type: "resource", resource: { uri: "file:///a.pdf", mimeType: "application/pdf", blob: "AAAA" } },
+      { type: "resource", resource: { mimeType: "application/pdf", blob: `${PDF} not base64` } },
+      { type: "audio", data: "UklGRiQAAABYWFhY", mimeType: "audio/wav" },
+    ];
+    expect(mediaPieces(false_claims, [], EVERY_MEDIUM).map(({ type }) => type)).toEqual([
+      "text",
+      "text",
+      "text",
+    ]);
+    expect(mediaPieces(blocks, [], EVERY_MEDIUM).map(pieceText)).toEqual([
+      "[document: a.pdf, application/pdf]",
+      "[audio: audio/wav]",
+    ]);
   },
 );

@@ -57,20 +57,20 @@ verifies(
     const body = { error: { message: "root:x:0:0", type: "private", code: "hunter2" } };
     const sent = (fields: object) => Object.assign(new Error("500 root:x:0:0"), fields);
     const cases: [unknown, string][] = [
-      [sent({ status: 500, error: body.error, code: "hunter2" }), "The provider answered with HTTP 500."],
+      [sent({ status: 500, error: body.error, code: "hunter2" }), "The provider returned HTTP 500."],
       [
         sent({ status: 429, error: { ...body.error, code: "insufficient_quota" } }),
-        "The provider answered with HTTP 429 (insufficient_quota).",
+        "The provider returned HTTP 429 (insufficient_quota).",
       ],
       [
         sent({ status: 529, error: { type: "error", error: { type: "overloaded_error", message: "root" } } }),
-        "The provider answered with HTTP 529 (overloaded_error).",
+        "The provider returned HTTP 529 (overloaded_error).",
       ],
       [sent({ status: undefined, error: body.error }), "The provider reported an error."],
       // A code in a response is never treated as a refusal by the gateway.
       [
         sent({ status: 403, name: "BackplaneError", code: "policy.denied" }),
-        "The provider answered with HTTP 403.",
+        "The provider returned HTTP 403.",
       ],
     ];
     for (const [error, message] of cases) expect(classifyFailure(error).message).toBe(message);

@@ -101,3 +101,19 @@ test("reports the worst health of its instances without calling a model", async 
     summary: "1 instance ready",
   });
 });
+
+test("reports an instance that nobody has set up as healthy, until it is used", async () => {
+  const { bus, plugin } = createLlmBus(() => parts(), {
+    healthCheck: () => ({ status: "degraded", message: "no api_key" }),
+  });
+  bus.instances.org_a = [makeInstance("llm-test", {}, "llm-test")];
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "ok", summary: "not set up" });
+  bus.active = "llm-test";
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({
+    status: "degraded",
+    summary: "llm-test: no api_key",
+  });
+  bus.active = null;
+  bus.instances.org_a = [makeInstance("llm-test", { model: "m" }, "llm-test")];
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
+});

@@ -86,16 +86,16 @@ verifies("llm.provider", "emits one typed error that states whether a retry is u
   const expected = [
     { error: "late", kind: "timeout", retryable: true },
     {
-      error: "The provider answered with HTTP 429.",
+      error: "The provider returned HTTP 429.",
       kind: "status",
       status_code: 429,
       retry_after_s: 7,
       retryable: true,
     },
-    { error: "The provider answered with HTTP 400.", kind: "status", status_code: 400, retryable: false },
+    { error: "The provider returned HTTP 400.", kind: "status", status_code: 400, retryable: false },
     { error: "The connection to the provider failed.", kind: "connection", retryable: true },
     { error: "a bug", kind: "other", retryable: false },
-    { error: "The model gave neither text nor a tool call.", kind: "empty", retryable: true },
+    { error: "The model returned neither text nor a tool call.", kind: "empty", retryable: true },
   ];
   const { bus } = createLlmBus(() => {
     const error = thrown.shift();

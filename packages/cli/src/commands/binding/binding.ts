@@ -98,10 +98,10 @@ async function create(
   exportId: string,
 ): Promise<undefined> {
   const parts = await bindingParts(context, options);
-  const found = await findInstalledPackage(context, name);
+  const installed = await findInstalledPackage(context, name);
   const created = await context.client().bindings.create({
-    package_id: found.package_id,
-    package_version: found.version,
+    package_id: installed.package_id,
+    package_version: installed.version,
     export_id: exportId,
     ...(options.orgWide === true ? { org_wide: true } : {}),
     ...parts,
@@ -228,15 +228,12 @@ async function setStatus(
   return undefined;
 }
 
-/** Says whether the deliveries of a disabled hook are kept or dropped. */
-function describeWaiting({ binding_id: id, policy, waiting_deliveries: count = 0 }: ChangedBinding): string {
-  const pause = `backplane hook pause ${id}`;
-  if (count === 0)
-    return `Events for a disabled hook are dropped. To keep them instead: ${pause} && backplane binding enable ${id}`;
+/** States what happens to the deliveries and the new events of a disabled hook. */
+function describeWaiting({ binding_id: id, waiting_deliveries: count = 0 }: ChangedBinding): string {
+  const events = `New events are not delivered to a disabled hook. To keep them instead: backplane hook pause ${id} && backplane binding enable ${id}`;
+  if (count === 0) return events;
   const [waits, are] = count === 1 ? ["1 delivery waits", "It is"] : [`${count} deliveries wait`, "They are"];
-  if (policy.deliveries?.paused === true)
-    return `${waits} for this hook. ${are} kept while the hook is paused, and dropped if it is resumed before it is enabled. New events are dropped.`;
-  return `${waits} for this hook. ${are} dropped when due, because it is disabled. To keep the rest: ${pause}`;
+  return `${waits} for this hook. ${are} delivered after the hook is enabled again. ${events}`;
 }
 
 async function validate(context: CommandContext, _options: object, name: string): Promise<number> {

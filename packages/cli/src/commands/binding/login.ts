@@ -78,8 +78,8 @@ async function login(context: CommandContext, options: LoginOptions, name: strin
   }
   // Refreshes the definitions, so that the tools below reflect this sign-in.
   await bindings.describe(id);
-  const found = await bindings.signIn(id);
-  out.data(found, () => `Signed in to ${binding.package_id}\n${formatSignIn(found)}`);
+  const sign_in = await bindings.signIn(id);
+  out.data(sign_in, () => `Signed in to ${binding.package_id}\n${formatSignIn(sign_in)}`);
   await reportTools(context, binding);
   return undefined;
 }

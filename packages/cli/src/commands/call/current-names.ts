@@ -20,14 +20,14 @@ export async function namesAfterRename(
     if (typeof details.former_name !== "string") continue;
     former.set(subject, (former.get(subject) ?? new Set()).add(details.former_name));
   }
-  const found = tools.filter(({ name: present, binding_id, package_id }) =>
+  const matches = tools.filter(({ name: present, binding_id, package_id }) =>
     [...(former.get(binding_id) ?? []), serverName(package_id)].some((server) =>
       isRenamed(name, present, server),
     ),
   );
   // Several tool names may end alike; the shortest has nothing between the server's name and that ending.
   const nearest = new Map<string, string>();
-  for (const { name: present, binding_id } of found) {
+  for (const { name: present, binding_id } of matches) {
     const other = nearest.get(binding_id);
     if (other === undefined || present.length < other.length) nearest.set(binding_id, present);
   }

@@ -35,7 +35,7 @@ export function invocationExit(invocation: Invocation): ExitCode {
   // Here a missing secret denies the call; for `secret show` the same code is an ordinary failure.
   if (code === "secret.not_found") return EXIT.denied;
   const exit = toExitCode(code, details);
-  return exit === EXIT.denied || exit === EXIT.timeout ? exit : EXIT.failed;
+  return exit === EXIT.denied || exit === EXIT.timeout || exit === EXIT.trust ? exit : EXIT.failed;
 }
 
 export function describeInvocation(invocation: Invocation): string {

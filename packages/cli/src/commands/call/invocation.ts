@@ -76,8 +76,8 @@ export async function printInvocations(context: CommandContext, options: ListOpt
 }
 
 async function show(context: CommandContext, _options: object, id: string): Promise<undefined> {
-  const found = await context.client().invocations.get(id);
-  context.out.data(found, () => describeInvocation(found));
+  const invocation = await context.client().invocations.get(id);
+  context.out.data(invocation, () => describeInvocation(invocation));
   return undefined;
 }
 

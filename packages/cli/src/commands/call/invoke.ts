@@ -1,6 +1,6 @@
 /**
  * `invoke`: makes a call and waits for its result. The invocation is recorded before the wait, so Ctrl-C can cancel it and
- * an approval has an id. Exit code: 0 succeeded, 1 failed, 3 denied, 124 timeout, 130 interrupted.
+ * an approval has an id. Exit code: 0 succeeded, 1 failed, 3 denied, 6 changed files, 124 timeout, 130 interrupted.
  */
 import {
   BackplaneError,
@@ -105,7 +105,7 @@ async function run(
   return report(context, followed);
 }
 
-/** Adds the present name of a renamed tool, or else names of tools that resemble an unknown one. */
+/** Adds the current name of a renamed tool, or otherwise the names of tools that resemble the unknown one. */
 async function suggestExport(
   context: CommandContext,
   name: string | undefined,
@@ -119,7 +119,7 @@ async function suggestExport(
       ? renamed
       : similarNames(
           name,
-          tools.map((tool) => tool.name).filter((one) => one !== name),
+          tools.map((tool) => tool.name).filter((other) => other !== name),
         );
   if (similar.length === 0) return error;
   const message = `${(error as Error).message} Did you mean ${similar.join(" or ")}?`;
@@ -156,8 +156,8 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
 function unseenStderr(invocation: Invocation): string | null {
   const stderr = invocation.tool_result?.failure?.stderr;
   if (stderr === undefined) return null;
-  const shown = [invocationResultText(invocation), invocation.error?.message ?? ""];
-  return shown.some((text) => text.trim() !== "" && stderr.includes(text.trim())) ? null : stderr;
+  const printed_texts = [invocationResultText(invocation), invocation.error?.message ?? ""];
+  return printed_texts.some((text) => text.trim() !== "" && stderr.includes(text.trim())) ? null : stderr;
 }
 
 function describeFailure(
@@ -180,8 +180,8 @@ function describeFailure(
     message: "The plugin marked its result as an error.",
   };
   const fix = typeof details?.fix === "string" ? { fix: details.fix } : {};
-  const shown = message === printed ? "See its message above." : message;
-  return { code, message: `${shown} (${invocation.id})`, details, ...fix };
+  const text = message === printed ? "See its message above." : message;
+  return { code, message: `${text} (${invocation.id})`, details, ...fix };
 }
 
 async function buildBody(

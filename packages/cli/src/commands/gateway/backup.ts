@@ -11,11 +11,14 @@ export function addBackupCommands(program: Command, toAction: ToAction): void {
     .description(
       "Write the store, packages, artifacts, plugin data and configuration of this home to one archive. The gateway may be running.",
     )
-    .option("--with-credentials", "add secret.key and admin.token; the archive can then open every secret")
+    .option(
+      "--with-credentials",
+      "add secret.key and admin.token; anyone with the archive can then open every secret",
+    )
     .addHelpText(
       "after",
       `
-The archive contains the secrets sealed. Without secret.key nobody can open them: store a copy of that file separately
+The secrets in the archive are sealed. Without secret.key nobody can open them: store a copy of that file separately
 from the archives, or use --with-credentials and protect the archive like the key.
 
 Example:

@@ -21,7 +21,7 @@ export function addDaemonCommands(program: Command, toAction: ToAction): void {
       wholeNumber("--timeout", 1, 600),
       60,
     )
-    .option("--force", "stop the process even if it does not answer")
+    .option("--force", "stop the process even if it does not respond")
     .action(toAction(down));
   program
     .command("status")
@@ -34,7 +34,7 @@ export function addDaemonCommands(program: Command, toAction: ToAction): void {
     .action(toAction(open));
 }
 
-/** The recorded pid may belong to another program by now, so it is signalled only if the gateway answers. */
+/** The recorded pid may belong to another program by now, so it is signalled only if the gateway responds. */
 async function down(
   context: CommandContext,
   options: { timeout: number; force?: boolean },
@@ -46,10 +46,10 @@ async function down(
       fix: "There is nothing to stop. To stop another gateway, use --home.",
     });
   }
-  if (options.force !== true && !(await answers(daemon.url))) {
+  if (options.force !== true && !(await isResponding(daemon.url))) {
     throw new BackplaneError(
       "daemon.unreachable",
-      `Process ${daemon.pid} is running but does not answer at ${daemon.url}.`,
+      `Process ${daemon.pid} is running but does not respond at ${daemon.url}.`,
       {
         fix: "If it is the gateway, run: backplane down --force",
       },
@@ -73,7 +73,7 @@ async function waitForExit(pid: number, timeout_s: number): Promise<void> {
   }
 }
 
-async function answers(url: string): Promise<boolean> {
+async function isResponding(url: string): Promise<boolean> {
   try {
     return (await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(3_000) })).ok;
   } catch {
@@ -117,7 +117,7 @@ type RunningServer = GatewayStatus["runner"]["servers"][number];
 const STORE_NAMES = { sqlite: "SQLite", postgres: "PostgreSQL" };
 
 function storeText({ ok, kind, schema_version, bytes }: GatewayStatus["store"]): string {
-  if (!ok) return "does not answer";
+  if (!ok) return "does not respond";
   if (kind === null) return "ok";
   return `ok, ${STORE_NAMES[kind]}, schema ${schema_version}, ${megabytes(bytes ?? 0)}`;
 }

@@ -70,7 +70,7 @@ async function doctor(
     // This check has its own time limit; when it is reached, the check reports what it has found so far.
     checkInstalled(context, timeout),
     withTimeout("credential", timeout, () => checkCredential(context)),
-    // The gateway limits the time of each plugin; this limit is for a gateway that does not answer.
+    // The gateway limits the time of each plugin; this limit is for a gateway that does not respond.
     withTimeout("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
     withTimeout("audit", timeout, () => ifReachable("audit", () => checkAudit(context))),
     withTimeout("bindings", timeout, () => ifReachable("bindings", () => checkBindings(context))),
@@ -102,7 +102,7 @@ async function checkInstalled(context: CommandContext, seconds: number): Promise
   const { checkContent, loadConfig } = await import("@backplane/gateway");
   try {
     const config = loadConfig({ home: context.home, env: context.io.env, flags: {} });
-    // The files are checked even if the gateway does not answer.
+    // The files are checked even if the gateway does not respond.
     const names = await Promise.race([
       installedNames(context),
       pause(NAMES_MS, new Map<string, string>(), { ref: false }),
@@ -124,7 +124,7 @@ async function installedNames(context: CommandContext): Promise<Map<string, stri
     const all = await listAll((page) => packages.list(page));
     return new Map(all.map(({ digest, package_id, version }) => [digest, `${package_id}@${version}`]));
   } catch {
-    // The `credential` row says why the gateway cannot be queried.
+    // The `credential` row states why the gateway cannot be queried.
     return new Map();
   }
 }
@@ -227,7 +227,7 @@ async function checkBindings(context: CommandContext): Promise<Check[]> {
   const failing = checks.filter((check) => check !== null);
   const healthy = checks.length - failing.length;
   if (checks.length === 0) return [];
-  const message = `${healthy} of ${checks.length} self-describing bindings answer, and all their tools load`;
+  const message = `${healthy} of ${checks.length} self-describing bindings respond, and all their tools load`;
   return [{ name: "bindings", status: "ok", message }, ...failing];
 }
 
@@ -241,7 +241,7 @@ async function checkUpgrades(context: CommandContext): Promise<Check[]> {
   }));
 }
 
-/** A plugin that does not answer is reported by checkBindings. Without `probe` no stopped plugin is started. */
+/** A plugin that does not respond is reported by checkBindings. Without `probe` no stopped plugin is started. */
 async function checkInstruments(context: CommandContext, seconds: number, probe: boolean): Promise<Check[]> {
   const reports = await context.client().instruments.health(seconds * 1_000, { probe });
   return reports.flatMap(({ instrument, status, message, binding_id, seen_at }) =>
@@ -263,11 +263,11 @@ async function checkInstruments(context: CommandContext, seconds: number, probe:
 
 /** One row for each package whose texts contain hidden characters, which are removed before models see them. */
 async function checkHiddenCharacters(context: CommandContext): Promise<Check[]> {
-  const found = new Map<string, CatalogEntry[]>();
+  const entries = new Map<string, CatalogEntry[]>();
   for (const entry of await context.client().catalog.list({ all: true }))
     if (entry.taken_out.length > 0)
-      found.set(entry.package_id, [...(found.get(entry.package_id) ?? []), entry]);
-  return [...found].map(([package_id, [first, ...more]]) => ({
+      entries.set(entry.package_id, [...(entries.get(entry.package_id) ?? []), entry]);
+  return [...entries].map(([package_id, [first, ...more]]) => ({
     name: `words ${package_id}`,
     status: "degraded",
     message: `hidden characters were removed from ${first!.name}: ${first!.taken_out[0]}${more.length === 0 ? "" : `, and from ${more.length} more tools`}`,
@@ -285,15 +285,15 @@ async function checkBinding(
   context: CommandContext,
   { binding_id, package_id }: Binding,
 ): Promise<Check | null> {
-  let found: Definitions;
+  let definitions: Definitions;
   try {
-    found = await context.client().bindings.definitions(binding_id);
+    definitions = await context.client().bindings.definitions(binding_id);
   } catch (error) {
     // Skills have no tools, and the plugin of a new binding may not have reported its tools yet.
     if (codeOf(error) === "request.invalid" || codeOf(error) === "export.not_found") return null;
     throw error;
   }
-  const { error, exports, quarantined } = found;
+  const { error, exports, quarantined } = definitions;
   const broken = exports.filter(({ tool }) => tool.load_error !== undefined).map(({ id }) => id);
   const problems = [
     ...(error === null ? [] : [`${error.code}: ${error.message}`]),
@@ -328,7 +328,7 @@ async function withTimeout(name: string, seconds: number, work: () => Promise<Ch
       {
         name,
         status: "failed",
-        message: `no answer within ${seconds} s`,
+        message: `no response within ${seconds} s`,
         fix: "backplane doctor --timeout 60",
       },
     ]);
@@ -358,7 +358,7 @@ function render(out: Output, checks: Check[]): string {
     checks.map((check) => [check.name, check.status, check.message]),
   ).split("\n");
   const [head = "", ...rows] = lines;
-  const shown = rows.flatMap((row, i) => {
+  const row_lines = rows.flatMap((row, i) => {
     const check = checks[i]!;
     const painted = row.replace(check.status, out.paint(COLOURS[check.status], check.status));
     const details = (check.details ?? []).map(({ name, status, message = "" }) =>
@@ -367,5 +367,5 @@ function render(out: Output, checks: Check[]): string {
     const fix = check.fix === undefined || check.status === "ok" ? [] : [`  fix: ${plainLine(check.fix)}`];
     return [painted, ...details, ...fix];
   });
-  return [head, ...shown].join("\n");
+  return [head, ...row_lines].join("\n");
 }

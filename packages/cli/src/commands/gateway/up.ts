@@ -11,6 +11,7 @@ import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { isAlive, readDaemonFile } from "../../context/locate-gateway.ts";
 import { limitHeapGrowth } from "../../heap/limit-heap-growth.ts";
+import { findExamplesFolder } from "../../install/plugin-source.ts";
 import type { Io } from "../../terminal/io.ts";
 import { openBrowser } from "../../terminal/open-browser.ts";
 import { detach, type Ready, type UpOptions } from "./detach.ts";
@@ -75,7 +76,7 @@ async function runInForeground(
     const { loadConfig, startGateway } = await import("@backplane/gateway");
     const config = loadConfig({ home: context.home, env: io.env, flags: configFlags(options) });
     const gateway = await context.out
-      .during("Starting the gateway", () => startGateway(config))
+      .during("Starting the gateway", () => startGateway(config, { examples_folder: findExamplesFolder() }))
       .catch((error: unknown) => {
         throw codeOf(error) === "home.locked" ? lockedError(context.home, error) : error;
       });

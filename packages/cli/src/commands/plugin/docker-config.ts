@@ -25,10 +25,11 @@ export async function readDockerLogin(
   const helpers = isObject(config.credHelpers) ? config.credHelpers : {};
   for (const name of names) {
     const helper = helpers[name] ?? config.credsStore;
-    const found =
-      typeof helper === "string" && HELPER_NAME.test(helper) ? await askHelper(helper, name, env) : null;
+    const credentials =
+      typeof helper === "string" && HELPER_NAME.test(helper) ? await queryHelper(helper, name, env) : null;
     const entry = isObject(config.auths) ? config.auths[name] : undefined;
-    const login = found ?? (isObject(entry) && typeof entry.auth === "string" ? decode(entry.auth) : null);
+    const login =
+      credentials ?? (isObject(entry) && typeof entry.auth === "string" ? decode(entry.auth) : null);
     if (login !== null) return login;
   }
   return null;
@@ -50,7 +51,7 @@ function decode(auth: string): Login | null {
 }
 
 /** Null if the helper does not exist or has no login for the name. */
-function askHelper(
+function queryHelper(
   helper: string,
   name: string,
   env: Readonly<Record<string, string | undefined>>,

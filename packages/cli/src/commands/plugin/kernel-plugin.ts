@@ -1,9 +1,15 @@
 /** Kernel plugins extend the gateway itself. They run in a separate process until an admin trusts them. */
-import { BackplaneError, codeOf, type PluginView, type SourceInspection } from "@backplane/contract";
+import {
+  BackplaneError,
+  codeOf,
+  compareProvenance,
+  describeProvenance,
+  type PluginView,
+  type SourceInspection,
+} from "@backplane/contract";
 import { ifAllowed } from "../../bindings/report-tools.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { compareProvenance, describeProvenance } from "../../install/describe-provenance.ts";
 import { interruptedInstallation } from "../../install/send-installation.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
@@ -15,8 +21,8 @@ export function isKernelName(name: string): boolean {
 }
 
 export async function findKernelPlugin(context: CommandContext, name: string): Promise<PluginView> {
-  const found = (await context.client().plugins.list()).find((row) => row.name === name);
-  if (found !== undefined) return found;
+  const plugin = (await context.client().plugins.list()).find((row) => row.name === name);
+  if (plugin !== undefined) return plugin;
   throw new BackplaneError("plugin.not_found", `Kernel plugin ${name} is not installed.`, {
     fix: "List plugins: backplane plugin list. Packages are named publisher/name.",
   });

@@ -1,11 +1,9 @@
 /** `plugin outdated`: the versions in use, the newest ones, and the commands that upgrade. */
-import type { OutdatedPackage } from "@backplane/contract";
+import { comparePackages, compareProvenance, type OutdatedPackage } from "@backplane/contract";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { compareProvenance } from "../../install/describe-provenance.ts";
 import { table } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
-import { comparePackages } from "./compare-packages.ts";
 
 export async function listOutdated(context: CommandContext): Promise<undefined> {
   const { out } = context;

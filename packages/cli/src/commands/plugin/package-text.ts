@@ -3,13 +3,13 @@ import {
   type Binding,
   codeOf,
   type Definitions,
+  describeProvenance,
   isDescribed,
   type Package,
   type Protocol,
   type SignatureState,
 } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
-import { describeProvenance } from "../../install/describe-provenance.ts";
 import { type Cell, fields, type Output, table } from "../../terminal/output.ts";
 
 export interface BoundTools {

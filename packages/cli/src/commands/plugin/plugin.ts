@@ -40,13 +40,14 @@ import {
 } from "./kernel-plugin.ts";
 import { listOutdated } from "./outdated-plugins.ts";
 import { boundTools, contentsCell, describePackage, verifiedCell } from "./package-text.ts";
-import { addPublishCommands } from "./publish-commands.ts";
+import { addAuthorCommands } from "./author-commands.ts";
 import { replayPlugin } from "./replay-plugin.ts";
 import { searchPlugins } from "./search-plugins.ts";
 import { rollbackPlugin, upgradePlugin } from "./upgrade-plugin.ts";
 
 const EXAMPLES = `
 Examples:
+  backplane plugin init acme/word-count --lang py --kind tool
   backplane plugin install ./my-plugin --bind --class worker
   backplane plugin install acme-devkit-0.1.0.tgz
   backplane plugin install oci://ghcr.io/acme/devkit:0.1.0 --bind
@@ -173,7 +174,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--tool <name>", "only calls of this tool; repeatable", parseList)
     .option("--org-wide", "bindings of the whole organisation instead of one project")
     .action(toAction(replayPlugin));
-  addPublishCommands(plugin, toAction);
+  addAuthorCommands(plugin, toAction);
 }
 
 /** Flags that allow code of a package to run in the sandbox while it is installed. */
@@ -204,45 +205,45 @@ async function install(
     const named = { kind: "mcp_url", name: text, url: options.mcp } as const;
     return await installServers(context, options, text, args, { named, label: text });
   }
-  const found = readPluginSource(context.io.cwd, text);
-  if (options.signature !== undefined && found.kind !== "package")
+  const source = readPluginSource(context.io.cwd, text);
+  if (options.signature !== undefined && source.kind !== "package")
     throw wrongFlag("--signature", "folders and archives", text);
-  if (found.kind === "pypi") {
+  if (source.kind === "pypi") {
     const { script } = options;
     const named = {
       kind: "pypi",
-      spec: found.spec,
+      spec: source.spec,
       args,
       ...(script === undefined ? {} : { script }),
     } as const;
-    return await installServers(context, options, text, [], { named, label: found.spec });
+    return await installServers(context, options, text, [], { named, label: source.spec });
   }
-  if (found.kind === "image") {
-    const named = { kind: "image", reference: found.reference, args } as const;
-    return await installServers(context, options, text, [], { named, label: found.reference });
+  if (source.kind === "image") {
+    const named = { kind: "image", reference: source.reference, args } as const;
+    return await installServers(context, options, text, [], { named, label: source.reference });
   }
-  if (found.kind === "npm") return await installNpm(context, options, text, found.spec, args);
-  if (found.kind === "marketplace") return await installEntry(context, options, text, found.id, args);
-  if (found.kind === "oci") return await installFromRegistry(context, options, text, args);
-  if (found.kind === "mcp") {
-    const { document, file } = readMcpFile(found.path);
+  if (source.kind === "npm") return await installNpm(context, options, text, source.spec, args);
+  if (source.kind === "marketplace") return await installEntry(context, options, text, source.id, args);
+  if (source.kind === "oci") return await installFromRegistry(context, options, text, args);
+  if (source.kind === "mcp") {
+    const { document, file } = readMcpFile(source.path);
     const named = { kind: "mcp_json", document, file } as const;
     return await installServers(context, options, text, args, { named, label: file });
   }
-  const folder = found.kind === "agent-plugin" || (found.kind === "package" && found.folder);
+  const folder = source.kind === "agent-plugin" || (source.kind === "package" && source.folder);
   if (folder && options.editable === true) {
     assertNoArgs(args, text);
-    return await linkFolder(context, options, found.path, text);
+    return await linkFolder(context, options, source.path, text);
   }
-  if (found.kind === "agent-plugin")
-    return await installServers(context, options, text, args, { path: found.path, folder: true });
+  if (source.kind === "agent-plugin")
+    return await installServers(context, options, text, args, { path: source.path, folder: true });
   assertNoArgs(args, text);
   assertNothingAllowed(options, text);
-  if (options.bind === false || found.kind !== "package" || !bindsAutomatically(found))
+  if (options.bind === false || source.kind !== "package" || !bindsAutomatically(source))
     assertNoBindingFlags(options, text);
-  if (found.kind === "package") return await installPackage(context, options, text, found);
+  if (source.kind === "package") return await installPackage(context, options, text, source);
   if (options.bind === true) throw wrongFlag("--bind", "packages", text);
-  return await installKernelPlugin(context, found.source, options);
+  return await installKernelPlugin(context, source.source, options);
 }
 
 /** Only the dependencies of servers from a registry have scripts or builds to allow. */
@@ -251,7 +252,7 @@ function assertNothingAllowed({ allowScripts, allowBuild }: InstallOptions, text
   if (allowBuild !== undefined) throw wrongFlag("--allow-build", "MCP servers from the Python index", text);
 }
 
-/** The package.json of an npm package says whether it is a kernel plugin; a server with arguments never is one. */
+/** The package.json of an npm package determines whether it is a kernel plugin; a server with arguments never is one. */
 async function installNpm(
   context: CommandContext,
   options: InstallOptions & { editable?: boolean },
@@ -464,11 +465,11 @@ async function info(context: CommandContext, _options: object, name: string): Pr
     out.data(row, () => describeKernelPlugin(row));
     return undefined;
   }
-  const found = await findInstalledPackage(context, name);
-  const bound = await boundTools(context, found);
+  const installed = await findInstalledPackage(context, name);
+  const bound = await boundTools(context, installed);
   const bindings = bound.map(({ binding, definitions }) => ({ ...binding, definitions }));
-  out.data({ ...found, ...(bound.length === 0 ? {} : { bindings }) }, () =>
-    describePackage(out, found, bound),
+  out.data({ ...installed, ...(bound.length === 0 ? {} : { bindings }) }, () =>
+    describePackage(out, installed, bound),
   );
   return undefined;
 }
@@ -482,11 +483,11 @@ async function remove(context: CommandContext, _options: object, name: string): 
     out.data({ removed: name }, () => `Removed ${name}`);
     return undefined;
   }
-  const found = await findInstalledPackage(context, name);
-  const label = `${found.package_id}@${found.version}`;
+  const installed = await findInstalledPackage(context, name);
+  const label = `${installed.package_id}@${installed.version}`;
   await confirm(io, flags, `Remove ${label}?`);
-  await context.client().packages.remove(found.id);
-  const { id, package_id, version } = found;
+  await context.client().packages.remove(installed.id);
+  const { id, package_id, version } = installed;
   out.data({ removed: id, package_id, version }, () => `Removed ${label}`);
   return undefined;
 }

@@ -17,10 +17,10 @@ export function allowedAddresses(
   const own = new URL(`https://${registry === "docker.io" ? "registry-1.docker.io" : registry}/`);
   const own_host = hostOf(own);
   return async ({ host, port }) => {
-    const found = await resolve(host);
+    const addresses = await resolve(host);
     const named = host === own_host && (own.port === "" || Number(own.port) === port);
-    if (named || !found.some(isPrivateAddress)) return found;
-    if ((await resolve(own_host)).some(isPrivateAddress)) return found;
+    if (named || !addresses.some(isPrivateAddress)) return addresses;
+    if ((await resolve(own_host)).some(isPrivateAddress)) return addresses;
     throw new BackplaneError(
       "registry.invalid",
       `${registry} refers to ${host}:${port}, which is an address of this machine or its network.`,

@@ -4,7 +4,7 @@ import { copyFile, mkdtemp, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { RegistryClient } from "@backplane/supply";
+import type { HostPlatform, RegistryClient } from "@backplane/supply";
 import type { CommandContext } from "../../context/context.ts";
 import { statSource } from "../../install/plugin-source.ts";
 import { readSignatureFile } from "../../install/signature-file.ts";
@@ -54,7 +54,7 @@ export async function pushPlugin(
       context.out.data(
         result,
         () =>
-          `Pushed ${artifact.package_id} ${artifact.version} to ${result.reference} (${pushed.manifest_digest}, ${pushed.signatures} signatures)`,
+          `Pushed ${artifact.package_id} ${artifact.version} to ${result.reference} (${pushed.manifest_digest}, ${pushed.signatures} ${pushed.signatures === 1 ? "signature" : "signatures"})`,
       );
     });
   });
@@ -130,7 +130,7 @@ async function inTemporaryFolder(parent: string, work: (folder: string) => Promi
 }
 
 /** A package for several platforms has an entry for each of them. */
-export function hostPlatform(): { os: string; arch: string } {
+export function hostPlatform(): HostPlatform {
   const os = process.platform === "win32" ? "windows" : process.platform;
-  return { os, arch: process.arch === "x64" ? "amd64" : process.arch };
+  return { os, arch: process.arch === "x64" ? "amd64" : process.arch } as HostPlatform;
 }

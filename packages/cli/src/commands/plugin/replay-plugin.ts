@@ -61,27 +61,28 @@ export function describeReplay(report: ReplayReport): string[] {
       `Median time: ${latency.current_ms.toFixed(1)} ms → ${latency.candidate_ms.toFixed(1)} ms (${latency.ratio.toFixed(2)} times).`,
     );
   for (const { binding_id, permission } of permissions.requested)
-    lines.push(`It requests a permission that ${binding_id} does not have: ${permission}.`);
+    lines.push(`The candidate requests a permission that ${binding_id} does not have: ${permission}.`);
   for (const { host, port } of permissions.attempted)
-    lines.push(`It tried to connect to ${host}:${port}; the version in use does not.`);
-  for (const { binding_id, message } of problems) lines.push(`${binding_id} cannot move to it: ${message}`);
-  const shown = calls.filter(({ result }) => result !== "same");
-  for (const call of shown.slice(0, MAX_CALLS_SHOWN)) {
+    lines.push(`The candidate tried to connect to ${host}:${port}; the version in use does not.`);
+  for (const { binding_id, message } of problems)
+    lines.push(`${binding_id} cannot move to the candidate: ${message}`);
+  const different = calls.filter(({ result }) => result !== "same");
+  for (const call of different.slice(0, MAX_CALLS_SHOWN)) {
     lines.push(`${call.invocation_id} ${call.export_id}: ${call.result}. ${call.reason ?? ""}`.trim());
     for (const { path, change, current, candidate } of call.differences.slice(0, MAX_DIFFERENCES_SHOWN))
       lines.push(
         `  ${change} ${path}: ${JSON.stringify(current ?? null)} → ${JSON.stringify(candidate ?? null)}`,
       );
   }
-  if (shown.length > MAX_CALLS_SHOWN)
-    lines.push(`… and ${shown.length - MAX_CALLS_SHOWN} more; --json shows all.`);
+  if (different.length > MAX_CALLS_SHOWN)
+    lines.push(`… and ${different.length - MAX_CALLS_SHOWN} more; --json shows all.`);
   lines.push(VERDICTS[report.verdict]);
   return lines;
 }
 
 const VERDICTS: Record<ReplayReport["verdict"], string> = {
-  same: "Both versions answer the same.",
+  same: "Both versions return the same results.",
   nothing_replayed: "There were no recorded read-only calls to compare.",
-  changed: "The candidate answers differently.",
+  changed: "The candidate returns different results.",
   held: "The candidate needs a permission that the version in use does not have. An admin has to approve it.",
 };

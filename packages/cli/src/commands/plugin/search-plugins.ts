@@ -14,13 +14,13 @@ export async function searchPlugins(
     marketplace.list(text === "" ? undefined : text),
     text === "" ? null : marketplace.searchServers(text),
   ]);
-  const found = { items, catalogs, servers: servers?.items ?? [], registry: servers?.registry ?? null };
-  context.out.data(found, () =>
-    [...items.flatMap(describeCard), ...found.servers.flatMap(describeServer), ...describeNothing(found)]
+  const results = { items, catalogs, servers: servers?.items ?? [], registry: servers?.registry ?? null };
+  context.out.data(results, () =>
+    [...items.flatMap(describeCard), ...results.servers.flatMap(describeServer), ...describeNothing(results)]
       .map((line) => (line.startsWith("  ") ? `  ${plainLine(line)}` : plainLine(line)))
       .join("\n"),
   );
-  for (const origin of [...catalogs, ...(found.registry === null ? [] : [found.registry])])
+  for (const origin of [...catalogs, ...(results.registry === null ? [] : [results.registry])])
     if (origin.problem !== null) context.out.note(plainLine(describeProblem(origin)));
 }
 

@@ -47,7 +47,7 @@ async function readKey(cwd: string, file: string | undefined, variable: string |
   if (file === undefined) {
     if (variable !== undefined && variable !== "") return variable;
     throw new BackplaneError("cli.usage", "No signing key was given.", {
-      fix: `--key FILE, or the key in ${KEY_VARIABLE}. Make one with: backplane key generate`,
+      fix: `--key FILE, or the key in ${KEY_VARIABLE}. Create one with: backplane key generate`,
     });
   }
   return await readFile(resolve(cwd, file), "utf8").catch(() => {

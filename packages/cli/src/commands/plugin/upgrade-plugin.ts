@@ -1,5 +1,11 @@
 /** `plugin upgrade` and `plugin rollback`: show what changes, then move all bindings of a package to a version. */
-import { BackplaneError, type Binding, type Package, type ReplayReport } from "@backplane/contract";
+import {
+  BackplaneError,
+  type Binding,
+  comparePackages,
+  type Package,
+  type ReplayReport,
+} from "@backplane/contract";
 import { findInstalledPackage, parsePackageName } from "../../bindings/find-package.ts";
 import { reportVersionChange } from "../../bindings/report-changes.ts";
 import { EXIT, type ExitCode } from "../../command-line/exit-codes.ts";
@@ -9,7 +15,6 @@ import { installCandidate } from "../../install/install-candidate.ts";
 import type { InstallOptions } from "../../install/installation-settings.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { canAsk, confirm } from "../../terminal/prompts.ts";
-import { comparePackages } from "./compare-packages.ts";
 import { describeReplay, exitCodeOfReplay, requestReplay } from "./replay-plugin.ts";
 
 interface VersionOptions {
@@ -108,7 +113,7 @@ function reportHeld({ out }: CommandContext, { package_id, package_version, held
   );
 }
 
-/** Shows the replay. Returns its report if the upgrade has to stop because of it, else null. */
+/** Shows the replay. Returns its report if the upgrade has to stop because of it, otherwise null. */
 async function replay(
   context: CommandContext,
   target: Package,
@@ -132,26 +137,26 @@ export async function rollbackPlugin(
   const { package_id } = parsePackageName(name);
   const bound = await listBindings(context, package_id, options);
   const pending = bound.filter(isPending);
-  const back = pending.length > 0 ? pending : bound.filter(({ previous }) => previous !== undefined);
-  if (back.length === 0)
+  const upgraded = pending.length > 0 ? pending : bound.filter(({ previous }) => previous !== undefined);
+  if (upgraded.length === 0)
     throw new BackplaneError("binding.not_found", `No binding of ${package_id} was upgraded here.`, {
       fix: "backplane binding list",
     });
   for (const binding of pending) context.out.note(plainLine(describePending(binding)));
   for (const version of new Set(
-    back.filter((one) => !isPending(one)).map((one) => one.previous!.package_version),
+    upgraded.filter((binding) => !isPending(binding)).map(({ previous }) => previous!.package_version),
   )) {
     const target = await findInstalledPackage(context, `${package_id}@${version}`);
-    const moved = back.filter(({ previous }) => previous!.package_version === version);
+    const moved = upgraded.filter(({ previous }) => previous!.package_version === version);
     await showChanges(context, target, moved);
   }
   if (options.dryRun === true) {
-    context.out.data({ bindings: back }, () => "Nothing was changed.");
+    context.out.data({ bindings: upgraded }, () => "Nothing was changed.");
     return undefined;
   }
-  await confirmIfAsked(context, `Roll back ${back.length} bindings of ${package_id}?`);
+  await confirmIfAsked(context, `Roll back ${upgraded.length} bindings of ${package_id}?`);
   const bindings: Binding[] = [];
-  for (const { binding_id, generation } of back)
+  for (const { binding_id, generation } of upgraded)
     bindings.push(await context.client().bindings.rollback(binding_id, { generation }));
   showVersions(context, bindings, pending.length === 0);
   return undefined;
@@ -175,11 +180,11 @@ async function listBindings(
   { orgWide }: VersionOptions,
 ): Promise<Binding[]> {
   const { bindings } = context.client();
-  const found = await listAll((page) => bindings.list({ ...page, package_id }));
-  return found.filter(({ scope }) => orgWide !== true || scope.project_id === null);
+  const all_bindings = await listAll((page) => bindings.list({ ...page, package_id }));
+  return all_bindings.filter(({ scope }) => orgWide !== true || scope.project_id === null);
 }
 
-/** Compares the target with each version that a binding leaves. */
+/** Compares the target with each version that a binding would leave. */
 async function showChanges(
   context: CommandContext,
   target: Package,

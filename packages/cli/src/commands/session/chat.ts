@@ -1,6 +1,6 @@
 /**
- * `session chat`: a chat at the terminal, or messages of a script one after another. Exit code of a script: 0 answered,
- * 1 the turn failed, 3 an approval was rejected or not answered, 130 interrupted.
+ * `session chat`: an interactive chat, or messages that a script sends one after another. Exit code for a script:
+ * 0 answered, 1 the turn failed, 3 an approval was rejected or not answered, 130 interrupted.
  */
 import { BackplaneError, codeOf, type Session } from "@backplane/contract";
 import type { Command } from "commander";

@@ -109,8 +109,8 @@ async function pin(
   id: string,
   entry: number,
 ): Promise<undefined> {
-  const made = await context.client().sessions.pin(id, entry, workspaceOf(options));
-  context.out.data(made, () => `Pinned entry ${made.entry_id} of ${id}`);
+  const pinned = await context.client().sessions.pin(id, entry, workspaceOf(options));
+  context.out.data(pinned, () => `Pinned entry ${pinned.entry_id} of ${id}`);
   return undefined;
 }
 

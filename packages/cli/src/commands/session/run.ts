@@ -159,8 +159,8 @@ function printEvent(
 ): undefined {
   if (text?.handle(chatEvent) === true) return;
   if (chatEvent.kind === "user_message" || chatEvent.kind === "answer" || chatEvent.kind === "error") return;
-  const shown = chatEventText(out, chatEvent, names);
-  if (shown !== null) out.note(shown);
+  const event_text = chatEventText(out, chatEvent, names);
+  if (event_text !== null) out.note(event_text);
 }
 
 async function reportRun(

@@ -67,8 +67,8 @@ async function replay(context: CommandContext, options: Since & { follow?: boole
   const names = new Map<string, string>();
   await runUntilInterrupted(context.io, async (signal) => {
     const ref = { session_id: id, ...workspaceOf(options) };
-    const how = { since_entry: options.since, signal };
-    for await (const update of context.client().watchSession(ref, how)) {
+    const watch_options = { since_entry: options.since, signal };
+    for await (const update of context.client().watchSession(ref, watch_options)) {
       const chatEvent = readEvent(update.event);
       const text = chatEvent === null ? null : chatEventText(out, chatEvent, names);
       if (out.json || text !== null) out.line(update, () => text ?? "");

@@ -51,7 +51,7 @@ describe("secrets", () => {
     expect(out + err).not.toContain(VALUE);
   });
 
-  test("asks on a terminal for a secret that does not exist yet, without echoing it", async () => {
+  test("prompts on a terminal for a secret that does not exist yet, without echoing it", async () => {
     const id = bindings.secretive!.binding_id;
     const { io, ended } = gateway.begin(["binding", "set", id, "--secret", "TOKEN=asked_for"], { tty: true });
     await waitForOutput(io.err, /Secret asked_for does not exist yet\. Value \(not shown\): /);
@@ -72,9 +72,9 @@ describe("secrets", () => {
 
   test("never prints values; refuses to delete a secret in use, deletes an unused one with --yes", async () => {
     const listed = await gateway.backplane(["secret", "list", "--json"]);
-    const shown = await gateway.backplane(["secret", "show", "kit_token"]);
+    const secret = await gateway.backplane(["secret", "show", "kit_token"]);
     expect(listed.out).toContain("kit_token");
-    expect(listed.out + shown.out).not.toContain(VALUE);
+    expect(listed.out + secret.out).not.toContain(VALUE);
     expect((await gateway.backplane(["secret", "remove", "kit_token", "--yes"])).err).toContain(
       "error[secret.in_use]",
     );
@@ -142,8 +142,8 @@ describe("bindings and packages", () => {
   });
 
   test("finds a binding by package or export; refuses an ambiguous name and lists the ids", async () => {
-    const found = await gateway.json<Binding>(["binding", "show", "echo"]);
-    expect(found.binding_id).toBe(bindings.echo!.binding_id);
+    const binding = await gateway.json<Binding>(["binding", "show", "echo"]);
+    expect(binding.binding_id).toBe(bindings.echo!.binding_id);
     const several = await gateway.backplane(["binding", "remove", "cli-kit", "--yes"]);
     expect(several.err).toContain("error[binding.not_found]");
     expect(several.err).toContain(`${bindings.echo!.binding_id} (echo)`);
@@ -354,7 +354,7 @@ describe("bindings and packages", () => {
   });
 });
 
-test("says what happens to the deliveries of a disabled hook and suggests pausing it instead", async () => {
+test("explains what happens to the deliveries of a disabled hook and suggests pausing it instead", async () => {
   const dir = mkdtempSync(join(tmpdir(), "backplane-hook-"));
   cpSync(PLUGIN, dir, { recursive: true });
   const manifest = readFileSync(join(dir, "vai-plugin.toml"), "utf8");
@@ -369,16 +369,20 @@ test("says what happens to the deliveries of a disabled hook and suggests pausin
   const id = installed.bindings[0]!.binding_id;
   const disable = async () => (await gateway.backplane(["binding", "disable", id])).err;
   expect(await disable()).toContain(
-    `Events for a disabled hook are dropped. To keep them instead: backplane hook pause ${id} && backplane binding enable ${id}`,
+    `New events are not delivered to a disabled hook. To keep them instead: backplane hook pause ${id} && backplane binding enable ${id}`,
   );
   await gateway.json(["binding", "enable", id]);
-  await gateway.json(["hook", "pause", id]);
-  const { ended } = gateway.begin(["hook", "test", id]);
+  // Hooks can be named by their export, as bindings can.
+  const paused = await gateway.backplane(["hook", "pause", "watch"]);
+  expect(paused.out).toContain("The deliveries to watch are paused.");
+  const { ended } = gateway.begin(["hook", "test", "watch"]);
   const waiting = async () =>
-    (await gateway.json<{ items: Delivery[] }>(["delivery", "list", "--binding", id])).items;
+    (await gateway.json<{ items: Delivery[] }>(["delivery", "list", "--binding", "watch"])).items;
   await expect.poll(waiting, { timeout: 60_000 }).toHaveLength(1);
   const err = await disable();
-  expect(err).toContain("1 delivery waits for this hook. It is kept while the hook is paused");
+  expect(err).toContain("1 delivery waits for this hook. It is delivered after the hook is enabled again.");
   await gateway.json(["delivery", "discard", (await waiting())[0]!.id]);
   await ended;
+  expect(await gateway.json<Binding>(["hook", "resume", "watch"])).toMatchObject({ binding_id: id });
+  expect((await gateway.backplane(["hook", "test", "watcher"])).err).toContain("No binding matches watcher.");
 });

@@ -27,7 +27,7 @@ function linesFor(refusals: Entry[], allowed_domains: string[] = [], refused = r
   } as unknown as Invocation);
 }
 
-test("names the command that allows the names that were looked up or requested", () => {
+test("suggests the command that allows the refused host names", () => {
   const refusals = [refusal("a.test", 53, "direct.lookup"), refusal("b.test", 8443, "domain.not_allowed")];
   expect(linesFor(refusals, ["c.test"])).toEqual([
     "a.test:53 direct.lookup: Refused.",
@@ -36,13 +36,13 @@ test("names the command that allows the names that were looked up or requested",
   ]);
 });
 
-test("says that a name that only a wildcard allows needs the proxy", () => {
+test("explains that a host name allowed only by a wildcard needs the proxy", () => {
   expect(linesFor([refusal("x.cdn.test", 53, "direct.lookup")], ["*.cdn.test"]).at(-1)).toBe(
     "Allowed, but only for programs that use the proxy (HTTP_PROXY): x.cdn.test",
   );
 });
 
-test("names the operator's setting and the grant for addresses, and nothing for a direct IPv6 connection", () => {
+test("suggests the operator's setting and the grant for IPv4 addresses, and nothing for IPv6", () => {
   const refusals = [refusal("10.0.0.5", 5432, "direct.connection", { count: 3 })];
   expect(linesFor(refusals, [], 5)).toEqual([
     "10.0.0.5:5432 direct.connection: Refused. (3 times)",

@@ -1,4 +1,6 @@
 /** Calls against a real gateway and a real plugin: output and exit codes. */
+import { chmodSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { AllowRule, Approval, Invocation } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
@@ -68,6 +70,25 @@ describe("invoke", () => {
     expect(record(json.out)).toMatchObject({ status: "failed", error: { code: "plugin_failed" } });
   });
 
+  test("a call of a package with a changed byte exits with 6 and prints both digests", async () => {
+    const damaged = await startTestGateway();
+    try {
+      await installKit(damaged);
+      const store = join(damaged.home, "blobs/sha256");
+      const file = join(store, readdirSync(store)[0]!, "tree/vai-plugin.toml");
+      chmodSync(file, 0o644);
+      writeFileSync(file, readFileSync(file, "utf8").replace("a", "b"));
+      const ran = await damaged.backplane(["invoke", "echo", "--input", '{"text":"hello"}']);
+      expect(ran.exit, ran.err).toBe(EXIT.trust);
+      expect(ran.err).toMatch(/^error\[package\.corrupt\]/);
+      expect(ran.err).toMatch(
+        /"vai-plugin\.toml" was changed \(expected 0644 sha256:[0-9a-f]{64}, found 0644 sha256:[0-9a-f]{64}\)/,
+      );
+    } finally {
+      await damaged.close();
+    }
+  });
+
   test("an error result exits with 1 and is marked in the list of succeeded calls", async () => {
     const ran = await gateway.backplane(["invoke", "echo", "--input", '{"text":"as an error"}']);
     expect([ran.exit, ran.out]).toEqual([EXIT.failed, "not found\n"]);
@@ -88,7 +109,7 @@ describe("invoke", () => {
     expect(err).toMatch(/^error\[timeout\]/);
   });
 
-  test("an unbound export exits with 1 and says how to bind it", async () => {
+  test("an unbound export exits with 1 and explains how to bind it", async () => {
     const { exit, err } = await gateway.backplane(["invoke", "nothing"]);
     expect(exit).toBe(EXIT.failed);
     expect(err).toContain("backplane binding create");
@@ -136,8 +157,8 @@ describe("invoke", () => {
     expect(lines.at(-1)?.settled?.status).toBe("cancelled");
     const again = await gateway.backplane(["invocation", "cancel", started.id]);
     expect(again.err).toContain("error[invocation.settled]");
-    const shown = await gateway.backplane(["invocation", "show", started.id]);
-    expect(shown.out).toContain("cancelled");
+    const invocation = await gateway.backplane(["invocation", "show", started.id]);
+    expect(invocation.out).toContain("cancelled");
     expect((await gateway.backplane(["invoke", "--list"])).out).toContain(started.id);
   });
 });
@@ -201,10 +222,10 @@ describe("approvals", () => {
     expect((await second.ended).exit).toBe(EXIT.denied);
   });
 
-  test("allow rules are made by an answer or by hand, listed and removed", async () => {
+  test("creates allow rules from an approval or a command, lists them and removes them", async () => {
     const first = await waiting();
-    const shown = await gateway.backplane(["approve", "show", first.id]);
-    expect(shown.out).toMatch(/may_cover.*--always: arguments, tool/);
+    const approval = await gateway.backplane(["approve", "show", first.id]);
+    expect(approval.out).toMatch(/may_cover.*--always: arguments, tool/);
     const allowed = await gateway.backplane(["approve", "allow", first.id, "--always"]);
     expect(allowed.err).toContain("backplane allow list");
     expect((await first.ended).exit).toBe(EXIT.ok);

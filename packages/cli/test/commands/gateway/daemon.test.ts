@@ -120,7 +120,7 @@ describe("up --detach, down", () => {
       try {
         process.kill(ready.pid, "SIGKILL");
       } catch {
-        // The process has ended, as expected.
+        // The process has exited, as expected.
       }
     }
   });

@@ -45,13 +45,13 @@ test("reports the sandbox of this machine and of the running gateway", async () 
     status: "ok",
     message: expect.stringMatching(/^reported by the running gateway: /),
   });
-  const [off, still] = await rows({ BACKPLANE_SANDBOX: "0" });
-  expect(off).toMatchObject({
+  const [disabled, unchanged] = await rows({ BACKPLANE_SANDBOX: "0" });
+  expect(disabled).toMatchObject({
     status: "degraded",
     message: expect.stringMatching(/^turned off: isolated exports are refused/),
     fix: expect.stringContaining("unset BACKPLANE_SANDBOX"),
   });
-  expect(still).toMatchObject({ status: "ok" });
+  expect(unchanged).toMatchObject({ status: "ok" });
 });
 
 verifies(
@@ -94,6 +94,8 @@ verifies(
 
 test("names the commands that set the missing keys of providers", async () => {
   const setsKey = "backplane config set providers.llm-anthropic.api_key < file";
+  expect((await doctor()).plugin("llm-anthropic")).toMatchObject({ status: "ok", message: "not set up" });
+  await gateway.json(["provider", "use", "llm-anthropic"]);
   expect((await doctor()).plugin("llm-anthropic")).toMatchObject({
     status: "degraded",
     message: "llm-anthropic: no api_key: set providers.llm-anthropic.api_key",
@@ -111,11 +113,11 @@ verifies(
   async () => {
     const rows = async (...argv: string[]) => {
       const { exit, report } = await doctor(...argv);
-      return { exit, found: report.checks.filter(({ name }) => name === "content store") };
+      return { exit, store_checks: report.checks.filter(({ name }) => name === "content store") };
     };
     await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
     const intact = await rows();
-    expect(intact.found).toEqual([
+    expect(intact.store_checks).toEqual([
       { name: "content store", status: "ok", message: "installed packages compared with their digests: 1" },
     ]);
 
@@ -125,22 +127,22 @@ verifies(
     const text = readFileSync(file, "utf8");
     chmodSync(file, 0o644);
     writeFileSync(file, text.replace("a", "b"));
-    const { exit, found } = await rows();
+    const { exit, store_checks } = await rows();
     expect(exit).toBe(EXIT.failed);
-    expect(found).toHaveLength(1);
-    expect(found[0]).toMatchObject({ status: "failed" });
-    expect(found[0]!.message).toMatch(
+    expect(store_checks).toHaveLength(1);
+    expect(store_checks[0]).toMatchObject({ status: "failed" });
+    expect(store_checks[0]!.message).toMatch(
       new RegExp(
         `^acme/cli-kit@0.1.0 \\(sha256:${hex}\\) is damaged and will not be started: "vai-plugin.toml" was changed: expected 0644 sha256:[0-9a-f]{64}, found 0644 sha256:[0-9a-f]{64}$`,
       ),
     );
-    expect(found[0]!.fix).toMatch(/^backplane plugin install SOURCE --no-bind/);
+    expect(store_checks[0]!.fix).toMatch(/^backplane plugin install SOURCE --no-bind/);
 
     // Installing the package again repairs its files.
     await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
-    expect((await rows()).found).toMatchObject([{ status: "ok" }]);
+    expect((await rows()).store_checks).toMatchObject([{ status: "ok" }]);
 
     rmSync(join(store, hex, "listing"), { force: true });
-    expect((await rows()).found[0]!.message).toContain('"listing" is missing');
+    expect((await rows()).store_checks[0]!.message).toContain('"listing" is missing');
   },
 );

@@ -1,4 +1,4 @@
-/** An uncaught error in a gateway whose orderly stop never ends: one timer ends the process. */
+/** An uncaught error in a gateway whose orderly stop hangs: a timer exits the process. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

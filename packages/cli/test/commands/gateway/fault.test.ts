@@ -15,7 +15,7 @@ const BOMB = `
 
 verifies(
   "plug.kernel-error",
-  "an uncaught error of the gateway is published as kernel.error and ends the process with exit code 1",
+  "an uncaught error of the gateway is published as kernel.error and terminates the process with exit code 1",
   async () => {
     const folder = kernelPluginFolder("bomb", BOMB);
     const gateway = await spawnUp();

@@ -45,10 +45,10 @@ function converse(env: Record<string, string> = {}, flags: string[] = []): Conve
   const find: Conversation["find"] = (matches) =>
     new Promise((resolve) => {
       const check = () => {
-        const found = received.find(matches);
-        if (found === undefined) return;
+        const message = received.find(matches);
+        if (message === undefined) return;
         waiters.delete(check);
-        resolve(found);
+        resolve(message);
       };
       waiters.add(check);
       check();
@@ -137,7 +137,7 @@ test("serves stateless requests and cancels a call", async () => {
   expect(await client.close()).toBe(EXIT.ok);
 });
 
-test("answers requests that are in flight when stdin ends", async () => {
+test("completes requests that are in flight when stdin ends", async () => {
   const lines = [hello, initialized, request(7, "tools/call", { name: "echo", arguments: { text: "last" } })];
   const stdin = `${lines.map((line) => JSON.stringify(line)).join("\n")}\n`;
   const { exit, out } = await gateway.backplane(["mcp"], { stdin });
@@ -194,7 +194,7 @@ test("reopens the session after a restart of the gateway", async () => {
   rmSync(home, { recursive: true, force: true });
 });
 
-test("answers a request for an unbound server with an error", async () => {
+test("responds with an error to a request for an unbound server", async () => {
   const client = converse({}, ["--server", "nope"]);
   client.send({ jsonrpc: "2.0", id: 7, method: "tools/list" });
   const { error } = await client.answer(7);

@@ -22,7 +22,7 @@ async function readLogin(config: object | string, registry: string) {
   return await readDockerLogin(registry, { DOCKER_CONFIG: root, PATH: `${join(root, "bin")}:/usr/bin:/bin` });
 }
 
-/** A helper that answers with the output of this script; $name is the registry whose login is requested. */
+/** A helper that returns the output of this script; $name is the registry whose login is requested. */
 function putHelper(name: string, script: string): void {
   const file = join(root, "bin", `docker-credential-${name}`);
   writeFileSync(file, `#!/bin/sh\nread -r name\n${script}\n`, { mode: 0o755 });
@@ -51,10 +51,12 @@ verifies(
     putHelper("one", `[ "$name" = ghcr.io ] && echo '{"Username":"ada","Secret":"s3cret"}'`);
     putHelper("noise", "echo not json");
     putHelper("fails", `echo '{"Username":"x","Secret":"y"}'; exit 1`);
-    const helped = { credHelpers: { "ghcr.io": "one", "noise.test": "noise", "fails.test": "fails" } };
-    expect(await readLogin(helped, "ghcr.io")).toEqual({ username: "ada", password: "s3cret" });
+    const config_with_helpers = {
+      credHelpers: { "ghcr.io": "one", "noise.test": "noise", "fails.test": "fails" },
+    };
+    expect(await readLogin(config_with_helpers, "ghcr.io")).toEqual({ username: "ada", password: "s3cret" });
     for (const host of ["noise.test", "fails.test", "other.test"])
-      expect(await readLogin(helped, host), host).toBeNull();
+      expect(await readLogin(config_with_helpers, host), host).toBeNull();
     expect(await readLogin({ credsStore: "one" }, "ghcr.io")).not.toBeNull();
     expect(await readLogin({ credsStore: "one" }, "other.test")).toBeNull();
     // The name of a helper is not a path.

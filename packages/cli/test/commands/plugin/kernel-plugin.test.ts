@@ -28,13 +28,13 @@ const info = (name: string) => gateway.json<PluginView>(["plugin", "info", name]
 test("installs a kernel plugin after showing it; plugin list shows packages and kernel plugins", async () => {
   const silent = await gateway.backplane(["plugin", "install", greeter.dir]);
   expect(silent.exit).toBe(EXIT.usage);
-  const asked = gateway.begin(["plugin", "install", greeter.dir], { tty: true });
+  const install = gateway.begin(["plugin", "install", greeter.dir], { tty: true });
   await waitForOutput(
-    asked.io.err,
+    install.io.err,
     /greeter 1\.0\.0 \(tool\) from .*greeter\nInstall this kernel plugin\? \[y\/N\] $/,
   );
-  asked.io.stdin.write("n\r");
-  expect((await asked.ended).exit).toBe(EXIT.usage);
+  install.io.stdin.write("n\r");
+  expect((await install.ended).exit).toBe(EXIT.usage);
   const before = await gateway.json<{ plugins: PluginView[] }>(["plugin", "list"]);
   expect(before.plugins.map(({ name }) => name)).not.toContain("greeter");
 
@@ -101,8 +101,8 @@ test("--editable links the folder; a plugin that fails to load is reported with 
   expect(exit).toBe(EXIT.failed);
   expect(out).toContain("failed");
   expect(err).toContain("no such device");
-  const shown = await gateway.backplane(["plugin", "info", "broken"]);
-  expect(shown.out).toMatch(/error: +no such device\n\n.*no such device\n +at .*broken/);
+  const info_output = await gateway.backplane(["plugin", "info", "broken"]);
+  expect(info_output.out).toMatch(/error: +no such device\n\n.*no such device\n +at .*broken/);
   expect((await info("broken")).trace).toContain("\n    at ");
   await gateway.json(["plugin", "remove", "broken", "--yes"]);
 });

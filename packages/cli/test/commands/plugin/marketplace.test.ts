@@ -119,7 +119,7 @@ verifies(
     });
     await gateway.json(["key", "trust", join(root, "release.key.pub"), "--name", "acme"]);
     list({ ...card, permissions: {} });
-    expect((await install()).err).toContain("the artifact also asks for the filesystem (scratch)");
+    expect((await install()).err).toContain("the artifact also requests the filesystem (scratch)");
     list({ ...card, package: { ...(card.package as object), version: "0.2.0" } });
     expect((await install()).err).toContain("the artifact is backplane/thread-weave 0.1.0");
     list({ ...card, oci: `${card.oci as string}`.replace(/.$/, (last) => (last === "0" ? "1" : "0")) });

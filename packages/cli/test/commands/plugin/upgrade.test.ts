@@ -85,8 +85,8 @@ verifies(
       ),
     });
     const all = ["plugin", "rollback", "acme/cli-kit"];
-    const shown = await gateway.backplane([...all, "--dry-run"]);
-    expect([shown.out, shown.err]).toEqual([
+    const dry_run = await gateway.backplane([...all, "--dry-run"]);
+    expect([dry_run.out, dry_run.err]).toEqual([
       "Nothing was changed.\n",
       expect.stringContaining("0.3.0 → 0.2.0"),
     ]);
@@ -97,7 +97,7 @@ verifies(
     const outdated = await gateway.backplane(["plugin", "outdated"]);
     expect(outdated.out).toMatch(/acme\/cli-kit +upload +0\.2\.0 +0\.3\.0 +n\/a +outdated/);
     expect(outdated.err).toContain("backplane plugin upgrade acme/cli-kit@0.3.0");
-    expect(outdated.err).toContain("acme/cli-kit: An archive does not say which versions exist.");
+    expect(outdated.err).toContain("acme/cli-kit: An archive does not list the available versions.");
 
     // Without a terminal an upgrade needs --yes, and a rollback does not.
     const share = ["plugin", "upgrade", "acme/cli-kit@0.3.0", "--percent", "10"];
@@ -129,12 +129,12 @@ verifies(
     const sentence =
       "acme/cli-kit 0.4.0 requests more permissions (network) and waits for an owner or admin.";
     const command = "backplane plugin upgrade acme/cli-kit@0.4.0 --grant-permissions";
-    for (const shown of [
+    for (const result of [
       await gateway.backplane(["approve", "list"]),
       await gateway.backplane(["status"]),
       await gateway.backplane(["doctor"]),
     ]) {
-      const text = shown.out + shown.err;
+      const text = result.out + result.err;
       expect(text).toContain(sentence);
       expect(text).toContain(`fix: ${command}`);
     }

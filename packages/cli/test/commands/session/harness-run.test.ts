@@ -16,7 +16,7 @@ const HARNESS_RUN = {
 
 function createContext(ended: Partial<Run> = {}) {
   const started: RunBody[] = [];
-  const shown: unknown[] = [];
+  const printed: unknown[] = [];
   const errors: string[] = [];
   const run = { ...HARNESS_RUN, id: "run_2", error: null, output: { content: "fixed it" }, ...ended };
   const runs = {
@@ -31,16 +31,16 @@ function createContext(ended: Partial<Run> = {}) {
     client: () => ({ runs }),
     io: { onSignal: () => () => {}, exit() {}, stderr: { write: (text: string) => errors.push(text) } },
     out: {
-      data: (_value: unknown, toText: () => string) => shown.push(toText()),
-      note: (text: string) => shown.push(text),
+      data: (_value: unknown, toText: () => string) => printed.push(toText()),
+      note: (text: string) => printed.push(text),
       status: { begin: () => ({ end() {} }) },
     },
   } as unknown as CommandContext;
-  return { context, started, shown, errors };
+  return { context, started, printed, errors };
 }
 
 test("resumes the execution of the run with the run's own message", async () => {
-  const { context, started, shown } = createContext();
+  const { context, started, printed } = createContext();
   expect(await resumeHarnessRun(context, HARNESS_RUN, {})).toBe(EXIT.ok);
   expect(started).toEqual([
     {
@@ -50,14 +50,14 @@ test("resumes the execution of the run with the run's own message", async () => 
       harness: { binding_id: "bind_1", export_id: "triage", mode: "resume", execution_id: "exec_1" },
     },
   ]);
-  expect(shown).toEqual(["run_2", "Started. To see it: backplane run show run_2"]);
+  expect(printed).toEqual(["run_2", "Started. To see it: backplane run show run_2"]);
 });
 
 test("sends another message and waits for the end", async () => {
-  const { context, started, shown } = createContext();
+  const { context, started, printed } = createContext();
   expect(await resumeHarnessRun(context, HARNESS_RUN, { input: "go on", wait: true })).toBe(EXIT.ok);
   expect(started[0]!.input).toEqual({ text: "go on" });
-  expect(shown).toEqual(["fixed it"]);
+  expect(printed).toEqual(["fixed it"]);
 });
 
 test("exits with the code of a run that failed", async () => {

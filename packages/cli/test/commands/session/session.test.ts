@@ -152,20 +152,20 @@ verifies("compactor.loss", "compactions and loss show what was dropped", async (
   const nothing = await gateway.backplane(["session", "loss", "lossy"]);
   expect(nothing.err).toContain("lossy has not been compacted");
   await gateway.backplane(["session", "pin", "lossy", "2"]);
-  const made = await gateway.json<Compaction>(["session", "compact", "lossy", "--compactor", "model"]);
+  const compaction = await gateway.json<Compaction>(["session", "compact", "lossy", "--compactor", "model"]);
   const listed = await gateway.backplane(["session", "compactions", "lossy"]);
-  expect(listed.out).toContain(made.chain.id);
+  expect(listed.out).toContain(compaction.chain.id);
   const { out } = await gateway.backplane(["session", "loss", "lossy"]);
   expect(out).toMatch(/dropped: +\d+ \(\d+ tokens\)/);
   expect(out).toMatch(/\n2 +message +kept /);
-  const shown = await gateway.json<{ entries: object[] }>([
+  const session = await gateway.json<{ entries: object[] }>([
     "session",
     "loss",
     "lossy",
     "--chain",
-    made.chain.id,
+    compaction.chain.id,
   ]);
-  expect(shown.entries).toHaveLength(made.loss!.kept + made.loss!.dropped);
+  expect(session.entries).toHaveLength(compaction.loss!.kept + compaction.loss!.dropped);
 });
 
 verifies("compactor.pins", "pin, pins and unpin keep and release an entry", async () => {

@@ -8,7 +8,7 @@ final class HostCall implements InvocationContext {
   private final Thread thread;
   final String id;
   private boolean cancelled;
-  private boolean over;
+  private boolean ended;
 
   HostCall(Map<String, Object> params, Thread thread) {
     this.params = params;
@@ -19,11 +19,11 @@ final class HostCall implements InvocationContext {
   synchronized void cancel() {
     cancelled = true;
     // The thread may already serve another call, which must not be interrupted.
-    if (!over) thread.interrupt();
+    if (!ended) thread.interrupt();
   }
 
   synchronized void end() {
-    over = true;
+    ended = true;
     Thread.interrupted();
   }
 

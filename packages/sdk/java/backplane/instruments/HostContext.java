@@ -78,7 +78,7 @@ final class HostContext implements PluginContext {
     System.err.println(level + " [" + pluginId + "] " + message);
   }
 
-  static UnsupportedOperationException refused(String what) {
-    return new UnsupportedOperationException(what + " is not available in External mode, which is the mode of every jar");
+  static UnsupportedOperationException refused(String method) {
+    return new UnsupportedOperationException(method + " is not available in External mode, which is the mode of every jar");
   }
 }

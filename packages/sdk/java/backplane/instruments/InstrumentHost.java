@@ -26,7 +26,7 @@ public final class InstrumentHost {
   private final String providerClass;
   private final PrintStream out;
   private final Map<String, HostCall> running = new ConcurrentHashMap<>();
-  private boolean began;
+  private boolean initializeCalled;
   private volatile InstrumentProvider provider;
   private volatile Map<String, Instrument> instruments;
 
@@ -80,8 +80,8 @@ public final class InstrumentHost {
   private Object answerAll(List<?> batch) {
     if (batch.isEmpty()) return error(null, Refusal.INVALID_REQUEST, "An empty batch");
     List<Object> answers = new ArrayList<>();
-    for (Object one : batch) {
-      Object answer = answer(one);
+    for (Object request : batch) {
+      Object answer = answer(request);
       if (answer != null) answers.add(answer);
     }
     return answers.isEmpty() ? null : answers;
@@ -97,7 +97,7 @@ public final class InstrumentHost {
   }
 
   private void send(Object answer) {
-    String line = written(answer);
+    String line = serialize(answer);
     synchronized (out) {
       out.print(line + "\n");
       out.flush();
@@ -105,11 +105,11 @@ public final class InstrumentHost {
   }
 
   /** A result may not be serializable: it may contain itself or throw when read. The caller needs a reply. */
-  private static String written(Object answer) {
+  private static String serialize(Object answer) {
     try {
       return Json.write(answer);
     } catch (Throwable e) {
-      Object id = answer instanceof Map<?, ?> one ? one.get("id") : null;
+      Object id = answer instanceof Map<?, ?> fields ? fields.get("id") : null;
       return Json.write(error(id, Refusal.PROVIDER_FAILED, "the answer cannot be written as JSON: " + messageOf(e)));
     }
   }
@@ -149,12 +149,12 @@ public final class InstrumentHost {
   }
 
   private synchronized Object initialize(Map<String, Object> params) {
-    if (began) throw new Refusal(Refusal.INVALID_REQUEST, "initialize was already called");
-    began = true;
+    if (initializeCalled) throw new Refusal(Refusal.INVALID_REQUEST, "initialize was already called");
+    initializeCalled = true;
     HostContext context = new HostContext(params);
     try {
-      Object made = Class.forName(providerClass).getDeclaredConstructor().newInstance();
-      InstrumentProvider found = made instanceof InstrumentProvider own ? own : HeftyProvider.of(made);
+      Object instance = Class.forName(providerClass).getDeclaredConstructor().newInstance();
+      InstrumentProvider found = instance instanceof InstrumentProvider own ? own : HeftyProvider.of(instance);
       if (found == null) {
         throw new IllegalStateException(
             providerClass
@@ -175,13 +175,17 @@ public final class InstrumentHost {
     try {
       Map<String, Instrument> named = new LinkedHashMap<>();
       List<Object> declared = new ArrayList<>();
-      for (Instrument one : live.instruments()) {
+      for (Instrument instrument : live.instruments()) {
         List<Object> rules = new ArrayList<>();
-        for (SecurityRule rule : one.securityRules()) rules.add(rule.toJson());
-        Map<String, Object> metadata = one.metadata().toJson();
+        for (SecurityRule rule : instrument.securityRules()) rules.add(rule.toJson());
+        Map<String, Object> metadata = instrument.metadata().toJson();
         declared.add(
-            map("name", one.name(), "riskLevel", one.riskLevel().name(), "metadata", metadata, "securityRules", rules));
-        named.put(one.name(), one);
+            map(
+                "name", instrument.name(),
+                "riskLevel", instrument.riskLevel().name(),
+                "metadata", metadata,
+                "securityRules", rules));
+        named.put(instrument.name(), instrument);
       }
       instruments = named;
       return declared;
@@ -267,7 +271,7 @@ public final class InstrumentHost {
   private static void trace(Throwable e) {
     try {
       e.printStackTrace();
-    } catch (Throwable mute) {
+    } catch (Throwable ignored) {
       System.err.println(e.getClass().getName());
     }
   }
@@ -276,7 +280,7 @@ public final class InstrumentHost {
     try {
       String message = e.getMessage();
       return message == null ? e.getClass().getName() : message;
-    } catch (Throwable mute) {
+    } catch (Throwable ignored) {
       return e.getClass().getName();
     }
   }

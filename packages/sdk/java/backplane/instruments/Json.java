@@ -19,7 +19,7 @@ final class Json {
     Json json = new Json(text);
     Object value = json.value(0);
     json.space();
-    if (json.at != text.length()) throw json.wrong();
+    if (json.at != text.length()) throw json.syntaxError();
     return value;
   }
 
@@ -30,9 +30,9 @@ final class Json {
   }
 
   private Object value(int depth) {
-    if (depth > 64) throw wrong();
+    if (depth > 64) throw syntaxError();
     space();
-    if (at == text.length()) throw wrong();
+    if (at == text.length()) throw syntaxError();
     char c = text.charAt(at);
     if (c == '{') return object(depth);
     if (c == '[') return list(depth);
@@ -52,11 +52,11 @@ final class Json {
       space();
       String key = string();
       space();
-      if (!take(":")) throw wrong();
+      if (!take(":")) throw syntaxError();
       map.put(key, value(depth + 1));
       space();
     } while (take(","));
-    if (!take("}")) throw wrong();
+    if (!take("}")) throw syntaxError();
     return map;
   }
 
@@ -69,12 +69,12 @@ final class Json {
       list.add(value(depth + 1));
       space();
     } while (take(","));
-    if (!take("]")) throw wrong();
+    if (!take("]")) throw syntaxError();
     return list;
   }
 
   private String string() {
-    if (!take("\"")) throw wrong();
+    if (!take("\"")) throw syntaxError();
     StringBuilder out = new StringBuilder();
     while (at < text.length()) {
       char c = text.charAt(at++);
@@ -83,7 +83,7 @@ final class Json {
         out.append(c);
         continue;
       }
-      if (at == text.length()) throw wrong();
+      if (at == text.length()) throw syntaxError();
       char escaped = text.charAt(at++);
       switch (escaped) {
         case 'n' -> out.append('\n');
@@ -92,14 +92,14 @@ final class Json {
         case 'b' -> out.append('\b');
         case 'f' -> out.append('\f');
         case 'u' -> {
-          if (at + 4 > text.length()) throw wrong();
+          if (at + 4 > text.length()) throw syntaxError();
           out.append((char) Integer.parseInt(text.substring(at, at + 4), 16));
           at += 4;
         }
         default -> out.append(escaped);
       }
     }
-    throw wrong();
+    throw syntaxError();
   }
 
   private Number number() {
@@ -110,7 +110,7 @@ final class Json {
       if (digits.matches("-?\\d{1,18}")) return Long.parseLong(digits);
       return Double.parseDouble(digits);
     } catch (NumberFormatException e) {
-      throw wrong();
+      throw syntaxError();
     }
   }
 
@@ -124,7 +124,7 @@ final class Json {
     while (at < text.length() && Character.isWhitespace(text.charAt(at))) at++;
   }
 
-  private IllegalArgumentException wrong() {
+  private IllegalArgumentException syntaxError() {
     return new IllegalArgumentException("not JSON at character " + at);
   }
 
@@ -142,9 +142,9 @@ final class Json {
     } else if (value instanceof Iterable<?> list) {
       out.append('[');
       String separator = "";
-      for (Object one : list) {
+      for (Object item : list) {
         out.append(separator);
-        write(one, out);
+        write(item, out);
         separator = ",";
       }
       out.append(']');

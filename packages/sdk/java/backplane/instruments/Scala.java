@@ -83,7 +83,7 @@ final class Scala {
     return call(module("scala.Option"), "apply", value);
   }
 
-  /** The value of an Option, null for None, and any other value as it is. */
+  /** The value of an Option, null for None, and any other value unchanged. */
   static Object unwrap(Object value) throws Exception {
     if (value == null || !isA(value, "scala.Option")) return value;
     return (boolean) call(value, "isDefined") ? call(value, "get") : null;

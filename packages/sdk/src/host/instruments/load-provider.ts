@@ -28,7 +28,7 @@ export async function loadProvider(reference: string, folder: string): Promise<I
   } finally {
     hooks.deregister();
   }
-  const found = findInstrumentProvider(exports, name);
-  if (typeof found !== "string") return found;
-  throw new BackplaneError("plugin.invalid", `${reference}: ${found}.`);
+  const provider = findInstrumentProvider(exports, name);
+  if (typeof provider !== "string") return provider;
+  throw new BackplaneError("plugin.invalid", `${reference}: ${provider}.`);
 }

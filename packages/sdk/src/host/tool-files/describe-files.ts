@@ -1,6 +1,6 @@
 /**
  * Describes every tool file without letting one affect another (tools.isolated-failure). Files are imported
- * one after another in a child process. A file that throws, ends the child or hangs is set aside, and the
+ * one after another in a child process. A file that throws, terminates the child or hangs is set aside, and the
  * remaining files are imported, in a new child if necessary; afterwards each file that was set aside is tried
  * alone, so that a failure is never caused by another file. Only a hang is not retried, because it has
  * already used its time, and the files that were not imported by then are tried alone too. Author code never
@@ -83,7 +83,7 @@ async function describeConcurrently(
   await Promise.all(Array.from({ length: MAX_CHILDREN }, work));
 }
 
-/** Resolves when the child ends; by then at least the first file is described or has failed. */
+/** Resolves when the child exits; by then at least the first file is described or has failed. */
 async function importInChild(
   files: readonly string[],
   { command, import_ms }: DescribeParts,
@@ -102,7 +102,7 @@ async function importInChild(
       if (code === NEVER_SETTLED) resolve(ENDLESS);
       else
         resolve(
-          `its import ended the process (${signal === null ? `exit code ${code}` : `signal ${signal}`})`,
+          `its import terminated the process (${signal === null ? `exit code ${code}` : `signal ${signal}`})`,
         );
     });
   });

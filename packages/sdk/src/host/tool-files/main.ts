@@ -1,6 +1,6 @@
 /**
  * The program that hosts a package of tool files. It is bundled into one file, which a sandbox mounts beside
- * the package, and ends on shutdown or when the gateway disconnects.
+ * the package, and exits on shutdown or when the gateway disconnects.
  *   serve FOLDER PACKAGE_ID VERSION [WORKING_DIR]   speaks vai.rpc.v1 on stdin and stdout
  *   report FOLDER FILE...                           imports the files and reports each on descriptor 3
  */

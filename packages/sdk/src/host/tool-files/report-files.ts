@@ -1,7 +1,7 @@
 /**
  * The child that imports tool files one after another and reports each on a separate pipe: one line before
  * the import, so that the parent knows which file hangs, and one line after it. Lines are written
- * synchronously, so that a file that ends the process cannot lose the lines before it.
+ * synchronously, so that a file that terminates the process cannot lose the lines before it.
  */
 import { writeSync } from "node:fs";
 import type { ToolFileDescription } from "@backplane/contract";

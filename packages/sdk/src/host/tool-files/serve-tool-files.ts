@@ -42,7 +42,7 @@ export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Pr
 
   /** Finds a tool by its id in the catalog. Rethrows errors of the import. */
   async function find(id: string): Promise<ToolFile | null> {
-    for (const file of files.filter((each) => toolIdOf(toolNameOf(each)) === id)) {
+    for (const file of files.filter((name) => toolIdOf(toolNameOf(name)) === id)) {
       const tool = await withinImportTime(load(file), file, import_ms);
       if (toolIdOf(tool.description.name) === id) return tool;
     }
@@ -54,7 +54,8 @@ export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Pr
 
   return async (call) => {
     const name = call.body.export_id;
-    if (call.op !== "tool.invoke") return failureReply("failed", "A package of tool files has tools only.");
+    if (call.op !== "tool.invoke")
+      return failureReply("failed", "A package of tool files offers only tools.");
     if (name === DESCRIBE_TOOLS) return answerOf(withoutRepeats(await describe()));
     let tool: ToolFile | null;
     try {

@@ -71,14 +71,13 @@ function oneOf<T extends string>(
 ): T | undefined {
   const value = tool[field];
   if (value === undefined) return undefined;
-  const found = allowed.find((word) => word === value);
-  if (found !== undefined) return found;
+  const match = allowed.find((word) => word === value);
+  if (match !== undefined) return match;
   throw new TypeError(`${field} must be one of ${allowed.join(", ")}, not ${kindOf(value)}`);
 }
 
 /**
- * The schema is copied through JSON, because it may be an object of a library and only plain values can leave
- * this process.
+ * The schema is copied through JSON, because it may be a library object and only plain values can leave this process.
  */
 function schemaOf(value: unknown): Json {
   if (value === undefined) return ANY_OBJECT;

@@ -1,12 +1,35 @@
-/** The commands of `plugin` for authors: pack, sign, push and pull a package. */
+/** The commands of `plugin` for authors: from a new plugin to a published package. */
 import { SIGNATURE_FILE } from "@backplane/contract";
 import type { Command } from "commander";
 import type { ToAction } from "../../context/action.ts";
+import { devPlugin } from "./dev-plugin.ts";
+import { initPlugin } from "./init-plugin.ts";
 import { packPlugin } from "./pack-plugin.ts";
 import { pullPlugin, pushPlugin } from "./registry-commands.ts";
 import { signPlugin } from "./sign-plugin.ts";
+import { testPlugin } from "./test-plugin.ts";
 
-export function addPublishCommands(plugin: Command, toAction: ToAction): void {
+export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
+  plugin
+    .command("init [name]")
+    .description("Write a new plugin that works as it is, into a new folder.")
+    .option("--lang <language>", "ts, py or sh (default: ts)")
+    .option("--kind <kind>", "tool, hook, compactor or harness (default: tool)")
+    .option("--dir <folder>", "the folder to write to (default: the name)")
+    .action(toAction(initPlugin));
+  plugin
+    .command("test [folder]")
+    .description(
+      "Compare a plugin with the rules of its protocol and run the cases in tests/*.json, in the sandbox and without a gateway. Exit code 7 if a rule is broken.",
+    )
+    .option("--junit <file>", "also write the results as JUnit XML")
+    .action(toAction(testPlugin));
+  plugin
+    .command("dev [folder]")
+    .description(
+      "Link a folder to the running gateway until Ctrl-C: each save is loaded, and the frames of its calls are shown. A save that does not start leaves the last version in use.",
+    )
+    .action(toAction(devPlugin));
   plugin
     .command("pack <folder>")
     .description("Pack a folder into an archive.")

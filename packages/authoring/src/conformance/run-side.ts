@@ -1,0 +1,435 @@
+/** Runs the checks of `rterm.plugin.v1` and the author's cases: one process for each call. */
+import {
+  createRedactor,
+  type Grant,
+  isObject,
+  type Json,
+  type JsonObject,
+  type ManifestToolExport,
+  type Redactor,
+} from "@backplane/contract";
+import type { SchemaCheck } from "@backplane/ports";
+import type { ProgramExit, StartedProgram } from "@backplane/runner";
+import { checkSideHandshake, checkSideOutcome, checkSideResponse } from "@backplane/wire";
+import type { OpenedPackage } from "../package/open-package.ts";
+import { BrokenRule } from "./broken-rule.ts";
+import { type AuthorCase, compareOutcome } from "./cases.ts";
+import type { ConformanceLimits } from "./limits.ts";
+import type { FailureContext, Findings } from "./report.ts";
+import type { SideRule } from "./rules.ts";
+import { makeSample } from "./samples.ts";
+import { Transcript } from "./transcript.ts";
+
+const PROTOCOL = "rterm.plugin.v1";
+const SHOWN_LINES = 8;
+const SHOWN_STDERR = 2_000;
+const MAX_WAIT_MS = 30_000;
+
+interface SideCall {
+  tool_name: string;
+  input: Json;
+  config?: JsonObject;
+  secrets?: Record<string, string>;
+  /** The rule that is broken if there is no answer. */
+  rule: SideRule;
+}
+
+export async function runSideChecks(
+  opened: OpenedPackage,
+  limits: ConformanceLimits,
+  cases: readonly AuthorCase[],
+  findings: Findings,
+): Promise<void> {
+  const tools = opened.manifest.exports.filter((each) => each.kind === "tool");
+  const suite = new SideSuite(opened, limits, findings);
+  for (const tool of tools) {
+    const sample = makeSample(opened.schema(tool.tool.input_schema));
+    const check = await opened.check(tool.tool.input_schema);
+    const valid = check === null || (await check(sample)).length === 0;
+    if (valid && !(await suite.checkCall(tool, sample))) return;
+    for (const each of cases.filter((test_case) => test_case.export === tool.id))
+      await suite.runCase(tool, each);
+  }
+  const [first] = tools;
+  if (first === undefined) return;
+  await suite.checkUnusable(first);
+  await suite.checkUnknownTool(first);
+  await suite.checkEndOfInput(first);
+}
+
+class SideSuite {
+  readonly #opened: OpenedPackage;
+  readonly #limits: ConformanceLimits;
+  readonly #findings: Findings;
+
+  constructor(opened: OpenedPackage, limits: ConformanceLimits, findings: Findings) {
+    this.#opened = opened;
+    this.#limits = limits;
+    this.#findings = findings;
+  }
+
+  /** False if there was no valid handshake, so that no other check can succeed. */
+  async checkCall(tool: ManifestToolExport, input: Json): Promise<boolean> {
+    const checkOutput = await this.#opened.check(tool.tool.output_schema);
+    await this.#run(tool, async (session) => {
+      const response = await session.call({ tool_name: nameOf(tool), input, rule: "side.response" });
+      await checkSideOutput(tool.id, response, checkOutput);
+      this.#findings.passed(
+        "start.runs",
+        "side.handshake",
+        "side.identity",
+        "side.tools",
+        "side.capabilities",
+      );
+      this.#findings.passed("side.response", "side.exit", "side.output");
+      if (checkOutput !== null) this.#findings.passed("side.schema");
+      if (tool.permissions.secret_slots.length > 0) this.#findings.passed("secrets.hidden");
+    });
+    return !START_RULES.some((rule) => this.#findings.isBroken(rule));
+  }
+
+  async checkUnusable(tool: ManifestToolExport): Promise<void> {
+    await this.#run(tool, async (session) => {
+      await session.call({ tool_name: nameOf(tool), input: [null], rule: "side.input" });
+      this.#findings.passed("side.input");
+    });
+  }
+
+  async checkUnknownTool(tool: ManifestToolExport): Promise<void> {
+    await this.#run(tool, async (session) => {
+      const response = await session.call({
+        tool_name: "no_such_tool",
+        input: {},
+        rule: "side.unknown-tool",
+      });
+      if (response.status !== "error")
+        throw new BrokenRule("side.unknown-tool", "The request was answered with status ok.", response);
+      this.#findings.passed("side.unknown-tool");
+    });
+  }
+
+  async checkEndOfInput(tool: ManifestToolExport): Promise<void> {
+    await this.#run(tool, async (session) => {
+      await session.handshake();
+      session.closeInput();
+      await session.exitWithin(this.#limits.handshake_ms, "side.stdin-end", "the end of stdin");
+      this.#findings.passed("side.stdin-end");
+    });
+  }
+
+  async runCase(
+    tool: ManifestToolExport,
+    { name, input, config, secrets, expect }: AuthorCase,
+  ): Promise<void> {
+    const rule = `The case of the author: ${tool.id} gives the expected result.`;
+    const checkOutput = await this.#opened.check(tool.tool.output_schema);
+    const broken = await this.#run(tool, async (session) => {
+      const response = await session.call({
+        tool_name: nameOf(tool),
+        input: input ?? {},
+        rule: "side.response",
+        ...(config === undefined ? {} : { config }),
+        ...(secrets === undefined ? {} : { secrets }),
+      });
+      await checkSideOutput(tool.id, response, checkOutput);
+      const {
+        status,
+        output = null,
+        error = null,
+      } = response as JsonObject & { error?: { code: string; message: string } };
+      const text = typeof output === "string" ? output : JSON.stringify(output);
+      const outcome = { status: status === "ok" ? "succeeded" : "failed", output, text, error };
+      const difference = compareOutcome(expect, outcome, false);
+      const failure =
+        difference === null
+          ? null
+          : {
+              message: `${tool.id}: ${difference}.`,
+              frame: session.redact(JSON.stringify(response)),
+              fix: "Correct the plugin, or the case in tests/.",
+              ...session.evidence(),
+            };
+      this.#findings.addCase(name, rule, failure);
+    });
+    if (broken === null) return;
+    const { message, frame } = broken.rule;
+    const fix = `Correct the broken rule ${broken.rule.rule} first.`;
+    this.#findings.addCase(name, rule, { message, frame, fix, ...broken.evidence });
+  }
+
+  /** Runs one check in a process of its own. Resolves to the rule that it broke. */
+  async #run(
+    tool: ManifestToolExport,
+    check: (session: SideSession) => Promise<void>,
+  ): Promise<{ rule: BrokenRule; evidence: FailureContext } | null> {
+    let session: SideSession | null = null;
+    try {
+      const program = await this.#opened.start(requestedGrant(this.#opened, tool));
+      session = new SideSession(program, this.#opened, tool, this.#limits);
+      await check(session);
+      await session.close();
+      session.requireNoSecrets();
+      return null;
+    } catch (error) {
+      await session?.close();
+      const rule = toBrokenRule(error);
+      const evidence = session?.evidence() ?? { export_id: tool.id, transcript: [], stderr: "" };
+      this.#findings.failed(rule, evidence);
+      return { rule, evidence };
+    }
+  }
+}
+
+const START_RULES: readonly SideRule[] = ["start.runs", "side.handshake", "side.identity"];
+
+class SideSession {
+  readonly #program: StartedProgram;
+  readonly #opened: OpenedPackage;
+  readonly #tool: ManifestToolExport;
+  readonly #limits: ConformanceLimits;
+  readonly #transcript = new Transcript();
+  #redactor: Redactor | null = null;
+  #text = "";
+  #all = "";
+  #stderr = "";
+  #exit: ProgramExit | null = null;
+  #wake: () => void = () => {};
+
+  constructor(
+    program: StartedProgram,
+    opened: OpenedPackage,
+    tool: ManifestToolExport,
+    limits: ConformanceLimits,
+  ) {
+    this.#program = program;
+    this.#limits = limits;
+    this.#opened = opened;
+    this.#tool = tool;
+    program.stdout.setEncoding("utf8").on("data", (chunk: string) => {
+      this.#text += chunk;
+      this.#all += chunk;
+      this.#wake();
+    });
+    program.stderr.setEncoding("utf8").on("data", (chunk: string) => {
+      this.#stderr += chunk;
+    });
+    void program.exit.then((exit) => {
+      this.#exit = exit;
+      this.#wake();
+    });
+  }
+
+  redact(text: string): string {
+    return this.#redactor?.text(text) ?? text;
+  }
+
+  evidence(): FailureContext {
+    return {
+      export_id: this.#tool.id,
+      transcript: this.#transcript
+        .last(SHOWN_LINES)
+        .map((line) => ({ ...line, text: this.redact(line.text) })),
+      stderr: this.redact(this.#stderr.slice(-SHOWN_STDERR)),
+    };
+  }
+
+  async handshake(): Promise<void> {
+    this.#send({ type: "handshake", protocol_version: PROTOCOL });
+    const line = await this.#read("side.handshake", this.#limits.handshake_ms);
+    const problem = checkSideHandshake(line);
+    if (problem !== undefined)
+      throw new BrokenRule("side.handshake", `The handshake is invalid: ${problem}.`, line);
+    this.#checkManifest(line.manifest as JsonObject, line);
+  }
+
+  #checkManifest(
+    { plugin_id, protocol_version, exposed_tools, capabilities = [] }: JsonObject,
+    line: JsonObject,
+  ): void {
+    const { manifest } = this.#opened;
+    const { package_id, runtime } = manifest;
+    const ids =
+      runtime.plugin_id === undefined
+        ? [package_id, package_id.slice(package_id.lastIndexOf("/") + 1)]
+        : [runtime.plugin_id];
+    if (!ids.includes(plugin_id as string))
+      throw new BrokenRule(
+        "side.identity",
+        `plugin_id is ${JSON.stringify(plugin_id)}, expected ${ids.join(" or ")}.`,
+        line,
+      );
+    if (protocol_version !== PROTOCOL)
+      throw new BrokenRule("side.identity", `protocol_version is ${JSON.stringify(protocol_version)}.`, line);
+    const missing = manifest.exports.find(
+      (each) => each.kind === "tool" && !(exposed_tools as Json[]).includes(nameOf(each)),
+    );
+    if (missing !== undefined)
+      throw new BrokenRule("side.tools", `exposed_tools does not contain ${missing.id}.`, line);
+    const named = capabilities as string[];
+    const allowed = runtime.capabilities;
+    const bad = named.find(
+      (name, index) =>
+        name.trim() !== name ||
+        name === "" ||
+        named.indexOf(name) !== index ||
+        allowed?.includes(name) === false,
+    );
+    if (bad !== undefined)
+      throw new BrokenRule(
+        "side.capabilities",
+        `The capability ${JSON.stringify(bad)} is empty, repeated or not in the manifest.`,
+        line,
+      );
+  }
+
+  /** Runs one whole exchange, including the exit. */
+  async call({ tool_name, input, config, secrets, rule }: SideCall): Promise<JsonObject> {
+    await this.handshake();
+    const request_id = `req_${crypto.randomUUID().slice(0, 8)}`;
+    const slots = this.#tool.permissions.secret_slots;
+    const values =
+      secrets ?? Object.fromEntries(slots.map((slot) => [slot, `made-up-${crypto.randomUUID()}`]));
+    this.#redactor = createRedactor(Object.values(values));
+    const settings = config ?? makeSample(this.#opened.schema(this.#tool.config_schema));
+    const context = {
+      invocation_id: "inv_test",
+      trace_id: "tr_test",
+      org_id: "org_local",
+      deadline_at: new Date(Date.now() + this.#tool.default_timeout_ms).toISOString(),
+      gateway: { base_url: "http://127.0.0.1:7420", scopes: [] },
+      config: isObject(settings) ? settings : {},
+      secrets: values,
+      grant: requestedGrant(this.#opened, this.#tool) as unknown as JsonObject,
+    };
+    this.#send({ type: "request", request_id, tool_name, context, input });
+    const line = await this.#read(rule, Math.min(this.#tool.default_timeout_ms, MAX_WAIT_MS));
+    const problem = checkSideResponse(line) ?? checkSideOutcome(line, request_id);
+    if (problem !== undefined)
+      throw new BrokenRule("side.response", `The response is invalid: ${problem}.`, line);
+    const { code, message } = await this.exitWithin(this.#limits.teardown_ms, "side.exit", "the response");
+    const rest = this.#text;
+    if (rest.trim() !== "")
+      throw new BrokenRule("side.output", "stdout has output after the response.", rest);
+    if (code !== 0) throw new BrokenRule("side.exit", `The process did not exit with code 0. ${message}`);
+    return line;
+  }
+
+  closeInput(): void {
+    this.#transcript.add("host", "(end of stdin)");
+    this.#program.stdin.end();
+  }
+
+  async exitWithin(ms: number, rule: SideRule, after: string): Promise<ProgramExit> {
+    await this.#until(
+      () => this.#exit !== null,
+      ms,
+      () => {
+        throw new BrokenRule(rule, `The process was still running ${ms} ms after ${after}.`);
+      },
+    );
+    return this.#exit!;
+  }
+
+  requireNoSecrets(): void {
+    for (const [text, where] of [
+      [this.#all, "stdout"],
+      [this.#stderr, "stderr"],
+    ] as const)
+      if (this.redact(text) !== text)
+        throw new BrokenRule(
+          "secrets.hidden",
+          `A secret of the call is in ${where}.`,
+          this.redact(text.trim()),
+        );
+  }
+
+  async close(): Promise<void> {
+    this.#program.kill();
+    await this.#program.exit;
+  }
+
+  #send(line: JsonObject): void {
+    this.#transcript.add("host", line);
+    if (this.#program.stdin.writable) this.#program.stdin.write(`${JSON.stringify(line)}\n`);
+  }
+
+  async #read(rule: SideRule, ms: number): Promise<JsonObject> {
+    await this.#until(
+      () => this.#text.includes("\n") || this.#exit !== null,
+      ms,
+      () => {
+        throw new BrokenRule(rule, `No line arrived within ${ms} ms.`, this.#text === "" ? null : this.#text);
+      },
+    );
+    const end = this.#text.indexOf("\n");
+    if (end === -1) {
+      const reason = await this.#program.explainExit(this.#exit!, this.#stderr);
+      throw new BrokenRule(rule === "side.handshake" ? "start.runs" : rule, reason);
+    }
+    const text = this.#text.slice(0, end);
+    this.#text = this.#text.slice(end + 1);
+    this.#transcript.add("plugin", text);
+    try {
+      const line = JSON.parse(text) as Json;
+      if (isObject(line)) return line;
+    } catch {
+      // Reported below.
+    }
+    throw new BrokenRule("side.output", "A line of stdout is not a JSON object.", text);
+  }
+
+  /** Waits in the process's own time. */
+  async #until(done: () => boolean, ms: number, late: () => never): Promise<void> {
+    let expired = false;
+    const stop = this.#program.after(ms, () => {
+      expired = true;
+      this.#wake();
+    });
+    try {
+      while (!done()) {
+        if (expired) late();
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+    } finally {
+      stop();
+    }
+  }
+}
+
+function nameOf({ id, tool }: ManifestToolExport): string {
+  return tool.tool_name ?? id;
+}
+
+function requestedGrant({ manifest }: OpenedPackage, { permissions }: ManifestToolExport): Grant {
+  return {
+    class: "isolated",
+    network: permissions.network,
+    allowed_domains: [],
+    filesystem: permissions.filesystem,
+    mounts: [],
+    gateway_api_scopes: [],
+    secret_slots: permissions.secret_slots,
+    capabilities: manifest.runtime.capabilities ?? [],
+    tools: null,
+  };
+}
+
+async function checkSideOutput(
+  id: string,
+  response: JsonObject,
+  checkOutput: SchemaCheck | null,
+): Promise<void> {
+  if (response.status !== "ok" || checkOutput === null) return;
+  const [issue] = await checkOutput(response.output ?? null);
+  if (issue !== undefined)
+    throw new BrokenRule("side.schema", `output${issue.path} of ${id} ${issue.message}.`, response);
+}
+
+function toBrokenRule(error: unknown): BrokenRule {
+  if (error instanceof BrokenRule) return error;
+  if ((error as { code?: string }).code === "launch_failed")
+    return new BrokenRule("start.runs", (error as Error).message);
+  throw error;
+}

@@ -1,0 +1,250 @@
+/** Runs the checks of `vai.rpc.v1` and the author's cases against a package. */
+import { isObject, type Json, type JsonObject } from "@backplane/contract";
+import type { OpenedPackage } from "../package/open-package.ts";
+import { BrokenRule } from "./broken-rule.ts";
+import { type AuthorCase, type CaseOutcome, compareOutcome } from "./cases.ts";
+import type { ConformanceLimits } from "./limits.ts";
+import type { FailureContext, Findings } from "./report.ts";
+import type { VaiRule } from "./rules.ts";
+import { call, checkResult, describeExport, type TestedExport } from "./vai-calls.ts";
+import { ENDING_CHECKS, EXPORT_CHECKS, PROTOCOL_CHECKS, type VaiCheck } from "./vai-checks.ts";
+import { ProcessEnded, VaiTestSession } from "./vai-test-session.ts";
+
+/** Rules that hold for every frame: they pass if a whole session broke none of them. */
+const ALWAYS: readonly VaiRule[] = [
+  "start.runs",
+  "hello.answers",
+  "hello.shape",
+  "hello.identity",
+  "hello.once",
+  "stdout.frames",
+  "frame.body",
+  "frame.limits",
+  "frame.type",
+  "event.shape",
+  "event.belongs",
+];
+
+interface SuiteHost {
+  version: string;
+  limits: ConformanceLimits;
+}
+
+export async function runVaiChecks(
+  opened: OpenedPackage,
+  host: SuiteHost,
+  cases: readonly AuthorCase[],
+  findings: Findings,
+): Promise<void> {
+  const suite = new VaiSuite(opened, host, findings);
+  const tested: TestedExport[] = [];
+  for (const exported of opened.manifest.exports) tested.push(await describeExport(opened, exported));
+  // Without a first answer, every other check would fail for the same reason.
+  if (!(await suite.canStart(tested[0]!))) return;
+  const ending = Promise.all(ENDING_CHECKS.map((check) => suite.runAlone(check, tested[0]!)));
+  try {
+    for (const each of tested) {
+      await suite.runAll(EXPORT_CHECKS, each);
+      await suite.runCases(each, cases);
+      if (each === tested[0]) await suite.runAll(PROTOCOL_CHECKS, each);
+    }
+  } finally {
+    await ending;
+    await suite.close();
+  }
+  findings.passed(...ALWAYS);
+  if (tested.some(({ exported }) => exported.kind === "compactor")) findings.passed("compactor.retains");
+  if (tested.some(({ checkOutput }) => checkOutput !== null)) findings.passed("result.schema");
+  const hasSecrets = ({ grant }: TestedExport) =>
+    grant.secret_slots.length + grant.gateway_api_scopes.length > 0;
+  if (tested.some(hasSecrets)) findings.passed("secrets.hidden");
+}
+
+class VaiSuite {
+  readonly #opened: OpenedPackage;
+  readonly #host: SuiteHost;
+  readonly #findings: Findings;
+  #session: { session: VaiTestSession; tested: TestedExport } | null = null;
+
+  constructor(opened: OpenedPackage, host: SuiteHost, findings: Findings) {
+    this.#opened = opened;
+    this.#host = host;
+    this.#findings = findings;
+  }
+
+  async canStart(tested: TestedExport): Promise<boolean> {
+    return (await this.#sessionFor(tested)) !== null;
+  }
+
+  async runAll(checks: readonly VaiCheck[], tested: TestedExport): Promise<void> {
+    for (const check of checks) {
+      // Other checks wait for the same answer, and would fail for the same reason.
+      if (check.rule !== "shutdown.exits" && this.#findings.isBroken("response.answers")) continue;
+      const session = await this.#sessionFor(tested);
+      if (session === null) return;
+      await this.#run(check, session, tested);
+    }
+  }
+
+  /** Runs the check in a separate process, which the check ends. */
+  async runAlone(check: VaiCheck, tested: TestedExport): Promise<void> {
+    const session = await this.#open(tested);
+    if (session === null) return;
+    await this.#run(check, session, tested);
+    await session.close();
+  }
+
+  async runCases(tested: TestedExport, cases: readonly AuthorCase[]): Promise<void> {
+    for (const each of cases.filter((test_case) => test_case.export === tested.exported.id)) {
+      const session = await this.#sessionFor(tested);
+      if (session === null) return;
+      await this.#runCase(each, session, tested);
+    }
+  }
+
+  async close(): Promise<void> {
+    const open = this.#session;
+    this.#session = null;
+    if (open === null) return;
+    await open.session.close();
+    this.#collect(open.session, open.tested);
+  }
+
+  async #run(check: VaiCheck, session: VaiTestSession, tested: TestedExport): Promise<void> {
+    try {
+      const running = check.run(session, tested);
+      if (running === null) return;
+      await running;
+      this.#findings.passed(check.rule, ...(check.covers ?? []));
+    } catch (error) {
+      this.#findings.failed(toBrokenRule(error, check.rule), describeContext(session, tested));
+      // A late answer to a failed check must not reach the next check.
+      await session.close();
+    }
+    this.#collect(session, tested);
+  }
+
+  async #runCase(each: AuthorCase, session: VaiTestSession, tested: TestedExport): Promise<void> {
+    const { name, input, config, secrets, expect } = each;
+    const rule = `The case of the author: ${tested.exported.id} gives the expected result.`;
+    try {
+      const frame = await call(session, tested, {
+        ...(input === undefined ? {} : { input }),
+        ...(config === undefined ? {} : { config }),
+        ...(secrets === undefined ? {} : { secrets }),
+      });
+      await checkResult(tested, frame, false);
+      const difference = compareOutcome(expect, outcomeOf(frame), tested.exported.kind === "hook");
+      if (difference === null) this.#findings.addCase(name, rule, null);
+      else
+        this.#findings.addCase(name, rule, {
+          message: `${tested.exported.id}: ${difference}.`,
+          frame: session.redact(JSON.stringify(frame)),
+          fix: "Correct the plugin, or the case in tests/.",
+          ...describeContext(session, tested),
+        });
+    } catch (error) {
+      const broken = toBrokenRule(error, "response.answers");
+      this.#findings.failed(broken, describeContext(session, tested));
+      this.#findings.addCase(name, rule, {
+        message: broken.message,
+        frame: broken.frame,
+        fix: `Correct the broken rule ${broken.rule} first.`,
+        ...describeContext(session, tested),
+      });
+      await session.close();
+    }
+    this.#collect(session, tested);
+  }
+
+  #collect(session: VaiTestSession, tested: TestedExport): void {
+    for (const broken of session.takeViolations())
+      this.#findings.failed(broken, describeContext(session, tested));
+  }
+
+  /** The process of the exports with this grant; a new one after a failure. */
+  async #sessionFor(tested: TestedExport): Promise<VaiTestSession | null> {
+    const open = this.#session;
+    if (open?.session.usable && sameGrant(open.tested, tested)) return open.session;
+    await this.close();
+    const session = await this.#open(tested);
+    if (session !== null) this.#session = { session, tested };
+    return session;
+  }
+
+  /** Null if the process could not be started; the broken rule is then recorded. */
+  async #open(tested: TestedExport): Promise<VaiTestSession | null> {
+    const { package_id, version } = this.#opened.manifest;
+    let session: VaiTestSession | null = null;
+    try {
+      session = new VaiTestSession(await this.#opened.start(tested.grant), this.#host.limits);
+      await session.hello(this.#host.version, { package_id, version });
+      return session;
+    } catch (error) {
+      if (session === null && (error as { code?: string }).code !== "launch_failed") throw error;
+      this.#findings.failed(
+        toBrokenRule(error, "start.runs"),
+        session === null ? { export_id: null, transcript: [], stderr: "" } : describeContext(session, tested),
+      );
+      await session?.close();
+      return null;
+    }
+  }
+}
+
+function sameGrant(first: TestedExport, second: TestedExport): boolean {
+  return first === second || JSON.stringify(first.grant) === JSON.stringify(second.grant);
+}
+
+function toBrokenRule(error: unknown, rule: VaiRule): BrokenRule {
+  if (error instanceof BrokenRule) {
+    // A check that gets no answer breaks its own rule.
+    return error.rule === "response.answers" ? new BrokenRule(rule, error.message, error.frame) : error;
+  }
+  if (error instanceof ProcessEnded || (error as { code?: string }).code === "launch_failed")
+    return new BrokenRule(rule, (error as Error).message);
+  throw error;
+}
+
+function describeContext(session: VaiTestSession, { exported }: TestedExport): FailureContext {
+  return { export_id: exported.id, transcript: session.lastFrames(), stderr: session.stderr };
+}
+
+function outcomeOf(frame: JsonObject): CaseOutcome {
+  if (frame.ok !== true) {
+    const error = frame.error as { code: string; message: string };
+    return { status: "failed", output: null, text: error.message, error };
+  }
+  const {
+    status,
+    result = null,
+    error: outer,
+  } = frame.body as { status: string; result?: Json; error?: Json };
+  const {
+    content,
+    structured_output,
+    summary,
+    error = outer,
+  } = (isObject(result) ? result : {}) as JsonObject;
+  const text = Array.isArray(content)
+    ? content
+        .flatMap((block) => (isObject(block) && typeof block.text === "string" ? [block.text] : []))
+        .join("\n")
+    : isObject(summary) && typeof summary.text === "string"
+      ? summary.text
+      : "";
+  const named = isObject(error) ? error : {};
+  return {
+    status,
+    output: structured_output === undefined ? result : structured_output,
+    text,
+    error:
+      status === "succeeded" || status === "ack"
+        ? null
+        : { code: textOr(named.code, "plugin_failed"), message: textOr(named.message, text) },
+  };
+}
+
+function textOr(value: Json | undefined, otherwise: string): string {
+  return typeof value === "string" ? value : otherwise;
+}

@@ -1,0 +1,216 @@
+/** Calls of exports over a session: the context that the gateway would send, and the checks of every response. */
+import {
+  canonicalJson,
+  compactorIssue,
+  type Grant,
+  harnessIssue,
+  isObject,
+  type Json,
+  type JsonObject,
+  OPS,
+  parseToolResult,
+  type PluginExport,
+} from "@backplane/contract";
+import type { SchemaCheck } from "@backplane/ports";
+import type { OpenedPackage } from "../package/open-package.ts";
+import { BrokenRule } from "./broken-rule.ts";
+import { requestBody, retainedEntries, makeSample } from "./samples.ts";
+import type { VaiTestSession } from "./vai-test-session.ts";
+
+/** An export with the values that the suite sends to it. */
+export interface TestedExport {
+  exported: PluginExport;
+  grant: Grant;
+  /** Valid input; null if none could be made from the input schema. */
+  input: Json | null;
+  config: JsonObject;
+  checkOutput: SchemaCheck | null;
+  /** How long the suite waits for an answer. */
+  timeout_ms: number;
+}
+
+/** Longer timeouts of exports are for real work; the suite's inputs are small. */
+const MAX_WAIT_MS = 30_000;
+
+export async function describeExport(opened: OpenedPackage, exported: PluginExport): Promise<TestedExport> {
+  const { permissions, config_schema } = exported;
+  const tool = exported.kind === "tool" ? exported.tool : undefined;
+  const config = makeSample(opened.schema(config_schema));
+  return {
+    exported,
+    grant: {
+      class: "isolated",
+      network: permissions.network,
+      // The suite has no network: its results must not depend on a server.
+      allowed_domains: [],
+      filesystem: permissions.filesystem,
+      mounts: [],
+      gateway_api_scopes: permissions.gateway_api_scopes,
+      secret_slots: permissions.secret_slots,
+      capabilities: [],
+      tools: null,
+    },
+    input: await sampleInput(opened, tool?.input_schema),
+    config: isObject(config) ? config : {},
+    checkOutput: await opened.check(tool?.output_schema),
+    timeout_ms: Math.min(exported.default_timeout_ms, MAX_WAIT_MS),
+  };
+}
+
+async function sampleInput(opened: OpenedPackage, path: string | undefined): Promise<Json | null> {
+  const sample = makeSample(opened.schema(path));
+  const check = await opened.check(path);
+  return check === null || (await check(sample)).length === 0 ? sample : null;
+}
+
+export interface CallOptions {
+  input?: Json;
+  config?: JsonObject;
+  secrets?: Record<string, string>;
+  /** Replaces fields of the context. */
+  context?: JsonObject;
+}
+
+/** The body of a request, with a context as the gateway sends it. */
+export async function callBody(
+  session: VaiTestSession,
+  { exported, grant, input, config }: TestedExport,
+  options: CallOptions = {},
+): Promise<JsonObject> {
+  const count = session.nextNumber();
+  const secrets =
+    options.secrets ?? Object.fromEntries(grant.secret_slots.map((slot) => [slot, madeUpSecret()]));
+  const token = grant.gateway_api_scopes.length > 0 ? madeUpSecret() : null;
+  session.hide([...Object.values(secrets), ...(token === null ? [] : [token])]);
+  const scratch_dir = await session.makeScratch(`call_${count}`);
+  const context: JsonObject = {
+    invocation_id: `inv_test_${count}`,
+    trace_id: `tr_test_${count}`,
+    org_id: "org_local",
+    project_id: "proj_default",
+    session_id: "sess_test",
+    chain_id: "ch_test",
+    run_id: "run_test",
+    deadline_at: new Date(Date.now() + exported.default_timeout_ms).toISOString(),
+    gateway: {
+      base_url: "http://127.0.0.1:7420",
+      scopes: grant.gateway_api_scopes,
+      ...(token === null ? {} : { delegation_token: token }),
+    },
+    config: options.config ?? config,
+    secrets,
+    grant: grant as unknown as JsonObject,
+    ...(scratch_dir === null ? {} : { scratch_dir }),
+    ...options.context,
+  };
+  return {
+    export_id: exported.id,
+    context,
+    ...requestBody(exported, count, options.input === undefined ? input : options.input),
+  };
+}
+
+function madeUpSecret(): string {
+  return `made-up-${crypto.randomUUID()}`;
+}
+
+/** Sends a valid request and waits for its response. */
+export async function call(
+  session: VaiTestSession,
+  tested: TestedExport,
+  options: CallOptions = {},
+  encode?: (frame: JsonObject) => (string | Buffer)[],
+): Promise<JsonObject> {
+  const body = await callBody(session, tested, options);
+  return await answerTo(session, tested, session.request(OPS[tested.exported.kind], body, encode).response);
+}
+
+export function answerTo(
+  session: VaiTestSession,
+  { exported, timeout_ms }: Pick<TestedExport, "exported" | "timeout_ms">,
+  response: Promise<JsonObject>,
+): Promise<JsonObject> {
+  return session.within(response, timeout_ms, () =>
+    session.missing("response.answers", `${exported.id} did not answer within ${timeout_ms} ms`),
+  );
+}
+
+/** Checks the status and the result of a response to a valid request. Throws a BrokenRule. */
+export async function checkResult(
+  { exported, checkOutput }: TestedExport,
+  frame: JsonObject,
+  retention = true,
+): Promise<void> {
+  if (frame.ok !== true) return;
+  const { status, result = null } = frame.body as { status: string; result?: Json };
+  if (status === (exported.kind === "hook" ? "succeeded" : "ack"))
+    throw new BrokenRule(
+      "response.status",
+      `The ${exported.kind} ${exported.id} answered with status ${status}.`,
+      frame,
+    );
+  if (status !== "succeeded") return;
+  if (exported.kind === "tool") return await checkToolResult(exported.id, result, checkOutput, frame);
+  const issue = !isObject(result)
+    ? "the result is not an object"
+    : exported.kind === "compactor"
+      ? compactorIssue(result)
+      : harnessIssue(result);
+  if (issue !== null)
+    throw new BrokenRule("result.shape", `The result of ${exported.id} is invalid: ${issue}.`, frame);
+  if (exported.kind === "compactor" && retention)
+    checkRetained(exported.compactor.supports_pinned_items, result as JsonObject, frame);
+}
+
+async function checkToolResult(
+  id: string,
+  value: Json,
+  checkOutput: SchemaCheck | null,
+  frame: JsonObject,
+): Promise<void> {
+  const result = parseToolResult(value);
+  if (typeof result === "string")
+    throw new BrokenRule("result.shape", `The result of ${id} is invalid: ${result}.`, frame);
+  if (checkOutput === null || result.is_error) return;
+  if (result.structured_output === undefined)
+    throw new BrokenRule(
+      "result.schema",
+      `${id} has an output_schema, but its result has no structured_output.`,
+      frame,
+    );
+  const [issue] = await checkOutput(result.structured_output);
+  if (issue !== undefined)
+    throw new BrokenRule("result.schema", `structured_output${issue.path} of ${id} ${issue.message}.`, frame);
+}
+
+/** Compares the seed with the conversation of the sample, as the host compares it with the chain. */
+function checkRetained(
+  supports_pinned_items: boolean,
+  { seed_blocks = [] }: JsonObject,
+  frame: JsonObject,
+): void {
+  const blocks = seed_blocks as JsonObject[];
+  const seeded = new Set(blocks.map(signatureOf));
+  const lost = retainedEntries(supports_pinned_items).find((block) => !seeded.has(signatureOf(block)));
+  if (lost !== undefined)
+    throw new BrokenRule(
+      "compactor.retains",
+      `The block ${JSON.stringify(lost)} is missing from seed_blocks.`,
+      frame,
+    );
+  const called = new Set<Json | undefined>();
+  for (const { kind, tool_call_id } of blocks) {
+    if (kind === "tool_call") called.add(tool_call_id);
+    if (kind === "tool_result" && !called.has(tool_call_id))
+      throw new BrokenRule(
+        "compactor.retains",
+        `The result of ${JSON.stringify(tool_call_id)} is not after its call.`,
+        frame,
+      );
+  }
+}
+
+/** Blocks are compared without their ids. */
+function signatureOf({ entry_id: _id, from_entries: _from, ...block }: JsonObject): string {
+  return canonicalJson(block);
+}

@@ -1,0 +1,19 @@
+/** Templates of plugins and the conformance suite, for authors. */
+export { formatJunit } from "./conformance/junit.ts";
+export type { ConformanceReport, Failure, RuleResult } from "./conformance/report.ts";
+export { SIDE_RULES, VAI_RULES } from "./conformance/rules.ts";
+export {
+  type ConformanceOptions,
+  type ConformanceSuite,
+  openConformanceSuite,
+} from "./conformance/run-conformance.ts";
+export {
+  type CreatedPlugin,
+  createPlugin,
+  KINDS,
+  LANGUAGES,
+  type Language,
+  type NewPlugin,
+  parsePluginName,
+  type TemplateKind,
+} from "./templates/create-plugin.ts";

@@ -1,0 +1,81 @@
+/** The defects of the fixture programs, each with the only rule that it breaks. */
+import type { ConformanceReport, RuleResult } from "../../src/index.ts";
+import { type Program, pluginFolder } from "./plugin-folder.ts";
+
+export const VAI_DEFECTS: Record<string, string> = {
+  "does-not-start": "start.runs",
+  silent: "hello.answers",
+  "wrong-role": "hello.shape",
+  "other-version": "hello.identity",
+  "second-hello": "hello.once",
+  prints: "stdout.frames",
+  "counts-characters": "frame.body",
+  "too-large": "frame.limits",
+  "other-type": "frame.type",
+  "never-answers": "response.answers",
+  "answers-twice": "response.once",
+  "foreign-id": "response.id",
+  contradicts: "response.shape",
+  acknowledges: "response.status",
+  "wrong-result": "result.shape",
+  "wrong-output": "result.schema",
+  "event-without-type": "event.shape",
+  "event-after-response": "event.belongs",
+  crashes: "input.invalid",
+  "unknown-op-succeeds": "request.unknown-op",
+  "any-export": "request.unknown-export",
+  "keeps-one-frame": "request.concurrent",
+  impatient: "read.split",
+  "reads-characters": "read.utf8",
+  "one-spelling": "read.headers",
+  "one-read": "read.large",
+  "skips-invalid": "read.invalid",
+  "no-limit": "read.oversized",
+  "drops-cancelled": "cancel.answers",
+  "ignores-late": "deadline.passed",
+  "fears-cancel": "cancel.unknown",
+  "ignores-shutdown": "shutdown.exits",
+  "exits-with-3": "shutdown.exits",
+  "outlives-the-host": "stdin.end",
+  "logs-secret": "secrets.hidden",
+};
+
+export const SIDE_DEFECTS: Record<string, string> = {
+  "no-manifest": "side.handshake",
+  "other-id": "side.identity",
+  "no-tools": "side.tools",
+  "asks-for-more": "side.capabilities",
+  prints: "side.output",
+  "says-goodbye": "side.output",
+  contradicts: "side.response",
+  "wrong-output": "side.schema",
+  crashes: "side.input",
+  "any-tool": "side.unknown-tool",
+  "exits-with-1": "side.exit",
+  "outlives-the-host": "side.stdin-end",
+  "logs-secret": "secrets.hidden",
+};
+
+export const failuresOf = ({ results }: ConformanceReport): RuleResult[] =>
+  results.filter(({ status }) => status === "failed");
+
+/** The rules that are reported for each defect. Several run at a time, because each mostly waits for processes. */
+export async function findBrokenRules(
+  run: (folder: string) => Promise<ConformanceReport>,
+  program: Program,
+  defects: readonly string[],
+): Promise<Record<string, string[]>> {
+  const results: Record<string, string[]> = {};
+  const open = defects.map((defect) => ({ defect, folder: pluginFolder(program, defect) }));
+  const work = async () => {
+    for (let next = open.shift(); next !== undefined; next = open.shift())
+      results[next.defect] = failuresOf(await run(next.folder)).map(({ id }) => id);
+  };
+  await Promise.all([work(), work(), work(), work()]);
+  return results;
+}
+
+export const expectedRules = (
+  defects: Record<string, string>,
+  names: readonly string[] = Object.keys(defects),
+): Record<string, string[]> => Object.fromEntries(names.map((name) => [name, [defects[name]!]]));

@@ -1,0 +1,145 @@
+/** Templates, the conformance suite, and the frames that `plugin dev` shows. */
+import type { Mutant } from "./mutant.ts";
+
+const SESSION = "packages/authoring/src/conformance/vai-test-session.ts";
+const CHECKS = "packages/authoring/src/conformance/vai-checks.ts";
+const DEFECTS = ["packages/authoring/test/conformance/defects.test.ts"];
+const CASES = ["packages/authoring/test/conformance/cases.test.ts"];
+const STORY = ["packages/cli/test/commands/plugin/authoring.test.ts"];
+const DEV = ["packages/cli/test/commands/plugin/dev.test.ts"];
+const TAPS = ["packages/runner/test/frame-taps.test.ts"];
+
+export const AUTHORING_DEFENCES: Mutant[] = [
+  {
+    defence: "init: a folder that is not empty is refused",
+    file: "packages/authoring/src/templates/create-plugin.ts",
+    from: "if (entries.length > 0)",
+    to: "if (entries.length < 0)",
+    tests: STORY,
+    only: "refuses an invalid name",
+  },
+  {
+    defence: "init: a name cannot leave its folder",
+    file: "packages/authoring/src/templates/create-plugin.ts",
+    from: "if (match === null || text.length > MAX_NAME)",
+    to: "if (match === null && text.length > MAX_NAME)",
+    tests: STORY,
+    only: "refuses an invalid name",
+  },
+  {
+    defence: "conformance: a broken rule ends with exit code 7",
+    file: "packages/cli/src/commands/plugin/test-plugin.ts",
+    from: "if (!report.conforms) return EXIT.conformance;",
+    to: "if (!report.conforms) return EXIT.ok;",
+    tests: STORY,
+    only: "exits with 7",
+  },
+  {
+    defence: "conformance: a second answer breaks a rule",
+    file: SESSION,
+    from: "const again = typeof id",
+    to: "const again = typeof id !== typeof id && typeof id",
+    tests: DEFECTS,
+    only: "shows the frame",
+  },
+  {
+    defence: "conformance: the hello is compared with the manifest",
+    file: SESSION,
+    from: "if (plugin[field] !== identity[field])",
+    to: "if (plugin[field] === null)",
+    tests: DEFECTS,
+    only: "twelve defective",
+  },
+  {
+    defence: "conformance: a secret in the output is found",
+    file: SESSION,
+    from: "if (redacted !== text)",
+    to: "if (redacted === null)",
+    tests: DEFECTS,
+    only: "never a secret",
+  },
+  {
+    defence: "conformance: a crash breaks the rule of the running check",
+    file: "packages/authoring/src/conformance/run-vai.ts",
+    from: "if (error instanceof ProcessEnded ||",
+    to: "if (",
+    tests: DEFECTS,
+    only: "twelve defective",
+  },
+  {
+    defence: "conformance: the exit code after a shutdown is checked",
+    file: CHECKS,
+    from: "if (code !== 0)",
+    to: "if (code === -1)",
+    tests: DEFECTS,
+    only: "twelve defective",
+  },
+  {
+    defence: "conformance: the output of a tool is compared with its schema",
+    file: "packages/authoring/src/conformance/vai-calls.ts",
+    from: "const [issue] = await checkOutput(result.structured_output);",
+    to: "const [issue] = await checkOutput({ words: 1 });",
+    tests: DEFECTS,
+    only: "twelve defective",
+  },
+  {
+    defence: "conformance: a case compares the whole expected output",
+    file: "packages/authoring/src/conformance/cases.ts",
+    from: "if (expected === actual) return null;",
+    to: "if (typeof expected === typeof actual) return null;",
+    tests: CASES,
+    only: "compares statuses",
+  },
+  {
+    defence: "dev: a saved version that does not start leaves the last one in use",
+    file: "packages/registry/src/installations/installations.ts",
+    from: "changing !== true || !isDescribed(",
+    to: "changing !== true && !isDescribed(",
+    tests: DEV,
+    only: "keeps the last version",
+  },
+  {
+    defence: "dev: frames are shown without secrets",
+    file: "packages/runner/src/processes/frame-taps.ts",
+    from: "if (this.#secrets.size > before)",
+    to: "if (this.#secrets.size < before)",
+    tests: TAPS,
+  },
+  {
+    defence: "dev: stderr is shown without secrets",
+    file: "packages/runner/src/processes/frame-taps.ts",
+    from: 'this.#show("plugin", "stderr", this.#redactor?.excerpt(text) ?? text);',
+    to: 'this.#show("plugin", "stderr", text);',
+    tests: TAPS,
+  },
+  {
+    defence: "dev: only observed bindings are tapped",
+    file: "packages/runner/src/processes/frame-taps.ts",
+    from: "if (request === null || !this.#observers.has(request.binding_id)) return null;",
+    to: "if (request === null) return null;",
+    tests: TAPS,
+  },
+  {
+    defence: "dev: only the host's administrator sees frames",
+    file: "packages/registry/src/workspaces/workspaces.ts",
+    from: 'requireHostAdmin(caller, "watch a trusted folder");',
+    to: "",
+    tests: ["packages/registry/test/workspaces/workspace-activity.test.ts"],
+  },
+  {
+    defence: "dev: the folder is unlinked at the end",
+    file: "packages/cli/src/commands/plugin/dev-plugin.ts",
+    from: "if (!linked) await unlink(context, folder);",
+    to: "",
+    tests: DEV,
+    only: "keeps the last version",
+  },
+  {
+    defence: "dev: a folder that was linked before stays linked",
+    file: "packages/cli/src/commands/plugin/dev-plugin.ts",
+    from: "if (!linked) await",
+    to: "await",
+    tests: DEV,
+    only: "keeps a folder linked",
+  },
+];
