@@ -12,6 +12,7 @@ export type {
   MessageBody,
   MessageReceipt,
   PageOptions,
+  PluginExample,
   PluginSwitchResult,
   RunBody,
   RunUpdate,

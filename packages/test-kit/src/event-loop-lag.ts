@@ -1,7 +1,7 @@
 /**
  * The longest time in ms for which the code under test blocked the event loop: CPU time of this thread between two ticks
  * of a timer, because on a busy machine the wall clock includes the time of other programs. Garbage collections do not
- * count, because the heap of a test process holds what earlier test files left.
+ * count, because the heap of a test process still holds objects of earlier test files.
  */
 import { PerformanceObserver } from "node:perf_hooks";
 import { setImmediate } from "node:timers/promises";

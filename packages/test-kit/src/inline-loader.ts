@@ -3,7 +3,7 @@ import type { KernelPlugin } from "@backplane/contract";
 import type { PluginLoader } from "@backplane/ports";
 
 export function inlineLoader(plugins: readonly KernelPlugin[], stateDir: () => string): PluginLoader {
-  const by = new Map(plugins.map((plugin) => [plugin.name, plugin]));
+  const by_name = new Map(plugins.map((plugin) => [plugin.name, plugin]));
   return {
     discover: async () => ({
       entries: plugins.map(({ name, version, category }) => ({
@@ -17,7 +17,7 @@ export function inlineLoader(plugins: readonly KernelPlugin[], stateDir: () => s
       })),
       problems: [],
     }),
-    load: async ({ name }) => ({ plugin: by.get(name)!, close: async () => {}, onExit: () => {} }),
+    load: async ({ name }) => ({ plugin: by_name.get(name)!, close: async () => {}, onExit: () => {} }),
     inspect: async () => [],
     install: async () => [],
     remove: async () => {},

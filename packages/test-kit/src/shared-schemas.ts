@@ -1,6 +1,6 @@
 /**
- * The schema threads of a test process. Starting a pair for every test kernel took most of the time of a short test, and
- * so did compiling the same few schemas again.
+ * The schema threads of a test process. Starting a pair for every test kernel and compiling the same few schemas again
+ * took most of the time of a short test.
  */
 import type { ClosableSchemas } from "@backplane/supply";
 import { createSchemas } from "@backplane/supply";

@@ -24,7 +24,8 @@ const PARAMETERS = {
       minLength: 1,
       maxLength: 16_384,
       pattern: "\\S",
-      description: "What to do, and what to answer with. The sub-agent receives nothing else.",
+      description:
+        "What to do, and what to answer with. The sub-agent also receives the conversation so far.",
     },
     tools: {
       type: "array",
@@ -74,7 +75,13 @@ export function agentTool(ctx: PluginContext): KernelTool {
         } catch (error) {
           // Subscribers that saw the start event also get the end event.
           const reason = codeOf(error) ?? "lost";
-          await announce.ended(child, args, { status: "failed", reason, forbidden_tool_hits: [] });
+          const { message } = error as Error;
+          await announce.ended(child, args, {
+            status: "failed",
+            reason,
+            error: message,
+            forbidden_tool_hits: [],
+          });
           throw error;
         }
         await announce.ended(child, args, end);
@@ -95,7 +102,8 @@ function resultOf(end: ChildEnd): ToolReturn {
     const text = end.final_text.trim() === "" ? "The sub-agent ended without an answer." : end.final_text;
     return toolOk({ brief: `agent: done in ${steps}`, display: markdownBlock(`${text}${note}`) });
   }
-  const [kind, brief] = FAILURES[end.reason] ?? ["internal", `agent: failed (${end.reason})`];
+  const cause = end.error === null ? "" : `: ${end.error}`;
+  const [kind, brief] = FAILURES[end.reason] ?? ["internal", `agent: failed (${end.reason})${cause}`];
   return toolError(kind, brief, `${brief}${note}`);
 }
 

@@ -35,13 +35,14 @@ export function announceFor(ctx: PluginContext, call: KernelToolCall): Announce 
         const { final_text, steps_used, forbidden_tool_hits } = end;
         await emit("x.agent.subagent.completed", { child_id, final_text, steps_used, forbidden_tool_hits });
       } else {
-        await emit("x.agent.subagent.failed", { child_id, ...failure(end.reason) });
+        const error = end.error === null ? {} : { error: end.error };
+        await emit("x.agent.subagent.failed", { child_id, ...failure(end.reason), ...error });
       }
     },
   };
 }
 
-/** Subscribers know two reasons. Any other end is reported as cancelled, with the actual reason in `detail`. */
+/** The event has only two reasons. Any other end is reported as cancelled, with the actual reason in `detail`. */
 function failure(reason: string): { reason: "timeout" | "cancelled"; detail?: string } {
   if (reason === "timeout" || reason === "cancelled") return { reason };
   return { reason: "cancelled", detail: reason };

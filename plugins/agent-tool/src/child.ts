@@ -22,7 +22,7 @@ export interface Child {
 
 export type ChildEnd =
   | { status: "completed"; final_text: string; steps_used: number; forbidden_tool_hits: string[] }
-  | { status: "failed"; reason: string; forbidden_tool_hits: string[] };
+  | { status: "failed"; reason: string; error: string | null; forbidden_tool_hits: string[] };
 
 /** Resolves when the child session is forked and its first message is on its tape. */
 export async function startChild(ctx: PluginContext, args: AgentArgs, call: KernelToolCall): Promise<Child> {
@@ -37,7 +37,7 @@ export async function startChild(ctx: PluginContext, args: AgentArgs, call: Kern
   return {
     child_id,
     parent_id: textOf(started.parent_id) ?? call.session_id ?? "",
-    strategy: textOf(started.strategy) ?? args.strategy ?? "react",
+    strategy: textOf(started.strategy) ?? "",
     resumed: started.resumed === true,
   };
 }
@@ -48,7 +48,8 @@ export async function startChild(ctx: PluginContext, args: AgentArgs, call: Kern
  */
 export function waitForChild(ctx: PluginContext, child_id: string, call: KernelToolCall): Promise<ChildEnd> {
   return new Promise((resolve, reject) => {
-    const stop = () => resolve({ status: "failed", reason: "cancelled", forbidden_tool_hits: [] });
+    const stop = () =>
+      resolve({ status: "failed", reason: "cancelled", error: null, forbidden_tool_hits: [] });
     if (call.signal.aborted) {
       stop();
       return;
@@ -62,11 +63,16 @@ export function waitForChild(ctx: PluginContext, child_id: string, call: KernelT
 }
 
 function endOf(answer: Json): ChildEnd {
-  const { status, final_text, steps_used, reason, forbidden_tool_hits } = objectOf(answer);
+  const { status, final_text, steps_used, reason, error, forbidden_tool_hits } = objectOf(answer);
   const hits = Array.isArray(forbidden_tool_hits) ? forbidden_tool_hits : [];
   const forbidden = hits.filter((hit): hit is string => typeof hit === "string");
   if (status !== "completed") {
-    return { status: "failed", reason: textOf(reason) ?? "unknown", forbidden_tool_hits: forbidden };
+    return {
+      status: "failed",
+      reason: textOf(reason) ?? "unknown",
+      error: textOf(error),
+      forbidden_tool_hits: forbidden,
+    };
   }
   return {
     status,

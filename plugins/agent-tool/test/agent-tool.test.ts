@@ -20,7 +20,10 @@ interface KernelRequest {
 }
 
 /** The scripted kernel: `start` and `wait` return or throw these values. */
-async function load(wait: Json | Error | Promise<Json>, start: Json | Error = { child_id: CHILD }) {
+async function load(
+  wait: Json | Error | Promise<Json>,
+  start: Json | Error = { child_id: CHILD, strategy: "react" },
+) {
   const requests: KernelRequest[] = [];
   const service: Script["service"] = async (name, args, as) => {
     requests.push({ name, args, as });
@@ -178,6 +181,30 @@ test.each([
     kind: "x.agent.subagent.failed",
     payload: { child_id: CHILD, ...expected },
   });
+});
+
+test("returns the cause of a failed child to the model and to watchers", async () => {
+  const error = "The provider answered 401.\nCheck the key.";
+  const { ctx, run } = await load({ status: "failed", reason: "error", error, forbidden_tool_hits: ["rm"] });
+  expect(await run({ goal: "g", tools: [] })).toEqual({
+    ok: false,
+    kind: "internal",
+    brief: "agent: failed (error): The provider answered 401.",
+    display: {
+      kind: "text",
+      text: `agent: failed (error): ${error}\n\n(Refused because they are not in \`tools\`: rm.)`,
+    },
+  });
+  expect(ctx.emitted.at(-1)).toMatchObject({
+    kind: "x.agent.subagent.failed",
+    payload: { child_id: CHILD, reason: "cancelled", detail: "error", error },
+  });
+});
+
+test("tells the model that the sub-agent knows the conversation", async () => {
+  const { tool } = await load(done);
+  expect(tool.description).toContain("on a copy of this conversation");
+  expect(JSON.stringify(tool.parameters)).not.toContain("receives nothing else");
 });
 
 test("emits no event for a spawn that the kernel refuses", async () => {

@@ -1,8 +1,9 @@
-/** The fields of an instance. Values are as an operator typed them, so each is read with its default. */
+/** The fields of an instance. An operator typed the values, so an invalid one is replaced by its default. */
 import {
   configNumber,
   configText,
   configTimeout,
+  isVendorUrl,
   type JsonObject,
   MODELS_FIELD,
   type ProviderInstance,
@@ -13,7 +14,7 @@ export const ANTHROPIC_HOST = "api.anthropic.com";
 const VENDOR_URL = `https://${ANTHROPIC_HOST}`;
 /** The thinking budget of each effort, in tokens. */
 const EFFORT_TOKENS: Readonly<Record<string, number>> = { off: 0, low: 2_048, medium: 8_192, high: 24_576 };
-/** Efforts that clients of other vendors ask for. */
+/** Efforts that clients of other vendors request. */
 const OTHER_EFFORTS: Readonly<Record<string, number>> = {
   none: 0,
   minimal: 1_024,
@@ -31,6 +32,7 @@ export interface AnthropicConfig {
   /** The thinking budget in tokens; 0 disables thinking. */
   thinking_budget: number;
   cache: boolean;
+  documents: boolean;
   timeout_s: number;
 }
 
@@ -64,6 +66,12 @@ export const configSchema: JsonObject = {
       description: "Marks system prompt, tools and conversation for the vendor's cache.",
       default: true,
     },
+    documents: {
+      type: "boolean",
+      title: "PDF documents",
+      description:
+        "Whether the model reads PDFs; otherwise they are only mentioned in the text. On by default for Anthropic itself.",
+    },
     timeout_s: TIMEOUT_FIELD,
   },
   required: ["model"],
@@ -71,14 +79,17 @@ export const configSchema: JsonObject = {
 };
 
 export function readConfig({ config }: ProviderInstance): AnthropicConfig {
+  const base_url = configText(config.base_url) ?? VENDOR_URL;
   return {
     api_key: configText(config.api_key) ?? "",
-    base_url: configText(config.base_url) ?? VENDOR_URL,
+    base_url,
     max_tokens: configNumber(config.max_tokens) || MAX_TOKENS,
     temperature: configNumber(config.temperature),
     thinking_budget:
       configNumber(config.thinking_budget) ?? EFFORT_TOKENS[configText(config.thinking_effort) ?? "off"] ?? 0,
     cache: config.cache !== false,
+    documents:
+      typeof config.documents === "boolean" ? config.documents : isVendorUrl(base_url, ANTHROPIC_HOST),
     timeout_s: configTimeout(config.timeout_s),
   };
 }

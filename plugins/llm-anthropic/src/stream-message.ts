@@ -12,7 +12,7 @@ import type { AnthropicClient } from "./client.ts";
 import { type AnthropicConfig, budgetOf } from "./config.ts";
 import { isOwnThinking, markLastTurn, REDACTED_SEAL, SIGNATURE_SEAL, toTurns } from "./turns.ts";
 
-const CACHED = { cache_control: { type: "ephemeral" } } as const;
+const CACHE_MARKER = { cache_control: { type: "ephemeral" } } as const;
 /** Fields that define the request itself cannot be overridden by parameters. */
 const RESERVED_FIELDS = new Set(["model", "messages", "system", "tools", "stream"]);
 /** Tokens for the answer in addition to the thinking budget. */
@@ -35,8 +35,8 @@ function buildBody(
   request: GenerateRequest,
 ): Anthropic.MessageCreateParamsStreaming {
   const { system, history } = request;
-  const mark = config.cache ? CACHED : {};
-  const messages = toTurns(history);
+  const mark = config.cache ? CACHE_MARKER : {};
+  const messages = toTurns(history, new Set(config.documents ? ["document" as const] : []));
   if (config.cache) markLastTurn(messages);
   const tools = request.tools.map(({ name, description, parameters }, at, { length }) => ({
     name,
@@ -82,7 +82,7 @@ function thinkingBudget(config: AnthropicConfig, { options = {} }: GenerateReque
   const budget =
     (reasoning_effort === undefined ? null : budgetOf(reasoning_effort)) ?? config.thinking_budget;
   if (max_tokens === undefined) return budget;
-  // A client's limit covers thinking and answer, so it is not raised for the sake of thinking.
+  // A client's limit covers thinking and answer, so it is not raised to make room for thinking.
   const left = max_tokens - ANSWER_TOKENS;
   return left < MIN_BUDGET ? 0 : Math.min(budget, left);
 }

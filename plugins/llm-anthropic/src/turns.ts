@@ -4,20 +4,31 @@
  * no empty text.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
-import { contentPieces, type GenerateRequest, type ThinkingBlock, textOf } from "@backplane/sdk/kernel";
+import {
+  type AcceptedMedia,
+  type GenerateRequest,
+  type Json,
+  type JsonObject,
+  mediaPieces,
+  pieceText,
+  type ThinkingBlock,
+  textOf,
+} from "@backplane/sdk/kernel";
 
 type Message = GenerateRequest["history"][number];
 type Block = Anthropic.ContentBlockParam;
 
-/** The blocks that can carry a cache marker: text, image and tool result. */
-type UserBlock = Anthropic.TextBlockParam | Anthropic.ImageBlockParam | Anthropic.ToolResultBlockParam;
+type MediaBlock = Anthropic.TextBlockParam | Anthropic.ImageBlockParam | Anthropic.DocumentBlockParam;
+
+/** The blocks that can carry a cache marker. */
+type UserBlock = MediaBlock | Anthropic.ToolResultBlockParam;
 
 type Turn = { role: "user"; content: UserBlock[] } | { role: "assistant"; content: Block[] };
 
-export function toTurns(history: readonly Message[]): Turn[] {
+export function toTurns(history: readonly Message[], accepted: AcceptedMedia): Turn[] {
   const turns: Turn[] = [];
   for (const message of history) {
-    const turn = toTurn(message);
+    const turn = toTurn(message, accepted);
     if (turn.content.length === 0) continue;
     const last = turns.at(-1);
     if (last?.role === "user" && turn.role === "user") last.content.push(...turn.content);
@@ -25,7 +36,7 @@ export function toTurns(history: readonly Message[]): Turn[] {
     else turns.push(turn);
   }
   if (turns[0]?.role !== "user") {
-    turns.unshift({ role: "user", content: [{ type: "text", text: "(The conversation goes on.)" }] });
+    turns.unshift({ role: "user", content: [{ type: "text", text: "(The conversation continues.)" }] });
   }
   return turns;
 }
@@ -36,10 +47,10 @@ export function markLastTurn(turns: readonly Turn[]): void {
   if (last !== undefined) last.cache_control = { type: "ephemeral" };
 }
 
-function toTurn(message: Message): Turn {
+function toTurn(message: Message, accepted: AcceptedMedia): Turn {
   switch (message.role) {
     case "user":
-      return { role: "user", content: blocksOf(message.content, message.attachments) };
+      return { role: "user", content: toBlocks(message.content, message.attachments ?? [], accepted) };
     case "tool":
       return {
         role: "user",
@@ -47,7 +58,7 @@ function toTurn(message: Message): Turn {
           {
             type: "tool_result",
             tool_use_id: toAcceptedId(message.tool_call_id),
-            content: blocksOf(message.content),
+            content: toBlocks(message.content, [], accepted),
             ...(message.is_error === true ? { is_error: true } : {}),
           },
         ],
@@ -79,15 +90,20 @@ function thinkingBlock({ text, seal = "" }: ThinkingBlock): Block[] {
   return [{ type: "thinking", thinking: text, signature: seal.slice(SIGNATURE_SEAL.length) }];
 }
 
-function blocksOf(...content: Parameters<typeof contentPieces>) {
-  return contentPieces(...content).flatMap(
-    (piece): (Anthropic.TextBlockParam | Anthropic.ImageBlockParam)[] => {
-      if (piece.type === "text") return piece.text.trim() === "" ? [] : [{ type: "text", text: piece.text }];
+function toBlocks(content: Json, attachments: readonly JsonObject[], accepted: AcceptedMedia): MediaBlock[] {
+  return mediaPieces(content, attachments, accepted).flatMap((piece): MediaBlock[] => {
+    if (piece.type === "image") {
       const { url, media_type, data } = piece;
       if (data === undefined) return [{ type: "image", source: { type: "url", url } }];
       return [{ type: "image", source: { type: "base64", data, media_type: media_type as "image/png" } }];
-    },
-  );
+    }
+    if (piece.type === "document") {
+      const { media_type, data, name } = piece;
+      return [{ type: "document", source: { type: "base64", media_type, data }, title: name }];
+    }
+    const text = pieceText(piece);
+    return text.trim() === "" ? [] : [{ type: "text", text }];
+  });
 }
 
 /** The history may contain call ids of another vendor's model, with characters that this API refuses. */

@@ -334,3 +334,30 @@ verifies(
     ]);
   },
 );
+
+const PDF = Buffer.from("%PDF-1.7 pages").toString("base64");
+const REPORT = { uri: "file:///report.pdf", mimeType: "application/pdf", blob: PDF };
+
+verifies("content.blocks", "sends PDFs as documents where the model reads them", async () => {
+  const documents = { type: "resource", resource: REPORT };
+  const messages = [{ role: "user" as const, content: ["read this", documents] }];
+  vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+  const config = { api_key: "sk-test-key", base_url: url, model: "claude-test", cache: false };
+  await new LlmBus(plugin, [makeInstance("llm-anthropic", { ...config, documents: true })]).call({
+    messages,
+  });
+  expect((vendor.body.messages.at(-1) as { content: unknown }).content).toEqual([
+    { type: "text", text: "read this" },
+    {
+      type: "document",
+      title: "report.pdf",
+      source: { type: "base64", media_type: "application/pdf", data: PDF },
+    },
+  ]);
+  vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+  await new LlmBus(plugin, [makeInstance("llm-anthropic", config)]).call({ messages });
+  expect((vendor.body.messages.at(-1) as { content: unknown }).content).toEqual([
+    { type: "text", text: "read this" },
+    { type: "text", text: "[resource: file:///report.pdf, application/pdf, 14 bytes]" },
+  ]);
+});

@@ -17,12 +17,12 @@ type Message = GenerateRequest["history"][number];
 const PIECES = 16;
 const MIN_PIECE_LENGTH = 6;
 /** The maximum number of conversations whose scripted errors are counted. */
-const COUNTED = 1_000;
+const MAX_COUNTED = 1_000;
 
 export class ScriptedErrors {
   readonly #failed = new Map<string, number>();
 
-  /** The error that is due, or null once each error has occurred as often as the script asks. */
+  /** The error that is due, or null once each error has occurred as often as the script specifies. */
   next(conversation: string, errors: readonly ScriptedError[]): ScriptedError | null {
     let seen = this.#failed.get(conversation) ?? 0;
     const at = seen;
@@ -40,7 +40,7 @@ export class ScriptedErrors {
   #count(conversation: string, failed: number): void {
     this.#failed.delete(conversation);
     this.#failed.set(conversation, failed);
-    if (this.#failed.size > COUNTED) this.#failed.delete(this.#failed.keys().next().value!);
+    if (this.#failed.size > MAX_COUNTED) this.#failed.delete(this.#failed.keys().next().value!);
   }
 }
 

@@ -12,7 +12,7 @@ export const plugin = llmProviderPlugin({
     type: "object",
     title: "Echo (offline)",
     properties: {
-      model: { type: "string", title: "Model", description: "Any name; answers carry it.", default: "echo" },
+      model: { type: "string", title: "Model", description: "Any name; answers report it.", default: "echo" },
       models: MODELS_FIELD,
     },
     additionalProperties: false,

@@ -59,45 +59,45 @@ export function readScript(text: string): Script | null {
   const script: Script = { steps: [newStep()], slow_ms: 0, input_tokens: null, problems: [] };
   for (const line of lines) {
     if (!line.startsWith("/")) continue;
-    const [, word, rest = ""] = DIRECTIVE.exec(line) ?? [];
-    if (word === undefined) script.problems.push(`${line.split(/\s/)[0]} is not a directive`);
-    else read(script, word, rest.trim());
+    const [, directive, argument = ""] = DIRECTIVE.exec(line) ?? [];
+    if (directive === undefined) script.problems.push(`${line.split(/\s/)[0]} is not a directive`);
+    else read(script, directive, argument.trim());
   }
   return script;
 }
 
-function read(script: Script, word: string, rest: string): void {
+function read(script: Script, directive: string, argument: string): void {
   const step = script.steps.at(-1)!;
-  switch (word) {
+  switch (directive) {
     case "tool":
-      readTool(script, step, rest);
+      readTool(script, step, argument);
       break;
     case "then":
       // An answer without tools ends a turn, so a step without tools is merged into the next one.
       if (step.tools.length > 0) script.steps.push(newStep());
       break;
     case "say":
-      step.say.push(rest);
+      step.say.push(argument);
       break;
     case "think":
-      step.think.push(rest);
+      step.think.push(argument);
       break;
     case "help":
       step.say.push(HELP);
       break;
     case "slow":
-      script.slow_ms = Math.min(readNumber(script, "/slow", rest), MAX_SLOW_MS);
+      script.slow_ms = Math.min(readNumber(script, "/slow", argument), MAX_SLOW_MS);
       break;
     case "usage":
-      script.input_tokens = Math.floor(readNumber(script, "/usage", rest));
+      script.input_tokens = Math.floor(readNumber(script, "/usage", argument));
       break;
     default:
-      readError(script, step, rest);
+      readError(script, step, argument);
   }
 }
 
-function readTool(script: Script, step: Step, rest: string): void {
-  const [, name, json = ""] = /^(\S+)\s*(.*)$/.exec(rest) ?? [];
+function readTool(script: Script, step: Step, argument: string): void {
+  const [, name, json = ""] = /^(\S+)\s*(.*)$/.exec(argument) ?? [];
   if (name === undefined) {
     script.problems.push("/tool needs a name");
     return;
@@ -124,10 +124,10 @@ const FAILURES: Record<LlmErrorKind, string> = {
 const ERROR =
   /^(connection|timeout|empty|other|status\s+(\d{3})(?:\s+retry-after\s+([\d.]+))?)(?:\s+times\s+(\d+))?$/;
 
-function readError(script: Script, step: Step, rest: string): void {
-  const [, error_kind, status, after, times] = ERROR.exec(rest) ?? [];
+function readError(script: Script, step: Step, argument: string): void {
+  const [, error_kind, status, after, times] = ERROR.exec(argument) ?? [];
   if (error_kind === undefined) {
-    script.problems.push(`/error ${rest} is not understood`);
+    script.problems.push(`/error ${argument} is not understood`);
     return;
   }
   const kind = error_kind.split(/\s/)[0] as LlmErrorKind;
@@ -142,9 +142,9 @@ function readError(script: Script, step: Step, rest: string): void {
   });
 }
 
-function readNumber(script: Script, word: string, rest: string): number {
-  if (/^\d+(\.\d+)?$/.test(rest)) return Number(rest);
-  script.problems.push(`${word} needs a number`);
+function readNumber(script: Script, directive: string, argument: string): number {
+  if (/^\d+(\.\d+)?$/.test(argument)) return Number(argument);
+  script.problems.push(`${directive} needs a number`);
   return 0;
 }
 

@@ -3,9 +3,11 @@
  * call.
  */
 import {
-  type ContentPiece,
+  type AcceptedMedia,
   contentPieces,
   type GenerateRequest,
+  type MediaPiece,
+  mediaPieces,
   pieceText,
   textOf,
 } from "@backplane/sdk/kernel";
@@ -16,20 +18,27 @@ type Message = GenerateRequest["history"][number];
 export function chatMessages(
   system: string,
   history: readonly Message[],
+  accepted: AcceptedMedia,
 ): OpenAI.ChatCompletionMessageParam[] {
   const messages: OpenAI.ChatCompletionMessageParam[] = [];
   if (system !== "") messages.push({ role: "system", content: system });
-  let images: Image[] = [];
+  let media: Media[] = [];
   for (const message of history) {
-    if (message.role !== "tool" && images.length > 0) {
-      messages.push(imageMessage(images));
-      images = [];
+    if (isEmptyAnswer(message)) continue;
+    if (message.role !== "tool" && media.length > 0) {
+      messages.push(mediaMessage(media));
+      media = [];
     }
-    messages.push(chatMessage(message));
-    if (message.role === "tool") images.push(...imagesIn(message));
+    messages.push(chatMessage(message, accepted));
+    if (message.role === "tool") media.push(...mediaIn(message, accepted));
   }
-  if (images.length > 0) messages.push(imageMessage(images));
+  if (media.length > 0) messages.push(mediaMessage(media));
   return messages;
+}
+
+/** The answer of a turn that failed. Some servers refuse a message without content. */
+function isEmptyAnswer(message: Message): boolean {
+  return message.role === "assistant" && !message.tool_calls?.length && textOf(message.content) === "";
 }
 
 /** The conversation for a model that reads only text. */
@@ -42,29 +51,45 @@ export function withoutImages(history: readonly Message[]): Message[] {
   });
 }
 
-type Image = Extract<ContentPiece, { type: "image" }>;
+type Media = Exclude<MediaPiece, { type: "text" }>;
 type ToolMessage = Extract<Message, { role: "tool" }>;
 
-function imagesIn({ content }: ToolMessage): Image[] {
-  return contentPieces(content).filter((piece) => piece.type === "image");
+function mediaIn({ content }: ToolMessage, accepted: AcceptedMedia): Media[] {
+  return mediaPieces(content, [], accepted).filter((piece) => piece.type !== "text");
 }
 
-/** Results are text in this API. Their images follow in a user message, after the last result of the step. */
-function imageMessage(images: readonly Image[]): OpenAI.ChatCompletionMessageParam {
-  const text = "[The images of the tool results above, in their order.]";
-  return { role: "user", content: [{ type: "text", text }, ...images.map(imagePart)] };
+/** Results are text in this API. Their media follow in a user message, after the last result of the step. */
+function mediaMessage(media: readonly Media[]): OpenAI.ChatCompletionMessageParam {
+  const media_kinds = media.every(({ type }) => type === "image") ? "images" : "images, documents and audio";
+  const text = `[The ${media_kinds} of the tool results above, in their order.]`;
+  return { role: "user", content: [{ type: "text", text }, ...media.map(mediaPart)] };
 }
 
-function imagePart({ url }: Image) {
-  return { type: "image_url" as const, image_url: { url } };
+function mediaPart(piece: Media): OpenAI.ChatCompletionContentPart {
+  switch (piece.type) {
+    case "image":
+      return { type: "image_url", image_url: { url: piece.url } };
+    case "document":
+      return { type: "file", file: { filename: piece.name, file_data: dataUrl(piece) } };
+    case "audio":
+      return { type: "input_audio", input_audio: { data: piece.data, format: piece.format } };
+  }
 }
 
-function chatMessage(message: Message): OpenAI.ChatCompletionMessageParam {
+export function dataUrl({ media_type, data }: Extract<Media, { type: "document" }>): string {
+  return `data:${media_type};base64,${data}`;
+}
+
+function chatMessage(message: Message, accepted: AcceptedMedia): OpenAI.ChatCompletionMessageParam {
   switch (message.role) {
     case "user":
-      return { role: "user", content: userContent(message) };
+      return { role: "user", content: userContent(message, accepted) };
     case "tool":
-      return { role: "tool", tool_call_id: message.tool_call_id, content: toolMessageText(message) };
+      return {
+        role: "tool",
+        tool_call_id: message.tool_call_id,
+        content: toolMessageText(message, accepted),
+      };
     case "assistant": {
       const content = textOf(message.content);
       if (!message.tool_calls?.length) return { role: "assistant", content };
@@ -78,17 +103,17 @@ function chatMessage(message: Message): OpenAI.ChatCompletionMessageParam {
   }
 }
 
-function toolMessageText({ content }: ToolMessage): string {
-  return contentPieces(content)
+function toolMessageText({ content }: ToolMessage, accepted: AcceptedMedia): string {
+  return mediaPieces(content, [], accepted)
     .map((piece) => (piece.type === "text" ? piece.text : `${pieceText(piece)} (shown below)`))
     .join("\n");
 }
 
 /** Uses a plain string if possible, because not every server reads lists of parts. */
-function userContent({ content, attachments }: Extract<Message, { role: "user" }>) {
-  const pieces = contentPieces(content, attachments);
+function userContent({ content, attachments }: Extract<Message, { role: "user" }>, accepted: AcceptedMedia) {
+  const pieces = mediaPieces(content, attachments ?? [], accepted);
   if (pieces.every((piece) => piece.type === "text")) return pieces.map(({ text }) => text).join("\n");
   return pieces.map((piece) =>
-    piece.type === "text" ? { type: "text" as const, text: piece.text } : imagePart(piece),
+    piece.type === "text" ? { type: "text" as const, text: piece.text } : mediaPart(piece),
   );
 }

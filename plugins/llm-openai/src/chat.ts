@@ -14,7 +14,7 @@ import type { OpenAI } from "openai";
 import { type CallFragment, CallSlots } from "./call-slots.ts";
 import { chatMessages, withoutImages } from "./chat-messages.ts";
 import type { OpenAiClient } from "./client.ts";
-import { isVendor, type OpenAiConfig } from "./config.ts";
+import { acceptedMedia, isVendor, type OpenAiConfig } from "./config.ts";
 import { chooseEffort, mergeParams } from "./params.ts";
 
 type Chunk = OpenAI.ChatCompletionChunk;
@@ -68,7 +68,11 @@ function buildBody(
   return {
     ...body,
     model: request.model,
-    messages: chatMessages(request.system, config.images ? request.history : withoutImages(request.history)),
+    messages: chatMessages(
+      request.system,
+      config.images ? request.history : withoutImages(request.history),
+      acceptedMedia(config),
+    ),
     ...(tools.length === 0 ? {} : { tools }),
     stream: true,
     stream_options: { include_usage: true },

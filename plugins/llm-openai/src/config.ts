@@ -1,5 +1,6 @@
-/** The fields of an instance. An operator typed the values, so an invalid one is read as its default. */
+/** The fields of an instance. An operator typed the values, so an invalid one is replaced by its default. */
 import {
+  type AcceptedMedia,
   configNumber,
   configText,
   configTimeout,
@@ -25,6 +26,8 @@ export interface OpenAiConfig {
   /** Null leaves the effort to the model. */
   thinking_effort: string | null;
   images: boolean;
+  documents: boolean;
+  audio: boolean;
   timeout_s: number;
 }
 
@@ -71,6 +74,18 @@ export const configSchema: JsonObject = {
         "Turn this off for a model that reads only text; images are then only mentioned in the text.",
       default: true,
     },
+    documents: {
+      type: "boolean",
+      title: "PDF documents",
+      description:
+        "Whether the model reads PDFs; otherwise they are only mentioned in the text. On by default for OpenAI itself.",
+    },
+    audio: {
+      type: "boolean",
+      title: "Audio",
+      description: "Turn this on for a model that accepts WAV and MP3 audio; only the chat API supports it.",
+      default: false,
+    },
     timeout_s: TIMEOUT_FIELD,
   },
   required: ["model"],
@@ -78,21 +93,32 @@ export const configSchema: JsonObject = {
 };
 
 export function readConfig({ config }: ProviderInstance): OpenAiConfig {
+  const base_url = configText(config.base_url) ?? VENDOR_URL;
   return {
     api_key: configText(config.api_key) ?? "",
-    base_url: configText(config.base_url) ?? VENDOR_URL,
+    base_url,
     api: config.api === "responses" ? "responses" : "chat",
     organization: configText(config.organization),
     temperature: configNumber(config.temperature),
     max_tokens: configNumber(config.max_tokens),
     thinking_effort: effortOf(configText(config.thinking_effort)),
     images: config.images !== false,
+    documents: typeof config.documents === "boolean" ? config.documents : isVendor(base_url),
+    audio: config.audio === true,
     timeout_s: configTimeout(config.timeout_s),
   };
 }
 
 function effortOf(effort: string | null | undefined): string | null {
   return effort === "off" || !EFFORTS.includes(effort ?? "off") ? null : (effort ?? null);
+}
+
+/** The responses API accepts no audio. */
+export function acceptedMedia({ api, documents, audio }: OpenAiConfig): AcceptedMedia {
+  const accepted = new Set<"document" | "audio">();
+  if (documents) accepted.add("document");
+  if (audio && api === "chat") accepted.add("audio");
+  return accepted;
 }
 
 /** Whether calls go to OpenAI itself, which supports the newer field names. */

@@ -42,7 +42,7 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
   const create = (params: JsonObject) =>
     client.chat.completions.create(params as unknown as OpenAI.ChatCompletionCreateParams, { signal });
   if (!stream) return create(body);
-  // The record of the call needs the usage, whether or not the client asks for it.
+  // The record of the call needs the usage, whether or not the client requests it.
   const { stream_options, ...plain } = body;
   const { include_usage: _, ...other_options } = (stream_options ?? {}) as JsonObject;
   return create({ ...plain, stream_options: { ...other_options, include_usage: true } }).catch(
@@ -80,14 +80,14 @@ async function* chatParts(stream: AsyncIterable<JsonObject>): AsyncGenerator<Llm
   if (!ended) throw brokenStream();
 }
 
-const ENDS = new Set(["response.completed", "response.incomplete", "response.failed"]);
+const FINAL_EVENTS = new Set(["response.completed", "response.incomplete", "response.failed"]);
 
 async function* responseParts(stream: AsyncIterable<JsonObject>): AsyncGenerator<LlmPart, void, undefined> {
   let ended = false;
   for await (const event of stream) {
     yield { type: "native", event };
     const whole = event.object === "response";
-    if (!whole && !ENDS.has(event.type as string)) continue;
+    if (!whole && !FINAL_EVENTS.has(event.type as string)) continue;
     ended = true;
     yield* responseEnding((whole ? event : event.response) as unknown as OpenAI.Responses.Response);
   }

@@ -31,8 +31,8 @@ export function mergeParams(
 }
 
 /**
- * Models that do not reason refuse an effort, and clients of other protocols ask for one by default. So only an instance
- * that is configured with an effort takes the client's instead.
+ * Models that do not reason refuse an effort, and clients of other protocols request one by default. The client's
+ * effort is therefore used only if the instance is configured with an effort of its own.
  */
 export function chooseEffort(
   { thinking_effort }: OpenAiConfig,

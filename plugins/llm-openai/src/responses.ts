@@ -3,23 +3,25 @@
  * the tape holds the conversation.
  */
 import {
+  type AcceptedMedia,
   brokenStream,
-  type ContentPiece,
-  contentPieces,
   type GenerateRequest,
   type Json,
   LlmCallError,
   type LlmOptions,
   type LlmPart,
+  type MediaPiece,
+  mediaPieces,
+  pieceText,
   type ThinkingBlock,
   textOf,
   vendorCode,
   vendorStream,
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
-import { withoutImages } from "./chat-messages.ts";
+import { dataUrl, withoutImages } from "./chat-messages.ts";
 import type { OpenAiClient } from "./client.ts";
-import type { OpenAiConfig } from "./config.ts";
+import { acceptedMedia, type OpenAiConfig } from "./config.ts";
 import { chooseEffort, mergeParams } from "./params.ts";
 
 type Item = OpenAI.Responses.ResponseInputItem;
@@ -48,14 +50,16 @@ function buildBody(
       ? {}
       : {
           reasoning: { effort, summary: "auto" as const },
-          ...(request.options === undefined ? {} : SEALED),
+          ...(request.options === undefined ? {} : INCLUDE_REASONING),
         }),
     ...params,
     ...responseOptions(request),
     ...(typeof max_tokens === "number" ? { max_output_tokens: max_tokens } : {}),
     model: request.model,
     ...(request.system === "" ? {} : { instructions: request.system }),
-    input: (config.images ? request.history : withoutImages(request.history)).flatMap(toItems),
+    input: (config.images ? request.history : withoutImages(request.history)).flatMap((message) =>
+      toItems(message, acceptedMedia(config)),
+    ),
     ...(tools.length === 0 ? {} : { tools }),
     store: false,
     stream: true,
@@ -66,7 +70,7 @@ function buildBody(
  * Nothing is stored at the vendor, so a client of the model endpoints sends the reasoning back with its next request. The
  * tape does not keep it.
  */
-const SEALED = { include: ["reasoning.encrypted_content" as const] };
+const INCLUDE_REASONING = { include: ["reasoning.encrypted_content" as const] };
 
 function responseOptions({
   options = {},
@@ -88,18 +92,22 @@ function textFormat({ name, schema, strict }: NonNullable<LlmOptions["json_outpu
   return { type: "json_schema" as const, name, schema, ...(strict === undefined ? {} : { strict }) };
 }
 
-function toItems(message: GenerateRequest["history"][number]): Item[] {
+function toItems(message: GenerateRequest["history"][number], accepted: AcceptedMedia): Item[] {
   switch (message.role) {
     case "user":
       return [
         {
           role: "user",
-          content: contentPieces(message.content, message.attachments).map(inputPart),
+          content: mediaPieces(message.content, message.attachments ?? [], accepted).map(inputPart),
         },
       ];
     case "tool":
       return [
-        { type: "function_call_output", call_id: message.tool_call_id, output: outputOf(message.content) },
+        {
+          type: "function_call_output",
+          call_id: message.tool_call_id,
+          output: toOutput(message.content, accepted),
+        },
       ];
     case "assistant": {
       const content = textOf(message.content);
@@ -129,15 +137,17 @@ function reasoningItem({ text, seal }: ThinkingBlock): Item[] {
   return [{ type: "reasoning", id, encrypted_content, summary }];
 }
 
-function inputPart(piece: ContentPiece) {
-  return piece.type === "text"
-    ? { type: "input_text" as const, text: piece.text }
-    : { type: "input_image" as const, image_url: piece.url, detail: "auto" as const };
+function inputPart(piece: MediaPiece) {
+  if (piece.type === "image")
+    return { type: "input_image" as const, image_url: piece.url, detail: "auto" as const };
+  if (piece.type === "document")
+    return { type: "input_file" as const, filename: piece.name, file_data: dataUrl(piece) };
+  return { type: "input_text" as const, text: pieceText(piece) };
 }
 
 /** A plain string if possible, because not every compatible server reads lists of parts. */
-function outputOf(content: Json) {
-  const pieces = contentPieces(content);
+function toOutput(content: Json, accepted: AcceptedMedia) {
+  const pieces = mediaPieces(content, [], accepted);
   return pieces.every((piece) => piece.type === "text") ? textOf(content) : pieces.map(inputPart);
 }
 

@@ -95,6 +95,9 @@ test("sends the conversation as chat messages and images as image_url", async ()
       { role: "assistant", content: "", tool_calls: [call] },
       { role: "tool", tool_call_id: "c1", content: [{ type: "text", text: "2" }] },
       { role: "assistant", content: "two" },
+      { role: "user", content: "again" },
+      // The turn failed.
+      { role: "assistant", content: "" },
       { role: "user", content: [{ type: "text", text: "thanks" }] },
     ],
     params: { temperature: 0.5, max_tokens: 9, model: "sneaky", stream: false, n: 4, tools: [{}] },
@@ -120,6 +123,7 @@ test("sends the conversation as chat messages and images as image_url", async ()
     },
     { role: "tool", tool_call_id: "c1", content: "2" },
     { role: "assistant", content: "two" },
+    { role: "user", content: "again" },
     { role: "user", content: "thanks" },
   ]);
 });
@@ -365,4 +369,38 @@ verifies("content.blocks", "describes images in the text for a model without vis
     { role: "tool", tool_call_id: "c2", content: OTHERS },
     { role: "user", content: "thanks\n[image: image/png]" },
   ]);
+});
+
+const PDF = Buffer.from("%PDF-1.7 pages").toString("base64");
+const WAV = Buffer.from("RIFF\x24\x00\x00\x00WAVEfmt ", "latin1").toString("base64");
+
+verifies("content.blocks", "sends PDFs and audio to a model that reads them, after the results", async () => {
+  vendor.answer = sse(text("ok") + done);
+  const config = { api_key: "sk-test-key", base_url: url, model: "gpt-test", documents: true, audio: true };
+  const resource = { uri: "file:///report.pdf", mimeType: "application/pdf", blob: PDF };
+  const [user, assistant] = pictured.slice(0, 2);
+  const result = {
+    role: "tool",
+    tool_call_id: "c1",
+    content: [
+      { type: "resource", resource },
+      { type: "audio", data: WAV, mimeType: "audio/wav" },
+    ],
+  };
+  const messages = [user!, assistant!, result] as typeof pictured;
+  await new LlmBus(plugin, [makeInstance("llm-openai", config)]).call({ messages });
+  const parts = vendor.body.messages.slice(2);
+  expect(parts[0]).toEqual({
+    role: "tool",
+    tool_call_id: "c1",
+    content: "[document: report.pdf, application/pdf] (shown below)\n[audio: audio/wav] (shown below)",
+  });
+  expect(parts.at(-1)).toEqual({
+    role: "user",
+    content: [
+      { type: "text", text: "[The images, documents and audio of the tool results above, in their order.]" },
+      { type: "file", file: { filename: "report.pdf", file_data: `data:application/pdf;base64,${PDF}` } },
+      { type: "input_audio", input_audio: { data: WAV, format: "wav" } },
+    ],
+  });
 });

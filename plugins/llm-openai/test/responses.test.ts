@@ -6,11 +6,12 @@ import { plugin } from "../src/plugin.ts";
 import { event } from "./wire.ts";
 
 let vendor: Vendor;
+let base_url: string;
 let bus: LlmBus;
 
 beforeEach(async () => {
   vendor = new Vendor();
-  const base_url = `${await vendor.start()}/v1`;
+  base_url = `${await vendor.start()}/v1`;
   bus = new LlmBus(plugin, [
     makeInstance("llm-openai", { api_key: "sk-test-key", base_url, api: "responses" }),
   ]);
@@ -125,7 +126,7 @@ verifies("llm.provider", "classifies the failures of a response at every stage",
   }
 });
 
-test("asks for the configured effort and for a summary of the thoughts", async () => {
+test("requests the configured effort and a summary of the thoughts", async () => {
   vendor.answer = sse(event("response.output_text.delta", { delta: "ok" }) + completed);
   const [instance] = bus.instances.org_a!;
   await bus.call();
@@ -194,4 +195,31 @@ verifies("content.blocks", "sends the images of results as parts of the output",
     },
     { type: "function_call_output", call_id: "c2", output: OTHERS },
   ]);
+});
+
+verifies("content.blocks", "sends PDFs as input files and describes audio", async () => {
+  const PDF = Buffer.from("%PDF-1.7 pages").toString("base64");
+  vendor.answer = sse(completed);
+  const config = {
+    api_key: "sk-test-key",
+    base_url,
+    model: "gpt-test",
+    api: "responses",
+    documents: true,
+    audio: true,
+  };
+  const content = [
+    { type: "resource", resource: { uri: "file:///report.pdf", mimeType: "application/pdf", blob: PDF } },
+    { type: "audio", data: "UklGRiQAAABXQVZF", mimeType: "audio/wav" },
+  ];
+  await new LlmBus(plugin, [makeInstance("llm-openai", config)]).call({
+    messages: [{ role: "user", content }],
+  });
+  expect(vendor.body.input.at(-1)).toEqual({
+    role: "user",
+    content: [
+      { type: "input_file", filename: "report.pdf", file_data: `data:application/pdf;base64,${PDF}` },
+      { type: "input_text", text: "[audio: audio/wav, 12 bytes]" },
+    ],
+  });
 });

@@ -72,8 +72,8 @@ const PRAGMAS = `
 const MAX_STATEMENTS = 256;
 
 export function openDatabase({ file, fullText }: DatabaseOptions): Database {
-  // The file is created here and not by SQLite, so that its mode is right from the first byte; SQLite copies
-  // the mode to its other files.
+  // The file is created here and not by SQLite, so that it is never readable by others; SQLite copies the mode to its
+  // other files.
   closeSync(openSync(file, "a", 0o600));
   chmodSync(file, 0o600);
   const sqlite = new DatabaseSync(file);

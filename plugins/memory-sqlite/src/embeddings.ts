@@ -1,6 +1,7 @@
 /**
- * Vectors for notes, by the org's embedding model. A note is stored and found by its words without one, so nothing waits
- * for the model and nothing is lost if it fails or changes: notes of another space are embedded again in the background.
+ * Vectors for notes, from the org's embedding model. A note without a vector is stored and found by its words, so
+ * nothing waits for the model and nothing is lost if it fails or changes: notes of another space are embedded again in
+ * the background.
  */
 import type { PluginContext } from "@backplane/sdk/kernel";
 import type { NoteScope } from "./notes.ts";
@@ -12,8 +13,8 @@ interface TextVectors {
 }
 
 /** Notes per request. */
-const BATCH = 32;
-/** The model reads no more of a note; the words of the whole note are indexed anyway. */
+const NOTES_PER_REQUEST = 32;
+/** Only the start of a long note is embedded; all its words are still indexed. */
 const TEXT_CHARS = 8_000;
 /** A query waits this long for its vector and then searches by words alone. */
 const QUERY_MS = 3_000;
@@ -31,19 +32,19 @@ export class NoteEmbeddings {
   async ofQuery(ctx: PluginContext, query: string): Promise<{ space: string; vector: number[] } | null> {
     if (query.trim() === "") return null;
     let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<null>((resolve) => {
+    const timeout = new Promise<null>((resolve) => {
       timer = setTimeout(() => resolve(null), this.#query_ms);
     });
     const answer = embed(ctx, [query]).catch((error: unknown) => {
       ctx.log.warn({ err: error }, "a query was not embedded; the memory is searched by words");
       return null;
     });
-    const first = await Promise.race([answer, late]);
+    const first = await Promise.race([answer, timeout]);
     clearTimeout(timer);
     return first === null ? null : { space: first.space, vector: first.vectors[0]! };
   }
 
-  /** Starts embedding the notes of a scope that have no vector of this space, or no vector at all if it is null. */
+  /** Starts embedding the notes of a scope that have no vector of `space`, or no vector at all if `space` is null. */
   start(ctx: PluginContext, notes: OpenNotes, scope: NoteScope, space: string | null): void {
     const key = JSON.stringify([scope.org_id, scope.project_id]);
     if (this.#running.has(key)) return;
@@ -63,7 +64,7 @@ export class NoteEmbeddings {
   ): Promise<void> {
     let space = known;
     for (;;) {
-      const missing = await notes.unembedded(scope, space, BATCH);
+      const missing = await notes.unembedded(scope, space, NOTES_PER_REQUEST);
       if (missing.length === 0) return;
       const answer = await embed(
         ctx,

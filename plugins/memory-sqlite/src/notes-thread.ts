@@ -47,14 +47,14 @@ const notes = createNotes(database);
 
 port.on("message", (first: ThreadRequest) => {
   const writes: WriteRequest[] = [];
-  for (let ask: ThreadRequest | undefined = first; ask !== undefined; ask = nextRequest()) {
-    if (ask.op === "write") {
-      writes.push(ask);
+  for (let request: ThreadRequest | undefined = first; request !== undefined; request = nextRequest()) {
+    if (request.op === "write") {
+      writes.push(request);
       continue;
     }
     // Requests are handled in their order of arrival.
     commit(writes.splice(0));
-    answer(ask);
+    answer(request);
   }
   commit(writes);
 });
@@ -63,30 +63,30 @@ function nextRequest(): ThreadRequest | undefined {
   return (receiveMessageOnPort(port) as { message: ThreadRequest } | undefined)?.message;
 }
 
-function commit(asks: WriteRequest[]): void {
-  if (asks.length === 0) return;
+function commit(requests: WriteRequest[]): void {
+  if (requests.length === 0) return;
   try {
-    notes.write(asks.map(({ write }) => write));
-    for (const { call } of asks) reply({ call, value: null });
+    notes.write(requests.map(({ write }) => write));
+    for (const { call } of requests) reply({ call, value: null });
   } catch (error) {
     // Each write is retried alone, so that one invalid note does not fail the others.
-    if (asks.length > 1) for (const ask of asks) commit([ask]);
-    else reply({ call: asks[0]!.call, error: (error as Error).message });
+    if (requests.length > 1) for (const request of requests) commit([request]);
+    else reply({ call: requests[0]!.call, error: (error as Error).message });
   }
 }
 
-function answer(ask: Exclude<ThreadRequest, WriteRequest>): void {
-  const { call } = ask;
+function answer(request: Exclude<ThreadRequest, WriteRequest>): void {
+  const { call } = request;
   try {
-    switch (ask.op) {
+    switch (request.op) {
       case "query":
-        reply({ call, value: notes.query(ask.query) });
+        reply({ call, value: notes.query(request.query) });
         break;
       case "unembedded":
-        reply({ call, value: notes.unembedded(ask.scope, ask.space, ask.limit) });
+        reply({ call, value: notes.unembedded(request.scope, request.space, request.limit) });
         break;
       case "embed":
-        notes.embed(ask.notes);
+        notes.embed(request.notes);
         reply({ call, value: null });
         break;
       case "check":

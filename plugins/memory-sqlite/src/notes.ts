@@ -56,7 +56,7 @@ export interface Notes {
   /** Sorted by rank, best first. */
   query(query: Query): MemoryEntry[];
   count(): number;
-  /** The newest notes without a vector of this space, or without any vector if it is null. */
+  /** The newest notes without a vector of `space`, or without any vector if `space` is null. */
   unembedded(scope: NoteScope, space: string | null, limit: number): UnembeddedNote[];
   /** Replaces vectors of other spaces. Notes that were deleted meanwhile are skipped. */
   embed(notes: EmbeddedNotes): void;
@@ -101,10 +101,10 @@ export function createNotes(database: Database): Notes {
       scope.org_id,
       scope.project_id ?? "",
     );
-    const kept = find(scope)!;
-    useIndex(kept);
+    const scope_notes = find(scope)!;
+    useIndex(scope_notes);
     const digest = createHash("sha256").update(note.text).digest();
-    const same = rows("select n, id from entry where scope_id = ? and digest = ?", kept.id, digest)[0];
+    const same = rows("select n, id from entry where scope_id = ? and digest = ?", scope_notes.id, digest)[0];
     const meta = note.meta === undefined ? null : JSON.stringify(note.meta);
     if (same !== undefined && (note.id === undefined || note.id === same.id)) {
       rows(
@@ -117,17 +117,17 @@ export function createNotes(database: Database): Notes {
     }
     const id = note.id ?? `mem_${randomUUID().replaceAll("-", "")}`;
     const replaced = remove(
-      kept,
+      scope_notes,
       rows(
         "delete from entry where scope_id = ? and (id = ? or digest = ?) returning n",
-        kept.id,
+        scope_notes.id,
         id,
         digest,
       ),
     );
     const [added] = rows(
       "insert into entry (scope_id, at, id, digest, meta, text) values (?, ?, ?, ?, ?, ?) returning n",
-      kept.id,
+      scope_notes.id,
       note.at,
       id,
       digest,
@@ -135,54 +135,57 @@ export function createNotes(database: Database): Notes {
       note.text,
     );
     if (database.fullText) {
-      rows(`insert into words_${kept.id} (rowid, text) values (?, ?)`, Number(added!.n), note.text);
+      rows(`insert into words_${scope_notes.id} (rowid, text) values (?, ?)`, Number(added!.n), note.text);
     }
-    const entries = kept.entries + 1 - replaced;
-    const dropped = entries > max_entries ? dropOldest(kept, entries - max_entries) : 0;
-    rows("update scope set entries = ? where id = ?", entries - dropped, kept.id);
+    const entries = scope_notes.entries + 1 - replaced;
+    const dropped = entries > max_entries ? dropOldest(scope_notes, entries - max_entries) : 0;
+    rows("update scope set entries = ? where id = ?", entries - dropped, scope_notes.id);
   }
 
-  function dropOldest(kept: ScopeNotes, count: number): number {
+  function dropOldest(scope_notes: ScopeNotes, count: number): number {
     const oldest = `select n from entry where scope_id = ? order by at, n limit ?`;
-    return remove(kept, rows(`delete from entry where n in (${oldest}) returning n`, kept.id, count));
+    return remove(
+      scope_notes,
+      rows(`delete from entry where n in (${oldest}) returning n`, scope_notes.id, count),
+    );
   }
 
-  function remove(kept: ScopeNotes, gone: NoteRow[]): number {
+  function remove(scope_notes: ScopeNotes, gone: NoteRow[]): number {
     if (database.fullText) {
-      for (const { n } of gone) rows(`delete from words_${kept.id} where rowid = ?`, Number(n));
+      for (const { n } of gone) rows(`delete from words_${scope_notes.id} where rowid = ?`, Number(n));
     }
     return gone.length;
   }
 
-  function useIndex(kept: ScopeNotes): void {
+  function useIndex(scope_notes: ScopeNotes): void {
     if (!database.fullText) {
-      if (kept.indexed === 1) rows("update scope set indexed = 0 where id = ?", kept.id);
+      if (scope_notes.indexed === 1) rows("update scope set indexed = 0 where id = ?", scope_notes.id);
       return;
     }
-    if (kept.indexed === 1) return;
-    const words = `words_${kept.id}`;
+    if (scope_notes.indexed === 1) return;
+    const words = `words_${scope_notes.id}`;
     rows(`drop table if exists ${words}`);
     rows(
       `create virtual table ${words} using fts5 (text, content = '', contentless_delete = 1,
        tokenize = 'unicode61 remove_diacritics 2')`,
     );
-    rows(`insert into ${words} (rowid, text) select n, text from entry where scope_id = ?`, kept.id);
-    rows("update scope set indexed = 1 where id = ?", kept.id);
+    rows(`insert into ${words} (rowid, text) select n, text from entry where scope_id = ?`, scope_notes.id);
+    rows("update scope set indexed = 1 where id = ?", scope_notes.id);
   }
 
-  function search(kept: ScopeNotes, terms: readonly string[]): Candidate[] {
+  function search(scope_notes: ScopeNotes, terms: readonly string[]): Candidate[] {
     if (database.fullText) {
-      if (kept.indexed === 0) transaction(() => useIndex(kept));
-      const chosen = counts.affordable(kept.id, kept.entries, terms);
+      if (scope_notes.indexed === 0) transaction(() => useIndex(scope_notes));
+      const chosen = counts.affordable(scope_notes.id, scope_notes.entries, terms);
       // A word that is too common to search for is not treated as a partly typed word.
       const prefix = chosen.at(-1) === terms.at(-1) ? terms.at(-1) : undefined;
-      const words = `words_${kept.id}`;
+      const words = `words_${scope_notes.id}`;
       const best = `select rowid as n, rank from ${words} where ${words} match ? order by rank, rowid desc limit ?`;
       return rows(
         `select e.n, e.at, -b.rank as score from (${best}) b join entry e on e.n = b.n where e.scope_id = ?`,
         matchExpression(chosen, prefix),
         CANDIDATES,
-        kept.id,
+        scope_notes.id,
       ) as unknown as Candidate[];
     }
     const score = terms.map(() => "(text like ? escape '\\')").join(" + ");
@@ -190,16 +193,16 @@ export function createNotes(database: Database): Notes {
       `select n, at, score from (select n, at, ${score} as score from entry where scope_id = ?)
        where score > 0 order by score desc, at desc limit ?`,
       ...terms.map(likePattern),
-      kept.id,
+      scope_notes.id,
       CANDIDATES,
     ) as unknown as Candidate[];
   }
 
-  function similar(kept: ScopeNotes, embedded: NonNullable<Query["embedded"]>): Candidate[] {
+  function similar(scope_notes: ScopeNotes, embedded: NonNullable<Query["embedded"]>): Candidate[] {
     const stored = rows(
       `select v.n, e.at, v.data from vector v join entry e on e.n = v.n
        where v.scope_id = ? and v.space = ? order by v.n desc limit ?`,
-      kept.id,
+      scope_notes.id,
       embedded.space,
       MAX_COMPARED,
     ) as unknown as { n: number; at: number; data: Uint8Array }[];
@@ -231,24 +234,25 @@ export function createNotes(database: Database): Notes {
     },
     query({ scope, query, k, now, half_life_days, embedded }) {
       const terms = searchTerms(query);
-      const kept = k > 0 ? find(scope) : undefined;
-      if (kept === undefined) return [];
-      const by_words = terms.length > 0 ? search(kept, terms) : [];
-      const found = embedded === undefined ? by_words : fuse(by_words, similar(kept, embedded));
+      const scope_notes = k > 0 ? find(scope) : undefined;
+      if (scope_notes === undefined) return [];
+      const by_words = terms.length > 0 ? search(scope_notes, terms) : [];
+      const matches = embedded === undefined ? by_words : fuse(by_words, similar(scope_notes, embedded));
       if (half_life_days !== undefined) {
-        for (const note of found) note.score *= 0.5 ** (Math.max(0, now - note.at) / DAY_MS / half_life_days);
+        for (const note of matches)
+          note.score *= 0.5 ** (Math.max(0, now - note.at) / DAY_MS / half_life_days);
       }
-      found.sort((a, b) => b.score - a.score || b.at - a.at || b.n - a.n);
-      return read(found.slice(0, k));
+      matches.sort((a, b) => b.score - a.score || b.at - a.at || b.n - a.n);
+      return read(matches.slice(0, k));
     },
     count: () => Number(rows("select coalesce(sum(entries), 0) as total from scope")[0]!.total),
     unembedded(scope, space, limit) {
-      const kept = find(scope);
-      if (kept === undefined) return [];
+      const scope_notes = find(scope);
+      if (scope_notes === undefined) return [];
       return rows(
         `select e.n, e.text from entry e left join vector v on v.n = e.n
          where e.scope_id = ? and (v.n is null or v.space <> coalesce(?, v.space)) order by e.n desc limit ?`,
-        kept.id,
+        scope_notes.id,
         space,
         limit,
       ) as unknown as UnembeddedNote[];

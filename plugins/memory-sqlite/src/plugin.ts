@@ -46,7 +46,7 @@ export function createMemoryPlugin(options: { fullText?: boolean } = {}): Kernel
       const { entries, fullText } = checkNotes({ dir: ctx.stateDir, ...options });
       ctx.log.debug({ entries }, "memory opened");
       if (!fullText) {
-        ctx.log.warn({}, "this SQLite has no FTS5: searches read every entry and find whole substrings only");
+        ctx.log.warn({}, "this SQLite has no FTS5: searches read every entry and match substrings only");
       }
     },
 

@@ -13,14 +13,14 @@ export function rankBySimilarity<T extends { data: Uint8Array }>(
   least: number,
 ): (Omit<T, "data"> & { score: number })[] {
   const wanted = new Float32Array(packVector(query).buffer);
-  const found: (Omit<T, "data"> & { score: number })[] = [];
+  const scored: (Omit<T, "data"> & { score: number })[] = [];
   for (const { data, ...note } of stored) {
     if (data.byteLength !== wanted.byteLength) continue;
     const aligned = data.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0 ? data : data.slice();
     const vector = new Float32Array(aligned.buffer, aligned.byteOffset, wanted.length);
     let score = 0;
     for (let at = 0; at < wanted.length; at++) score += vector[at]! * wanted[at]!;
-    if (score >= least) found.push({ ...note, score });
+    if (score >= least) scored.push({ ...note, score });
   }
-  return found.sort((a, b) => b.score - a.score);
+  return scored.sort((a, b) => b.score - a.score);
 }

@@ -8,7 +8,7 @@ import type { Database } from "./database.ts";
 /** The number of occurrences that one search may touch. */
 const SEARCH_BUDGET = 50_000;
 /** Counting a rarer word is faster than caching its count. */
-const WORTH_KEEPING = 1_000;
+const MIN_CACHED_COUNT = 1_000;
 const MAX_CACHED_WORDS = 10_000;
 /** A count is valid until the scope has grown or shrunk by this share. */
 const DRIFT = 0.1;
@@ -28,7 +28,7 @@ export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): Wo
     const count = Number(
       rows(`select doc from temp.count_${scope_id} where term = ?`, fold(term))[0]?.doc ?? 0,
     );
-    if (count >= WORTH_KEEPING) {
+    if (count >= MIN_CACHED_COUNT) {
       if (counts.size >= MAX_CACHED_WORDS) counts.clear();
       counts.set(key, { count, entries });
     }

@@ -25,14 +25,14 @@ interface Model {
 
 let dir: string;
 let model: Model | "failing" | null;
-let asked: string[][];
+let requests: string[][];
 let config: JsonObject;
 let close: () => Promise<void>;
 
 beforeEach(() => {
   dir = createMemoryFolder("memory-");
   model = { space: "openai/small/3", size: 3 };
-  asked = [];
+  requests = [];
   config = {};
 });
 afterEach(async () => {
@@ -44,8 +44,8 @@ async function start() {
   const service = async (name: string, args: JsonObject): Promise<Json> => {
     expect(name).toBe("embedding.embed");
     const texts = args.texts as string[];
-    asked.push(texts);
-    if (model === "failing") throw new Error("the model is away");
+    requests.push(texts);
+    if (model === "failing") throw new Error("the model is unavailable");
     if (model === null) return null;
     const chosen = model;
     return { space: chosen.space, vectors: texts.map((text) => makeVector(text, chosen)) };
@@ -115,10 +115,10 @@ verifies("memory.store", "searches by words while the model fails or is switched
   expect(await memory.ask("bicycle")).toEqual(["My bicycle is red"]);
   config = { embeddings: false };
   model = { space: "openai/small/3", size: 3 };
-  asked = [];
+  requests = [];
   await memory.keep("Espresso at noon");
   expect(await memory.ask("espresso")).toEqual(["Espresso at noon"]);
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
 });
 
 verifies("memory.store", "keeps the notes of a file that was written before embeddings existed", async () => {

@@ -18,7 +18,7 @@ verifies(
       return reports.find(({ name }) => name === "memory-sqlite")?.summary === "1 entry";
     });
 
-    expect((await fixture.say("Which colour has my bicycle?", "s2")).status).toBe("completed");
+    expect((await fixture.say("What colour is my bicycle?", "s2")).status).toBe("completed");
     expect(ofKind("memory.result", "s1")[0]!.payload.hits).toEqual([]);
     expect(ofKind("memory.result", "s2")[0]!.payload.hits).toMatchObject([
       { text: expect.stringContaining("My bicycle is red") as string, meta: { session_id: "s1" } },
@@ -47,10 +47,10 @@ verifies("memory.store", "finds a note with the embedding model of the org's pro
   await fixture.say("My bicycle is red", "s1");
   const hits = async (session_id: string) => {
     await fixture.say("Who loves cycling?", session_id);
-    const found = fixture.events.find(
+    const answer_event = fixture.events.find(
       (event) => event.kind === "memory.result" && event.session_id === session_id,
     );
-    return (found!.payload.hits as { text: string }[]).map(({ text }) => text.split("\n")[0]);
+    return (answer_event!.payload.hits as { text: string }[]).map(({ text }) => text.split("\n")[0]);
   };
   // The note is embedded in the background.
   let n = 0;

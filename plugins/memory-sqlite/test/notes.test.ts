@@ -117,7 +117,7 @@ describe.each([
     for (const scope of others) expect(texts(notes, "secret", 50, scope)).toHaveLength(2);
   });
 
-  test("ranks a new entry above an old one with a half-life", () => {
+  test("ranks a new entry above an old one if a half-life is set", () => {
     const notes = openNotes(fullText);
     keep(notes, "coffee with milk, coffee", { at: NOW - 30 * DAY });
     keep(notes, "coffee without sugar or milk", { at: NOW });
@@ -169,12 +169,12 @@ test("computes the rarity of a word in each scope independently", () => {
 test("limits an answer to a megabyte but always includes the best hit", () => {
   const notes = openNotes();
   for (let index = 0; index < 40; index += 1) keep(notes, `word ${index} ${"x".repeat(60_000)}`);
-  const found = texts(notes, "word", 50);
-  expect(found.length).toBeGreaterThan(10);
-  expect(found.join("").length).toBeLessThan(1_100_000);
+  const hits = texts(notes, "word", 50);
+  expect(hits.length).toBeGreaterThan(10);
+  expect(hits.join("").length).toBeLessThan(1_100_000);
 });
 
-test("indexes entries written without FTS5 as soon as it is available, and the reverse", () => {
+test("finds entries that were written without FTS5, before and after the index was built", () => {
   keep(openNotes(false), "written without an index");
   const indexed = openNotes(true);
   expect(texts(indexed, "without")).toHaveLength(1);

@@ -122,7 +122,7 @@ test("cuts or ignores malformed entries instead of failing", async () => {
   expect(hit!.at).toBe("2026-05-01T00:00:00.000Z");
 });
 
-test("keeps an older date and applies configuration from the next event on", async () => {
+test("keeps the date of an older entry and applies a changed configuration to the next event", async () => {
   const { keep, ask } = await start();
   await keep({ text: "coffee, coffee with milk", at: "2026-01-01T00:00:00Z" });
   await keep({ text: "coffee without any sugar or milk" });

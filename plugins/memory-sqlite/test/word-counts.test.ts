@@ -9,7 +9,7 @@ import { createWordCounts } from "../src/word-counts.ts";
 const scope = { org_id: "org_acme", project_id: null };
 
 /** `the` and `café` are in every entry, `even` is in half of them, and each entry has a unique number. */
-function filled() {
+function createFilledDatabase() {
   const dir = createMemoryFolder("memory-");
   const database = openDatabase({ file: join(dir, "memory.db") });
   onTestFinished(() => {
@@ -29,7 +29,7 @@ function filled() {
 }
 
 test("leaves out the most common words of an expensive search, never the rarest", () => {
-  const { database } = filled();
+  const { database } = createFilledDatabase();
   const terms = ["the", "CAFÉ", "even", "n7"];
   const chosen = (budget: number) => createWordCounts(database, budget).affordable(1, 2_000, terms);
   expect(chosen(8_000)).toEqual(terms);
@@ -41,7 +41,7 @@ test("leaves out the most common words of an expensive search, never the rarest"
 });
 
 test("caches a count until the scope has changed by a tenth", () => {
-  const { database, add } = filled();
+  const { database, add } = createFilledDatabase();
   const counts = createWordCounts(database, 3_500);
   const terms = ["the", "n7"];
   expect(counts.affordable(1, 2_000, terms)).toEqual(terms);

@@ -2,7 +2,6 @@
  * A program that writes entries through the plugin, four at a time, until it is killed. It prints the number of each
  * entry after the entry is stored.
  */
-import { writeSync } from "node:fs";
 import { scriptedContext } from "../../../test/support/scripted-context.ts";
 import { plugin } from "../src/plugin.ts";
 import { writeEvent } from "./memory-events.ts";
@@ -17,7 +16,15 @@ async function writeEntries(): Promise<never> {
     const number = next;
     next += 1;
     await plugin.onEvent!(writeEvent({ text: `entry number${number} of the ledger` }), ctx);
-    writeSync(1, `${number}\n`);
+    await report(number);
   }
+}
+
+/**
+ * Waits while the pipe is full. A synchronous write would fail then, because the plugin's thread made standard output
+ * non-blocking.
+ */
+async function report(number: number): Promise<void> {
+  await new Promise<void>((resolve) => process.stdout.write(`${number}\n`, () => resolve()));
 }
 await Promise.all([writeEntries(), writeEntries(), writeEntries(), writeEntries()]);

@@ -50,8 +50,8 @@ export function pinTool(ctx: PluginContext): KernelTool {
           const removed = await service("pin.remove", { entry_id });
           return toolOk(removed === true ? `unpinned entry ${entry_id}` : `entry ${entry_id} is not pinned`);
         }
-        const which: JsonObject = { ...(quote && { quote }), ...(entry_id && { entry_id }) };
-        const pin = (await service("pin.add", which)) as unknown as Pin;
+        const target: JsonObject = { ...(quote && { quote }), ...(entry_id && { entry_id }) };
+        const pin = (await service("pin.add", target)) as unknown as Pin;
         return toolOk(`pinned entry ${pin.entry_id}`);
       } catch (error) {
         const kind = codeOf(error) === "request.invalid" ? "validation" : "internal";

@@ -4,9 +4,9 @@ import { scriptedContext } from "../../../test/support/scripted-context.ts";
 import { plugin } from "../src/plugin.ts";
 
 async function load() {
-  const asked: [string, JsonObject, string | undefined][] = [];
+  const requests: [string, JsonObject, string | undefined][] = [];
   const service = async (name: string, args: JsonObject, as?: string): Promise<Json> => {
-    asked.push([name, args, as]);
+    requests.push([name, args, as]);
     if (name === "pin.list") return [{ entry_id: 4, text: "keep\nthis" }];
     if (name === "pin.remove") return args.entry_id === 4;
     if (args.quote === "absent") throw new BackplaneError("request.invalid", "no such text");
@@ -16,15 +16,15 @@ async function load() {
   await plugin.onLoad!(ctx);
   const tool = ctx.tools[0]!;
   const call = { id: "c", invocation_id: "inv_1", as: "as_1" } as KernelToolCall;
-  return { tool, asked, run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)) };
+  return { tool, requests, run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)) };
 }
 
 test("pins the quoted words or the last message on behalf of its caller", async () => {
-  const { tool, asked, run } = await load();
+  const { tool, requests, run } = await load();
   expect(tool).toMatchObject({ name: "pin", effect_class: "idempotent_write" });
   expect(await run({ quote: "the words" })).toContain("pinned entry 7");
   expect(await run({})).toContain("pinned entry 7");
-  expect(asked).toEqual([
+  expect(requests).toEqual([
     ["pin.add", { quote: "the words" }, "as_1"],
     ["pin.add", {}, "as_1"],
   ]);

@@ -13,7 +13,7 @@ import {
   toolOk,
 } from "@backplane/sdk/kernel";
 
-const SHOWN = 50;
+const MAX_SHOWN = 50;
 
 const PARAMETERS = {
   type: "object",
@@ -62,8 +62,8 @@ export function skillTool(ctx: PluginContext): KernelTool {
           const all = (await ctx.service("skill.list", {}, call.as)) as unknown as ListedSkill[];
           return listOutput(matching(all, query ?? ""));
         }
-        const which: JsonObject = file === undefined ? { name } : { name, file };
-        return fileOutput((await ctx.service("skill.read", which, call.as)) as unknown as SkillFile);
+        const skill: JsonObject = file === undefined ? { name } : { name, file };
+        return fileOutput((await ctx.service("skill.read", skill, call.as)) as unknown as SkillFile);
       } catch (error) {
         const kind = codeOf(error) === "skill.not_found" ? "validation" : "internal";
         return toolError(kind, (error as Error).message);
@@ -85,15 +85,17 @@ function matching(all: readonly ListedSkill[], query: string): readonly ListedSk
 }
 
 function listOutput(skills: readonly ListedSkill[]) {
-  const lines = skills.slice(0, SHOWN).map(({ name, description }) => `- ${name}: ${description}`);
+  const lines = skills.slice(0, MAX_SHOWN).map(({ name, description }) => `- ${name}: ${description}`);
   const more =
-    skills.length > SHOWN ? [`… and ${skills.length - SHOWN} more; narrow the list with a query.`] : [];
+    skills.length > MAX_SHOWN
+      ? [`… and ${skills.length - MAX_SHOWN} more; narrow the list with a query.`]
+      : [];
   const text = lines.length === 0 ? "No skill matches." : [...lines, ...more].join("\n");
   return toolOk({ brief: `skill: ${skills.length} found`, display: markdownBlock(text) });
 }
 
 function fileOutput({ name, file, text, files }: SkillFile) {
   const others = files.filter((path) => path !== file);
-  const note = others.length === 0 ? "" : `\n\nFiles of this skill: ${others.slice(0, SHOWN).join(", ")}`;
+  const note = others.length === 0 ? "" : `\n\nFiles of this skill: ${others.slice(0, MAX_SHOWN).join(", ")}`;
   return toolOk({ brief: `skill: read ${name}/${file}`, display: markdownBlock(`${text}${note}`) });
 }

@@ -27,16 +27,16 @@ async function load() {
   const call = { id: "c", invocation_id: "inv_1", as: "as_1" } as KernelToolCall;
   return {
     tool,
-    asked: requests,
+    requests: requests,
     run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)),
   };
 }
 
 test("is read-only, needs no approval, and acts on behalf of its caller", async () => {
-  const { tool, asked, run } = await load();
+  const { tool, requests, run } = await load();
   expect(tool).toMatchObject({ name: "skill", effect_class: "read_only", requires_approval: false });
   await run({});
-  expect(asked).toEqual([["skill.list", {}, "as_1"]]);
+  expect(requests).toEqual([["skill.list", {}, "as_1"]]);
 });
 
 test("lists skills, finds them by words, and reads a skill or one of its files", async () => {

@@ -1,9 +1,9 @@
 /**
- * ReAct as a pure function of the turn's state: search memory, ask the model, run its tool calls, ask again,
- * stop when the model makes no more calls. No other state exists, so a restart during a turn is harmless.
+ * ReAct as a pure function of the turn's state: search memory, call the model, run its tool calls, call it again, stop
+ * when the model makes no more calls. No other state exists, so a restart during a turn is harmless.
  *
- *   start ──► memory ──► llm ──► tool ──► llm … ──► done (with a note to remember)
- *      └────────────────►┘└─────────────────────────►┘
+ * * start ──► memory ──► llm ──► tool ──► llm … ──► done (with a note to remember)
+ * └────────────────►┘└─────────────────────────►┘
  */
 import type { AgentLoopState, Decision, MemoryEntry } from "@backplane/sdk/kernel";
 import type { ReactSettings } from "./settings.ts";
@@ -29,10 +29,10 @@ export function decide(state: AgentLoopState, settings: ReactSettings): Decision
     case "tool":
       break;
   }
-  return askModel(state, settings);
+  return callModel(state, settings);
 }
 
-function askModel(state: AgentLoopState, settings: ReactSettings): Decision {
+function callModel(state: AgentLoopState, settings: ReactSettings): Decision {
   const decision: Decision = {
     next: "llm",
     system: systemPrompt(settings.system_prompt, notesOf(state), state.skills ?? []),

@@ -22,8 +22,8 @@ export interface ReactSettings {
 
 export const DEFAULT_SYSTEM_PROMPT = [
   "You are a helpful assistant with tools that the host offers and runs for you.",
-  "Use a tool when it gets you a better answer than what you know; read its result before you go on.",
-  "Do not claim to have done what no tool result shows.",
+  "Use a tool when it gives a better answer than your own knowledge; read its result before you continue.",
+  "Do not claim to have done anything that no tool result confirms.",
   "Be brief. Ask one short question when the request is unclear.",
 ].join(" ");
 
@@ -41,7 +41,7 @@ export const CONFIG_SCHEMA: JsonObject = {
       default: 5,
       minimum: 0,
       maximum: 50,
-      description: "How many notes to ask for.",
+      description: "How many notes to request.",
     },
     remember: {
       type: "boolean",

@@ -35,7 +35,7 @@ const isModelCall = (decision: Decision): Extract<Decision, { next: "llm" }> => 
   return decision;
 };
 
-test("searches memory first, then asks the model", () => {
+test("searches memory first, then calls the model", () => {
   expect(decide(stateOf(), settingsOf())).toEqual({ next: "memory", query: "Where is the key?", k: 5 });
   expect(decide(stateOf({ phase: "memory", memory: [] }), settingsOf()).next).toBe("llm");
 });

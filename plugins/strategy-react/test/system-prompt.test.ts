@@ -29,8 +29,8 @@ test("prevents a note from leaving its line, closing the fence or opening anothe
       expect(lines.indexOf("</memory_notes>")).toBe(lines.length - 1);
       const inside = lines.slice(open + 1, -1);
       expect(inside.some((line) => line.includes("<"))).toBe(false);
-      const kept = texts.filter((text) => text.trim() !== "");
-      expect(inside.map((line) => (JSON.parse(line) as { note: string }).note)).toEqual(kept);
+      const non_empty = texts.filter((text) => text.trim() !== "");
+      expect(inside.map((line) => (JSON.parse(line) as { note: string }).note)).toEqual(non_empty);
     }),
   );
 });

@@ -18,12 +18,14 @@ import type {
   ConfigWritten,
   Delivery,
   DeliveryStatus,
+  FrameRecording,
   HookTest,
   Invocation,
   InvocationEvent,
   InvocationStatus,
   Json,
   KeyScope,
+  LlmKeyLimits,
   Policy,
   PolicyExplanation,
   PolicyLevel,
@@ -33,6 +35,7 @@ import type {
   Secret,
   SecretKeyRotation,
   SemanticEvent,
+  TraceSpan,
   TrustedKey,
   TrustedKeyCreate,
 } from "@backplane/contract";
@@ -63,6 +66,8 @@ export interface NewKey {
   expires_at?: string;
   /** Patterns of the tools that are listed for the key, or `@PROFILE`; the others are found by search. */
   tools?: string[];
+  /** Limits of the key at the model endpoints. */
+  llm?: LlmKeyLimits;
 }
 
 export interface PolicyWrite {
@@ -93,12 +98,27 @@ export function createClient(options: ClientOptions) {
       get: (id: string) => get<Invocation>(`/v1/invocations/${pathSegment(id)}`),
       list: (
         query: PageOptions & {
-          status?: InvocationStatus;
+          /** Several statuses list the invocations with any of them. */
+          status?: InvocationStatus | readonly InvocationStatus[];
           export_id?: string;
           session_id?: string;
           binding_id?: string;
         } = {},
-      ) => get<ListOf<Invocation>>("/v1/invocations", { ...query }),
+      ) =>
+        get<ListOf<Invocation>>("/v1/invocations", {
+          ...query,
+          status: query.status === undefined ? undefined : [query.status].flat().join(","),
+        }),
+      /** The recorded frames of a call, and whether frames of its binding are recorded now. */
+      frames: (id: string) => get<FrameRecording>(`/v1/invocations/${pathSegment(id)}/frames`),
+      /** Replaces the processes of the binding; 0 seconds ends the recording. */
+      recordFrames: (binding_id: string, seconds: number) =>
+        post<Omit<FrameRecording, "items">>(`/v1/plugin-bindings/${pathSegment(binding_id)}:record-frames`, {
+          seconds,
+        }),
+      /** The calls of a trace, oldest first. */
+      trace: (trace_id: string, page: PageOptions = {}, call: CallOptions = {}) =>
+        get<ListOf<TraceSpan>>(`/v1/traces/${pathSegment(trace_id)}`, { ...page }, call),
       /** Resolves with the response, whose body is the file that the result refers to by this hash. */
       artifact: (id: string, sha256: string, call: CallOptions = {}) =>
         http.open({
@@ -220,6 +240,13 @@ export function createClient(options: ClientOptions) {
       verify: () => get<AuditReport>("/v1/audit/verify"),
     },
     events: {
+      /** The sequence number of the newest event of the gateway. */
+      async position({ signal }: Pick<CallOptions, "signal"> = {}): Promise<number> {
+        const options = signal === undefined ? {} : { signal };
+        for await (const { id } of follow(http, "/v1/events?after=latest", options, () => true))
+          return Number(id);
+        throw signal?.reason;
+      },
       /** Stored events of the scope after `after`, then live ones, until the signal is aborted. */
       async *watch(options: FollowOptions = {}): AsyncGenerator<SemanticEvent> {
         for await (const message of follow(http, "/v1/events", options, () => false))

@@ -26,10 +26,12 @@ import type {
   SourceInspection,
   ValidationReport,
   WaitingUpgrade,
+  WorkspaceActivity,
   WorkspaceFolder,
   WorkspaceReview,
   WorkspaceTrust,
 } from "@backplane/contract";
+import { type FollowOptions, follow } from "../transport/follow.ts";
 import type { Http } from "../transport/http.ts";
 import {
   type CallOptions,
@@ -38,7 +40,9 @@ import {
   ifMatch,
   pathSegment,
 } from "../transport/requests.ts";
-import type { ListOf, PageOptions } from "./types.ts";
+import type { ListOf, PageOptions, PluginExample } from "./types.ts";
+
+type Upload = Blob | Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>;
 
 const LISTS: Record<ExportKind, string> = {
   tool: "/v1/plugin-tools",
@@ -53,14 +57,27 @@ export function createPluginClient(http: Http) {
   return {
     /** Installs packages from any source with their bindings, all in one transaction. */
     installations: {
-      /** Says what the source is. Changes nothing. */
+      /** Describes the source. Changes nothing. */
       inspect: (source: InstallationRequest["source"], call?: CallOptions) =>
         postWatched<SourceInspection>("/v1/plugin-installations:inspect", { source }, call),
+      inspectArchive: (
+        bytes: Upload,
+        call: CallOptions = {},
+        from: { name?: string; born_at?: string } = {},
+      ) =>
+        http.json<SourceInspection>({
+          method: "POST",
+          path: "/v1/plugin-installations:inspect",
+          query: from,
+          upload: bytes,
+          signal: call.signal,
+          progress: true,
+        }),
       install: (request: InstallationRequest, call?: CallOptions) =>
         postWatched<Installation>("/v1/plugin-installations", request, call),
       /** An archive of any format. */
       installArchive: (
-        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
+        bytes: Upload,
         settings: InstallationSettings = {},
         call: CallOptions = {},
         /** Name and creation time of the packed folder, which the archive does not contain. */
@@ -76,6 +93,10 @@ export function createPluginClient(http: Http) {
           progress: true,
         }),
     },
+    examples: {
+      /** The example plugins that come with Backplane; admin token only. */
+      list: async () => (await get<{ items: PluginExample[] }>("/v1/plugin-examples")).items,
+    },
     /** Curated entries, independent of what is installed. */
     marketplace: {
       list: (search?: string) => get<MarketplaceList>("/v1/marketplace", { search }),
@@ -87,7 +108,7 @@ export function createPluginClient(http: Http) {
     },
     packages: {
       installArchive: (
-        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
+        bytes: Upload,
         call: CallOptions = {},
         /** Name and creation time of the packed folder, which the archive does not contain. */
         from: { name?: string; born_at?: string } = {},
@@ -105,11 +126,7 @@ export function createPluginClient(http: Http) {
       installFolder: (folder: string, call?: CallOptions) =>
         postWatched<Package>("/v1/plugin-packages", { source: { folder } }, call),
       /** The archive of an Agent Plugins folder. Returns several packages, each with the body that binds it. */
-      installAgentPlugin: (
-        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
-        { strict }: { strict: boolean },
-        call: CallOptions = {},
-      ) =>
+      installAgentPlugin: (bytes: Upload, { strict }: { strict: boolean }, call: CallOptions = {}) =>
         http.json<AgentPluginInstalled>({
           method: "POST",
           path: "/v1/agent-plugins",
@@ -210,6 +227,12 @@ export function createPluginClient(http: Http) {
       trust: (wanted: Partial<WorkspaceTrust> & { path: string }) =>
         postWatched<WorkspaceFolder>("/v1/workspaces", wanted),
       untrust: (id: string) => remove(`/v1/workspaces/${pathSegment(id)}`),
+      /** Yields the activity from now on, until the signal is aborted. */
+      async *watch(id: string, options: FollowOptions = {}): AsyncGenerator<WorkspaceActivity> {
+        const path = `/v1/workspaces/${pathSegment(id)}/activity`;
+        for await (const { data } of follow(http, path, options, () => false))
+          yield JSON.parse(data) as WorkspaceActivity;
+      },
     },
     exports: {
       list: async (kind: ExportKind) => (await get<ListOf<DiscoveredExport>>(LISTS[kind])).items,

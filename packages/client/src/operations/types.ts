@@ -16,7 +16,7 @@ import type { CallOptions } from "../transport/requests.ts";
 
 export interface ListOf<T> {
   items: T[];
-  /** Pass it as `after` for the next page; null on the last. */
+  /** The value of `after` for the next page; null on the last page. */
   next: string | null;
 }
 
@@ -47,7 +47,7 @@ export interface GatewayStatus {
   caller: { actor: string; org_id: string; project_id: string | null; role: string; admin: boolean };
   /** The version of Node that the gateway runs on. */
   node: string;
-  /** All but `ok` are null for a caller other than the admin, and while the store does not answer. */
+  /** All but `ok` are null for a caller other than the admin, and while the store does not respond. */
   store: {
     ok: boolean;
     kind: "sqlite" | "postgres" | null;
@@ -150,4 +150,12 @@ export interface PluginSwitchResult {
   enabled: boolean;
   trusted: boolean;
   status: PluginStatus;
+}
+
+/** An example plugin that comes with Backplane. */
+export interface PluginExample {
+  name: string;
+  /** The folder on the host. */
+  path: string;
+  description: string;
 }

@@ -3,15 +3,15 @@ import { loadBundledPlugins } from "../../../api/test/support/bundled-plugins.ts
 import { ADMIN_TOKEN, startApi, type TestApi } from "../../../api/test/support/start-api.ts";
 import { type Client, createClient, type RunUpdate, type SessionUpdate } from "../../src/index.ts";
 
-let t: TestApi;
+let api: TestApi;
 let client: Client;
 let url: string;
 beforeAll(async () => {
-  t = await startApi({ plugins: await loadBundledPlugins("web", "strategy-react", "llm-echo") });
-  url = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  api = await startApi({ plugins: await loadBundledPlugins("web", "strategy-react", "llm-echo") });
+  url = await api.api.listen({ host: "127.0.0.1", port: 0 });
   client = createClient({ url, token: ADMIN_TOKEN });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const input = (text: string) => ({ text });
 

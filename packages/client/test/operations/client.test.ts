@@ -9,15 +9,15 @@ import { PACKAGE_ID, writeSamplePackage } from "../../../api/test/support/sample
 import { ADMIN_TOKEN, startApi, type TestApi } from "../../../api/test/support/start-api.ts";
 import { type Client, createClient, type InvocationUpdate } from "../../src/index.ts";
 
-let t: TestApi;
+let api: TestApi;
 let client: Client;
 let url: string;
 beforeAll(async () => {
-  t = await startApi();
-  url = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  api = await startApi();
+  url = await api.api.listen({ host: "127.0.0.1", port: 0 });
   client = createClient({ url: `${url}/`, token: ADMIN_TOKEN });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const failure = async (work: Promise<unknown>) => {
   try {
@@ -29,9 +29,9 @@ const failure = async (work: Promise<unknown>) => {
 };
 
 test("installs, binds, invokes and removes a plugin", async () => {
-  const installed = await client.packages.installFolder(writeSamplePackage(t.home));
+  const installed = await client.packages.installFolder(writeSamplePackage(api.home));
   const stream = new PassThrough();
-  const packing = packFolder(writeSamplePackage(t.home, "2.0.0"), stream);
+  const packing = packFolder(writeSamplePackage(api.home, "2.0.0"), stream);
   const uploaded = await client.packages.installArchive(stream);
   await packing;
   expect([installed.version, uploaded.version]).toEqual(["1.0.0", "2.0.0"]);
@@ -64,6 +64,8 @@ test("installs, binds, invokes and removes a plugin", async () => {
   expect(done.status).toBe("succeeded");
   expect(await client.invocations.get(done.id)).toEqual(done);
   expect((await client.invocations.list({ status: "succeeded" })).items).toHaveLength(1);
+  expect((await client.invocations.list({ status: ["failed", "succeeded"] })).items).toHaveLength(1);
+  expect((await client.invocations.list({ status: ["failed", "retryable_failure"] })).items).toEqual([]);
   expect((await client.audit.list({ limit: 5 })).items).not.toEqual([]);
   expect((await client.status()).version).toBe("0.0.0-test");
 
@@ -126,9 +128,9 @@ test("throws the error of the gateway when an upload is rejected midway", async 
 
 test("reconnects a broken stream without missing or repeating an event", async () => {
   await client.bindings.create({ package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" });
-  const before = t.runner.requests.length;
+  const before = api.runner.requests.length;
   const started = await client.invocations.invoke({ export_id: "echo", input: { do: "wait" } });
-  await t.runner.started(before + 1);
+  await api.runner.started(before + 1);
   // The first stream is cut after its first event.
   let cuts = 0;
   const cutting: typeof fetch = async (input, init) => {
@@ -148,12 +150,12 @@ test("reconnects a broken stream without missing or repeating an event", async (
     return new Response(body, response);
   };
   const shaky = createClient({ url, token: ADMIN_TOKEN, fetch: cutting });
-  t.runner.emit(started.id, { type: "progress", message: "one" });
+  api.runner.emit(started.id, { type: "progress", message: "one" });
   const seen: InvocationUpdate[] = [];
   for await (const update of shaky.invocations.watch(started.id, { retry_ms: 1 })) {
     seen.push(update);
-    if (seen.length === 1) t.runner.emit(started.id, { type: "progress", message: "two" });
-    if (seen.length === 2) t.runner.release(started.id);
+    if (seen.length === 1) api.runner.emit(started.id, { type: "progress", message: "two" });
+    if (seen.length === 2) api.runner.release(started.id);
   }
   expect(seen.map((update) => ("seq" in update ? update.seq : update.settled.status))).toEqual([
     1,

@@ -49,6 +49,7 @@ export class TestImporter implements PackageImporter {
   readonly #packages = new Map<string, ImportedPackage>();
   readonly discarded: string[] = [];
   sweep: NonNullable<PackageImporter["sweep"]> = async () => 0;
+  has: NonNullable<PackageImporter["has"]> = async () => true;
 
   add(content: Manifest, schemas: Record<string, Json> = {}, salt = ""): { kind: "folder"; path: string } {
     const hash = createHash("sha256")
@@ -66,9 +67,9 @@ export class TestImporter implements PackageImporter {
   }
 
   async import(source: Pick<PackageSource, "kind"> & { path?: string }): Promise<ImportedPackage> {
-    const found = source.kind === "folder" ? this.#packages.get(source.path ?? "") : undefined;
-    if (found === undefined) throw new Error("the test has not added this package");
-    return found;
+    const pack = source.kind === "folder" ? this.#packages.get(source.path ?? "") : undefined;
+    if (pack === undefined) throw new Error("the test has not added this package");
+    return pack;
   }
 
   /** Every source is one package; only the supply module detects other contents. */

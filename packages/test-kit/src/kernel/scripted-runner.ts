@@ -51,18 +51,18 @@ export class ScriptedRunner implements Runner {
   runs: (protocol: string) => boolean = () => true;
   /** If false, a cancelled script has to return an outcome itself. */
   honoursCancel = true;
-  /** The listener proof of each call's process; other calls have none. */
+  /** Listener proofs by invocation id; other calls have none. */
   readonly proofs = new Map<string, string>();
   readonly listenerProof = (invocation_id: string): string | null => this.proofs.get(invocation_id) ?? null;
   readonly describe_requests: DescribeRequest[] = [];
-  /** The description of a binding. */
+  /** The answer to every describe request. */
   description: () => Description | Promise<Description> = () => ({
     exports: [],
     schemas: {},
     warnings: [],
     info: {},
   });
-  /** If a test does not set it, every version starts. */
+  /** If absent, every version starts. */
   probe?: Runner["probe"];
   readonly #listeners = new Set<(notice: RunnerNotice) => void>();
   #halted = false;
@@ -98,7 +98,7 @@ export class ScriptedRunner implements Runner {
     return () => void this.#listeners.delete(listener);
   };
 
-  /** Emits a notification that answers no request. */
+  /** Emits a notification that belongs to no request. */
   notify(notice: RunnerNotice): void {
     for (const listener of this.#listeners) listener(notice);
   }
@@ -123,7 +123,7 @@ export class ScriptedRunner implements Runner {
 
   async close(): Promise<void> {}
 
-  /** Simulates a killed gateway: running calls never answer. */
+  /** Simulates a killed gateway: running calls never finish. */
   halt(): void {
     this.#halted = true;
   }

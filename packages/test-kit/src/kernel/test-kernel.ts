@@ -66,7 +66,7 @@ export interface TestKernelOptions {
   runner?: ScriptedRunner;
   artifacts?: KernelDeps["artifacts"];
   plugins?: readonly KernelPlugin[];
-  /** The importer of real archives, in place of the manifests that a test gives. */
+  /** The importer of real archives, in place of the manifests that a test provides. */
   packages?: KernelDeps["importer"];
 }
 
@@ -130,8 +130,8 @@ export async function seedTestKernel(
     async bind(content, body = {}, schemasOf = {}) {
       await kernel.packages.install(admin, importer.add(content, schemasOf));
       const { package_id, version, exports } = content;
-      const wanted = { package_id, package_version: version, export_id: exports[0]?.id ?? "*", ...body };
-      return await kernel.bindings.create(admin, wanted);
+      const binding = { package_id, package_version: version, export_id: exports[0]?.id ?? "*", ...body };
+      return await kernel.bindings.create(admin, binding);
     },
     async call(body, caller = user) {
       return await (await kernel.invocations.invoke(caller, body)).settled;
