@@ -22,8 +22,8 @@ interface Message {
   error?: { message: string };
 }
 
-/** "Internal error" of JSON-RPC. */
-const REFUSED = -32603;
+/** A JSON-RPC error code. */
+const INTERNAL_ERROR = -32603;
 
 export class AppServer {
   readonly #streams: Streams;
@@ -63,7 +63,7 @@ export class AppServer {
     try {
       message = JSON.parse(line) as Message;
     } catch {
-      // Not a frame: a library of Codex may print to stdout.
+      // The line is not a frame: a library of Codex may print to stdout.
       return;
     }
     const { id, method, params, result, error } = message;
@@ -83,7 +83,7 @@ export class AppServer {
     } catch (error) {
       this.#send({
         id,
-        error: { code: REFUSED, message: error instanceof Error ? error.message : String(error) },
+        error: { code: INTERNAL_ERROR, message: error instanceof Error ? error.message : String(error) },
       });
     }
   }
@@ -95,7 +95,7 @@ export class AppServer {
 
 export interface RunningServer {
   server: AppServer;
-  /** Rejects when the process ends, with what it wrote last. */
+  /** Rejects when the process exits, with the last lines of its stderr. */
   ended: Promise<never>;
   stop(): void;
 }
@@ -113,18 +113,18 @@ export function startAppServer(
   child.stderr.on("data", (chunk) => {
     stderr = (stderr + String(chunk)).slice(-STDERR_CHARS);
   });
-  // A write to a process that has ended fails; `ended` reports why.
+  // A write to a process that has exited fails; `ended` reports why.
   child.stdin.on("error", () => {});
   const server = new AppServer({ input: child.stdin, output: child.stdout }, listener);
   const { promise: ended, reject } = Promise.withResolvers<never>();
   const end = (reason: string) => {
-    const error = new Error(`Codex ended: ${reason}. ${stderr.trim()}`);
+    const error = new Error(`Codex exited: ${reason}. ${stderr.trim()}`);
     server.close(error);
     reject(error);
   };
   child.once("error", (error) => end(error.message));
   child.once("exit", (code, signal) => end(signal === null ? `exit code ${code}` : signal));
-  // The caller may stop waiting before the process ends.
+  // The caller may stop waiting before the process exits.
   ended.catch(() => {});
   return { server, ended, stop: () => void child.kill("SIGKILL") };
 }

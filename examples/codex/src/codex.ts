@@ -8,11 +8,13 @@ import { join } from "node:path";
 import { type AgentAction, type Block, definePlugin, fail, type HarnessCall, harness } from "@backplane/sdk";
 import { type ServerListener, startAppServer } from "./app-server.ts";
 import { blocksOf, changesOf, itemsOf, plainText, type ThreadItem } from "./transcript.ts";
+import { verifyProgram } from "./verify-program.ts";
 
 interface CodexConfig {
   model?: string;
   workspace?: string;
   program?: string;
+  program_sha256?: string;
   approval?: "ask" | "never";
 }
 
@@ -28,11 +30,14 @@ const codex = harness({
     const { workspace = "/workspace", program = "/opt/codex", approval = "ask" } = config;
     if (!existsSync(workspace))
       fail(`${workspace} is not mounted. Add it to the binding: --mount FOLDER:${workspace}:rw`);
+    const executable = findProgram(program);
+    const sha256 = await verifyProgram(executable, config.program_sha256);
+    call.progress(`starts ${executable} with the SHA-256 ${sha256}`);
     const model = config.model ?? (await firstModel(call));
     const { history, prompt } = splitConversation(await call.readConversation());
     const turn = new Turn(call);
     const codex = startAppServer(
-      findProgram(program),
+      executable,
       buildSettings(call, model, workspace),
       environmentOf(call),
       turn,
@@ -53,7 +58,7 @@ const codex = harness({
       server.notify("initialized");
       const { thread } = await server.request<{ thread: { id: string } }>("thread/start", {
         cwd: workspace,
-        // The sandbox of the gateway confines Codex; its own needs namespaces, which that sandbox does not allow.
+        // The gateway's sandbox confines Codex and forbids the namespaces that Codex's own sandbox needs.
         sandbox: "danger-full-access",
         approvalPolicy: approval === "ask" ? "untrusted" : "never",
         ephemeral: true,
@@ -78,7 +83,7 @@ export class Turn implements ServerListener {
   readonly #call: TurnCall;
   readonly #items = new Map<string, ThreadItem>();
   readonly #end = Promise.withResolvers<{ summary: { text: string } }>();
-  /** Items are recorded one after the other, in the order in which Codex completes them. */
+  /** Items are recorded one after another, in the order in which Codex completes them. */
   #recorded: Promise<void> = Promise.resolve();
   #records = 0;
   /** The latest message, which becomes the summary if nothing follows it. */
@@ -157,7 +162,7 @@ export class Turn implements ServerListener {
     if (blocks.length === 0) return;
     this.#recorded = this.#recorded.then(async () => {
       await this.#call.addToConversation(blocks);
-      // Shows the gateway that a harness which was started again has made progress.
+      // Shows the gateway that a restarted harness has made progress.
       this.#call.checkpoint({ records: ++this.#records });
     });
     this.#recorded.catch((error: Error) => this.#end.reject(error));
@@ -192,7 +197,7 @@ interface ApprovalRequest {
   serverName?: string;
 }
 
-/** Says what is missing, so that nobody approves it without knowing. */
+/** States what is missing, so that nobody approves it without knowing. */
 function shorten(diff: string): string {
   const missing = diff.length - DIFF_CHARS;
   return missing <= 0 ? diff : `${diff.slice(0, DIFF_CHARS)}\n[${missing} more characters are not shown]`;

@@ -68,7 +68,7 @@ export function changesOf(item: ThreadItem | undefined): FileChange[] {
   return list(item?.changes) as FileChange[];
 }
 
-/** Items of OpenAI's responses, for `thread/inject_items`. */
+/** Items of OpenAI's Responses API, for `thread/inject_items`. */
 export function itemsOf(blocks: readonly Block[]): object[] {
   const answered = new Set(listIds(blocks, "tool_result"));
   // Providers refuse a call without a result, which an interrupted turn leaves behind.

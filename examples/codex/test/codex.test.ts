@@ -1,10 +1,15 @@
 /** The client of the app server and one turn, with frames that Codex 0.166.0 sent. */
+import { hash } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
 import type { AgentPermission, Block, HarnessCall } from "@backplane/sdk";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { AppServer, type ServerListener } from "../src/app-server.ts";
 import { buildSettings, Turn } from "../src/codex.ts";
 import { blocksOf, itemsOf } from "../src/transcript.ts";
+import { verifyProgram } from "../src/verify-program.ts";
 
 const COMMAND = {
   type: "commandExecution",
@@ -44,20 +49,20 @@ function connect(listener: Partial<ServerListener> = {}) {
   return { server, sent, receive, output };
 }
 
-/** A turn whose gateway keeps what is recorded. */
+/** Starts a turn and collects its recorded blocks and its permission requests. */
 function startTurn(permission: AgentPermission = { allowed: true, reason: "" }) {
   const recorded: Block[] = [];
-  const asked: unknown[] = [];
+  const permission_requests: unknown[] = [];
   const call: Pick<HarnessCall, "addToConversation" | "checkpoint" | "progress" | "requestPermission"> = {
     addToConversation: async (blocks) => void recorded.push(...blocks),
     checkpoint: () => {},
     progress: () => {},
     requestPermission: async (action) => {
-      asked.push(action);
+      permission_requests.push(action);
       return permission;
     },
   };
-  return { turn: new Turn(call), recorded, asked };
+  return { turn: new Turn(call), recorded, permission_requests };
 }
 
 test("matches responses to requests, and rejects with the error of the server", async () => {
@@ -87,11 +92,11 @@ test("answers requests from the server with a result or an error", async () => {
   expect(sent).toContainEqual({ id: 1, error: { code: -32603, message: "not available" } });
 });
 
-test("ignores output that is not a frame, and rejects open requests when the process ends", async () => {
+test("ignores output that is not a frame, and rejects open requests when the process exits", async () => {
   const { server, output } = connect();
   const open = server.request("initialize", {});
   output.write("WARNING: proceeding\n");
-  server.close(new Error("Codex ended: exit code 1"));
+  server.close(new Error("Codex exited: exit code 1"));
   await expect(open).rejects.toThrow("exit code 1");
   await expect(server.request("initialize", {})).rejects.toThrow("exit code 1");
 });
@@ -114,7 +119,7 @@ test("records what Codex does in order, and keeps the last message as the summar
   ]);
 });
 
-test("fails with the reason that Codex gives, after recording the last message", async () => {
+test("fails with the reason that Codex reports, after recording the last message", async () => {
   const { turn, recorded } = startTurn();
   turn.onNotification("item/completed", { item: MESSAGE });
   turn.onNotification("turn/completed", {
@@ -125,14 +130,14 @@ test("fails with the reason that Codex gives, after recording the last message",
 });
 
 test("asks for permission with the command, or with the changes that Codex announced before", async () => {
-  const { turn, asked } = startTurn();
+  const { turn, permission_requests } = startTurn();
   const command = { itemId: "c1", command: COMMAND.command, cwd: "/workspace", reason: null };
   expect(await turn.onRequest("item/commandExecution/requestApproval", command)).toEqual({
     decision: "accept",
   });
   turn.onNotification("item/started", { item: { ...CHANGE, status: "inProgress" } });
   await turn.onRequest("item/fileChange/requestApproval", { itemId: "c2", reason: null });
-  expect(asked).toEqual([
+  expect(permission_requests).toEqual([
     { agent: "codex", action: "command", target: COMMAND.command, details: { cwd: "/workspace" } },
     {
       agent: "codex",
@@ -143,17 +148,19 @@ test("asks for permission with the command, or with the changes that Codex annou
   ]);
 });
 
-test("declines changes that were not announced, and says how much of a long diff is not shown", async () => {
-  const { turn, asked } = startTurn();
+test("declines changes that were not announced, and reports how much of a long diff is not shown", async () => {
+  const { turn, permission_requests } = startTurn();
   const unknown = await turn.onRequest("item/fileChange/requestApproval", { itemId: "c9", reason: null });
   expect(unknown).toEqual({ decision: "decline" });
-  expect(asked).toEqual([]);
+  expect(permission_requests).toEqual([]);
   const [change] = CHANGE.changes;
   const long = { ...CHANGE, changes: [{ ...change, diff: "+".repeat(20_100) }] };
   turn.onNotification("item/started", { item: long });
   await turn.onRequest("item/fileChange/requestApproval", { itemId: "c2", reason: null });
   const end = "+\n[100 more characters are not shown]";
-  expect(asked).toMatchObject([{ details: { changes: [{ diff: expect.stringContaining(end) }] } }]);
+  expect(permission_requests).toMatchObject([
+    { details: { changes: [{ diff: expect.stringContaining(end) }] } },
+  ]);
 });
 
 test("declines actions that a person rejected, and requests of unknown kinds", async () => {
@@ -180,7 +187,7 @@ test("marks a command that failed or was declined as an error", () => {
   });
 });
 
-test("gives Codex the conversation as items, without calls that have no result", () => {
+test("passes the conversation to Codex as items, without calls that have no result", () => {
   const text = (content: string) => [{ type: "text" as const, text: content }];
   const items = itemsOf([
     { kind: "system", content: text("be brief") },
@@ -210,4 +217,15 @@ test("points Codex at the gateway, and at its tools only with the scope for them
   expect(settings).toContain('projects={ "/workspace" = { trust_level = "untrusted" } }');
   const without = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
   expect(buildSettings({ gateway: without }, "m", "/workspace")).toContain("mcp_servers={  }");
+});
+
+test("starts only the program that the binding names", async () => {
+  const program = join(mkdtempSync(join(tmpdir(), "codex-program-")), "codex");
+  onTestFinished(() => rmSync(dirname(program), { recursive: true }));
+  writeFileSync(program, "first");
+  const known = await verifyProgram(program, undefined);
+  expect(known).toBe(hash("sha256", "first", "hex"));
+  expect(await verifyProgram(program, known)).toBe(known);
+  writeFileSync(program, "other");
+  await expect(verifyProgram(program, known)).rejects.toThrow("set program_sha256 in the configuration");
 });

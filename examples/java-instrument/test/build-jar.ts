@@ -15,7 +15,7 @@ export function missingJdk(): string | null {
       stdio: ["ignore", "pipe", "pipe"],
     });
     const version = Number(/javac (\d+)/.exec(versionLine)?.[1] ?? 0);
-    return version >= 17 ? null : `this needs JDK 17 or newer, and javac says ${versionLine.trim()}`;
+    return version >= 17 ? null : `this needs JDK 17 or newer, but javac reports ${versionLine.trim()}`;
   } catch {
     return "there is no JDK here: install one, such as Debian's openjdk-17-jdk-headless";
   }

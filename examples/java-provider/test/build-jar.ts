@@ -15,10 +15,10 @@ export function buildProviderJar(into: string): string {
   return jar;
 }
 
-/** Compiles another provider, which only tests use, and returns the folder of its classes. */
-export function buildOddClasses(into: string): string {
-  const classes = join(into, "odd-classes");
-  const args = ["-implicit:none", "-sourcepath", SDK_JAVA, "-d", classes, "test/odd/OddProvider.java"];
-  runJdkTool("javac", args, FOLDER);
-  return classes;
-}
+/** The arguments with which javac compiles another provider, which only tests use. */
+export const ODD_PROVIDER = [
+  "-implicit:none",
+  "-sourcepath",
+  SDK_JAVA,
+  join(FOLDER, "test/odd/OddProvider.java"),
+] as const;

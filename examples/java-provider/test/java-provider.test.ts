@@ -9,17 +9,20 @@ import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect } from "vitest";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/programs/java-host.ts";
 import { exchangeLines, failedWith, jdk, withJdk } from "../../java-instrument/test/in-java.ts";
-import { buildOddClasses, buildProviderJar, SDK_JAVA } from "./build-jar.ts";
-import { buildHeftyClasses } from "./hefty-api.ts";
+import { buildProviderJar, ODD_PROVIDER, SDK_JAVA } from "./build-jar.ts";
+import { buildHeftyClasses, type HeftyClasses } from "./hefty-api.ts";
 
 const PROVIDER = "com.example.notes.NotesProvider";
 const base = mkdtempSync(join(tmpdir(), "backplane-java-provider-"));
 const places = { sources: SDK_JAVA, cache: join(base, "programs") };
 let jar = "";
 let host_jar = "";
+/** The classes of other providers. */
+let others: HeftyClasses;
 beforeAll(async () => {
   if (jdk !== null) return;
   jar = buildProviderJar(base);
+  others = buildHeftyClasses(base, ODD_PROVIDER);
   host_jar = await findOrBuildJavaHost(places);
 }, 120_000);
 afterAll(() => rmSync(base, { recursive: true, force: true }));
@@ -62,7 +65,7 @@ withJdk("compiles the host once, and reports a missing JDK with the command that
   const fresh = { ...places, cache: join(base, "other") };
   await expect(findOrBuildJavaHost(fresh, "/nowhere")).rejects.toMatchObject({
     code: "launch_failed",
-    message: expect.stringContaining("there is no javac on /nowhere"),
+    message: expect.stringContaining("javac is not on /nowhere"),
     fix: expect.stringContaining("openjdk-17-jdk-headless"),
   });
 });
@@ -116,7 +119,7 @@ withJdk("implements the protocol: list, concurrent calls, cancel, health, errors
   expect(log()).toContain("output of a plugin is not part of the protocol");
 });
 
-withJdk("names a class that is not a provider, and answers batches according to JSON-RPC", async () => {
+withJdk("reports a class that is not a provider, and answers batches according to JSON-RPC", async () => {
   const { host, child } = start("java.lang.Object");
   await expect(host.initialize(about(base), 60_000)).rejects.toMatchObject({
     message: expect.stringContaining(
@@ -144,7 +147,7 @@ withJdk("names a class that is not a provider, and answers batches according to 
 withJdk(
   "returns an error for a result that cannot be serialised and for an exception without a message",
   async () => {
-    const { host, exited } = start("odd.OddProvider", buildOddClasses(base));
+    const { host, exited } = start("odd.OddProvider", others.plugin);
     await host.initialize(about(base), 60_000);
     const call = (what: string) =>
       host.invoke({
@@ -166,8 +169,8 @@ withJdk(
   },
 );
 
-withJdk("runs a provider for Hefty's own API with the libraries that it brings", async () => {
-  const { libraries, plugin } = buildHeftyClasses(base);
+withJdk("runs a provider for Hefty's own API with the libraries that it includes", async () => {
+  const { libraries, plugin } = others;
   const { host, exited, log } = start("com.example.HelloWorldProvider", `${plugin}:${libraries}`);
   const config = { greeting: "Ahoj" };
   await host.initialize({ ...about(base), pluginId: "hello-world", config }, 60_000);

@@ -27,15 +27,15 @@ def jira_search(input, call):
         }
     )
     request = urllib.request.Request(f"{base_url}/rest/api/3/search/jql?{query}")
-    # Unredirected: the token is not sent to the target of a redirect.
+    # An unredirected header, so that the token is not sent to the target of a redirect.
     request.add_unredirected_header("Authorization", f"Bearer {call.secret('jira_token')}")
     request.add_header("Accept", "application/json")
-    call.progress(f"asking {base_url}")
-    found = call.blocking(ask, request, call.time_left())
-    issues = [describe(issue, base_url) for issue in found.get("issues", [])]
-    words = "1 issue" if len(issues) == 1 else f"{len(issues)} issues"
+    call.progress(f"searching {base_url}")
+    response = call.blocking(fetch_json, request, call.time_left())
+    issues = [describe(issue, base_url) for issue in response.get("issues", [])]
+    count = "1 issue" if len(issues) == 1 else f"{len(issues)} issues"
     lines = [f"{issue['key']} [{issue['status']}] {issue['summary']}" for issue in issues]
-    text = "\n".join([f"Found {words}.", *lines])
+    text = "\n".join([f"Found {count}.", *lines])
     return {"content": [{"type": "text", "text": text}], "structured_output": {"issues": issues}}
 
 
@@ -45,12 +45,12 @@ def jql(query, project):
     return f"{where} ORDER BY created DESC"
 
 
-def ask(request, timeout):
+def fetch_json(request, timeout):
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:
             body = response.read(MAX_RESPONSE_BYTES + 1)
     except urllib.error.HTTPError as error:
-        refuse(error.code, error.headers.get("Retry-After"))
+        raise_for_status(error.code, error.headers.get("Retry-After"))
     except OSError as error:
         retry_later(f"Jira cannot be reached: {getattr(error, 'reason', error)}")
     if len(body) > MAX_RESPONSE_BYTES:
@@ -61,12 +61,12 @@ def ask(request, timeout):
         fail("Jira did not answer with JSON. Check base_url.")
 
 
-def refuse(status, retry_after):
+def raise_for_status(status, retry_after):
     if status in (401, 403):
         fail(f"Jira refused the token ({status}). Check the secret that is bound to jira_token.")
     if status == 429:
-        wait = f" It asks to wait {retry_after} s." if retry_after else ""
-        retry_later(f"Jira limits the rate of requests (429).{wait}")
+        wait = f" Retry after {retry_after} s." if retry_after else ""
+        retry_later(f"Jira's rate limit was exceeded (429).{wait}")
     if status >= 500:
         retry_later(f"Jira returned a server error ({status}).")
     fail(f"Jira did not accept the search ({status}).")

@@ -17,7 +17,7 @@ const issues = [
   { key: "ENG-123", fields: { summary: "Billing outage", status: { name: "Open" } } },
   { key: "ENG-7", fields: { summary: "Účet 🧾", status: null } },
 ];
-const found: Answer = (_request, response) => {
+const answerWithIssue: Answer = (_request, response) => {
   response.setHeader("content-type", "application/json");
   response.end(JSON.stringify({ issues }));
 };
@@ -49,7 +49,7 @@ afterAll(async () => {
 });
 beforeEach(() => {
   requests = [];
-  answer = found;
+  answer = answerWithIssue;
 });
 
 function search(query = "billing outage", options: CallOptions = {}) {
@@ -85,7 +85,7 @@ test("escapes search words in the query", async () => {
   );
 });
 
-test("fails on a refused token and says what to check", async () => {
+test("fails on a refused token and explains what to check", async () => {
   const outcome = await search("x", { secrets: { jira_token: "wrong" } });
   expect(outcome).toMatchObject({
     status: "failed",
@@ -103,7 +103,7 @@ test("reports a busy or failing Jira as retryable", async () => {
   answer = (_request, response) => response.writeHead(429, { "retry-after": "30" }).end();
   expect(await search()).toMatchObject({
     status: "retryable_failure",
-    text: "Jira limits the rate of requests (429). It asks to wait 30 s.",
+    text: "Jira's rate limit was exceeded (429). Retry after 30 s.",
   });
   answer = (_request, response) => response.writeHead(502).end();
   expect((await search()).status).toBe("retryable_failure");

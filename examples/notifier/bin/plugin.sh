@@ -27,7 +27,7 @@ hear() { # reads the next frame into $frame; returns false at the end of the str
     IFS= read -r line || return 1
     line=${line%"$CR"}
     [ -n "$line" ] || break
-    case $line in [Cc]ontent-[Ll]ength:*) length=${line#*:} length=${length# } ;; esac
+    case $line in [Cc][Oo][Nn][Tt][Ee][Nn][Tt]-[Ll][Ee][Nn][Gg][Tt][Hh]:*) length=${line#*:} length=${length# } ;; esac
   done
   case $length in '' | *[!0-9]* | ????????*) die "a frame has no usable Content-Length" ;; esac
   [ "$length" -le 1048576 ] || die "a frame of $length bytes is too large"

@@ -8,11 +8,13 @@ import { join } from "node:path";
 import { type AgentAction, type Block, definePlugin, fail, type HarnessCall, harness } from "@backplane/sdk";
 import { type OpenCodeServer, type ServerEvent, startServer } from "./server.ts";
 import { blocksOf, describeHistory, type MessagePart, plainText, SERVER } from "./transcript.ts";
+import { verifyProgram } from "./verify-program.ts";
 
 interface OpenCodeConfig {
   model?: string;
   workspace?: string;
   program?: string;
+  program_sha256?: string;
   approval?: "ask" | "never";
 }
 
@@ -25,10 +27,13 @@ const opencode = harness({
     const { workspace = "/workspace", program = "/opt/opencode", approval = "ask" } = config;
     if (!existsSync(workspace))
       fail(`${workspace} is not mounted. Add it to the binding: --mount FOLDER:${workspace}:rw`);
+    const executable = findProgram(program);
+    const sha256 = await verifyProgram(executable, config.program_sha256);
+    call.progress(`starts ${executable} with the SHA-256 ${sha256}`);
     const model = config.model ?? (await firstModel(call));
     const { history, prompt } = splitConversation(await call.readConversation());
     const settings = buildSettings(call, model, approval);
-    const server = await startServer(findProgram(program), workspace, buildEnvironment(call, settings));
+    const server = await startServer(executable, workspace, buildEnvironment(call, settings));
     const stop = () => server.stop();
     call.signal.addEventListener("abort", stop);
     try {
@@ -75,7 +80,7 @@ export class Turn {
   /** How many of them are recorded or held as the latest message. */
   #taken = 0;
   readonly #end = Promise.withResolvers<{ summary: { text: string } }>();
-  /** Parts are recorded one after the other, in the order in which they began. */
+  /** Parts are recorded one after another, in the order in which they began. */
   #recorded: Promise<void> = Promise.resolve();
   #records = 0;
   /** The latest message, which becomes the summary if nothing follows it. */
@@ -156,7 +161,7 @@ export class Turn {
     if (blocks.length === 0) return;
     this.#recorded = this.#recorded.then(async () => {
       await this.#call.addToConversation(blocks);
-      // Shows the gateway that a harness which was started again has made progress.
+      // Shows the gateway that a restarted harness has made progress.
       this.#call.checkpoint({ records: ++this.#records });
     });
     this.#recorded.catch((error: Error) => this.#end.reject(error));
@@ -187,7 +192,7 @@ interface PermissionRequest {
 
 function describeError(error: unknown): string {
   const { name, data } = (error ?? {}) as { name?: string; data?: { message?: string } };
-  return data?.message ?? name ?? "it gave no reason";
+  return data?.message ?? name ?? "it reported no reason";
 }
 
 /** The conversation ends with the message that started the call, or with the work of an attempt that was interrupted. */
@@ -206,10 +211,10 @@ async function firstModel(call: HarnessCall): Promise<string> {
 /** npm installs the program for this platform as a package of its own; `baseline` runs on every processor. */
 function findProgram(folder: string): string {
   const names = [`opencode-linux-${process.arch}-baseline`, `opencode-linux-${process.arch}`];
-  const found = names.map((name) => join(folder, "node_modules", name, "bin/opencode")).find(existsSync);
+  const program = names.map((name) => join(folder, "node_modules", name, "bin/opencode")).find(existsSync);
   const install = "npm install --prefix FOLDER opencode-ai";
   return (
-    found ??
+    program ??
     fail(`${folder} does not contain OpenCode. Run ${install} and mount the folder: --mount FOLDER:${folder}`)
   );
 }

@@ -18,7 +18,7 @@ export interface OpenCodeServer {
 }
 
 const STDERR_CHARS = 2_000;
-/** The stream of events breaks before the exit of the process is reported, and only the exit says why. */
+/** The stream of events breaks before the exit of the process is reported, and only the exit explains why. */
 const EXIT_MS = 2_000;
 const USER = "opencode";
 
@@ -34,19 +34,19 @@ export async function startServer(
     stdio: ["ignore", "pipe", "pipe"],
   });
   const { promise: ended, reject } = Promise.withResolvers<never>();
-  // The caller may stop waiting before the process ends.
+  // The caller may stop waiting before the process exits.
   ended.catch(() => {});
   const { promise: listening, resolve } = Promise.withResolvers<string>();
   let [stdout, stderr] = ["", ""];
   child.stdout.on("data", (chunk) => {
     stdout = (stdout + String(chunk)).slice(-STDERR_CHARS);
-    const found = /listening on (http:\S+)/.exec(stdout);
-    if (found !== null) resolve(found[1]!);
+    const match = /listening on (http:\S+)/.exec(stdout);
+    if (match !== null) resolve(match[1]!);
   });
   child.stderr.on("data", (chunk) => {
     stderr = (stderr + String(chunk)).slice(-STDERR_CHARS);
   });
-  const end = (reason: string) => reject(new Error(`OpenCode ended: ${reason}. ${stderr.trim()}`));
+  const end = (reason: string) => reject(new Error(`OpenCode exited: ${reason}. ${stderr.trim()}`));
   child.once("error", (error) => end(error.message));
   child.once("exit", (code, signal) => end(describeExit(code, signal)));
   const stop = () => void child.kill("SIGKILL");
@@ -69,7 +69,7 @@ export async function startServer(
       });
       const text = await response.text();
       if (!response.ok)
-        throw new Error(`OpenCode answered ${response.status} to ${path}: ${text.slice(0, 500)}`);
+        throw new Error(`OpenCode returned HTTP ${response.status} for ${path}: ${text.slice(0, 500)}`);
       return (text === "" ? null : JSON.parse(text)) as Result;
     },
     async listen(onEvent) {

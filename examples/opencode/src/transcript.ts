@@ -47,7 +47,7 @@ export function blocksOf(part: MessagePart): Block[] | null {
   ];
 }
 
-/** Other harnesses know a tool of the gateway by its own name. */
+/** Other harnesses call a tool of the gateway by its own name. */
 function nameOf(tool: string): string {
   return tool.startsWith(`${SERVER}_`) ? tool.slice(SERVER.length + 1) : tool;
 }

@@ -1,24 +1,29 @@
 /** The stream of events and one turn, with events that OpenCode 1.18.33 sent. */
+import { hash } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import type { AgentPermission, Block, HarnessCall } from "@backplane/sdk";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { buildSettings, Turn } from "../src/opencode.ts";
 import { readEvents, type ServerEvent } from "../src/server.ts";
 import { describeHistory, type MessagePart } from "../src/transcript.ts";
+import { verifyProgram } from "../src/verify-program.ts";
 
 const SESSION = "ses_1";
 
-function updated(part: Partial<MessagePart>): ServerEvent {
+function partUpdated(part: Partial<MessagePart>): ServerEvent {
   return {
     type: "message.part.updated",
     properties: { sessionID: SESSION, part: { sessionID: SESSION, ...part } },
   };
 }
 
-const PROMPT = updated({ type: "text", id: "prt_0", text: "edit the file" });
+const PROMPT = partUpdated({ type: "text", id: "prt_0", text: "edit the file" });
 const textPart = (id: string, text: string, end?: number) =>
-  updated({ type: "text", id, text, time: { start: 1, ...(end === undefined ? {} : { end }) } });
+  partUpdated({ type: "text", id, text, time: { start: 1, ...(end === undefined ? {} : { end }) } });
 const toolPart = (id: string, status: string, more: object = {}) =>
-  updated({
+  partUpdated({
     type: "tool",
     id,
     tool: "bash",
@@ -26,7 +31,7 @@ const toolPart = (id: string, status: string, more: object = {}) =>
     state: { status, input: { command: "ls" }, ...more },
   });
 const IDLE: ServerEvent = { type: "session.idle", properties: { sessionID: SESSION } };
-const ASKED: ServerEvent = {
+const PERMISSION_ASKED: ServerEvent = {
   type: "permission.asked",
   properties: {
     id: "per_1",
@@ -38,31 +43,31 @@ const ASKED: ServerEvent = {
   },
 };
 
-/** A turn whose gateway keeps what is recorded. */
+/** Starts a turn and collects its recorded blocks, its permission requests and its requests to OpenCode. */
 function startTurn(permission: AgentPermission = { allowed: true, reason: "" }) {
   const recorded: Block[] = [];
-  const asked: unknown[] = [];
+  const permission_requests: unknown[] = [];
   const sent: unknown[] = [];
   const call: Pick<HarnessCall, "addToConversation" | "checkpoint" | "progress" | "requestPermission"> = {
     addToConversation: async (blocks) => void recorded.push(...blocks),
     checkpoint: () => {},
     progress: () => {},
     requestPermission: async (action) => {
-      asked.push(action);
+      permission_requests.push(action);
       return permission;
     },
   };
   const send = async (...request: unknown[]) => void sent.push(request);
   const turn = new Turn(call, { send: send as never }, SESSION);
   turn.begin();
-  return { turn, recorded, asked, sent };
+  return { turn, recorded, permission_requests, sent };
 }
 
 test("records parts in the order in which they began, and keeps the last text as the summary", async () => {
   const { turn, recorded } = startTurn();
   const events = [
     PROMPT,
-    updated({ type: "step-start", id: "prt_1" }),
+    partUpdated({ type: "step-start", id: "prt_1" }),
     textPart("prt_2", ""),
     toolPart("prt_3", "pending"),
     toolPart("prt_3", "completed", { output: "notes.txt" }),
@@ -83,18 +88,21 @@ test("records parts in the order in which they began, and keeps the last text as
 test("names a tool of the gateway as other harnesses do", async () => {
   const { turn, recorded } = startTurn();
   const state = { status: "completed", input: {}, output: "Hello" };
-  turn.onEvent(updated({ type: "tool", id: "prt_1", tool: "backplane_hello", callID: "c", state }));
+  turn.onEvent(partUpdated({ type: "tool", id: "prt_1", tool: "backplane_hello", callID: "c", state }));
   turn.onEvent(IDLE);
   await turn.ended;
   expect(recorded[0]).toMatchObject({ kind: "tool_call", name: "hello" });
 });
 
 test("asks for permission and passes on the answer, including for sub-agents", async () => {
-  const { turn, asked, sent } = startTurn();
-  turn.onEvent(ASKED);
-  turn.onEvent({ ...ASKED, properties: { ...ASKED.properties, id: "per_2", sessionID: "ses_child" } });
+  const { turn, permission_requests, sent } = startTurn();
+  turn.onEvent(PERMISSION_ASKED);
+  turn.onEvent({
+    ...PERMISSION_ASKED,
+    properties: { ...PERMISSION_ASKED.properties, id: "per_2", sessionID: "ses_child" },
+  });
   await expect.poll(() => sent).toHaveLength(2);
-  expect(asked[0]).toEqual({
+  expect(permission_requests[0]).toEqual({
     agent: "opencode",
     action: "command",
     target: "echo hi > a.txt",
@@ -105,12 +113,12 @@ test("asks for permission and passes on the answer, including for sub-agents", a
 
 test("rejects an action that a person rejected", async () => {
   const { turn, sent } = startTurn({ allowed: false, reason: "not now" });
-  turn.onEvent(ASKED);
+  turn.onEvent(PERMISSION_ASKED);
   await expect.poll(() => sent).toHaveLength(1);
   expect(sent[0]).toEqual(["POST", "/permission/per_1/reply", { reply: "reject", message: "not now" }]);
 });
 
-test("fails with the reason that OpenCode gives", async () => {
+test("fails with the reason that OpenCode reports", async () => {
   const { turn } = startTurn();
   const error = { name: "APIError", data: { message: "The model is not available." } };
   turn.onEvent({ type: "session.error", properties: { sessionID: SESSION, error } });
@@ -137,7 +145,7 @@ test("reads events that arrive in several chunks, and ignores comments", async (
   ]);
 });
 
-test("describes the conversation that took place before", () => {
+test("describes the earlier conversation", () => {
   const text = describeHistory([
     { kind: "input", content: [{ type: "text", text: "list" }] },
     { kind: "tool_call", content: [], tool_call_id: "a", name: "shell", input: { command: "ls" } },
@@ -166,7 +174,18 @@ test("points OpenCode at the gateway, and at its tools only with the scope for t
     mcp: { backplane: { url: "http://127.0.0.1:7420/mcp" } },
     permission: { edit: "ask", bash: "ask" },
   });
-  const without = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
-  const settings = buildSettings({ gateway: without, context }, "m", "never");
+  const gateway_without_scopes = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
+  const settings = buildSettings({ gateway: gateway_without_scopes, context }, "m", "never");
   expect(settings).toMatchObject({ mcp: {}, permission: { edit: "allow", bash: "allow" } });
+});
+
+test("starts only the program that the binding names", async () => {
+  const program = join(mkdtempSync(join(tmpdir(), "opencode-program-")), "opencode");
+  onTestFinished(() => rmSync(dirname(program), { recursive: true }));
+  writeFileSync(program, "first");
+  const known = await verifyProgram(program, undefined);
+  expect(known).toBe(hash("sha256", "first", "hex"));
+  expect(await verifyProgram(program, known)).toBe(known);
+  writeFileSync(program, "other");
+  await expect(verifyProgram(program, known)).rejects.toThrow("set program_sha256 in the configuration");
 });

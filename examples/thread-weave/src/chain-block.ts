@@ -5,13 +5,15 @@ export interface ChainBlock {
   content: { type: string; text?: string }[];
   name?: string;
   input?: unknown;
+  structured_output?: unknown;
   tool_call_id?: string;
   from_entries?: number[];
 }
 
 /** The characters that the block takes in a context. */
-export function sizeOf({ kind, content, input }: ChainBlock): number {
-  return JSON.stringify(kind === "tool_call" ? (input ?? {}) : content).length;
+export function sizeOf({ kind, content, input, structured_output }: ChainBlock): number {
+  const text = JSON.stringify(kind === "tool_call" ? (input ?? {}) : content);
+  return text.length + (JSON.stringify(structured_output)?.length ?? 0);
 }
 
 export function textOf({ kind, content, name, input }: ChainBlock): string {

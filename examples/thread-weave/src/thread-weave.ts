@@ -1,4 +1,4 @@
-/** The compactor: chooses what stays as it is, and has the rest woven into blocks by topic. */
+/** The compactor: chooses the blocks that stay unchanged and weaves the rest into blocks by topic. */
 import { type CompactAnswer, type CompactRequest, compactor, definePlugin } from "@backplane/sdk";
 import { type ChainBlock, sizeOf } from "./chain-block.ts";
 import { weave } from "./weave.ts";
@@ -42,11 +42,15 @@ export function compactChain(request: CompactRequest, recent_share: number): Com
   const budget = Math.max(0, target - SUMMARY_CHARS - sum([...required].map(sizeOf)));
   const start = recentStart(blocks, required, budget * recent_share);
   const recent = blocks.slice(start);
-  const kept = blocks.slice(0, start).filter((block) => required.has(block));
+  const required_blocks = blocks.slice(0, start).filter((block) => required.has(block));
   const older = blocks.slice(0, start).filter((block) => !required.has(block) && block.kind !== "thinking");
   const room = budget - sum(recent.filter((block) => !required.has(block)).map(sizeOf));
   const woven = weave(older, room);
-  const seed_blocks = [...kept, ...woven.blocks, ...recent] as unknown as CompactAnswer["seed_blocks"];
+  const seed_blocks = [
+    ...required_blocks,
+    ...woven.blocks,
+    ...recent,
+  ] as unknown as CompactAnswer["seed_blocks"];
   return {
     seed_blocks,
     summary: {
@@ -58,9 +62,9 @@ export function compactChain(request: CompactRequest, recent_share: number): Com
     diagnostics: {
       input_tokens_estimate: Math.ceil(all / CHARS_PER_TOKEN),
       output_tokens_estimate: Math.ceil(
-        sum([...kept, ...woven.blocks, ...recent].map(sizeOf)) / CHARS_PER_TOKEN,
+        sum([...required_blocks, ...woven.blocks, ...recent].map(sizeOf)) / CHARS_PER_TOKEN,
       ),
-      kept: kept.length + recent.length,
+      kept: required_blocks.length + recent.length,
       topics: woven.titles,
       woven: woven.sources,
     },

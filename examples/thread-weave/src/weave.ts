@@ -1,8 +1,8 @@
 /**
  * Condenses older history without a model. Sentences are rated by their information: rare words, numbers, paths, names
  * and decisions raise the score, repetition and small talk lower it. The best ones that fit are grouped by the topic of
- * their exchange. Each topic becomes one block that names the entries it came from. The same input always gives the
- * same output.
+ * their exchange. Each topic becomes one block that names the entries it came from. The same input always results
+ * in the same output.
  */
 import { type ChainBlock, sizeOf, textOf } from "./chain-block.ts";
 
@@ -187,7 +187,7 @@ function topicsOf(chosen: readonly Sentence[]): Topic[] {
   return topics.sort((a, b) => Math.min(...a.exchanges) - Math.min(...b.exchanges));
 }
 
-/** The topic that shares the most words for its size; of equals, the one that is closest in time. */
+/** The topic that shares the most words for its size; among equals, the one that is closest in time. */
 function nearestTo(topic: Topic, others: readonly Topic[]): Topic {
   let best = others[0]!;
   let most = -1;

@@ -35,9 +35,9 @@ const REASONS = [
   "the sandbox has no clock",
 ];
 
-type Make = (service: string, random: (below: number) => number) => { said: string } & Fact;
+type FactTemplate = (service: string, random: (below: number) => number) => { said: string } & Fact;
 
-const FACTS: Make[] = [
+const FACTS: FactTemplate[] = [
   (service, random) => {
     const value = String(3_000 + random(6_000));
     return {
@@ -142,10 +142,11 @@ export function createConversation(seed: number): Conversation {
   for (let turn = 0; turn < turns; turn++) {
     // The facts are spread over the conversation; the last turns state none.
     const fact = turn % 2 === 1 ? planned[Math.floor(turn / 2)] : undefined;
-    const where = random(3);
-    const said = (here: number) => (fact !== undefined && where === here ? ` ${fact.said}` : "");
-    blocks.push({ kind: "input", content: text(`${talk()}${said(0)} ${talk()}`) });
-    if (turn % 3 === 0 || where === 2) {
+    const place = random(3);
+    const statementAt = (wanted_place: number) =>
+      fact !== undefined && place === wanted_place ? ` ${fact.said}` : "";
+    blocks.push({ kind: "input", content: text(`${talk()}${statementAt(0)} ${talk()}`) });
+    if (turn % 3 === 0 || place === 2) {
       const tool_call_id = `call_${turn}`;
       const service = services[random(services.length)]!;
       blocks.push({
@@ -160,10 +161,10 @@ export function createConversation(seed: number): Conversation {
         () =>
           `src/${services[random(services.length)]}/index.ts:${random(400)}: handled in ${random(900)} ms by worker ${random(16)}`,
       );
-      if (where === 2 && fact !== undefined) lines.splice(random(6), 0, `README: ${fact.said}`);
+      if (place === 2 && fact !== undefined) lines.splice(random(6), 0, `README: ${fact.said}`);
       blocks.push({ kind: "tool_result", content: text(lines.join("\n")), tool_call_id, is_error: false });
     }
-    blocks.push({ kind: "response", content: text(`${talk()}${said(1)} ${talk()} ${talk()}`) });
+    blocks.push({ kind: "response", content: text(`${talk()}${statementAt(1)} ${talk()} ${talk()}`) });
   }
   return { blocks, facts: planned.map(({ question, value }) => ({ question, value })) };
 }

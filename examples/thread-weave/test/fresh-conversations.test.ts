@@ -1,4 +1,4 @@
-/** Checks that the fresh set can be measured. The compactor is not called here. */
+/** Checks that the fresh conversations are suitable for a measurement. The compactor is not called here. */
 import { expect, test } from "vitest";
 import { createFreshConversations } from "./fresh-conversations.ts";
 

@@ -246,27 +246,27 @@ function perform(script: Script, random: Random): Conversation {
   const text = (words: string) => [{ type: "text" as const, text: words }];
   for (const [turn, at] of order.entries()) {
     const thread = script.threads[at]!;
-    const told = (teller: Teller) =>
+    const statementsBy = (teller: Teller) =>
       plan[turn]!.filter((statement) => statement.teller === teller).map(({ said }) => said);
 
-    const asked = insert(
+    const question_lines = insert(
       distinct(1 + random(7), () => userTalk(thread)),
-      told("U"),
+      statementsBy("U"),
       true,
     );
-    blocks.push({ kind: "input", content: text(joinSentences(asked, random)) });
+    blocks.push({ kind: "input", content: text(joinSentences(question_lines, random)) });
 
-    const found = told("T");
-    if (found.length > 0 || random(5) === 0) {
+    const result_statements = statementsBy("T");
+    if (result_statements.length > 0 || random(5) === 0) {
       const tool_call_id = `fresh_${turn}`;
       const input = { query: `${thread.name} ${pick(script.words.things!)}` };
       blocks.push({ kind: "tool_call", content: [], tool_call_id, name: script.tool, input });
       const rows = distinct(2 + random(9), () => fill(script.row));
-      const result = insert(rows, found, false).join("\n");
+      const result = insert(rows, result_statements, false).join("\n");
       blocks.push({ kind: "tool_result", content: text(result), tool_call_id, is_error: false });
     }
 
-    const answered = insert(distinct(2 + random(7), assistantTalk), told("A"), false);
+    const answered = insert(distinct(2 + random(7), assistantTalk), statementsBy("A"), false);
     const answer =
       random(6) === 0 ? answered.map((line) => `- ${line}`).join("\n") : joinSentences(answered, random);
     blocks.push({ kind: "response", content: text(answer) });

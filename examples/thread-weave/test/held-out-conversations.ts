@@ -119,7 +119,7 @@ export function createHeldOutConversations(): Conversation[] {
 }
 
 /**
- * Each conversation with the two that follow it in the list, one after the other: three times as many facts for the same
+ * Each conversation with the two that follow it in the list, one after another: three times as many facts for the same
  * budget, so that not all of them fit.
  */
 export function joinConversations(conversations: readonly Conversation[]): Conversation[] {
@@ -188,20 +188,22 @@ function perform(script: Script, random: (below: number) => number): Conversatio
     Array.from({ length: sentences }, () => sentence(thread));
 
   const order = threadOrder(options.order!, threads.length, turns, random);
-  const said = planStatements(script, order, random);
+  const statements_by_turn = planStatements(script, order, random);
   const blocks: Block[] = [];
   const text = (words: string) => [{ type: "text" as const, text: words }];
   for (const [turn, at] of order.entries()) {
     const thread = threads[at]!;
-    const told = (place: Place) => said[turn]!.filter((statement) => statement.place === place);
+    const statementsIn = (place: Place) =>
+      statements_by_turn[turn]!.filter((statement) => statement.place === place);
     const insert = (lines: string[], place: Place, mark = "") => {
-      for (const statement of told(place)) lines.splice(random(lines.length + 1), 0, mark + statement.said);
+      for (const statement of statementsIn(place))
+        lines.splice(random(lines.length + 1), 0, mark + statement.said);
       return lines;
     };
     const spoken = insert(paragraph(thread, 1 + random(5)), "u");
     if (script.digressions.length > 0 && random(6) === 0) spoken.push(fill(pick(script.digressions)));
     blocks.push({ kind: "input", content: text(spoken.join(" ")) });
-    if (told("t").length > 0 || random(4) === 0) {
+    if (statementsIn("t").length > 0 || random(4) === 0) {
       const tool_call_id = `call_${turn}`;
       const input = { about: pick(script.nouns) };
       blocks.push({ kind: "tool_call", content: [], tool_call_id, name: options.tool!, input });
@@ -212,7 +214,7 @@ function perform(script: Script, random: (below: number) => number): Conversatio
       blocks.push({ kind: "tool_result", content: text(rows.join("\n")), tool_call_id, is_error: false });
     }
     const parts = [insert(paragraph(thread, 2 + random(4)), "a").join(" ")];
-    if (told("l").length > 0 || random(7) === 0)
+    if (statementsIn("l").length > 0 || random(7) === 0)
       parts.push(
         insert(
           paragraph(thread, 3).map((item) => `- ${item}`),
@@ -220,7 +222,7 @@ function perform(script: Script, random: (below: number) => number): Conversatio
           "- ",
         ).join("\n"),
       );
-    if (told("c").length > 0)
+    if (statementsIn("c").length > 0)
       parts.push(
         "```",
         ...insert([`// ${sentence(thread)}`, `const LIMIT_${turn} = ${random(90)};`], "c"),
@@ -258,21 +260,21 @@ function planStatements(
   order: readonly number[],
   random: (below: number) => number,
 ): Statement[][] {
-  const said: Statement[][] = order.map(() => []);
+  const statements_by_turn: Statement[][] = order.map(() => []);
   for (const [at, { facts }] of threads.entries()) {
     const turns = order.flatMap((thread, turn) => (thread === at ? [turn] : []));
     for (const [n, { first, correction }] of facts.entries()) {
       const when = Math.min(turns.length - 1, Math.floor((n * turns.length) / facts.length) + random(2));
-      said[turns[when]!]!.push(first);
+      statements_by_turn[turns[when]!]!.push(first);
       if (correction === undefined) continue;
       const later = Math.min(turns.length - 1, when + 2 + random(turns.length - when));
       if (later === when) throw new Error(`No later turn is left for the correction of: ${first.said}`);
-      said[turns[later]!]!.push(correction);
+      statements_by_turn[turns[later]!]!.push(correction);
     }
   }
   for (const detail of details)
-    said[random(order.length)]!.push({ place: random(3) === 0 ? "a" : "u", said: detail });
-  return said;
+    statements_by_turn[random(order.length)]!.push({ place: random(3) === 0 ? "a" : "u", said: detail });
+  return statements_by_turn;
 }
 
 /** Returns whole numbers below a limit, always the same ones for a seed. */

@@ -14,8 +14,8 @@ const folder = fileURLToPath(new URL("..", import.meta.url));
 const read = (path: string) => readFileSync(`${folder}/${path}`, "utf8");
 const manifest = readManifest(read("vai-plugin.toml"));
 
-const { blocks: said } = createConversation(7);
-const BLOCKS = said.map((block, n) => ({ ...block, entry_id: n + 2 })) as ChainBlock[];
+const { blocks: conversation_blocks } = createConversation(7);
+const BLOCKS = conversation_blocks.map((block, n) => ({ ...block, entry_id: n + 2 })) as ChainBlock[];
 
 function makeRequest(
   blocks: readonly ChainBlock[],
@@ -38,7 +38,7 @@ test("code, manifest and schema files agree", () => {
 
 verifies(
   "compactor.thread-weave",
-  "keeps recent context as it is and weaves the rest into blocks that name their entries",
+  "keeps recent context unchanged and weaves the rest into blocks that name their entries",
   () => {
     const seed = seedOf(makeRequest(BLOCKS));
     const woven = seed.filter(({ from_entries }) => from_entries !== undefined);
@@ -109,20 +109,21 @@ test.each([
   const seed = seedOf(makeRequest([...tell(earlier, 1), ...tell(later, 2), ...BLOCKS], [], 4_000));
   const text = seed.map(({ content }) => content[0]?.text).join("\n");
   expect(text).toContain(later);
-  // The number may be what tells two things apart, so the earlier sentence is not necessarily outdated.
+  // The number may be the only difference between two things, so the earlier sentence is not necessarily outdated.
   expect(text).toContain(earlier);
 });
 
 test("does not mistake a rule that begins with 'No' for small talk", () => {
-  const told: ChainBlock[] = [
+  const instructions: ChainBlock[] = [
     "No retries towards Utrecht whatsoever.",
     "No, retries towards Leuven whatsoever.",
   ].map((text, n) => ({ entry_id: 800 + n, kind: "input", content: [{ type: "text", text }] }));
-  const found = (tokens: number, word: string) =>
-    JSON.stringify(seedOf(makeRequest([...told, ...BLOCKS.slice(0, 60)], [], tokens))).includes(word);
-  const least = (word: string) => [...Array(60).keys()].findIndex((n) => found(100 + 20 * n, word));
-  expect(least("Utrecht")).toBeGreaterThanOrEqual(0);
-  expect(least("Utrecht")).toBeLessThan(least("Leuven"));
+  const isInSeed = (tokens: number, word: string) =>
+    JSON.stringify(seedOf(makeRequest([...instructions, ...BLOCKS.slice(0, 60)], [], tokens))).includes(word);
+  const smallestBudget = (word: string) =>
+    [...Array(60).keys()].findIndex((n) => isInSeed(100 + 20 * n, word));
+  expect(smallestBudget("Utrecht")).toBeGreaterThanOrEqual(0);
+  expect(smallestBudget("Utrecht")).toBeLessThan(smallestBudget("Leuven"));
 });
 
 test("does not give a topic of a few lines its own block and title", () => {

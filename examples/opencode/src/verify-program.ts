@@ -1,0 +1,19 @@
+/**
+ * The program comes from a mounted folder, whose files the gateway does not verify as it verifies those of a package. The
+ * SHA-256 of the program is part of the record of every run, and a binding can name the only one that may run.
+ */
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { fail } from "@backplane/sdk";
+
+/** Resolves to the SHA-256 of the program. Fails if the binding names another one. */
+export async function verifyProgram(program: string, expected: string | undefined): Promise<string> {
+  const sum = createHash("sha256");
+  for await (const chunk of createReadStream(program, { highWaterMark: 1024 * 1024 }))
+    sum.update(chunk as Buffer);
+  const actual = sum.digest("hex");
+  if (expected === undefined || expected === actual) return actual;
+  fail(
+    `${program} has changed: its SHA-256 is ${actual}, and the binding allows only ${expected}. If you trust the new program, set program_sha256 in the configuration of the binding to the new value.`,
+  );
+}
