@@ -30,6 +30,7 @@ const NAMES = [
   "supply",
   "api",
   "gateway",
+  "authoring",
 ];
 /** Programs of worker threads, as paths in `src` and `dist` of their packages. */
 const THREADS: Record<string, string[]> = {
@@ -63,7 +64,7 @@ async function buildPackage(name: string): Promise<void> {
   const written = new Set(outputs.map(({ path }) => path));
   const obsolete = readdirSync(lib).filter((file) => !written.has(join(lib, file)));
   for (const file of obsolete) rmSync(join(lib, file));
-  // The compiled code of the obsolete files; packages/cli/src/main.ts fills the folder again.
+  // Removes the compiled code of the obsolete files; packages/cli/src/main.ts fills the folder again.
   if (obsolete.length > 0) rmSync(join(folder, "dist/compile-cache"), { recursive: true, force: true });
   await buildThreads(folder, THREADS[name] ?? []);
 }
@@ -151,8 +152,8 @@ function fromDist(outdir: string): Plugin {
 /**
  * An ES import of a module of Node evaluates all its exports, and some of them load more modules: streams, web streams,
  * an HTTP client. Nothing here uses most of them, so an `import` reads only the exports that it names. A `require` gets
- * the module itself. If an `import` also did, esbuild would define a getter per export in every file that has one,
- * which took a tenth of the start time.
+ * the module itself. If an `import` also got the whole module, esbuild would define a getter per export in every file
+ * with such an import, which took a tenth of the start time.
  */
 const plainBuiltins: Plugin = {
   name: "plain-builtins",

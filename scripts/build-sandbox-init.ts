@@ -10,9 +10,9 @@ import { buildLocally, buildShipped, differences, PREBUILT } from "./sandbox-ini
 const [mode] = process.argv.slice(2);
 if (mode === "--local") buildLocally(PREBUILT);
 else if (mode === "--check") {
-  const found = differences();
-  for (const line of found) console.error(line);
-  process.exitCode = found.length === 0 ? 0 : 1;
+  const differing = differences();
+  for (const line of differing) console.error(line);
+  process.exitCode = differing.length === 0 ? 0 : 1;
 } else {
   const { programs } = buildShipped(PREBUILT);
   for (const [name, { sha256 }] of Object.entries(programs)) console.log(`${sha256}  ${name}`);

@@ -10,14 +10,16 @@ import { spawn } from "node:child_process";
 const unchecked = process.argv.includes("--no-type-check");
 const STEPS = [
   {
-    what: "Compiling TypeScript",
+    label: "Compiling TypeScript",
     command: unchecked ? ["node", "scripts/compile-unchecked.ts"] : ["tsc", "-b"],
   },
-  { what: "Bundling the packages", command: ["node", "scripts/build-packages.ts"] },
-  { what: "Building the tool host", command: ["node", "scripts/build-tool-host.ts"] },
-  { what: "Building the instrument host", command: ["node", "scripts/build-instrument-host.ts"] },
-  { what: "Building the examples", command: ["node", "scripts/build-examples.ts"] },
-  { what: "Building the explorer", command: ["node", "scripts/build-explorer.ts"] },
+  { label: "Bundling the packages", command: ["node", "scripts/build-packages.ts"] },
+  { label: "Bundling the SDK", command: ["node", "scripts/build-sdk-bundle.ts"] },
+  { label: "Building the tool host", command: ["node", "scripts/build-tool-host.ts"] },
+  { label: "Building the instrument host", command: ["node", "scripts/build-instrument-host.ts"] },
+  { label: "Building the examples", command: ["node", "scripts/build-examples.ts"] },
+  { label: "Building the explorer", command: ["node", "scripts/build-explorer.ts"] },
+  { label: "Building the console", command: ["node", "scripts/build-console.ts"] },
 ];
 const SILENCE_MS = 2_000;
 const ERASE = "\r\u001b[2K";
@@ -59,8 +61,8 @@ async function run(label: string, [program, ...args]: string[]): Promise<number>
   }
 }
 
-for (const { what, command } of STEPS) {
-  const code = await run(what, command);
+for (const { label, command } of STEPS) {
+  const code = await run(label, command);
   if (code === 0) continue;
   process.exitCode = code;
   break;

@@ -8,7 +8,7 @@ const TYPES = ["feat", "fix", "perf", "refactor", "test", "docs", "style", "buil
 const SUBJECT = new RegExp(`^(${TYPES.join("|")})(\\([a-z0-9,-]+\\))?!?: [a-z0-9\`/.-]`);
 const MAX_LENGTH = 72;
 
-/** Returns what is wrong with a subject, or null if it is valid. */
+/** Returns the problem with a subject, or null if it is valid. */
 export function subjectProblem(subject: string): string | null {
   if (subject.startsWith("Merge ")) return null;
   if (subject.length > MAX_LENGTH) return `${subject.length} characters, ${MAX_LENGTH} are allowed`;

@@ -19,15 +19,15 @@ mkdirSync(join(user, ".local/share"), { recursive: true });
 const env = newcomerEnvironment();
 const child = spawn("npm", ["start"], { env, stdio: ["ignore", "pipe", "inherit"], detached: true });
 const ended = new Promise<never>((_, reject) => {
-  child.once("exit", (code, signal) => reject(new Error(`npm start ended early: ${code ?? signal}`)));
+  child.once("exit", (code, signal) => reject(new Error(`npm start exited early: ${code ?? signal}`)));
 });
 ended.catch(() => undefined);
 
 /** HOME is replaced so that `~` in the README is an empty folder; npm keeps its cache. */
 function newcomerEnvironment(): NodeJS.ProcessEnv {
-  const kept = Object.entries(process.env).filter(([name]) => !/^(?:BACKPLANE_|XDG_)/.test(name));
+  const inherited = Object.entries(process.env).filter(([name]) => !/^(?:BACKPLANE_|XDG_)/.test(name));
   const cache = process.env.npm_config_cache ?? join(homedir(), ".npm");
-  return { ...Object.fromEntries(kept), HOME: user, npm_config_cache: cache, BACKPLANE_PORT: "0" };
+  return { ...Object.fromEntries(inherited), HOME: user, npm_config_cache: cache, BACKPLANE_PORT: "0" };
 }
 
 /**
@@ -69,7 +69,7 @@ function expectIn(output: string, expected: RegExp, command: string): void {
 
 async function checkHttpAccess(url: string): Promise<void> {
   const health = await fetch(`${url}/healthz`);
-  if (health.status !== 200) throw new Error(`/healthz answered ${health.status}`);
+  if (health.status !== 200) throw new Error(`/healthz returned HTTP ${health.status}`);
   const refused = await fetch(`${url}/v1/plugin-packages`);
   if (refused.status !== 401)
     throw new Error(`a request without a token got ${refused.status} instead of 401`);
@@ -81,10 +81,10 @@ async function checkHttpAccess(url: string): Promise<void> {
 function checkFirstCall(url: string): void {
   const [commands, request] = blocksOf("Run a plugin");
   const lines = commands!.trim().split("\n");
-  const shown = lines.map((line) => runAsWritten(line)).join("\n");
-  expectIn(shown, /Installed acme\/hello@/, "plugin install");
-  expectIn(shown, /Hello, Ada!/, "invoke");
-  expectIn(shown, /\bhello +succeeded\b.*\bisolated\b/, "invocation list");
+  const output = lines.map((line) => runAsWritten(line)).join("\n");
+  expectIn(output, /Installed acme\/hello@/, "plugin install");
+  expectIn(output, /Hello, Ada!/, "invoke");
+  expectIn(output, /\bhello +succeeded\b.*\bisolated\b/, "invocation list");
   if (spawnSync("curl", ["--version"], { env }).error !== undefined) {
     console.log("curl is not installed: the README's request over HTTP was skipped");
     return;

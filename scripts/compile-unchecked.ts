@@ -24,7 +24,12 @@ function modified(file: string): number {
   return statSync(join(ROOT, file), { throwIfNoEntry: false })?.mtimeMs ?? 0;
 }
 
-for (const project of globSync("{packages,plugins}/*/tsconfig.json", { cwd: ROOT })) {
+// The console is bundled by scripts/build-console.ts.
+const projects = globSync("{packages,plugins}/*/tsconfig.json", {
+  cwd: ROOT,
+  exclude: ["packages/console/**"],
+});
+for (const project of projects) {
   const sources = globSync(`${dirname(project)}/src/**/*.ts`, { cwd: ROOT });
   await Promise.all(sources.filter((path) => !path.endsWith(".d.ts")).map(compile));
 }

@@ -1,6 +1,6 @@
 /**
- * Our MCP client for the public conformance suite, which passes the URL of its server at start. Scenarios run
- * through a real runner, as for any binding; scenarios with a sign-in run through a running gateway
+ * Our MCP client for the public conformance suite, which passes the URL of its server as the last argument. Scenarios
+ * run through a real runner, as for any binding; scenarios with a sign-in run through a running gateway
  * (mcp-conformance-gateway.ts):
  *
  *   npx @modelcontextprotocol/conformance client --requirements 2026-07-28 \
@@ -62,11 +62,12 @@ const request: DescribeRequest = {
 };
 
 const { exports, schemas } = await runner.describe!(request);
-const rich = exports.find(({ tool }) => tool.native_name === "json_schema_2020_12_tool")?.tool.input_schema;
+const echo_schema = exports.find(({ tool }) => tool.native_name === "json_schema_2020_12_tool")?.tool
+  .input_schema;
 const ARGUMENTS: Record<string, Json> = {
   add_numbers: { a: 5, b: 3 },
   valid_tool: { region: "us-west1" },
-  ...(rich === undefined ? {} : { json_schema_echo: { schema: schemas[rich]! } }),
+  ...(echo_schema === undefined ? {} : { json_schema_echo: { schema: schemas[echo_schema]! } }),
 };
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}") as {
   toolCalls?: { name: string; arguments: Json }[];

@@ -39,7 +39,7 @@ export async function runThroughGateway(url: URL, scenario: string): Promise<voi
 
   async function signIn(): Promise<void> {
     if (++logins > MAX_LOGINS)
-      throw new Error(`The server still requires a sign-in after ${MAX_LOGINS} of them.`);
+      throw new Error(`The server still requires a sign-in after ${MAX_LOGINS} sign-ins.`);
     const started = await client.bindings.login(bound, signInOptions(scenario, context));
     console.log("login", started.status);
     if (started.authorization_url === null) return;

@@ -96,7 +96,7 @@ async function packGateway(
     optionalDependencies: node_versions,
     bundleDependencies: [CLI],
   };
-  const libraries = new Set(modules.flatMap((one) => thirdParty(one.manifest)));
+  const libraries = new Set(modules.flatMap(({ manifest }) => thirdParty(manifest)));
   return [
     jsonFile("package.json", manifest),
     ...documents(["LICENSE", "README.md", "CHANGELOG.md"]),
@@ -125,7 +125,7 @@ async function packSdk(root: Manifest, options: PackOptions): Promise<PackedFile
     license: root.license,
     ...repositoryOf(options),
     engines: root.engines,
-    files: ["dist", "java", "python", "LICENSE", "README.md"],
+    files: ["dist", "java", "python", "shell", "LICENSE", "README.md"],
     ...fields,
     dependencies: { ...libraries, ...Object.fromEntries(names.map((each) => [each, version])) },
     bundleDependencies: names,

@@ -26,6 +26,6 @@ if (!isInstalled()) {
     cwd: FOLDER,
     stdio: ["ignore", 2, "inherit"],
   });
-  // Not an error here: the tests that need the peers fail and say so, all others can run.
+  // Not an error here: the tests that need the peers report them as missing, and all others can run.
   if (status !== 0) console.error(`npm ci failed in ${FOLDER}; tests with published MCP programs will fail`);
 }

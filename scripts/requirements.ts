@@ -45,7 +45,7 @@ export function problems({ required, pending, cited }: Coverage): string[] {
     ...required
       .filter((id) => !cited.has(id) && !pending_ids.has(id))
       .map((id) => `${id}: no passed test cites it`),
-    ...pending.filter((id) => cited.has(id)).map((id) => `${id}: cited, so take it out of spec/pending.txt`),
+    ...pending.filter((id) => cited.has(id)).map((id) => `${id}: cited, so remove it from spec/pending.txt`),
     ...pending.filter((id) => !known.has(id)).map((id) => `${id}: pending, but not in spec/requirements.md`),
     ...[...cited].filter((id) => !known.has(id)).map((id) => `${id}: cited, but not in spec/requirements.md`),
   ];
@@ -65,10 +65,10 @@ function main(): number {
   for (const name of reports) {
     for (const id of citedIds(JSON.parse(readFileSync(join("reports", name), "utf8")))) cited.add(id);
   }
-  const found = problems({ required, pending, cited });
-  for (const line of found) console.error(line);
-  console.log(`requirements: ${required.length}, shown by tests: ${cited.size}, pending: ${pending.length}`);
-  return found.length === 0 ? 0 : 1;
+  const errors = problems({ required, pending, cited });
+  for (const line of errors) console.error(line);
+  console.log(`requirements: ${required.length}, cited by tests: ${cited.size}, pending: ${pending.length}`);
+  return errors.length === 0 ? 0 : 1;
 }
 
 if (import.meta.main) process.exitCode = main();

@@ -211,17 +211,17 @@ async function tryServer(
     exports?: { id: string }[];
     error?: { message: string } | null;
   };
-  const found = exports.find(({ id }) => id.endsWith(tool));
-  if (found === undefined) {
+  const match = exports.find(({ id }) => id.endsWith(tool));
+  if (match === undefined) {
     const reason =
       error?.message ?? (listed.code === 0 ? `it has no tool ${tool}` : messageOf(listed.stderr));
     await remove(cli, binding_id);
     return row(pack.version, String(exports.length), "", `no tools: ${reason}`);
   }
-  const called = await cli("invoke", found.id, "--input", JSON.stringify(input), "--json");
+  const called = await cli("invoke", match.id, "--input", JSON.stringify(input), "--json");
   console.error(`${called.stdout.slice(0, 2_000)}\n${called.stderr}`);
   await remove(cli, binding_id);
-  return row(pack.version, String(exports.length), found.id, resultOf(called));
+  return row(pack.version, String(exports.length), match.id, resultOf(called));
 }
 
 async function remove(cli: (...argv: string[]) => Promise<Output>, binding_id: string): Promise<void> {
@@ -232,14 +232,14 @@ function resultOf({ stdout, stderr }: Output): string {
   if (stdout === "") return messageOf(stderr);
   const { status, error, tool_result, egress } = JSON.parse(stdout) as ToolCall;
   const refused = [...new Set(egress?.refusals.map(({ host, reason }) => `${host} (${reason})`) ?? [])];
-  const said = tool_result?.content.find(({ text }) => text !== undefined)?.text ?? error?.message ?? "";
+  const reply = tool_result?.content.find(({ text }) => text !== undefined)?.text ?? error?.message ?? "";
   const outcome = status === "succeeded" && tool_result?.is_error !== true ? "answered" : "failed";
-  return [`${outcome}: ${said}`, ...(refused.length === 0 ? [] : [`refused: ${refused.join(", ")}`])].join(
+  return [`${outcome}: ${reply}`, ...(refused.length === 0 ? [] : [`refused: ${refused.join(", ")}`])].join(
     "; ",
   );
 }
 
-/** The line after the one with the error code says what happened. */
+/** The line after the one with the error code describes what happened. */
 function messageOf(stderr: string): string {
   const lines = stderr.split("\n");
   const at = lines.findIndex((line) => line.startsWith("error["));

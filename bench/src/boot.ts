@@ -14,7 +14,7 @@ export async function boot(): Promise<Row[]> {
     for (const { key, start } of targets) {
       const server = await start();
       const health = await fetch(`${server.url}/healthz`);
-      if (health.status !== 200) throw new Error(`${key} answered ${health.status}`);
+      if (health.status !== 200) throw new Error(`${key} returned HTTP ${health.status}`);
       await new Promise((resolve) => setTimeout(resolve, 2_000));
       const resident = residentBytes(server.pid) / 1024 / 1024;
       await server.stop();

@@ -6,8 +6,8 @@ import { randomFillSync } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { createIdSource } from "@backplane/contract";
 import { createBus } from "@backplane/session";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
@@ -42,7 +42,7 @@ export async function busDispatch(): Promise<Row[]> {
 }
 
 /**
- * Each session has one publisher that continues when the bus accepts its event. A round ends when all events were
+ * Each session has one publisher that continues when the bus accepts its event. A round ends when all events have been
  * handled.
  */
 function gatewayBus(sessions: string[]): Round {

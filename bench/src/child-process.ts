@@ -17,7 +17,7 @@ export function startChild(file: string, args: string[] = [], flags: string[] = 
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const readLine = async <T>(): Promise<T> => {
     const { value, done } = await lines.next();
-    if (done === true) throw new Error(`${file} ended before it answered`);
+    if (done === true) throw new Error(`${file} exited before it answered`);
     return JSON.parse(value) as T;
   };
   return {

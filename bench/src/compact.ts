@@ -1,6 +1,6 @@
 /**
- * Compacting a chain of 5,000 entries: the time without that of the model, which answers immediately, and how long the
- * event loop was blocked meanwhile.
+ * Compacting a chain of 5,000 entries: the time without the model, which answers immediately, and how long the event
+ * loop was blocked.
  */
 
 import { randomFillSync } from "node:crypto";
@@ -15,8 +15,8 @@ import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { measureLag } from "@backplane/test-kit/event-loop-lag";
 import { inlineLoader } from "@backplane/test-kit/inline-loader";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 

@@ -61,7 +61,7 @@ function peer(...args: string[]) {
   const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
   const line = async () => {
     const { value, done } = await lines.next();
-    if (done) throw new Error(`${args[0]} ended`);
+    if (done) throw new Error(`${args[0]} exited`);
     return value;
   };
   return {

@@ -13,8 +13,8 @@ import { type Caller, hostPolicy, type Runner, type Store } from "@backplane/por
 import { createRunner } from "@backplane/runner";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createPackageImporter, createSchemas, openContentStore, openPackageImages } from "@backplane/supply";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { buildEchoPackage } from "./echo-package.ts";
 import { invocationRow } from "./invocation-row.ts";
 import { median, percentile } from "./measure.ts";
@@ -148,7 +148,7 @@ async function openBench() {
     subject: { kind: "package", id: `pkg_${++written}` },
     summary: { text: "x".repeat(200) },
   });
-  /** Writes events as a change does. The row that they belong to has ended. */
+  /** Writes events in the transaction of a row, as a change does. The row has already ended. */
   const writeEvents = async (count: number) => {
     const events = Array.from({ length: count }, () => {
       const { subject, summary } = event();
@@ -171,7 +171,7 @@ async function openBench() {
         while (left-- > 0) {
           const call = await kernel.invocations.invoke(caller, { binding_id, input: event() });
           const { status } = await call.settled;
-          if (status !== "succeeded") throw new Error(`the hook ended ${status}`);
+          if (status !== "succeeded") throw new Error(`the hook ended as ${status}`);
         }
       };
       await Promise.all(Array.from({ length: IN_FLIGHT }, work));

@@ -55,7 +55,7 @@ export async function httpInvoke(): Promise<Row[]> {
       row("http.invoke.cpu", "gateway µs/call, fetch", "lower", ...both("cpu")),
       row("http.invoke.p50", "ms, sequential", "lower", ...both("p50")),
       row("http.invoke.p99", "ms, sequential", "lower", ...both("p99")),
-      row("http.invoke.saturated", "calls/s, a client that costs nothing", "higher", ...both("saturated")),
+      row("http.invoke.saturated", "calls/s, prebuilt requests", "higher", ...both("saturated")),
     ];
   } finally {
     await ours.stop();
@@ -82,7 +82,7 @@ async function bindEcho(server: Server, headers: Record<string, string>, folder:
 async function post(server: Server, headers: Record<string, string>, path: string, body: unknown) {
   const response = await fetch(server.url + path, { method: "POST", headers, body: JSON.stringify(body) });
   const result = (await response.json()) as { status?: string };
-  if (!response.ok) throw new Error(`${path} answered ${response.status}: ${JSON.stringify(result)}`);
+  if (!response.ok) throw new Error(`${path} returned HTTP ${response.status}: ${JSON.stringify(result)}`);
   return result;
 }
 
@@ -106,7 +106,7 @@ async function fetchRate(target: Target, in_flight: number, amount: number): Pro
         const { headers, body } = target;
         const response = await fetch(target.server.url + target.path, { method: "POST", headers, body });
         await response.arrayBuffer();
-        if (response.status !== 200) throw new Error(`${target.key} answered ${response.status}`);
+        if (response.status !== 200) throw new Error(`${target.key} returned HTTP ${response.status}`);
       }
     }),
   );

@@ -1,13 +1,14 @@
 /**
  * The time to the first piece of a model's answer through the chat completions endpoint (authenticated, the record on
- * disk first), compared with a direct request to the same local server; and many concurrent streams.
+ * disk first), compared with a direct request to the same local server; and many concurrent streams. A proxy that only
+ * writes a record and forwards the request shows how much of the added time the machine itself needs.
  */
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { median, percentile } from "./measure.ts";
 import { type Row, row } from "./row.ts";
-import { type Server, startChatModel, startOurs } from "./server-process.ts";
+import { type Server, startChatModel, startOurs, startRecordingProxy } from "./server-process.ts";
 
 interface Target {
   url: string;
@@ -23,21 +24,26 @@ const PIECES = 50;
 const ADDED_MS = 2;
 
 export async function llmProxy(): Promise<Row[]> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-bench-proxy-"));
   const model = await startChatModel();
+  const recording = await startRecordingProxy(model.url, join(folder, "records"));
   const ours = await startOurs();
   try {
     const headers = { "content-type": "application/json", authorization: `Bearer ${ours.token}` };
     await addInstance(ours, headers, `${model.url}/v1`);
     const direct: Target = { url: `${model.url}/v1/chat/completions`, headers, model: "m" };
     const proxied: Target = { url: `${ours.url}/v1/chat/completions`, headers, model: "local/m" };
-    for (const target of [direct, proxied]) await firstPieces(target, 2 * CALLS);
+    const recorded: Target = { ...direct, url: `${recording.url}/v1/chat/completions` };
+    for (const target of [direct, recorded, proxied]) await firstPieces(target, 2 * CALLS);
     const figures = {
       direct: { p50: [] as number[], p99: [] as number[] },
+      recording: { p50: [] as number[], p99: [] as number[] },
       ours: { p50: [] as number[], p99: [] as number[] },
     };
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       for (const [key, target] of [
         ["direct", direct],
+        ["recording", recorded],
         ["ours", proxied],
       ] as const) {
         const times = await firstPieces(target, CALLS);
@@ -49,9 +55,14 @@ export async function llmProxy(): Promise<Row[]> {
     const p50 = {
       ours: median(figures.ours.p50),
       direct: median(figures.direct.p50),
+      recording_proxy: median(figures.recording.p50),
       sync: percentile(diskSyncs(), 0.5),
     };
-    const p99 = { ours: median(figures.ours.p99), direct: median(figures.direct.p99) };
+    const p99 = {
+      ours: median(figures.ours.p99),
+      direct: median(figures.direct.p99),
+      recording_proxy: median(figures.recording.p99),
+    };
     const complete = await manyStreams(proxied);
     return [
       row("llm.proxy", "ms added to the first piece, p50", "lower", p50.ours - p50.direct, ADDED_MS, p50),
@@ -66,7 +77,9 @@ export async function llmProxy(): Promise<Row[]> {
     ];
   } finally {
     await ours.stop();
+    await recording.stop();
     await model.stop();
+    rmSync(folder, { recursive: true, force: true });
   }
 }
 
@@ -77,7 +90,7 @@ async function addInstance(ours: Server, headers: Record<string, string>, base_u
   if (!response.ok) throw new Error(`the instance was not created: ${await response.text()}`);
 }
 
-/** Milliseconds from the request to the first piece, one call after the other. */
+/** Milliseconds from the request to the first piece, one call after another. */
 async function firstPieces(target: Target, calls: number): Promise<number[]> {
   const times: number[] = [];
   for (let call = 0; call < calls; call++) {
@@ -90,7 +103,7 @@ async function firstPieces(target: Target, calls: number): Promise<number[]> {
   return times;
 }
 
-/** Milliseconds to write 4 kB and wait for the disk, where the home of the gateway is. */
+/** Milliseconds to write 4 kB and wait for the disk that holds the gateway's home. */
 function diskSyncs(): number[] {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-sync-"));
   const file = openSync(join(folder, "file"), "w");
@@ -126,6 +139,6 @@ async function ask({ url, headers, model }: Target, pieces: number, pause_ms: nu
   const body = JSON.stringify({ model, stream: true, messages: [{ role: "user", content }] });
   const response = await fetch(url, { method: "POST", headers, body });
   if (response.status !== 200)
-    throw new Error(`${url} answered ${response.status}: ${await response.text()}`);
+    throw new Error(`${url} returned HTTP ${response.status}: ${await response.text()}`);
   return response;
 }

@@ -1,5 +1,5 @@
 /**
- * One turn: the model asks for one tool, the tool answers, the model answers. The model answers immediately, and the
+ * One turn: the model requests one tool, the tool returns, the model answers. The model answers immediately, and the
  * tool is inline and read-only. A turn of the gateway goes through the bus, the strategy, the door and the tape. The
  * limit is a minimal loop on the same SQLite (WAL, FULL): four consecutive commits per turn and nothing else. The peer
  * is the Vercel AI SDK, which stores nothing: `generateText` is compared with turns that answer in one piece,

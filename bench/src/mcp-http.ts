@@ -57,7 +57,7 @@ export async function mcpHttp(): Promise<Row[]> {
     return [
       row("mcp.http-call", "calls/s, 1 kB, 32 in flight, fetch", "higher", ...both("rate"), beside),
       row("mcp.http-call.cpu", "gateway µs/call, fetch", "lower", ...both("cpu")),
-      row("mcp.http-call.saturated", "calls/s, a client that costs nothing", "higher", ...both("saturated")),
+      row("mcp.http-call.saturated", "calls/s, prebuilt requests", "higher", ...both("saturated")),
       row("mcp.http-call.p50", "ms, sequential", "lower", ...both("p50")),
       row("mcp.http-call.rss", "MB resident after the calls", "lower", resident[0]!, resident[1]!),
     ];
@@ -107,7 +107,7 @@ function load({ url, headers, tool }: Target, connections: number, amount: numbe
 async function bindEcho({ server, headers }: Target, folder: string): Promise<void> {
   const post = async (path: string, body: unknown, method = "POST") => {
     const response = await fetch(server.url + path, { method, headers, body: JSON.stringify(body) });
-    if (!response.ok) throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
+    if (!response.ok) throw new Error(`${path} returned HTTP ${response.status}: ${await response.text()}`);
   };
   await post("/v1/plugin-packages", { source: { folder } });
   await post("/v1/plugin-bindings", { package_id: "bench/mcp", package_version: "1.0.0", export_id: "*" });

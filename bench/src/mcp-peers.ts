@@ -136,7 +136,7 @@ async function start(kind: Kind, program: string): Promise<McpPeer> {
   } catch (error) {
     const log = readFileSync(join(home, "log"), "utf8").slice(-1_000);
     await end();
-    throw new Error(`${kind.key} did not start; it said: ${log}`, { cause: error });
+    throw new Error(`${kind.key} did not start; its output: ${log}`, { cause: error });
   }
 }
 

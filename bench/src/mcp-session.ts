@@ -27,7 +27,7 @@ export function callBody(tool: string, id: number): string {
   return `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"${tool}","arguments":{"text":"${TEXT}"}}}`;
 }
 
-/** Streamable HTTP: the answer is the body of the POST, plain or as a stream that ends with it. */
+/** Streamable HTTP: the answer is the body of the POST response, as JSON or as a stream that ends with it. */
 export async function openSession({ url, headers, tool }: McpEndpoint): Promise<McpSession> {
   const opened = await post(url, headers, message("initialize", INITIALIZE_PARAMS, 0));
   const text = await opened.text();
@@ -47,8 +47,8 @@ export function withoutHandshake({ url, headers, tool }: McpEndpoint): McpSessio
     async call() {
       const response = await post(url, headers, callBody(tool, next++));
       const { byteLength } = await response.arrayBuffer();
-      if (response.status !== 200) throw new Error(`answered ${response.status}`);
-      if (byteLength < TEXT.length) throw new Error("answered without the echo");
+      if (response.status !== 200) throw new Error(`the server returned HTTP ${response.status}`);
+      if (byteLength < TEXT.length) throw new Error("the answer does not contain the echo");
     },
     close() {},
   };
@@ -70,7 +70,7 @@ export async function openSseSession({ url, headers, tool }: McpEndpoint): Promi
       async call() {
         const id = next++;
         const answer = await request(id, callBody(tool, id));
-        if (answer.length < TEXT.length) throw new Error("answered without the echo");
+        if (answer.length < TEXT.length) throw new Error("the answer does not contain the echo");
       },
       close: () => aborter.abort(),
     };
@@ -103,7 +103,7 @@ async function requestOver(
     else waiting.set(id, answer);
     const accepted = post(messages, headers, body).then(async (response) => {
       await response.arrayBuffer();
-      if (response.status !== 202) throw new Error(`answered ${response.status}`);
+      if (response.status !== 202) throw new Error(`the server returned HTTP ${response.status}`);
     });
     const [text] = await Promise.all([answer.promise, accepted]);
     return text;

@@ -23,7 +23,7 @@ const ATTEMPTS = 5;
 const NOBODY = 65_534;
 const READY_MS = 30_000;
 
-/** A peer whose server is not installed is left out, with a line that says so. */
+/** A peer whose server is not installed is left out, with a message. */
 export async function openQueuePeers(in_flight: number): Promise<QueuePeer[]> {
   const peers: QueuePeer[] = [];
   if (spawnSync("redis-server", ["--version"]).status === 0) {
@@ -114,7 +114,7 @@ async function openGraphileWorker(binaries: string, in_flight: number): Promise<
   const folder = mkdtempSync(join(tmpdir(), "backplane-pg-"));
   const server = await startPostgres(binaries, folder);
   const pool = new Pool({ host: folder, user: "bench", database: "postgres", max: in_flight + 4 });
-  // The end of the server closes connections that are idle in the pool.
+  // When the server stops, it closes the idle connections of the pool.
   pool.on("error", () => {});
   await pool.query(
     "create table results (id bigserial primary key, status text not null, output text not null)",
@@ -130,7 +130,7 @@ async function openGraphileWorker(binaries: string, in_flight: number): Promise<
   };
   const silent = { log: () => () => undefined };
   const { Logger } = await import("graphile-worker");
-  // Its documentation recommends both settings for a high throughput.
+  // Its documentation recommends both settings for high throughput.
   const worker = { concurrentJobs: in_flight, localQueue: { size: 500 }, completeJobBatchDelay: 0 };
   const runner = await run({
     pgPool: pool,

@@ -3,8 +3,8 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { importEchoPackage } from "./echo-package.ts";
 import { benchContext, type EchoPeer, rawVai } from "./echo-peer.ts";
 import { callRows } from "./wire-warm-call.ts";
@@ -50,7 +50,7 @@ const runnerPeer: EchoPeer = {
           listener,
         );
         if (outcome.status !== "succeeded")
-          throw new Error(`echo ended ${outcome.status}: ${outcome.error?.message}`);
+          throw new Error(`echo ended as ${outcome.status}: ${outcome.error?.message}`);
         return (outcome.result as { content: { text: string }[] }).content[0]!.text;
       },
       async close() {

@@ -74,7 +74,7 @@ async function confined(sandbox: Awaited<ReturnType<typeof openSandbox>>): Promi
   launched.child.stdout.resume();
   launched.child.stderr.resume();
   const { code } = await launched.exitCause;
-  if (code !== 0) throw new Error(`node ended with ${code}`);
+  if (code !== 0) throw new Error(`node exited with ${code}`);
 }
 
 async function published(): Promise<void> {
@@ -90,7 +90,7 @@ function runToEnd(program: string, args: string[]): Promise<void> {
     child.stderr.on("data", (chunk) => (stderr += chunk));
     child.once("error", reject);
     child.once("close", (code) =>
-      code === 0 ? resolve() : reject(new Error(`${program} ended with ${code}: ${stderr.slice(0, 500)}`)),
+      code === 0 ? resolve() : reject(new Error(`${program} exited with ${code}: ${stderr.slice(0, 500)}`)),
     );
   });
 }

@@ -7,8 +7,8 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
 import { importEchoPackage } from "./echo-package.ts";
 import { benchContext } from "./echo-peer.ts";
@@ -93,7 +93,7 @@ export async function sandboxRate(): Promise<Row[]> {
     launched.child.stdout.resume();
     launched.child.stderr.resume();
     const { code } = await launched.exitCause;
-    if (code !== 0) throw new Error(`true ended with ${code}`);
+    if (code !== 0) throw new Error(`true exited with ${code}`);
   };
   const rates = { confined: [] as number[], plain: [] as number[] };
   try {
@@ -182,14 +182,14 @@ async function echoPackage() {
             { event: () => undefined },
           );
           const took = performance.now() - from;
-          if (status !== "succeeded") throw new Error(`echo ended ${status}: ${error?.message}`);
-          // The next cold start begins after this process has ended.
+          if (status !== "succeeded") throw new Error(`echo ended as ${status}: ${error?.message}`);
+          // The next cold start begins after this process has exited.
           if (isolation === "worker") runner.retire("bind_bench");
           return took;
         },
         async ready(): Promise<void> {
           while (runner.health().prewarmed < 1) await pause(5);
-          // Waits until the previous process has ended as well.
+          // Waits until the previous process has exited as well.
           while (runner.health().processes > 1) await pause(5);
         },
         close: () => runner.close(1_000),

@@ -17,6 +17,7 @@ export interface Server {
 export const CLI = fileURLToPath(new URL("../../packages/cli/dist/main.js", import.meta.url));
 const BARE = fileURLToPath(new URL("./children/bare-fastify.mjs", import.meta.url));
 const CHAT_MODEL = fileURLToPath(new URL("./children/chat-model.mjs", import.meta.url));
+const RECORDING_PROXY = fileURLToPath(new URL("./children/recording-proxy.mjs", import.meta.url));
 const BARE_MCP = fileURLToPath(new URL("./children/bare-mcp.mjs", import.meta.url));
 
 /** Starts the gateway with a new home. `config` is the content of its backplane.toml. */
@@ -37,6 +38,8 @@ export async function startOurs(more: Record<string, string> = {}, config = ""):
 
 export const startBare = () => start([BARE], process.env);
 export const startChatModel = () => start([CHAT_MODEL], process.env);
+export const startRecordingProxy = (model_url: string, record_file: string) =>
+  start([RECORDING_PROXY, model_url, record_file], process.env);
 export const startBareMcp = (plugin: string) => start([BARE_MCP, plugin], process.env);
 
 async function start(args: string[], env: NodeJS.ProcessEnv): Promise<Server> {
@@ -76,7 +79,7 @@ async function firstLine(child: ChildProcess): Promise<string> {
     const end = text.indexOf("\n");
     if (end >= 0) return text.slice(0, end);
   }
-  throw new Error("the server ended before it was ready");
+  throw new Error("the server exited before it was ready");
 }
 
 /**

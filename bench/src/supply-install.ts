@@ -138,7 +138,8 @@ async function extractLayer(repository: string, digest: string, into: string): P
   const from = performance.now();
   const { origin, pathname } = new URL(repository);
   const response = await fetch(`${origin}/v2${pathname}/blobs/sha256:${digest}`);
-  if (!response.ok || response.body === null) throw new Error(`the registry answered ${response.status}`);
+  if (!response.ok || response.body === null)
+    throw new Error(`the registry returned HTTP ${response.status}`);
   const sum = createHash("sha256");
   const hashed = new Transform({
     transform(chunk: Buffer, _encoding, done) {

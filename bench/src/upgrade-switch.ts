@@ -72,7 +72,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
         null,
         peers,
       ),
-      row("upgrade.failed", `failed calls of ${switched.calls.length}`, "lower", failed.length, null),
+      row("upgrade.failed", `failed calls out of ${switched.calls.length}`, "lower", failed.length, null),
       row(
         "upgrade.rollback",
         "ms from the first call of a version that crashes to the answer of its last one",
@@ -81,7 +81,13 @@ export async function upgradeSwitch(): Promise<Row[]> {
         MAX_ROLLBACK_MS,
         { failed: lost.length, crashed: hit.length, calls: crashed.calls.length },
       ),
-      row("upgrade.rollback-failed", `failed calls of ${crashed.calls.length}`, "lower", lost.length, null),
+      row(
+        "upgrade.rollback-failed",
+        `failed calls out of ${crashed.calls.length}`,
+        "lower",
+        lost.length,
+        null,
+      ),
     ];
   } finally {
     await server.stop();
@@ -124,8 +130,8 @@ async function measureUnderLoad(
       });
     }
     for (const due = (elapsed / 1_000) * CALLS_PER_SECOND; sent < due; sent++) {
-      const one: Promise<void> = call().finally(() => pending.delete(one));
-      pending.add(one);
+      const running: Promise<void> = call().finally(() => pending.delete(running));
+      pending.add(running);
     }
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
@@ -147,7 +153,7 @@ function createPost(server: Server): Post {
   return async (path, body) => {
     const response = await fetch(server.url + path, { method: "POST", headers, body: JSON.stringify(body) });
     const answer = (await response.json()) as Answer;
-    if (!response.ok) throw new Error(`${path} answered ${response.status}: ${JSON.stringify(answer)}`);
+    if (!response.ok) throw new Error(`${path} returned HTTP ${response.status}: ${JSON.stringify(answer)}`);
     return answer;
   };
 }

@@ -1,5 +1,6 @@
 /** Every mutant that `npm run mutate` tries. */
 import { ARTIFACT_DEFENCES } from "./artifacts.ts";
+import { AUTHORING_DEFENCES } from "./authoring.ts";
 import { AUTHORITY_DEFENCES } from "./authority.ts";
 import { BACKUP_DEFENCES } from "./backups.ts";
 import { ALLOW_RULE_MUTANTS } from "./behaviour/allow-rules.ts";
@@ -57,6 +58,7 @@ export const MUTANTS: Mutant[] = [
   ...SANDBOX_DEFENCES,
   ...ARTIFACT_DEFENCES,
   ...CALL_DEFENCES,
+  ...AUTHORING_DEFENCES,
   ...CLIENT_DEFENCES,
   ...COMPACTION_DEFENCES,
   ...PACKAGE_DEFENCES,

@@ -71,7 +71,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: waiting and running calls are watched",
     file: "packages/door/src/authority/revocation-watch.ts",
-    from: "if (why !== null && call.stopped === null) stopCall(call, why);",
+    from: "if (reason !== null && call.stopped === null) stopCall(call, reason);",
     to: "void stopCall;",
     tests: CALLS,
   },
@@ -85,7 +85,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: queued calls of a disabled binding are watched",
     file: "packages/door/src/authority/revocation-watch.ts",
-    from: 'why === null && call.stage !== "running"',
+    from: 'reason === null && call.stage !== "running"',
     to: "false",
     tests: CALLS,
   },
@@ -111,7 +111,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
     tests: TURNS,
   },
   {
-    defence: "session ids: naming a session needs a right to it",
+    defence: "session ids: naming a session requires access to it",
     file: "packages/door/src/authority/named-ids.ts",
     from: '  throw new BackplaneError("auth.scope", `This caller',
     to: '  void new BackplaneError("auth.scope", `This caller',
@@ -155,8 +155,8 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "session approval: holds only while the approver's key is valid",
     file: "packages/door/src/invoke/record.ts",
-    from: "(await authority.findRevocation(found.approver)) === null ? found.grant.id : null",
-    to: "authority === null ? null : found.grant.id",
+    from: "(await authority.findRevocation(session_grant.approver)) === null ? session_grant.grant.id : null",
+    to: "authority === null ? null : session_grant.grant.id",
     tests: NAMED,
   },
   {

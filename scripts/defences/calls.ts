@@ -1,4 +1,4 @@
-/** A call does not leave its egress, its secrets or its process to the next call. */
+/** The egress, the secrets and the process of a call are not available to the next call. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 export const CALL_DEFENCES: Mutant[] = [
@@ -45,10 +45,10 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {
-    defence: "a rotated secret gets a new process",
+    defence: "a call with a rotated secret gets a new process",
     file: `${RUNNER}/secrets/secret-environment.ts`,
-    from: "if (known === null) return pool_key;",
-    to: "if (known !== undefined) return pool_key;",
+    from: "if (secrets === null) return pool_key;",
+    to: "if (secrets !== undefined) return pool_key;",
     tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {
@@ -59,7 +59,7 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/pool/prewarmed.test.ts"],
   },
   {
-    defence: "prewarmed processes end with their binding",
+    defence: "prewarmed processes stop with their binding",
     file: `${RUNNER}/pool/pool.ts`,
     from: "this.#prewarmed.retire(binding_id, keep_pool_key);",
     to: "",

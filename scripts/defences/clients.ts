@@ -89,8 +89,8 @@ export const CLIENT_DEFENCES: Mutant[] = [
   {
     defence: "mcp approvals: a person sees all arguments",
     file: "packages/api/src/mcp/calls/ask-approval.ts",
-    from: "if (shown.length > MAX_SHOWN) return null;",
-    to: "if (shown.length > MAX_SHOWN * 100) return null;",
+    from: "if (arguments_text.length > MAX_SHOWN) return null;",
+    to: "if (arguments_text.length > MAX_SHOWN * 100) return null;",
     tests: ["packages/api/test/mcp/calls/ask-approval.test.ts"],
   },
 ];

@@ -6,6 +6,7 @@ import type { Mutant } from "./mutant.ts";
 
 const ANSWERS = ["packages/agent/test/compaction/compactor-answers.test.ts"];
 const ACCEPT = "packages/door/src/invoke/accept.ts";
+const RESULTS = "packages/contract/src/plugins/check-results.ts";
 
 const CONTRACT = ["packages/agent/test/compaction/compactor-contract.test.ts"];
 const CHOICE = ["packages/agent/test/compaction/compactor-choice.test.ts"];
@@ -14,7 +15,8 @@ const PINS = ["packages/agent/test/compaction/pins.test.ts"];
 const WEAVE = ["examples/thread-weave/test/thread-weave.test.ts"];
 const CALL = "packages/agent/src/compaction/call-compactor.ts";
 const CHOOSE = "packages/agent/src/compaction/choose-compactor.ts";
-const RETAINED = "packages/agent/src/compaction/retained.ts";
+const SEED = "packages/agent/src/compaction/build-seed.ts";
+const RETAINED = "packages/session/src/compaction/retained.ts";
 
 export const COMPACTION_DEFENCES: Mutant[] = [
   {
@@ -26,58 +28,65 @@ export const COMPACTION_DEFENCES: Mutant[] = [
   },
   {
     defence: "compaction: an answer has blocks or a summary",
-    file: ACCEPT,
+    file: RESULTS,
     from: 'seed_blocks.length === 0 && summaryTextOf(result).trim() === ""',
     to: "false",
     tests: ANSWERS,
   },
   {
     defence: "compaction: every block is checked",
-    file: ACCEPT,
+    file: RESULTS,
     from: "if (issue !== null) return `seed_blocks",
     to: "if (issue !== null && index > 99) return `seed_blocks",
     tests: ANSWERS,
   },
   {
     defence: "compaction: a conversation can be compacted again after an undo",
-    file: "packages/agent/src/compaction/compactions.ts",
+    file: "packages/session/src/compaction/build-compaction.ts",
     from: "source.entries.at(-1)?.id ?? 0",
     to: "source.session.last_entry_id",
     tests: ANSWERS,
   },
   {
     defence: "compaction: pins are checked",
-    file: RETAINED,
+    file: SEED,
     from: '    ["is pinned", retained.pinned],\n',
     to: "",
     tests: PINS,
   },
   {
     defence: "compaction: system messages are checked",
-    file: RETAINED,
+    file: SEED,
     from: '    ["is a system message", retained.system],\n',
     to: "",
     tests: CONTRACT,
   },
   {
     defence: "compaction: open tasks are checked",
-    file: RETAINED,
+    file: SEED,
     from: '    ["is an open task", retained.open],\n',
     to: "",
     tests: CONTRACT,
   },
   {
     defence: "compaction: a result follows its call",
-    file: RETAINED,
+    file: SEED,
     from: 'block.kind === "tool_result" && !calls.has(block.tool_call_id!)',
     to: "false",
     tests: CONTRACT,
   },
   {
     defence: "compaction: a block names only entries of its source",
-    file: RETAINED,
+    file: SEED,
     from: "if (foreign !== undefined)",
     to: "if (foreign === -1)",
+    tests: CONTRACT,
+  },
+  {
+    defence: "compaction: the target is enforced",
+    file: "packages/agent/src/compaction/compactions.ts",
+    from: "        requireTarget(compacted, input);\n",
+    to: "",
     tests: CONTRACT,
   },
   {
@@ -159,13 +168,13 @@ export const COMPACTION_DEFENCES: Mutant[] = [
   },
   {
     defence: "compaction: dropped entries are recorded",
-    file: "packages/agent/src/compaction/loss.ts",
+    file: "packages/session/src/compaction/loss.ts",
     from: '    if (outcome === "dropped") {\n',
     to: '    if (outcome === "kept") {\n',
     tests: LOSS,
   },
   {
-    defence: "compaction: the account of entries ends at the last entry of the source",
+    defence: "compaction: entries that were appended to the source later are not reported as lost",
     file: "packages/agent/src/compaction/describe-compaction.ts",
     from: "id <= last_entry_id",
     to: "id > 0",

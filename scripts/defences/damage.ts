@@ -31,7 +31,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "a row is checked when it is read",
     file: `${SQLITE}/connection/connection.ts`,
-    from: "checks = rowChecks(database);",
+    from: "checks = rowChecks(tables);",
     to: "",
     tests: DAMAGE,
   },
@@ -106,7 +106,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: DAMAGE,
   },
   {
-    defence: "commits are counted beside the store",
+    defence: "commits are counted outside the store",
     file: `${SQLITE}/writer/run-batch.ts`,
     from: "if (counts) counter.committed();",
     to: "",
@@ -136,8 +136,8 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "a damaged backup is not restored",
     file: `${SQLITE}/damage/maintenance.ts`,
-    from: "if (found.structure.length + found.rows.length > 0) {",
-    to: "if (found.structure.length < 0) {",
+    from: "if (check.structure.length + check.rows.length > 0) {",
+    to: "if (check.structure.length < 0) {",
     tests: ["packages/cli/test/commands/store.test.ts"],
   },
   {
@@ -192,8 +192,8 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "disk: the other parts stop when one of them cannot write",
     file: "packages/kernel/src/lifecycle.ts",
-    from: "log.error({ err: error }, `${what} did not stop cleanly`);",
-    to: "log.error({ err: error }, `${what} did not stop cleanly`);\n      throw error;",
+    from: "log.error({ err: error }, `${part} did not stop cleanly`);",
+    to: "log.error({ err: error }, `${part} did not stop cleanly`);\n      throw error;",
     tests: ["packages/kernel/test/lifecycle.test.ts"],
     only: "while the disk of the store fails",
   },

@@ -25,7 +25,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     tests: SCOPE,
   },
   {
-    defence: "org: only an admin sets the rights of plugins by their keys",
+    defence: "org: only an admin changes the rights of plugins by setting keys",
     file: AUTHORITY,
     from: "if (setting !== null) requireSetting(caller, setting.field, key);",
     to: "",
@@ -104,14 +104,14 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "provider: a permission covers one private address",
     file: "packages/agent/src/providers/private-address.ts",
-    from: "return kept === undefined || kept === address ? fields",
-    to: "return kept === undefined || kept !== null ? fields",
+    from: "return allowed === undefined || allowed === address ? fields",
+    to: "return allowed === undefined || allowed !== null ? fields",
     tests: DESTINATION,
   },
   {
     defence: "egress: inline connections go to checked addresses",
     file: NETWORK,
-    from: "return connect.apply(this, pinned(args, plugin, target!));",
+    from: "return connect.apply(this, pinArguments(args, plugin, target!));",
     to: "return connect.apply(this, args);",
     tests: GUARD,
   },
@@ -146,15 +146,15 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "egress: a private address is allowed for one org only",
     file: INLINE,
-    from: "      const as = who.scoped();\n",
-    to: "      const as = ((who as { one?: ReturnType<typeof who.scoped> }).one ??= who.scoped());\n",
+    from: "      const as = identity.scoped();\n",
+    to: "      const as = ((identity as { one?: ReturnType<typeof identity.scoped> }).one ??= identity.scoped());\n",
     tests: GUARD,
   },
   {
     defence: "egress: only allowed private addresses are reached",
     file: INLINE,
-    from: "opened: config.allow_private === address",
-    to: "opened: true",
+    from: "private_allowed: config.allow_private === address",
+    to: "private_allowed: true",
     tests: GUARD,
   },
   {

@@ -150,8 +150,8 @@ export const FENCE_DEFENCES: Mutant[] = [
   {
     defence: "outage: further output of a lost turn is discarded",
     file: "packages/session/src/sessions/persister.ts",
-    from: "held?.lost === true ? taken.filter",
-    to: "held === null ? taken.filter",
+    from: "held?.lost === true ? writes.filter",
+    to: "held === null ? writes.filter",
     tests: ["packages/session/test/sessions/persister.test.ts"],
   },
   {

@@ -83,7 +83,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "malformed_response",
   },
   {
-    defence: "harness: a malformed result leaves the conversation as it is",
+    defence: "harness: a malformed result leaves the conversation unchanged",
     file: "packages/session/src/tape/harness-tape.ts",
     from: 'run.status === "completed" && run.output?.content !== ""',
     to: "true as boolean",
@@ -104,7 +104,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: " and i.fence = $3 and i.status",
     to: " and $3 >= 0 and i.status",
     tests: STORED,
-    only: "gives an ended execution",
+    only: "reopens an ended execution",
   },
   {
     defence: "harness: a resumed harness gets its checkpoint",
@@ -112,7 +112,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "checkpoint: checkpoint as unknown as JsonObject }",
     to: "}",
     tests: RESUMED,
-    only: "with the state of its fidelity",
+    only: "with the state for its fidelity",
   },
   {
     defence: "harness: a new chain begins with the summary",
@@ -120,7 +120,31 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "const chain_id = await reseed(door, live, execution, text);",
     to: "const chain_id = (await Promise.resolve(null)) as string | null;",
     tests: RESUMED,
-    only: "with the state of its fidelity",
+    only: "with the state for its fidelity",
+  },
+  {
+    defence: "harness: a new chain keeps the pins",
+    file: BODY,
+    from: "const seed = await selectSeed(door, key, source);",
+    to: "const seed = (await selectSeed(door, key, source)).slice(0, 0);",
+    tests: RESUMED,
+    only: "when a harness is reseeded",
+  },
+  {
+    defence: "harness: no new chain without the right to compact",
+    file: BODY,
+    from: "return allow_compaction && max_compactions > 0;",
+    to: "return allow_compaction || max_compactions > 0;",
+    tests: RESUMED,
+    only: "if the policy allows no compaction",
+  },
+  {
+    defence: "harness: a replay has the blocks of the target",
+    file: BODY,
+    from: "? head_chain_id : wanted;",
+    to: "? wanted : head_chain_id;",
+    tests: RESUMED,
+    only: "replays the target chain",
   },
   {
     defence: "harness: keys belong to the execution",
@@ -198,7 +222,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "requires_approval: true",
     to: "requires_approval: false",
     tests: HOSTED,
-    only: "asks people to permit what the agent",
+    only: "requests approval for an action",
   },
   {
     defence: "harness: models are not offered harness_action",

@@ -79,7 +79,7 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
     tests: ["packages/store/test/contract-sqlite.test.ts"],
   },
   {
-    defence: "http: the settings of an archive are part of what an Idempotency-Key stands for",
+    defence: "http: an Idempotency-Key covers the settings of an archive",
     file: "packages/api/src/routes/installations.ts",
     from: "archive, { settings, ...query });",
     to: "archive, query);",

@@ -101,7 +101,7 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
     tests: CHANGED_IMAGE,
   },
   {
-    defence: "integrity: a process with changed files is ended",
+    defence: "integrity: a process with changed files is killed",
     file: `${RUNNER}/pool/pool.ts`,
     from: 'worker.process.kill("its files were changed");',
     to: "",
@@ -131,14 +131,14 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   {
     defence: "integrity: sandbox-init is confirmed after it was executed",
     file: `${RUNNER}/sandbox/spawn-confined.ts`,
-    from: "if (!tools.copies.verify(ours)) {",
-    to: "if (ours.length === 0) {",
+    from: "if (!tools.copies.verify(own_programs)) {",
+    to: "if (own_programs.length === 0) {",
     tests: ["packages/runner/test/sandbox/changed-own-files.test.ts"],
   },
   {
     defence: "integrity: our own mounts are confirmed after the start",
     file: `${RUNNER}/sandbox/launch-confined.ts`,
-    from: "if (!parts.tools.copies.verify(shown)) await end(ownFilesChanged);",
+    from: "if (!parts.tools.copies.verify(own_files)) await end(ownFilesChanged);",
     to: "",
     tests: ["packages/runner/test/sandbox/changed-own-files.test.ts"],
   },

@@ -1,4 +1,4 @@
-/** Runs the tests of one mutant in a copy of the project and says whether they noticed it. */
+/** Runs the tests of one mutant in a copy of the project and reports whether they detect it. */
 import { spawn, spawnSync } from "node:child_process";
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -39,7 +39,7 @@ const TEST_TIMEOUT = /^(?:Error: )?(?:Test|Hook) timed out in /;
 export function createJudge(root: string, limits: Limits = LIMITS): Judge {
   const unchanged = new Map<string, Promise<Verdict>>();
 
-  /** Each selection of tests is run once without a mutant: tests that fail anyway show nothing. */
+  /** Each selection of tests is run once without a mutant: tests that fail anyway prove nothing. */
   function runUnchanged(mutant: Mutant): Promise<Verdict> {
     const key = JSON.stringify([mutant.tests, mutant.only]);
     // Nothing hangs here, so the limit need not be tight.
@@ -53,7 +53,7 @@ export function createJudge(root: string, limits: Limits = LIMITS): Judge {
       const path = join(root, mutant.file);
       const source = readFileSync(path, "utf8");
       if (source.split(mutant.from).length !== 2) {
-        return { outcome: "did not run", detail: "the code to change is not in the file exactly once" };
+        return { outcome: "did not run", detail: "the code to change does not occur exactly once" };
       }
       const before = await runUnchanged(mutant);
       if (before.outcome !== "survived") {
@@ -132,7 +132,7 @@ function readReport(path: string): Report | null {
   }
 }
 
-/** A mutant is killed only by a test that ran and failed; any other end of the run says nothing about the rule. */
+/** A mutant is killed only by a test that ran and failed; any other end of the run proves nothing about the rule. */
 function classify(status: number | null, report: Report | null): Verdict {
   if (report === null) return { outcome: "did not run", detail: `Vitest ended with ${status} and no report` };
   const results = report.testResults.flatMap(({ assertionResults }) => assertionResults);
@@ -149,7 +149,7 @@ function classify(status: number | null, report: Report | null): Verdict {
   if (late[0] !== undefined) return { outcome: "timed out", detail: late[0].title };
   const message = report.testResults.find((file) => file.message !== "")?.message;
   if (message !== undefined) return { outcome: "did not run", detail: firstLine([message]) };
-  if (status !== 0) return { outcome: "did not run", detail: `Vitest ended with ${status}, no test failed` };
+  if (status !== 0) return { outcome: "did not run", detail: `Vitest ended with ${status}; no test failed` };
   if (!results.some((result) => result.status === "passed")) {
     return { outcome: "did not run", detail: "no test matched" };
   }

@@ -87,14 +87,14 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     from: "reservedOutput(request.options.max_tokens) * choicesOf(request.body)",
     to: "reservedOutput(request.options.max_tokens)",
     tests: KERNEL,
-    only: "each of the answers",
+    only: "each answer that a client",
   },
   {
-    defence: "llm endpoints: a live gateway ends lost calls",
+    defence: "llm endpoints: a live gateway ends the calls of a stopped one",
     file: ENDPOINTS,
     from: "if (store.shared) sweepLater();",
     to: "",
     tests: KERNEL,
-    only: "of a gateway that has ended",
+    only: "of a stopped gateway",
   },
 ];

@@ -1,4 +1,4 @@
-/** An installation from the marketplace is what its card says. */
+/** An installation from the marketplace matches its card. */
 import type { Mutant } from "./mutant.ts";
 
 const MARKETPLACE = "packages/registry/src/marketplace/marketplace.ts";
@@ -11,7 +11,7 @@ export const MARKETPLACE_DEFENCES: Mutant[] = [
   {
     defence: "marketplace: the artifact requests nothing that the card does not show",
     file: MARKETPLACE,
-    from: 'if (asked.filesystem !== "none" && asked.filesystem !== card.filesystem)',
+    from: "if (widerFilesystem(card.filesystem, requested.filesystem) !== card.filesystem)",
     to: "if (false)",
     tests: CLI,
   },
@@ -39,8 +39,8 @@ export const MARKETPLACE_DEFENCES: Mutant[] = [
   {
     defence: "marketplace: the card has not changed since it was read",
     file: MARKETPLACE,
-    from: "if (seen !== undefined && seen !== entry.oci)",
-    to: "if (seen === null)",
+    from: "if (approved !== undefined && approved !== entry.oci)",
+    to: "if (approved === null)",
     tests: CARDS,
   },
   {

@@ -23,7 +23,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     tests: CONTENT_TEST,
   },
   {
-    defence: "packages: an import during the look-up is noticed",
+    defence: "packages: an import during the lookup is detected",
     file: CONTENT,
     from: " || imported.get(digest) !== last",
     to: "",
@@ -37,7 +37,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     tests: CONTENT_TEST,
   },
   {
-    defence: "packages: an ended install releases its bytes",
+    defence: "packages: a finished install releases its bytes",
     file: "packages/registry/src/packages/package-rows.ts",
     from: "    deps.importer.release(digest);\n",
     to: "",
@@ -73,7 +73,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "when the lock is refused",
   },
   {
-    defence: "npm: a refused lock ends npm",
+    defence: "npm: a refused lock kills npm",
     file: `${NPM}/npm-process.ts`,
     from: "          this.kill();\n",
     to: '          this.#child.send("continue", () => {});\n',
@@ -242,7 +242,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     from: 'if (base.protocol === "https:" && url.protocol !== "https:")',
     to: 'if (base.protocol === "ftp:")',
     tests: HOSTILE_REGISTRY,
-    only: "without TLS|connection without it",
+    only: "without TLS|from TLS to plain HTTP",
   },
   {
     defence: "oci: the token server of a registry with TLS uses TLS",
@@ -250,7 +250,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     from: 'if (base.protocol === "https:" && realm.protocol !== "https:")',
     to: 'if (base.protocol === "ftp:")',
     tests: HOSTILE_REGISTRY,
-    only: "connection without it",
+    only: "from TLS to plain HTTP",
   },
   {
     defence: "oci: a document is a manifest or an index, not both",
@@ -263,8 +263,8 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "oci: a public registry leads a command only to public addresses",
     file: "packages/cli/src/commands/plugin/registry-addresses.ts",
-    from: "if (named || !found.some(isPrivateAddress)) return found;",
-    to: "if (named || found.length > 0) return found;",
+    from: "if (named || !addresses.some(isPrivateAddress)) return addresses;",
+    to: "if (named || addresses.length > 0) return addresses;",
     tests: ["packages/cli/test/commands/plugin/registry-addresses.test.ts"],
   },
   {
@@ -284,10 +284,10 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "more files at its top",
   },
   {
-    defence: "images: a layer is what the configuration says",
+    defence: "images: a layer matches the configuration of the image",
     file: "packages/supply/src/container-images/pull-image.ts",
-    from: "if (diff_id !== config.diff_ids[index]) throw",
-    to: "if (config.diff_ids[index] === undefined) throw",
+    from: "if (diff_id !== config.diff_ids[index])",
+    to: "if (config.diff_ids[index] === undefined)",
     tests: CONTAINER_IMAGES,
     only: "its configuration does not describe",
   },
@@ -300,7 +300,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "that the gateway did not write",
   },
   {
-    defence: "images: the expanded root is compared with what was expanded",
+    defence: "images: a change to the expanded root is detected",
     file: "packages/supply/src/images/package-images.ts",
     from: " ?? (await expanded?.fingerprint.changed()) ?? null",
     to: " ?? (expanded === null ? null : null)",
@@ -325,7 +325,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "pack: a development package that the plugin also needs is kept",
     file: "packages/supply/src/pack/development-packages.ts",
-    from: "  for (const path of needed) found.delete(path);\n",
+    from: "  for (const path of needed) packages.delete(path);\n",
     to: "  void needed;\n",
     tests: ["packages/supply/test/pack-folder.test.ts"],
   },
@@ -355,7 +355,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "editable: unlinking removes all bindings",
     file: "packages/registry/src/workspaces/workspaces.ts",
-    from: "trusted.get(id)?.bindings ?? [folder.binding_id]",
+    from: "bindingsOf(trusted.get(id) ?? folder)",
     to: "[]",
     tests: ["packages/cli/test/install/linked-folders.test.ts"],
   },

@@ -8,6 +8,35 @@ const INSTRUMENTS = ["packages/servers/test/instruments/instruments.test.ts"];
 
 export const PLUGIN_DEFENCES: Mutant[] = [
   {
+    defence: "bus: no turn begins on the session of a bridge",
+    file: "packages/session/src/bus/publish-rules.ts",
+    from: 'kind === "user.message.received" && session_id.startsWith(BRIDGE_PREFIX)',
+    to: "false",
+    tests: ["packages/session/test/bus/publish-rules.test.ts"],
+  },
+  {
+    defence: "bus: a request fails when the plugin that has to answer it throws",
+    file: "packages/session/src/bus/dispatch.ts",
+    from: "this.#deps.requests.handlerFailed(event, owner.name, failure);",
+    to: "",
+    hangs: true,
+    tests: ["packages/session/test/bus/requests.test.ts"],
+  },
+  {
+    defence: "bus: only the failure of the requested plugin ends a request",
+    file: "packages/session/src/bus/requests.ts",
+    from: "if (pending?.asks(plugin) !== true) return;",
+    to: "if (pending === undefined) return;",
+    tests: ["packages/session/test/bus/requests.test.ts"],
+  },
+  {
+    defence: "bus: one message does not use up the failures of a provider that throws",
+    file: "packages/agent/src/models/call-model.ts",
+    from: "message: (error as Error).message, retryable: false }",
+    to: "message: (error as Error).message, retryable: true }",
+    tests: ["packages/agent/test/models/call-model.test.ts"],
+  },
+  {
     defence: "health: only a configuration key becomes part of a command",
     file: "packages/agent/src/plugins/plugins.ts",
     from: 'typeof config_key === "string" && isConfigKey(config_key)',
@@ -59,7 +88,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "inline: connections are checked",
     file: "packages/gateway/src/plugins/network-guard.ts",
-    from: "if (refusal === null) return connect.apply(this, pinned(args, plugin, target!));",
+    from: "if (refusal === null) return connect.apply(this, pinArguments(args, plugin, target!));",
     to: "return connect.apply(this, args);",
     tests: GUARD,
   },
@@ -73,7 +102,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "inline: tools are guarded like the rest of the plugin's code",
     file: "packages/gateway/src/plugins/inline-plugin.ts",
-    from: "ctx.registerTool(guardTool(tool, who, guard))",
+    from: "ctx.registerTool(guardTool(tool, identity, guard))",
     to: "ctx.registerTool(tool)",
     tests: GUARD,
   },
@@ -99,7 +128,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: INSTRUMENTS,
   },
   {
-    defence: "instruments: a start does not load what an operator unloaded",
+    defence: "instruments: a start does not load plugins that an operator unloaded",
     file: "packages/servers/src/instruments/instruments.ts",
     from: 'binding.status === "disabled" && !keep_unloaded',
     to: 'binding.status === "disabled"',
@@ -151,7 +180,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "memory: the other kind of store is searched for missing hits",
     file: "packages/agent/src/loop/memory-stores.ts",
-    from: "mergeHits(found, k).length >= k) break;",
+    from: "mergeHits(results, k).length >= k) break;",
     to: "k > 0) break;",
     tests: ["packages/agent/test/loop/memory-stores.test.ts"],
   },
@@ -172,7 +201,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "embeddings: invalid vectors are refused",
     file: "packages/agent/src/models/embeddings.ts",
-    from: "vector.length === size && vector.every((one) => Number.isFinite(one))",
+    from: "vector.length === size && vector.every((value) => Number.isFinite(value))",
     to: "vector.length === size",
     tests: ["packages/agent/test/cognition/embeddings.test.ts"],
   },

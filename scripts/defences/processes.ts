@@ -59,17 +59,17 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [CONTRADICTIONS],
   },
   {
-    defence: "contradiction: an MCP reply without an id ends the server",
+    defence: "contradiction: an MCP reply without an id stops the server",
     file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
     from: "if (!belongsToRequest || this.#oneWay.excuses(message))",
     to: "if (!belongsToRequest || message !== undefined)",
     tests: [CONTRADICTIONS],
   },
   {
-    defence: "contradiction: an MCP reply on a request's own stream is that request's",
+    defence: "contradiction: an MCP reply on a request's own stream belongs to that request",
     file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
-    from: "const request = isOpen ? meant : origin;",
-    to: "const request = isOpen ? meant : null;",
+    from: "const request = isOpen ? intended : origin;",
+    to: "const request = isOpen ? intended : null;",
     tests: [CONTRADICTIONS],
   },
   {
@@ -103,12 +103,12 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "process tree: sessions and groups belong to it",
     file: `${RUNNER}/procfs/process-table.ts`,
-    from: "found.has(ppid) || groups.has(pgrp) || groups.has(session)",
-    to: "found.has(ppid)",
+    from: "pids.has(ppid) || groups.has(pgrp) || groups.has(session)",
+    to: "pids.has(ppid)",
     tests: [TREE],
   },
   {
-    defence: "process tree: killed when its first process ends",
+    defence: "process tree: killed when its first process exits",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: "const treeEnded = launched.tree?.end() ?? Promise.resolve();",
     to: "const treeEnded = Promise.resolve();",
@@ -195,8 +195,8 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "idle servers: an idle server stops",
     file: `${RUNNER}/pool/pool.ts`,
-    from: 'if (rest <= 0) this.#stop(worker, "it was idle");',
-    to: "if (rest <= 0) worker.idle_check = this.#deps.deadlines.set(idle_ms, check);",
+    from: 'if (remaining <= 0) this.#stop(worker, "it was idle");',
+    to: "if (remaining <= 0) worker.idle_check = this.#deps.deadlines.set(idle_ms, check);",
     tests: ["packages/runner/test/pool/idle-servers.test.ts"],
     only: "stops an idle MCP server",
   },

@@ -8,7 +8,7 @@ const LAUNCH = ["packages/runner/test/calls/cancelled-launch.test.ts"];
 
 export const PROGRESS_DEFENCES: Mutant[] = [
   {
-    defence: "progress: a cancelled installation ends npm",
+    defence: "progress: a cancelled installation kills npm",
     file: "packages/supply/src/npm/npm-process.ts",
     from: '    signal?.addEventListener("abort", kill);\n',
     to: "",
@@ -17,7 +17,7 @@ export const PROGRESS_DEFENCES: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "progress: a cancelled installation ends install scripts",
+    defence: "progress: a cancelled installation kills install scripts",
     file: `${RUNNER}/runner/run-confined.ts`,
     from: '  stop.addEventListener("abort", kill);\n',
     to: "",
@@ -85,21 +85,21 @@ export const PROGRESS_DEFENCES: Mutant[] = [
     tests: STATUS,
   },
   {
-    defence: "progress: a cancelled request ends the launch that only it waits for",
+    defence: "progress: a cancelled request stops the launch that only it waits for",
     file: `${RUNNER}/calls/query-process.ts`,
     from: "if (operation?.signal.aborted) pool.abandonLease(worker);\n    else pool.cancelLease(worker);",
     to: "pool.cancelLease(worker);",
     tests: LAUNCH,
   },
   {
-    defence: "progress: a cancelled call ends the launch that only it waits for",
+    defence: "progress: a cancelled call stops the launch that only it waits for",
     file: `${RUNNER}/calls/call.ts`,
     from: 'if (this.#interruption === "user") this.#deps.pool.abandonLease(this.#worker);\n      else this.#deps.pool.cancelLease(this.#worker);',
     to: "this.#deps.pool.cancelLease(this.#worker);",
     tests: LAUNCH,
   },
   {
-    defence: "progress: a launch that others wait for goes on",
+    defence: "progress: a launch that others wait for continues",
     file: `${RUNNER}/pool/pool.ts`,
     from: 'if (!worker.unused || worker.process.state !== "launching") return;',
     to: 'if (worker.process.state !== "launching") return;',

@@ -47,7 +47,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     only: "hash differs from the lock",
   },
   {
-    defence: "pypi: a wheel contains what its RECORD says",
+    defence: "pypi: a wheel matches its RECORD",
     file: "packages/supply/src/pypi/unpack-wheel.ts",
     from: 'if (hash.replace(/=+$/, "") !== expected)',
     to: "if (hash === expected.slice(1))",
@@ -137,7 +137,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
   {
     defence: "pypi builds: a build requirement is a package of the index",
     file: "packages/supply/src/pypi/build-wheels.ts",
-    from: "requirements.find((each) => !isBuildRequirement(each))",
+    from: "requirements.find((requirement) => !isBuildRequirement(requirement))",
     to: 'requirements.find((each) => each === "")',
     tests: PYTHON_BUILDS,
     only: "refuses build requirements",
@@ -159,7 +159,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     only: "without network",
   },
   {
-    defence: "pypi builds: a build that does not end is ended",
+    defence: "pypi builds: a build that does not finish is killed",
     file: "packages/runner/src/runner/run-confined.ts",
     from: '    confined.kill("timeout");\n',
     to: "",

@@ -107,7 +107,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
   {
     defence: "provenance: the statement names this package",
     file: `${PROVENANCE}/verify-attestation.ts`,
-    from: "if (!named.some((each) => decoded(each.name) === purl))",
+    from: "if (!named.some((subject) => decodePurl(subject.name) === purl))",
     to: "if (named.length === 0)",
     tests: ATTESTATION_TEST,
   },
@@ -142,8 +142,8 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
   {
     defence: "provenance: every attestation has to be valid",
     file: `${PROVENANCE}/check-provenance.ts`,
-    from: "for (const bundle of found.bundles) verified",
-    to: "for (const bundle of found.bundles.slice(0, 1)) verified",
+    from: "for (const bundle of attestations.bundles)",
+    to: "for (const bundle of attestations.bundles.slice(0, 1))",
     tests: PROVENANCE_TEST,
   },
   {

@@ -18,14 +18,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a second version moves the binding",
     file: PLAN,
-    from: "body.rollout === undefined && others.length > 0 && !shared",
+    from: "body.rollout === undefined && other_versions.length > 0 && !shared",
     to: "false",
     tests: UPGRADE,
   },
   {
     defence: "upgrade: a rollout share keeps the settings",
     file: PLAN,
-    from: "policy: { ...kept?.policy, ...policy },",
+    from: "policy: { ...copied?.policy, ...policy },",
     to: "policy: { ...policy },",
     tests: UPGRADE,
   },
@@ -51,7 +51,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: UPGRADE,
   },
   {
-    defence: "upgrade: a missing secret keeps the old version",
+    defence: "upgrade: a missing secret keeps the old version in use",
     file: PLAN,
     from: 'if (moves && before.status === "active" && row.status === "inactive")',
     to: "if (false as boolean)",
@@ -60,8 +60,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: only the host's admin restores trust by a rollback",
     file: UPGRADES,
-    from: "const policy = caller.actor === HOST_ADMIN ?",
-    to: 'const policy = caller.actor !== "" ?',
+    from: "caller.actor === HOST_ADMIN ? previous.policy",
+    to: 'caller.actor !== "" ? previous.policy',
     tests: UPGRADE,
   },
   {
@@ -95,8 +95,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: --dry-run changes nothing",
     file: "packages/cli/src/commands/plugin/upgrade-plugin.ts",
-    from: 'context.out.data({ bindings: back }, () => "Nothing was changed.");\n    return undefined;',
-    to: 'context.out.data({ bindings: back }, () => "Nothing was changed.");',
+    from: 'context.out.data({ bindings: upgraded }, () => "Nothing was changed.");\n    return undefined;',
+    to: 'context.out.data({ bindings: upgraded }, () => "Nothing was changed.");',
     tests: ["packages/cli/test/commands/plugin/upgrade.test.ts"],
   },
   {
@@ -109,15 +109,15 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a version that does not start is refused",
     file: "packages/registry/src/bindings/probe-versions.ts",
-    from: "if (FAILURES.has(failure.code)) throw refused(before, row, failure);",
-    to: "if (FAILURES.size === 0) throw refused(before, row, failure);",
+    from: "if (PACKAGE_FAILURES.has(failure.code)) throw refused(before, row, failure);",
+    to: "if (PACKAGE_FAILURES.size === 0) throw refused(before, row, failure);",
     tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
   },
   {
     defence: "upgrade: an installation starts the new version before it is stored",
     file: "packages/registry/src/installations/installations.ts",
-    from: "if (changing !== true && entry === undefined) await versions.requireStart(changes, operation);",
-    to: "if (changing === undefined) await versions.requireStart([], operation);",
+    from: "await versions.requireStart(changes.filter(isChecked), operation);",
+    to: "await versions.requireStart([].filter(isChecked), operation);",
     tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
   },
   {
@@ -222,8 +222,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "trial: a change by an operator ends the trial",
     file: PLAN,
-    from: "const kept = trial?.until === null ? { trial } : {};",
-    to: "const kept = trial === undefined ? {} : { trial };",
+    from: "const kept_trial = trial?.until === null ? { trial } : {};",
+    to: "const kept_trial = trial === undefined ? {} : { trial };",
     tests: TRIALS,
   },
   {
@@ -243,8 +243,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "rollout: waiting calls of a share continue when it ends with the rollout",
     file: "packages/door/src/open/find-successor.ts",
-    from: "return found.find(absorbed) ?? null;",
-    to: "void found.find(absorbed);\n  return null;",
+    from: "return candidates.find(absorbed) ?? null;",
+    to: "void candidates.find(absorbed);\n  return null;",
     tests: TRIALS,
   },
   {
@@ -257,8 +257,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a version that requests more permissions waits",
     file: UPGRADES,
-    from: 'if (new_permissions === "hold" && more.length > 0)',
-    to: 'if (new_permissions === "hold" && more.length > 9)',
+    from: 'if (new_permissions === "hold" && held_permissions.length > 0)',
+    to: 'if (new_permissions === "hold" && held_permissions.length > 9)',
     tests: HELD,
   },
   {
@@ -294,8 +294,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a trial returns to the bytes that it came from",
     file: "packages/registry/src/bindings/upgrades.ts",
-    from: "if (found !== null && found.digest === previous?.digest) return;",
-    to: "if (found !== null) return;",
+    from: "if (installed !== null && installed.digest === previous?.digest) return;",
+    to: "if (installed !== null) return;",
     tests: ["packages/registry/test/bindings/trials.test.ts"],
     only: "now has different bytes",
     hangs: true,

@@ -22,19 +22,19 @@ const DROPPED =
 /** `names` are dependencies of modules of the repository, which npm installs at the top of node_modules. */
 export function readInstalled(root: string, names: Iterable<string>): PackedFile[] {
   const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as Lock;
-  const found = new Set<string>();
+  const visited_paths = new Set<string>();
   const visit = (from: string, name: string, optional: boolean) => {
     const path = resolveLocked(packages, from, name);
     if (path === null && optional) return;
     if (path === null)
       throw new Error(`${from || "the repository"} needs ${name}, which is not in the lockfile`);
-    if (found.has(path)) return;
-    found.add(path);
+    if (visited_paths.has(path)) return;
+    visited_paths.add(path);
     const { dependencies = {}, optionalDependencies = {} } = packages[path]!;
     for (const each of Object.keys(dependencies)) visit(path, each, each in optionalDependencies);
   };
   for (const name of names) visit("", name, false);
-  return [...found].sort().flatMap((path) =>
+  return [...visited_paths].sort().flatMap((path) =>
     list(join(root, path), "**")
       .filter((file) => KEPT.test(file) && !DROPPED.test(file))
       .map((file) => withoutMap({ ...readPacked(join(root, path), file), path: `${path}/${file}` }))

@@ -17,10 +17,11 @@ export interface Manifest {
 
 /** Files that a module reads from its own folder while it runs. */
 const ASSETS: Record<string, string[]> = {
-  "@backplane/api": ["static/**", "dist/explorer/*"],
+  "@backplane/api": ["static/**", "dist/explorer/*", "dist/console/*.{html,js,css,md}"],
+  "@backplane/authoring": ["templates/**"],
   "@backplane/cli": ["bin/*", "dist/main.js", "dist/heap/small-heap.js"],
   "@backplane/runner": ["sandbox-init/**"],
-  "@backplane/sdk": ["java/**", "python/*.py", "dist/*.mjs"],
+  "@backplane/sdk": ["java/**", "python/*.py", "shell/*.sh", "dist/*.mjs"],
 };
 /** Programs of worker threads. Each becomes one file that imports only packages. */
 const THREADS: Record<string, string[]> = {

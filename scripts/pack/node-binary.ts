@@ -49,30 +49,30 @@ function download(root: string, source: string, version: string, to: string): st
   const archive = join(to, file);
   const actual = `sha512-${createHash("sha512").update(readFileSync(archive)).digest("base64")}`;
   if (actual !== expected)
-    throw new Error(`${source}@${version} has the checksum ${actual}, the lockfile expects ${expected}`);
+    throw new Error(`${source}@${version} has the checksum ${actual}, but the lockfile expects ${expected}`);
   execFileSync("tar", ["xzf", archive, "-C", to]);
   return join(to, "package");
 }
 
 function fromFolder(folder: string): NodePackage {
   const { version, os, cpu } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
-  const one = { os: [os].flat()[0]!, cpu: [cpu].flat()[0]! };
-  const program = one.os === "win32" ? "bin/node.exe" : "bin/node";
+  const platform = { os: [os].flat()[0]!, cpu: [cpu].flat()[0]! };
+  const program = platform.os === "win32" ? "bin/node.exe" : "bin/node";
   const bytes = readFileSync(join(folder, program));
-  const name = `@backplane/node-${one.os}-${one.cpu}`;
+  const name = `@backplane/node-${platform.os}-${platform.cpu}`;
   const manifest = {
     name,
     version,
-    description: `Node.js ${version} for ${one.os} on ${one.cpu}, for the backplane package`,
+    description: `Node.js ${version} for ${platform.os} on ${platform.cpu}, for the backplane package`,
     license: "MIT",
-    os: [one.os],
-    cpu: [one.cpu],
+    os: [platform.os],
+    cpu: [platform.cpu],
     files: ["bin", "LICENSE"],
   };
   return {
     name,
     version,
-    ...one,
+    ...platform,
     files: [
       {
         path: "package.json",
@@ -81,7 +81,7 @@ function fromFolder(folder: string): NodePackage {
       },
       { path: "LICENSE", bytes: readFileSync(join(folder, "LICENSE")), executable: false },
       // A changed Mach-O file would need a new signature.
-      { path: program, bytes: one.os === "linux" ? withoutSymbols(bytes) : bytes, executable: true },
+      { path: program, bytes: platform.os === "linux" ? withoutSymbols(bytes) : bytes, executable: true },
     ],
   };
 }
@@ -103,10 +103,10 @@ function withoutSymbols(program: Buffer): Buffer {
     const offset = Number(program.readBigUInt64LE(at + 8));
     end = Math.max(end, offset + Number(program.readBigUInt64LE(at + 32)));
   }
-  const cut = Buffer.from(program.subarray(0, end));
+  const stripped = Buffer.from(program.subarray(0, end));
   // The section headers were after the cut: their offset, count and the index of their names are cleared.
-  cut.writeBigUInt64LE(0n, 0x28);
-  cut.writeUInt16LE(0, 0x3c);
-  cut.writeUInt16LE(0, 0x3e);
-  return cut;
+  stripped.writeBigUInt64LE(0n, 0x28);
+  stripped.writeUInt16LE(0, 0x3c);
+  stripped.writeUInt16LE(0, 0x3e);
+  return stripped;
 }

@@ -1,4 +1,4 @@
-/** Writes archives for the npm registry. The same files give the same bytes, whatever the clock and the umask. */
+/** Writes archives for the npm registry. The same files result in the same bytes, whatever the clock and the umask. */
 import { createGzip, type Gzip } from "node:zlib";
 import { pack } from "tar-stream";
 
@@ -9,7 +9,7 @@ export interface PackedFile {
   executable: boolean;
 }
 
-/** The time that npm itself gives to packed files; some file systems reject dates before 1980. */
+/** The time that npm itself assigns to packed files; some file systems reject dates before 1980. */
 const MTIME = new Date("1985-10-26T08:15:00.000Z");
 
 /** Level 9 makes the archive of Node 0.3 % smaller and takes two and a half times as long. */

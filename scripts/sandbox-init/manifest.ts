@@ -56,34 +56,35 @@ export function buildLocally(folder: string, sources: string = SOURCES, objects?
 /** Builds everything again and returns what differs from the shipped programs; empty if they are the same. */
 export function differences(folder: string = PREBUILT): string[] {
   const shipped = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8")) as Manifest;
-  const found: string[] = [];
+  const differing: string[] = [];
   const sources = sourceDigests();
   for (const name of new Set([...Object.keys(sources), ...Object.keys(shipped.sources)])) {
-    if (sources[name] !== shipped.sources[name]) found.push(`${name} is not the source of the programs`);
+    if (sources[name] !== shipped.sources[name]) differing.push(`${name} is not the source of the programs`);
   }
   for (const arch of ARCHS) {
     const { toolchain } = shipped.programs[`linux-${arch}`]!;
     const present = toolchainVersions(arch);
     for (const [part, version] of Object.entries(toolchain ?? {})) {
       if (present?.[part] === version) continue;
-      found.push(
+      differing.push(
         `the ${part} for ${arch} is ${present?.[part] ?? "missing"}, and the programs were built with ${version}. Install it ${INSTALL}`,
       );
     }
   }
-  if (found.length > 0) return [...found, "After a change to the sources: npm run build:sandbox-init"];
+  if (differing.length > 0)
+    return [...differing, "After a change to the sources: npm run build:sandbox-init"];
   const again = mkdtempSync(join(tmpdir(), "backplane-sandbox-init-"));
   try {
     buildShipped(again);
     for (const name of [...ARCHS.map((arch) => `linux-${arch}`), "manifest.json"]) {
       if (!readFileSync(join(folder, name)).equals(readFileSync(join(again, name)))) {
-        found.push(`${name} has different bytes when it is built again`);
+        differing.push(`${name} has different bytes when it is built again`);
       }
     }
   } finally {
     rmSync(again, { recursive: true });
   }
-  return found;
+  return differing;
 }
 
 function checksumOf(file: string): string {

@@ -105,7 +105,7 @@ export function compileLocally(target: string, folder: string, objects: string):
   mkdirSync(objects, { recursive: true });
   const digests = sourceDigests(folder);
   const headers = Object.entries(digests).filter(([name]) => name.endsWith(".h"));
-  const kept = programFiles(folder).map((name) => {
+  const compiled = programFiles(folder).map((name) => {
     const object = join(objects, `${hash("sha256", JSON.stringify([digests[name], headers]), "hex")}.o`);
     if (!existsSync(object)) {
       const draft = `${object}.${process.pid}`;
@@ -118,7 +118,7 @@ export function compileLocally(target: string, folder: string, objects: string):
     }
     return object;
   });
-  runCompiler(compiler, [...FLAGS, "-o", target, ...kept], folder);
+  runCompiler(compiler, [...FLAGS, "-o", target, ...compiled], folder);
 }
 
 /** The names are relative, so that no path of this machine gets into the program. */

@@ -1,4 +1,4 @@
-// The limit that mcp.http-call is compared with: bare Fastify in front of the same MCP server, whose file is the
+// The limit that mcp.http-call is compared with: bare Fastify in front of the same MCP server, whose path is the
 // argument. No auth, no record, no policy.
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";

@@ -1,4 +1,4 @@
-// The local model behind llm.proxy: answers every chat completion with a stream of as many pieces as the message asks for.
+// The local model behind llm.proxy: answers every chat completion with a stream of as many pieces as the message requests.
 import { createServer } from "node:http";
 
 const chunk = (delta, finish_reason = null) =>

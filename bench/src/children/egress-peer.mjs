@@ -1,6 +1,7 @@
 /**
- * One end of a transfer in its own process. `serve ADDRESS` sends endlessly after it received one byte. `fetch` reads
- * lines of JSON {port, host, connect, bytes} and answers each with the milliseconds from the first byte to the last.
+ * One end of a transfer in its own process. `serve ADDRESS` sends endlessly once it has received one byte. `fetch`
+ * reads lines of JSON {port, host, connect, bytes} and answers each with the milliseconds from the first byte to the
+ * last.
  */
 import { connect, createServer } from "node:net";
 import { createInterface } from "node:readline";
@@ -23,15 +24,15 @@ if (role === "serve") {
 
 function fetchOnce({ host, port, connect: target, bytes }) {
   const socket = connect({ host, port });
-  let got = 0;
+  let received = 0;
   let from = 0;
   const begin = () => {
     from = performance.now();
     // A byte that is neither text nor TLS, which the proxy forwards unchanged.
     socket.write(Buffer.from([0]));
     socket.on("data", (chunk) => {
-      got += chunk.length;
-      if (got < bytes) return;
+      received += chunk.length;
+      if (received < bytes) return;
       socket.removeAllListeners("data");
       socket.destroy();
       console.log(performance.now() - from);

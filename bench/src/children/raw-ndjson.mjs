@@ -1,4 +1,4 @@
-// A lower bound for frames of one line: the smallest program that echoes them, without checks and limits.
+// A lower bound for frames of one line: the smallest program that echoes them, without checks or limits.
 let rest = "";
 process.stdin.setEncoding("utf8");
 process.stdin.on("data", (chunk) => {

@@ -1,4 +1,4 @@
-// A lower bound for vai.rpc.v1: the smallest program that answers its requests, without checks and limits.
+// A lower bound for vai.rpc.v1: the smallest program that answers its requests, without checks or limits.
 let rest = Buffer.alloc(0);
 process.stdin.on("data", (chunk) => {
   rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);

@@ -143,7 +143,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: COVERED,
   },
   {
-    defence: "allow rules: the list shows what the ceiling suspends",
+    defence: "allow rules: the list shows which rules the ceiling suspends",
     file: RULES,
     from: "  if (tolerates(ceiling, max_risk)) return null;\n",
     to: "  if (ceiling !== max_risk) return null;\n",
@@ -180,15 +180,15 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "allow rules: the middle of a pattern matches no shell syntax",
     file: PATTERN,
-    from: " || UNMATCHED.test(value.slice(at, found))",
+    from: " || UNMATCHED.test(value.slice(at, position))",
     to: "",
     tests: PATTERNS,
   },
   {
     defence: "allow rules: an answer for a tool covers no higher risk",
     file: RECORD,
-    from: "found === null || compareRisk(ask.risk, found.grant.max_risk) > 0",
-    to: "found === null",
+    from: "session_grant === null || compareRisk(ask.risk, session_grant.grant.max_risk) > 0",
+    to: "session_grant === null",
     tests: ANSWERS,
   },
   {
@@ -250,7 +250,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "tool names: only an admin sets or changes the name of a server",
     file: NAMES,
-    from: "      if (before !== null || isNamed(draft)) throw renamed(before);\n",
+    from: "      if (before !== null || isNamed(draft)) throw renameDenied(before);\n",
     to: "",
     tests: NAMED,
   },

@@ -42,8 +42,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: the first answer wins",
     file: ANSWERS,
-    from: "if (!won) throw closed(await get(caller, id));",
-    to: "void won;",
+    from: "if (!ended) throw closed(await get(caller, id));",
+    to: "void ended;",
     tests: ANSWERED,
   },
   {
@@ -54,14 +54,14 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: ANSWERED,
   },
   {
-    defence: "approval: a rejection gives its feedback",
+    defence: "approval: a rejection passes its feedback on",
     file: ANSWERS,
     from: 'rejected ? { kind: "rejected", feedback } : { kind: "approved" }',
     to: 'rejected ? { kind: "rejected", feedback: null } : { kind: "approved" }',
     tests: ANSWERED,
   },
   {
-    defence: "approval: an answer is recorded with who gave it",
+    defence: "approval: an answer is recorded with the caller who gave it",
     file: ANSWERS,
     from: "answered_by: caller.actor,",
     to: "answered_by: null,",
@@ -201,15 +201,15 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: a request is an event",
     file: RECORD,
-    from: "also.records = { events: [approvalRequested(door, approval, row, now)] };",
+    from: "also.records = { events: [buildApprovalEvent(door, approval, row, now)] };",
     to: "",
     tests: ROWS,
   },
   {
     defence: "approval: a session approval ends with its approver's key",
     file: RECORD,
-    from: "(await authority.findRevocation(found.approver)) === null ? found.grant.id : null",
-    to: "found.grant.id",
+    from: "(await authority.findRevocation(session_grant.approver)) === null ? session_grant.grant.id : null",
+    to: "session_grant.grant.id",
     tests: ROWS,
   },
   {
@@ -235,7 +235,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: ANSWERED,
   },
   {
-    defence: "approval: an approved call starts when it was approved",
+    defence: "approval: the start time of an approved call is the time of its approval",
     file: APPROVE,
     from: "  row.started_at = started_at;\n",
     to: "",

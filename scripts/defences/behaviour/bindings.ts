@@ -125,7 +125,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: RIGHTS,
   },
   {
-    defence: "binding: an operator adds no mount beside an existing one",
+    defence: "binding: an operator adds no mount to the existing ones",
     file: PLAN,
     from: "draft.policy.mounts?.every((mount)",
     to: "draft.policy.mounts?.some((mount)",
@@ -161,7 +161,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: MOVED,
   },
   {
-    defence: "binding: an upgrade without a change returns the bindings as they are",
+    defence: "binding: an upgrade without a change returns the bindings unchanged",
     file: UPGRADES,
     from: "binding.share_of === undefined && binding.package_version !== package_version,",
     to: "binding.share_of === undefined,",
@@ -170,14 +170,14 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a second version beside one with all traffic moves the binding",
     file: PLAN,
-    from: "const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;",
-    to: "const shared = others.length === 1;",
+    from: "const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
+    to: "const shared = other_versions.length === 1;",
     tests: MOVED,
   },
   {
     defence: "binding: a new version beside one with a share of the traffic gets a share too",
     file: PLAN,
-    from: "const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;",
+    from: "const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
     to: "const shared = false;",
     tests: ["packages/registry/test/bindings/rollout.test.ts"],
     only: "keeps sessions on the new version",
@@ -190,7 +190,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: MOVED,
   },
   {
-    defence: "binding: a rollback takes the settings of that version",
+    defence: "binding: a rollback restores the settings of its target version",
     file: UPGRADES,
     from: "const settings = same ? { config, secrets, policy } : {};",
     to: "const settings = same ? { secrets, policy } : {};",
@@ -206,7 +206,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a config of the wrong form is refused",
     file: CHECK,
-    from: "...(await configIssues(deps, found, binding)),",
+    from: "...(await findConfigIssues(deps, found, binding)),",
     to: "",
     tests: RECORD,
   },
@@ -255,7 +255,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "body scope: a credential stays in its organisation",
     file: "packages/api/src/requests/body-scope.ts",
-    from: 'if (org_id !== caller.scope.org_id) throw otherScope("organisation", org_id, caller.scope.org_id);',
+    from: 'if (org_id !== caller.scope.org_id) throw otherScope(caller, "organisation", org_id);',
     to: "",
     tests: ["packages/api/test/requests/body-scope.test.ts"],
   },
@@ -316,7 +316,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: PICKED,
   },
   {
-    defence: "move: secrets of slots that are gone are dropped",
+    defence: "move: secrets of removed slots are dropped",
     file: MOVE,
     from: "secrets: pickSlots(before.secrets, slots)",
     to: "secrets: before.secrets",
@@ -381,8 +381,8 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "names: an upgrade keeps the date of the first version",
     file: PRECEDENCE,
-    from: "if (here < registered_at) registered_at = here;",
-    to: "if (here > registered_at) registered_at = here;",
+    from: "if (date < registered_at) registered_at = date;",
+    to: "if (date > registered_at) registered_at = date;",
     tests: NAMES,
   },
   {

@@ -15,7 +15,7 @@ const ONCE_CALLS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
 
 export const CALL_MUTANTS: Mutant[] = [
   {
-    defence: "queue: a full queue counts the waiting calls",
+    defence: "queue: a queue is full at exactly its limit",
     file: CONCURRENCY,
     from: "limit.reserved >= max + this.#deps.host.queue_per_binding",
     to: "limit.reserved > max + this.#deps.host.queue_per_binding",
@@ -98,10 +98,26 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "recover: only repeatable calls run again",
     file: RECOVER,
-    from: "if (!harness && !isRepeatable(row.effect_class) && !isRecoverable(door, row)) {",
-    to: 'if (!harness && row.effect_class === "unknown") {',
+    from: "return isResumable(row) || isRepeatable(row.effect_class) || isRecoverable(door, row);",
+    to: 'return isResumable(row) || row.effect_class !== "unknown";',
     tests: RECOVERED,
     only: "after a crash reruns reads",
+  },
+  {
+    defence: "recover: calls of a package without files are left to other gateways",
+    file: "packages/door/src/invoke/missing-files.ts",
+    from: "if (now - seen < host.missing_files_ms) left.push(row.id);",
+    to: "if (now - seen < host.missing_files_ms) left.slice();",
+    tests: ["packages/kernel/test/many-nodes.test.ts"],
+    only: "leaves the call of a dead gateway",
+  },
+  {
+    defence: "recover: a call of a package that no gateway has ends with the reason",
+    file: RECOVER,
+    from: "if (await door.missing_files.isMissing(row)) return",
+    to: 'if ((await door.missing_files.isMissing(row)) && row.id === "") return',
+    tests: ["packages/kernel/test/many-nodes.test.ts"],
+    only: "package.files_missing",
   },
   {
     defence: "recover: attempts before the crash are counted",
@@ -120,7 +136,7 @@ export const CALL_MUTANTS: Mutant[] = [
     only: "the bytes of its package changed",
   },
   {
-    defence: "recover: a recovered call has at least some time",
+    defence: "recover: a recovered call has at least the minimum time",
     file: RECOVER,
     from: "Math.max(row.timeout_ms - used, minimum)",
     to: "row.timeout_ms - used",
@@ -128,7 +144,7 @@ export const CALL_MUTANTS: Mutant[] = [
     only: "subtracts the used time",
   },
   {
-    defence: "recover: a clock that went back gives no more time",
+    defence: "recover: a clock that was set back gives a call no more time",
     file: RECOVER,
     from: "return Math.min(Math.max(row.timeout_ms - used, minimum), row.timeout_ms);",
     to: "return Math.max(row.timeout_ms - used, minimum);",
@@ -174,8 +190,8 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "metrics: a settled call is counted at the door",
     file: "packages/door/src/invoke/settle.ts",
-    from: "if (won) door.ended.add(final);\n  else final =",
-    to: "if (!won) final =",
+    from: "if (was_written) door.ended.add(final);\n  else final =",
+    to: "if (!was_written) final =",
     tests: ["packages/agent/test/loop/hook-events.test.ts"],
     hangs: true,
   },

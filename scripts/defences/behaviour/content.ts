@@ -74,10 +74,24 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: chat completions show the images of results",
     file: "plugins/llm-openai/src/chat-messages.ts",
-    from: "images.push(...imagesIn(message))",
-    to: "images.push()",
+    from: "media.push(...mediaIn(message, accepted))",
+    to: "media.push()",
     tests: ["plugins/llm-openai/test/chat.test.ts"],
     only: "names the images",
+  },
+  {
+    defence: "content: a file that is not a PDF is described",
+    file: "packages/sdk/src/kernel/llm-content.ts",
+    from: 'accepted.has("document") && data.startsWith(PDF_START)',
+    to: 'accepted.has("document") && data.length > 0',
+    tests: ["packages/sdk/test/kernel/llm-content.test.ts"],
+  },
+  {
+    defence: "content: a PDF is described to a model that does not accept it",
+    file: "packages/sdk/src/kernel/llm-content.ts",
+    from: 'accepted.has("document") && data.startsWith(PDF_START)',
+    to: "data.startsWith(PDF_START)",
+    tests: ["packages/sdk/test/kernel/llm-content.test.ts"],
   },
   {
     defence: "content: an MCP client gets the bytes of stored blocks",

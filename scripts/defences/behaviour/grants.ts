@@ -32,7 +32,7 @@ export const GRANT_MUTANTS: Mutant[] = [
   {
     defence: "grant: every level must allow filesystem access",
     file: INTERSECT,
-    from: 'combine(a.filesystem, b.filesystem, (x, y) => (x === y ? x : "none"))',
+    from: "combine(a.filesystem, b.filesystem, narrowerFilesystem)",
     to: "combine(a.filesystem, b.filesystem, (x) => x)",
     tests: INTERSECTED,
   },
@@ -58,7 +58,7 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: INTERSECTED,
   },
   {
-    defence: "grant: a mount is writable only if both levels say so",
+    defence: "grant: a mount is writable only if both levels allow it",
     file: INTERSECT,
     from: "writable: left.writable && right.writable",
     to: "writable: left.writable",
@@ -221,7 +221,7 @@ export const GRANT_MUTANTS: Mutant[] = [
   {
     defence: "grant: a package does not lower the class of its kind",
     file: CLASS,
-    from: "moreIsolated(usual, item.execution_class)",
+    from: "moreIsolated(default_class, item.execution_class)",
     to: "item.execution_class",
     tests: CLASSES,
   },

@@ -28,7 +28,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     tests: DISPATCHED,
   },
   {
-    defence: "hooks: different hooks of one package are all delivered to",
+    defence: "hooks: every hook of a package receives deliveries",
     file: DISPATCH,
     from: "{hook.binding.package_id}\\n${hook.binding.export_id}",
     to: "{hook.binding.package_id}",
@@ -155,7 +155,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     tests: ["packages/contract/test/values/event-text.test.ts"],
   },
   {
-    defence: "hooks: a whole page is followed by the next",
+    defence: "hooks: a full page is followed by the next",
     file: DISPATCH,
     from: "if (to === ahead.last_seq && ahead.count < PAGE) return;",
     to: "if (to !== null) return;",
@@ -192,7 +192,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     tests: WATCHED,
   },
   {
-    defence: "events: an idle reader skips what others wrote",
+    defence: "events: an idle reader skips events that it may not see",
     file: WATCH,
     from: "last = Math.max(last, passed);",
     to: "void passed;",
@@ -205,7 +205,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     from: "where consumer = $1 and seq = $2 returning seq",
     to: "where consumer = $1 and seq >= $2 returning seq",
     tests: QUEUE,
-    only: "moves a cursor once",
+    only: "advances a cursor once",
   },
   {
     defence: "outbox: jobs are written with the cursor",
@@ -213,7 +213,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     from: "  return yield* enqueueJobs(p, dialect);",
     to: "  return [];",
     tests: QUEUE,
-    only: "moves a cursor once",
+    only: "advances a cursor once",
   },
   {
     defence: "outbox: a project reads its own events",
@@ -232,7 +232,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     only: "runs the jobs of a group",
   },
   {
-    defence: "jobs: a dead job lets its group go on",
+    defence: "jobs: a dead job lets its group continue",
     file: JOBS,
     from: "    [job.id as string, error, now],\n  );\n  yield* releaseNextInGroup(job, dialect);",
     to: "    [job.id as string, error, now],\n  );\n  void releaseNextInGroup;",
@@ -240,7 +240,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     only: "runs the jobs of a group",
   },
   {
-    defence: "jobs: a completed job lets its group go on",
+    defence: "jobs: a completed job lets its group continue",
     file: JOBS,
     from: "yield sql(RELEASE_NEXT, [p.id]);",
     to: "void RELEASE_NEXT;",

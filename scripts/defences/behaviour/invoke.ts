@@ -2,11 +2,14 @@
 import type { Mutant } from "../mutant.ts";
 
 const OPEN = "packages/door/src/open/open.ts";
+const CHECK_INPUT = "packages/door/src/open/check-input.ts";
+const FRAMES = "packages/door/src/frames/frame-recordings.ts";
 const RUN = "packages/door/src/invoke/run.ts";
 const RECORD = "packages/door/src/invoke/record.ts";
 const INVOKE = "packages/door/src/invoke/invoke.ts";
 const SETTLE = "packages/door/src/invoke/settle.ts";
 const ACCEPT = "packages/door/src/invoke/accept.ts";
+const RESULTS = "packages/contract/src/plugins/check-results.ts";
 const ENDING = "packages/door/src/calls/ending.ts";
 const INVOKED = ["packages/door/test/invoke/invoke.test.ts"];
 const DEADLINES = ["packages/door/test/invoke/deadline.test.ts"];
@@ -71,7 +74,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: OPENED,
   },
   {
-    defence: "open: the policy's ceiling applies beside the caller's",
+    defence: "open: the policy's ceiling applies in addition to the caller's",
     file: OPEN,
     from: "ceiling === undefined ? policy.ceiling : intersect(ceiling, policy.ceiling)",
     to: "ceiling ?? policy.ceiling",
@@ -99,15 +102,29 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: ["packages/door/test/admission/recheck.test.ts"],
   },
   {
-    defence: "open: the input of a hook or compactor is an object",
-    file: OPEN,
-    from: 'plan.export.kind !== "tool" && (typeof input',
-    to: 'plan.export.kind === "tool" && (typeof input',
-    tests: OPENED,
+    defence: "open: the event of a direct hook call is checked",
+    file: CHECK_INPUT,
+    from: "return delivered ? NO_ISSUES : findEventIssues(plan.export, input);",
+    to: "return NO_ISSUES;",
+    tests: ["packages/door/test/open/contract-input.test.ts"],
+  },
+  {
+    defence: "open: the event of a direct hook call is marked as a test",
+    file: CHECK_INPUT,
+    from: "? { ...input, test: true } : input",
+    to: "? { test: true, ...input } : input",
+    tests: ["packages/door/test/open/contract-input.test.ts"],
+  },
+  {
+    defence: "open: the input of a direct compactor call is checked",
+    file: CHECK_INPUT,
+    from: "return findCompactionIssues(input);",
+    to: "return NO_ISSUES;",
+    tests: ["packages/door/test/open/contract-input.test.ts"],
   },
   {
     defence: "open: a large input is refused before its schema is checked",
-    file: OPEN,
+    file: CHECK_INPUT,
     from: "if (!fitsBytes(input, limit)) {",
     to: "if (!fitsBytes(input, limit * 2)) {",
     tests: OPENED,
@@ -153,22 +170,22 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "call: a refused call claims no Idempotency-Key",
     file: RECORD,
-    from: "const also: OpenRecords = { records: { events: [settledEvent(deps, row, now)] } };",
-    to: "const also: OpenRecords = { records: { events: [settledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
+    from: "const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };",
+    to: "const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
     tests: ONCE_CALLS,
   },
   {
     defence: "call: a refusal is recorded with its fix",
     file: RECORD,
-    from: "const kept = fix === undefined ? details : { ...details, fix };",
-    to: "const kept = details;",
+    from: "const recorded_details = fix === undefined ? details : { ...details, fix };",
+    to: "const recorded_details = details;",
     tests: INVOKED,
     only: "records a refusal with its fix",
   },
   {
     defence: "call: a refusal is an event",
     file: RECORD,
-    from: "const also: OpenRecords = { records: { events: [settledEvent(deps, row, now)] } };",
+    from: "const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };",
     to: "const also: OpenRecords = { records: { events: [] } };",
     tests: INVOKED,
     only: "records a refusal with its fix",
@@ -258,8 +275,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "retry: attempts are limited",
     file: RUN,
-    from: "tried + 1 < host.retry.max_attempts",
-    to: "tried < host.retry.max_attempts",
+    from: "attempts + 1 < host.retry.max_attempts",
+    to: "attempts < host.retry.max_attempts",
     tests: RETRIES,
   },
   {
@@ -279,9 +296,30 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "retry: a cancelled call is not tried again",
     file: RUN,
-    from: "    if (live.stopped !== null) return cancelledBy(live.stopped, retries);\n    const owned",
-    to: "    const owned",
+    from: "    if (live.stopped !== null) return cancelledBy(live.stopped, retries);\n    row.earlier_attempts",
+    to: "    row.earlier_attempts",
     tests: RETRIES,
+  },
+  {
+    defence: "frames: only an operator records frames",
+    file: FRAMES,
+    from: '      requireOperator(caller, "record frames");\n',
+    to: "",
+    tests: ["packages/door/test/frames/frame-recordings.test.ts"],
+  },
+  {
+    defence: "frames: a call shows no frame of another call",
+    file: FRAMES,
+    from: "if (invocation_id !== null) return invocation_id === id;",
+    to: "if (invocation_id !== null) return true;",
+    tests: ["packages/door/test/frames/frame-recordings.test.ts"],
+  },
+  {
+    defence: "frames: the number of kept frames is limited",
+    file: FRAMES,
+    from: "recording.frames.length > FRAME_LIMITS.frames || ",
+    to: "",
+    tests: ["packages/door/test/frames/frame-recordings.test.ts"],
   },
   {
     defence: "run: the plugin gets the time that is left",
@@ -291,14 +329,14 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: DEADLINES,
   },
   {
-    defence: "run: an attempt has its number",
+    defence: "run: each attempt has its own number",
     file: RUN,
-    from: "call.attempt + tried",
+    from: "call.attempt + attempts",
     to: "call.attempt",
     tests: RETRIES,
   },
   {
-    defence: "run: secrets of the token are redacted",
+    defence: "run: the delegated token is redacted",
     file: RUN,
     from: "if (token !== null) values.push(token);",
     to: "",
@@ -326,7 +364,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: OPENED,
   },
   {
-    defence: "run: a compactor's own id does not replace ours",
+    defence: "run: a compactor's own id does not replace the gateway's",
     file: RUN,
     from: "{ ...objectOf(row.input), compaction_id: row.execution_id }",
     to: "{ compaction_id: row.execution_id, ...objectOf(row.input) }",
@@ -370,7 +408,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
   },
   {
     defence: "accept: yield_to_user is kept",
-    file: ACCEPT,
+    file: RESULTS,
     from: "    result.yield_to_user = yield_to_user;\n",
     to: "",
     tests: ACCEPTED,
@@ -425,7 +463,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: ["packages/door/test/calls/concurrency.test.ts"],
   },
   {
-    defence: "disk: a write that fails is not the caller's mistake",
+    defence: "disk: a failed write is not reported as the caller's mistake",
     file: "packages/store/src/sqlite/writer/run-batch.ts",
     from: "broken: damageOf(error) ?? diskFailureOf(error) ?? unavailable(error)",
     to: 'broken: damageOf(error) ?? { code: "request.invalid", message: undefined }',

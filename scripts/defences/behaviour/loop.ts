@@ -176,7 +176,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "loop: a memory is written only by a turn that ended well",
+    defence: "loop: a memory is written only by a turn that completed",
     file: RUN,
     from: "if (write != null && turn.stopped === null)",
     to: "if (write != null && turn.stopped !== null)",
@@ -271,7 +271,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: STATE,
   },
   {
-    defence: "turn: messages from elsewhere are counted once",
+    defence: "turn: messages that join on another gateway are counted once",
     file: TURN,
     from: "if (joins <= this.joins) return false;",
     to: "if (joins < this.joins) return false;",

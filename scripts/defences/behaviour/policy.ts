@@ -241,7 +241,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: RISKS,
   },
   {
-    defence: "risk: a declared effect class is considered besides a declared risk",
+    defence: "risk: a declared effect class is considered in addition to a declared risk",
     file: RISK,
     from: 'effect_class !== "unknown" || sources.length === 0',
     to: "sources.length === 0",
@@ -313,8 +313,8 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy merge: denials of both levels apply",
     file: MERGE,
-    from: "(x, y) => [...new Set([...x, ...y])]),\n    ...(max_risk",
-    to: "(_x, y) => [...y]),\n    ...(max_risk",
+    from: "tools: uniteNames,",
+    to: "tools: (_x, y) => [...y],",
     tests: MERGED,
   },
   {
@@ -355,8 +355,8 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy merge: the highest risk of several patterns applies",
     file: EFFECTIVE,
-    from: "found = found === null ? risk : higherRisk(found, risk);",
-    to: "found ??= risk;",
+    from: "highest = highest === null ? risk : higherRisk(highest, risk);",
+    to: "highest ??= risk;",
     tests: RISKS,
   },
   {

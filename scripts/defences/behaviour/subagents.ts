@@ -17,8 +17,8 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
   {
     defence: "sub-agents: a call of the agent tool runs again after a crash",
     file: "packages/door/src/invoke/recover.ts",
-    from: " && !isRecoverable(door, row)",
-    to: " && (isRecoverable(door, row) || true)",
+    from: " || isRecoverable(door, row);",
+    to: ' || (isRecoverable(door, row) && row.id === "");',
     tests: RESUMED,
     only: "ended before the crash",
   },
@@ -33,8 +33,8 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
   {
     defence: "sub-agents: a resumed turn has the rest of its time",
     file: SPAWN,
-    from: "      remainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, clock.now()),",
-    to: "      remainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, 0),",
+    from: "      computeRemainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, clock.now()),",
+    to: "      computeRemainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, 0),",
     tests: RESUMED,
     only: "rest of its time",
   },

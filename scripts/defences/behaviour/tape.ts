@@ -183,7 +183,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: CONTEXTS,
   },
   {
-    defence: "chains: two gateways open one session",
+    defence: "chains: two gateways can open the same session",
     file: SESSIONS,
     from: 'if (codeOf(error) !== "session.conflict") throw error;',
     to: "throw error;",
@@ -283,7 +283,7 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "persister: a transaction knows the ids of its own entries",
     file: PERSISTER,
-    from: "{ ...ids, first_id: ids.last_id - own + 1 }",
+    from: "{ ...ids, first_id: ids.last_id - count + 1 }",
     to: "ids",
     tests: WRITES,
   },
