@@ -8,13 +8,13 @@ import { exportedNames } from "./support/exported-names.ts";
 
 interface Manifest {
   name: string;
-  exports: Record<string, { "backplane-source": string; default: string } | string>;
+  exports?: Record<string, { "backplane-source": string; default: string } | string>;
 }
 
 const entries = globSync("packages/*/package.json")
   .sort()
   .flatMap((file) => {
-    const { name, exports } = JSON.parse(readFileSync(file, "utf8")) as Manifest;
+    const { name, exports = {} } = JSON.parse(readFileSync(file, "utf8")) as Manifest;
     return Object.entries(exports).flatMap(([path, target]) =>
       typeof target === "string" || !target.default.startsWith("./dist/lib/")
         ? []
@@ -37,7 +37,7 @@ test("writes bundles in plain ASCII, which V8 keeps with one byte per character"
 test("bundles every module of the gateway into files that import no other file of their module", () => {
   expect(entries.map(({ entry }) => entry)).toEqual(
     [
-      "agent api cli contract contract/schema door gateway kernel ports registry runner servers session store supply wire"
+      "agent api authoring cli contract contract/schema door gateway kernel ports registry runner servers session store supply wire"
         .split(" ")
         .map((name) => `@backplane/${name}`),
     ]
@@ -66,14 +66,14 @@ test("bundles every plugin of the gateway into one file", () => {
 test("a bundle has the exports of its sources and does not load Node's HTTP client", () => {
   const urls = entries.map(({ built }) => pathToFileURL(built).href);
   const program = `
-    const found = [];
-    for (const url of ${JSON.stringify(urls)}) found.push(Object.keys(await import(url)).sort());
-    console.log(JSON.stringify({ found, undici: process.moduleLoadList.filter((id) => id.includes("undici")) }));`;
+    const exported = [];
+    for (const url of ${JSON.stringify(urls)}) exported.push(Object.keys(await import(url)).sort());
+    console.log(JSON.stringify({ exported, undici: process.moduleLoadList.filter((id) => id.includes("undici")) }));`;
   const text = execFileSync(process.execPath, ["--input-type=module", "-e", program], { encoding: "utf8" });
-  const { found, undici } = JSON.parse(text) as { found: string[][]; undici: string[] };
+  const { exported, undici } = JSON.parse(text) as { exported: string[][]; undici: string[] };
   entries.forEach(({ entry, source }, index) => {
     const names = exportedNames(source).filter((name) => !name.startsWith("type "));
-    expect({ entry, names: found[index] }).toEqual({ entry, names });
+    expect({ entry, names: exported[index] }).toEqual({ entry, names });
   });
   expect(undici).toEqual([]);
 });

@@ -15,7 +15,7 @@ import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { isAlive } from "./support/processes.ts";
 
-/** A suite is three processes deep, like npm, vitest and a worker. `FAST` says whether the fast one fails, waits or passes. */
+/** A suite is three processes deep, like npm, vitest and a worker. `FAST` decides whether the fast one fails, waits or passes. */
 const NPM = `#!/bin/bash
 suite() {
   bash -c 'bash -c "echo \\$\\$ >\\"$PIDS/worker\\"; sleep 600" & echo $$ >"$PIDS/vitest"; wait' &
@@ -61,7 +61,7 @@ function startCi(fast: "fails" | "waits" | "passes") {
   return { pid: child.pid!, ended, running, suite };
 }
 
-test("ends every process of the fast suite when it fails, and does not start the slow suites", async () => {
+test("kills every process of the fast suite when it fails, and does not start the slow suites", async () => {
   const ci = startCi("fails");
   expect(await ci.ended).toBe(1);
   expect(ci.suite()).toBe("fast");

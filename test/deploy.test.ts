@@ -1,4 +1,4 @@
-/** The files of `deploy/`: their syntax, and that their hardening leaves the sandbox what it needs. */
+/** The files of `deploy/`: their syntax, and that their hardening permits what the sandbox needs. */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -20,8 +20,8 @@ function directives(): Map<string, string> {
 }
 
 verifies("run.packaged", "the unit restricts the service and permits what the sandbox needs", () => {
-  const found = directives();
-  expect(Object.fromEntries(found)).toMatchObject({
+  const unit_directives = directives();
+  expect(Object.fromEntries(unit_directives)).toMatchObject({
     ExecStart: "backplane up",
     User: "backplane",
     NoNewPrivileges: "yes",
@@ -40,8 +40,8 @@ verifies("run.packaged", "the unit restricts the service and permits what the sa
     "MemoryDenyWriteExecute",
     "SystemCallFilter",
   ])
-    expect(found.has(name), name).toBe(false);
-  expect(found.get("RestrictAddressFamilies")!.split(" ")).toContain("AF_NETLINK");
+    expect(unit_directives.has(name), name).toBe(false);
+  expect(unit_directives.get("RestrictAddressFamilies")!.split(" ")).toContain("AF_NETLINK");
 });
 
 test.runIf(existsSync(ANALYZE))("systemd accepts every line of the unit", () => {

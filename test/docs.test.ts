@@ -15,6 +15,10 @@ import {
   VAI_TIMEOUTS,
 } from "@backplane/contract";
 import { expect, test } from "vitest";
+import { renderCliReference } from "../scripts/cli-doc.ts";
+import { renderConfigReference } from "../scripts/config-doc.ts";
+import { findMissingLine, parseQuickstart } from "./support/quickstart.ts";
+import { verifies } from "./support/verifies.ts";
 
 const DOCUMENTS = globSync(["*.md", "docs/**/*.md", "spec/*.md", "examples/*/README.md"]);
 const scripts = Object.keys(JSON.parse(readFileSync("package.json", "utf8")).scripts as object);
@@ -66,7 +70,7 @@ test("every command in a shell block of a document exists", () => {
   expect(unknown).toEqual([]);
 });
 
-test("the two commands of the README are what CI runs", () => {
+test("CI runs the two commands of the README", () => {
   const readme = read("README.md");
   expect(readme).toContain("npm ci && npm start");
   expect(readme).toContain("npm ci && npm test");
@@ -140,4 +144,74 @@ test("docs/policy.md and spec/policy.md name every origin", () => {
   for (const file of ["docs/policy.md", "spec/policy.md"])
     for (const name of [...ORIGINS, ...Object.keys(HEFTY_ORIGINS)])
       expect(read(file), `${file}: ${name}`).toMatch(new RegExp(`\\b${name}\\b`));
+});
+
+test("the glossary of ARCHITECTURE.md defines at most 15 terms", () => {
+  const section = read("ARCHITECTURE.md").split("\n## Glossary\n")[1]!.split("\n## ")[0]!;
+  const [, , ...rows] = section.split("\n").filter((line) => line.startsWith("|"));
+  const terms = rows.flatMap((row) => row.split("|")[1]!.split(","));
+  expect(terms.length).toBeGreaterThan(5);
+  expect(terms.length).toBeLessThanOrEqual(15);
+});
+
+verifies("docs.audience", "docs/cli.md describes the command tree (npm run docs:cli writes it)", () => {
+  expect(renderCliReference()).toBe(read("docs/cli.md"));
+});
+
+verifies(
+  "docs.audience",
+  "docs/configuration.md describes the configuration (npm run docs:config writes it)",
+  () => {
+    expect(renderConfigReference()).toBe(read("docs/configuration.md"));
+  },
+);
+
+verifies(
+  "docs.audience",
+  "each audience has a quickstart that both indexes link and that checks its output",
+  () => {
+    const quickstarts = globSync("docs/quickstarts/*.md").toSorted();
+    expect(quickstarts).toEqual(
+      ["assistant", "author", "operator"].map((name) => `docs/quickstarts/${name}.md`),
+    );
+    for (const file of quickstarts) {
+      expect(read("README.md"), file).toContain(`](${file})`);
+      expect(read("docs/README.md"), file).toContain(`](${file.replace("docs/", "")})`);
+      const steps = parseQuickstart(read(file));
+      const compared = steps.filter((step) => "expected" in step && step.expected !== "");
+      expect(compared.length, file).toBeGreaterThan(7);
+      // Only commands that a test must not run on this machine are left out.
+      const left_out = steps.flatMap((step) =>
+        step.kind === "not run" ? [step.script.split(" ", 2).join(" ")] : [],
+      );
+      for (const command of left_out)
+        expect(["npm ci", "docker run", "sudo useradd"], file).toContain(command);
+    }
+  },
+);
+
+verifies(
+  "docs.audience",
+  "the threat model names assets, attackers, controls and what is out of scope",
+  () => {
+    const headings = [...read("SECURITY.md").matchAll(/^## (.*)$/gm)].map((match) => match[1]);
+    for (const heading of ["What is protected", "Attackers", "Controls", "Out of scope"])
+      expect(headings).toContain(heading);
+    expect(read("docs/README.md")).toContain("](../SECURITY.md)");
+  },
+);
+
+test("a quickstart with an unknown comment or an output without a command is refused", () => {
+  expect(() => parseQuickstart("<!-- not rnu: x -->\n```sh\nls\n```\n")).toThrow("line 2: unknown comment");
+  expect(() => parseQuickstart("<!-- second terminal -->\n\ntext\n\n<!-- test: x -->\n")).toThrow(
+    "has no block",
+  );
+  expect(() => parseQuickstart("```text\nout\n```\n")).toThrow("line 1: this output belongs to no command");
+});
+
+test("matches expected lines only in their order, with … for any text", () => {
+  const output = "Installed acme/hello@0.1.0 (sha256:12)\nstatus:   active\n";
+  expect(findMissingLine("Installed acme/hello@…\nstatus: active\n", output)).toBeNull();
+  expect(findMissingLine("status: active\nInstalled …\n", output)).toBe("Installed …");
+  expect(findMissingLine("status: inactive\n", output)).toBe("status: inactive");
 });

@@ -16,19 +16,19 @@ const DYNAMIC_IMPORT = /\bimport\s*\(\s*([^)]*?)\s*\)/g;
 /** The violations in the source of a plugin, one line each. */
 function rawTraffic(plugin: string, source: string): string[] {
   const code = source.replaceAll(/\/\*[\s\S]*?\*\//g, " ").replaceAll(/(^|[\s;])\/\/.*$/gm, "$1");
-  const found: string[] = [];
+  const imports: string[] = [];
   for (const [, from, bare] of code.matchAll(IMPORT)) {
     const specifier = from ?? bare ?? "";
-    if (!isAllowed(plugin, specifier)) found.push(`imports ${specifier}`);
+    if (!isAllowed(plugin, specifier)) imports.push(`imports ${specifier}`);
   }
   for (const [, argument = ""] of code.matchAll(DYNAMIC_IMPORT)) {
     const literal = /^["']([^"']+)["']$/.exec(argument)?.[1];
-    if (literal === undefined) found.push(`imports a computed name: ${argument}`);
-    else if (!isAllowed(plugin, literal)) found.push(`imports ${literal}`);
+    if (literal === undefined) imports.push(`imports a computed name: ${argument}`);
+    else if (!isAllowed(plugin, literal)) imports.push(`imports ${literal}`);
   }
   const words = code.replaceAll(/"(?:[^"\\\n]|\\.)*"/g, '""');
-  for (const [use] of words.matchAll(RAW_USE)) found.push(`uses ${use.trim()}`);
-  return found;
+  for (const [use] of words.matchAll(RAW_USE)) imports.push(`uses ${use.trim()}`);
+  return imports;
 }
 
 function isAllowed(plugin: string, specifier: string): boolean {
@@ -44,7 +44,7 @@ function providerPlugins(): string[] {
 verifies("llm.sdk-only", "provider plugins send HTTP only through their vendor's SDK", () => {
   const plugins = providerPlugins();
   expect(plugins).toEqual(expect.arrayContaining(["llm-anthropic", "llm-echo", "llm-openai"]));
-  const found: string[] = [];
+  const problems: string[] = [];
   for (const plugin of plugins) {
     const dir = join("plugins", plugin, "src");
     const files = readdirSync(dir, { recursive: true, encoding: "utf8" }).filter((file) =>
@@ -53,15 +53,15 @@ verifies("llm.sdk-only", "provider plugins send HTTP only through their vendor's
     expect(files).not.toEqual([]);
     for (const file of files) {
       const source = readFileSync(join(dir, file), "utf8");
-      for (const reason of rawTraffic(plugin, source)) found.push(`${plugin}/${file} ${reason}`);
+      for (const reason of rawTraffic(plugin, source)) problems.push(`${plugin}/${file} ${reason}`);
     }
     const manifest = JSON.parse(readFileSync(join("plugins", plugin, "package.json"), "utf8"));
     const allowed = ["@backplane/sdk", ...(SDKS[plugin] === undefined ? [] : [SDKS[plugin]])];
     for (const name of Object.keys(manifest.dependencies ?? {})) {
-      if (!allowed.includes(name)) found.push(`${plugin}/package.json depends on ${name}`);
+      if (!allowed.includes(name)) problems.push(`${plugin}/package.json depends on ${name}`);
     }
   }
-  expect(found).toEqual([]);
+  expect(problems).toEqual([]);
 });
 
 verifies("llm.sdk-only", "the check finds every way to bypass the SDKs", () => {

@@ -59,8 +59,8 @@ test("no two mutants have the same name", () => {
 
 test("every accepted survivor is a mutant and has a reason", () => {
   const names = new Set(MUTANTS.map(({ defence }) => defence));
-  const wrong = Object.entries(SURVIVORS).filter(
+  const invalid = Object.entries(SURVIVORS).filter(
     ([name, reason]) => !names.has(name) || reason.trim() === "",
   );
-  expect(wrong).toEqual([]);
+  expect(invalid).toEqual([]);
 });

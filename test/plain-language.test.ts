@@ -122,15 +122,15 @@ const FILES = globSync(
 
 /** Every match as `file:line: rule: text`. */
 function problems(file: string, text: string): string[] {
-  const found: string[] = [];
+  const matches: string[] = [];
   for (const { name, pattern, only, allowed = [] } of RULES) {
     if (only?.test(`/${file}`) === false || allowed.some((path) => file.startsWith(path))) continue;
     for (const match of text.matchAll(new RegExp(pattern, `${pattern.flags}g`))) {
       const line = text.slice(0, match.index).split("\n").length;
-      found.push(`${file}:${line}: ${name}: ${match[0].replaceAll(/\s+/g, " ")}`);
+      matches.push(`${file}:${line}: ${name}: ${match[0].replaceAll(/\s+/g, " ")}`);
     }
   }
-  return found;
+  return matches;
 }
 
 /**

@@ -28,11 +28,11 @@ interface Machine {
 
 /** Runs the script on this machine with a /usr/bin that contains only the given apt-get. */
 function prepare({ apt, uid, env = {}, purpose }: Machine) {
-  const shown: string[] = [];
+  const printed: string[] = [];
   if (apt !== undefined) {
     const program = join(folder, "apt-get");
     writeFileSync(program, `#!${process.execPath}\n${apt}`, { mode: 0o755 });
-    shown.push("--ro-bind", program, "/usr/bin/apt-get");
+    printed.push("--ro-bind", program, "/usr/bin/apt-get");
   }
   const hidden = existsSync(FOREIGN) ? ["--tmpfs", FOREIGN] : [];
   const user = uid === undefined ? [] : ["--unshare-user", "--uid", String(uid), "--gid", String(uid)];
@@ -42,7 +42,7 @@ function prepare({ apt, uid, env = {}, purpose }: Machine) {
     "/",
     "--tmpfs",
     "/usr/bin",
-    ...shown,
+    ...printed,
     ...hidden,
     ...user,
     "--",

@@ -22,11 +22,16 @@ test("counts only tests that ran and passed", () => {
 });
 
 test("reports ids that are uncited, pending although cited, or unknown", () => {
-  const found = problems({
+  const reported = problems({
     required: ["a.uncited", "a.pending", "a.done"],
     pending: ["a.pending", "a.gone"],
     cited: new Set(["a.done", "a.pending", "a.unknown"]),
   });
-  expect(found.map((line) => line.split(":")[0])).toEqual(["a.uncited", "a.pending", "a.gone", "a.unknown"]);
+  expect(reported.map((line) => line.split(":")[0])).toEqual([
+    "a.uncited",
+    "a.pending",
+    "a.gone",
+    "a.unknown",
+  ]);
   expect(problems({ required: ["a.b"], pending: [], cited: new Set(["a.b"]) })).toEqual([]);
 });

@@ -1,6 +1,6 @@
 /**
  * Every exported name exists once, so that a search finds the one thing that it names. The same thing has one
- * definition, in a module that all its users may import; different things have names that say what they are.
+ * definition, in a module that all its users may import; different things have names that describe what they are.
  */
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
@@ -31,7 +31,9 @@ function duplicates(files: Iterable<readonly [file: string, text: string]>): str
 }
 
 test("every exported name is declared in one file", () => {
-  const files = globSync("{packages,plugins}/*/src/**/*.ts", { exclude: ["**/node_modules/**"] }).toSorted();
+  const files = globSync("{packages,plugins}/*/src/**/*.{ts,tsx}", {
+    exclude: ["**/node_modules/**"],
+  }).toSorted();
   expect(files.length).toBeGreaterThan(800);
   expect(duplicates(files.map((file) => [file, readFileSync(file, "utf8")]))).toEqual([]);
 });

@@ -151,8 +151,8 @@ for (const [label, change, says] of CASES) {
   verifies("integrity.audit", `audit verify and doctor detect ${label}, even after new entries`, async () => {
     tamper(change);
     const gateway = await start();
-    const found = await backplane("audit", "verify");
-    expect(found).toMatchObject({
+    const verification = await backplane("audit", "verify");
+    expect(verification).toMatchObject({
       exit: EXIT.failed,
       json: { status: "broken", broken: { reason: expect.stringMatching(says) } },
     });

@@ -40,12 +40,12 @@ test("renders hostile text as text in messages, answers, tool cards, approvals, 
   await sendAndWait(other, "hello");
   expect(await other.locator("#title").textContent()).toBe("<img/src=x/onerror=alert(10)>");
   for (const tab of [page, other]) {
-    const made = await tab.$$eval("body *", (nodes) =>
+    const created = await tab.$$eval("body *", (nodes) =>
       nodes
         .filter((node) => /^(IMG|SVG|IFRAME|SCRIPT|STYLE)$/i.test(node.tagName))
         .map((node) => node.outerHTML),
     );
-    expect(made).toEqual([]);
+    expect(created).toEqual([]);
   }
   const links = await page.$$eval("#log a", (nodes) =>
     nodes.map((node) => [node.getAttribute("href"), node.getAttribute("rel")]),

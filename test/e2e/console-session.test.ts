@@ -1,4 +1,4 @@
-/** A browser that is signed in to the console, while the gateway restarts. */
+/** The console session of a browser across restarts of the gateway. */
 import { expect, onTestFinished, test } from "vitest";
 import { startTestGateway } from "../support/gateway.ts";
 
@@ -17,11 +17,11 @@ test("keeps a browser signed in across an orderly restart and a kill, until it s
   await second.kill9();
   const third = await startTestGateway({ home: first.home });
   expect(await statusAt(third.url)).toBe(200);
-  const out = await fetch(`${third.url}/v1/logout`, {
+  const logout = await fetch(`${third.url}/v1/logout`, {
     method: "POST",
     headers: { cookie, origin: third.url },
   });
-  expect(out.status).toBe(204);
+  expect(logout.status).toBe(204);
   await third.stop();
   const fourth = await startTestGateway({ home: first.home });
   onTestFinished(async () => void (await fourth.stop()));

@@ -42,11 +42,11 @@ afterAll(async () => {
 
 /** The gateway inherits the umask; this process restores its own afterwards. */
 async function startWithUmask(mask: number): Promise<TestGateway> {
-  const usual = process.umask(mask);
+  const previous_umask = process.umask(mask);
   try {
     return await startTestGateway({ home });
   } finally {
-    process.umask(usual);
+    process.umask(previous_umask);
   }
 }
 
@@ -90,7 +90,7 @@ async function useEverything(): Promise<void> {
   });
   await installAndBind(gateway, folder, ["files"], { class: "isolated" });
   rmSync(folder, { recursive: true });
-  await succeeds("files");
+  await expectCallSucceeds("files");
 
   const instrument = join(base, "instrument");
   mkdirSync(join(instrument, "META-INF"), { recursive: true });
@@ -100,7 +100,7 @@ async function useEverything(): Promise<void> {
   writeFileSync(join(instrument, "provider.mjs"), INSTRUMENT);
   const running = await gateway.http("POST", "/v1/instrument-plugins", { path: instrument });
   expect(running.body, JSON.stringify(running.body)).toMatchObject({ state: "running" });
-  await succeeds("keep");
+  await expectCallSucceeds("keep");
 
   const plugin = join(base, "keeper");
   mkdirSync(join(plugin, "lib"), { recursive: true });
@@ -111,23 +111,23 @@ async function useEverything(): Promise<void> {
   const entry = { keeper: { category: "tool", module: "./plugin.mjs" } };
   const manifest = { name: "keeper", version: "1.0.0", type: "module", "yaya.plugins.v1": entry };
   writeFileSync(join(plugin, "package.json"), JSON.stringify(manifest));
-  await done("plugin", "install", plugin, "--yes");
-  await succeeds("keep_state");
+  await runCommand("plugin", "install", plugin, "--yes");
+  await expectCallSucceeds("keep_state");
 
   const workspace = join(base, "workspace");
   cpSync(resolve("examples/text-tools"), workspace, { recursive: true });
-  await done("workspace", "trust", workspace, "--yes");
+  await runCommand("workspace", "trust", workspace, "--yes");
   await gateway.http("PUT", "/v1/secrets/mine", { value: "of the secret" });
-  await done("secret", "rotate-key");
-  await done("session", "chat", "-m", "hello");
+  await runCommand("secret", "rotate-key");
+  await runCommand("session", "chat", "-m", "hello");
 }
 
-async function done(...args: string[]): Promise<void> {
+async function runCommand(...args: string[]): Promise<void> {
   const { code, stderr } = await gateway.cli(...args);
   if (code !== 0) throw new Error(`${args.join(" ")}: ${stderr}`);
 }
 
-async function succeeds(export_id: string): Promise<void> {
+async function expectCallSucceeds(export_id: string): Promise<void> {
   const call = { export_id, input: {} };
   const { body } = await gateway.http<Invocation>("POST", "/v1/invocations?wait=60", call);
   expect(body, JSON.stringify(body)).toMatchObject({ status: "succeeded" });
@@ -174,19 +174,19 @@ function walk(folder: string, path = ""): { path: string; info: Stats }[] {
 }
 
 function violations(): string[] {
-  const found: string[] = [];
+  const problems: string[] = [];
   for (const { path, info } of walk(home)) {
     if (info.isSymbolicLink()) continue;
     const rule = RULES.find(({ where }) => where.test(path))!;
     const mode = (info.mode & 0o7777).toString(8);
     const allowed = info.isDirectory() ? rule.folder : rule.file;
-    if (allowed?.includes(mode) !== true) found.push(`${path || "."} is ${mode}`);
+    if (allowed?.includes(mode) !== true) problems.push(`${path || "."} is ${mode}`);
     // As root each plugin has its own user, 58000 and up; otherwise all have this user.
-    const ours =
+    const has_right_owner =
       info.uid === me || (rule.owner === "plugin" && root && info.uid >= 58_000 && info.uid < 60_000);
-    if (!ours) found.push(`${path || "."} belongs to ${info.uid}`);
+    if (!has_right_owner) problems.push(`${path || "."} belongs to ${info.uid}`);
   }
-  return found;
+  return problems;
 }
 
 verifies("sec.home-modes", "a home has the documented modes and owners, whatever the umask", () => {
@@ -224,9 +224,9 @@ test.runIf(root)("another user cannot reach any file of a home by its path", () 
   const files = walk(home).filter(({ info }) => info.isFile());
   expect(files.length).toBeGreaterThan(20);
   const script = 'for file; do test -e "$file" && echo "$file"; done; ls "$0"; exit 0';
-  const tried = spawnSync("sh", ["-c", script, home, ...files.map(({ path }) => join(home, path))], nobody);
-  expect(tried.stdout).toBe("");
-  expect(tried.stderr).toContain("Permission denied");
+  const listing = spawnSync("sh", ["-c", script, home, ...files.map(({ path }) => join(home, path))], nobody);
+  expect(listing.stdout).toBe("");
+  expect(listing.stderr).toContain("Permission denied");
   chmodSync(base, 0o700);
 });
 
@@ -249,7 +249,7 @@ verifies(
 
     gateway = await startWithUmask(0o000);
     expect(violations()).toEqual([]);
-    await succeeds("files");
+    await expectCallSucceeds("files");
     const again = JSON.parse((await gateway.cli("doctor", "--json")).stdout) as typeof checks & {
       checks: typeof checks;
     };
@@ -272,8 +272,10 @@ test("makes the log of a background start private, and writes none into a refuse
 
   writeFileSync(join(other, "gateway.log"), "");
   chmodSync(join(other, "gateway.log"), 0o666);
-  const usual = process.umask(0o000);
-  const up = await runCli(["up", "--detach", "--port", "0"], env(other)).finally(() => process.umask(usual));
+  const previous_umask = process.umask(0o000);
+  const up = await runCli(["up", "--detach", "--port", "0"], env(other)).finally(() =>
+    process.umask(previous_umask),
+  );
   expect(up.code, up.stderr).toBe(0);
   try {
     const modes = walk(other).map(({ path, info }) => [path, (info.mode & 0o077).toString(8)]);

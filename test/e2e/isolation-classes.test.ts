@@ -107,9 +107,9 @@ async function probe(export_id: string, input: object = {}): Promise<ProbeResult
     content: { text: string }[];
     structured_output?: ProbeResult & { display?: { data: ProbeResult } };
   };
-  const shown = structured_output?.display?.data ?? structured_output;
-  const found = shown?.instance === undefined ? (JSON.parse(content[0]!.text) as ProbeResult) : shown;
-  return { ...found, class: record.class };
+  const data = structured_output?.display?.data ?? structured_output;
+  const probe_result = data?.instance === undefined ? (JSON.parse(content[0]!.text) as ProbeResult) : data;
+  return { ...probe_result, class: record.class };
 }
 
 const CONFINED = { seccomp: "2", sees_home: false, networks: 0 };

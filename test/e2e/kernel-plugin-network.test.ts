@@ -72,8 +72,8 @@ async function look(urls: string[]): Promise<{ pid: number; answers: string[]; r
 }
 
 test("reaches only hosts that an admin named, in its own process and inline", async () => {
-  const here = `http://${address}/x`;
-  expect((await look([here])).answers).toEqual(["policy.denied"]);
+  const url = `http://${address}/x`;
+  expect((await look([url])).answers).toEqual(["policy.denied"]);
   const allowed = await gateway.cli(
     "config",
     "set",
@@ -83,7 +83,7 @@ test("reaches only hosts that an admin named, in its own process and inline", as
   expect(allowed.code, allowed.stderr).toBe(0);
   for (const mode of ["hosted", "inline"]) {
     if (mode === "inline") expect((await gateway.cli("plugin", "trust", "looker", "--yes")).code).toBe(0);
-    const { pid, answers, record } = await look([here, "http://evil.test/", "http://169.254.169.254/"]);
+    const { pid, answers, record } = await look([url, "http://evil.test/", "http://169.254.169.254/"]);
     expect(answers).toEqual(["from outside", "policy.denied", "policy.denied"]);
     expect(pid === gateway.pid).toBe(mode === "inline");
     expect(record.egress).toMatchObject({

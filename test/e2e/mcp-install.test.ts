@@ -1,12 +1,11 @@
 /** Installing MCP servers from npm, from an mcp.json and from a URL. */
-import { execFileSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Registry, startRegistry } from "../../packages/supply/test/npm-registry.ts";
+import { packPackage, type Registry, startRegistry } from "../../packages/supply/test/npm-registry.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { callTool, type EndedCall, MCP_PROGRAM } from "../support/mcp-server.ts";
 import { verifies } from "../support/verifies.ts";
@@ -62,14 +61,19 @@ function placeOf(server: Server): string {
   return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
+function publish(
+  manifest: { name: string; version: string },
+  files: Record<string, string | Uint8Array> = {},
+): void {
+  const archive = packPackage({ "package.json": JSON.stringify(manifest), ...files });
+  registry.publish(manifest.name, manifest.version, archive, manifest);
+}
+
 function call(export_id: string, input: object = {}): Promise<EndedCall> {
   return callTool(gateway, export_id, input);
 }
 
 test("installs npm:NAME with its locked dependencies and without scripts, and takes its arguments from the binding", async () => {
-  const dir = join(folder, "package");
-  mkdirSync(dir);
-  cpSync(MCP_PROGRAM, join(dir, "mcp.mjs"));
   const manifest = {
     name: "@acme/mcp-demo",
     version: "1.2.3",
@@ -79,13 +83,8 @@ test("installs npm:NAME with its locked dependencies and without scripts, and ta
     scripts: { postinstall: `touch ${join(folder, "script-ran")}` },
     dependencies: { "acme-left": "1.0.0" },
   };
-  writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
-  const pack = (from: string) => execFileSync("tar", ["czf", "-", "-C", join(from, ".."), "package"]);
-  registry.publish(manifest.name, manifest.version, pack(dir), manifest);
-  const left = join(folder, "left", "package");
-  mkdirSync(left, { recursive: true });
-  writeFileSync(join(left, "package.json"), JSON.stringify({ name: "acme-left", version: "1.0.0" }));
-  registry.publish("acme-left", "1.0.0", pack(left), { name: "acme-left" });
+  publish(manifest, { "mcp.mjs": readFileSync(MCP_PROGRAM) });
+  publish({ name: "acme-left", version: "1.0.0" });
   const done = await gateway.cli(
     "plugin",
     "install",
@@ -114,7 +113,7 @@ test("installs npm:NAME with its locked dependencies and without scripts, and ta
     status: "succeeded",
     tool_result: { content: [{ text: '["--folder","a b"]' }] },
   });
-  expect(() => execFileSync("test", ["-e", join(folder, "script-ran")])).toThrow();
+  expect(existsSync(join(folder, "script-ran"))).toBe(false);
   const slots = ["--no-bind", "--secret", "api_key=any"];
   const other = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.3", ...slots);
   expect(other.code).toBe(1);
@@ -125,9 +124,7 @@ test("installs npm:NAME with its locked dependencies and without scripts, and ta
   expect(missing.stderr).toContain("npm failed");
   const named = await gateway.cli("binding", "set", "demo", "--name", "mine");
   expect(named.code, named.stderr).toBe(0);
-  const next = { ...manifest, version: "1.2.4" };
-  writeFileSync(join(dir, "package.json"), JSON.stringify(next));
-  registry.publish(manifest.name, next.version, pack(dir), next);
+  publish({ ...manifest, version: "1.2.4" }, { "mcp.mjs": readFileSync(MCP_PROGRAM) });
   const moved = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.4");
   expect(moved.code, moved.stderr).toBe(0);
   expect(await call("mcp_mine_args")).toMatchObject({
@@ -173,17 +170,12 @@ verifies(
       scripts: { install: "node build.mjs" },
       hasInstallScript: true,
     };
-    const dir = join(folder, "native", "package");
-    mkdirSync(dir, { recursive: true });
-    cpSync(MCP_PROGRAM, join(dir, "mcp.mjs"));
-    writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
-    writeFileSync(join(dir, "server.mjs"), 'import "./built.mjs";\nimport "./mcp.mjs";\n');
-    writeFileSync(
-      join(dir, "build.mjs"),
-      'import { writeFileSync } from "node:fs";\nwriteFileSync("built.mjs", "export const built = true;\\n");\n',
-    );
-    const archive = execFileSync("tar", ["czf", "-", "-C", join(dir, ".."), "package"]);
-    registry.publish(name, "1.0.0", archive, manifest);
+    publish(manifest, {
+      "mcp.mjs": readFileSync(MCP_PROGRAM),
+      "server.mjs": 'import "./built.mjs";\nimport "./mcp.mjs";\n',
+      "build.mjs":
+        'import { writeFileSync } from "node:fs";\nwriteFileSync("built.mjs", "export const built = true;\\n");\n',
+    });
     const file = join(folder, "native.json");
     writeFileSync(
       file,

@@ -403,8 +403,8 @@ test("the home and the log contain no token, code or secret in plain text, and t
   for (const action of ["sign_in.begin", "sign_in.done", "sign_in.end"]) expect(actions).toContain(action);
   const places = [JSON.stringify(body), gateway.log(), ...filesIn(home)];
   expect(as.issued_secrets.length).toBeGreaterThan(20);
-  const found = as.issued_secrets.filter((secret) => places.some((text) => text.includes(secret)));
-  expect(found).toEqual([]);
+  const leaked = as.issued_secrets.filter((secret) => places.some((text) => text.includes(secret)));
+  expect(leaked).toEqual([]);
 });
 
 function filesIn(folder: string): string[] {

@@ -8,7 +8,7 @@ import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { bindMcpServer } from "../support/mcp-server.ts";
 import { eventually } from "../support/processes.ts";
 
-/** Sends an update for each subscribed resource every 50 ms; its tool ends the process. */
+/** Sends an update for each subscribed resource every 50 ms; its tool terminates the process. */
 const SERVER = `
 import { createInterface } from "node:readline";
 const watched = new Set();

@@ -1,4 +1,4 @@
-/** Prewarmed processes exist before their call and end with their gateway, however it ends. */
+/** Prewarmed processes exist before their call and stop with their gateway, however it exits. */
 import { expect } from "vitest";
 import { descendantsOf } from "../../packages/runner/test/support/process-tree.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";

@@ -66,7 +66,7 @@ const orgKey = async (org_id: string): Promise<string> => {
   return (await gateway.http<{ token: string }>("POST", "/v1/keys", body)).body.token;
 };
 
-/** Uses the key of an org, or else the admin token. */
+/** Uses the key of an org, otherwise the admin token. */
 async function send<T>(token: string | null, method: string, path: string, body?: unknown): Promise<T> {
   const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
   const response = await gateway.http<T>(method, path, body, headers);

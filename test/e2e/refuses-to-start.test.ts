@@ -34,14 +34,14 @@ test("listens with the flag and still refuses a foreign Host", async () => {
     const { port } = new URL(open.url);
     const statusFor = (host: string) =>
       new Promise((resolve, reject) => {
-        const asked = request(
+        const request_to_gateway = request(
           { host: "127.0.0.1", port, path: "/v1/status", headers: { host } },
           (response) => {
             response.resume();
             resolve(response.statusCode);
           },
         );
-        asked.on("error", reject).end();
+        request_to_gateway.on("error", reject).end();
       });
     expect(await statusFor(`127.0.0.1:${port}`)).toBe(401);
     expect(await statusFor("rebound.example")).toBe(403);

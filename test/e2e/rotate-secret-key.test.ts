@@ -86,8 +86,8 @@ test("seals every secret again, even after a kill, so that the old key is not ne
   writeFileSync(join(home, "secret.key"), `${lines.at(-1)}\n`);
   gateway = await startTestGateway({ home });
   expect(await measured()).toEqual({ length: 17 });
-  const shown = await gateway.cli("config", "get", "llm.api_key", "--show");
-  expect(shown.stdout).toContain("sk-config");
+  const value = await gateway.cli("config", "get", "llm.api_key", "--show");
+  expect(value.stdout).toContain("sk-config");
 }, 90_000);
 
 test("lets only the admin token rotate the key", async () => {

@@ -151,7 +151,7 @@ verifies(
         });
         const tried = new Map(structured_output.tried as [string, number | string][]);
         expect(tried.get("/v1/sessions")).toBe(200);
-        // Routes without a granted scope answer 403, and so do routes that the listener does not serve.
+        // Routes without a granted scope return 403, and so do routes that the listener does not serve.
         for (const path of input.paths.slice(1)) expect([path, tried.get(path)]).toEqual([path, 403]);
         expect(tried.get("bare")).toBe(403);
         for (const url of input.urls) expect([url, tried.get(url)]).toEqual([url, "unreachable"]);
@@ -188,10 +188,10 @@ def ask(input, call):
     ],
   });
   const bindings = await installAndBind(gateway, folder, ["ask"], {});
-  const here = `http://localhost:${port}/x`;
+  const url = `http://localhost:${port}/x`;
   for (const name of ["isolated", "worker"]) {
     await gateway.http("PATCH", `/v1/plugin-bindings/${bindings.ask}`, { policy: { class: name } });
-    const record = await call("ask", { urls: [here, "http://evil.test/", "http://10.1.2.3:99/"] });
+    const record = await call("ask", { urls: [url, "http://evil.test/", "http://10.1.2.3:99/"] });
     expect(record.result).toMatchObject({ structured_output: { answers: ["from outside", 403, 403] } });
     expect(record.egress).toMatchObject({
       refused: 2,
@@ -200,17 +200,19 @@ def ask(input, call):
         { host: "10.1.2.3", port: 99, reason: "address.literal" },
       ],
     });
-    const shown = await gateway.cli("invocation", "show", record.id);
-    expect(shown.stdout).toContain("refused connections:\nevil.test:80 domain.not_allowed: The grant");
-    expect(shown.stdout).toMatch(
+    const invocation_output = await gateway.cli("invocation", "show", record.id);
+    expect(invocation_output.stdout).toContain(
+      "refused connections:\nevil.test:80 domain.not_allowed: The grant",
+    );
+    expect(invocation_output.stdout).toMatch(
       new RegExp(`To allow them: backplane binding set ${bindings.ask} --domains \\S+,evil\\.test\n`),
     );
     const seen = await gateway.cli("invoke", "ask", "--input", '{"urls":["http://evil.test/"]}');
     expect(seen.stderr).toContain("Refused connections:\n  evil.test:80 domain.not_allowed");
     // The manifest requests fewer domains, and no binding can widen that: the command reports it.
-    const tried = await gateway.cli("binding", "set", "ask", "--domains", `localhost:${port},evil.test`);
-    expect(tried.stderr).toContain("evil.test is not reachable: acme/ask itself requests only localhost:");
-    const capped = await call("ask", { urls: Array.from({ length: 13 }, () => here) });
+    const denied = await gateway.cli("binding", "set", "ask", "--domains", `localhost:${port},evil.test`);
+    expect(denied.stderr).toContain("evil.test is not reachable: acme/ask itself requests only localhost:");
+    const capped = await call("ask", { urls: Array.from({ length: 13 }, () => url) });
     expect(capped.egress?.refusals.map(({ reason }) => reason)).toContain("limit.connections");
   }
   expect(new Set(reached)).toEqual(new Set([`localhost:${port}/x`]));

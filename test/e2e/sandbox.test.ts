@@ -23,7 +23,7 @@ const INSPECTOR = `(() => {
     const { existsSync, readdirSync, readFileSync } = await import("node:fs");
     const status = readFileSync("/proc/self/status", "utf8");
     const field = (name) => new RegExp("^" + name + ":\\\\s*(.*)$", "m").exec(status)[1];
-    const found = {
+    const report = {
       calls: ++calls,
       reads: call.body.input.paths.filter((path) => existsSync(path)),
       node: process.version,
@@ -31,7 +31,7 @@ const INSPECTOR = `(() => {
       capabilities: field("CapEff"),
       processes: readdirSync("/proc").filter((name) => /^\\\\d+$/.test(name)).length,
     };
-    return { status: "succeeded", result: { content: [{ type: "text", text: JSON.stringify(found) }] } };
+    return { status: "succeeded", result: { content: [{ type: "text", text: JSON.stringify(report) }] } };
   };
 })()`;
 
@@ -71,9 +71,9 @@ test("confines isolated and worker processes alike, uses an isolated one once an
     ["worker", [1, 2]],
   ] as const) {
     const inspect = await bindInspector(sandboxed, name);
-    const found = [await inspect(), await inspect()];
-    expect(found.map((record) => record.calls)).toEqual(calls);
-    for (const record of found) {
+    const inspected = [await inspect(), await inspect()];
+    expect(inspected.map((record) => record.calls)).toEqual(calls);
+    for (const record of inspected) {
       expect(record).toMatchObject({ reads: [], seccomp: "2", capabilities: "0000000000000000" });
       expect(record.node).toBe(process.version);
       expect(record.processes).toBeLessThanOrEqual(3);

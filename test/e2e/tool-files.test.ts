@@ -83,7 +83,7 @@ const CONTEXT = `export default {
 
 verifies(
   "tools.context",
-  "gives a tool in a turn its conversation id, streams its output, and lets it end the turn",
+  "passes the conversation id to a tool in a turn, streams its output, and lets it end the turn",
   async () => {
     await cli("plugin", "install", folder("context", { "tools/context.js": CONTEXT }));
     const { body } = await gateway.http<{ id: string; status: string; iterations: number }>(

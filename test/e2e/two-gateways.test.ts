@@ -42,7 +42,7 @@ function peakConcurrency(log: string): { peak: number; calls: number } {
 
 verifies(
   "bind.concurrency",
-  "enforces max_concurrency across two gateways, queues further calls, and answers 429 when the queue is full",
+  "enforces max_concurrency across two gateways, queues further calls, and returns 429 when the queue is full",
   async () => {
     const [first, second] = [await start(), await start()];
     const folder = writePluginFolder({

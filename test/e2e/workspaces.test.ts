@@ -34,9 +34,9 @@ verifies(
       "other.txt": "not looked at",
     });
     expect((await call("place")).error?.code).toBe("export.not_found");
-    const shown = await cli("workspace", "show", path);
-    expect(shown.stdout).toContain("1 file, not trusted");
-    expect(shown.stdout).toContain("as reviewed");
+    const workspace_output = await cli("workspace", "show", path);
+    expect(workspace_output.stdout).toContain("1 file, not trusted");
+    expect(workspace_output.stdout).toContain("as reviewed");
     // Without a terminal the command cannot ask for confirmation. No key may access the host's disk, whatever its role.
     expect((await gateway.cli("workspace", "trust", path)).code).toBe(2);
     const key = await gateway.http<{ token: string }>("POST", "/v1/keys", {

@@ -34,7 +34,7 @@ async function createRunner(clock: SkippingClock) {
   });
 }
 
-/** The name that a process gave itself, or nothing if it has ended. */
+/** The name that a process gave itself, or nothing if it has exited. */
 function nameOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/comm`, "utf8").trim();
@@ -50,7 +50,7 @@ const bomb = (kind: string) => ({
   class: "isolated" as const,
 });
 
-/** Only root can create cgroups. Without them (RLIMIT_CAUSES) the system refuses memory and forks to the plugin. */
+/** Only root can create cgroups. Without them (RLIMIT_CAUSES) the plugin's allocations and forks fail. */
 const CGROUP_CAUSES = [
   ["memory", "crashed", "oom", "memory limit of 96 MiB"],
   ["forks", "crashed", "pids", "32 processes"],

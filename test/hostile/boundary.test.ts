@@ -9,7 +9,7 @@ import { attack, type Change, weakened } from "./hostile.ts";
 
 const root = process.getuid!() === 0;
 const NAMESPACES = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
-/** Everything that may be mounted besides the root, with what is below it. */
+/** The folders that may be mounted besides the root, including mounts below them. */
 const MOUNTS = ["/dev", "/etc", "/plugin", "/proc", "/sandbox/scratch", "/usr"];
 const SHOWN = ["bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr"];
 

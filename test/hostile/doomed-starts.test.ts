@@ -11,10 +11,10 @@ import { type Change, weakened } from "./hostile.ts";
 const FIXTURE = fileURLToPath(
   new URL("../../packages/runner/test/fixtures/doomed-start.ts", import.meta.url),
 );
-/** Marks the process by its name and waits, long enough to kill the gateway meanwhile. */
+/** Renames the process and waits long enough for the test to kill the gateway. */
 const PAUSE = '{ prctl(PR_SET_NAME, "paused"); usleep(999999); usleep(999999); }';
 
-/** The step before which the process waits: the source, and the code of the step. */
+/** The steps before which the process pauses: the name of the step, its source file and its code. */
 const STEPS: [string, string, string][] = [
   ["the namespaces exist", "stage.c", "  create_namespaces();"],
   ["PID 1 exists", "stage.c", "  pid_t first = fork();"],
@@ -37,12 +37,12 @@ function nameOf(pid: number): string {
   }
 }
 
-/** sandbox-init that waits before a step. */
-function pausedBefore(file: string, code: string, ...more: Change[]): string {
-  const declared = "#include <sys/prctl.h>\n#include <unistd.h>\n";
+/** Builds a sandbox-init that pauses before a step. */
+function buildPausedInit(file: string, code: string, ...more: Change[]): string {
+  const headers = "#include <sys/prctl.h>\n#include <unistd.h>\n";
   return weakened(
     [file, code, `  ${PAUSE}\n${code}`],
-    [file, '#include "sandbox-init.h"', `${declared}#include "sandbox-init.h"`],
+    [file, '#include "sandbox-init.h"', `${headers}#include "sandbox-init.h"`],
     ...more,
   ).init;
 }
@@ -60,7 +60,7 @@ async function startPaused(init: string) {
 
 for (const [step, file, code] of STEPS) {
   verifies("sandbox.kill", `kill -9 of the gateway before ${step} leaves no process`, async () => {
-    const { gateway, processes } = await startPaused(pausedBefore(file, code));
+    const { gateway, processes } = await startPaused(buildPausedInit(file, code));
     expect(processes.length).toBeGreaterThan(0);
     gateway.kill("SIGKILL");
     await eventually(() => !processes.some(isAlive), 30_000, "every process is gone");
@@ -68,13 +68,15 @@ for (const [step, file, code] of STEPS) {
 }
 
 test("PID 1 exits if its outer process was killed before they were linked", async () => {
-  // The plugin would never end, and the gateway is alive, so nothing else ends PID 1.
-  const forever: Change = [
+  // The plugin would never exit, and the gateway is alive, so nothing else stops PID 1.
+  const never_exit: Change = [
     "init.c",
     "  execve(arguments[0], arguments, environment);",
     "  for (;;) pause();",
   ];
-  const { gateway, processes } = await startPaused(pausedBefore("first-process.c", "  setsid();", forever));
+  const { gateway, processes } = await startPaused(
+    buildPausedInit("first-process.c", "  setsid();", never_exit),
+  );
   const [outer] = processes.filter((pid) => nameOf(pid) === "sandbox-init");
   const [first] = processes.filter((pid) => nameOf(pid) === "paused");
   process.kill(outer!, "SIGKILL");

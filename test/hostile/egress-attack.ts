@@ -1,4 +1,4 @@
-/** One attempt to reach a destination that was not granted. It ends when the proxy has closed its connection. */
+/** One attempt to reach a destination that was not granted. An attempt ends when the proxy closes its connection. */
 import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
 import type { TestEgressOptions } from "../../packages/runner/test/support/egress.ts";
 import type { Attacker } from "./egress-upstream.ts";

@@ -73,8 +73,8 @@ export const REQUEST_ATTACKS: readonly Attack[] = [
       const opened = send(
         `GET http://${GRANTED_HOST}:${port}/redirect HTTP/1.1\r\nHost: ${GRANTED_HOST}:${port}\r\n\r\n`,
       );
-      const there = /Location: (\S+)/.exec(await opened.waitFor(/ok$/))![1]!;
-      return opened.send(`GET ${there} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`).readToEnd();
+      const location = /Location: (\S+)/.exec(await opened.waitFor(/ok$/))![1]!;
+      return opened.send(`GET ${location} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`).readToEnd();
     },
   },
   {

@@ -21,17 +21,17 @@ verifies(
     expect(upstream.hits.splice(0)).toHaveLength(1);
 
     expect(ATTACKS.length).toBeGreaterThanOrEqual(60);
-    const wrong: string[] = [];
+    const problems: string[] = [];
     for (const { name, reason, host, options = {}, run } of ATTACKS) {
       const record = await attack(options, run);
       const refusals = record?.refusals ?? [];
       if (!refusals.some((refusal) => refusal.reason === reason))
-        wrong.push(`${name}: not refused as ${reason}`);
+        problems.push(`${name}: not refused as ${reason}`);
       if (host !== undefined && !refusals.some((refusal) => refusal.host === host))
-        wrong.push(`${name}: ${host} is not on the record`);
-      if (upstream.hits.length > 0) wrong.push(`${name}: ${upstream.hits.splice(0).join(", ")}`);
+        problems.push(`${name}: ${host} is not on the record`);
+      if (upstream.hits.length > 0) problems.push(`${name}: ${upstream.hits.splice(0).join(", ")}`);
     }
-    expect(wrong).toEqual([]);
+    expect(problems).toEqual([]);
     expect(testRunner.runner.health().processes).toBeLessThanOrEqual(1);
   },
   180_000,

@@ -46,9 +46,9 @@ export async function startUpstream(): Promise<Pick<EgressTest, "port" | "hits" 
       receivedText += chunk.toString("latin1");
       if (/evil/i.test(text)) hits.push(`${local} received ${JSON.stringify(text.slice(-80))}`);
       if (!text.endsWith("\r\n\r\n")) return;
-      const there = text.includes("/redirect") ? `Location: http://127.0.0.1:${port}/evil\r\n` : "";
+      const redirect = text.includes("/redirect") ? `Location: http://127.0.0.1:${port}/evil\r\n` : "";
       socket.write(
-        `HTTP/1.1 ${there === "" ? "200 OK" : "302 Found"}\r\n${there}Content-Length: 2\r\n\r\nok`,
+        `HTTP/1.1 ${redirect === "" ? "200 OK" : "302 Found"}\r\n${redirect}Content-Length: 2\r\n\r\nok`,
       );
       text = "";
     });
@@ -99,8 +99,8 @@ export function attackerWith(
 
 /** An address of this machine that is not loopback, to which a name of the attacker could resolve. */
 export function ownAddress(): string {
-  const found = Object.values(networkInterfaces())
+  const addresses = Object.values(networkInterfaces())
     .flatMap((list) => list ?? [])
     .find(({ internal, family }) => !internal && family === "IPv4");
-  return found?.address ?? "127.0.0.1";
+  return addresses?.address ?? "127.0.0.1";
 }

@@ -35,15 +35,15 @@ test("the processes that prepare a sandbox have no variable of the host either",
   const sleeps = { kind: "system" as const, file: "/bin/sleep", args: ["60"] };
   const running = await sandbox.launch(request(await packageFolder(), { program: sleeps }));
   // The outer process and the prepared ones.
-  const ours = [running.pid, ...(await waiting())];
-  for (const pid of ours) {
+  const pids = [running.pid, ...(await waiting())];
+  for (const pid of pids) {
     expect(["", CHANNEL], `process ${pid}`).toContain(environmentOf(pid));
   }
   running.kill();
   await running.exitCause;
 });
 
-/** Only root can read the environment of a process that has given up its rights. Other users get an empty text. */
+/** Only root can read the environment of a process that has dropped its privileges. Other users get an empty text. */
 function environmentOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/environ`, "latin1");

@@ -120,12 +120,12 @@ test("cannot reach another call's scratch by .., by link or by /proc", async () 
 });
 
 test("/dev contains five working devices and one link, however it is built", async () => {
-  const made = await openTestSandbox();
+  const created = await openTestSandbox();
   // As in a container whose root may not create devices.
-  const shown = await openTestSandbox(weakened(["root.c", "if (mknodat(folder,", "if (mknodat(-1,"]));
+  const bound = await openTestSandbox(weakened(["root.c", "if (mknodat(folder,", "if (mknodat(-1,"]));
   const look =
     "echo x > /dev/null && head -c 2 /dev/zero | wc -c; echo x > /dev/full || ls /dev | tr '\\n' ' '";
-  for (const sandbox of [made, shown]) {
+  for (const sandbox of [created, bound]) {
     const folder = await packageFolder();
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", look] };
     const { out } = await finish(

@@ -37,9 +37,9 @@ export async function attack(
   args: readonly string[] = [],
   change: RunChange = {},
 ): Promise<AttackResult> {
-  const ran = await finish(await sandbox.launch(await prepare(name, args, change)));
-  if (!ran.out.startsWith("{")) throw new Error(`${name} printed no findings: ${JSON.stringify(ran)}`);
-  return { ...ran, findings: JSON.parse(ran.out.split("\n")[0]!) as Findings };
+  const result = await finish(await sandbox.launch(await prepare(name, args, change)));
+  if (!result.out.startsWith("{")) throw new Error(`${name} printed no findings: ${JSON.stringify(result)}`);
+  return { ...result, findings: JSON.parse(result.out.split("\n")[0]!) as Findings };
 }
 
 export async function prepare(name: string, args: readonly string[], change: RunChange = {}) {
@@ -74,7 +74,7 @@ export function weakened(...changes: Change[]): { init: string } {
   for (const name of sourceFiles()) copyFileSync(join(SOURCES, name), join(folder, name));
   for (const [file, from, to] of changes) {
     const source = readFileSync(join(folder, file), "utf8");
-    if (source.split(from).length !== 2) throw new Error(`${file} does not contain exactly once: ${from}`);
+    if (source.split(from).length !== 2) throw new Error(`${file} must contain exactly once: ${from}`);
     writeFileSync(
       join(folder, file),
       source.replace(from, () => to),

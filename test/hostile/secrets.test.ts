@@ -56,27 +56,27 @@ async function leak(language: keyof typeof LEAKS, mode: string, more: object = {
 
 /** Every encoding of a canary, at least eight characters of it. */
 function spellings(): Buffer[] {
-  const found = new Set<string>();
+  const encodings = new Set<string>();
   for (const value of [...Object.values(CANARIES), mark, mark.toUpperCase()]) {
-    found.add(value).add(JSON.stringify(value).slice(1, -1)).add(encodeURIComponent(value));
-    found.add(Buffer.from(value).toString("hex")).add(Buffer.from(value).toString("hex").toUpperCase());
+    encodings.add(value).add(JSON.stringify(value).slice(1, -1)).add(encodeURIComponent(value));
+    encodings.add(Buffer.from(value).toString("hex")).add(Buffer.from(value).toString("hex").toUpperCase());
     for (const before of ["", "a", "ab"]) {
       const code = Buffer.from(before + value)
         .toString("base64")
         .replaceAll("=", "")
         .slice(before.length + 1, -1);
-      found.add(code).add(code.replaceAll("+", "-").replaceAll("/", "_"));
+      encodings.add(code).add(code.replaceAll("+", "-").replaceAll("/", "_"));
     }
   }
-  return [...found].map((text) => Buffer.from(text));
+  return [...encodings].map((text) => Buffer.from(text));
 }
 
 const TOKEN = /vai_dlg_[A-Za-z0-9_-]{20}/;
 
 function copiesIn(where: string, bytes: Buffer): string[] {
-  const found = spellings().filter((spelling) => bytes.includes(spelling));
+  const leaked = spellings().filter((spelling) => bytes.includes(spelling));
   const token = TOKEN.exec(bytes.toString("latin1"));
-  return [...found.map(String), ...(token === null ? [] : [token[0]])].map((copy) => `${where}: ${copy}`);
+  return [...leaked.map(String), ...(token === null ? [] : [token[0]])].map((copy) => `${where}: ${copy}`);
 }
 
 function* filesBelow(dir: string): Generator<string> {
@@ -94,7 +94,7 @@ function descendants(of: number): number[] {
       const stat = readFileSync(`/proc/${entry}/stat`, "latin1");
       parents.set(Number(entry), Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]));
     } catch {
-      // The process ended meanwhile.
+      // The process exited meanwhile.
     }
   }
   const below = (pid: number): boolean => {
@@ -181,17 +181,17 @@ verifies(
   "secret.slots",
   "leaves no copy of a secret on the machine",
   async () => {
-    const shown: string[] = [];
+    const redacted_ids: string[] = [];
     for (const id of ids) {
       const record = await ask("GET", `/v1/invocations/${id}`);
-      if ((record.body.stderr_tail as string | null)?.includes("[redacted]")) shown.push(id);
+      if ((record.body.stderr_tail as string | null)?.includes("[redacted]")) redacted_ids.push(id);
       const events = await fetch(`${gateway.url}/v1/invocations/${id}/events`, {
         headers: { authorization: `Bearer ${gateway.token}` },
       });
       answers.push(await events.text());
     }
     // The plugins did leak their secrets, and the gateway redacted them.
-    expect(shown.length).toBeGreaterThan(5);
+    expect(redacted_ids.length).toBeGreaterThan(5);
     for (const path of [
       "/v1/invocations?limit=200",
       "/v1/audit",

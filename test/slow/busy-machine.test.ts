@@ -35,7 +35,7 @@ verifies(
       const change = { ...request, entrypoint: withLowPriority(request.entrypoint!), timeout_ms: 100_000 };
       expect(await testRunner.run(change)).toMatchObject({ status: "succeeded" });
     }
-    // At least one start took longer than its limit in wall time; otherwise the test shows nothing.
+    // At least one start took longer than its limit in wall time; otherwise the test proves nothing.
     expect(performance.now() - begun).toBeGreaterThan(LIMIT_MS * 2);
     expect(testRunner.runner.health().held_back).toEqual([]);
   },

@@ -21,7 +21,7 @@ test("keeps the approval card of a sub-agent until it is answered", async () => 
     .poll(async () => (await pending()).map(({ session_id }) => session_id))
     .toEqual([expect.stringContaining("::agent::")]);
   await page.waitForSelector(".approval");
-  // While a card is shown, the page reads the list of open approvals again every second and drops what is not on it.
+  // While a card is shown, the page reads the open approvals again every second and removes other cards.
   for (let reading = 0; reading < 2; reading++) {
     const read = await page.waitForResponse((response) =>
       response.url().includes("/v1/approvals?status=pending"),

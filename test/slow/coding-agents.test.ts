@@ -82,7 +82,7 @@ async function converse(
   harness: string | null,
   text: string,
   response: Answer = "approve",
-): Promise<{ run: Run; asked: Approval[] }> {
+): Promise<{ run: Run; approvals: Approval[] }> {
   const body = {
     session_id,
     input: { text },
@@ -93,13 +93,13 @@ async function converse(
   return await finish(started.body.id, response);
 }
 
-async function finish(id: string, response: Answer): Promise<{ run: Run; asked: Approval[] }> {
-  const asked: Approval[] = [];
+async function finish(id: string, response: Answer): Promise<{ run: Run; approvals: Approval[] }> {
+  const approvals: Approval[] = [];
   let run: Run | null = null;
   await eventually(
     async () => {
       for (const approval of await pendingApprovals()) {
-        asked.push(approval);
+        approvals.push(approval);
         await gateway.http("POST", `/v1/approvals/${approval.id}:answer`, { response });
       }
       run = (await gateway.http<Run>("GET", `/v1/runs/${id}`)).body;
@@ -108,7 +108,7 @@ async function finish(id: string, response: Answer): Promise<{ run: Run; asked: 
     LIMIT_MS,
     "the run ends",
   );
-  return { run: run!, asked };
+  return { run: run!, approvals };
 }
 
 async function pendingApprovals(): Promise<Approval[]> {
@@ -116,16 +116,16 @@ async function pendingApprovals(): Promise<Approval[]> {
 }
 
 async function nextApproval(after?: string): Promise<Approval> {
-  let found: Approval | undefined;
+  let approval: Approval | undefined;
   await eventually(
     async () => {
-      found = (await pendingApprovals()).find(({ id }) => id !== after);
-      return found !== undefined;
+      approval = (await pendingApprovals()).find(({ id }) => id !== after);
+      return approval !== undefined;
     },
     LIMIT_MS,
     "a request for approval",
   );
-  return found!;
+  return approval!;
 }
 
 async function blocksOf(session_id: string): Promise<Block[]> {
@@ -177,19 +177,19 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
       // OpenCode refuses to overwrite a file that it has not read.
       const read = name === "opencode" ? [use("read", { filePath: "/workspace/notes.txt" })] : [];
       const task = [command("echo done > other.txt"), ...read, edit];
-      const { run, asked } = await converse(name, name, ["Edit the notes.", ...task].join("\n"));
+      const { run, approvals } = await converse(name, name, ["Edit the notes.", ...task].join("\n"));
       const content = `I made ${task.length} calls.`;
       expect(run).toMatchObject({ status: "completed", error: null, output: { content } });
       expect(readFileSync(notes, "utf8")).toBe("edited line\n");
       expect(readFileSync(join(workspace, "other.txt"), "utf8")).toBe("done\n");
-      expect(asked.map(({ tool, session_id }) => ({ tool, session_id }))).toEqual([
+      expect(approvals.map(({ tool, session_id }) => ({ tool, session_id }))).toEqual([
         { tool: "harness_action", session_id: name },
         { tool: "harness_action", session_id: name },
       ]);
-      expect(asked[0]!.input).toMatchObject({ agent: name, action: "command" });
-      expect((asked[0]!.input as { target: string }).target).toContain("echo done > other.txt");
-      expect(asked[1]!.input).toMatchObject({ agent: name, action: "edit" });
-      expect(JSON.stringify(asked[1]!.input)).toContain("+edited line");
+      expect(approvals[0]!.input).toMatchObject({ agent: name, action: "command" });
+      expect((approvals[0]!.input as { target: string }).target).toContain("echo done > other.txt");
+      expect(approvals[1]!.input).toMatchObject({ agent: name, action: "edit" });
+      expect(JSON.stringify(approvals[1]!.input)).toContain("+edited line");
       const blocks = await blocksOf(name);
       expect(kindsOf(blocks)).toEqual([
         "input",
@@ -203,7 +203,7 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
         "response",
       ]);
       expect(blocks.filter(({ is_error }) => is_error === true)).toEqual([]);
-      for (const { invocation_id } of asked) {
+      for (const { invocation_id } of approvals) {
         const question = (await gateway.http<Invocation>("GET", `/v1/invocations/${invocation_id}`)).body;
         expect(question).toMatchObject({ status: "succeeded", run_id: run.id });
       }
@@ -217,8 +217,8 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
     `${name} does not run a command that a person rejects`,
     async () => {
       const session = `${name}-rejected`;
-      const { asked } = await converse(session, name, command("echo no > notes.txt"), "reject");
-      expect(asked).toHaveLength(1);
+      const { approvals } = await converse(session, name, command("echo no > notes.txt"), "reject");
+      expect(approvals).toHaveLength(1);
       expect(readFileSync(notes, "utf8")).toBe("first line\n");
       const results = (await blocksOf(session)).filter(({ kind }) => kind === "tool_result");
       expect(results).toMatchObject([{ is_error: true }]);
@@ -230,9 +230,9 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
     `${name} calls a tool of the gateway, which is recorded as a call of its run`,
     async () => {
       const session = `${name}-tools`;
-      const { run, asked } = await converse(session, name, greet);
+      const { run, approvals } = await converse(session, name, greet);
       expect(run).toMatchObject({ status: "completed", error: null });
-      expect(asked).toEqual([]);
+      expect(approvals).toEqual([]);
       const of = `/v1/invocations?export_id=hello&limit=100`;
       const { items } = (await gateway.http<{ items: Invocation[] }>("GET", of)).body;
       const calls = items.filter(({ run_id }) => run_id === run.id);

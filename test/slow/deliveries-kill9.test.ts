@@ -1,8 +1,9 @@
 /**
- * A gateway is killed repeatedly while it delivers events to a hook in a worker process. The events are written to the
+ * Gateways are killed repeatedly while they deliver events to a hook in a worker process. The events are written to the
  * store beforehand, so that the test spends its time on kills and deliveries. The hook runs without the sandbox,
  * because it has to record the events that it handled; deliveries do not depend on the sandbox, and each start is
- * cheaper without it. The home is in memory, where written data survives the death of a process as it does on a disk.
+ * cheaper without it. A home is in memory, where written data survives the death of a process as it does on a disk.
+ * After a kill, a gateway checks every row of its store, so the deliveries are divided between several homes.
  */
 import { closeSync, mkdirSync, openSync, readFileSync, readSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -17,6 +18,9 @@ import { verifies } from "../support/verifies.ts";
 
 const DELIVERIES = 10_000;
 const KILLS = 200;
+const HOMES = 4;
+/** Homes in use at the same time: a gateway that starts or waits leaves a processor to the other one. */
+const LANES = 2;
 const EVENTS_PER_WRITE = 100;
 
 const MANIFEST = `api_version = "vai.plugin.v1"
@@ -44,55 +48,77 @@ verifies(
   "fault.kill9",
   "200 kills during 10,000 deliveries lose none, and duplicates keep their id with a higher attempt",
   async () => {
-    const folder = createMemoryFolder("backplane-deliveries-");
-    const home = join(folder, "home");
-    const journal = join(folder, "journal");
-    mkdirSync(home, { mode: 0o700 });
-    writeFileSync(join(home, "backplane.toml"), "[sandbox]\nenabled = false\n", { mode: 0o600 });
-    writeFileSync(journal, "");
-    const handled = lineCounter(journal);
-    let gateway = await startTestGateway({ home });
-    try {
-      const hook = await bindJournal(gateway, folder, journal);
-      await gateway.stop();
-      await writeEvents(join(home, "store.db"));
-      let before = 0;
-      for (let kill = 0; kill < KILLS; kill++) {
-        gateway = await startTestGateway({ home });
-        // Each gateway handles at least the deliveries that the previous kill interrupted, so that none runs out of
-        // attempts.
-        const wanted = Math.min(before + 10 + ((kill * 7) % 30), DELIVERIES - (KILLS - kill) * 10);
-        await eventually(() => handled.count() >= wanted, 120_000, `${wanted} events are handled`);
-        await gateway.kill9();
-        before = handled.count();
-      }
-      gateway = await startTestGateway({ home });
-      await eventually(() => handled.count() >= DELIVERIES, 120_000, "all events are handled");
-      for (const status of ["pending", "running"]) {
-        await eventually(async () => (await list(gateway, hook, status)).length === 0, 60_000, status);
-      }
-      expect(await list(gateway, hook, "dead")).toEqual([]);
-      const attempts = new Map<string, number[]>();
-      const subjects = new Map<string, string>();
-      for (const [id, attempt, subject] of linesOf(journal)) {
-        attempts.set(id!, [...(attempts.get(id!) ?? []), Number(attempt)]);
-        subjects.set(subject!, id!);
-      }
-      expect(attempts.size).toBe(DELIVERIES);
-      expect(subjects.size).toBe(DELIVERIES);
-      const repeated = [...attempts.values()].filter((numbers) => numbers.length > 1);
-      // Some kills came between the handling of an event and its acknowledgement.
-      expect(repeated.length).toBeGreaterThan(0);
-      for (const numbers of attempts.values())
-        expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
-      await gateway.stop();
-    } finally {
-      handled.close();
-      await gateway.dispose();
-      rmSync(folder, { recursive: true, force: true });
-    }
+    const homes = Array.from({ length: HOMES }, () => ({
+      deliveries: DELIVERIES / HOMES,
+      kills: KILLS / HOMES,
+    }));
+    const journals: string[][][] = [];
+    const lane = async () => {
+      for (let home = homes.pop(); home !== undefined; home = homes.pop())
+        journals.push(await deliverWithKills(home));
+    };
+    // If a lane fails, the others still end their gateways.
+    for (const ended of await Promise.allSettled(Array.from({ length: LANES }, lane)))
+      if (ended.status === "rejected") throw ended.reason;
+    const attempts = journals.flatMap(checkJournal);
+    expect(attempts).toHaveLength(DELIVERIES);
+    // Some kills came between the handling of an event and its acknowledgement.
+    expect(attempts.filter((numbers) => numbers.length > 1).length).toBeGreaterThan(0);
   },
 );
+
+/** Returns the lines of the hook's journal after all events of one home are delivered. */
+async function deliverWithKills({ deliveries, kills }: { deliveries: number; kills: number }) {
+  const folder = createMemoryFolder("backplane-deliveries-");
+  const home = join(folder, "home");
+  const journal = join(folder, "journal");
+  mkdirSync(home, { mode: 0o700 });
+  writeFileSync(join(home, "backplane.toml"), "[sandbox]\nenabled = false\n", { mode: 0o600 });
+  writeFileSync(journal, "");
+  const handled = lineCounter(journal);
+  let gateway = await startTestGateway({ home });
+  try {
+    const hook = await bindJournal(gateway, folder, journal);
+    await gateway.stop();
+    await writeEvents(join(home, "store.db"), deliveries);
+    let before = 0;
+    for (let kill = 0; kill < kills; kill++) {
+      gateway = await startTestGateway({ home });
+      // Each gateway handles at least the deliveries that the previous kill interrupted, so that none runs out of
+      // attempts.
+      const wanted = Math.min(before + 10 + ((kill * 7) % 30), deliveries - (kills - kill) * 10);
+      await eventually(() => handled.count() >= wanted, 120_000, `${wanted} events are handled`);
+      await gateway.kill9();
+      before = handled.count();
+    }
+    gateway = await startTestGateway({ home });
+    await eventually(() => handled.count() >= deliveries, 120_000, "all events are handled");
+    for (const status of ["pending", "running"]) {
+      await eventually(async () => (await list(gateway, hook, status)).length === 0, 60_000, status);
+    }
+    expect(await list(gateway, hook, "dead")).toEqual([]);
+    await gateway.stop();
+    return linesOf(journal);
+  } finally {
+    handled.close();
+    await gateway.dispose();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Returns the attempts of each delivery: one delivery for each event, and attempts that rise. */
+function checkJournal(lines: readonly string[][]): number[][] {
+  const attempts = new Map<string, number[]>();
+  const subjects = new Set<string>();
+  for (const [id, attempt, subject] of lines) {
+    attempts.set(id!, [...(attempts.get(id!) ?? []), Number(attempt)]);
+    subjects.add(subject!);
+  }
+  expect(subjects.size).toBe(attempts.size);
+  for (const numbers of attempts.values())
+    expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
+  return [...attempts.values()];
+}
 
 async function bindJournal(gateway: TestGateway, folder: string, file: string): Promise<string> {
   const plugin = join(folder, "plugin");
@@ -110,10 +136,10 @@ async function bindJournal(gateway: TestGateway, folder: string, file: string): 
   return bound.body.binding_id;
 }
 
-async function writeEvents(file: string): Promise<void> {
+async function writeEvents(file: string, count: number): Promise<void> {
   const store = await openSqliteStore({ file });
   const scope = { org_id: "org_local", project_id: "proj_default" };
-  for (let from = 0; from < DELIVERIES; from += EVENTS_PER_WRITE) {
+  for (let from = 0; from < count; from += EVENTS_PER_WRITE) {
     const events = Array.from({ length: EVENTS_PER_WRITE }, (_, n) =>
       sampleEvent(`subject_${from + n}`, { scope, type: "invocation.settled" }),
     );

@@ -48,7 +48,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 
 verifies(
   "integrity.rows",
-  `gives no wrong answer without an error for ${FLIPS} changed bytes in the store, its log and its counter`,
+  `returns no wrong answer without an error for ${FLIPS} changed bytes in the store, its log and its counter`,
   async () => {
     const random = randomFrom(SEED);
     const silent: string[] = [];
@@ -58,10 +58,10 @@ verifies(
       const home = join(dir, `flip-${n}`);
       copyStore(n % 2 === 0 ? closed : killed, home);
       const where = flip(home, random);
-      const found = await tryStore(home);
-      seen[found.kind]++;
-      for (const name of found.wrong) silent.push(`${where}: ${name}`);
-      if (found.unclear !== undefined) unclear.push(`${where}: ${found.unclear}`);
+      const outcome = await tryStore(home);
+      seen[outcome.kind]++;
+      for (const name of outcome.wrong) silent.push(`${where}: ${name}`);
+      if (outcome.unclear !== undefined) unclear.push(`${where}: ${outcome.unclear}`);
       rmSync(home, { recursive: true });
     }
     console.log(JSON.stringify(seen));
@@ -117,9 +117,9 @@ verifies(
         return null;
       });
       if (opened !== null) {
-        const found = await opened.answers();
-        const errors = found.filter(({ status }) => status >= 400);
-        for (const [i, response] of found.entries()) {
+        const current_answers = await opened.answers();
+        const errors = current_answers.filter(({ status }) => status >= 400);
+        for (const [i, response] of current_answers.entries()) {
           if (response.status < 400 && response.text !== answers[i]!.text)
             silent.push(`${where}: ${PATHS[i]}`);
         }

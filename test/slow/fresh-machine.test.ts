@@ -1,6 +1,6 @@
 /**
  * `npm ci && npm start` and the README's first call on a machine that has Node and npm and nothing else: no
- * bubblewrap, no compiler, no Python, no database. bwrap simulates that machine here; it is not visible there.
+ * bubblewrap, no compiler, no Python, no database. bwrap simulates that machine and is not visible inside it.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import {

@@ -111,11 +111,11 @@ verifies(
       const begin = (step: string) => sendMessage(frozen, name(step), text(step));
 
       // During the model request, during the model's answer, and while the tool runs.
-      const asked = model.hold(name("asked"), "tool", "request");
+      const requested = model.hold(name("asked"), "tool", "request");
       const streaming = model.hold(name("streaming"), "tool", "text");
       const unkept = model.hold(name("unkept"), "tool", "text");
       const unanswered = model.hold(name("unanswered"), "answer", "text");
-      for (const { release } of [asked, streaming, unkept, unanswered]) releases.push(release);
+      for (const { release } of [requested, streaming, unkept, unanswered]) releases.push(release);
       tool.open(name("unanswered"));
       for (const step of ["asked", "streaming", "unkept", "running", "unsettled", "unanswered"]) {
         expect((await begin(step)).status).toBe(202);
@@ -128,7 +128,7 @@ verifies(
       expect(holder.status).toBe(202);
       await eventually(() => tool.runs(name("holder")) === 1, PATIENCE_MS, "the slot is taken");
       expect((await begin("queued")).status).toBe(202);
-      await Promise.all([asked.reached, streaming.reached, unkept.reached, unanswered.reached]);
+      await Promise.all([requested.reached, streaming.reached, unkept.reached, unanswered.reached]);
       for (const step of ["running", "unsettled"]) {
         await eventually(() => tool.runs(name(step)) === 1, PATIENCE_MS, `the tool of ${step} runs`);
       }

@@ -25,19 +25,19 @@ import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
 const ECHO = `async (call) => ({ status: "succeeded", result: { content: [], structured_output: call.body.input } })`;
-/** A write-ahead log that has room takes some writes although the disk is full. */
-const MOST_WRITES = 400;
+/** A write-ahead log with free space accepts some writes even on a full disk. */
+const MAX_WRITES = 400;
 /** The number of writes that must be refused; enough that writes of every kind are among them. */
 const REFUSALS = 25;
 
-interface Written {
-  what: string;
+interface WriteResult {
+  kind: string;
   name: string;
   status: number;
   code: string | undefined;
 }
 
-/** Writes of every kind of record, each under a name that can be looked for. */
+/** Writes every kind of record, each with a name that can be searched for. */
 const KINDS: Record<string, (gateway: TestGateway, name: string) => ReturnType<TestGateway["http"]>> = {
   invocation: (gateway, name) =>
     gateway.http("POST", "/v1/invocations", { export_id: "echo", input: { name, fill: "x".repeat(4_000) } }),
@@ -48,15 +48,15 @@ const KINDS: Record<string, (gateway: TestGateway, name: string) => ReturnType<T
   session: (gateway, name) => gateway.http("POST", `/v1/sessions/${name}/messages`, { text: "hello" }),
 };
 
-async function writeAll(gateway: TestGateway, prefix: string): Promise<Written[]> {
-  const written: Written[] = [];
+async function writeAll(gateway: TestGateway, prefix: string): Promise<WriteResult[]> {
+  const written: WriteResult[] = [];
   const refusals = () => written.filter(({ status }) => status >= 500).length;
-  for (let n = 0; n < MOST_WRITES && refusals() < REFUSALS; n++) {
-    const what = Object.keys(KINDS)[n % 5]!;
-    const name = `${prefix}_${what}_${n}`;
-    const { status, body } = await KINDS[what]!(gateway, name);
+  for (let n = 0; n < MAX_WRITES && refusals() < REFUSALS; n++) {
+    const kind = Object.keys(KINDS)[n % 5]!;
+    const name = `${prefix}_${kind}_${n}`;
+    const { status, body } = await KINDS[kind]!(gateway, name);
     const { error } = (body ?? {}) as { error?: { code: string } };
-    written.push({ what, name, status, code: error?.code });
+    written.push({ kind, name, status, code: error?.code });
   }
   return written;
 }
@@ -66,7 +66,7 @@ interface Page {
   items?: { id: string }[];
 }
 
-/** All names that the gateway has, from its lists. */
+/** All lists of the gateway as one text, which contains the names of the stored records. */
 async function storedNames(gateway: TestGateway): Promise<string> {
   const pages = [
     "/v1/secrets?limit=200",
@@ -110,7 +110,7 @@ async function checkFault(
   expect(refused.length, JSON.stringify(written.slice(-5))).toBe(REFUSALS);
   // A failing disk is never the caller's mistake.
   expect(written.filter(({ status }) => status >= 300 && status < 500)).toEqual([]);
-  expect(new Set(refused.map(({ what }) => what))).toEqual(new Set(Object.keys(KINDS)));
+  expect(new Set(refused.map(({ kind }) => kind))).toEqual(new Set(Object.keys(KINDS)));
   expect(new Set(refused.map(({ code }) => code))).toEqual(new Set(["store.unavailable"]));
   expect((await gateway.http("GET", "/healthz")).status).toBe(200);
   repair();
@@ -264,9 +264,9 @@ verifies(
       status: "failed",
       error: { code: "store.unavailable" },
     });
-    const backed = await backup();
-    expect(backed.code, backed.stdout + backed.stderr).not.toBe(0);
-    expect(backed.stderr).toContain(`There is no space left on the disk of ${disk}`);
+    const failed_backup = await backup();
+    expect(failed_backup.code, failed_backup.stdout + failed_backup.stderr).not.toBe(0);
+    expect(failed_backup.stderr).toContain(`There is no space left on the disk of ${disk}`);
     expect(leftovers()).toEqual([]);
 
     rmSync(filler);
@@ -286,8 +286,8 @@ interface Attempt {
 }
 
 /**
- * Repeats the operation with a disk that fails after 0, 1, 2 … writes until no write of it fails. Failed attempts must
- * name the disk and leave nothing. Returns how many attempts failed.
+ * Repeats the operation with a disk that fails after 0, 1, 2 … writes until none of its writes fails. Failed attempts must
+ * name the disk and leave no files behind. Returns how many attempts failed.
  */
 async function failEachWrite(
   disk: FailingDisk,
@@ -307,20 +307,20 @@ async function failEachWrite(
     clearInterval(watch);
     const passed = disk.seen() <= allowed;
     disk.repair();
-    const shown = `${error} after ${allowed} writes: ${status} ${JSON.stringify(body).slice(0, 400)}`;
+    const failure_context = `${error} after ${allowed} writes: ${status} ${JSON.stringify(body).slice(0, 400)}`;
     if (body.error != null) {
-      expect(body.error.code, shown).toBe("store.unavailable");
-      expect(body.error.message, shown).toMatch(/the disk of|The disk of|The disk quota of/);
-      expect(body.error.message, shown).not.toContain(home);
-    } else expect(status, shown).toBeLessThan(300);
+      expect(body.error.code, failure_context).toBe("store.unavailable");
+      expect(body.error.message, failure_context).toMatch(/the disk of|The disk of|The disk quota of/);
+      expect(body.error.message, failure_context).not.toContain(home);
+    } else expect(status, failure_context).toBeLessThan(300);
     // The anchor of the audit log is written soon after the response, through a file beside it.
-    await expect.poll(() => leftIn(home), { message: shown }).toEqual([]);
+    await expect.poll(() => temporaryFiles(home), { message: failure_context }).toEqual([]);
     if (passed) return allowed / step;
   }
 }
 
-/** Files and folders that an operation in progress has, and that nothing uses afterwards. */
-function leftIn(home: string): string[] {
+/** Temporary files and folders, which exist only while an operation is in progress. */
+function temporaryFiles(home: string): string[] {
   return ["blobs/tmp", "blobs/artifacts/tmp", "scratch", "."].flatMap((folder) =>
     readdirSync(join(home, folder))
       .filter((name) => folder !== "." || /\.(?:new|part|partial|restoring)$/.test(name))
@@ -343,7 +343,7 @@ function exportedEntries(file: string): number[] {
 
 verifies(
   "fault.disk",
-  "names the disk if any write of an installation, call, trusted folder or key rotation fails, and leaves nothing",
+  "names the disk if any write of an installation, call, trusted folder or key rotation fails, and leaves no files",
   async ({ skip }) => {
     const disk = createFailingDisk();
     if (disk === null) return skip("simulating failing writes needs a C compiler");
@@ -392,8 +392,8 @@ verifies(
     const again = await startTestGateway({ home });
     onTestFinished(async () => void (await again.stop()));
     expect((await again.http("GET", "/v1/audit/verify")).body).toMatchObject({ status: "ok" });
-    const shown = await again.cli("doctor", "--json");
-    expect(shown.code, shown.stdout).toBeLessThan(2);
+    const doctor = await again.cli("doctor", "--json");
+    expect(doctor.code, doctor.stdout).toBeLessThan(2);
     await again.stop();
     const seqs = exportedEntries(join(home, "audit.jsonl"));
     expect(seqs).toEqual(seqs.map((_, index) => index + 1));
@@ -403,7 +403,7 @@ verifies(
 
 verifies(
   "fault.disk",
-  "leaves the home as it was when backups, checks and restores meet a failing disk, and names the file",
+  "leaves the home unchanged when backups, checks and restores hit a failing disk, and names the file",
   async ({ skip }) => {
     const disk = createFailingDisk();
     if (disk === null) return skip("simulating failing writes needs a C compiler");
@@ -436,11 +436,11 @@ verifies(
       const { code, stdout, stderr } = await gateway.cli(...args);
       const seen = disk.seen();
       disk.repair();
-      const shown = `${error} ${args.join(" ")} (${seen} writes): ${code} ${stdout}${stderr}`;
-      expect(code, shown).not.toBe(0);
-      expect(stderr, shown).toMatch(/disk|space/);
-      expect(stderr, shown).not.toMatch(/damaged|internal|at file:/);
-      expect(files(), shown).toEqual(before);
+      const failure_context = `${error} ${args.join(" ")} (${seen} writes): ${code} ${stdout}${stderr}`;
+      expect(code, failure_context).not.toBe(0);
+      expect(stderr, failure_context).toMatch(/disk|space/);
+      expect(stderr, failure_context).not.toMatch(/damaged|internal|at file:/);
+      expect(files(), failure_context).toEqual(before);
     }
     const again = await startTestGateway({ home });
     onTestFinished(() => again.dispose());

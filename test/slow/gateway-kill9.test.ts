@@ -158,15 +158,15 @@ function descendants(pid: number): StartedProcess[] {
 
 /** The folders of this gateway's cgroups, in every tree. */
 function cgroupsOf(pid: number): string[] {
-  const found: string[] = [];
+  const folders: string[] = [];
   const look = (folder: string, depth: number) => {
     for (const entry of list(folder)) {
-      if (entry.startsWith(`backplane-${pid}-`)) found.push(join(folder, entry));
+      if (entry.startsWith(`backplane-${pid}-`)) folders.push(join(folder, entry));
       else if (depth > 0) look(join(folder, entry), depth - 1);
     }
   };
   look("/sys/fs/cgroup", 3);
-  return found;
+  return folders;
 }
 
 function list(folder: string): string[] {
@@ -199,21 +199,21 @@ function mountsBelow(home: string): string[] {
 
 /** Processes that have a file of the home open or run in it. */
 function holdersOf(home: string): string[] {
-  const found: string[] = [];
+  const holders: string[] = [];
   for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
     const links = [`/proc/${pid}/cwd`, `/proc/${pid}/root`, `/proc/${pid}/exe`];
     try {
       links.push(...readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`));
     } catch {
-      // The process ended meanwhile.
+      // The process exited meanwhile.
     }
     for (const link of links) {
       try {
-        if (readlinkSync(link).startsWith(home)) found.push(`${pid} ${link}`);
+        if (readlinkSync(link).startsWith(home)) holders.push(`${pid} ${link}`);
       } catch {
-        // The process ended meanwhile.
+        // The process exited meanwhile.
       }
     }
   }
-  return found;
+  return holders;
 }

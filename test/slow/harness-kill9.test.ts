@@ -80,7 +80,7 @@ async function killHarness({ pid: gateway_pid }: TestGateway): Promise<boolean> 
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // It ended meanwhile.
+      // The process has exited meanwhile.
     }
   }
   if (own.length === 0) await new Promise((done) => setTimeout(done, 20));

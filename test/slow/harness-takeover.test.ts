@@ -32,7 +32,7 @@ async function install(gateway: TestGateway, folder: string, ...more: string[]):
 }
 
 test(
-  "the command starts the triage, which starts linked runs and leaves a report",
+  "the command starts the triage, which starts linked runs and writes a report",
   async () => {
     const gateway = await start();
     await install(gateway, "examples/bug-triage", "--bind");
@@ -66,8 +66,9 @@ verifies(
   "harness.contract",
   "another gateway takes over the harness of a dead node at its last checkpoint and starts no run twice",
   async () => {
-    // Every gateway that may take over needs the files of the package in its own home, so there is no third one.
+    // The third gateway does not have the files of the package, so it leaves the harness to the second one.
     const [first, second] = [gateways[0] ?? (await start()), await start()];
+    await start();
     await install(first, "examples/daily-digest", "--bind");
     await second.http("POST", "/v1/plugin-packages", {
       source: { folder: resolve("examples/daily-digest") },

@@ -57,11 +57,11 @@ test("runs a Java class without a main in the bundled host, which is compiled at
     expect.stringMatching(/^instrument-host-.*\.jar$/),
     expect.stringMatching(/^instrument-host-.*\.jar\.sha256$/),
   ]);
-  const [kept, waited] = await Promise.all([
+  const [stored, waited] = await Promise.all([
     invoke("note_keep", { text: "milk" }),
     invoke("wait_a_while", { ms: 10 }),
   ]);
-  expect(kept).toMatchObject({
+  expect(stored).toMatchObject({
     status: "succeeded",
     tool_result: { structured_output: { notes: 1, signature: "me" } },
   });

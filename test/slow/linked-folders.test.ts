@@ -1,4 +1,4 @@
-/** `plugin install FOLDER --editable` for plugins that are not made of tool files: each save is loaded. */
+/** `plugin install FOLDER --editable` for plugins that are not made of tool files: each save reloads them. */
 import { cpSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,7 +26,7 @@ const packagesOf = async (package_id: string) =>
     .filter((item) => item.package_id === package_id)
     .map(({ version }) => version);
 
-test("loads each save of a linked package, keeps its bindings and settings, and unlinks it", async () => {
+test("reloads a linked package after each save, keeps bindings and settings, and unlinks it", async () => {
   const path = copyOf("examples/hello-tool");
   const program = join(path, "bin/plugin.mjs");
   await cli("plugin", "install", path, "--bind");
@@ -55,15 +55,15 @@ test("loads each save of a linked package, keeps its bindings and settings, and 
   edit(program, '?? "Moin"', '?? "Salut"');
   await restart();
   await expect.poll(() => callForText("hello", { name: "Ada" })).toContain("Salut, Ada");
-  const kept = await gateway.http<{ policy: { timeout_ms?: number } }>(
+  const binding = await gateway.http<{ policy: { timeout_ms?: number } }>(
     "GET",
     `/v1/plugin-bindings/${bindings[0]!.binding_id}`,
   );
-  expect(kept.body.policy.timeout_ms).toBe(9_000);
+  expect(binding.body.policy.timeout_ms).toBe(9_000);
   // The version in use, the one before it, and the one that was installed.
   expect((await packagesOf("acme/hello")).length).toBeLessThanOrEqual(3);
 
-  // A save that cannot be installed changes nothing.
+  // A saved version that cannot be installed changes nothing.
   edit(join(path, "vai-plugin.toml"), 'kind = "tool"', 'kind = "spoon"');
   await expect.poll(async () => (await cli("workspace", "list")).stderr).toContain("Failed to load");
   expect(await callForText("hello", { name: "Ada" })).toContain("Salut, Ada");
@@ -73,7 +73,7 @@ test("loads each save of a linked package, keeps its bindings and settings, and 
   expect(await packagesOf("acme/hello")).toEqual(["0.1.0"]);
 }, 180_000);
 
-test("loads each save of linked Agent Plugins and instruments", async () => {
+test("reloads linked Agent Plugins and instruments after each save", async () => {
   const kit = copyOf("test/fixtures/agent-plugin");
   await cli("plugin", "install", kit, "--editable");
   const name = "mcp_notes_greet";

@@ -1,4 +1,4 @@
-/** Published MCP commands against a gateway with a server behind it. */
+/** Runs published MCP commands against a gateway that has a bound MCP server. */
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,6 @@
 /**
  * The public MCP conformance suite: the fixture server passes it alone, then the gateway passes it with the fixture as a
- * plugin. The suite's own list says what a revision requires; other scenarios are not counted (docs/mcp.md).
+ * plugin. The suite's own list defines what a revision requires; other scenarios are not counted (docs/mcp.md).
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";

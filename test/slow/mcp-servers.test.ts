@@ -102,7 +102,7 @@ test("server-everything returns text, images, structured content and progress", 
   expect(wrong.body).toMatchObject({ error: { code: "input.invalid" } });
 });
 
-test("server-filesystem sees only the granted folder, whatever path it is asked for", async () => {
+test("server-filesystem sees only the granted folder, whatever path is requested", async () => {
   expect(text(await call("filesystem", "read_text_file", { path: "/data/note.txt" }))).toBe("inside");
   const listed = text(await call("filesystem", "list_directory", { path: "/data" }));
   expect(listed).toContain("note.txt");
@@ -144,7 +144,7 @@ test("backplane plugin install npm:… installs and binds the server and lists i
   expect(thought.tool_result.structured_output).toMatchObject({ thoughtNumber: 1 });
   const tools = await gateway.cli("binding", "tools", bindings[0]!.binding_id);
   expect(tools.stdout).toContain("mcp_server-sequential-thinking_sequentialthinking");
-  // Installing the same tree again gives the same package.
+  // Installing the same tree again results in the same package.
   const again = await gateway.http("POST", "/v1/plugin-packages", {
     source: { npm: npmName("sequential-thinking") },
   });

@@ -102,7 +102,7 @@ test.for<[string, Mutant, string, RegExp]>([
   expect(await judge.judge(changed)).toEqual({ outcome, detail: expect.stringMatching(detail) });
 });
 
-test("ends a run that blocks its worker", async () => {
+test("stops a run that blocks its worker", async () => {
   const short = createJudge(root, { poll_ms: 1_000, test_ms: 2_000, run_ms: 5_000 });
   const blocked = mutant("while (false) {}", "while (true) {}");
   expect(await short.judge(blocked)).toMatchObject({ outcome: "timed out" });

@@ -89,6 +89,25 @@ verifies(
 );
 
 verifies(
+  "author.init",
+  "leads from plugin init to a published plugin that is installed and invoked, in TypeScript and Python",
+  async () => {
+    for (const lang of ["ts", "py"]) {
+      const dir = join(folder, `story-${lang}`);
+      await succeed("plugin", "init", `acme/story-${lang}`, "--lang", lang, "--kind", "tool", "--dir", dir);
+      await succeed("plugin", "test", dir);
+      await succeed("plugin", "sign", dir, "--key", key);
+      const target = `oci://${registry.host}/acme/story-${lang}:0.1.0`;
+      await succeed("plugin", "push", dir, target);
+      await succeed("plugin", "install", target, "--bind");
+      const called = await gateway.cli("invoke", `story_${lang}`, "--input", '{"text":"one two three"}');
+      expect(called.stdout).toContain('"words":3');
+    }
+  },
+  120_000,
+);
+
+verifies(
   "pkg.oci",
   "installs a package that skopeo has copied into and out of a registry",
   async () => {

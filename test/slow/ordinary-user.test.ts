@@ -27,7 +27,7 @@ test.runIf(process.getuid!() === 0)("the sandbox of an ordinary user passes the 
       "run",
       "--project",
       "fast",
-      "--maxWorkers=1",
+      "--maxWorkers=2",
       "--configLoader=runner",
       ...FILES,
     ],

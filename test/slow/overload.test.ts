@@ -94,7 +94,7 @@ verifies(
       60_000,
       "the cancelled call has ended",
     );
-    // A refused call is recorded with its reason, and nothing waits any more.
+    // A refused call is recorded with its reason, and no call is waiting.
     const { body: list } = await gateway.http<{ items: Call[] }>("GET", "/v1/invocations?limit=200");
     expect(new Set(list.items.map(({ status, error }) => error?.code ?? status))).toEqual(
       new Set(["succeeded", "invocation.queue_full"]),

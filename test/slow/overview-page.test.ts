@@ -1,4 +1,4 @@
-/** The page on `/overview` in a real browser: it says what the gateway does now, not what it did when it was loaded. */
+/** The page on `/overview` in a real browser: it shows the current state of the gateway, not the state when it was loaded. */
 import { expect, onTestFinished, test } from "vitest";
 import { visit } from "../support/browser.ts";
 import { useChatPage } from "../support/chat-page.ts";
@@ -6,7 +6,7 @@ import { startTestGateway } from "../support/gateway.ts";
 
 const chat = useChatPage();
 
-test("says within 3 s of kill -9 that the gateway does not respond, and recovers automatically", async () => {
+test("reports within 3 s of kill -9 that the gateway does not respond, and recovers automatically", async () => {
   const port = Number(new URL(chat.gateway.url).port);
   const { tab } = await chat.signedIn();
   const page = await tab("/overview");

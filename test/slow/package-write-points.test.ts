@@ -12,14 +12,14 @@ beforeAll(async () => {
   changes = await changesIn(base);
 });
 
-const NAMES = {
+const TITLES = {
   install: "a killed installation leaves the package absent or complete",
   remove: "a killed removal leaves the package complete or absent",
   heal: "a killed repair leaves intact bytes or damage that is detected",
 };
 
 for (const name of ["install", "remove", "heal"] as const) {
-  verifies("fault.write-points", NAMES[name], async () => {
+  verifies("fault.write-points", TITLES[name], async () => {
     const points = await pointsOf(changes[name]);
     const kinds = [
       "run",

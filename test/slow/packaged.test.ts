@@ -20,10 +20,11 @@ import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished } from "vitest";
 import type { Registry } from "../../packages/supply/test/npm-registry.ts";
 import { type PackedPackage, packAll } from "../../scripts/pack.ts";
 import { startInstalledRegistry } from "../support/installed-registry.ts";
+import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
 const VERDACCIO = "6.10.4";
@@ -194,92 +195,122 @@ for (const uid of users) {
   });
 }
 
-verifies(
-  "run.packaged",
-  "runs with npx and as a global command from a registry, and bridges MCP",
-  async () => {
-    const newcomer = createNewcomer(users.at(-1)!, registry.url);
-    await newcomer.run("npx backplane up --detach");
-    expectFirstCall(await newcomer.run(readmeBlock("Run a plugin")));
+describe("from a registry server", () => {
+  let server: RegistryServer;
+  beforeAll(async () => {
+    server = await startRegistryServer();
+    for (const { file } of packed) await server.publish(file);
+  });
+  afterAll(() => server.stop());
 
-    // The command line that docs/mcp.md gives to an MCP client.
-    const bridge = newcomer.spawn("npx", ["backplane", "mcp"]);
-    const lines = createInterface({ input: bridge.stdout! });
-    const answer = once(lines, "line") as Promise<[string]>;
-    const hello = {
-      protocolVersion: "2025-11-25",
-      capabilities: {},
-      clientInfo: { name: "test", version: "1" },
-    };
-    bridge.stdin!.write(
-      `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: hello })}\n`,
-    );
-    expect(JSON.parse((await answer)[0])).toMatchObject({ id: 1, result: { capabilities: { tools: {} } } });
-    bridge.stdin!.end();
-    await once(bridge, "exit");
-    await newcomer.run("npx backplane down");
+  verifies("run.packaged", "npm publish stores each archive unchanged under its version", async () => {
+    for (const { name, version, file } of packed) {
+      const published = (await (await fetch(`${server.url}/${name}`)).json()) as PublishedPackage;
+      expect(Object.keys(published.versions)).toEqual([version]);
+      const { integrity, tarball } = published.versions[version]!.dist;
+      expect(integrity).toBe(`sha512-${createHash("sha512").update(readFileSync(file)).digest("base64")}`);
+      const served = Buffer.from(await (await fetch(tarball)).arrayBuffer());
+      expect(served.equals(readFileSync(file)), name).toBe(true);
+    }
+  });
 
-    await newcomer.run("npm install --global backplane");
-    const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
-    expect((await newcomer.run("backplane --version")).trim()).toBe(version);
-    await newcomer.run("backplane up --detach");
-    expect(await newcomer.run('backplane invoke hello --input \'{"name":"Lin"}\'')).toContain("Hello, Lin!");
-    expect(await newcomer.run("backplane doctor")).not.toMatch(/^\S.* failed /m);
-    await newcomer.run("backplane down && npm uninstall --global backplane");
-    expect(await newcomer.run("command -v backplane || true")).toBe("");
-  },
-);
+  verifies(
+    "run.packaged",
+    "runs with npx and as a global command from a registry server, and bridges MCP",
+    async () => {
+      const newcomer = createNewcomer(users.at(-1)!, server.url);
+      await newcomer.run("npx backplane up --detach");
+      expectFirstCall(await newcomer.run(readmeBlock("Run a plugin")));
 
-verifies("run.packaged", "gives authors a typed SDK that compiles and tests a plugin", async () => {
-  const newcomer = createNewcomer(users.at(-1)!, registry.url);
-  await newcomer.run("npm install @backplane/sdk");
-  const plugin = `
-    import { definePlugin, tool } from "@backplane/sdk";
-    import { runPlugin } from "@backplane/sdk/testing";
-    const shout = tool({
-      id: "shout",
-      input: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
-      output: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
-      run: async (input) => ({ text: input.text.toUpperCase() }),
-    });
-    const run = await runPlugin(definePlugin({ package_id: "acme/shout", version: "0.1.0", exports: [shout] }));
-    const outcome = await run.invoke("shout", { text: "hi" }, { timeout_ms: 10_000 });
-    console.log(JSON.stringify(outcome));
-  `;
-  writeFileSync(join(newcomer.folder, "plugin.ts"), plugin);
-  writeFileSync(join(newcomer.folder, "package.json"), '{"type":"module"}');
-  const compilerOptions = { module: "nodenext", strict: true, noEmit: true, target: "es2024" };
-  // Every Node project has the types of Node.
-  Object.assign(compilerOptions, { types: ["node"], typeRoots: [resolve("node_modules/@types")] });
-  writeFileSync(
-    join(newcomer.folder, "tsconfig.json"),
-    JSON.stringify({ compilerOptions, files: ["plugin.ts"] }),
+      // The command line that docs/mcp.md recommends for an MCP client.
+      const bridge = newcomer.spawn("npx", ["backplane", "mcp"]);
+      const lines = createInterface({ input: bridge.stdout! });
+      const answer = once(lines, "line") as Promise<[string]>;
+      const hello = {
+        protocolVersion: "2025-11-25",
+        capabilities: {},
+        clientInfo: { name: "test", version: "1" },
+      };
+      bridge.stdin!.write(
+        `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: hello })}\n`,
+      );
+      expect(JSON.parse((await answer)[0])).toMatchObject({ id: 1, result: { capabilities: { tools: {} } } });
+      bridge.stdin!.end();
+      await once(bridge, "exit");
+      await newcomer.run("npx backplane down");
+
+      await newcomer.run("npm install --global backplane");
+      const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
+      expect((await newcomer.run("backplane --version")).trim()).toBe(version);
+      await newcomer.run("backplane up --detach");
+      expect(await newcomer.run('backplane invoke hello --input \'{"name":"Lin"}\'')).toContain(
+        "Hello, Lin!",
+      );
+      expect(await newcomer.run("backplane doctor")).not.toMatch(/^\S.* failed /m);
+      await newcomer.run("backplane down && npm uninstall --global backplane");
+      expect(await newcomer.run("command -v backplane || true")).toBe("");
+    },
   );
-  await newcomer.run(`${process.execPath} ${resolve("node_modules/typescript/bin/tsc")} -p .`);
-  expect(await newcomer.run(`${process.execPath} plugin.ts`)).toContain('"HI"');
+
+  verifies("run.packaged", "gives authors a typed SDK that compiles and tests a plugin", async () => {
+    const newcomer = createNewcomer(users.at(-1)!, server.url);
+    await newcomer.run("npm install @backplane/sdk");
+    const plugin = `
+      import { definePlugin, tool } from "@backplane/sdk";
+      import { runPlugin } from "@backplane/sdk/testing";
+      const shout = tool({
+        id: "shout",
+        input: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
+        output: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
+        run: async (input) => ({ text: input.text.toUpperCase() }),
+      });
+      const run = await runPlugin(definePlugin({ package_id: "acme/shout", version: "0.1.0", exports: [shout] }));
+      const outcome = await run.invoke("shout", { text: "hi" }, { timeout_ms: 10_000 });
+      console.log(JSON.stringify(outcome));
+    `;
+    writeFileSync(join(newcomer.folder, "plugin.ts"), plugin);
+    writeFileSync(join(newcomer.folder, "package.json"), '{"type":"module"}');
+    const compilerOptions = { module: "nodenext", strict: true, noEmit: true, target: "es2024" };
+    // Every Node project has the types of Node.
+    Object.assign(compilerOptions, { types: ["node"], typeRoots: [resolve("node_modules/@types")] });
+    writeFileSync(
+      join(newcomer.folder, "tsconfig.json"),
+      JSON.stringify({ compilerOptions, files: ["plugin.ts"] }),
+    );
+    await newcomer.run(`${process.execPath} ${resolve("node_modules/typescript/bin/tsc")} -p .`);
+    expect(await newcomer.run(`${process.execPath} plugin.ts`)).toContain('"HI"');
+    // Authors may use the Node on their PATH.
+    await newcomer.run("node -e 'import(\"@backplane/sdk\")'");
+  });
 });
 
-verifies(
-  "run.packaged",
-  "publishes to a registry server with npm publish and installs from there",
-  async () => {
-    const folder = mkdtempSync(join(tmpdir(), "backplane-verdaccio-"));
-    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-    // Installed on demand from the public registry, because its dependencies would double those of a clone.
-    const manifest = {
-      private: true,
-      dependencies: { verdaccio: VERDACCIO },
-      // One of its libraries names a tag instead of a version, which some mirrors of the registry do not have.
-      overrides: { "node-fetch": "2.7.0" },
-    };
-    writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
-    const npm = (...args: string[]) =>
-      promisify(execFile)("npm", args, { cwd: folder, encoding: "utf8", maxBuffer: 32 << 20 });
-    await npm("install", "--no-audit", "--no-fund");
-    const { stdout: upstream } = await npm("config", "get", "registry");
-    writeFileSync(
-      join(folder, "config.yaml"),
-      `storage: ${folder}/storage
+interface PublishedPackage {
+  versions: Record<string, { dist: { integrity: string; tarball: string } }>;
+}
+
+interface RegistryServer {
+  url: string;
+  publish(archive: string): Promise<void>;
+  stop(): void;
+}
+
+async function startRegistryServer(): Promise<RegistryServer> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-verdaccio-"));
+  // Installed on demand from the public registry, because its dependencies would double those of a clone.
+  const manifest = {
+    private: true,
+    dependencies: { verdaccio: VERDACCIO },
+    // One of its libraries names a tag instead of a version, which some mirrors of the registry do not have.
+    overrides: { "node-fetch": "2.7.0" },
+  };
+  writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
+  const npm = (...args: string[]) =>
+    promisify(execFile)("npm", args, { cwd: folder, encoding: "utf8", maxBuffer: 32 << 20 });
+  await npm("install", "--no-audit", "--no-fund");
+  const { stdout: upstream } = await npm("config", "get", "registry");
+  writeFileSync(
+    join(folder, "config.yaml"),
+    `storage: ${folder}/storage
 auth: { htpasswd: { file: ${folder}/htpasswd } }
 uplinks: { npmjs: { url: "${upstream.trim()}" } }
 packages:
@@ -288,27 +319,29 @@ packages:
 max_body_size: 200mb
 log: { type: stdout, format: json, level: warn }
 `,
-    );
-    const port = await freePort();
-    const url = `http://127.0.0.1:${port}`;
-    const program = join(folder, "node_modules/verdaccio/bin/verdaccio");
-    const server = spawn(
-      process.execPath,
-      [program, "-c", join(folder, "config.yaml"), "-l", `127.0.0.1:${port}`],
-      { stdio: ["ignore", "pipe", "inherit"] },
-    );
-    onTestFinished(() => void server.kill("SIGKILL"));
-    await expect.poll(() => answers(url)).toBe(true);
-    const publisher = createNewcomer(users[0]!, url);
-    writeFileSync(join(publisher.home, ".npmrc"), `//127.0.0.1:${port}/:_authToken=anybody\n`);
-    for (const { file } of packed) await publisher.run(`npm publish --access public ${file}`);
-
-    const newcomer = createNewcomer(users.at(-1)!, url);
-    await newcomer.run("npx backplane up --detach");
-    expectFirstCall(await newcomer.run(readmeBlock("Run a plugin")));
-    await newcomer.run("npm install @backplane/sdk && node -e 'import(\"@backplane/sdk\")'");
-  },
-);
+  );
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const program = join(folder, "node_modules/verdaccio/bin/verdaccio");
+  const server = spawn(
+    process.execPath,
+    [program, "-c", join(folder, "config.yaml"), "-l", `127.0.0.1:${port}`],
+    { stdio: ["ignore", "pipe", "inherit"] },
+  );
+  await eventually(() => answers(url), 60_000, "the registry server answers");
+  const settings = join(folder, "publisher.npmrc");
+  writeFileSync(settings, `//127.0.0.1:${port}/:_authToken=anybody\n`);
+  return {
+    url,
+    async publish(archive) {
+      await npm("publish", archive, "--access", "public", "--registry", url, "--userconfig", settings);
+    },
+    stop() {
+      server.kill("SIGKILL");
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
 
 async function answers(url: string): Promise<boolean> {
   return await fetch(url).then(

@@ -224,7 +224,7 @@ test("the stream of a failed installation ends with the error envelope", async (
 
 verifies(
   "run.progress",
-  "Ctrl-C while a new server starts keeps the stored rows and ends its process",
+  "Ctrl-C while a new server starts keeps the stored rows and stops its process",
   async () => {
     const command = startCommand("plugin", "install", "npm:acme-silent", "--", "x");
     await expect.poll(command.stderr).toContain("Waiting for npm/acme-silent to answer");
@@ -240,7 +240,7 @@ verifies(
 
 verifies(
   "run.progress",
-  "Ctrl-C while a call waits for its server cancels the call and ends the launch",
+  "Ctrl-C while a call waits for its server cancels the call and stops the launch",
   async () => {
     const dir = join(folder, "tool");
     mkdirSync(dir);

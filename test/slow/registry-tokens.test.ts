@@ -1,6 +1,6 @@
 /**
  * A real registry that accepts only tokens, with a token server like those of public registries, on the same host. Push and
- * pull work with the right login, and nothing works with a wrong one.
+ * pull work with a valid login, and nothing works with an invalid one.
  */
 import { execFileSync } from "node:child_process";
 import { createSign, randomUUID } from "node:crypto";
@@ -26,7 +26,7 @@ const ISSUER = "test-issuer";
 const HOST = { os: "linux", arch: "amd64" };
 const scopes: string[] = [];
 let folder: string;
-let front: Server;
+let proxy: Server;
 let host: string;
 let registry: DockerRegistry;
 
@@ -41,7 +41,7 @@ beforeAll(async () => {
     ),
     { stdio: "ignore" },
   );
-  front = createServer((incoming, response) => {
+  proxy = createServer((incoming, response) => {
     const url = new URL(incoming.url ?? "/", "http://front");
     if (url.pathname === "/token") {
       const { username, password } = REGISTRY_LOGIN;
@@ -60,16 +60,16 @@ beforeAll(async () => {
     forwarded.on("error", () => response.destroy());
     incoming.pipe(forwarded);
   });
-  await new Promise<void>((listening) => front.listen(0, "127.0.0.1", listening));
-  host = `127.0.0.1:${(front.address() as AddressInfo).port}`;
+  await new Promise<void>((listening) => proxy.listen(0, "127.0.0.1", listening));
+  host = `127.0.0.1:${(proxy.address() as AddressInfo).port}`;
   const token = { realm: `http://${host}/token`, service: SERVICE, issuer: ISSUER, certificate };
   registry = await startDockerRegistry({ token });
 }, 60_000);
 
 afterAll(async () => {
   registry?.stop();
-  front?.closeAllConnections();
-  await new Promise((closed) => front?.close(closed));
+  proxy?.closeAllConnections();
+  await new Promise((closed) => proxy?.close(closed));
   rmSync(folder, { recursive: true, force: true });
 });
 

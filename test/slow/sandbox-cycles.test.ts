@@ -54,7 +54,7 @@ verifies(
       const { exitCause } = await finish(confined);
       expect(exitCause.code === 0).toBe(false);
     };
-    // A sandbox keeps a few stages prepared, depending on recent demand; leftovers are counted after it is closed.
+    // A sandbox keeps a few stages prepared, depending on recent demand; resources are counted after it is closed.
     const cycles = async (count: number) => {
       const sandbox = await openTestSandbox();
       for (let number = 0; number < count; number += CONCURRENCY) {

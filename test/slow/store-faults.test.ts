@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
-import { copyBeforeEach, dieBeforeEach, wholeRun } from "../../packages/store/test/fixtures/write-points.ts";
+import { copyBeforeEach, killBeforeEach, wholeRun } from "../../packages/store/test/fixtures/write-points.ts";
 import { verifies } from "../support/verifies.ts";
 
 let dir: string;
@@ -20,11 +20,11 @@ for (const threaded of [true, false]) {
       const { faults, texts } = await copyBeforeEach(dir, threaded, whole);
       expect(texts).toHaveLength(whole.statements);
       expect(faults).toEqual([]);
-      // Around a commit the death itself also matters: which steps were acknowledged, and which locks are left.
+      // Around a commit the crash itself also matters: which steps were acknowledged, and which locks are left.
       const commits = texts.flatMap((text, n) => (text === "commit" ? [n + 1] : []));
       expect(commits.length).toBeGreaterThan(40);
       const around = commits.flatMap((k) => [k, k + 1]).filter((k) => k <= whole.statements);
-      expect(await dieBeforeEach(around, dir, threaded, whole)).toEqual([]);
+      expect(await killBeforeEach(around, dir, threaded, whole)).toEqual([]);
     },
   );
 }

@@ -95,11 +95,11 @@ const wordsOf = (text: string): Set<string> =>
  * them are returned, because a summary may have the newest sentence first or last.
  */
 function answers(context: readonly Block[], question: string): string[] {
-  const asked = wordsOf(question);
+  const question_words = wordsOf(question);
   let best: string[] = [];
   let most = 1;
   for (const line of context.flatMap(({ content }) => sentencesIn(textIn(content)))) {
-    const shared = [...wordsOf(line)].filter((word) => asked.has(word)).length;
+    const shared = [...wordsOf(line)].filter((word) => question_words.has(word)).length;
     if (shared > most) [best, most] = [[line], shared];
     else if (shared === most) best.push(line);
   }

@@ -23,8 +23,8 @@ const edit = fc.record({ at: fc.nat(), byte: fc.integer({ min: 0, max: 255 }) })
 
 test("unpacks or refuses 20,000 mutated archives without leaving files", async () => {
   const rejections: unknown[] = [];
-  const note = (reason: unknown) => void rejections.push(reason);
-  process.on("unhandledRejection", note);
+  const recordRejection = (reason: unknown) => void rejections.push(reason);
+  process.on("unhandledRejection", recordRejection);
   const target = join(folder, "work", "tree");
   mkdirSync(join(folder, "work"));
   await fc.assert(
@@ -49,6 +49,6 @@ test("unpacks or refuses 20,000 mutated archives without leaving files", async (
     ),
     { numRuns: 20_000 },
   );
-  process.off("unhandledRejection", note);
+  process.off("unhandledRejection", recordRejection);
   expect(rejections).toEqual([]);
 });

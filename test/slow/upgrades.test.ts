@@ -38,7 +38,7 @@ async function find(text: string): Promise<FoundCall> {
 
 verifies(
   "upgrade.replay",
-  "holds a real candidate that dials another host, gives it no secret, and keeps running the old version",
+  "holds a real candidate that contacts another host, gives it no secret, and keeps running the old version",
   async () => {
     await installAndBind(gateway, writeVersion("1.0.0", "() => ({})"), ["find"]);
     for (const text of ["a", "b"]) expect(await find(text)).toMatchObject({ status: "succeeded" });
@@ -118,8 +118,8 @@ verifies(
     expect(crashed[0]!.fallback_from).toMatchObject({ package_version: "2.0.0", error: { code: "crashed" } });
     expect(took).toBeLessThan(5_000);
     console.log(`rolled back and answered ${took.toFixed(0)} ms after the calls that crashed`);
-    const shown = await gateway.cli("invocation", "show", crashed[0]!.id);
-    expect(shown.stdout).toMatch(/fallback_from:\s+2\.0\.0 ended with crashed/);
+    const invocation_output = await gateway.cli("invocation", "show", crashed[0]!.id);
+    expect(invocation_output.stdout).toMatch(/fallback_from:\s+2\.0\.0 ended with crashed/);
     expect((await bindings())[0]!.rolled_back).toMatchObject({ reason: "A call ended with crashed." });
   },
   120_000,

@@ -18,7 +18,7 @@ import { verifies } from "../support/verifies.ts";
 
 useToolFolders();
 
-/** Ends what hangs. With twelve busy processes on two cores, a load took 12 s. */
+/** Only ends a load that hangs. With twelve busy processes on two cores, a load took 12 s. */
 const LIMIT_MS = 90_000;
 
 interface Folder {

@@ -49,21 +49,21 @@ export function artifactContract(subject: () => ArtifactSubject): void {
       const { bytes, sha256 } = freshBytes(length);
       await Promise.all(Array.from({ length: 5 }, () => files.keep(sha256, bytes)));
       await files.keep(sha256, bytes);
-      const kept = await files.open(sha256);
-      expect(kept?.bytes).toBe(length);
-      expect((await readAll(kept!.content)).equals(bytes)).toBe(true);
+      const stored = await files.open(sha256);
+      expect(stored?.bytes).toBe(length);
+      expect((await readAll(stored!.content)).equals(bytes)).toBe(true);
     }
     const nothing = hash("sha256", "", "hex");
     await files.keep(nothing, Buffer.alloc(0));
-    const kept = await files.open(nothing);
-    expect([kept?.bytes, await readAll(kept!.content)]).toEqual([0, Buffer.alloc(0)]);
+    const stored = await files.open(nothing);
+    expect([stored?.bytes, await readAll(stored!.content)]).toEqual([0, Buffer.alloc(0)]);
   });
 
   test("reads in small pieces", async () => {
     const { bytes, sha256 } = freshBytes(3_000_000);
     await subject().files.keep(sha256, bytes);
-    const kept = await subject().files.open(sha256);
-    for await (const piece of kept!.content) expect(piece.length).toBeLessThanOrEqual(256 * 1024);
+    const stored = await subject().files.open(sha256);
+    for await (const piece of stored!.content) expect(piece.length).toBeLessThanOrEqual(256 * 1024);
   });
 
   test("does not open an artifact that is missing or changed, or an invalid hash", async () => {
@@ -87,13 +87,13 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     expect(await files.sweep(HOUR)).toBe(old.length);
     for (const { sha256 } of old) expect(await files.open(sha256)).toBeNull();
     for (const { bytes, sha256 } of [again, young]) {
-      const kept = await files.open(sha256);
-      expect((await readAll(kept!.content)).equals(bytes)).toBe(true);
+      const stored = await files.open(sha256);
+      expect((await readAll(stored!.content)).equals(bytes)).toBe(true);
     }
     // A swept artifact can be stored again.
     await files.keep(old[0]!.sha256, old[0]!.bytes);
-    const kept = await files.open(old[0]!.sha256);
-    expect((await readAll(kept!.content)).length).toBe(300);
+    const stored = await files.open(old[0]!.sha256);
+    expect((await readAll(stored!.content)).length).toBe(300);
   });
 
   test("keeps no file open when a reader stops before or after the first piece", async () => {

@@ -4,7 +4,7 @@ import { delimiter, join } from "node:path";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import type { TestGateway } from "./gateway.ts";
 
-/** The shell has the same engine without the windows around it, whose drawing takes half of the time. */
+/** The headless shell has the same engine without windows; drawing those takes half of the time. */
 const PROGRAMS = ["chromium-headless-shell", "chromium"];
 /** Without these arguments the browser draws with a software GPU and starts services that no page needs. */
 const QUIET_ARGS = [
@@ -27,14 +27,14 @@ export interface Visit {
 
 export function openBrowser(): Promise<Browser> {
   const folders = (process.env.PATH ?? "").split(delimiter);
-  const found = PROGRAMS.flatMap((name) => folders.map((folder) => join(folder, name))).find((file) =>
+  const program = PROGRAMS.flatMap((name) => folders.map((folder) => join(folder, name))).find((file) =>
     existsSync(file),
   );
-  if (found === undefined)
+  if (program === undefined)
     throw new Error("there is no chromium on the PATH; install what the tests need: npm run prepare-system");
   // The browser's own sandbox cannot start as root.
   const user_args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
-  return chromium.launch({ executablePath: found, args: [...QUIET_ARGS, ...user_args] });
+  return chromium.launch({ executablePath: program, args: [...QUIET_ARGS, ...user_args] });
 }
 
 /** Opens the page, by default signed in with a one-time link. */

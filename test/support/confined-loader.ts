@@ -11,6 +11,7 @@ import {
   type PluginLoaderOptions,
 } from "../../packages/gateway/src/plugins/plugin-loader.ts";
 import { filesAt } from "../../packages/runner/test/support/files-at.ts";
+import { withBundledHost } from "./plugin-host.ts";
 
 export function confinedLoader(
   options: Pick<PluginLoaderOptions, "home"> & Partial<PluginLoaderOptions>,
@@ -28,7 +29,7 @@ export function confinedLoader(
     ...boundary,
     sandbox: { cache_dir: join(scratch_root, "sandbox"), ...boundary.sandbox },
   });
-  const moduleHost: PluginLoaderOptions["moduleHost"] = (host) => runner.moduleHost(host);
+  const moduleHost: PluginLoaderOptions["moduleHost"] = (host) => runner.moduleHost(withBundledHost(host));
   const loader = createPluginLoader({ clock, log, moduleHost, ...options });
   return {
     ...loader,

@@ -3,12 +3,13 @@
  * because a gateway that ran in the process has changed its umask permanently.
  */
 const KEY = Symbol.for("backplane.test.environment");
-const kept = globalThis as { [KEY]?: NodeJS.ProcessEnv };
+const shared_globals = globalThis as { [KEY]?: NodeJS.ProcessEnv };
 
-kept[KEY] ??= { ...process.env };
+shared_globals[KEY] ??= { ...process.env };
 // Vitest sets variables of its own for each file.
 const isOurs = (name: string) => !name.startsWith("VITEST");
 for (const name of Object.keys(process.env).filter(isOurs))
-  if (!(name in kept[KEY])) delete process.env[name];
-for (const name of Object.keys(kept[KEY]).filter(isOurs)) process.env[name] = kept[KEY][name];
+  if (!(name in shared_globals[KEY])) delete process.env[name];
+for (const name of Object.keys(shared_globals[KEY]).filter(isOurs))
+  process.env[name] = shared_globals[KEY][name];
 process.umask(0o022);

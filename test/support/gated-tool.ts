@@ -44,7 +44,7 @@ export function gatedTool(): GatedTool {
       `async ({ body }) => {
         const { readFileSync } = await import("node:fs");
         const gates = () => readFileSync("${shared.inside("gates")}", "utf8").split("\\n");
-        const count = (line) => gates().filter((one) => one === line).length;
+        const count = (line) => gates().filter((gate) => gate === line).length;
         const name = ${name};
         appendFileSync("${shared.inside("effects.log")}", name + "\\n");
         while (!(${isOpen})) await new Promise((done) => setTimeout(done, 20));

@@ -3,7 +3,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { OWN_SEMI_SPACE } from "../../packages/cli/src/heap/small-heap.ts";
+import { OWN_HEAP_FLAGS } from "../../packages/cli/src/heap/small-heap.ts";
 import { noteSearch, type SearchReport, searchFolder, searchText } from "./canary.ts";
 
 const CLI = resolve("packages/cli/dist/main.js");
@@ -25,11 +25,11 @@ export interface TestGateway {
   /** Sends SIGTERM and returns the exit code. */
   stop(): Promise<number | null>;
   kill9(): Promise<void>;
-  /** All that it wrote to stderr. */
+  /** Everything that it wrote to stderr. */
   log(): string;
-  /** How many exports were bound to the secret that must never show up. */
+  /** How many exports were bound to the canary. */
   canaries: number;
-  /** Stops it if it is running, looks for the canary in all that it left, and removes the home. */
+  /** Stops it if it is running, looks for the canary in everything that it left, and removes the home. */
   dispose(): Promise<void>;
 }
 
@@ -58,7 +58,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
   const env = cleanEnvironment({ BACKPLANE_HOME: home, MALLOC_ARENA_MAX: "2", ...options.env });
   const child = spawn(
     process.execPath,
-    [OWN_SEMI_SPACE, CLI, "up", "--json", "--port", String(options.port ?? 0), "--no-open"],
+    [...OWN_HEAP_FLAGS, CLI, "up", "--json", "--port", String(options.port ?? 0), "--no-open"],
     {
       env,
       stdio: ["ignore", "pipe", "pipe"],
@@ -70,7 +70,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
   });
   const exited = new Promise<number | null>((done) => child.once("exit", (code) => done(code)));
   const ready = await Promise.race([firstLine(child), exited.then(() => null)]);
-  if (ready === null) throw new Error(`the gateway ended before it was ready:\n${log}`);
+  if (ready === null) throw new Error(`the gateway exited before it was ready:\n${log}`);
   const { url } = JSON.parse(ready) as { url?: string };
   if (url === undefined) throw new Error(`the gateway refused to start: ${ready}`);
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
@@ -141,10 +141,10 @@ export function runCli(args: string[], env: NodeJS.ProcessEnv): Promise<CliResul
 
 /** Nothing of the developer's own configuration may reach a test. The command has its own compile cache. */
 export function cleanEnvironment(more: Record<string, string>): NodeJS.ProcessEnv {
-  const kept = Object.entries(process.env).filter(
+  const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(BACKPLANE_|VITEST|NODE_OPTIONS|NODE_COMPILE_CACHE)/.test(name),
   );
-  return { ...Object.fromEntries(kept), ...more };
+  return { ...Object.fromEntries(inherited), ...more };
 }
 
 async function firstLine(child: ChildProcess): Promise<string> {

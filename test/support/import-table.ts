@@ -35,23 +35,25 @@ export function readImportTable(markdown: string): ModuleRule[] {
 
 /** Every import under packages/MODULE/src and plugins/NAME/src that the table does not allow, as `file: reason`. */
 export function forbiddenImports(root: string, rules: ModuleRule[]): string[] {
-  const found: string[] = [];
+  const imports: string[] = [];
   for (const { folder, module } of modulesUnder(root)) {
     const rule = rules.find((candidate) => candidate.module === module);
     if (rule === undefined) {
-      found.push(`${folder}: not in the import table`);
+      imports.push(`${folder}: not in the import table`);
       continue;
     }
     const manifest = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));
-    const declared = Object.keys(manifest.dependencies ?? {});
+    // A module without exports is bundled into files, so its libraries are needed only for the build.
+    const bundled = manifest.exports === undefined ? manifest.devDependencies : {};
+    const declared = Object.keys({ ...manifest.dependencies, ...bundled });
     for (const { file, text } of readSources(root, folder)) {
       for (const specifier of importsOf(text)) {
         const reason = forbidden(specifier, file, resolve(root, folder, "src"), rule, declared);
-        if (reason !== null) found.push(`${relative(resolve(root), file).replaceAll(sep, "/")}: ${reason}`);
+        if (reason !== null) imports.push(`${relative(resolve(root), file).replaceAll(sep, "/")}: ${reason}`);
       }
     }
   }
-  return found.sort();
+  return imports.sort();
 }
 
 /** Each workspace package is a module; the bundled plugins together are one. */

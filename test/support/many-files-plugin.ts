@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, realpathSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
-/** Its health reports `word`, a counter, and how often its library was loaded. */
+/** The health of the plugin reports `word`, a counter, and how often its library was loaded. */
 export function writeManyFiles(word: string): string {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "backplane-again-")));
   const files = {

@@ -84,9 +84,9 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       scopes_supported: ["notes", "offline_access"],
     },
     findToken(token, resource) {
-      const found = access.get(token);
-      return found !== undefined && found.expires_at > Date.now() && found.resource === resource
-        ? found
+      const grant = access.get(token);
+      return grant !== undefined && grant.expires_at > Date.now() && grant.resource === resource
+        ? grant
         : null;
     },
     revokeAll(options = {}) {

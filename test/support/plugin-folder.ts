@@ -60,7 +60,7 @@ function manifest(spec: PluginFolder): string {
 
 /**
  * A program that uses the plugin side of the wire module, for tests that need a well-behaved process with unusual tools.
- * It is one file, because the sandbox does not contain this repository.
+ * The program is one file, because the sandbox does not contain this repository.
  */
 export function vaiProgram(package_id: string, handle: string, version = "1.0.0"): string {
   const contents = `import { stdioTransport, VaiPlugin } from "@backplane/wire";
@@ -132,12 +132,12 @@ async function canarySecrets(
   const { items } = (
     await gateway.http<{ items: InstalledPackage[] }>("GET", "/v1/plugin-packages?limit=500")
   ).body;
-  const found = items.find(
+  const binding = items.find(
     (pack) => pack.package_id === installed.package_id && pack.version === installed.version,
   );
   const secrets = { [CANARY_SLOT]: `secret://org_local/${CANARY_NAME}` };
   return Object.fromEntries(
-    (found?.manifest.exports ?? []).map(({ id, permissions }) => [
+    (binding?.manifest.exports ?? []).map(({ id, permissions }) => [
       id,
       permissions.secret_slots.includes(CANARY_SLOT) ? { secrets } : undefined,
     ]),

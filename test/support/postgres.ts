@@ -1,5 +1,5 @@
 /**
- * A real PostgreSQL for tests: the one that BACKPLANE_TEST_PG_URL names, else a cluster of our own in a temporary
+ * A real PostgreSQL for tests: the one that BACKPLANE_TEST_PG_URL names, otherwise a cluster of our own in a temporary
  * folder, reached over a Unix socket. Each call gets an empty database. The server ends with the process that
  * started it, however that ends: its guard waits on a pipe that only we hold open.
  */
@@ -32,12 +32,12 @@ export async function startPostgres(): Promise<TestPostgres> {
 async function startCluster(): Promise<TestPostgres> {
   const bin = findBinaries();
   const dir = createMemoryFolder("bp-pg-");
-  const who: Owner = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
+  const owner: Owner = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
   await chmod(dir, 0o700);
-  if (who.uid !== undefined) await chown(dir, who.uid, who.gid);
+  if (owner.uid !== undefined) await chown(dir, owner.uid, owner.gid);
   const data = join(dir, "data");
   const env = { PATH: process.env.PATH ?? "", LC_ALL: "C", TZ: "UTC" };
-  template ??= createTemplate(bin, who, env);
+  template ??= createTemplate(bin, owner, env);
   await promisify(execFile)("/bin/cp", ["-a", await template, data]);
   const settings = [
     "listen_addresses=",
@@ -57,15 +57,15 @@ async function startCluster(): Promise<TestPostgres> {
       data,
       ...settings.flatMap((setting) => ["-c", setting]),
     ],
-    { ...who, env, cwd: dir, stdio: ["ignore", "ignore", "pipe", "pipe"] },
+    { ...owner, env, cwd: dir, stdio: ["ignore", "ignore", "pipe", "pipe"] },
   );
   await untilReady(server);
   return {
     url: `postgresql://backplane@localhost/postgres?host=${encodeURIComponent(dir)}`,
     async stop() {
-      const gone = server.exitCode === null ? once(server, "exit") : undefined;
+      const exited = server.exitCode === null ? once(server, "exit") : undefined;
       (server.stdio[3] as NodeJS.WritableStream).end();
-      await gone;
+      await exited;
       await rm(dir, { recursive: true, force: true });
     },
   };
@@ -74,28 +74,28 @@ async function startCluster(): Promise<TestPostgres> {
 /** The files of an empty server, created once for each test process because initdb takes longer than a test. */
 let template: Promise<string> | undefined;
 
-async function createTemplate(bin: string, who: Owner, env: NodeJS.ProcessEnv): Promise<string> {
+async function createTemplate(bin: string, owner: Owner, env: NodeJS.ProcessEnv): Promise<string> {
   const dir = createMemoryFolder("bp-pg-template-");
   process.once("exit", () => rmSync(dir, { recursive: true, force: true }));
-  if (who.uid !== undefined) await chown(dir, who.uid, who.gid);
+  if (owner.uid !== undefined) await chown(dir, owner.uid, owner.gid);
   const data = join(dir, "data");
   await promisify(execFile)(
     join(bin, "initdb"),
     ["-D", data, "-U", "backplane", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"],
-    { ...who, env, cwd: dir },
+    { ...owner, env, cwd: dir },
   );
   return data;
 }
 
 async function untilReady(server: ChildProcess): Promise<void> {
-  const said: string[] = [];
+  const output: string[] = [];
   const lines = createInterface({ input: server.stderr! });
   await new Promise<void>((resolve, reject) => {
     lines.on("line", (line) => {
-      if (said.length < 50) said.push(line);
+      if (output.length < 50) output.push(line);
       if (line.includes("ready to accept connections")) resolve();
     });
-    server.once("exit", () => reject(new Error(`PostgreSQL did not start:\n${said.join("\n")}`)));
+    server.once("exit", () => reject(new Error(`PostgreSQL did not start:\n${output.join("\n")}`)));
     server.once("error", reject);
   });
 }

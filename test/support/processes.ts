@@ -12,19 +12,19 @@ export function isAlive(pid: number): boolean {
 
 /** Running processes with this text in their command line or environment. */
 export function processesWith(mark: string): number[] {
-  const found: number[] = [];
+  const pids: number[] = [];
   for (const entry of readdirSync("/proc")) {
     const pid = Number(entry);
     if (!/^\d+$/.test(entry) || pid === process.pid) continue;
     try {
       const about =
         readFileSync(`/proc/${entry}/cmdline`, "utf8") + readFileSync(`/proc/${entry}/environ`, "utf8");
-      if (about.includes(mark) && isAlive(pid)) found.push(pid);
+      if (about.includes(mark) && isAlive(pid)) pids.push(pid);
     } catch {
-      // The process ended meanwhile.
+      // The process exited meanwhile.
     }
   }
-  return found;
+  return pids;
 }
 
 /** Polls until `condition` is true; fails after `limit_ms`. */

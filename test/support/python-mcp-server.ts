@@ -1,7 +1,7 @@
 /** A real MCP server in Python, with the standard library alone, as the files of a wheel. */
 import { type WheelContent, wheel } from "../../packages/supply/test/python-index.ts";
 
-/** Its tools: `look` says what it sees, `reach` connects to an address. The word comes from a dependency. */
+/** The tool `look` reports what the server sees; `reach` connects to an address. The word comes from a dependency. */
 const SERVER = `
 import json, os, socket, sys, urllib.request
 import acme_words

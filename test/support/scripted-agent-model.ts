@@ -1,6 +1,6 @@
 /**
  * A model for coding agents, with OpenAI's chat protocol. It takes the last user message that has lines `use TOOL {…}`,
- * makes the call of each such line, one per request, and then says how many calls it made.
+ * makes the call of each such line, one per request, and then reports how many calls it made.
  */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
@@ -33,14 +33,14 @@ export async function startAgentModel(): Promise<AgentModel> {
     };
     requests.push({ messages, tools: tools.map((tool) => tool.function.name) });
     const last = messages.findLastIndex(({ role, content }) => role === "user" && USE.test(textOf(content)));
-    const made = messages.slice(Math.max(last, 0)).filter(({ role }) => role === "tool").length;
+    const completed = messages.slice(Math.max(last, 0)).filter(({ role }) => role === "tool").length;
     const wanted = [...textOf(messages[last]?.content).matchAll(USES)];
     response.writeHead(200, { "content-type": "text/event-stream" });
-    const [, name, args] = wanted[made] ?? [];
-    if (name === undefined) send(response, { content: `I made ${made} calls.` }, "stop");
+    const [, name, args] = wanted[completed] ?? [];
+    if (name === undefined) send(response, { content: `I made ${completed} calls.` }, "stop");
     else {
       const call = { index: 0, id: `call_${++calls}`, type: "function", function: { name, arguments: args } };
-      send(response, { content: `Step ${made + 1}. ` });
+      send(response, { content: `Step ${completed + 1}. ` });
       send(response, { tool_calls: [call] }, "tool_calls");
     }
     response.end("data: [DONE]\n\n");

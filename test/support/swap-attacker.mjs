@@ -54,12 +54,12 @@ function writeInPlace(file, bytes) {
 const pause = (max_ms) => new Promise((done) => setTimeout(done, Math.random() * max_ms));
 
 while (going) {
-  const way = Math.random() < 0.5 ? replace : writeInPlace;
+  const change = Math.random() < 0.5 ? replace : writeInPlace;
   const chosen = files.filter(() => Math.random() < 0.6);
-  for (const file of chosen) way(file, file.changed);
+  for (const file of chosen) change(file, file.changed);
   swaps += chosen.length;
   await pause(12);
-  for (const file of chosen) way(file, file.original);
+  for (const file of chosen) change(file, file.original);
   await pause(25);
 }
 for (const file of files) replace(file, file.original);

@@ -1,4 +1,4 @@
-"""Looks for ways around the boundary that is built when a sandbox starts. argv: JSON with what the host knows."""
+"""Looks for ways around the boundary that is built when a sandbox starts. argv: JSON with facts about the host."""
 import ctypes, fcntl, json, os, resource, struct, sys, termios
 
 host = json.loads(sys.argv[1])
@@ -29,7 +29,7 @@ def text(path):
     with open(path, errors="replace") as file:
         return file.read()
 
-# Leftovers of the host's root.
+# Traces of the host's root.
 same = lambda a, b: (os.stat(a).st_dev, os.stat(a).st_ino) == (os.stat(b).st_dev, os.stat(b).st_ino)
 check("/.. is another folder", not same("/", "/.."))
 check("/../../.. is another folder", not same("/", "/../../.."))

@@ -2,8 +2,8 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { noGrant } from "@backplane/test-kit/no-grant";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { openSandbox } from "../../../packages/runner/src/sandbox/open-sandbox.ts";
 
 const mounts = () =>
