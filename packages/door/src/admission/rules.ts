@@ -386,11 +386,13 @@ function commandToAllow(field: string, allowed: ReadonlySet<string>, added: stri
   return `backplane policy set ${field} '${JSON.stringify([...allowed, added])}'`;
 }
 
-function requiredApproval({ plan }: RuleInput): string | null {
+function requiredApproval({ plan, context, caller }: RuleInput): string | null {
   const { export: item, bound } = plan;
   if (item.kind === "tool" && item.tool.requires_approval) return "the tool requires approval";
-  if (bound.binding.policy.approval !== "always" || item.kind === "hook") return null;
-  return "the binding requires approval of every call";
+  if (bound.binding.policy.approval !== "always") return null;
+  // The gateway delivers events on behalf of nobody, and a delivery that waits would hold up those behind it.
+  const is_delivery = item.kind === "hook" && context === "background" && caller.delegation === undefined;
+  return is_delivery ? null : "the binding requires approval of every call";
 }
 
 function mayCompact(scopes: readonly DelegationScope[]): boolean {

@@ -258,10 +258,15 @@ describe("a call that needs approval", () => {
     expect(decide({ item, state, call: { ...call, row: {} as never } })).toBe("ask: risk");
   });
 
-  test("is never a hook call", () => {
+  test("is never the delivery of an event, but may be a hook call that somebody makes", () => {
     const binding = { policy: { approval: "always" as const } };
+    const item = hookExport("h", ["invocation.settled"]);
+    const background = { context: "background" } as const;
+    const plugin = { ...user, delegation: { invocation_id: "inv_1", scopes: [] } } as unknown as Caller;
     expect(decide({ binding })).toBe("ask: approval");
-    expect(decide({ binding, item: hookExport("h", ["invocation.settled"]) })).toBe("run");
+    expect(decide({ binding, item })).toBe("ask: approval");
+    expect(decide({ binding, item, caller: plugin, call: background })).not.toBe("run");
+    expect(decide({ binding, item, call: background })).toBe("run");
   });
 });
 
