@@ -83,6 +83,22 @@ test("joins the pieces of an answer, and replaces them with the whole text after
   expect(addUpdate(stored, delta("next"), 5).answer?.text).toBe("next");
 });
 
+test("joins the pieces of the thinking, and replaces them with the whole text after a reconnect", () => {
+  const delta = (request_id: string, thinking: string, more: object = {}) => ({
+    event: { kind: "llm.call.delta", payload: { request_id, thinking, ...more } } as never,
+    entry_id: null,
+  });
+  const start: LiveTurn = { answer: null, thoughts: [], progress: {} };
+  const turn = [
+    delta("a", "one"),
+    delta("a", " two"),
+    delta("a", "one two three", { catch_up: true }),
+    delta("b", "four", { catch_up: true }),
+    delta("b", " five"),
+  ].reduce((current, update) => addUpdate(current, update, 4), start);
+  expect(turn.thoughts.map(({ text }) => text)).toEqual(["one two three", "four five"]);
+});
+
 test("filters events and exports them oldest first", () => {
   const event = (seq: number, type: string, session_id: string) =>
     ({ seq, type, session_id, summary: {} }) as unknown as SemanticEvent;

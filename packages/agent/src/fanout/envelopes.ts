@@ -3,7 +3,7 @@
 import { type BusEvent, type Entry, type IdSource, KERNEL_SESSION, type Session } from "@backplane/contract";
 import type { Clock, SessionKey, WatchedEvent } from "@backplane/ports";
 import type { WrittenItem } from "@backplane/session";
-import type { UnfinishedAnswer } from "./partials.ts";
+import type { UnfinishedAnswer, UnfinishedText } from "./partials.ts";
 
 const SOURCE = "kernel-session-context";
 
@@ -65,16 +65,25 @@ export class Envelopes {
     return new Envelope(key.session_id, event, null);
   }
 
-  /** The whole text of the unfinished answer. It replaces the part that the client already has. */
-  caughtUp(key: SessionKey, { text, iteration, truncated }: UnfinishedAnswer): Envelope {
-    const payload = {
-      content: text,
+  /** The whole thinking and text of the unfinished answer. They replace the part that the client already has. */
+  caughtUp(key: SessionKey, { answer, thinking, iteration }: UnfinishedAnswer): Envelope[] {
+    const toEnvelope = (kind: string, payload: Record<string, unknown>) =>
+      new Envelope(key.session_id, this.#event(key, kind, payload, "kernel", key.session_id), null);
+    const toMark = ({ truncated }: UnfinishedText) => ({
       catch_up: true,
-      ...(iteration === undefined ? {} : { iteration }),
       ...(truncated ? { truncated } : {}),
-    };
-    const event = this.#event(key, "assistant.message.delta", payload, "kernel", key.session_id);
-    return new Envelope(key.session_id, event, null);
+    });
+    const envelopes: Envelope[] = [];
+    if (thinking !== null) {
+      const { request_id, text } = thinking;
+      envelopes.push(toEnvelope("llm.call.delta", { request_id, thinking: text, ...toMark(thinking) }));
+    }
+    if (answer !== null) {
+      const of_iteration = iteration === undefined ? {} : { iteration };
+      const payload = { content: answer.text, ...of_iteration, ...toMark(answer) };
+      envelopes.push(toEnvelope("assistant.message.delta", payload));
+    }
+    return envelopes;
   }
 
   #event(

@@ -233,11 +233,12 @@ class SessionFanout implements FanoutService {
       return;
     }
     if (ANSWER_ENDS.has(kind)) this.#partials.drop(event, event.session_id);
-    if (this.#hubs.size === 0) return;
+    else if (kind === "llm.call.response") this.#partials.dropThinking(event, event.session_id);
     if (kind === "llm.call.delta") {
       this.#thinking(event as BusEvent<typeof kind>);
       return;
     }
+    if (this.#hubs.size === 0) return;
     if (event.session_id !== KERNEL_SESSION) {
       if (!isTaped(event))
         for (const hub of this.#findHubs(event, this.#workspaceOf(event))) hub.publish(event);
@@ -281,13 +282,17 @@ class SessionFanout implements FanoutService {
   }
 
   /**
-   * Watchers receive the thinking of the model as it streams. It is neither kept nor repeated to a client that attaches
-   * later. The other deltas of a provider reach them as assistant.message.delta.
+   * Watchers receive the thinking of the model as it streams, but it is not kept after the answer. The other deltas of a
+   * provider reach them as assistant.message.delta.
    */
   #thinking(event: BusEvent<"llm.call.delta">): void {
     if (event.payload.thinking === undefined || event.payload.thinking === "") return;
-    for (const hub of this.#findHubs(event, this.#workspaceOf(event)))
-      if (!hub.isLate(event)) hub.delta(event);
+    const workspace = this.#workspaceOf(event);
+    const hubs = this.#findHubs(event, workspace);
+    if (hubs.some((hub) => hub.isLate(event))) return;
+    this.#partials.addThinking(event, workspace, this.#deps.clock.monotonic());
+    if (this.#timer === null) this.#arm();
+    for (const hub of hubs) hub.delta(event);
   }
 
   #workspaceOf(event: BusEvent): string | null {

@@ -1,10 +1,16 @@
 /**
- * Stores the text so far of every unfinished answer, even if nobody watches the session, so that a client that attaches
- * during an answer receives its beginning. The text is stored until the answer ends, at most `max` characters per answer.
+ * Stores the text and thinking so far of every unfinished answer, even if nobody watches the session, so that a client
+ * that attaches during an answer receives its beginning. Both are stored until the answer ends, at most `max` characters
+ * of each.
  */
 
 import type { BusEvent } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
+
+export interface UnfinishedText {
+  text: string;
+  truncated: boolean;
+}
 
 export interface UnfinishedAnswer {
   /**
@@ -16,8 +22,10 @@ export interface UnfinishedAnswer {
   workspace: string | null;
   /** The model call of the turn, as the deltas name it. */
   iteration: unknown;
-  text: string;
-  truncated: boolean;
+  /** Null until the first delta of the text. */
+  answer: UnfinishedText | null;
+  /** The thinking of the newest model call. */
+  thinking: (UnfinishedText & { request_id: string | undefined }) | null;
   at: number;
 }
 
@@ -35,18 +43,39 @@ export class Partials {
 
   add(event: BusEvent<"assistant.message.delta">, workspace: string | null, now: number): void {
     const { content, iteration } = event.payload;
+    const partial = this.#at(event, workspace, now);
+    if (partial.answer === null) partial.iteration = iteration;
+    partial.answer ??= { text: "", truncated: false };
+    this.#append(partial.answer, content);
+  }
+
+  addThinking(event: BusEvent<"llm.call.delta">, workspace: string | null, now: number): void {
+    const { thinking = "", request_id } = event.payload;
+    const partial = this.#at(event, workspace, now);
+    if (partial.thinking === null || partial.thinking.request_id !== request_id)
+      partial.thinking = { request_id, text: "", truncated: false };
+    this.#append(partial.thinking, thinking);
+  }
+
+  #at(event: BusEvent, workspace: string | null, now: number): UnfinishedAnswer {
     const name = joinName(event, event.session_id);
-    let partial = this.#open.get(name);
-    if (partial === undefined) {
-      partial = { first_id: event.id, workspace, iteration, text: "", truncated: false, at: now };
-      this.#open.set(name, partial);
+    const known = this.#open.get(name);
+    if (known !== undefined) {
+      known.at = now;
+      return known;
     }
-    partial.at = now;
-    if (partial.truncated) return;
-    partial.text += content;
-    if (partial.text.length <= this.#max) return;
-    partial.text = partial.text.slice(0, this.#max);
-    partial.truncated = true;
+    const first_id = event.id;
+    const partial = { first_id, workspace, iteration: undefined, answer: null, thinking: null, at: now };
+    this.#open.set(name, partial);
+    return partial;
+  }
+
+  #append(to: UnfinishedText, added: string): void {
+    if (to.truncated) return;
+    to.text += added;
+    if (to.text.length <= this.#max) return;
+    to.text = to.text.slice(0, this.#max);
+    to.truncated = true;
   }
 
   get(scope: Scope, session_id: string): UnfinishedAnswer | undefined {
@@ -55,6 +84,12 @@ export class Partials {
 
   drop(scope: Scope, session_id: string): void {
     if (this.#open.size > 0) this.#open.delete(joinName(scope, session_id));
+  }
+
+  /** Called after the model's response: a client that attaches later would show the thinking after the entries of it. */
+  dropThinking(scope: Scope, session_id: string): void {
+    const partial = this.get(scope, session_id);
+    if (partial !== undefined) partial.thinking = null;
   }
 
   /** The end of an answer may arrive from the tape before it arrives from the bus. */

@@ -150,7 +150,9 @@ export class SubscriberConnection {
       this.#seq = seq;
     }
     const { partial } = hub;
-    if (partial !== undefined && !this.#send(this.#deps.envelopes.caughtUp(hub.key, partial))) return true;
+    if (partial !== undefined)
+      for (const envelope of this.#deps.envelopes.caughtUp(hub.key, partial))
+        if (!this.#send(envelope)) return true;
     this.#state = "live";
     return true;
   }

@@ -33,6 +33,35 @@ test("gives a client that attaches in the middle of an answer the same final tex
   expect(third.kinds()).not.toContain("assistant.message.delta");
 });
 
+test("gives a client that attaches while the model thinks the whole thinking, and none after the response", async () => {
+  const fixture = await createTestFanout({ partial_bytes: 30 });
+  await fixture.sessions.create(makeKey());
+  await fixture.say("tell me");
+  const think = (request_id: string, thinking: string) =>
+    fixture.publish("llm.call.delta", { request_id, thinking }, "s");
+  const caughtUp = async () => {
+    const watcher = await fixture.watch({ since: 2 });
+    await until(() => watcher.replays().length === 1);
+    watcher.detach();
+    const marked = watcher.ops.filter(({ event }) => event.payload.catch_up === true);
+    return marked.map(({ event }) => event.payload);
+  };
+  await think("evt_0", "An earlier call");
+  await think("evt_1", "Count the ");
+  await think("evt_1", "words first.");
+  expect(await caughtUp()).toEqual([
+    { request_id: "evt_1", thinking: "Count the words first.", catch_up: true },
+  ]);
+  await think("evt_1", " And then the lines.");
+  await fixture.publish("assistant.message.delta", { content: "Two", iteration: 1 }, "s");
+  expect(await caughtUp()).toEqual([
+    { request_id: "evt_1", thinking: "Count the words first. And the", catch_up: true, truncated: true },
+    { content: "Two", iteration: 1, catch_up: true },
+  ]);
+  await fixture.publish("llm.call.response", { request_id: "evt_1", text: "Two", usage: {} }, "s");
+  expect(await caughtUp()).toEqual([{ content: "Two", iteration: 1, catch_up: true }]);
+});
+
 test("does not show an answer as unfinished when it is on the tape but not published yet", async () => {
   const fixture = await createTestFanout();
   await fixture.sessions.create(makeKey());

@@ -138,10 +138,8 @@ export function addUpdate(turn: LiveTurn, { event, entry_id }: SessionUpdate, la
       const open = thoughts.at(-1);
       if (open?.request_id !== request_id)
         return { ...turn, thoughts: [...thoughts, { text: payload.thinking, request_id, after: last }] };
-      return {
-        ...turn,
-        thoughts: [...thoughts.slice(0, -1), { ...open, text: open.text + payload.thinking }],
-      };
+      const text = payload.catch_up === true ? payload.thinking : open.text + payload.thinking;
+      return { ...turn, thoughts: [...thoughts.slice(0, -1), { ...open, text }] };
     }
     case "x.loop.tool.progress": {
       const id = String(payload.id);
