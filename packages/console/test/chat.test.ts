@@ -146,6 +146,27 @@ test("attaches approvals and invocations to their calls, and returns the approva
   expect(second!.approval?.id).toBe("changed");
 });
 
+test("gives identical calls within one second their own approvals and records", () => {
+  const items = buildTranscript([1, 2, 3].map((id) => call(id, "pay", {}, 1)));
+  attachCalls(
+    items,
+    [
+      approval("a", "pay", {}, 1, { status: "approved" }),
+      approval("b", "pay", {}, 1, { status: "approved", requested_at: "2026-01-01T00:00:01.100Z" }),
+      approval("c", "pay", {}, 1, { requested_at: "2026-01-01T00:00:01.200Z" }),
+      approval("d", "pay", { to: "d" }, 2, { replaces: "c" }),
+      approval("e", "pay", { to: "e" }, 3, { replaces: "d" }),
+    ],
+    [],
+  );
+  expect(items.map((item) => (item as ToolItem).approval?.id)).toEqual(["a", "b", "e"]);
+  const reads = buildTranscript([call(1, "read", {}, 1), call(2, "read", {}, 1)]);
+  const read = (id: string, at: string) => ({ id, export_id: "read", input: {}, created_at: at });
+  const records = [read("first", date(1)), read("second", "2026-01-01T00:00:01.100Z")];
+  attachCalls(reads, [], records as unknown as Invocation[]);
+  expect(reads.map((item) => (item as ToolItem).invocation?.id)).toEqual(["first", "second"]);
+});
+
 test("answers identical open approvals where the first of them is shown", () => {
   const items = buildTranscript([call(1, "pay", {}), call(5, "pay", {}), call(6, "read", {})]);
   attachCalls(

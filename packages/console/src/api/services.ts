@@ -1,10 +1,11 @@
 /** Services that every page uses: the typed client, the query cache and the live connection of this tab. */
 import { type Client, createClient } from "@backplane/client";
 import { codeOf } from "@backplane/contract";
-import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
+import { MutationCache, QueryCache, type QueryClient } from "@tanstack/react-query";
 import { createContext, useContext } from "react";
 import { withAnswerTimeout } from "./answer-timeout.ts";
 import { createLiveConnection, type LiveConnection } from "./live.ts";
+import { ConsoleQueryClient } from "./query-client.ts";
 
 export interface Services {
   client: Client;
@@ -17,7 +18,7 @@ export function createServices(origin = location.origin): Services {
   const onError = (error: unknown) => {
     if (codeOf(error)?.startsWith("auth.") === true) live.recheck();
   };
-  const queries = new QueryClient({
+  const queries = new ConsoleQueryClient({
     queryCache: new QueryCache({ onError }),
     mutationCache: new MutationCache({ onError }),
     defaultOptions: {

@@ -26,15 +26,24 @@ export function attachCalls(
     by_call.get(key)?.findLast((tool) => isFree(tool) && Date.parse(tool.at) <= Date.parse(at) + SKEW_MS);
 
   const others: Approval[] = [];
-  for (const approval of approvals.toSorted((a, b) => a.requested_at.localeCompare(b.requested_at))) {
-    const { tool: name, input, requested_at, replaces } = approval;
-    const tool =
-      (replaces === null ? undefined : tools.find((each) => each.approval?.id === replaces)) ??
-      find(callKey(name, input), requested_at, (each) => each.approval === null);
+  const newest_first = approvals.toSorted((a, b) => b.requested_at.localeCompare(a.requested_at));
+  // The newest record belongs to the newest of the identical calls that are old enough. In the other order, a record could
+  // take a later call that was made within SKEW_MS, and leave its own to the record of that call.
+  const attach = (approval: Approval, replaced: ToolItem | undefined) => {
+    const { tool: name, input, requested_at } = approval;
+    const tool = replaced ?? find(callKey(name, input), requested_at, (each) => each.approval === null);
     if (tool === undefined) others.push(approval);
     else tool.approval = approval;
-  }
-  for (const invocation of invocations.toSorted((a, b) => a.created_at.localeCompare(b.created_at))) {
+  };
+  for (const approval of newest_first) if (approval.replaces === null) attach(approval, undefined);
+  // A replacement may have other arguments. The request that it replaces is older, and may be a replacement too.
+  for (const approval of newest_first.toReversed())
+    if (approval.replaces !== null)
+      attach(
+        approval,
+        tools.find((each) => each.approval?.id === approval.replaces),
+      );
+  for (const invocation of invocations.toSorted((a, b) => b.created_at.localeCompare(a.created_at))) {
     const { id, export_id, input, created_at } = invocation;
     const tool =
       tools.find(({ approval }) => approval?.invocation_id === id) ??

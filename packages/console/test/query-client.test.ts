@@ -1,0 +1,50 @@
+import { QueryObserver } from "@tanstack/react-query";
+import { expect, test } from "vitest";
+import { ConsoleQueryClient } from "../src/api/query-client.ts";
+
+/** A mounted query whose loads the test answers one by one. */
+function mountQuery() {
+  const queries = new ConsoleQueryClient({ defaultOptions: { queries: { retry: false } } });
+  const loads: PromiseWithResolvers<string>[] = [];
+  const observer = new QueryObserver(queries, {
+    queryKey: ["sessions", "runs"],
+    queryFn: () => {
+      loads.push(Promise.withResolvers<string>());
+      return loads.at(-1)!.promise;
+    },
+  });
+  observer.subscribe(() => {});
+  return { queries, loads, data: () => observer.getCurrentResult().data };
+}
+
+test("loads again what changed during the first load", async () => {
+  const { queries, loads, data } = mountQuery();
+  const refreshed = queries.invalidateQueries({ queryKey: ["sessions"] });
+  loads[0]!.resolve("running");
+  await expect.poll(() => loads.length).toBe(2);
+  loads[1]!.resolve("completed");
+  await refreshed;
+  expect(data()).toBe("completed");
+});
+
+test("loads again after a first load that failed because of what changed", async () => {
+  const { queries, loads, data } = mountQuery();
+  const refreshed = queries.invalidateQueries({ queryKey: ["sessions"] });
+  loads[0]!.reject(new Error("not found"));
+  await expect.poll(() => loads.length).toBe(2);
+  loads[1]!.resolve("created");
+  await refreshed;
+  expect(data()).toBe("created");
+});
+
+test("loads once for a change after the first load, and not for a change elsewhere", async () => {
+  const { queries, loads, data } = mountQuery();
+  const elsewhere = queries.invalidateQueries({ queryKey: ["packages"] });
+  loads[0]!.resolve("running");
+  await elsewhere;
+  const refreshed = queries.invalidateQueries({ queryKey: ["sessions"] });
+  await expect.poll(() => loads.length).toBe(2);
+  loads[1]!.resolve("completed");
+  await refreshed;
+  expect([data(), loads.length]).toEqual(["completed", 2]);
+});
