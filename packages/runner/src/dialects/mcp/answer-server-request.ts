@@ -78,17 +78,21 @@ export async function answerInputRequests(
 }
 
 /**
- * Finds the caller for a request that came over a pipe, which does not say which call it belongs to. The caller is
- * certain only if one call, or calls of one session, are in flight; another person's client is never asked on a guess.
+ * Finds the caller for a request that came over a pipe, which does not say which call it belongs to. If the calls in
+ * flight do not all belong to one session, the request is rejected, so that no person is asked for the call of another.
+ * Tool calls that nobody can answer count too: the request may belong to one of them.
  */
 export function findAnswerer(method: string, inFlight: Iterable<PendingRequest>): AnswerRequest | null {
-  const answering = [...inFlight].filter(answersRequests);
-  const last = answering.at(-1);
+  const origins = [...inFlight].filter(
+    (pending): pending is AnsweringRequest => answersRequests(pending) || pending.method === "tools/call",
+  );
+  const last = origins.findLast(answersRequests);
   if (last === undefined) return null;
   if (
-    answering.length > 1 &&
-    answering.some(({ session_id }) => session_id === null || session_id !== last.session_id)
+    origins.length > 1 &&
+    origins.some(({ session_id }) => session_id === null || session_id !== last.session_id)
   ) {
+    if (method === "roots/list") return null;
     throw new RpcRejection(
       MCP_ERRORS.internal_error,
       `${method}: calls of several sessions are in flight; retry later`,

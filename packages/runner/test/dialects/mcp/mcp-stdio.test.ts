@@ -317,6 +317,29 @@ test("asks no caller if calls of two sessions are in flight", async () => {
   await Promise.all([other, same]);
 });
 
+test("asks no caller if the request may belong to a call of another session that nobody can answer", async () => {
+  const testRunner = createTestRunner();
+  const requests: string[] = [];
+  const env = { MARK: testRunner.mark };
+  const answerRequest = async (method: string) => {
+    requests.push(method);
+    return { action: "decline" };
+  };
+  const hanging = testRunner.runner.run(
+    requestOf({ ...mcp("plain", "hangs", { timeout_ms: 5_000 }), env, context: { session_id: "a" } }),
+    { event: () => {} },
+  );
+  const run = async (tool: string) => {
+    const request = requestOf({ ...mcp("plain", tool), env, context: { session_id: "b" } });
+    return text((await testRunner.runner.run(request, { event: () => {}, answerRequest })).result);
+  };
+  expect(await run("elicits")).toContain("several sessions");
+  // The mounted folders are nobody's secret, so the server gets them without asking anyone.
+  expect(JSON.parse(await run("roots"))).toEqual({ roots: [] });
+  expect(requests).toEqual([]);
+  await hanging;
+});
+
 test("reports the mounted folders as roots", async () => {
   const testRunner = createTestRunner();
   const mounts = [{ source: "/srv/docs", target: "/data/docs", writable: false }];
