@@ -8,6 +8,7 @@ import { APPROVAL_MUTANTS } from "./behaviour/approvals.ts";
 import { BINDING_MUTANTS } from "./behaviour/bindings.ts";
 import { CALL_MUTANTS } from "./behaviour/calls.ts";
 import { CONTENT_MUTANTS } from "./behaviour/content.ts";
+import { DEFERRED_TOOLS_MUTANTS } from "./behaviour/deferred-tools.ts";
 import { DELIVERY_MUTANTS } from "./behaviour/deliveries.ts";
 import { GRANT_MUTANTS } from "./behaviour/grants.ts";
 import { HOOK_MUTANTS } from "./behaviour/hooks.ts";
@@ -55,6 +56,7 @@ export const MUTANTS: Mutant[] = [
   ...BINDING_MUTANTS,
   ...GRANT_MUTANTS,
   ...POLICY_MUTANTS,
+  ...DEFERRED_TOOLS_MUTANTS,
   ...SANDBOX_DEFENCES,
   ...ARTIFACT_DEFENCES,
   ...CALL_DEFENCES,

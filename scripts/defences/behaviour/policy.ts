@@ -11,8 +11,6 @@ const STORED = "packages/registry/src/policy/policies.ts";
 const POLICIES = ["packages/registry/test/policy/policies.test.ts"];
 const MERGED = ["packages/registry/test/policy/effective-policy.test.ts"];
 const RISKS = ["packages/registry/test/policy/risk.test.ts"];
-const DEFER = "packages/door/src/catalog/defer-tools.ts";
-const DEFERRED = ["packages/door/test/catalog/defer-tools.test.ts"];
 const DECISIONS = ["packages/door/test/admission/rules.test.ts"];
 
 export const POLICY_MUTANTS: Mutant[] = [
@@ -185,10 +183,24 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: POLICIES,
   },
   {
-    defence: "policy: hooks are never held for approval",
+    defence: "policy: a delivery to a hook never awaits approval",
     file: RULES,
-    from: 'bound.binding.policy.approval !== "always" || item.kind === "hook"',
-    to: 'bound.binding.policy.approval !== "always"',
+    from: 'return is_delivery ? null : "the binding requires approval of every call";',
+    to: 'return "the binding requires approval of every call";',
+    tests: DECISIONS,
+  },
+  {
+    defence: "policy: a direct call of a hook awaits approval",
+    file: RULES,
+    from: 'item.kind === "hook" && context === "background" && caller.delegation === undefined',
+    to: 'item.kind === "hook" && caller.delegation === undefined',
+    tests: DECISIONS,
+  },
+  {
+    defence: "policy: a plugin's call of a hook awaits approval",
+    file: RULES,
+    from: 'context === "background" && caller.delegation === undefined',
+    to: 'context === "background"',
     tests: DECISIONS,
   },
   {
@@ -428,48 +440,6 @@ export const POLICY_MUTANTS: Mutant[] = [
     from: '      this.#deps.changes.emit("policy.changed", { org_id: scope.org_id });\n',
     to: "",
     tests: POLICIES,
-  },
-  {
-    defence: "deferral: the least used tools are deferred first",
-    file: DEFER,
-    from: "calls(a) - calls(b) ||",
-    to: "calls(b) - calls(a) ||",
-    tests: DEFERRED,
-  },
-  {
-    defence: "deferral: a pinned tool is never deferred",
-    file: DEFER,
-    from: " && !policy.pinned(tool.name);",
-    to: ";",
-    tests: DEFERRED,
-  },
-  {
-    defence: "deferral: nothing is deferred by the budget where models cannot search",
-    file: "packages/door/src/catalog/catalog.ts",
-    from: "const budgeted = search !== null && caller.tools",
-    to: "const budgeted = caller.tools",
-    tests: DEFERRED,
-  },
-  {
-    defence: "deferral: the profile of a key is part of the cached catalog's key",
-    file: "packages/door/src/catalog/catalog.ts",
-    from: 'tools === undefined ? "" : tools.join(",")',
-    to: 'tools === undefined ? "" : ""',
-    tests: DEFERRED,
-  },
-  {
-    defence: "deferral: a key cannot refer to a profile that does not exist",
-    file: "packages/door/src/keys/keys.ts",
-    from: "await requireProfiles(scope, body.tools ?? []);",
-    to: "",
-    tests: DEFERRED,
-  },
-  {
-    defence: "deferral: a profile stands for its tools",
-    file: DEFER,
-    from: "findProfile(policy, pattern) ?? [pattern]",
-    to: "[pattern]",
-    tests: DEFERRED,
   },
   {
     defence: "policy: the audit log lists changed fields only",

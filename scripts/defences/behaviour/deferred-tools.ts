@@ -1,0 +1,50 @@
+/** Deferred tools: which tools a catalog leaves for the search, and which it never does. */
+import type { Mutant } from "../mutant.ts";
+
+const DEFER = "packages/door/src/catalog/defer-tools.ts";
+const DEFERRED = ["packages/door/test/catalog/defer-tools.test.ts"];
+
+export const DEFERRED_TOOLS_MUTANTS: Mutant[] = [
+  {
+    defence: "deferral: the least used tools are deferred first",
+    file: DEFER,
+    from: "calls(a) - calls(b) ||",
+    to: "calls(b) - calls(a) ||",
+    tests: DEFERRED,
+  },
+  {
+    defence: "deferral: a pinned tool is never deferred",
+    file: DEFER,
+    from: " && !policy.pinned(tool.name);",
+    to: ";",
+    tests: DEFERRED,
+  },
+  {
+    defence: "deferral: nothing is deferred by the budget where models cannot search",
+    file: "packages/door/src/catalog/catalog.ts",
+    from: "const budgeted = search !== null && caller.tools",
+    to: "const budgeted = caller.tools",
+    tests: DEFERRED,
+  },
+  {
+    defence: "deferral: the profile of a key is part of the cached catalog's key",
+    file: "packages/door/src/catalog/catalog.ts",
+    from: 'tools === undefined ? "" : tools.join(",")',
+    to: 'tools === undefined ? "" : ""',
+    tests: DEFERRED,
+  },
+  {
+    defence: "deferral: a key cannot refer to a profile that does not exist",
+    file: "packages/door/src/keys/keys.ts",
+    from: "await requireProfiles(scope, body.tools ?? []);",
+    to: "",
+    tests: DEFERRED,
+  },
+  {
+    defence: "deferral: a profile stands for its tools",
+    file: DEFER,
+    from: "findProfile(policy, pattern) ?? [pattern]",
+    to: "[pattern]",
+    tests: DEFERRED,
+  },
+];
