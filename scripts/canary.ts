@@ -1,41 +1,41 @@
 /**
- * Runs after the tests: sums up the canary searches of the suite's gateways (test/support/canary.ts), searches the test
- * reports and the files that a killed test left in the temporary folder, and fails if any copy of the canary is found
- * or if nothing was searched. The check covers the gateways that tests start as processes and the plugins that test
- * support writes for them; modules with their own tests have their own canaries.
+ * Runs after the tests: sums up the suite's searches for the canary, a secret that every test gateway stores
+ * (test/support/canary.ts), searches the test reports and the files that a killed test left in the temporary folder, and
+ * fails if any copy of the canary is found or if no binding received it. The check covers the gateways that tests start
+ * as processes and the plugins that test support writes for them; modules with their own tests have their own canaries.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CANARY_FOLDER, type SearchReport, searchFolder, searchText } from "../test/support/canary.ts";
 
-const LEFT = /^backplane-(?:e2e|cli|plugin|runner)-/;
+const LEFTOVER_FOLDER = /^backplane-(?:e2e|cli|plugin|runner)-/;
 
 function main(): number {
   const sum: SearchReport = { places: 0, bytes: 0, hits: [] };
   let gateways = 0;
   let bindings = 0;
   for (const name of existsSync(CANARY_FOLDER) ? readdirSync(CANARY_FOLDER) : []) {
-    const note = JSON.parse(readFileSync(join(CANARY_FOLDER, name), "utf8")) as SearchReport & {
+    const report = JSON.parse(readFileSync(join(CANARY_FOLDER, name), "utf8")) as SearchReport & {
       bindings: number;
     };
     gateways++;
-    bindings += note.bindings;
-    sum.places += note.places;
-    sum.bytes += note.bytes;
-    sum.hits.push(...note.hits);
+    bindings += report.bindings;
+    sum.places += report.places;
+    sum.bytes += report.bytes;
+    sum.hits.push(...report.hits);
   }
   for (const name of readdirSync("reports").filter((file) => file.endsWith(".json"))) {
     searchText(`reports/${name}`, readFileSync(join("reports", name)), sum);
   }
-  for (const name of readdirSync(tmpdir()).filter((folder) => LEFT.test(folder))) {
+  for (const name of readdirSync(tmpdir()).filter((folder) => LEFTOVER_FOLDER.test(folder))) {
     searchFolder(join(tmpdir(), name), sum);
   }
   const where = `${gateways} gateways with ${bindings} bindings that carry it, ${sum.places} places, ${(sum.bytes / 2 ** 20).toFixed(1)} MiB`;
   console.log(`canary: ${sum.hits.length} copies in ${where}`);
   for (const hit of sum.hits) console.error(`  ${hit}`);
   if (bindings > 0) return sum.hits.length === 0 ? 0 : 1;
-  console.error("no call of the suite carried the canary, so its absence proves nothing");
+  console.error("no binding of the suite received the canary, so its absence proves nothing");
   return 1;
 }
 

@@ -187,7 +187,7 @@ export function renderConfigReference(): string {
       "| key | type | default | variable | meaning |",
       "|---|---|---|---|---|",
     );
-    for (const [path, key] of keysOf(section, schema)) {
+    for (const [path, key] of listKeys(section, schema)) {
       const meaning = MEANINGS[path];
       if (meaning === undefined) throw new Error(`the key ${path} has no meaning in scripts/config-doc.ts`);
       seen.add(path);
@@ -201,12 +201,12 @@ export function renderConfigReference(): string {
   return `${parts.join("\n")}\n`;
 }
 
-function keysOf(path: string, schema: KeySchema): [path: string, key: KeySchema][] {
+function listKeys(path: string, schema: KeySchema): [path: string, key: KeySchema][] {
   if (path === "projects") return [[`${path}.ORG/PROJECT`, { type: "table" }]];
   if (path === "sandbox.package_limits") return [[`${path}.${RECORD_KEYS[path]}`, { type: "table" }]];
-  if (path in RECORD_KEYS) return keysOf(`${path}.${RECORD_KEYS[path]}`, schema.additionalProperties!);
+  if (path in RECORD_KEYS) return listKeys(`${path}.${RECORD_KEYS[path]}`, schema.additionalProperties!);
   if (schema.properties === undefined) return [[path, schema]];
-  return Object.entries(schema.properties).flatMap(([name, below]) => keysOf(`${path}.${name}`, below));
+  return Object.entries(schema.properties).flatMap(([name, below]) => listKeys(`${path}.${name}`, below));
 }
 
 function typeText(schema: KeySchema): string {

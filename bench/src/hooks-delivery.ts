@@ -1,5 +1,5 @@
 /**
- * Deliveries/s of stored events to a hook in a worker process, compared with direct calls of the same export through the
+ * Deliveries/s of stored events to a hook in a worker process, compared with direct calls to the same export through the
  * door and with published job queues, and the time from an event to its handler in an idle gateway. All use databases on
  * disk and real processes.
  */

@@ -111,6 +111,6 @@ async function bindEcho({ server, headers }: Target, folder: string): Promise<vo
   };
   await post("/v1/plugin-packages", { source: { folder } });
   await post("/v1/plugin-bindings", { package_id: "bench/mcp", package_version: "1.0.0", export_id: "*" });
-  // The risk of a third-party tool is unknown: by default every call of a client would need approval.
+  // The risk of a third-party tool is unknown: by default every call from a client would need approval.
   await post("/v1/policy", { tolerance: { conversation: "full" } }, "PATCH");
 }

@@ -92,7 +92,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     file: "packages/registry/src/bindings/move-binding.ts",
     from: "return old.url !== next.url;",
     to: "return false;",
-    tests: ["packages/registry/test/bindings/move-server.test.ts"],
+    tests: ["packages/registry/test/bindings/move-binding.test.ts"],
   },
   {
     defence: "provider: only the host's admin allows a private address",

@@ -1,4 +1,4 @@
-/** Which replies of a plugin process are valid, and how long it and its descendants may live. */
+/** Which replies of a plugin process are valid, how long it and its descendants may run, its names and its status. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const PEERS = "packages/wire/src/peers";
@@ -10,14 +10,14 @@ const OWN_TIME = "packages/runner/test/time/own-time.test.ts";
 
 export const PROCESS_DEFENCES: Mutant[] = [
   {
-    defence: "contradiction: ok with an error is malformed",
+    defence: "contradiction: a reply with ok: true and an error is malformed",
     file: `${PEERS}/check-vai.ts`,
     from: "if (isPresent(frame.error)) return",
     to: "if (isPresent(undefined)) return",
     tests: ["packages/wire/test/check-frames.test.ts"],
   },
   {
-    defence: "contradiction: succeeded with an error in its body is malformed",
+    defence: "contradiction: a succeeded reply with an error in its body is malformed",
     file: `${PEERS}/check-vai.ts`,
     from: "SUCCESSES.has(status) && isPresent(frame.body.error)",
     to: "SUCCESSES.has(status) && isPresent(undefined)",
@@ -31,14 +31,15 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: ["packages/wire/test/vai-host.test.ts"],
   },
   {
-    defence: "contradiction: a JSON-RPC reply with neither result nor error is a reply",
+    defence:
+      "contradiction: a JSON-RPC message with a pending id but neither result nor error is an invalid reply",
     file: `${PEERS}/check-rpc.ts`,
     from: "return fits || result !== undefined",
     to: "return result !== undefined",
     tests: ["packages/wire/test/rpc-peer.test.ts"],
   },
   {
-    defence: "contradiction: a JSON-RPC id as text ends its call",
+    defence: "contradiction: a JSON-RPC id sent as a string still matches its call",
     file: `${PEERS}/check-rpc.ts`,
     from: "? Number(id) : undefined",
     to: "? undefined : undefined",
@@ -80,7 +81,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [CONTRADICTIONS],
   },
   {
-    defence: "process tree: a daemon is found by its mark",
+    defence: "process tree: a daemonized process is found by the marker in its environment",
     file: `${RUNNER}/procfs/process-table.ts`,
     from: "return environment.includes(text) ? pid : 0;",
     to: "return environment.includes(text) ? 0 : 0;",
@@ -101,7 +102,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [TREE],
   },
   {
-    defence: "process tree: sessions and groups belong to it",
+    defence: "process tree: processes in the same session or group belong to it",
     file: `${RUNNER}/procfs/process-table.ts`,
     from: "pids.has(ppid) || groups.has(pgrp) || groups.has(session)",
     to: "pids.has(ppid)",
@@ -115,7 +116,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [TREE],
   },
   {
-    defence: "process tree: the watchdog looks for the mark",
+    defence: "process tree: the watchdog looks for the marker",
     file: `${RUNNER}/supervision/watchdog.ts`,
     from: "mark === undefined ? String(group)",
     to: "mark !== undefined ? String(group)",
@@ -150,7 +151,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [OWN_TIME],
   },
   {
-    defence: "own time: the limit of side processes applies to them only",
+    defence: "own time: the launch limit of side processes applies only to side processes",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: 'timeouts[this.#spec.dialect.launch_limit ?? "start_ms"]',
     to: "timeouts.launch_ms",

@@ -1,6 +1,6 @@
 /**
- * Compiles sandbox-init. The shipped programs come from one exact toolchain, so that everyone who installs it gets
- * the same bytes: Debian's gcc, native or as a cross compiler, with Debian's musl. Tests that change a line of the
+ * Compiles sandbox-init. The shipped programs come from one exact toolchain, so that everyone who builds
+ * with it gets the same bytes: Debian's gcc, native or as a cross compiler, with Debian's musl. Tests that change a line of the
  * sources use any compiler on this machine.
  */
 import { execFileSync } from "node:child_process";
@@ -52,7 +52,7 @@ export const SHIPPED_FLAGS = [
   "-Wl,--build-id=none",
 ];
 
-/** glibc is slower: it runs dozens of CPUID instructions before main, and each of them traps in a virtual machine. */
+/** musl-gcc comes first, because glibc is slower: it runs dozens of CPUID instructions before main, and each of them traps in a virtual machine. */
 const LOCAL_COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
 /** musl does not include the kernel headers. Other compilers find their own first. */
 const KERNEL_HEADERS: Record<Arch, string[]> = {
@@ -101,7 +101,8 @@ export function compileShipped(arch: Arch, target: string, folder: string = SOUR
  */
 export function compileLocally(target: string, folder: string, objects: string): void {
   const compiler = LOCAL_COMPILERS.find((file) => existsSync(file));
-  if (compiler === undefined) throw new Error("There is no C compiler: apt-get install -y gcc libc6-dev");
+  if (compiler === undefined)
+    throw new Error("No C compiler was found. Run: apt-get install -y gcc libc6-dev");
   mkdirSync(objects, { recursive: true });
   const digests = sourceDigests(folder);
   const headers = Object.entries(digests).filter(([name]) => name.endsWith(".h"));

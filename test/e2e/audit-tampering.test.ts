@@ -54,7 +54,7 @@ function tamper(change: (database: DatabaseSync) => void): void {
   change(database);
   for (const { name, columns } of checksummedTables(database)) {
     if (name !== "audit" && name !== "audit_head") continue;
-    database.exec(`update ${name} set sum = row_sum(${columns.join(", ")})`);
+    database.exec(`update ${name} set sum = row_checksum(${columns.join(", ")})`);
   }
   database.close();
 }

@@ -45,7 +45,7 @@ verifies(
   "mcp.client",
   "serves 100 client sessions on 10 servers with 10 isolated processes, and lists servers of both revisions",
   async () => {
-    // The risk of such a tool is unknown, so every call of a client would need approval.
+    // The risk of such a tool is unknown, so every call from a client would need approval.
     const trusted = await gateway.cli("policy", "set", "tolerance.conversation", "full");
     expect(trusted.code, trusted.stderr).toBe(0);
     const names = Array.from({ length: 10 }, (_, at) => `many-${at}`);

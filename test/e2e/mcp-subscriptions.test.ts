@@ -53,25 +53,25 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-test("subscribes again with the next server process without any action by the client", async () => {
-  const lives = new Set<unknown>();
+test("resubscribes on the next server process without any action by the client", async () => {
+  const processes = new Set<unknown>();
   const client = new Client({ name: "test", version: "1" });
   client.setNotificationHandler(
     "notifications/resources/updated",
-    ({ params }) => void lives.add(params._meta?.life),
+    ({ params }) => void processes.add(params._meta?.life),
   );
   const headers = { authorization: `Bearer ${gateway.token}` };
   const url = new URL(`${gateway.url}/mcp/servers/watch`);
   await client.connect(new StreamableHTTPClientTransport(url, { requestInit: { headers } }));
   await client.subscribeResource({ uri: "x://one" });
-  for (const deaths of [1, 2]) {
-    await eventually(() => lives.size === deaths, 60_000, `an update arrives after ${deaths - 1} deaths`);
+  for (const started of [1, 2]) {
+    await eventually(() => processes.size === started, 60_000, `an update arrives from process ${started}`);
     const { body } = await gateway.http<{ status: string }>("POST", "/v1/invocations?wait=20", {
       export_id: "mcp_watch_die",
       input: {},
     });
     expect(body.status).toBe("failed");
   }
-  await eventually(() => lives.size === 3, 60_000, "an update arrives after two deaths");
+  await eventually(() => processes.size === 3, 60_000, "an update arrives from process 3");
   await client.close();
 });

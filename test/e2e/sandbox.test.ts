@@ -16,7 +16,7 @@ afterAll(async () => {
   await unconfined.dispose();
 });
 
-/** Reports which host files and processes it sees and how the kernel confines it; `calls` counts calls of its process. */
+/** Reports which host files and processes it sees and how the kernel confines it; `calls` counts calls to its process. */
 const INSPECTOR = `(() => {
   let calls = 0;
   return async (call) => {

@@ -28,14 +28,14 @@ test("shows no variable of the host in the environment or in any /proc/*/environ
 /** Two variables that Node sets to name its channel descriptor; only the preparing process has them. */
 const CHANNEL = "NODE_CHANNEL_FD=8\0NODE_CHANNEL_SERIALIZATION_MODE=json\0";
 
-test("the processes that prepare a sandbox have no variable of the host either", async () => {
+test("shows no host variable in the processes that prepare a sandbox or wait in one", async () => {
   process.env.BACKPLANE_CANARY = CANARY;
   onTestFinished(() => void delete process.env.BACKPLANE_CANARY);
   const sandbox = await openTestSandbox();
   const sleeps = { kind: "system" as const, file: "/bin/sleep", args: ["60"] };
   const running = await sandbox.launch(request(await packageFolder(), { program: sleeps }));
   // The outer process and the prepared ones.
-  const pids = [running.pid, ...(await waiting())];
+  const pids = [running.pid, ...(await waitForPreparedSandboxes())];
   for (const pid of pids) {
     expect(["", CHANNEL], `process ${pid}`).toContain(environmentOf(pid));
   }
@@ -43,7 +43,7 @@ test("the processes that prepare a sandbox have no variable of the host either",
   await running.exitCause;
 });
 
-/** Only root can read the environment of a process that has dropped its privileges. Other users get an empty text. */
+/** Only root can read the environment of a process that has dropped its privileges. Other users get an empty string. */
 function environmentOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/environ`, "latin1");
@@ -53,8 +53,8 @@ function environmentOf(pid: number): string {
   }
 }
 
-/** Stages are prepared in the background. */
-async function waiting(): Promise<number[]> {
+/** Sandboxes for later calls are prepared in the background. */
+async function waitForPreparedSandboxes(): Promise<number[]> {
   await eventually(() => waitingSandboxes().length > 0, 60_000, "a process waits for the next start");
   return waitingSandboxes();
 }

@@ -142,7 +142,7 @@ const kindsOf = (blocks: readonly Block[]) =>
 const AGENTS = {
   codex: {
     command: (cmd: string) => use("exec_command", { cmd }),
-    edit: use("exec_command", { cmd: patchOf("first line", "edited line") }),
+    edit: use("exec_command", { cmd: createPatch("first line", "edited line") }),
     greet: use("mcp__backplane__hello", { name: "Ada" }),
     recorded: { command: "shell", edit: "apply_patch" },
   },
@@ -158,7 +158,7 @@ function use(tool: string, input: object): string {
   return `use ${tool} ${JSON.stringify(input)}`;
 }
 
-function patchOf(before: string, after: string): string {
+function createPatch(before: string, after: string): string {
   const patch = [
     "*** Begin Patch",
     "*** Update File: notes.txt",

@@ -148,7 +148,7 @@ async function install(page: Page): Promise<void> {
   await page.getByRole("heading", { name: "Installed", level: 1 }).waitFor({ timeout: 120_000 });
 }
 
-async function textOf(export_id: string, input: object = {}): Promise<string> {
+async function invokeForText(export_id: string, input: object = {}): Promise<string> {
   const { tool_result, error } = await callTool(gateway, export_id, input);
   expect(error).toBeNull();
   return tool_result!.content[0]!.text;
@@ -168,7 +168,7 @@ verifies(
     await page.getByRole("link", { name: "All tools" }).click();
     await page.getByRole("tab", { name: "Tools" }).click();
     await page.getByText("Built by its script").first().waitFor();
-    expect(await textOf("mcp_acme-notes_echo", { text: "Ada" })).toContain("Ada");
+    expect(await invokeForText("mcp_acme-notes_echo", { text: "Ada" })).toContain("Ada");
     expect(problems).toEqual([]);
   },
   180_000,
@@ -192,7 +192,10 @@ verifies(
     await page.getByRole("button", { name: "Store" }).click();
     await page.getByRole("button", { name: "Save secrets" }).click();
     await page.getByText("Secrets saved. The next call uses it.").waitFor();
-    const seen = JSON.parse(await textOf("mcp_acme-mcp-py_look")) as { arguments: string[]; word: string };
+    const seen = JSON.parse(await invokeForText("mcp_acme-mcp-py_look")) as {
+      arguments: string[];
+      word: string;
+    };
     expect(seen).toMatchObject({ word: "dependency", arguments: ["--level", "high"] });
     expect(problems).toEqual([]);
   },
@@ -238,7 +241,7 @@ verifies(
     await page.goto(`${gateway.url}/console/plugins/install?source=${encodeURIComponent(target)}`);
     await page.getByRole("button", { name: "Review" }).click();
     await install(page);
-    expect(await textOf("hello", { name: "Ada" })).toContain("Ada");
+    expect(await invokeForText("hello", { name: "Ada" })).toContain("Ada");
     // The refusal is a response with an error status, which the browser reports.
     expect(problems.filter((problem) => !problem.includes("Failed to load resource"))).toEqual([]);
   },
@@ -268,7 +271,7 @@ verifies(
       .waitFor();
     await tab.close();
     await page.getByText("Signed in", { exact: true }).waitFor();
-    expect(await textOf("mcp_notes_whoami")).toBe("client-1 Bearer [redacted]");
+    expect(await invokeForText("mcp_notes_whoami")).toBe("client-1 Bearer [redacted]");
     await page.getByRole("button", { name: "Sign out of the server" }).click();
     await page.getByText("Signed out.").waitFor();
     expect((await callTool(gateway, "mcp_notes_whoami", {})).error?.code).toBe("sign_in.needed");

@@ -246,7 +246,7 @@ verifies(
     await page.getByText("No call awaits approval.").waitFor();
     expect((await call("pay", session)).status).toBe("succeeded");
     await page.getByRole("tab", { name: "Rules and grants" }).click();
-    const row = page.getByRole("row", { name: /pay.*All calls of the tool.*s-manage/ });
+    const row = page.getByRole("row", { name: /pay.*All calls to the tool.*s-manage/ });
     await row.getByRole("button", { name: "Revoke" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await row.waitFor({ state: "detached" });

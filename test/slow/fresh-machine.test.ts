@@ -22,8 +22,8 @@ import { delimiter, dirname, join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../support/verifies.ts";
 
-const root = process.getuid!() === 0;
-const ORDINARY = 1000;
+const isRoot = process.getuid!() === 0;
+const ORDINARY_UID = 1000;
 /** The programs that npm and the README's commands call besides Node. */
 const PROGRAMS = ["sh", "env", "cat", "ls", "curl"];
 const ABSENT = ["bwrap", "cc", "gcc", "clang", "musl-gcc", "python3", "initdb", "chromium", "java", "git"];
@@ -42,14 +42,15 @@ function onPath(program: string): string {
   return realpathSync(folders.map((path) => join(path, program)).find((path) => existsSync(path))!);
 }
 
-function machine(): string[] {
+/** Also writes the user database that is mounted at /etc. */
+function bwrapArguments(): string[] {
   const etc = join(folder, "etc");
   mkdirSync(etc, { recursive: true });
   writeFileSync(
     join(etc, "passwd"),
-    `root:x:0:0:root:/root:/bin/sh\nuser:x:${ORDINARY}:${ORDINARY}:user:/home/user:/bin/sh\n`,
+    `root:x:0:0:root:/root:/bin/sh\nuser:x:${ORDINARY_UID}:${ORDINARY_UID}:user:/home/user:/bin/sh\n`,
   );
-  writeFileSync(join(etc, "group"), `root:x:0:\nuser:x:${ORDINARY}:\n`);
+  writeFileSync(join(etc, "group"), `root:x:0:\nuser:x:${ORDINARY_UID}:\n`);
   const links = ["/bin", "/sbin", "/lib", "/lib32", "/lib64"].filter((path) => existsSync(path));
   const npm = dirname(dirname(onPath("npm")));
   return [
@@ -111,10 +112,10 @@ function cloneTo(target: string): void {
   cpSync(".", target, { recursive: true, filter: (path) => !skipped.test(path) });
 }
 
-function giveTo(uid: number, path: string): void {
+function chownRecursive(path: string, uid: number): void {
   lchownSync(path, uid, uid);
   if (!lstatSync(path).isDirectory()) return;
-  for (const name of readdirSync(path)) giveTo(uid, join(path, name));
+  for (const name of readdirSync(path)) chownRecursive(join(path, name), uid);
 }
 
 /** Runs a shell script on the fresh machine as this user. */
@@ -125,9 +126,17 @@ function run(uid: number, script: string): { status: number | null; output: stri
     mkdirSync(home);
     cloneTo(project);
   }
-  const args = [...machine(), "--bind", home, "/home/user", "--bind", join(folder, "cache"), "/home/cache"];
+  const args = [
+    ...bwrapArguments(),
+    "--bind",
+    home,
+    "/home/user",
+    "--bind",
+    join(folder, "cache"),
+    "/home/cache",
+  ];
   copyNetworkFiles();
-  for (const path of [home, join(folder, "cache")]) giveTo(uid, path);
+  for (const path of [home, join(folder, "cache")]) chownRecursive(path, uid);
   // The process becomes this user inside bwrap, so that it has no privileges on the machine, as after a login.
   const become = `process.setgroups?.([]); process.setgid(${uid}); process.setuid(${uid});`;
   const start = `const { status, error } = require("node:child_process").spawnSync("/bin/sh", ["-e", "-c", process.argv[1]], { stdio: "inherit", cwd: "/home/user/backplane" }); if (error) console.error(error); process.exit(status ?? 1);`;
@@ -153,10 +162,10 @@ test("the machine has none of the programs that the sandbox or the tests could u
   for (const name of ABSENT) expect(output.split("\n")).not.toContain(name);
 });
 
-const users: [string, number][] = root
+const users: [string, number][] = isRoot
   ? [
       ["root", 0],
-      ["an ordinary user", ORDINARY],
+      ["an ordinary user", ORDINARY_UID],
     ]
   : [];
 

@@ -171,7 +171,7 @@ verifies(
         );
       }
       const tapes = new Map<string, Entry[]>();
-      for (const step of steps) tapes.set(step, await tapeOf(living, name(step)));
+      for (const step of steps) tapes.set(step, await readTape(living, name(step)));
 
       frozen.process.kill("SIGCONT");
       tool.open(name("holder"));
@@ -198,7 +198,7 @@ verifies(
         );
       }
       for (const step of steps) {
-        const tape = await tapeOf(living, name(step));
+        const tape = await readTape(living, name(step));
         const before = tapes.get(step)!;
         expect([step, tape.slice(0, before.length)]).toEqual([step, before]);
         // The final answer is followed by the next message and by nothing else.
@@ -229,7 +229,7 @@ verifies(
   600_000,
 );
 
-async function tapeOf(gateway: TestGateway, session_id: string): Promise<Entry[]> {
+async function readTape(gateway: TestGateway, session_id: string): Promise<Entry[]> {
   const path = `/v1/sessions/${session_id}/entries?after=0&limit=1000`;
   return (await gateway.http<{ items: Entry[] }>("GET", path)).body.items;
 }

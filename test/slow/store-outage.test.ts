@@ -172,7 +172,7 @@ async function checkOutage(
       null,
     ]);
     expect([session_id, tool.runs(session_id)]).toEqual([session_id, 1]);
-    expect([session_id, await tapeOf(gateways[0]!, session_id)]).toEqual([session_id, TAPE]);
+    expect([session_id, await readTape(gateways[0]!, session_id)]).toEqual([session_id, TAPE]);
   }
   for (const { id, name: called } of calls) {
     const { body } = await gateways[1]!.http<EndedCall>("GET", `/v1/invocations/${id}`);
@@ -198,7 +198,7 @@ const TAPE = [
   "assistant",
 ];
 
-async function tapeOf(gateway: TestGateway, session_id: string): Promise<string[]> {
+async function readTape(gateway: TestGateway, session_id: string): Promise<string[]> {
   const path = `/v1/sessions/${session_id}/entries?after=0&limit=1000`;
   const { body } = await gateway.http<{ items: Entry[] }>("GET", path);
   return body.items.flatMap(({ kind, payload }) => {

@@ -47,7 +47,7 @@ test("delivers the answer after a kill in the middle of a turn, without duplicat
       const run = await waitForEnd(gateway, body.run_id);
       expect(run).toMatchObject({ status: "completed", error: null, output: { content: answer } });
       resumed += run.resumed ?? 0;
-      const tape = await tapeOf(gateway, session_id);
+      const tape = await readTape(gateway, session_id);
       const kinds = tape.flatMap(({ kind, payload }) =>
         kind === "message" ? [payload.role] : kind.startsWith("tool_") ? [kind] : [],
       );
@@ -89,7 +89,7 @@ verifies(
         const { items } = (await gateway.http<{ items: Run[] }>("GET", "/v1/runs?limit=100")).body;
         const children = items.filter(({ parent_run_id }) => parent_run_id === body.run_id);
         expect(children).toMatchObject([{ status: "completed", output: { content: answer } }]);
-        const results = (await tapeOf(gateway, session_id)).filter(({ kind }) => kind === "tool_result");
+        const results = (await readTape(gateway, session_id)).filter(({ kind }) => kind === "tool_result");
         expect(results).toMatchObject([{ payload: { ok: true } }]);
       }
     } finally {
@@ -126,7 +126,7 @@ async function waitForEnd(gateway: TestGateway, run_id: string): Promise<Run> {
   return run!;
 }
 
-async function tapeOf(gateway: TestGateway, session_id: string): Promise<Entry[]> {
+async function readTape(gateway: TestGateway, session_id: string): Promise<Entry[]> {
   const path = `/v1/sessions/${session_id}/entries?after=0&limit=1000`;
   return (await gateway.http<{ items: Entry[] }>("GET", path)).body.items;
 }

@@ -18,16 +18,16 @@ export interface ArtifactSubject {
 const HOUR = 3_600_000;
 let created = 0;
 
-/** Bytes that are unique to one case and span several pieces. */
+/** Bytes that are unique to one case and span several chunks. */
 export function freshBytes(length = 600_000): { bytes: Buffer; sha256: string } {
   const bytes = Buffer.alloc(length, `artifact ${process.pid} ${created++} `);
   return { bytes, sha256: hash("sha256", bytes, "hex") };
 }
 
 export async function readAll(content: AsyncIterable<Uint8Array>): Promise<Buffer> {
-  const pieces: Uint8Array[] = [];
-  for await (const piece of content) pieces.push(piece);
-  return Buffer.concat(pieces);
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of content) chunks.push(chunk);
+  return Buffer.concat(chunks);
 }
 
 /** The descriptors of this process that lead to a file with this name. */
@@ -59,11 +59,11 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     expect([stored?.bytes, await readAll(stored!.content)]).toEqual([0, Buffer.alloc(0)]);
   });
 
-  test("reads in small pieces", async () => {
+  test("reads in small chunks", async () => {
     const { bytes, sha256 } = freshBytes(3_000_000);
     await subject().files.keep(sha256, bytes);
     const stored = await subject().files.open(sha256);
-    for await (const piece of stored!.content) expect(piece.length).toBeLessThanOrEqual(256 * 1024);
+    for await (const chunk of stored!.content) expect(chunk.length).toBeLessThanOrEqual(256 * 1024);
   });
 
   test("does not open an artifact that is missing or changed, or an invalid hash", async () => {
@@ -96,7 +96,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     expect((await readAll(stored!.content)).length).toBe(300);
   });
 
-  test("keeps no file open when a reader stops before or after the first piece", async () => {
+  test("keeps no file open when a reader stops before or after the first chunk", async () => {
     const { files } = subject();
     const { bytes, sha256 } = freshBytes(600_000);
     await files.keep(sha256, bytes);
@@ -106,8 +106,8 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     unreadStream.destroy();
     await once(unreadStream, "close");
     const begun = await files.open(sha256);
-    for await (const piece of begun!.content) {
-      expect(piece.length).toBeGreaterThan(0);
+    for await (const chunk of begun!.content) {
+      expect(chunk.length).toBeGreaterThan(0);
       break;
     }
     expect(openFiles(sha256)).toEqual(before);

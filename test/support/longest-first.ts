@@ -1,9 +1,9 @@
-/** Starts the files that take longest first, so that no worker is left with one of them at the end. */
+/** Starts the longest-running test files first, so that no worker is left with one of them at the end. */
 import { relative } from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** The slow suites of each project, the longest first. Others follow in the order that vitest chooses. */
-const SLOW = [
+/** The longest files of the slow project. All other files follow in the order that vitest chooses. */
+const LONGEST_SLOW_FILES = [
   "deliveries-kill9",
   "packaged",
   "store-outage",
@@ -38,7 +38,8 @@ const SLOW = [
   "mcp-servers",
 ].map((name) => `test/slow/${name}.test.ts`);
 
-const FAST = [
+/** The longest files of the fast project. */
+const LONGEST_FAST_FILES = [
   "packages/cli/test/install/self-describing.test.ts",
   "test/e2e/mcp-install.test.ts",
   "test/e2e/chat-page-controls.test.ts",
@@ -81,7 +82,7 @@ const FAST = [
   "packages/cli/test/commands/gateway/fault.test.ts",
 ];
 
-const LONGEST = [...SLOW, ...FAST];
+const LONGEST = [...LONGEST_SLOW_FILES, ...LONGEST_FAST_FILES];
 
 export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

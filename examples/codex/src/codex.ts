@@ -32,7 +32,7 @@ const codex = harness({
       fail(`${workspace} is not mounted. Add it to the binding: --mount FOLDER:${workspace}:rw`);
     const executable = findProgram(program);
     const sha256 = await verifyProgram(executable, config.program_sha256);
-    call.progress(`starts ${executable} with the SHA-256 ${sha256}`);
+    call.progress(`starting ${executable} (SHA-256 ${sha256})`);
     const model = config.model ?? (await firstModel(call));
     const { history, prompt } = splitConversation(await call.readConversation());
     const turn = new Turn(call);
@@ -126,7 +126,7 @@ export class Turn implements ServerListener {
         return this.#decide("edit", changes.map(({ path }) => path).join("\n"), { changes });
       }
       case "mcpServer/elicitation/request":
-        // The gateway applies its own policy to each call of its tools, so Codex need not ask about them.
+        // The gateway applies its own policy to each call to its tools, so Codex need not ask about them.
         return request.serverName === SERVER
           ? { action: "accept", content: {}, _meta: null }
           : { action: "decline", content: null, _meta: null };

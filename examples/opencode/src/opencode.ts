@@ -29,7 +29,7 @@ const opencode = harness({
       fail(`${workspace} is not mounted. Add it to the binding: --mount FOLDER:${workspace}:rw`);
     const executable = findProgram(program);
     const sha256 = await verifyProgram(executable, config.program_sha256);
-    call.progress(`starts ${executable} with the SHA-256 ${sha256}`);
+    call.progress(`starting ${executable} (SHA-256 ${sha256})`);
     const model = config.model ?? (await firstModel(call));
     const { history, prompt } = splitConversation(await call.readConversation());
     const settings = buildSettings(call, model, approval);
@@ -77,12 +77,12 @@ export class Turn {
   readonly #session_id: string;
   /** Parts by their ids in the order in which they began, with the blocks of those that are complete. */
   readonly #parts = new Map<string, Block[] | null>();
-  /** How many of them are recorded or held as the latest message. */
-  #taken = 0;
+  /** The number of parts that were recorded or are held in `#message`. */
+  #processed = 0;
   readonly #end = Promise.withResolvers<{ summary: { text: string } }>();
   /** Parts are recorded one after another, in the order in which they began. */
-  #recorded: Promise<void> = Promise.resolve();
-  #records = 0;
+  #writes: Promise<void> = Promise.resolve();
+  #record_count = 0;
   /** The latest message, which becomes the summary if nothing follows it. */
   #message: Block | null = null;
   #error: string | null = null;
@@ -99,14 +99,14 @@ export class Turn {
     return this.#end.promise;
   }
 
-  /** OpenCode is also idle before its first message. */
+  /** Must be called before the prompt is sent. OpenCode also reports idle before it, which does not end the turn. */
   begin(): void {
     this.#begun = true;
   }
 
   onEvent({ type, properties }: ServerEvent): void {
     if (type === "permission.asked") {
-      // Sub-agents of OpenCode ask in sessions of their own.
+      // Not filtered by session: sub-agents of OpenCode ask in their own sessions.
       void this.#decide(properties as unknown as PermissionRequest);
       return;
     }
@@ -139,17 +139,17 @@ export class Turn {
     const blocks = blocksOf(part);
     this.#parts.set(part.id, blocks);
     if (part.type === "tool" && blocks !== null) this.#call.progress(`called ${part.tool}`);
-    this.#take();
+    this.#processCompleted();
   }
 
   /**
-   * A text may be reported as complete after the call that follows it, so parts are taken in the order in which they
-   * began.
+   * A text may be reported as complete after the call that follows it, so parts are processed in the order in which
+   * they began.
    */
-  #take(): void {
-    for (const blocks of [...this.#parts.values()].slice(this.#taken)) {
+  #processCompleted(): void {
+    for (const blocks of [...this.#parts.values()].slice(this.#processed)) {
       if (blocks === null) return;
-      this.#taken++;
+      this.#processed++;
       if (blocks.length === 0) continue;
       const before = this.#message === null ? [] : [this.#message];
       this.#message = blocks[0]!.kind === "response" ? blocks[0]! : null;
@@ -159,19 +159,19 @@ export class Turn {
 
   #record(blocks: Block[]): void {
     if (blocks.length === 0) return;
-    this.#recorded = this.#recorded.then(async () => {
+    this.#writes = this.#writes.then(async () => {
       await this.#call.addToConversation(blocks);
       // Shows the gateway that a restarted harness has made progress.
-      this.#call.checkpoint({ records: ++this.#records });
+      this.#call.checkpoint({ records: ++this.#record_count });
     });
-    this.#recorded.catch((error: Error) => this.#end.reject(error));
+    this.#writes.catch((error: Error) => this.#end.reject(error));
   }
 
   #finish(): void {
     const error = this.#error;
     if (error === null) {
       const text = this.#message === null ? "" : plainText(this.#message);
-      this.#recorded.then(
+      this.#writes.then(
         () => this.#end.resolve({ summary: { text } }),
         () => {},
       );
@@ -179,7 +179,7 @@ export class Turn {
     }
     if (this.#message !== null) this.#record([this.#message]);
     const reject = () => this.#end.reject(new Error(`OpenCode failed: ${error}`));
-    this.#recorded.then(reject, reject);
+    this.#writes.then(reject, reject);
   }
 }
 
@@ -227,7 +227,7 @@ export function buildSettings(
 ): object {
   const base = gateway.base_url.replace(/\/$/, "");
   const token = context.gateway.delegation_token ?? "";
-  const asks = approval === "ask" ? "ask" : "allow";
+  const permission = approval === "ask" ? "ask" : "allow";
   return {
     model: `${SERVER}/${model}`,
     small_model: `${SERVER}/${model}`,
@@ -250,11 +250,11 @@ export function buildSettings(
           },
         }
       : {},
-    // The gateway applies its own policy to each call of its tools, so OpenCode need not ask about them.
+    // The gateway applies its own policy to each call to its tools, so OpenCode need not ask about them.
     permission: {
-      edit: asks,
-      bash: asks,
-      external_directory: asks,
+      edit: permission,
+      bash: permission,
+      external_directory: permission,
       webfetch: "deny",
       websearch: "deny",
       question: "deny",

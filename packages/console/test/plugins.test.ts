@@ -4,7 +4,7 @@ import { ruleOf } from "../src/pages/approvals/allow-rule-dialog.tsx";
 import { groupPackages, matchesText } from "../src/pages/plugins/group-packages.ts";
 import { choiceFlags, choiceSettings } from "../src/pages/plugins/install-options.tsx";
 import { draftOf, installCommand, readSource } from "../src/pages/plugins/read-source.ts";
-import { changesOf } from "../src/pages/session-admin/session-admin-page.tsx";
+import { findChanges } from "../src/pages/session-admin/session-admin-page.tsx";
 import { expiryTime } from "../src/pages/settings/create-key-dialog.tsx";
 
 function makePackage(package_id: string, version: string, installed_at: string): Package {
@@ -125,7 +125,7 @@ test("creates the same allow rule as the command", () => {
 });
 
 test("sends a deleted key of the metadata as null", () => {
-  expect(changesOf({ title: "A", strategy: "react", kept: 1 }, { title: "B", kept: 1, more: [] })).toEqual({
+  expect(findChanges({ title: "A", strategy: "react", kept: 1 }, { title: "B", kept: 1, more: [] })).toEqual({
     title: "B",
     strategy: null,
     more: [],

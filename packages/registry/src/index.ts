@@ -38,7 +38,7 @@ export { type BindingSource, withDefinitions, withTools } from "./definitions/wi
 export { type ExportPlan, ExportPlans, narrowGrant, poolKey } from "./exports/export-plan.ts";
 export { sanitizeExport } from "./exports/sanitize-export.ts";
 export { bindsWholePackage, combineTools, selectExport, toolsOf } from "./exports/whole-package.ts";
-export { callerLevel, gatewayDomains, standingLevel, toGrant } from "./grant/effective-grant.ts";
+export { callerLevel, gatewayDomains, levelBeforeCall, toGrant } from "./grant/effective-grant.ts";
 export { effectiveClass } from "./grant/execution-class.ts";
 export { intersect, type Level } from "./grant/intersect.ts";
 export { combineGrants, widerParts } from "./grant/wider-parts.ts";

@@ -597,7 +597,7 @@ def _tool_answer(value: Json) -> Dict[str, Json]:
         return {**answer, "content": [{"type": "text", "text": value}]}
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     if len(text) > TEXT_COPY_LIMIT:
-        text = f"{len(text)} characters of JSON, see the structured output."
+        text = f"{len(text)} characters of JSON; see structured_output."
     return {**answer, "content": [{"type": "text", "text": text}], "structured_output": value}
 
 

@@ -1,6 +1,7 @@
 /**
- * Converts a handler's return value or error into a terminal reply. Every failure is a business outcome (`ok:
- * true` with a status); its message is in `content`, in the same shape for all four contracts.
+ * Converts a handler's return value or error into a terminal reply. A failure of the plugin is a valid reply (`ok: true`
+ * with a failure status); `ok: false` is for protocol errors. The message of a failure is in `content`, in the same
+ * shape for all four contracts.
  */
 import type { ContentBlock, TerminalStatus } from "@backplane/contract";
 import type { ToolAnswer } from "./contracts.ts";
@@ -32,20 +33,20 @@ export function retryLater(message: string): never {
   throw outcomeError(message, "retryable_failure");
 }
 
-/** Converts any return value of the author into a plain tool result. */
+/** Converts any return value of a handler into a complete tool answer. */
 export function toToolAnswer(value: unknown, hasOutputSchema: boolean): ToolAnswer<unknown> {
   if (value === undefined) return { content: [], is_error: false, retryable: false };
   if (isToolAnswer(value))
     return { ...value, is_error: value.is_error ?? false, retryable: value.retryable ?? false };
-  if (typeof value === "string" && !hasOutputSchema) return answerOf([text(value)]);
+  if (typeof value === "string" && !hasOutputSchema) return successAnswer([text(value)]);
   const json = JSON.stringify(value);
   if (json === undefined) throw new TypeError(`A tool must return JSON, not a ${typeof value}.`);
   const text_copy = typeof value === "string" ? value : json;
   const copy =
     text_copy.length <= TEXT_COPY_LIMIT
       ? text_copy
-      : `${json.length} characters of JSON, see the structured output.`;
-  return { ...answerOf([text(copy)]), structured_output: value };
+      : `${json.length} characters of JSON; see structured_output.`;
+  return { ...successAnswer([text(copy)]), structured_output: value };
 }
 
 /** Classifies a thrown value. A handler that throws after a cancel thereby acknowledges it. */
@@ -61,7 +62,7 @@ export function failureReply(status: TerminalStatus, message: string): Reply {
   return { status, result: { content: [text(message)], is_error: true, retryable } };
 }
 
-function answerOf(content: ContentBlock[]): ToolAnswer<unknown> {
+function successAnswer(content: ContentBlock[]): ToolAnswer<unknown> {
   return { content, is_error: false, retryable: false };
 }
 

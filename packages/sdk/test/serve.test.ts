@@ -49,7 +49,7 @@ describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
 
   test.each(["close", "hangUp"] as const)("exits even if a call ignores its cancel (%s)", async (leave) => {
     const run = await start();
-    const pending = run.invoke("deaf", {}, { onEvent: () => run[leave]() });
+    const pending = run.invoke("unresponsive", {}, { onEvent: () => run[leave]() });
     const settled = pending.catch((error: { code: string }) => error.code);
     expect(await run.ended).toEqual({ code: 0, signal: null });
     expect(await settled).toBe("crashed");

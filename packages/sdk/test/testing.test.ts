@@ -23,7 +23,7 @@ const plugin = definePlugin({
         return "found";
       },
     }),
-    tool({ id: "deaf", run: () => new Promise(() => {}) }),
+    tool({ id: "unresponsive", run: () => new Promise(() => {}) }),
     hook({ id: "watch", on: ["run.completed"], handle() {} }),
     compactor({ id: "window", compact: () => ({ seed_blocks: [] }) }),
   ],
@@ -38,10 +38,10 @@ test("collects logs", async () => {
 test("rejects a tool that ignores its deadline or its cancel after the grace period", async () => {
   const run = await runPlugin(plugin);
   const grace = { cancel_grace_ms: 20 };
-  await expect(run.invoke("deaf", {}, { timeout_ms: 20, ...grace })).rejects.toMatchObject({
+  await expect(run.invoke("unresponsive", {}, { timeout_ms: 20, ...grace })).rejects.toMatchObject({
     code: "timeout",
   });
-  const cancelled = run.invoke("deaf", {}, { signal: AbortSignal.abort(), ...grace });
+  const cancelled = run.invoke("unresponsive", {}, { signal: AbortSignal.abort(), ...grace });
   await expect(cancelled).rejects.toMatchObject({ code: "cancelled" });
   expect(run.inFlight).toBe(0);
 });
@@ -67,7 +67,7 @@ const manifest: ManifestLike = {
   version: "1.0.0",
   exports: [
     { id: "find", kind: "tool", tool: { input_schema: "schemas/find.json" } },
-    { id: "deaf", kind: "tool", tool: {} },
+    { id: "unresponsive", kind: "tool", tool: {} },
     { id: "watch", kind: "hook", hook: { subscribes_to: ["run.completed"] } },
     { id: "window", kind: "compactor" },
   ],
@@ -85,7 +85,7 @@ test("names every difference", () => {
     version: "1.0.1",
     exports: [
       { id: "find", kind: "tool", tool: {} },
-      { id: "deaf", kind: "harness" },
+      { id: "unresponsive", kind: "harness" },
       { id: "watch", kind: "hook", hook: { subscribes_to: ["run.failed", "run.completed"] } },
       { id: "extra", kind: "tool", tool: {} },
     ],
@@ -94,7 +94,7 @@ test("names every difference", () => {
     "package_id is acme/kit in code and acme/kits in vai-plugin.toml.",
     "version is 1.0.0 in code and 1.0.1 in vai-plugin.toml.",
     "find: input_schema is in code but vai-plugin.toml names no file, so the gateway does not check it.",
-    "deaf is a tool in code and a harness in vai-plugin.toml.",
+    "unresponsive is a tool in code and a harness in vai-plugin.toml.",
     "watch: subscribes_to is [run.completed, run.failed] but the code handles [run.completed].",
     "compactor window is in code but not in vai-plugin.toml.",
     "tool extra is in vai-plugin.toml but not in code.",

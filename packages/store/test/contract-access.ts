@@ -32,7 +32,7 @@ export function accessCases(subject: () => Subject): void {
     await store().packages.insert(samplePackage({ org_id }), {});
     const binding = sampleBinding({ scope, secrets: { token: first.ref, second: first.ref } });
     await store().bindings.create(binding, {});
-    expect(await store().bindings.usingSecret(org_id, first.ref)).toEqual([binding.binding_id]);
+    expect(await store().bindings.findBySecret(org_id, first.ref)).toEqual([binding.binding_id]);
     expect((await store().secrets.get(org_id, "jira_token"))?.used_by).toEqual([binding.binding_id]);
     await expect(store().secrets.remove(org_scope, "jira_token", {})).rejects.toMatchObject({
       code: "secret.in_use",

@@ -80,8 +80,10 @@ export function bindingCases(store: () => Store): void {
     await expect(bindings.update(change.row, 1, {}, 0)).rejects.toMatchObject(outdated);
     await expect(bindings.updateAll([change], 0)).rejects.toMatchObject(outdated);
     const installation = { packages: [], moved: [change], created: [{ row: third, records: {} }] };
-    await expect(installations.commit({ ...installation, names_at: 0 })).rejects.toMatchObject(outdated);
-    await installations.commit({ ...installation, names_at: await bindings.revision(scope.org_id) });
+    await expect(installations.commit({ ...installation, expected_revision: 0 })).rejects.toMatchObject(
+      outdated,
+    );
+    await installations.commit({ ...installation, expected_revision: await bindings.revision(scope.org_id) });
     const before = await bindings.revision(scope.org_id);
     await bindings.remove(scope, third.binding_id, {});
     await bindings.create({ ...third, binding_id: ids.next("binding") }, {});
@@ -124,10 +126,10 @@ export function bindingCases(store: () => Store): void {
       expect(await store().bindings.get(freshOrg(), own.binding_id)).toBeNull();
       expect((await store().bindings.get(org, foreign.binding_id))?.binding).toEqual(foreign);
 
-      const seen = await store().bindings.candidates(project, "search");
+      const seen = await store().bindings.findCandidates(project, "search");
       expect(seen.map((item) => item.binding.binding_id)).toEqual([own.binding_id, shared.binding_id]);
       expect(seen[0]?.package.package_id).toBe("acme/devkit");
-      expect(await store().bindings.candidates(project, "search", "acme/none")).toEqual([]);
+      expect(await store().bindings.findCandidates(project, "search", "acme/none")).toEqual([]);
       expect(
         (await store().bindings.list(project, {}, { limit: 10 })).items.map((row) => row.binding_id),
       ).toEqual([shared.binding_id, own.binding_id]);

@@ -32,7 +32,7 @@ export function definitionCases(store: () => Store): void {
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     const whole = sampleBinding({ scope, export_id: "*" });
     await store().bindings.create(whole, {});
-    const candidates = await store().bindings.candidates(scope, "anything");
+    const candidates = await store().bindings.findCandidates(scope, "anything");
     expect(candidates.map(({ binding }) => binding.binding_id)).toEqual([whole.binding_id]);
   });
 }

@@ -250,7 +250,7 @@ export function invocationCases(store: () => Store): void {
     expect(Object.keys(item!)).not.toContain("fence");
   });
 
-  verifies("client.profiles", "counts the latest calls of each export per project", async () => {
+  verifies("client.profiles", "counts the latest calls to each export per project", async () => {
     const scope = freshOrg();
     const other = { ...scope, project_id: "proj_other" };
     const open = async (where: typeof scope, export_id: string) =>

@@ -29,7 +29,7 @@ export function policyCases(store: () => Store): void {
     expect(await policies.get({ org_id: other, project_id: null })).toEqual({ org: null, project: null });
   });
 
-  test("writes a policy with its audit entry, and only in the expected generation", async () => {
+  test("writes a policy with its audit entry, and only if the generation is the next one", async () => {
     const { org_id } = freshOrg();
     const { policies, audit } = store();
     const scope = { org_id, project_id: null };

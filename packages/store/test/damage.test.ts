@@ -142,7 +142,7 @@ test("does not report healthy rows that a query excludes", async () => {
     items: [],
   });
   expect(await bindings.discover(elsewhere, "tool")).toEqual([]);
-  expect(await bindings.candidates(elsewhere, "search", "acme/other")).toEqual([]);
+  expect(await bindings.findCandidates(elsewhere, "search", "acme/other")).toEqual([]);
   expect(await allow_rules.ofPackage(elsewhere, "acme/devkit")).toEqual([]);
   expect((await approvals.list(elsewhere, { status: "pending" }, page)).items).toEqual([]);
   expect(await invocations.get(elsewhere, "inv_full_000")).toBeNull();

@@ -1,4 +1,4 @@
-/** Migrates databases from before the live configuration. */
+/** Migrates databases from before configuration was stored in the database. */
 import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { LOCAL, NOW, sampleAudit, sampleBinding, samplePackage } from "./samples.ts";

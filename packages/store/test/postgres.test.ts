@@ -133,7 +133,7 @@ describe("two gateways on one database", () => {
     expect(await claim(now + 1_000)).toBe(false);
   });
 
-  test("never leave a binding without its package when one binds and the other removes it", async () => {
+  test("never leave a binding without its package when one gateway binds the package and the other removes it", async () => {
     for (let n = 0; n < 10; n++) {
       const scope = freshOrg();
       const package_ = samplePackage({ org_id: scope.org_id });
@@ -233,7 +233,7 @@ test("never skips an event whose transaction commits late", async () => {
   expect(rest.map((event) => event.subject.id)).toEqual(["late", "third"]);
 });
 
-test("numbers events once and in order with concurrent readers", async () => {
+test("gives each event one unique number with concurrent readers", async () => {
   const scope = freshOrg();
   await Promise.all(
     Array.from({ length: 50 }, async (_, n) => {

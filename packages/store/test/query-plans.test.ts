@@ -169,7 +169,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     () =>
       startWrite(
         "updateBinding",
-        { org_id: "o", project_id: "p", names_at: null, refs: [], records },
+        { org_id: "o", project_id: "p", expected_revision: null, refs: [], records },
         "sqlite",
       ),
   ],

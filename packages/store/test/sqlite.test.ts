@@ -99,12 +99,12 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     expect(await store.packages.find("org_local", "acme/devkit", "0.1.0")).toBeNull();
     await store.packages.insert(row, {});
     expect(await store.packages.find("org_local", "acme/devkit", "0.1.0")).toEqual(row);
-    expect(await store.bindings.candidates(LOCAL, "search")).toEqual([]);
+    expect(await store.bindings.findCandidates(LOCAL, "search")).toEqual([]);
     const binding = sampleBinding();
     const creating = store.bindings.create(binding, {});
-    await store.bindings.candidates(LOCAL, "search");
+    await store.bindings.findCandidates(LOCAL, "search");
     await creating;
-    expect(await store.bindings.candidates(LOCAL, "search")).toHaveLength(1);
+    expect(await store.bindings.findCandidates(LOCAL, "search")).toHaveLength(1);
     for (let generation = 1; generation < 20; generation++) {
       const updating = store.bindings.update({ ...binding, generation: generation + 1 }, generation, {});
       await Promise.all([store.bindings.get(LOCAL, binding.binding_id), updating]);

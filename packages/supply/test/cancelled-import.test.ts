@@ -43,7 +43,7 @@ function publishServer(): string {
   return manifest.name;
 }
 
-function open(spec: string, with_npm = npm) {
+function createImport(spec: string, with_npm = npm) {
   const home = mkdtempSync(join(root, "home-"));
   const importer = createPackageImporter({
     store: openContentStore(join(home, "blobs")),
@@ -91,7 +91,7 @@ const LATER_MOMENTS: Moment[] = [
 ];
 
 async function cancelImport(cancels: Moment[1], spec: string, with_npm = npm): Promise<void> {
-  const { importer, source, left } = open(spec, with_npm);
+  const { importer, source, left } = createImport(spec, with_npm);
   const operation = operationUntil(cancels);
   const opened = await importer.open(source, { operation });
   await expect(opened.import(opened.parts[0]!)).rejects.toMatchObject({ code: "request.cancelled" });
@@ -121,7 +121,7 @@ for (const [when, cancels] of LATER_MOMENTS) {
 }
 
 verifies("run.progress", "cancelling an import kills npm while it waits for the registry", async () => {
-  const { importer, source, left } = open(publishServer());
+  const { importer, source, left } = createImport(publishServer());
   registry.stalls = /\/-\//;
   onTestFinished(() => {
     registry.stalls = null;
@@ -140,7 +140,7 @@ verifies("run.progress", "cancelling an import kills npm while it waits for the 
 });
 
 test("an inspection that is cancelled leaves nothing behind", async () => {
-  const { importer, source, left } = open(publishServer());
+  const { importer, source, left } = createImport(publishServer());
   const operation = operationUntil(({ done = 0 }) => done > 0);
   await expect(importer.inspect(source, { operation })).rejects.toMatchObject({ code: "request.cancelled" });
   expect(left()).toEqual([]);
@@ -148,7 +148,7 @@ test("an inspection that is cancelled leaves nothing behind", async () => {
 
 test("reports bytes from the registry and counts of files", async () => {
   const spec = publishServer();
-  const { importer, source } = open(spec);
+  const { importer, source } = createImport(spec);
   const operation = operationUntil(() => false);
   const opened = await importer.open(source, { operation });
   await opened.import(opened.parts[0]!);

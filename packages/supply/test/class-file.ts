@@ -1,4 +1,4 @@
-/** A minimal class file with one method. */
+/** A minimal Java class file with one method. */
 export function classFile(method: string, descriptor: string, access = 0x0009): Buffer {
   const u2 = (n: number) => Buffer.from([n >> 8, n & 0xff]);
   const utf8 = (text: string) => Buffer.concat([Buffer.from([1]), u2(text.length), Buffer.from(text)]);

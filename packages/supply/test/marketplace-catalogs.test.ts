@@ -32,7 +32,7 @@ const ENTRY = {
 };
 const catalogOf = (...entries: object[]) => ({ format: MARKETPLACE_FORMAT, name: "Acme", entries });
 
-function open(options: Partial<MarketplaceOptions> = {}) {
+function createCatalogs(options: Partial<MarketplaceOptions> = {}) {
   const folder = mkdtempSync(join(tmpdir(), "marketplace-"));
   let now = Date.parse("2026-01-01T00:00:00Z");
   const shared = { addresses: null, now: () => now, catalogs: [], mcp_registry: null };
@@ -74,7 +74,7 @@ verifies(
   "api.marketplace",
   "bundles entries, none of which claims an artifact that is not published",
   async () => {
-    const [bundled] = await open().read();
+    const [bundled] = await createCatalogs().read();
     expect(bundled!.entries.map(({ id }) => id)).toEqual([
       "codex-harness",
       "opencode-harness",
@@ -110,7 +110,7 @@ test("reads a catalog file at every request and reports why one cannot be used",
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const file = join(folder, "catalog.json");
   writeFileSync(file, JSON.stringify(catalogOf(ENTRY)));
-  const catalogs = open({ catalogs: [file, join(folder, "missing.json")] });
+  const catalogs = createCatalogs({ catalogs: [file, join(folder, "missing.json")] });
   const [, good, missing] = await catalogs.read();
   expect(good).toMatchObject({ origin: { name: "Acme", problem: null }, entries: [{ id: "notes" }] });
   expect(missing).toMatchObject({ origin: { problem: expect.stringContaining("ENOENT") }, entries: [] });
@@ -120,7 +120,7 @@ test("reads a catalog file at every request and reports why one cannot be used",
 
 test("keeps a copy of a catalog for an hour, and uses an old one while the URL cannot be read", async () => {
   const server = await serve(json(catalogOf(ENTRY)));
-  const catalogs = open({ catalogs: [`${server.url}/catalog.json`] });
+  const catalogs = createCatalogs({ catalogs: [`${server.url}/catalog.json`] });
   const entries = async () => (await catalogs.read())[1]!;
   expect(await entries()).toMatchObject({ origin: { stale: false }, entries: [{ id: "notes" }] });
   await entries();
@@ -151,12 +151,12 @@ test("refuses redirects, endless bodies and addresses that are not allowed", asy
     response.on("drain", more);
     more();
   });
-  const catalogs = open({ catalogs: [`${redirect.url}/c.json`, `${endless.url}/c.json`] });
+  const catalogs = createCatalogs({ catalogs: [`${redirect.url}/c.json`, `${endless.url}/c.json`] });
   const [, first, second] = await catalogs.read();
   expect(first!.origin.problem).toContain("returned HTTP 302");
   expect(redirect.requests).toEqual(["/c.json"]);
   expect(second!.origin.problem).toContain("more than");
-  const denied = open({
+  const denied = createCatalogs({
     catalogs: [`${redirect.url}/c.json`],
     addresses: () =>
       Promise.reject(new BackplaneError("policy.denied", "Private addresses are not allowed.")),
@@ -197,7 +197,7 @@ const LISTED = {
 
 test("turns servers of a public registry into install commands, without harmful text", async () => {
   const server = await serve(json({ servers: [{ server: LISTED, _meta: {} }, LISTED, { name: 7 }, null] }));
-  const catalogs = open({ mcp_registry: server.url });
+  const catalogs = createCatalogs({ mcp_registry: server.url });
   const { items, registry } = await catalogs.searchServers("weather & more");
   expect(server.requests).toEqual(["/v0/servers?search=weather+%26+more&version=latest&limit=30"]);
   expect(registry).toMatchObject({ stale: false, problem: null });
@@ -219,12 +219,12 @@ test("turns servers of a public registry into install commands, without harmful 
 
 test("answers a search with the reason when the registry cannot be read and there is no copy", async () => {
   const server = await serve((_request, response) => void response.writeHead(503).end());
-  const catalogs = open({ mcp_registry: server.url });
+  const catalogs = createCatalogs({ mcp_registry: server.url });
   expect(await catalogs.searchServers("x")).toMatchObject({
     items: [],
     registry: { stale: true, fetched_at: null, problem: expect.stringContaining("503") },
   });
-  expect(await open().searchServers("x")).toEqual({ items: [], registry: null });
+  expect(await createCatalogs().searchServers("x")).toEqual({ items: [], registry: null });
 });
 
 verifies(
@@ -233,7 +233,7 @@ verifies(
   async () => {
     const server = await serve(json({ servers: [] }));
     const folder = mkdtempSync(join(tmpdir(), "backplane-searches-"));
-    const catalogs = open({ mcp_registry: server.url, folder });
+    const catalogs = createCatalogs({ mcp_registry: server.url, folder });
     for (let index = 0; index < MAX_SEARCHES + 5; index++) await catalogs.searchServers(`text ${index}`);
     expect(readdirSync(join(folder, "searches"))).toHaveLength(MAX_SEARCHES);
     rmSync(folder, { recursive: true });

@@ -53,13 +53,13 @@ function publish(name: string, about: object, files: Record<string, string> = {}
   return archive;
 }
 
-interface OpenOptions {
+interface ImporterOptions {
   with_npm?: Npm;
   scripts?: InstallScripts;
   provenance?: CheckProvenance;
 }
 
-async function open({ with_npm = npm, scripts, provenance }: OpenOptions = {}) {
+async function createImporter({ with_npm = npm, scripts, provenance }: ImporterOptions = {}) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
   const importer = createPackageImporter({
@@ -82,7 +82,7 @@ test("packs the whole locked dependency tree without running its code, with a re
     { bin: { "mcp-demo": "bin.mjs", other: "other.mjs" }, dependencies: { "acme-left": "^1.0.0" }, scripts },
     { "bin.mjs": "#!/usr/bin/env node\n" },
   );
-  const { store, importer, close } = await open();
+  const { store, importer, close } = await createImporter();
   const source = { kind: "npm" as const, spec: "@acme/mcp-demo", secret_slots: ["api_key"] };
   const first = await importer.import(source);
   expect(first).toMatchObject({
@@ -119,7 +119,7 @@ verifies(
     writeFileSync(file, JSON.stringify(sigstore.trustedRoot()));
     const trust_root = createTrustRoot({ file, folder: root, now: Date.now });
     const check = createProvenanceCheck({ npm, trust_root, required: [], now: Date.now });
-    const { store, importer, close } = await open({ provenance: check });
+    const { store, importer, close } = await createImporter({ provenance: check });
     const source = { kind: "npm" as const, spec: "acme-proven", secret_slots: [] };
     const attest = (bytes: Buffer) => {
       const statement = provenanceStatement({ name: "acme-proven", version: "1.0.0", archive: bytes });
@@ -161,7 +161,7 @@ let native_npm: Npm | undefined;
 /** An importer of `NATIVE`, which the real npm installs once. */
 async function openNative(scripts?: InstallScripts) {
   native_npm ??= publishNative();
-  return await open({ with_npm: native_npm, ...(scripts === undefined ? {} : { scripts }) });
+  return await createImporter({ with_npm: native_npm, ...(scripts === undefined ? {} : { scripts }) });
 }
 
 /** Installs `NATIVE` with one npm and every other package with the other one. */
@@ -205,7 +205,7 @@ async function importHarmless() {
     },
     { "bin.mjs": "#!/usr/bin/env node\n" },
   );
-  const { store, importer, close } = await open();
+  const { store, importer, close } = await createImporter();
   const opened = await importer.open({ ...NATIVE, spec: "acme-harmless" });
   const { digest, origin, notes } = await opened.import(opened.parts[0]!);
   // Fails if the tree has anything that its listing does not have.
@@ -227,7 +227,7 @@ let unusable_npm: Npm | undefined;
 
 async function importUnusable(name: keyof typeof UNUSABLE) {
   unusable_npm ??= publishUnusable();
-  const { importer, close } = await open({ with_npm: unusable_npm });
+  const { importer, close } = await createImporter({ with_npm: unusable_npm });
   try {
     return await importer.import({ kind: "npm", spec: name, secret_slots: [] });
   } finally {
@@ -333,7 +333,7 @@ verifies(
     publish("acme-plain", { bin: "bin.mjs" }, { "bin.mjs": "#!/usr/bin/env node\n" });
     const requests: string[][] = [];
     const scripts: InstallScripts = { run: async ({ packages }) => void requests.push([...packages]) };
-    const { importer, close } = await open({
+    const { importer, close } = await createImporter({
       with_npm: selectNpm(native_npm, reuseTree(npm, "acme-plain@latest")),
       scripts,
     });
@@ -404,7 +404,7 @@ test.each([
 test.each(["--global", "git+https://example.com/x", "../up", "acme;rm"])(
   "refuses %s as a source",
   async (spec) => {
-    const { importer, close } = await open();
+    const { importer, close } = await createImporter();
     await expect(importer.import({ kind: "npm", spec, secret_slots: [] })).rejects.toMatchObject({
       code: expect.stringMatching(/^plugin\./),
     });
@@ -430,7 +430,7 @@ test("inspects a registry package and reports a server, a kernel plugin, or why 
   publish("acme-clock", { exports: "./x.js", bin: "x.js", ...group("tool") }, files);
   publish("acme-broken", { exports: "./x.js", bin: "x.js", ...group("nothing") }, files);
   publish("acme-library", { main: "x.js" }, files);
-  const { importer, close } = await open();
+  const { importer, close } = await createImporter();
   const inspect = (spec: string) =>
     importer.inspect({ kind: "npm", spec, args: [], secret_slots: ["api_key"] });
   expect(await inspect("@acme/shown")).toEqual({

@@ -16,7 +16,7 @@ import { gunzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { packFolder, treeDigest, unpackArchive } from "../src/index.ts";
-import { tarOf } from "../src/pack/pack-folder.ts";
+import { packTar } from "../src/pack/pack-folder.ts";
 import { surveyFolder } from "../src/pack/survey-folder.ts";
 import { HELLO, writeFolder } from "./plugin-folder.ts";
 import { inPieces } from "./tar-bytes.ts";
@@ -258,13 +258,15 @@ describe("packing", () => {
     writeFolder(dir, HELLO);
     const survey = await surveyFolder(dir);
     writeFolder(dir, { "bin/plugin": "#!/bin/sh\nexit 1\n" });
-    await expect(buffer(tarOf(() => dir, survey))).rejects.toMatchObject({ code: "package.source_invalid" });
+    await expect(buffer(packTar(() => dir, survey))).rejects.toMatchObject({
+      code: "package.source_invalid",
+    });
   });
 
   test("stops when its reader stops", async () => {
     writeFolder(dir, { ...HELLO, "large.bin": Buffer.alloc(4 * 1024 * 1024, 1) });
     let chunks = 0;
-    for await (const chunk of tarOf(() => dir, await surveyFolder(dir))) {
+    for await (const chunk of packTar(() => dir, await surveyFolder(dir))) {
       chunks += chunk.length > 0 ? 1 : 0;
       if (chunks === 3) break;
     }

@@ -27,7 +27,7 @@ import { AllowedBuilds } from "../src/pypi/allowed-builds.ts";
 import { createWheelBuilder } from "../src/pypi/build-wheels.ts";
 import { type Pip, PipFailure } from "../src/pypi/pip-command.ts";
 import { isBuildRequirement } from "../src/pypi/requirement.ts";
-import { resolveWheels, sourceVersionOf } from "../src/pypi/resolve-wheels.ts";
+import { parseSourceVersion, resolveWheels } from "../src/pypi/resolve-wheels.ts";
 import {
   type PythonIndex,
   type SourceContentOf,
@@ -492,8 +492,8 @@ test("reports which version the index offers, even of a package without a wheel,
 }, 120_000);
 
 test("reads the version of a source archive from its name", () => {
-  expect(sourceVersionOf("acme-demo-1.0.tar.gz", "acme-demo")).toBe("1.0");
-  expect(sourceVersionOf("Acme.Demo-1.0rc1.zip", "acme-demo")).toBe("1.0rc1");
-  expect(sourceVersionOf("acme-demo-extra-1.0.tar.gz", "acme-demo")).toBe(null);
-  expect(sourceVersionOf("acme_demo-1.0-py3-none-any.whl", "acme-demo")).toBe(null);
+  expect(parseSourceVersion("acme-demo-1.0.tar.gz", "acme-demo")).toBe("1.0");
+  expect(parseSourceVersion("Acme.Demo-1.0rc1.zip", "acme-demo")).toBe("1.0rc1");
+  expect(parseSourceVersion("acme-demo-extra-1.0.tar.gz", "acme-demo")).toBe(null);
+  expect(parseSourceVersion("acme_demo-1.0-py3-none-any.whl", "acme-demo")).toBe(null);
 });

@@ -60,7 +60,7 @@ function openPip(options: Partial<PythonOptions> = {}): Pip {
   return createPip({ path: ["/usr/bin"], index_url: index.url, env, ...options });
 }
 
-function open(options: Partial<PythonOptions> = {}) {
+function createImporter(options: Partial<PythonOptions> = {}) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
   const pip = Object.keys(options).length === 0 ? usual_pip : openPip(options);
@@ -77,7 +77,7 @@ async function importServer(
   options: Partial<PythonOptions> = {},
   source: Partial<Extract<InstallationSource, { kind: "pypi" }>> = {},
 ) {
-  const { store, importer, close } = open(options);
+  const { store, importer, close } = createImporter(options);
   try {
     const opened = await importer.open({ kind: "pypi", spec, args: [], secret_slots: [], ...source });
     const imported = await opened.import(opened.parts[0]!);
@@ -386,7 +386,9 @@ function argumentsOfPip(): string[] {
 test("hides the login of the index from other users, and kills pip when the installation is cancelled", async () => {
   publishDemo();
   index.stalls = /acme-left/;
-  const { importer, close } = open({ index_url: index.url.replace("://", "://ada:hidden-password@") });
+  const { importer, close } = createImporter({
+    index_url: index.url.replace("://", "://ada:hidden-password@"),
+  });
   const stop = new AbortController();
   const operation = { signal: stop.signal, report() {} };
   const opened = await importer.open(

@@ -1,5 +1,5 @@
 /**
- * Requests of the model endpoints in the Messages protocol: the body goes to the API as the client wrote it, and the
+ * Requests to the model endpoints in the Messages protocol: the body goes to the API as the client wrote it, and the
  * API's events come back unchanged. Only the usage is read on the way.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";

@@ -5,7 +5,7 @@
  *   /then                   begins the next step, which runs when the results have arrived
  *   /say TEXT               answers TEXT; in a step with tools, before the calls
  *   /think TEXT             emits TEXT as thinking
- *   /slow MS                waits between pieces of the answer
+ *   /slow MS                waits between chunks of the answer
  *   /usage N                reports N input tokens
  *   /error KIND [times N]   fails: connection, timeout, empty, other, or status CODE [retry-after S];
  *                           N times and then continues, or always without a count

@@ -1,5 +1,5 @@
 /**
- * Requests of the model endpoints in OpenAI's own protocols: the body goes to the server as the client wrote it, and the
+ * Requests to the model endpoints in OpenAI's own protocols: the body goes to the server as the client wrote it, and the
  * server's events come back unchanged. Only the usage is read on the way.
  */
 import {

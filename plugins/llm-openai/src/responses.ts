@@ -1,5 +1,5 @@
 /**
- * The responses API: sends one request and converts its stream into parts. Nothing is stored at the vendor;
+ * OpenAI's Responses API: sends one request and converts its stream into parts. Nothing is stored at the vendor;
  * the tape holds the conversation.
  */
 import {
@@ -125,11 +125,11 @@ function toItems(message: GenerateRequest["history"][number], accepted: Accepted
   }
 }
 
-const SEAL = "openai:";
+const SEAL_PREFIX = "openai:";
 
 function reasoningItem({ text, seal }: ThinkingBlock): Item[] {
-  if (seal?.startsWith(SEAL) !== true) return [];
-  const { id, encrypted_content } = JSON.parse(seal.slice(SEAL.length)) as {
+  if (seal?.startsWith(SEAL_PREFIX) !== true) return [];
+  const { id, encrypted_content } = JSON.parse(seal.slice(SEAL_PREFIX.length)) as {
     id: string;
     encrypted_content: string;
   };
@@ -172,7 +172,7 @@ async function* partsOf(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, v
     } else if (type === "response.output_item.done" && event.item.type === "reasoning") {
       const { id, encrypted_content } = event.item;
       if (encrypted_content)
-        yield { type: "thinking_seal", seal: `${SEAL}${JSON.stringify({ id, encrypted_content })}` };
+        yield { type: "thinking_seal", seal: `${SEAL_PREFIX}${JSON.stringify({ id, encrypted_content })}` };
     } else if (type === "response.completed" || type === "response.incomplete") {
       yield* responseEnding(event.response);
       return;

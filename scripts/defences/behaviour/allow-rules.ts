@@ -264,8 +264,8 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "tool names: the names are still free when a binding is stored",
     file: "packages/store/src/ops/bindings.ts",
-    from: "if (names_at === null || names_at === Number(row!.revision) - 1) return;",
-    to: "if (names_at === null || Number(row!.revision) > 0) return;",
+    from: "if (expected_revision === null || expected_revision === Number(row!.revision) - 1) return;",
+    to: "if (expected_revision === null || Number(row!.revision) > 0) return;",
     tests: NAMED,
   },
   {

@@ -4,14 +4,14 @@ import type { Mutant } from "../mutant.ts";
 const RECOVER = "packages/door/src/invoke/recover.ts";
 const WATCH = "packages/door/src/invoke/watch.ts";
 const CONCURRENCY = "packages/door/src/calls/concurrency.ts";
-const TAPE = "packages/door/src/calls/event-tape.ts";
+const EVENT_LOG = "packages/door/src/calls/event-log.ts";
 const ONCE = "packages/door/src/idempotency/idempotency.ts";
-const RECOVERED = ["packages/door/test/invoke/recover.test.ts"];
+const RECOVERY_TESTS = ["packages/door/test/invoke/recover.test.ts"];
 const WATCHED = ["packages/door/test/invoke/watch.test.ts"];
 const QUEUES = ["packages/door/test/calls/concurrency.test.ts"];
-const EVENTS = ["packages/door/test/calls/event-tape.test.ts"];
+const EVENTS = ["packages/door/test/calls/event-log.test.ts"];
 const ONCE_KEYS = ["packages/door/test/idempotency/run-idempotent.test.ts"];
-const ONCE_CALLS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
+const IDEMPOTENT_CALLS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
 
 export const CALL_MUTANTS: Mutant[] = [
   {
@@ -55,21 +55,21 @@ export const CALL_MUTANTS: Mutant[] = [
   },
   {
     defence: "events: the number of events is bounded",
-    file: TAPE,
+    file: EVENT_LOG,
     from: "this.seq >= events_kept ||",
     to: "this.seq > events_kept ||",
     tests: EVENTS,
   },
   {
     defence: "events: the size of events is bounded",
-    file: TAPE,
+    file: EVENT_LOG,
     from: "this.#chars + chars > events_chars",
     to: "chars > events_chars",
     tests: EVENTS,
   },
   {
     defence: "events: dropped events are reported once",
-    file: TAPE,
+    file: EVENT_LOG,
     from: "    this.#dropped = 0;\n",
     to: "",
     tests: EVENTS,
@@ -100,19 +100,19 @@ export const CALL_MUTANTS: Mutant[] = [
     file: RECOVER,
     from: "return isResumable(row) || isRepeatable(row.effect_class) || isRecoverable(door, row);",
     to: 'return isResumable(row) || row.effect_class !== "unknown";',
-    tests: RECOVERED,
+    tests: RECOVERY_TESTS,
     only: "after a crash reruns reads",
   },
   {
-    defence: "recover: calls of a package without files are left to other gateways",
+    defence: "recover: calls to a package without files are left to other gateways",
     file: "packages/door/src/invoke/missing-files.ts",
-    from: "if (now - seen < host.missing_files_ms) left.push(row.id);",
-    to: "if (now - seen < host.missing_files_ms) left.slice();",
+    from: "if (now - seen < host.missing_files_ms) skipped.push(row.id);",
+    to: "if (now - seen < host.missing_files_ms) skipped.slice();",
     tests: ["packages/kernel/test/many-nodes.test.ts"],
     only: "leaves the call of a dead gateway",
   },
   {
-    defence: "recover: a call of a package that no gateway has ends with the reason",
+    defence: "recover: a call to a package that no gateway has ends with the reason",
     file: RECOVER,
     from: "if (await door.missing_files.isMissing(row)) return",
     to: 'if ((await door.missing_files.isMissing(row)) && row.id === "") return',
@@ -124,7 +124,7 @@ export const CALL_MUTANTS: Mutant[] = [
     file: RECOVER,
     from: "row.retry_count >= door.deps.host.retry.max_attempts",
     to: "row.retry_count > door.deps.host.retry.max_attempts",
-    tests: RECOVERED,
+    tests: RECOVERY_TESTS,
     only: "stops rerunning a call",
   },
   {
@@ -132,7 +132,7 @@ export const CALL_MUTANTS: Mutant[] = [
     file: RECOVER,
     from: "if (call.plan.bound.package.digest !== row.package_digest) {",
     to: "if (call.plan.bound.package.version !== row.package_version) {",
-    tests: RECOVERED,
+    tests: RECOVERY_TESTS,
     only: "the bytes of its package changed",
   },
   {
@@ -140,7 +140,7 @@ export const CALL_MUTANTS: Mutant[] = [
     file: RECOVER,
     from: "Math.max(row.timeout_ms - used, minimum)",
     to: "row.timeout_ms - used",
-    tests: RECOVERED,
+    tests: RECOVERY_TESTS,
     only: "subtracts the used time",
   },
   {
@@ -148,7 +148,7 @@ export const CALL_MUTANTS: Mutant[] = [
     file: RECOVER,
     from: "return Math.min(Math.max(row.timeout_ms - used, minimum), row.timeout_ms);",
     to: "return Math.max(row.timeout_ms - used, minimum);",
-    tests: RECOVERED,
+    tests: RECOVERY_TESTS,
     only: "subtracts the used time",
   },
   {
@@ -156,7 +156,7 @@ export const CALL_MUTANTS: Mutant[] = [
     file: RECOVER,
     from: "live.last_seq = events.at(-1)?.seq ?? 0;",
     to: "live.last_seq = 0;",
-    tests: RECOVERED,
+    tests: RECOVERY_TESTS,
     only: "numbers the events of a recovered",
   },
   {
@@ -185,7 +185,7 @@ export const CALL_MUTANTS: Mutant[] = [
     file: ONCE,
     from: 'if (codeOf(error) !== "idempotency.in_progress") throw error;',
     to: "throw error;",
-    tests: ONCE_CALLS,
+    tests: IDEMPOTENT_CALLS,
   },
   {
     defence: "metrics: a settled call is counted at the door",

@@ -277,7 +277,7 @@ export const GRANT_MUTANTS: Mutant[] = [
   {
     defence: "plan: new definitions are planned again",
     file: PLAN,
-    from: "known.bound.described === bound.described",
+    from: "known.bound.definitions_digest === bound.definitions_digest",
     to: "true",
     tests: PLANS,
   },

@@ -92,7 +92,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     only: "delivers an event to its hook once",
   },
   {
-    defence: "hooks: the call of a hook has the ids of its event",
+    defence: "hooks: the call to a hook has the ids of its event",
     file: DELIVER,
     from: "input: event, ...idsOf(event) }",
     to: "input: event, ...(idsOf === undefined ? {} : {}) }",

@@ -1,4 +1,4 @@
-/** One call: how it is opened, recorded, run, retried, accepted and settled. */
+/** One call: how it is opened, recorded, run, retried, accepted and settled, and what happens under overload. */
 import type { Mutant } from "../mutant.ts";
 
 const OPEN = "packages/door/src/open/open.ts";
@@ -11,15 +11,15 @@ const SETTLE = "packages/door/src/invoke/settle.ts";
 const ACCEPT = "packages/door/src/invoke/accept.ts";
 const RESULTS = "packages/contract/src/plugins/check-results.ts";
 const ENDING = "packages/door/src/calls/ending.ts";
-const INVOKED = ["packages/door/test/invoke/invoke.test.ts"];
+const INVOKE_TESTS = ["packages/door/test/invoke/invoke.test.ts"];
 const DEADLINES = ["packages/door/test/invoke/deadline.test.ts"];
 const RETRIES = ["packages/door/test/invoke/retry.test.ts"];
-const RECOVERED = ["packages/door/test/invoke/recover.test.ts"];
-const ORDERS = ["packages/door/test/invoke/run-request.test.ts"];
-const ACCEPTED = ["packages/door/test/invoke/accept.test.ts"];
+const RECOVERY_TESTS = ["packages/door/test/invoke/recover.test.ts"];
+const RUN_REQUESTS = ["packages/door/test/invoke/run-request.test.ts"];
+const ACCEPT_TESTS = ["packages/door/test/invoke/accept.test.ts"];
 const QUEUES = ["packages/door/test/calls/concurrency.test.ts"];
-const ONCE_CALLS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
-const OPENED = ["packages/door/test/open/open.test.ts"];
+const IDEMPOTENT_CALLS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
+const OPEN_TESTS = ["packages/door/test/open/open.test.ts"];
 const POLICIES = ["packages/registry/test/policy/policies.test.ts"];
 
 export const INVOKE_MUTANTS: Mutant[] = [
@@ -42,7 +42,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: OPEN,
     from: "if (bound === null || !matchesNames(bound, body))",
     to: "if (bound === null)",
-    tests: OPENED,
+    tests: OPEN_TESTS,
   },
   {
     defence: "open: a caller of the whole org gets no project's binding by name",
@@ -57,28 +57,28 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: OPEN,
     from: 'return context === "headless" ? context : "background";',
     to: 'return context ?? "background";',
-    tests: OPENED,
+    tests: OPEN_TESTS,
   },
   {
     defence: "open: a plugin's call of a headless run stays headless",
     file: OPEN,
     from: 'return context === "headless" ? context : "background";',
     to: 'return "background";',
-    tests: OPENED,
+    tests: OPEN_TESTS,
   },
   {
     defence: "open: a nested call is one level deeper",
     file: OPEN,
     from: "(caller.delegation.depth ?? 0) + 1",
     to: "(caller.delegation.depth ?? 0)",
-    tests: OPENED,
+    tests: OPEN_TESTS,
   },
   {
     defence: "open: the policy's ceiling applies in addition to the caller's",
     file: OPEN,
     from: "ceiling === undefined ? policy.ceiling : intersect(ceiling, policy.ceiling)",
     to: "ceiling ?? policy.ceiling",
-    tests: OPENED,
+    tests: OPEN_TESTS,
   },
   {
     defence: "open: rules of the tool and of the policy are both evaluated",
@@ -92,7 +92,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: OPEN,
     from: "(row.grant ?? undefined),",
     to: "undefined,",
-    tests: RECOVERED,
+    tests: RECOVERY_TESTS,
   },
   {
     defence: "open: a resumed call has the role of its row",
@@ -127,21 +127,21 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: CHECK_INPUT,
     from: "if (!fitsBytes(input, limit)) {",
     to: "if (!fitsBytes(input, limit * 2)) {",
-    tests: OPENED,
+    tests: OPEN_TESTS,
   },
   {
     defence: "open: a disabled binding is named in the refusal",
     file: OPEN,
     from: 'candidates.every(({ binding }) => binding.status === "disabled")',
     to: 'candidates.some(({ binding }) => binding.status === "active")',
-    tests: OPENED,
+    tests: OPEN_TESTS,
   },
   {
     defence: "call: the limit of running calls does not include calls that await approval",
     file: INVOKE,
     from: "door.live.size - door.pending.size >= door.deps.host.max_running",
     to: "door.live.size >= door.deps.host.max_running",
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
     only: "does not count calls that await",
   },
   {
@@ -149,14 +149,14 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: INVOKE,
     from: ">= door.deps.host.max_running",
     to: "> door.deps.host.max_running",
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
   },
   {
     defence: "call: a delegated token sees only its own calls",
     file: INVOKE,
     from: "caller.delegation !== undefined && row.requested_by !== caller.actor",
     to: "caller.delegation !== undefined && row.org_id !== caller.scope.org_id",
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
     only: "shows a plugin only",
   },
   {
@@ -164,7 +164,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: INVOKE,
     from: 'if (caller.role === "guest" && row.requested_by !== caller.actor) {',
     to: 'if (caller.role === "guest" && row.requested_by === caller.actor) {',
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
     only: "shows a plugin only",
   },
   {
@@ -172,22 +172,22 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RECORD,
     from: "const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };",
     to: "const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
-    tests: ONCE_CALLS,
+    tests: IDEMPOTENT_CALLS,
   },
   {
     defence: "call: a refusal is recorded with its fix",
     file: RECORD,
     from: "const recorded_details = fix === undefined ? details : { ...details, fix };",
     to: "const recorded_details = details;",
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
     only: "records a refusal with its fix",
   },
   {
-    defence: "call: a refusal is an event",
+    defence: "call: a refusal emits an event",
     file: RECORD,
     from: "const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };",
     to: "const also: OpenRecords = { records: { events: [] } };",
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
     only: "records a refusal with its fix",
   },
   {
@@ -195,7 +195,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RECORD,
     from: "    reservation?.release();\n    calls.drop(live);\n",
     to: "    calls.drop(live);\n",
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
     only: "releases the queue place",
   },
   {
@@ -203,7 +203,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RECORD,
     from: "    reservation?.release();\n    calls.drop(live);\n",
     to: "    reservation?.release();\n",
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
     only: "releases the queue place",
   },
   {
@@ -219,7 +219,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RECORD,
     from: "if (row.error !== null) summary.error_code = row.error.code;",
     to: "",
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
     only: "records a refusal with its fix",
   },
   {
@@ -235,7 +235,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RECORD,
     from: "call.delivery?.delivery_id ?? caller.delegation?.delivery_id ?? null",
     to: "call.delivery?.delivery_id ?? null",
-    tests: OPENED,
+    tests: OPEN_TESTS,
   },
   {
     defence: "retry: a call whose effect must not be repeated is not retried",
@@ -266,7 +266,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: RETRIES,
   },
   {
-    defence: "retry: a hook is retried by its job",
+    defence: "retry: a hook delivery is retried by the outbox, not by the call",
     file: RUN,
     from: "if (isDelivery(row)) return false;",
     to: "",
@@ -340,35 +340,35 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RUN,
     from: "if (token !== null) values.push(token);",
     to: "",
-    tests: ORDERS,
+    tests: RUN_REQUESTS,
   },
   {
     defence: "run: the context names only ids that the call has",
     file: RUN,
     from: "if (row.chain_id !== null) context.chain_id = row.chain_id;",
     to: "context.chain_id = row.chain_id as string;",
-    tests: ORDERS,
+    tests: RUN_REQUESTS,
   },
   {
     defence: "run: the context holds the session",
     file: RUN,
     from: "    context.session_id = session_id;\n",
     to: "",
-    tests: ORDERS,
+    tests: RUN_REQUESTS,
   },
   {
     defence: "run: a tool is called by its native name",
     file: RUN,
     from: "...(native_name === undefined ? {} : { native_name }),",
     to: "",
-    tests: OPENED,
+    tests: OPEN_TESTS,
   },
   {
     defence: "run: a compactor's own id does not replace the gateway's",
     file: RUN,
     from: "{ ...objectOf(row.input), compaction_id: row.execution_id }",
     to: "{ compaction_id: row.execution_id, ...objectOf(row.input) }",
-    tests: ORDERS,
+    tests: RUN_REQUESTS,
   },
   {
     defence: "run: a slot is released when the call ends",
@@ -383,77 +383,77 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: ACCEPT,
     from: 'if (typeof result === "string") return malformed(ending, result);',
     to: 'if (typeof result === "string") return ending;',
-    tests: ACCEPTED,
+    tests: ACCEPT_TESTS,
   },
   {
     defence: "accept: a missing structured_output is malformed",
     file: ACCEPT,
     from: "if (result.structured_output === undefined) {",
     to: "if (result.structured_output === null) {",
-    tests: ACCEPTED,
+    tests: ACCEPT_TESTS,
   },
   {
     defence: "accept: an error result need not match the output schema",
     file: ACCEPT,
     from: "if (plan.checkOutput === null || result.is_error) return ending;",
     to: "if (plan.checkOutput === null) return ending;",
-    tests: ACCEPTED,
+    tests: ACCEPT_TESTS,
   },
   {
     defence: "accept: a violation is counted",
     file: ACCEPT,
     from: "error, violations: ending.violations + 1 }",
     to: "error }",
-    tests: ACCEPTED,
+    tests: ACCEPT_TESTS,
   },
   {
     defence: "accept: yield_to_user is kept",
     file: RESULTS,
     from: "    result.yield_to_user = yield_to_user;\n",
     to: "",
-    tests: ACCEPTED,
+    tests: ACCEPT_TESTS,
   },
   {
     defence: "accept: stderr is redacted",
     file: ACCEPT,
     from: ": redactor.text(outcome.stderr_tail),",
     to: ": outcome.stderr_tail,",
-    tests: ORDERS,
+    tests: RUN_REQUESTS,
   },
   {
     defence: "ending: a tool's own error marks the block",
     file: ENDING,
     from: "block.is_error ||= result.is_error;",
     to: "",
-    tests: ACCEPTED,
+    tests: ACCEPT_TESTS,
   },
   {
-    defence: "ending: an ending without a result says why",
+    defence: "ending: a call without a result carries the error message",
     file: ENDING,
     from: "end.error?.message ??",
     to: "end.error?.code ??",
-    tests: ACCEPTED,
+    tests: ACCEPT_TESTS,
   },
   {
     defence: "settle: the earlier retries are kept",
     file: SETTLE,
     from: "Math.max(row.retry_count, ending.retry_count)",
     to: "ending.retry_count",
-    tests: RECOVERED,
+    tests: RECOVERY_TESTS,
   },
   {
     defence: "settle: the start of a call is kept",
     file: SETTLE,
     from: "final.started_at = ending.started_at ?? row.started_at;",
     to: "final.started_at = ending.started_at;",
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
   },
   {
     defence: "settle: a rejected result is replaced by an internal error",
     file: SETTLE,
     from: 'if (codeOf(error) !== "store.unavailable") {',
     to: 'if (codeOf(error) === "store.unavailable") {',
-    tests: INVOKED,
+    tests: INVOKE_TESTS,
   },
   {
     defence: "overload: a full queue refuses the call",

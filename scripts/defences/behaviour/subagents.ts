@@ -15,7 +15,7 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
     only: "ended before the crash",
   },
   {
-    defence: "sub-agents: a call of the agent tool runs again after a crash",
+    defence: "sub-agents: a call to the agent tool runs again after a crash",
     file: "packages/door/src/invoke/recover.ts",
     from: " || isRecoverable(door, row);",
     to: ' || (isRecoverable(door, row) && row.id === "");',

@@ -12,7 +12,7 @@ const PROMPT =
 
 const MIN_SUMMARY_CHARS = 2_000;
 
-/** Older entries become the summary. System messages, pinned entries and recent entries are kept unchanged. */
+/** Older entries become the summary. System messages and pinned, open and recent entries are kept unchanged. */
 export async function summarizeWithModel(
   models: ModelCalls,
   model: { provider: string; model: string },
@@ -39,7 +39,8 @@ export async function summarizeWithModel(
 
 /**
  * Splits before a user's message, so that no call is separated from its result, and as early as possible while the
- * recent entries fit in half of the target. The last message always stays, whatever its size.
+ * recent entries fit in half of the target. The user's last message and everything after it
+ * are always kept, whatever their size.
  */
 export function split(entries: readonly Entry[], target: number): { older: Entry[]; recent: Entry[] } {
   let cut = entries.length;

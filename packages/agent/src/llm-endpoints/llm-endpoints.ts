@@ -1,5 +1,5 @@
 /**
- * Calls of provider instances on behalf of API clients (llm.gateway). The record of a call and its share of every
+ * Calls to provider instances on behalf of API clients (llm.gateway). The record of a call and its share of every
  * budget are on disk before the provider is called, in one transaction. Failed calls are not retried here, because the
  * client retries on its own and every attempt is a separate call.
  */
@@ -57,7 +57,7 @@ interface EndpointParts extends OfferedModelsDeps {
 }
 
 interface EndpointAdmission {
-  /** The credential behind the call; for the call of a plugin, the credential that called the plugin. */
+  /** The credential behind the call; for a call from a plugin, the credential that called the plugin. */
   root: string;
   key: { id: string; limits: LlmKeyLimits } | null;
   model: OfferedModel;
@@ -93,7 +93,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     return { root, key: { id: actor, limits: key?.llm ?? {} } };
   }
 
-  /** Counts a call of this caller until the returned function is called. Throws `request.overloaded`. */
+  /** Counts a call from this caller until the returned function is called. Throws `request.overloaded`. */
   function occupy(root: string): () => void {
     const count = calls_by_root.get(root) ?? 0;
     if (count >= MAX_CALLS_PER_CALLER)

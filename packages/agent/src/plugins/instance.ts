@@ -132,7 +132,7 @@ export class Instance {
     for (const resolve of waiting) resolve();
   }
 
-  /** Reports the outcome of an onEvent call that the bus did not deliver: the call of a legacy tool. */
+  /** Reports the outcome of an onEvent call that the bus did not deliver: the call to a legacy tool. */
   report(failure: unknown): void {
     if (failure !== null) this.#hooks.reportError(this, failure);
     this.#recordOutcome(failure);

@@ -1,5 +1,5 @@
 /**
- * Calls of a legacy tool that wait for the tool.call.result that the plugin emits. The result is intercepted
+ * Calls to a legacy tool that wait for the tool.call.result that the plugin emits. The result is intercepted
  * here and does not reach the bus, because the kernel publishes its own result after it is on disk.
  */
 

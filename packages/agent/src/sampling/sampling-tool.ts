@@ -25,7 +25,7 @@ export function samplingTool({ deps, models, active_models, open }: SamplingTool
     spec: {
       name: SAMPLING_TOOL,
       description:
-        "Sends a sampling request of an MCP server to the org's model, during a call of one of its tools.",
+        "Sends a sampling request from an MCP server to the org's model, during a call to one of its tools.",
       parameters: {
         type: "object",
         properties: {

@@ -1,4 +1,4 @@
-/** Checks the arguments of services one by one, because a plugin's arguments are untyped. */
+/** Reads and checks the arguments of service calls one by one, because a plugin's arguments are untyped. */
 import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 
 export function text(args: JsonObject, name: string): string {

@@ -61,7 +61,7 @@ verifies("session.events", "publishes session.started and session.forked for eve
 });
 
 verifies("session.events", "publishes session.started and session.forked for a sub-agent", async () => {
-  const fixture = await createTestSession({ plugins: [agentTool, autoApprovePlugin().yes] });
+  const fixture = await createTestSession({ plugins: [agentTool, autoApprovePlugin().plugin] });
   await fixture.say(`/tool agent ${JSON.stringify({ goal: "/say done" })}`);
   const [forked, ...more] = await published(fixture, "session.forked");
   expect(more).toEqual([]);

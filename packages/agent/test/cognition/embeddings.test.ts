@@ -34,7 +34,7 @@ function vendorPlugin(): Vendor {
   return vendor;
 }
 
-async function open() {
+async function createEmbeddingSession() {
   const vendor = vendorPlugin();
   const fixture = await createTestSession({ plugins: [vendor.plugin] });
   const set = (embedding_model: string, id = "vectors-b") =>
@@ -44,7 +44,7 @@ async function open() {
 }
 
 verifies("instr.context", "embeds with the embedding model of an instance, else by hashing", async () => {
-  const { fixture, vendor, set, embed } = await open();
+  const { fixture, vendor, set, embed } = await createEmbeddingSession();
   expect(await embed("tea")).toHaveLength(256);
   expect(vendor.requests).toEqual([]);
 
@@ -69,7 +69,7 @@ verifies("instr.context", "embeds with the embedding model of an instance, else 
 });
 
 verifies("instr.context", "never answers with another model when the embedding model fails", async () => {
-  const { vendor, set, embed } = await open();
+  const { vendor, set, embed } = await createEmbeddingSession();
   await set("embed-1");
   vendor.answer = () => Promise.reject(new Error("no such model"));
   await expect(embed("tea")).rejects.toMatchObject({ code: "llm.failed" });

@@ -129,8 +129,8 @@ verifies(
   "counts the sub-agents of a child run towards max_depth and max_child_runs",
   async () => {
     const spawn = '/tool agent {"goal": "/say deep"}\n/then\n/say back';
-    const { yes } = autoApprovePlugin();
-    const fixture = await createTestSession({ plugins: [agentTool, yes] });
+    const { plugin } = autoApprovePlugin();
+    const fixture = await createTestSession({ plugins: [agentTool, plugin] });
     await fixture.bind(harnessPackage());
     const runWithPolicy = async (policy: NonNullable<Policy>) => {
       const ended: Run[] = [];

@@ -86,8 +86,8 @@ test("gives a message that an adapter published the channel of the adapter", asy
 });
 
 test("keeps a sub-agent on the channel of its parent", async () => {
-  const { yes } = autoApprovePlugin();
-  const fixture = await createTestSession({ plugins: [agentTool, yes] });
+  const { plugin } = autoApprovePlugin();
+  const fixture = await createTestSession({ plugins: [agentTool, plugin] });
   const spawn = `/tool agent ${JSON.stringify({ goal: ADD })}`;
   expect((await say(fixture, desk, spawn)).output!.content).toContain("42");
   await fixture.kernel.policy.put(admin, "org", noAdd);

@@ -39,7 +39,7 @@ async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Pro
     const host = { recovery: { interval_ms: 100, node_ttl_ms: TTL } };
     const fixture = await createTestSessionIn(store, "", {
       tools: toolsOf(n),
-      plugins: [agentTool, autoApprovePlugin().yes],
+      plugins: [agentTool, autoApprovePlugin().plugin],
       host,
     });
     const { leases, jobs } = store;

@@ -161,8 +161,8 @@ verifies(
 );
 
 verifies("contract.ids", "keeps one trace for a turn, its calls and its sub-agent", async () => {
-  const { yes } = autoApprovePlugin();
-  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes] });
+  const { plugin } = autoApprovePlugin();
+  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, plugin] });
   await bindHook(fixture);
   const run = await fixture.say(`/tool agent ${JSON.stringify({ goal: '/tool add {"a": 1, "b": 2}' })}`);
   const { items: calls } = await fixture.kernel.invocations.list(user, {}, { limit: 50 });

@@ -21,22 +21,22 @@ const polite: KernelTool = {
     }),
 };
 
-const asking: KernelTool = { ...addTool, name: "asking", requires_approval: true };
+const needsApproval: KernelTool = { ...addTool, name: "needs_approval", requires_approval: true };
 
 test("records the result of each call before the next message after an interrupt", async () => {
-  const fixture = await createTestSession({ tools: [addTool, polite, asking] });
+  const fixture = await createTestSession({ tools: [addTool, polite, needsApproval] });
   // This tool runs in its own process and never answers.
-  await fixture.bind(manifest([toolExport("deaf")]));
+  await fixture.bind(manifest([toolExport("unresponsive")]));
   fixture.runner.honoursCancel = false;
   fixture.runner.script = () => new Promise(() => {});
   const random = randomOf(4711);
-  const names = ["add", "polite", "asking", "deaf"];
+  const names = ["add", "polite", "needs_approval", "unresponsive"];
   const took: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const session_id = `s${round % 5}`;
     const calls = Array.from({ length: 1 + random(4) }, () => {
       const name = names[random(names.length)]!;
-      return `/tool ${name} ${name === "deaf" ? "{}" : '{"a": 1, "b": 2}'}`;
+      return `/tool ${name} ${name === "unresponsive" ? "{}" : '{"a": 1, "b": 2}'}`;
     });
     const text = `${calls.join("\n")}\n/then\n/say done`;
     const { run_id } = await fixture.kernel.sessions.message(user, { session_id }, { text });
@@ -52,7 +52,7 @@ test("records the result of each call before the next message after an interrupt
   expect(Math.max(...took)).toBeLessThan(2_000);
   for (let n = 0; n < 5; n++) {
     const tape = await fixture.tape(`s${n}`);
-    expect(unanswered(tape)).toEqual([]);
+    expect(findMismatches(tape)).toEqual([]);
     const messages = contextOf(tape);
     expect(JSON.stringify(messages)).not.toContain("no outcome of this call was recorded");
     for (const [at, message] of messages.entries()) {
@@ -66,20 +66,20 @@ test("records the result of each call before the next message after an interrupt
 });
 
 /** Returns calls without a result before the next message or the end, and results without a call. */
-function unanswered(tape: readonly Entry[]): unknown[] {
+function findMismatches(tape: readonly Entry[]): unknown[] {
   const open = new Set<unknown>();
   const unmatched: unknown[] = [];
   for (const { id: at, kind, payload } of tape) {
     if (kind === "tool_call") open.add(payload.id);
-    const done = kind === "tool_result" ? payload.tool_call_id : errorOf(payload);
-    if (done !== undefined && !open.delete(done)) unmatched.push({ at, result_of_nothing: done });
+    const done = kind === "tool_result" ? payload.tool_call_id : failedCallId(payload);
+    if (done !== undefined && !open.delete(done)) unmatched.push({ at, result_without_call: done });
     if (kind === "message") unmatched.push(...[...open].map((call) => ({ at, call })));
     if (kind === "message") open.clear();
   }
   return [...unmatched, ...open];
 }
 
-function errorOf({ name, data }: Entry["payload"]): unknown {
+function failedCallId({ name, data }: Entry["payload"]): unknown {
   return name === "tool.error" ? (data as { id: string }).id : undefined;
 }
 

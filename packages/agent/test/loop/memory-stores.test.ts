@@ -70,7 +70,7 @@ test("continues a turn immediately without the memories of a store that throws",
 const DAY_MS = 24 * 3_600_000;
 
 /** Records the queries and writes that reach each store. */
-async function openStores(decide: (asked: boolean) => Decision) {
+async function openStores(decide: (queried: boolean) => Decision) {
   const received: string[] = [];
   const store = (name: string, memory: "short-term" | "long-term", hits: MemoryEntry[]): KernelPlugin => {
     const plugin = memoryPlugin(name, memory, hits);
@@ -106,11 +106,11 @@ async function openStores(decide: (asked: boolean) => Decision) {
 
 verifies(
   ["memory.store", "plug.extras"],
-  "queries the kind of store that fits the age of the session first, and the other kind for missing hits",
+  "queries short-term stores first for a recent session and long-term stores first for an old one, then the others",
   async () => {
     let k = 1;
-    const { fixture, say } = await openStores((asked) =>
-      asked ? { next: "done", content: "ok" } : { next: "memory", query: "when", k },
+    const { fixture, say } = await openStores((queried) =>
+      queried ? { next: "done", content: "ok" } : { next: "memory", query: "when", k },
     );
     expect(await say()).toEqual({ received: ["recent memory.query"], hits: ["today"] });
     fixture.clock.wall_offset += DAY_MS - 60_000;
@@ -131,24 +131,24 @@ verifies(
   async () => {
     let stores: string[] | undefined;
     let write: MemoryEntry = { text: "note" };
-    const { received, say } = await openStores((asked) =>
-      asked
+    const { received, say } = await openStores((queried) =>
+      queried
         ? { next: "done", content: "ok", write }
         : { next: "memory", query: "when", k: 5, ...(stores === undefined ? {} : { stores }) },
     );
-    const kinds = async (kind: string, writes = 1) => {
+    const storesThatReceived = async (kind: string, writes = 1) => {
       await say();
       await expect.poll(() => received.filter((line) => line.endsWith("memory.write")).length).toBe(writes);
       return received.filter((line) => line.endsWith(kind)).map((line) => line.split(" ")[0]);
     };
-    expect((await kinds("memory.write", 2)).toSorted()).toEqual(["archive", "recent"]);
+    expect((await storesThatReceived("memory.write", 2)).toSorted()).toEqual(["archive", "recent"]);
     stores = ["long-term"];
     write = { text: "note", store: "short-term" };
-    expect(await kinds("memory.query")).toEqual(["archive"]);
+    expect(await storesThatReceived("memory.query")).toEqual(["archive"]);
     expect(received.filter((line) => line.endsWith("memory.write"))).toEqual(["recent memory.write"]);
     stores = ["recent"];
     write = { text: "note", source: "archive" };
-    expect(await kinds("memory.query")).toEqual(["recent"]);
+    expect(await storesThatReceived("memory.query")).toEqual(["recent"]);
     expect(received.filter((line) => line.endsWith("memory.write"))).toEqual(["archive memory.write"]);
   },
 );

@@ -165,14 +165,14 @@ test("finds a run by its idempotency key after the gateway died", async () => {
 
 test("does not record a second outcome for a call that answers after the gateway has stopped", async () => {
   const fixture = await createTestSession();
-  await fixture.bind(manifest([toolExport("deaf")]), { policy: { class: "worker" } });
+  await fixture.bind(manifest([toolExport("unresponsive")]), { policy: { class: "worker" } });
   fixture.runner.honoursCancel = false;
   const late = Promise.withResolvers<void>();
   fixture.runner.script = async () => {
     await late.promise;
     return ok();
   };
-  await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/tool deaf {}" });
+  await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/tool unresponsive {}" });
   await until(() => fixture.runner.requests.length === 1);
   await fixture.kernel.stop(50);
   late.resolve();

@@ -49,7 +49,7 @@ async function openAgents(
   { agent = agentTool, ...more }: Parameters<typeof createTestSession>[0] & { agent?: KernelPlugin } = {},
 ): Promise<TestSession> {
   const tools = [addTool, recorded("look", "read_only", calls), recorded("pay", undefined, calls)];
-  return await createTestSession({ tools, plugins: [agent, autoApprovePlugin().yes], ...more });
+  return await createTestSession({ tools, plugins: [agent, autoApprovePlugin().plugin], ...more });
 }
 
 async function waitForEnd({ kernel }: TestSession, run_id: string): Promise<Run> {

@@ -12,8 +12,8 @@ const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify
 async function openAgents(
   options: Parameters<typeof createTestSession>[0] = {},
 ): Promise<TestSession & { requests: BusEvent[] }> {
-  const { requests, yes } = autoApprovePlugin();
-  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes], ...options });
+  const { requests, plugin } = autoApprovePlugin();
+  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, plugin], ...options });
   return { ...fixture, requests };
 }
 
@@ -126,8 +126,8 @@ verifies("subagent.tool", "reports the strategy that the child uses and why it f
     if (phase !== "llm") return { next: "llm" };
     return { next: (last_response?.tool_calls.length ?? 0) > 0 ? "tool" : "done" };
   });
-  const { yes } = autoApprovePlugin();
-  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes, planner] });
+  const { plugin } = autoApprovePlugin();
+  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, plugin, planner] });
   const strategies = () =>
     bridge(fixture)
       .filter(({ kind }) => kind.endsWith("started"))
@@ -174,8 +174,8 @@ verifies("tools.risk", "gives a sub-agent the context of the turn that spawned i
 
 verifies("subagent.enforced", "ends a child together with the call that spawned it", async () => {
   const gate = gatedTool("wait");
-  const { yes } = autoApprovePlugin();
-  const fixture = await createTestSession({ tools: [gate.tool], plugins: [agentTool, yes] });
+  const { plugin } = autoApprovePlugin();
+  const fixture = await createTestSession({ tools: [gate.tool], plugins: [agentTool, plugin] });
   const turn = fixture.say(`/tool agent ${JSON.stringify({ goal: "/tool wait {}" })}`);
   await until(() => gate.running === 1);
   const { items } = await fixture.kernel.invocations.list(user, { export_id: "agent" }, { limit: 1 });

@@ -129,14 +129,14 @@ test("counts a handler past its deadline as one failure against the configured t
 });
 
 test("restarts a hosted plugin after its process exits, with back-off, up to the threshold", async () => {
-  let lives = 0;
+  let loads = 0;
   const received: string[] = [];
   const fixture = await createTestPlugins(
     (loader) =>
       loader.add(
         () =>
-          plugin("mortal", "skill", {
-            onLoad: () => void lives++,
+          plugin("crashing", "skill", {
+            onLoad: () => void loads++,
             subscriptions: () => ["user.message.received"],
             onEvent: (event) => void received.push(String(event.payload.text)),
           }),
@@ -144,15 +144,15 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
       ),
     { timeouts: { restart_ms: 25 } },
   );
-  expect(fixture.loader.log).toEqual(["load mortal hosted"]);
-  fixture.loader.kill("mortal");
-  await until(() => fixture.status("mortal") === "failed");
+  expect(fixture.loader.log).toEqual(["load crashing hosted"]);
+  fixture.loader.kill("crashing");
+  await until(() => fixture.status("crashing") === "failed");
   expect(fixture.system.snapshot()[0]).toMatchObject({
     failures: 1,
     error: "exit code 7; it is being restarted",
   });
-  await until(() => fixture.status("mortal") === "loaded");
-  expect(lives).toBe(2);
+  await until(() => fixture.status("crashing") === "loaded");
+  expect(loads).toBe(2);
   // A handled event after the restart resets the count.
   await fixture.publish("user.message.received", { text: "still there?" });
   await settle(fixture.bus);
@@ -160,24 +160,24 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
   expect(fixture.system.snapshot()[0]?.failures).toBe(0);
 
   for (const lifecycle of [3, 4]) {
-    fixture.loader.kill("mortal");
-    await until(() => lives === lifecycle && fixture.status("mortal") === "loaded");
+    fixture.loader.kill("crashing");
+    await until(() => loads === lifecycle && fixture.status("crashing") === "loaded");
   }
-  fixture.loader.kill("mortal", "exit code 9");
-  await until(() => fixture.status("mortal") === "failed");
+  fixture.loader.kill("crashing", "exit code 9");
+  await until(() => fixture.status("crashing") === "failed");
   await settle(fixture.bus);
   expect(fixture.system.snapshot()[0]).toMatchObject({ failures: 3, error: "exit code 9" });
-  expect(lives).toBe(4);
+  expect(loads).toBe(4);
   expect(fixture.announced()).toEqual([
-    "plugin.loaded mortal",
-    "plugin.error mortal",
-    "plugin.reloaded mortal",
-    "plugin.error mortal",
-    "plugin.reloaded mortal",
-    "plugin.error mortal",
-    "plugin.reloaded mortal",
-    "plugin.error mortal",
-    "plugin.removed mortal",
+    "plugin.loaded crashing",
+    "plugin.error crashing",
+    "plugin.reloaded crashing",
+    "plugin.error crashing",
+    "plugin.reloaded crashing",
+    "plugin.error crashing",
+    "plugin.reloaded crashing",
+    "plugin.error crashing",
+    "plugin.removed crashing",
   ]);
 });
 

@@ -29,7 +29,7 @@ const QUESTION = (text: string, more: JsonObject = {}): JsonObject => ({
   ...more,
 });
 
-async function open(policy: BindingPolicy) {
+async function createSamplingSession(policy: BindingPolicy) {
   const fixture = await createTestSession();
   fixture.runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
   const { binding_id } = await fixture.bind(SERVER, { policy });
@@ -70,7 +70,7 @@ const pending = async ({ kernel }: Pick<TestSession, "kernel">) =>
   (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
 
 test("refuses sampling and records nothing without an operator policy", async () => {
-  const fixture = await open({});
+  const fixture = await createSamplingSession({});
   await (await fixture.call()).settled;
   expect(fixture.answers).toEqual(["nobody"]);
   expect(await fixture.recorded()).toEqual([]);
@@ -80,7 +80,7 @@ verifies(
   "mcp.server",
   "answers sampling with the gateway's model when the client lacks it and the binding allows it",
   async () => {
-    const fixture = await open({ sampling: { max_tokens: 100, per_hour: 2 } });
+    const fixture = await createSamplingSession({ sampling: { max_tokens: 100, per_hour: 2 } });
     const { id, settled } = await fixture.call();
     await settled;
     expect(fixture.answers).toEqual([
@@ -123,7 +123,7 @@ verifies(
 );
 
 test("asks for approval in a conversation and refuses a headless run and a guest", async () => {
-  const fixture = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
+  const fixture = await createSamplingSession({ sampling: { max_tokens: 100, per_hour: 20 } });
   const { settled } = await fixture.call("conversation");
   await until(async () => (await pending(fixture)).length === 1);
   const [approval] = await pending(fixture);
@@ -145,7 +145,7 @@ test("asks for approval in a conversation and refuses a headless run and a guest
 });
 
 test("withdraws the approval when the call is cancelled", async () => {
-  const fixture = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
+  const fixture = await createSamplingSession({ sampling: { max_tokens: 100, per_hour: 20 } });
   const { id } = await fixture.call("conversation");
   await until(async () => (await pending(fixture)).length === 1);
   await fixture.kernel.invocations.cancel(user, id);
@@ -154,7 +154,7 @@ test("withdraws the approval when the call is cancelled", async () => {
 });
 
 test("keeps the quota across a restart and renews it after an hour", async () => {
-  const first = await open({ sampling: { max_tokens: 100, per_hour: 2 } });
+  const first = await createSamplingSession({ sampling: { max_tokens: 100, per_hour: 2 } });
   await (await first.call()).settled;
   await first.crash();
   const runner = new ScriptedRunner();
@@ -187,7 +187,7 @@ test("shares one quota among all nodes", { timeout: 60_000 }, async () => {
 });
 
 test("hides model_sampling from models and refuses a direct invocation", async () => {
-  const fixture = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
+  const fixture = await createSamplingSession({ sampling: { max_tokens: 100, per_hour: 20 } });
   const [entry] = await fixture.kernel.catalog.get(admin, "model_sampling");
   expect(entry).toMatchObject({ status: "hidden", origin: "core" });
   const input = { request_id: "x", for_binding: "b", for_invocation: "i", messages: [], max_tokens: 1 };

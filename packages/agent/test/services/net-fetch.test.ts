@@ -13,7 +13,7 @@ const refusal = {
   at: "2026-01-01T00:00:00Z",
 };
 
-function open(settings: Record<string, Json>) {
+function createNetFetch(settings: Record<string, Json>) {
   const requests: HostRequest[] = [];
   const call = { egress: null } as LiveCall;
   const service = netFetch({
@@ -33,7 +33,7 @@ function open(settings: Record<string, Json>) {
 }
 
 test("uses the operator's domains for the plugin, whatever the plugin sends", async () => {
-  const { fetch, requests } = open({
+  const { fetch, requests } = createNetFetch({
     "plugin.my_tool.allowed_domains": ["a.test"],
     "plugin.other.allowed_domains": ["*"],
   });
@@ -53,7 +53,7 @@ test("uses the operator's domains for the plugin, whatever the plugin sends", as
 });
 
 test("records a refusal with the call and does not send a malformed request", async () => {
-  const { fetch, requests, call } = open({});
+  const { fetch, requests, call } = createNetFetch({});
   await expect(fetch({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
   await expect(fetch({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
   expect(call.egress).toEqual({ refused: 2, refusals: [refusal, refusal] });

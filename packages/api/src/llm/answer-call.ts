@@ -87,7 +87,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
         }
         const all: LlmEndpointPart[] = [];
         for await (const part of parts) all.push(part);
-        return { status: 200, json: protocol.whole(all, context), headers };
+        return { status: 200, json: protocol.answerBody(all, context), headers };
       }),
     countTokens: (protocol, endpoint_request) =>
       runAbortable(endpoint_request, (stop) =>

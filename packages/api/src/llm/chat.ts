@@ -9,7 +9,7 @@ import {
   type EndpointError,
   type EndpointProtocol,
   type EndpointStream,
-  sse,
+  formatSseEvent,
 } from "./protocol.ts";
 import {
   freeTextTool,
@@ -49,7 +49,7 @@ export const chat: EndpointProtocol = {
     };
   },
   stream: (context) => new ChatStream(context),
-  whole(parts, context) {
+  answerBody(parts, context) {
     const native = parts.find((part) => part.type === "native");
     if (native !== undefined) return native.event;
     const answer = new AnswerBlocks(`call_${context.id}_`);
@@ -90,21 +90,21 @@ class ChatStream implements EndpointStream {
   part(part: LlmEndpointPart): string {
     if (part.type === "native") {
       this.#native = true;
-      return this.#isUnwanted(part.event) ? "" : sse(null, part.event);
+      return this.#isUnwanted(part.event) ? "" : formatSseEvent(null, part.event);
     }
     let out = "";
     if (part.type === "end") {
-      if (this.#native) return sse(null, "[DONE]");
+      if (this.#native) return formatSseEvent(null, "[DONE]");
       out += this.#begin();
       const ending = toAnswerEnding(part.stop_reason, this.#blocks.has_calls);
       out += this.#chunk({}, FINISH[ending]);
       if (this.#usage)
-        out += sse(null, {
+        out += formatSseEvent(null, {
           ...envelope(this.#context, "chat.completion.chunk"),
           choices: [],
           usage: chatUsage(part.usage),
         });
-      return out + sse(null, "[DONE]");
+      return out + formatSseEvent(null, "[DONE]");
     }
     out += this.#begin();
     for (const event of this.#blocks.add(part)) out += this.#event(event);
@@ -112,7 +112,7 @@ class ChatStream implements EndpointStream {
   }
 
   error(error: EndpointError): string {
-    return sse(null, openAiError(error));
+    return formatSseEvent(null, openAiError(error));
   }
 
   /** The provider is always asked for the usage; the client gets that chunk only if it requested the usage itself. */
@@ -143,7 +143,7 @@ class ChatStream implements EndpointStream {
   }
 
   #chunk(delta: JsonObject, finish_reason: string | null = null): string {
-    return sse(null, {
+    return formatSseEvent(null, {
       ...envelope(this.#context, "chat.completion.chunk"),
       choices: [{ index: 0, delta, logprobs: null, finish_reason }],
       ...(this.#usage ? { usage: null } : {}),

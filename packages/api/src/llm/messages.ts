@@ -23,7 +23,7 @@ import {
   type EndpointError,
   type EndpointProtocol,
   type EndpointStream,
-  sse,
+  formatSseEvent,
 } from "./protocol.ts";
 import {
   imageBlock,
@@ -61,7 +61,7 @@ export const messages: EndpointProtocol = {
     headers,
   }),
   stream: (context) => new MessageStream(context),
-  whole(parts, context) {
+  answerBody(parts, context) {
     const native = parts.find((part) => part.type === "native");
     if (native !== undefined) return native.event;
     const answer = new AnswerBlocks(`toolu_${context.id}_`);
@@ -78,7 +78,7 @@ export const messages: EndpointProtocol = {
 };
 
 class MessageStream implements EndpointStream {
-  readonly heartbeat = sse("ping", { type: "ping" });
+  readonly heartbeat = formatSseEvent("ping", { type: "ping" });
   readonly #context: AnswerContext;
   readonly #blocks: AnswerBlocks;
   #began = false;
@@ -92,7 +92,7 @@ class MessageStream implements EndpointStream {
   part(part: LlmEndpointPart): string {
     if (part.type === "native") {
       this.#native = true;
-      return sse(textOr(part.event.type), part.event);
+      return formatSseEvent(textOr(part.event.type), part.event);
     }
     if (part.type !== "end") {
       let out = this.#begin();
@@ -104,18 +104,18 @@ class MessageStream implements EndpointStream {
     for (const event of this.#blocks.close()) out += blockEvent(event);
     const stop_reason = STOP[toAnswerEnding(part.stop_reason, this.#blocks.has_calls)];
     const delta = { stop_reason, stop_sequence: null };
-    out += sse("message_delta", { type: "message_delta", delta, usage: messageUsage(part.usage) });
-    return out + sse("message_stop", { type: "message_stop" });
+    out += formatSseEvent("message_delta", { type: "message_delta", delta, usage: messageUsage(part.usage) });
+    return out + formatSseEvent("message_stop", { type: "message_stop" });
   }
 
   error(error: EndpointError): string {
-    return sse("error", anthropicError(error));
+    return formatSseEvent("error", anthropicError(error));
   }
 
   #begin(): string {
     if (this.#began) return "";
     this.#began = true;
-    return sse("message_start", { type: "message_start", message: message(this.#context) });
+    return formatSseEvent("message_start", { type: "message_start", message: message(this.#context) });
   }
 }
 
@@ -135,7 +135,7 @@ function message({ id, model }: AnswerContext): JsonObject {
 function blockEvent(event: BlockEvent): string {
   const { block } = event;
   const { index } = block;
-  const send = (type: string, fields: JsonObject) => sse(type, { type, index, ...fields });
+  const send = (type: string, fields: JsonObject) => formatSseEvent(type, { type, index, ...fields });
   const redacted = block.seal?.startsWith(REDACTED) === true;
   switch (event.type) {
     case "open":

@@ -1,4 +1,4 @@
-/** The endpoint of one vendor's protocol: reads requests, and writes answers and errors. */
+/** Adapter for one vendor's model API: parses requests and formats answers and errors. */
 import type { JsonObject } from "@backplane/contract";
 import type { LlmEndpointPart, LlmEndpointRequest } from "@backplane/ports";
 
@@ -32,12 +32,12 @@ export interface EndpointProtocol {
   /** Throws request.invalid. The body has passed the schema of the route. */
   read(body: JsonObject, headers: Record<string, string>): LlmEndpointRequest;
   stream(context: AnswerContext): EndpointStream;
-  /** The answer to a request that does not stream; the parts are complete. */
-  whole(parts: readonly LlmEndpointPart[], context: AnswerContext): JsonObject;
+  /** The answer to a request that does not stream; `parts` holds the whole answer, including its end. */
+  answerBody(parts: readonly LlmEndpointPart[], context: AnswerContext): JsonObject;
   errorBody(error: EndpointError): JsonObject;
 }
 
-export function sse(event: string | null, data: JsonObject | string): string {
+export function formatSseEvent(event: string | null, data: JsonObject | string): string {
   const name = event === null ? "" : `event: ${event}\n`;
   return `${name}data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`;
 }

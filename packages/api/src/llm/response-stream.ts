@@ -9,7 +9,7 @@ import {
   toAnswerEnding,
 } from "./answer-blocks.ts";
 import { openAiCode } from "./openai-error.ts";
-import { type AnswerContext, type EndpointError, type EndpointStream, sse } from "./protocol.ts";
+import { type AnswerContext, type EndpointError, type EndpointStream, formatSseEvent } from "./protocol.ts";
 import { listOf, textOr, toArguments } from "./read-request.ts";
 import { wrapSeal } from "./seal.ts";
 
@@ -30,7 +30,7 @@ export class ResponseStream implements EndpointStream {
   part(part: LlmEndpointPart): string {
     if (part.type === "native") {
       this.#native = true;
-      return sse(textOr(part.event.type), part.event);
+      return formatSseEvent(textOr(part.event.type), part.event);
     }
     if (part.type !== "end") {
       let out = this.#begin();
@@ -57,7 +57,7 @@ export class ResponseStream implements EndpointStream {
   }
 
   #send(type: string, fields: JsonObject): string {
-    return sse(type, { type, sequence_number: this.#next++, ...fields });
+    return formatSseEvent(type, { type, sequence_number: this.#next++, ...fields });
   }
 
   #event(event: BlockEvent): string {

@@ -45,11 +45,11 @@ export const responses: EndpointProtocol = {
     };
   },
   stream: (context) => new ResponseStream(context),
-  whole: wholeResponse,
+  answerBody: wholeResponse,
   errorBody: openAiError,
 };
 
-/** Responses and conversations stored at the vendor would be shared by everyone who uses the instance. */
+/** Responses and conversations stored at the vendor would be shared by everyone who uses the same provider instance. */
 function refuseStored({ store, previous_response_id, conversation, background, prompt }: JsonObject): void {
   const fix = "Send the whole conversation in input, with store: false.";
   if (store === true) throw unsupported("store", `Responses are not stored. ${fix}`);
@@ -114,10 +114,10 @@ function toCall({ call_id, namespace, name, arguments: args, input }: JsonObject
 function toThinking({ id, summary, content, encrypted_content }: JsonObject): ThinkingBlock {
   const text = [...listOf(summary), ...listOf(content)].map((part) => textOr(part.text)).join("\n");
   if (typeof encrypted_content !== "string") return { text };
-  const own = isWrappedSeal(encrypted_content)
+  const seal = isWrappedSeal(encrypted_content)
     ? encrypted_content
     : JSON.stringify({ id: textOr(id), encrypted_content });
-  return { text, seal: unwrapSeal(own, "openai:") };
+  return { text, seal: unwrapSeal(seal, "openai:") };
 }
 
 function toContent(content: Json | undefined): Json {

@@ -26,7 +26,7 @@ export function allowRuleRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/allow-rules",
       operation_id: "createAllowRule",
-      summary: "Allow calls of a tool or server without asking each time",
+      summary: "Allow calls to a tool or server without asking each time",
       description:
         "Covers the tool or server within the policy's `lasting_approvals`, for the caller itself unless `identity` says " +
         "otherwise. The rule does not hold if a call's grant has become wider since. 403 allow_rule.refused names " +

@@ -261,7 +261,10 @@ export class ClientSocket {
     const [first, second] = this.#attached;
     if (first === undefined) throw invalid("This socket is not attached to a session.", ATTACH_FIRST);
     if (second !== undefined)
-      throw invalid("This socket is attached to several sessions.", "Name one of them with connection_id.");
+      throw invalid(
+        "This socket is attached to several sessions.",
+        "Specify one of them with connection_id.",
+      );
     return first;
   }
 

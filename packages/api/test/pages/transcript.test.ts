@@ -25,7 +25,7 @@ const path = new URL("../../static/chat/transcript.js", import.meta.url).href;
 const { Transcript } = (await import(path)) as { Transcript: new (view: object) => Transcript };
 
 /** A transcript, and a page that only records the order of its updates. */
-function open() {
+function createTranscript() {
   const page: Item[] = [];
   const transcript = new Transcript({
     added(item: Item, next: Item | null) {
@@ -56,7 +56,7 @@ function open() {
 const call = { id: "c1", name: "look", args: {} };
 
 test("shows a replayed turn in the same way as a live one", () => {
-  const live = open();
+  const live = createTranscript();
   live.live(1, "user.message.received", { text: "go" });
   live.delta("Loo", { iteration: 1 });
   live.delta("king", { iteration: 1 });
@@ -70,7 +70,7 @@ test("shows a replayed turn in the same way as a live one", () => {
   live.delta("Do", { iteration: 2 });
   live.live(5, "assistant.message.done", { content: "Done.", tool_calls: [], status: "completed" });
 
-  const replayed = open();
+  const replayed = createTranscript();
   replayed.replay(1, "message", { role: "user", content: "go" });
   // The entry of the model's response is written on a best-effort basis, so it may follow the call that it requested.
   replayed.replay(2, "tool_call", call);
@@ -88,7 +88,7 @@ test("shows a replayed turn in the same way as a live one", () => {
 });
 
 test("ignores repeated entries and resumes after the last one", () => {
-  const { replay, live, texts, transcript } = open();
+  const { replay, live, texts, transcript } = createTranscript();
   replay(1, "message", { role: "user", content: "go" });
   live(1, "user.message.received", { text: "go" });
   replay(2, "message", { role: "assistant", content: "done" });
@@ -98,7 +98,7 @@ test("ignores repeated entries and resumes after the last one", () => {
 });
 
 test("replaces streamed text on catch-up and removes it when the answer ended meanwhile", () => {
-  const { live, delta, texts, transcript } = open();
+  const { live, delta, texts, transcript } = createTranscript();
   live(1, "user.message.received", { text: "go" });
   delta("half an ans");
   transcript.reattached();
@@ -114,7 +114,7 @@ test("replaces streamed text on catch-up and removes it when the answer ended me
 
 test("marks an interrupted answer, and adds a marker when it has no text", () => {
   for (const text of ["some", ""]) {
-    const { live, replay, page } = open();
+    const { live, replay, page } = createTranscript();
     live(1, "user.message.received", { text: "go" });
     live(2, "user.interrupt", {});
     live(3, "assistant.message.done", { content: text, tool_calls: [], status: "cancelled" });
@@ -127,7 +127,7 @@ test("marks an interrupted answer, and adds a marker when it has no text", () =>
 });
 
 test("ends a turn that a crash interrupted with an error, and marks its open calls as failed", () => {
-  const { replay, delta, page, transcript } = open();
+  const { replay, delta, page, transcript } = createTranscript();
   replay(1, "message", { role: "user", content: "go" });
   replay(2, "event", { name: "strategy.decide.request", data: { state: { run_id: "run_1" } } });
   replay(3, "tool_call", call);
@@ -143,7 +143,7 @@ test("ends a turn that a crash interrupted with an error, and marks its open cal
 });
 
 test("shows entries that a compaction repeats after its anchor only once", () => {
-  const { replay, texts } = open();
+  const { replay, texts } = createTranscript();
   replay(1, "anchor", { name: "session/start", state: {} }, 1);
   replay(2, "message", { role: "user", content: "old" }, 10);
   replay(3, "message", { role: "assistant", content: "older" }, 11);
@@ -155,7 +155,7 @@ test("shows entries that a compaction repeats after its anchor only once", () =>
 });
 
 test("places a message sent during an answer before that answer", () => {
-  const { live, delta, texts } = open();
+  const { live, delta, texts } = createTranscript();
   live(1, "user.message.received", { text: "go" });
   delta("Wor");
   live(2, "user.message.received", { text: "and this" });
@@ -165,7 +165,7 @@ test("places a message sent during an answer before that answer", () => {
 });
 
 test("collects the thoughts of each model call in one item before its answer", () => {
-  const { transcript, live, delta, texts } = open();
+  const { transcript, live, delta, texts } = createTranscript();
   const think = (thinking: string, request_id: string) =>
     transcript.take({
       op: "event",
@@ -204,10 +204,10 @@ verifies(
       status: "timed out",
       envelope: { kind: "failed" },
     };
-    const live = open();
+    const live = createTranscript();
     live.live(1, "tool.call.request", call);
     live.live(2, "tool.call.result", { id: "c1", ...result });
-    const replayed = open();
+    const replayed = createTranscript();
     replayed.replay(1, "tool_call", call);
     replayed.replay(2, "tool_result", { tool_call_id: "c1", ...result });
     for (const { page } of [live, replayed])
@@ -216,7 +216,7 @@ verifies(
 );
 
 verifies("content.progress", "shows the status and the collected output of a running tool", () => {
-  const { transcript, live, replay, page } = open();
+  const { transcript, live, replay, page } = createTranscript();
   const progress = (payload: object) =>
     transcript.take({
       op: "event",

@@ -121,7 +121,7 @@ verifies(
   },
 );
 
-test("rejects a key without the scope of the route, and write requests of a guest", async () => {
+test("rejects a key without the scope of the route, and write requests from a guest", async () => {
   const keyWith = async (role: string, ...scopes: string[]) =>
     (await t.call("POST", "/v1/keys", { body: { name: "k", role, scopes } })).json.token as string;
   const reader = await keyWith("user", "sessions:read");

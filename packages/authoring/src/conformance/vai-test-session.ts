@@ -12,9 +12,9 @@ import {
 } from "@backplane/contract";
 import type { ProgramExit, StartedProgram } from "@backplane/runner";
 import {
+  ContentLengthDecoder,
   checkVaiEvent,
   checkVaiResponse,
-  ContentLengthDecoder,
   encodeContentLength,
   frameLimits,
 } from "@backplane/wire";
@@ -256,10 +256,10 @@ export class VaiTestSession {
     await this.#program.exit;
   }
 
-  async #write(pieces: (string | Buffer)[]): Promise<void> {
-    for (const [index, piece] of pieces.entries()) {
+  async #write(chunks: (string | Buffer)[]): Promise<void> {
+    for (const [index, chunk] of chunks.entries()) {
       if (index > 0) await this.pause();
-      if (this.#program.stdin.writable) this.#program.stdin.write(piece);
+      if (this.#program.stdin.writable) this.#program.stdin.write(chunk);
     }
   }
 

@@ -160,7 +160,7 @@ export function createPlugin(plugin: NewPlugin): CreatedPlugin {
 export function parsePluginName(text: string): { publisher: string; name: string } {
   const match = NAME.exec(text);
   if (match === null || text.length > MAX_NAME)
-    throw new BackplaneError("cli.usage", `${JSON.stringify(text)} is not a name for a plugin.`, {
+    throw new BackplaneError("cli.usage", `${JSON.stringify(text)} is not a valid plugin name.`, {
       fix: "Use lower-case letters, digits and single dashes, starting with a letter: word-count, or acme/word-count.",
     });
   return { publisher: match[1] ?? DEFAULT_PUBLISHER, name: match[2]! };

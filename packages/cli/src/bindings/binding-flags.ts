@@ -58,7 +58,7 @@ export function bindingFlags(command: Command): Command {
     .option("--name <name>", "name of an MCP server; its tools are named mcp_NAME_TOOL", parseServerName)
     .option(
       "--env <NAME=VALUE>",
-      `environment variable of an MCP server; \${slot} stands for a secret; repeatable`,
+      `environment variable of an MCP server; \${SLOT} is replaced by the secret in that slot; repeatable`,
       parseVariable,
     )
     .option(

@@ -7,9 +7,9 @@ import {
   type Runtime,
 } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
+import { findInstalledPackage } from "../packages/find-package.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 import type { BindingOptions, BindingParts } from "./binding-flags.ts";
-import { findInstalledPackage } from "./find-package.ts";
 import { ifAllowed } from "./report-tools.ts";
 
 const SERVER_FLAGS = ["name", "args", "env", "unsetEnv", "idleTimeout"] as const;

@@ -12,7 +12,7 @@ export class AnswerText {
   readonly #write: (text: string) => void;
   /** Text of the current model call. */
   #written = "";
-  #pieces = "";
+  #streamed = "";
   #iteration = 0;
   /** Whether the complete text of this call has arrived. */
   #complete = false;
@@ -26,7 +26,7 @@ export class AnswerText {
 
   /** Returns whether the event was text. A tool call ends the current text, but the caller prints its line. */
   handle(chatEvent: ChatEvent): boolean {
-    if (chatEvent.kind === "delta") this.piece(chatEvent.text, chatEvent.iteration, chatEvent.whole);
+    if (chatEvent.kind === "delta") this.addChunk(chatEvent.text, chatEvent.iteration, chatEvent.whole);
     else if (chatEvent.kind === "model_text") this.model(chatEvent.text);
     else if (chatEvent.kind === "answer") this.answer(chatEvent.text);
     else {
@@ -36,13 +36,13 @@ export class AnswerText {
     return true;
   }
 
-  piece(text: string, iteration: number, whole: boolean): void {
+  addChunk(text: string, iteration: number, whole: boolean): void {
     if (iteration !== this.#iteration) {
       if (this.#iteration !== 0) this.#close();
       this.#iteration = iteration;
     }
-    this.#pieces = whole ? text : this.#pieces + text;
-    this.#writeRest(this.#pieces);
+    this.#streamed = whole ? text : this.#streamed + text;
+    this.#writeRest(this.#streamed);
   }
 
   /** The complete text of a model call. */
@@ -100,7 +100,7 @@ export class AnswerText {
     if (this.#written !== "" && !this.#complete) this.#incomplete.push(this.#written);
     this.endLine();
     this.#written = "";
-    this.#pieces = "";
+    this.#streamed = "";
     this.#complete = false;
   }
 }

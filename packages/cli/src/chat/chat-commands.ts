@@ -9,7 +9,7 @@ const ENTRIES_PAGE = 200;
 const COMMANDS = {
   help: "/help            this list",
   model: "/model [ID]      list provider instances, or switch to ID",
-  fork: "/fork [ID]       continue in a fork of this session",
+  fork: "/fork [ID]       continue in a fork of this session, with ID as its id",
   compact: "/compact         summarise the conversation so far",
   undo: "/undo            undo the last compaction",
   pin: "/pin [ENTRY]     keep an entry, or your last message, in every compaction",
@@ -102,7 +102,7 @@ async function lastUserMessage(
 
 function entryId(argument: string): number {
   if (/^[1-9]\d{0,14}$/.test(argument)) return Number(argument);
-  throw new BackplaneError("cli.usage", "Name an entry by its number.", { fix: "/pins" });
+  throw new BackplaneError("cli.usage", "Specify an entry by its number.", { fix: "/pins" });
 }
 
 function modelOf({ model }: { model?: unknown }): string | null {

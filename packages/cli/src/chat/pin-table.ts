@@ -4,7 +4,7 @@ import { table } from "../terminal/output.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
 export function pinTable({ out }: CommandContext, pins: readonly Pin[]): string {
-  if (pins.length === 0) return "No entry is pinned.";
+  if (pins.length === 0) return "No entries are pinned.";
   const rows = pins.map(({ entry_id, kind, text, in_context }) => [
     entry_id,
     kind,

@@ -34,7 +34,7 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
   pageFlags(allow.command("list").description("List the allow rules.")).action(toAction(list));
   allow
     .command("add [tool]")
-    .description("Allow calls of a tool, or of all tools of a server, within the policy's lasting_approvals.")
+    .description("Allow calls to a tool, or to all tools of a server, within the policy's lasting_approvals.")
     .option("--server <name>", "all tools of this server or package")
     .option("--argument <name=pattern>", "only calls whose argument matches; repeatable", parseArgument)
     .option("--only-these-arguments", "exclude calls with further arguments")

@@ -183,7 +183,7 @@ function assertUsable({ io }: CommandContext, { name, folder }: FileOptions): vo
   const path = resolve(io.cwd, folder);
   if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true)
     throw new BackplaneError("cli.usage", `The folder ${path} does not exist.`, {
-      fix: "Name the project's folder with --folder.",
+      fix: "Specify the project's folder with --folder.",
     });
 }
 

@@ -66,7 +66,7 @@ export function addPolicyCommands(program: Command, toAction: ToAction): void {
   policy
     .command("explain <tool>")
     .description(
-      "Explain why a call of this tool would run, need approval or be denied. Exit code 3 if it would be denied.",
+      "Explain why a call to this tool would run, need approval or be denied. Exit code 3 if it would be denied.",
     )
     .addOption(
       new Option("--context <context>", "risk context of the call")

@@ -38,7 +38,7 @@ export async function trustKey(
 ): Promise<undefined> {
   const public_key = await readFile(resolve(context.io.cwd, file), "utf8").catch(() => {
     throw new BackplaneError("cli.usage", `${file} cannot be read.`, {
-      fix: "Name the .pub file of the publisher.",
+      fix: "Specify the .pub file of the publisher.",
     });
   });
   if (public_key.includes("PRIVATE KEY"))

@@ -15,22 +15,22 @@ import {
 import type { CommandContext } from "../context/context.ts";
 
 /** A folder or an archive on this machine, or a source that the gateway reads itself. */
-export type SentSource =
+export type LocalOrGatewaySource =
   | { path: string; folder: boolean }
-  | { named: InstallationRequest["source"]; label: string };
+  | { gateway_source: InstallationRequest["source"]; label: string };
 
 export async function sendInstallation(
   context: CommandContext,
-  source: SentSource,
+  source: LocalOrGatewaySource,
   settings: InstallationSettings,
 ): Promise<Installation> {
   try {
-    return "named" in source
-      ? await context.client().installations.install({ source: source.named, ...settings })
+    return "gateway_source" in source
+      ? await context.client().installations.install({ source: source.gateway_source, ...settings })
       : await sendArchive(context, source, settings);
   } catch (error) {
     if (codeOf(error) === "request.cancelled")
-      throw interruptedInstallation(error, "named" in source ? source.label : source.path);
+      throw interruptedInstallation(error, "gateway_source" in source ? source.label : source.path);
     // On the command line, an unknown slot is an invalid flag.
     const { details, fix } = error as { details?: ErrorDetails; fix?: string };
     if (codeOf(error) !== "binding.invalid" || details?.unknown_slot === undefined) throw error;

@@ -5,18 +5,18 @@ import { BackplaneError, isObject, type JsonObject, SIGNATURE_FILE } from "@back
 
 const MAX_BYTES = 64 * 1024;
 
-/** The file that was named, otherwise the one in the folder of the package; undefined if there is none. */
+/** The specified file, otherwise the one in the folder of the package; undefined if there is none. */
 export function readSignatureFile(
   cwd: string,
   path: string,
-  named: string | undefined,
+  specified: string | undefined,
 ): JsonObject | undefined {
   const beside = join(path, SIGNATURE_FILE);
-  const file = named === undefined ? beside : resolve(cwd, named);
+  const file = specified === undefined ? beside : resolve(cwd, specified);
   const info = statSync(file, { throwIfNoEntry: false });
   if (info === undefined) {
-    if (named === undefined) return undefined;
-    throw invalidSignature(named, "does not exist");
+    if (specified === undefined) return undefined;
+    throw invalidSignature(specified, "does not exist");
   }
   if (!info.isFile() || info.size > MAX_BYTES) throw invalidSignature(file, "is not a file of at most 64 kB");
   try {
@@ -30,6 +30,6 @@ export function readSignatureFile(
 
 function invalidSignature(file: string, problem: string): BackplaneError {
   return new BackplaneError("cli.usage", `${file} ${problem}.`, {
-    fix: "Name a file that `backplane plugin sign` wrote.",
+    fix: "Specify a file that `backplane plugin sign` wrote.",
   });
 }

@@ -19,7 +19,7 @@ export interface Io {
   onCrash(listener: (error: unknown) => void): () => void;
   /** Exits immediately, for a second Ctrl-C. */
   exit(code: number): void;
-  /** How long a command may wait without printing anything; infinite for tests of other output. */
+  /** How long a command may wait without printing anything. Tests that do not check the status line set Infinity. */
   silence_ms: number;
 }
 
@@ -66,7 +66,7 @@ export function processIo(entry: string, same_key_press_ms = SAME_KEY_PRESS_MS):
   };
 }
 
-/** Runs `work` until it ends or Ctrl-C aborts it, which exits with 130. */
+/** Runs `work` until it ends or a signal aborts it; then throws `cancelled`, which the command line maps to exit code 130. */
 export async function runUntilInterrupted(
   io: Io,
   work: (signal: AbortSignal) => Promise<void>,

@@ -4,8 +4,8 @@ import { AnswerText } from "../../src/chat/answer-text.ts";
 function textWrittenBy(act: (text: AnswerText) => void): string {
   let out = "";
   act(
-    new AnswerText((piece) => {
-      out += piece;
+    new AnswerText((chunk) => {
+      out += chunk;
     }),
   );
   return out;
@@ -14,8 +14,8 @@ function textWrittenBy(act: (text: AnswerText) => void): string {
 describe("prints each character once", () => {
   test("for deltas that the complete text and the answer repeat", () => {
     const out = textWrittenBy((text) => {
-      text.piece("Hel", 1, false);
-      text.piece("lo", 1, false);
+      text.addChunk("Hel", 1, false);
+      text.addChunk("lo", 1, false);
       text.model("Hello");
       text.answer("Hello");
     });
@@ -44,9 +44,9 @@ describe("prints each character once", () => {
 
   test("for a text that is sent again from its beginning after a lost connection", () => {
     const out = textWrittenBy((text) => {
-      text.piece("one ", 1, false);
-      text.piece("one two three", 1, true);
-      text.piece(" four", 1, false);
+      text.addChunk("one ", 1, false);
+      text.addChunk("one two three", 1, true);
+      text.addChunk(" four", 1, false);
       text.answer("one two three four");
     });
     expect(out).toBe("one two three four\n");
@@ -54,10 +54,10 @@ describe("prints each character once", () => {
 
   test("for a text whose end was missed and is read from the tape", () => {
     const out = textWrittenBy((text) => {
-      text.piece("look", 1, false);
+      text.addChunk("look", 1, false);
       text.model("looking it up");
       text.step();
-      text.piece("found", 2, false);
+      text.addChunk("found", 2, false);
       text.answer("found it");
     });
     expect(out).toBe("looking it up\nfound it\n");
@@ -65,9 +65,9 @@ describe("prints each character once", () => {
 
   test("for a complete text that arrives during the next call or after the answer", () => {
     const out = textWrittenBy((text) => {
-      text.piece("one", 1, false);
+      text.addChunk("one", 1, false);
       text.step();
-      text.piece("two", 2, false);
+      text.addChunk("two", 2, false);
       text.model("one");
       text.answer("two");
       text.model("two");
@@ -78,7 +78,7 @@ describe("prints each character once", () => {
   test("for a delta that arrives after the complete text", () => {
     const out = textWrittenBy((text) => {
       text.model("all of it");
-      text.piece("all of it", 1, false);
+      text.addChunk("all of it", 1, false);
       text.answer("all of it");
     });
     expect(out).toBe("all of it\n");
@@ -86,7 +86,7 @@ describe("prints each character once", () => {
 
   test("for an answer of the strategy that follows the text of the model", () => {
     const out = textWrittenBy((text) => {
-      text.piece("thinking", 1, false);
+      text.addChunk("thinking", 1, false);
       text.answer("the answer");
     });
     expect(out).toBe("thinking\nthe answer\n");
@@ -94,10 +94,10 @@ describe("prints each character once", () => {
 
   test("for two turns with the same answer", () => {
     const out = textWrittenBy((text) => {
-      text.piece("a", 1, false);
+      text.addChunk("a", 1, false);
       text.answer("a");
       text.model("a");
-      text.piece("a", 1, false);
+      text.addChunk("a", 1, false);
       text.answer("a");
     });
     expect(out).toBe("a\na\n");

@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { parsePackageName } from "../../src/bindings/find-package.ts";
 import {
   parseIdleTimeout,
   parseList,
@@ -9,6 +8,7 @@ import {
   wholeNumber,
 } from "../../src/command-line/parse-flags.ts";
 import { expiry } from "../../src/commands/key.ts";
+import { parsePackageName } from "../../src/packages/find-package.ts";
 
 describe("flags", () => {
   test("parses the idle time of a server in seconds, with 0 for never", () => {

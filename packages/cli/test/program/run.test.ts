@@ -74,7 +74,7 @@ describe("usage errors", () => {
     [["plugin", "install", "/nowhere"], "/nowhere"],
     [["plugin", "install", "/tmp", "--class", "worker"], "--bind"],
     [["completion", "tcsh"], "bash"],
-    [["status", "--url", "nonsense"], "no"],
+    [["status", "--url", "nonsense"], "is not an HTTP or HTTPS URL"],
   ])("%j prints three lines and exits with 2", async (argv, hint) => {
     const { exit, out, err } = await backplane([...argv, "--token", "bpa_none"]);
     expect({ exit, out }).toEqual({ exit: EXIT.usage, out: "" });
@@ -105,12 +105,12 @@ describe("usage errors", () => {
 test.each([["plugin"], ["binding"], []])(
   "a group without a subcommand prints help, or an error document with --json: %s",
   async (...group) => {
-    const person = await backplane(group);
-    expect([person.exit, person.err]).toEqual([EXIT.ok, ""]);
-    expect(person.out).toContain("backplane");
-    const program = await backplane([...group, "--json"]);
-    expect(program.exit).toBe(EXIT.usage);
-    expect(JSON.parse(program.out)).toMatchObject({ error: { code: "cli.usage", exit_code: 2 } });
+    const plain = await backplane(group);
+    expect([plain.exit, plain.err]).toEqual([EXIT.ok, ""]);
+    expect(plain.out).toContain("backplane");
+    const as_json = await backplane([...group, "--json"]);
+    expect(as_json.exit).toBe(EXIT.usage);
+    expect(JSON.parse(as_json.out)).toMatchObject({ error: { code: "cli.usage", exit_code: 2 } });
   },
 );
 

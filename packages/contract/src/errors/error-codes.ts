@@ -277,7 +277,7 @@ export const ERROR_CODES = {
   "package.source_invalid": refusalSpec(
     422,
     "The source cannot be read as a package.",
-    "Name a folder with vai-plugin.toml, META-INF/hefty-plugin.json, tools/*.ts or a plugin.json of Agent Plugins, or an archive of such a folder.",
+    "Specify a folder with vai-plugin.toml, META-INF/hefty-plugin.json, tools/*.ts or a plugin.json of Agent Plugins, or an archive of such a folder.",
   ),
   "package.dependency_refused": refusalSpec(
     422,
@@ -387,7 +387,7 @@ export const ERROR_CODES = {
   "workspace.not_found": refusalSpec(
     404,
     "The folder does not exist or contains no tool files.",
-    "Name a folder on the gateway's machine that contains tools/*.ts or .js.",
+    "Specify a folder on the gateway's machine that contains tools/*.ts or .js.",
   ),
   "workspace.changed": refusalSpec(
     409,
@@ -513,7 +513,7 @@ export const ERROR_CODES = {
   ),
   "allow_rule.refused": refusalSpec(
     403,
-    "Calls of this tool or server cannot be allowed permanently.",
+    "Calls to this tool or server cannot be allowed permanently.",
     "The message names the reason. Answer single calls with `backplane approve allow`.",
   ),
   "allow_rule.too_many": refusalSpec(
@@ -673,7 +673,7 @@ export const ERROR_CODES = {
   "plugin.source_invalid": refusalSpec(
     400,
     "Plugins cannot be installed from this source.",
-    "Name a package from the npm registry (NAME or NAME@VERSION) or the Python index (pypi:NAME==VERSION), or a local folder.",
+    "Specify a package from the npm registry (NAME or NAME@VERSION) or the Python index (pypi:NAME==VERSION), or a local folder.",
   ),
   "plugin.install_failed": refusalSpec(
     500,

@@ -44,7 +44,7 @@ export interface LlmTool {
   parameters: JsonObject;
 }
 
-/** One piece of the stream. The first piece of a tool call names it; `args` are fragments of its JSON text. */
+/** One chunk of the stream. The first chunk of a tool call names it; `args` are fragments of its JSON text. */
 export type LlmPart =
   | { type: "content"; text: string }
   | { type: "thinking"; text: string }

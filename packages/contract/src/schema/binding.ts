@@ -56,7 +56,7 @@ export const BindingPolicySchema = z.strictObject({
   secret_env: z.record(SlotSchema, SecretVariableSchema).optional(),
   /** Lets tools that require the host run on the gateway's machine without a sandbox. Only an admin can set it. */
   host_target: z.boolean().optional(),
-  /** Lets the org's model answer sampling requests of an MCP server if the calling client does not. */
+  /** Lets the org's model answer sampling requests from an MCP server if the calling client does not. */
   sampling: z
     .strictObject({
       max_tokens: z

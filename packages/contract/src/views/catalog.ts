@@ -62,7 +62,7 @@ export interface PolicyStep {
   reason: string | null;
 }
 
-/** Why a call of this tool would run, need approval or be denied: the admission rules in their order. */
+/** Why a call to this tool would run, need approval or be denied: the admission rules in their order. */
 export interface PolicyExplanation {
   tool: string;
   outcome: "run" | "ask" | "deny";

@@ -20,7 +20,7 @@ export const MCP_ERRORS = {
   unsupported_version: -32022,
   /** A person must visit a page first. */
   url_elicitation_required: -32042,
-  /** A person or host declined a request of the server. */
+  /** A person or host declined a request from the server. */
   rejected: -1,
 } as const;
 

@@ -151,7 +151,7 @@ export type ApprovalResponse = (typeof APPROVAL_RESPONSES)[number];
 
 /** The coverage of an allow rule. */
 export const RULE_COVERAGES = ["tool", "server"] as const;
-/** The coverage of an answer: calls with the same arguments, all calls of the tool, or all tools of its server. */
+/** The coverage of an answer: calls with the same arguments, all calls to the tool, or all tools of its server. */
 export const ANSWER_COVERAGES = ["arguments", ...RULE_COVERAGES] as const;
 export type AnswerCoverage = (typeof ANSWER_COVERAGES)[number];
 

@@ -129,7 +129,7 @@ export function answerCoverages(
   const { bound } = call.plan;
   const tools = bound.package.manifest.exports.filter(({ kind }) => kind === "tool");
   const always: AnswerCoverage[] = isObject(call.input) ? ["arguments", "tool"] : ["tool"];
-  if (bound.described !== undefined || tools.length > 1) always.push("server");
+  if (bound.definitions_digest !== undefined || tools.length > 1) always.push("server");
   return {
     session: has_session ? (["arguments", "tool"] as const).filter(permits("session")) : [],
     always: always.filter(permits("always")),

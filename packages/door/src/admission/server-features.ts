@@ -22,9 +22,9 @@ import {
   type EffectivePolicy,
   type ExportPlan,
   effectiveClass,
+  levelBeforeCall,
   NO_RULES,
   poolKey,
-  standingLevel,
   toGrant,
 } from "@backplane/registry";
 import { assumeValidRoot } from "../calls/revocation.ts";
@@ -124,7 +124,7 @@ export function planServerFeature(
     binding: { ...bound.binding, export_id: item.id },
     whole: true,
   };
-  const level = standingLevel({ ...named, export: item }, effectiveClass(bound.binding, item), scope, host);
+  const level = levelBeforeCall({ ...named, export: item }, effectiveClass(bound.binding, item), scope, host);
   const grant = toGrant(level);
   return {
     bound: named,

@@ -29,8 +29,8 @@ export function admitAllowed(
 }
 
 /**
- * Reads the rules for calls of this package and caller, always from the store: a rule that another gateway removed must
- * not hold here. A rule ends with the authority of its creator.
+ * Reads the rules for calls from this caller to this package, always from the store: a rule that another gateway
+ * removed must not hold here. A rule ends with the authority of its creator.
  */
 export async function readAllowRules(
   { deps, authority }: AllowedCallsDeps,

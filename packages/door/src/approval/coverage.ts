@@ -78,7 +78,7 @@ export function changedParts(before: CoveredParts | null, after: CoveredParts): 
 /** The coverage of an admitted call, read from the current state of the store. */
 export async function readCoverage(deps: CoverageDeps, { call, grant }: Admitted): Promise<Coverage> {
   const { bound, export: item } = call.plan;
-  const described = bound.described !== undefined && item.kind === "tool";
+  const described = bound.definitions_digest !== undefined && item.kind === "tool";
   return await readUseCoverage(deps, bound, {
     tool: bound.binding.export_id,
     definition: described ? digestTool(item, bound.package.schemas) : null,

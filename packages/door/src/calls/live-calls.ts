@@ -22,7 +22,7 @@ import type {
 } from "@backplane/ports";
 import type { CallProgressFeed } from "@backplane/session";
 import type { NodeLease } from "../node/node-lease.ts";
-import type { EventTape } from "./event-tape.ts";
+import type { EventLog } from "./event-log.ts";
 import type { Revocation } from "./revocation.ts";
 
 export type CallStage = "opening" | "approval" | "queued" | "running" | "settling";
@@ -58,7 +58,7 @@ export class LiveCall {
   /** Why the call has to end early; the first cause counts. */
   stopped: StopCause | null = null;
   interrupt: (() => void) | null = null;
-  tape: EventTape | null = null;
+  event_log: EventLog | null = null;
   /** Progress for the watchers of the session; null outside a turn, or while nothing was reported. */
   progress: CallProgressFeed | null = null;
   /** The lease of the delivery that this call is an attempt of. */

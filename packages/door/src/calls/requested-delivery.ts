@@ -1,7 +1,7 @@
 /** The delivery that a call belongs to, as the call sees it. */
 import type { JobHold } from "@backplane/ports";
 
-/** `job` is the lease of the delivery. A direct call of a hook has none. */
+/** `job` is the lease of the delivery. A direct call to a hook has none. */
 export interface RequestedDelivery {
   delivery_id: string;
   attempt: number;

@@ -36,7 +36,7 @@ interface ExplainDeps {
   policies: Policies;
   state: AdmissionState;
   host: HostPolicy;
-  /** The allow rules that hold for calls of this package and caller. */
+  /** The allow rules that hold for calls from this caller to this package. */
   readAllowRules: (call: Pick<RuleInput, "plan" | "caller" | "root">) => Promise<AllowRuleRow[]>;
   /** The active tool bindings, including those of whole servers. */
   listServers: (scope: Scope) => MaybePromise<readonly BoundPackage[]>;

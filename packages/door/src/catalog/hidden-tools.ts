@@ -21,9 +21,9 @@ import {
   computeRisk,
   type EffectivePolicy,
   effectiveClass,
+  levelBeforeCall,
   type Policies,
   sanitizeExport,
-  standingLevel,
   takesTraffic,
   toGrant,
   toolsOf,
@@ -166,7 +166,7 @@ function assessRisk(
   host: KernelDeps["host"],
   policy: EffectivePolicy,
 ): CatalogEntry["risk"] {
-  const level = standingLevel({ ...bound, export: item }, effectiveClass(bound.binding, item), scope, host);
+  const level = levelBeforeCall({ ...bound, export: item }, effectiveClass(bound.binding, item), scope, host);
   const plan = { export: item, effect_class: item.tool.effect_class };
   return computeRisk(plan, toGrant(level), policy, []).risk;
 }

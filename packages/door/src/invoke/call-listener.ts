@@ -1,13 +1,13 @@
 /**
- * Listens to the plugin during one attempt. Events are redacted and go to the tape of the call and to the watchers of its
- * session. Requests of the plugin (sampling, elicitation, roots) go to the client that made the call, if it can answer
- * them. Otherwise the gateway answers, and never on a person's behalf: it declines, or uses its own model if the
+ * Listens to the plugin during one attempt. Events are redacted and go to the event log of the call and to the watchers
+ * of its session. Requests from the plugin (sampling, elicitation, roots) go to the client that made the call, if it
+ * can answer them. Otherwise the gateway answers, and never on a person's behalf: it declines, or uses its own model if the
  * binding has access to it.
  */
 
 import type { Json, JsonObject, PluginExport } from "@backplane/contract";
 import { type KernelDeps, type RunListener, rejectUnanswered } from "@backplane/ports";
-import { EventTape } from "../calls/event-tape.ts";
+import { EventLog } from "../calls/event-log.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { type PluginCallEvent, type Redactor, redactEvents } from "../calls/redact.ts";
 import { storeCheckpoints } from "./checkpoints.ts";
@@ -27,15 +27,15 @@ export function createCallListener(
   redactor: Redactor | null,
 ): CallListener {
   const { deps, turns } = door;
-  const toTape = (event: PluginCallEvent) => {
+  const toLog = (event: PluginCallEvent) => {
     if (live.stage === "settling") return;
-    getTape(deps, live).write(event);
+    getEventLog(deps, live).write(event);
     if (live.row.turn === null) return;
     live.progress ??= turns.follow(live.row, item.kind === "tool" && item.tool.streaming);
     live.progress?.take(event);
   };
-  const stored = item.kind === "harness" ? storeCheckpoints(door, live, item, toTape) : null;
-  const write = stored === null ? toTape : (event: PluginCallEvent) => stored.write(event);
+  const stored = item.kind === "harness" ? storeCheckpoints(door, live, item, toLog) : null;
+  const write = stored === null ? toLog : (event: PluginCallEvent) => stored.write(event);
   // Left out if nobody can answer: the plugin then learns this before it makes a request.
   const answerRequest: RunListener["answerRequest"] =
     live.answerRequest === null && live.sample === null
@@ -52,10 +52,10 @@ export function createCallListener(
   return { event: (event) => stream.take(event), flush, ...requests };
 }
 
-/** The tape is created with the first event or the first watcher, because most calls have neither. */
-export function getTape(deps: Pick<KernelDeps, "store" | "clock">, live: LiveCall): EventTape {
-  live.tape ??= new EventTape(live.row.id, deps.store.invocations, deps.clock, live.last_seq);
-  return live.tape;
+/** The log is created with the first event or the first watcher, because most calls have neither. */
+export function getEventLog(deps: Pick<KernelDeps, "store" | "clock">, live: LiveCall): EventLog {
+  live.event_log ??= new EventLog(live.row.id, deps.store.invocations, deps.clock, live.last_seq);
+  return live.event_log;
 }
 
 /** Every request is also an event of the call, which names who answered. */

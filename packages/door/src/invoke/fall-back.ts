@@ -47,7 +47,7 @@ export async function fallBack(
   return await recordFallback(door, failed, admitted, ending, failed_at, left);
 }
 
-/** A delivery is repeated by its job, and a harness continues from a checkpoint that its own version has written. */
+/** A delivery is repeated by the outbox, and a harness continues from a checkpoint that its own version has written. */
 function mayFallBack(live: LiveCall, { status, error }: CallEnding): boolean {
   const { row } = live;
   if (status !== "failed" || !isProcessFailure(error?.code)) return false;
@@ -143,7 +143,7 @@ async function recordFallback(
   live.earlier_attempts += retries - row.retry_count + 1;
   live.remaining_ms = left;
   live.violations += ending.violations;
-  // A call that was resumed has no client that could answer requests of the plugin.
+  // A call that was resumed has no client that could answer requests from the plugin.
   if (opened.row === null)
     live.sample = door.samplingAccess(door, live, { caller, context, bound: plan.bound });
   Object.assign(row, next);

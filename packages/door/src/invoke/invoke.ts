@@ -1,5 +1,5 @@
 /**
- * The one door. Every call of a tool, hook, compactor or harness, from any caller, takes the same steps: open, admit,
+ * The one door. Every call to a tool, hook, compactor or harness, from any caller, takes the same steps: open, admit,
  * record, approve, run, settle. Each step takes the branded value of the step before, so code that skips a gate
  * does not compile. Listeners learn of a call from the outbox rows that `record` and `settle` write.
  */
@@ -131,7 +131,7 @@ class LiveTicket implements Ticket {
   }
 
   get events(): number {
-    return this.#live.tape?.seq ?? this.#live.last_seq;
+    return this.#live.event_log?.seq ?? this.#live.last_seq;
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * Gateways that share a database each have the files of the packages that were installed on them. A gateway leaves the
- * interrupted calls of other packages to the gateways that have their files. No gateway knows the files of the others, so
- * after a limit it takes such a call over, and the call ends with `package.files_missing`.
+ * Gateways that share a database each have the files of the packages that were installed on them. If a
+ * gateway lacks the files for an interrupted call, it leaves the call to the gateways that have them. No gateway knows
+ * the files of the others, so after a limit it takes such a call over, and the call ends with `package.files_missing`.
  */
 
 import { isRemoteProtocol } from "@backplane/contract";
@@ -23,7 +23,7 @@ export class MissingFiles {
   }
 
   /** The orphaned calls that other gateways should take over. `mayRun` selects the calls that would run again. */
-  async findOthers(
+  async findCallsForOtherNodes(
     status: "running" | "waiting_approval",
     mayRun: (row: InvocationRow) => boolean,
   ): Promise<string[]> {
@@ -32,17 +32,17 @@ export class MissingFiles {
     const orphans = await store.invocations.orphans(status, node_id, clock.now(), MAX_ORPHANS);
     const now = clock.monotonic();
     const first_seen = this.#seen[status];
-    const left: string[] = [];
+    const skipped: string[] = [];
     for (const row of orphans) {
       // The turn of a call is taken over at the same time, so its calls are not left to others.
       if (row.turn !== null || !mayRun(row) || !(await this.isMissing(row))) continue;
       const seen = first_seen.get(row.id) ?? now;
       first_seen.set(row.id, seen);
-      if (now - seen < host.missing_files_ms) left.push(row.id);
+      if (now - seen < host.missing_files_ms) skipped.push(row.id);
     }
     const open = new Set(orphans.map(({ id }) => id));
     for (const id of first_seen.keys()) if (!open.has(id)) first_seen.delete(id);
-    return left;
+    return skipped;
   }
 
   /** Whether the call needs files that are not on this gateway. */

@@ -2,7 +2,7 @@
  * Recovers the calls of nodes that are gone (inv.effect-class). The row was written before dispatch, so it holds all
  * that is known. A call that may run twice runs again under the same execution id; any other call ends with
  * outcome_unknown. A recoverable tool of a kernel plugin continues its call instead of repeating it, so its calls run
- * again too. The delivery of a hook is retried by its job, so the old row is only ended.
+ * again too. The delivery of a hook is retried by the outbox, so the old row is only ended.
  */
 
 import {
@@ -33,9 +33,9 @@ const BATCH_ROWS = 100;
 export async function recoverCalls(door: Door): Promise<number> {
   const { store, node_id, clock } = door.deps;
   let recovered = 0;
-  const left = await door.missing_files.findOthers("running", (row) => mayRunAgain(door, row));
+  const skipped = await door.missing_files.findCallsForOtherNodes("running", (row) => mayRunAgain(door, row));
   for (;;) {
-    const rows = await store.invocations.claimOrphans(node_id, clock.now(), BATCH_ROWS, left);
+    const rows = await store.invocations.claimOrphans(node_id, clock.now(), BATCH_ROWS, skipped);
     for (const row of rows) await recoverCall(door, row);
     recovered += rows.length;
     if (rows.length < BATCH_ROWS) return recovered;
@@ -46,14 +46,14 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
   const live = door.live.add(row);
   live.dispatched = true;
   if (isDelivery(row)) {
-    return await endUnknown(door, live, "Its delivery is retried under the same id.");
+    return await endUnknown(door, live, "The hook delivery is retried under the same id.");
   }
-  const harness = isResumable(row);
+  const resumable = isResumable(row);
   if (!mayRunAgain(door, row)) {
     return await endUnknown(door, live, `A ${row.effect_class} call is never run twice.`);
   }
-  if (!harness && row.retry_count >= door.deps.host.retry.max_attempts) {
-    return await endUnknown(door, live, "It had no attempts left.");
+  if (!resumable && row.retry_count >= door.deps.host.retry.max_attempts) {
+    return await endUnknown(door, live, "The call had no attempts left.");
   }
   try {
     const events = await door.deps.store.invocations.events(row.id, 0, INVOCATION_LIMITS.events_kept + 1);
@@ -61,7 +61,7 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
     const call = await reopen(door, row);
     if (await door.missing_files.isMissing(row)) return await endWithoutFiles(door, live);
     if (call.plan.bound.package.digest !== row.package_digest) {
-      throw new BackplaneError("outcome_unknown", "Its package has changed since then.");
+      throw new BackplaneError("outcome_unknown", "The package of the call has changed since then.");
     }
     const verdict = admit(call, door.state);
     if (verdict.verdict === "refused") {
@@ -93,13 +93,16 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
   }
 }
 
-/** Whether the call runs again, and is not only ended. */
+/** Whether the call runs again instead of only being ended. */
 function mayRunAgain(door: Door, row: InvocationRow): boolean {
   if (isDelivery(row)) return false;
   return isResumable(row) || isRepeatable(row.effect_class) || isRecoverable(door, row);
 }
 
-/** A harness continues from its last checkpoint, and its execution limits how often it starts without a new one. */
+/**
+ * A harness continues from its last checkpoint. Its execution limits how often it may start without writing a new
+ * checkpoint.
+ */
 function isResumable(row: InvocationRow): boolean {
   return row.export_kind === "harness" && row.within !== null;
 }
@@ -150,9 +153,9 @@ export function computeRemainingTime(
 export async function resumeApprovals(door: Door): Promise<number> {
   const { store, node_id, clock } = door.deps;
   let resumed = 0;
-  const left = await door.missing_files.findOthers("waiting_approval", () => true);
+  const skipped = await door.missing_files.findCallsForOtherNodes("waiting_approval", () => true);
   for (;;) {
-    const waiting = await store.invocations.claimWaiting(node_id, clock.now(), BATCH_ROWS, left);
+    const waiting = await store.invocations.claimWaiting(node_id, clock.now(), BATCH_ROWS, skipped);
     for (const { row, approval } of waiting) await resumeApproval(door, row, approval);
     resumed += waiting.length;
     if (waiting.length < BATCH_ROWS) return resumed;

@@ -274,7 +274,7 @@ function pauseUnlessStopped(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms:
 /**
  * inv.retry: a `retryable_failure` is retried if the effect class allows a second run under the same key. A failure
  * that never reached the plugin's code is retried for every effect class, if its error code is retryable. `failed` is
- * never retried. The delivery of a hook is retried by its job instead.
+ * never retried. The delivery of a hook is retried by the outbox instead.
  */
 function mayRetry(row: InvocationRow, outcome: RunOutcome): boolean {
   if (isDelivery(row)) return false;

@@ -20,7 +20,7 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
   const { row } = live;
   live.stage = "settling";
   live.interrupt = null;
-  live.tape?.close();
+  live.event_log?.close();
   live.progress?.close();
   let final = buildFinalRow(live, ending, deps.clock.now());
   let was_written = false;

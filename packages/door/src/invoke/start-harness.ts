@@ -11,7 +11,7 @@ import type { InvocationRow, RunOutcome } from "@backplane/ports";
 import { type CallEnding, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import type { BoundHarness } from "../harness/harness-input.ts";
-import { getTape } from "./call-listener.ts";
+import { getEventLog } from "./call-listener.ts";
 import type { Door } from "./door.ts";
 import { restartBody, resumeBody, startBody } from "./harness-body.ts";
 
@@ -63,7 +63,7 @@ function begin(door: Door, live: LiveCall, body: JsonObject): StartedHarness {
 function publishEvents(door: Door, live: LiveCall): void {
   if (live.publishes_events) return;
   live.publishes_events = true;
-  getTape(door.deps, live).subscribe((event) => door.harness_tape.event(live.row, event));
+  getEventLog(door.deps, live).subscribe((event) => door.harness_tape.event(live.row, event));
 }
 
 /**

@@ -8,7 +8,7 @@ import { type Invocation, type InvocationEvent, isTerminal } from "@backplane/co
 import type { InvocationRow, WatchItem } from "@backplane/ports";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { sleep, WakeSignal } from "../node/wake.ts";
-import { getTape } from "./call-listener.ts";
+import { getEventLog } from "./call-listener.ts";
 import type { Door } from "./door.ts";
 import { publicInvocation } from "./record.ts";
 
@@ -39,14 +39,14 @@ async function* watchLive(
   after_seq: number,
   stop: AbortSignal,
 ): AsyncGenerator<WatchItem> {
-  const tape = getTape(door.deps, live);
+  const event_log = getEventLog(door.deps, live);
   const wake = new WakeSignal();
   let queue: InvocationEvent[] = [];
   let last = after_seq;
   // Starts behind, because the earlier events are in the store.
   let behind = true;
   let ended: Invocation | null = null;
-  const unsubscribe = tape.subscribe((event) => {
+  const unsubscribe = event_log.subscribe((event) => {
     if (queue.length < QUEUE_LENGTH) queue.push(event);
     else {
       queue = [];
@@ -64,7 +64,7 @@ async function* watchLive(
     while (!stop.aborted) {
       if (behind) {
         behind = false;
-        const known = tape.seq;
+        const known = event_log.seq;
         for await (const event of readUpTo(door, live.row.id, last, known, stop)) {
           last = event.seq;
           yield event;

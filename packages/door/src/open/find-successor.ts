@@ -3,7 +3,7 @@ import type { BindingSource } from "@backplane/registry";
 
 /** The binding that took over from the share to which the call was assigned, with the version of the call. */
 export async function findSuccessor(
-  bindings: Pick<BindingSource, "candidates">,
+  bindings: Pick<BindingSource, "findCandidates">,
   {
     org_id,
     project_id,
@@ -16,7 +16,7 @@ export async function findSuccessor(
     "org_id" | "project_id" | "binding_id" | "export_id" | "package_id" | "package_version"
   >,
 ): Promise<BoundPackage | null> {
-  const candidates = await bindings.candidates({ org_id, project_id }, export_id, package_id);
+  const candidates = await bindings.findCandidates({ org_id, project_id }, export_id, package_id);
   const absorbed = ({ binding }: BoundPackage) =>
     binding.package_version === package_version && binding.previous?.shares?.includes(binding_id) === true;
   return candidates.find(absorbed) ?? null;

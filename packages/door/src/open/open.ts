@@ -58,7 +58,7 @@ export interface InvocationRequest {
   body: InvokeBody;
   /** Set for the delivery of an event to a hook. The id stays the same at every attempt. */
   delivery?: RequestedDelivery;
-  /** Set for a call of the agent loop, which is also an entry of the session's tape. */
+  /** Set for a call from the agent loop, which is also an entry of the session's tape. */
   turn?: TurnCall;
   /** An Idempotency-Key that is claimed in the transaction that writes the row. */
   once?: IdempotencyClaim;
@@ -107,7 +107,7 @@ class OpenedCall {
   readonly checked_at: number;
   /** The row of a call that is resumed; null for a new call. */
   readonly row: InvocationRow | null;
-  /** The execution that a new call of a harness begins or resumes. */
+  /** The execution that a new call to a harness begins or resumes. */
   readonly execution: ExecutionPlan | null;
   readonly harness_run: HarnessRun | null;
 
@@ -234,7 +234,7 @@ async function openExecution(
   );
 }
 
-/** A call of a harness gets at most the time that is left to its execution. */
+/** A call to a harness gets at most the time that is left to its execution. */
 function limitTime(timeout_ms: number, deadline: number | null, now: number): number {
   return deadline === null ? timeout_ms : Math.max(1, Math.min(timeout_ms, deadline - now));
 }
@@ -330,7 +330,7 @@ function findBinding(
   if (export_id === undefined) {
     throw new BackplaneError("request.invalid", "The request names no tool. Send binding_id or export_id.");
   }
-  return mapMaybe(bindings.candidates(scope, export_id, package_id), (visible) => {
+  return mapMaybe(bindings.findCandidates(scope, export_id, package_id), (visible) => {
     const candidates = visibleByName(visible, scope);
     // A name without a package means the same tool here as in the catalog.
     const meant = package_id === undefined ? selectHolder(selectUsable(candidates, scope)) : candidates;
@@ -348,7 +348,7 @@ async function requireHolder(
 ): Promise<BoundPackage> {
   const { export_id, kind } = bound.binding;
   if (kind !== "tool") return bound;
-  const visible = visibleByName(await bindings.candidates(scope, export_id), scope);
+  const visible = visibleByName(await bindings.findCandidates(scope, export_id), scope);
   const [holder] = selectHolder(selectUsable(visible, scope));
   if (holder === undefined || holder.package.package_id === bound.package.package_id) return bound;
   throw new BackplaneError(

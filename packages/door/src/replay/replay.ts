@@ -239,7 +239,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
       ...recorded,
       id: ids.next("invocation"),
       binding_id: bound.binding.binding_id,
-      // The replay is a request of the operator, who may no longer be allowed to use this tool.
+      // The replay is a request from the operator, who may no longer be allowed to use this tool.
       requested_by: caller.actor,
       role: caller.role,
       session_id: null,

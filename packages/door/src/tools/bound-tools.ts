@@ -70,7 +70,7 @@ export function withKernelTools(
       if (tool === undefined) return stored.get(scope, id);
       return tool === null ? null : bound(tool, scope);
     },
-    candidates(scope, export_id, package_id) {
+    findCandidates(scope, export_id, package_id) {
       const kernel_tools: BoundPackage[] = [];
       for (const tool of [core.get(export_id), tools.get(export_id)]) {
         if (tool != null && (package_id === undefined || package_id === packageId(tool)))
@@ -78,7 +78,7 @@ export function withKernelTools(
       }
       // No stored package has this publisher.
       if (package_id !== undefined && kernel_tools.length > 0) return kernel_tools;
-      const stored_candidates = stored.candidates(scope, export_id, package_id);
+      const stored_candidates = stored.findCandidates(scope, export_id, package_id);
       return kernel_tools.length === 0
         ? stored_candidates
         : mapMaybe(stored_candidates, (more) => [...kernel_tools, ...more]);

@@ -9,7 +9,7 @@ const hostTool = () =>
 
 verifies(
   "tools.target",
-  "refuses and records a call of a tool for the host unless the admin has allowed it",
+  "refuses and records a call to a tool for the host unless the admin has allowed it",
   async () => {
     const fixture = await createTestKernel();
     const binding = await fixture.bind(hostTool(), { export_id: "*" });
@@ -50,7 +50,7 @@ verifies(
   },
 );
 
-verifies("tools.target", "refuses a sandboxed plugin's call of a tool that runs on the host", async () => {
+verifies("tools.target", "refuses a sandboxed plugin's call to a tool that runs on the host", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(hostTool(), { export_id: "*", policy: { host_target: true } });
   const inside = noGrant({ gateway_api_scopes: ["tools:invoke"] });
@@ -70,7 +70,7 @@ verifies("tools.target", "refuses a sandboxed plugin's call of a tool that runs 
 
 verifies(
   "tools.isolated-failure",
-  "fails a call of a tool that could not be loaded, and reports the load error",
+  "fails a call to a tool that could not be loaded, and reports the load error",
   async () => {
     const fixture = await createTestKernel();
     await fixture.bind(manifest([toolExport("broken", {}, { load_error: "tools/broken.ts: at import" })]));

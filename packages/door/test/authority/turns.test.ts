@@ -143,10 +143,10 @@ verifies(
   "stops a sub-agent with its parent and for the same reason when the key is revoked",
   async () => {
     let lose: () => Promise<unknown> = async () => undefined;
-    const { yes } = autoApprovePlugin();
+    const { plugin } = autoApprovePlugin();
     const fixture = await createTestSession({
       tools: [addTool, takingTool(() => lose())],
-      plugins: [agentTool, yes],
+      plugins: [agentTool, plugin],
     });
     const key = await createRevocableKey(fixture);
     lose = () => key.revoke();

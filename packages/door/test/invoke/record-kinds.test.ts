@@ -1,4 +1,4 @@
-/** Calls of hooks, compactors and harnesses leave the same record as calls of tools. */
+/** Calls to hooks, compactors and harnesses leave the same record as calls to tools. */
 import type { Invocation } from "@backplane/contract";
 import { InvocationSchema } from "@backplane/contract/schema";
 import type { InvocationRow } from "@backplane/ports";
@@ -28,7 +28,7 @@ async function listRecords(fixture: TestKernel, export_id: string): Promise<Invo
 
 verifies(
   "inv.record",
-  "writes calls of a hook, a compactor and a harness to disk before dispatch and settles each once",
+  "writes calls to a hook, a compactor and a harness to disk before dispatch and settles each once",
   async () => {
     const fixture = await createTestSession();
     const bound: Record<string, string> = {};
@@ -85,7 +85,7 @@ verifies(
 
 verifies(
   "inv.record",
-  "records failed calls of a hook, a compactor and a harness with their codes",
+  "records failed calls to a hook, a compactor and a harness with their codes",
   async () => {
     const fixture = await createTestSession({ host: { deliveries: { ...DELIVERIES, max_attempts: 1 } } });
     for (const { id } of content.exports) await fixture.bind(content, { export_id: id });

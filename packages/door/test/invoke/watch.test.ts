@@ -125,3 +125,11 @@ test("removes the listeners of a stopped watcher from the call", async () => {
   expect(received).toEqual(["here", "inv_1"]);
   expect((await live.settled).id).toBe("inv_1");
 });
+
+test("reports 0 events on the ticket of a call without events", async () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([toolExport("read")]));
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "read" });
+  await ticket.settled;
+  expect(ticket.events).toBe(0);
+});

@@ -23,18 +23,18 @@ async function createFixture() {
   return { ...fixture, bound, requestsOf };
 }
 
-function without(value: JsonObject, name: string): JsonObject {
+function omitField(value: JsonObject, name: string): JsonObject {
   const { [name]: _left_out, ...rest } = value;
   return rest;
 }
 
-describe("a direct call of a hook", () => {
+describe("a direct call to a hook", () => {
   test("is refused without a complete event of a type that the hook receives, and names `hook test`", async () => {
     const fixture = await createFixture();
     const event = completeEvent("run.completed");
     const cases: [Json, string[]][] = [
       [{}, ["/type", "/occurred_at", "/subject", "/summary"]],
-      [without(event, "summary"), ["/summary"]],
+      [omitField(event, "summary"), ["/summary"]],
       [{ ...event, subject: { kind: "run" } }, ["/subject/id"]],
       [{ ...event, occurred_at: "yesterday" }, ["/occurred_at"]],
       [{ ...event, run_id: 5 }, ["/run_id"]],
@@ -103,7 +103,7 @@ test("delivers a queued event although the hook no longer subscribes to its type
   });
 });
 
-describe("a direct call of a compactor", () => {
+describe("a direct call to a compactor", () => {
   test("is refused without source, target and policy, before the plugin runs", async () => {
     const fixture = await createFixture();
     const whole = completeCompaction();
@@ -114,7 +114,7 @@ describe("a direct call of a compactor", () => {
     });
     const cases: [Json, string[]][] = [
       [{}, ["/source", "/target", "/policy"]],
-      [without(whole, "policy"), ["/policy"]],
+      [omitField(whole, "policy"), ["/policy"]],
       [{ ...whole, source: { chain_id: "ch_1" } }, ["/source/projection"]],
       [{ ...whole, target: {} }, ["/target/max_input_tokens"]],
       [

@@ -1,6 +1,6 @@
 /**
  * `backplane restore`: unpacks an archive beside the files of the home, verifies it, and only then replaces them. The
- * previous files are kept in a folder of the home.
+ * previous files are moved to a subfolder of the home.
  */
 import { randomUUID } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
@@ -48,7 +48,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
   const { home, archive } = options;
   if (!existsSync(archive))
     throw new BackplaneError("request.invalid", `${archive} does not exist.`, {
-      fix: "Name an archive that `backplane backup` wrote.",
+      fix: "Specify an archive that `backplane backup` wrote.",
     });
   const previous = previousFiles(home);
   if (previous.length > 0 && !options.force) {
@@ -169,7 +169,7 @@ async function placeKeys(
       "request.invalid",
       `The keys in ${key_file} did not seal the secrets in this archive.`,
       {
-        fix: `Name the file that contains ${missing.map(({ id }) => id).join(", ")} with --key.`,
+        fix: `Specify the file that contains ${missing.map(({ id }) => id).join(", ")} with --key.`,
       },
     );
   }

@@ -22,7 +22,7 @@ export const OciSchema = z
   })
   .prefault({});
 
-/** Requests to registries follow the same address rules as every other request of the gateway (sec.provider-egress). */
+/** Requests to registries follow the same address rules as other requests from the gateway (sec.provider-egress). */
 export function toRegistryOptions(
   { mirrors, insecure }: z.infer<typeof OciSchema>,
   allow_private: readonly string[],

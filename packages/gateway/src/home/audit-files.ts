@@ -60,7 +60,7 @@ export function openAuditExport(home: string, path: string): AuditExport {
       if (fault !== null) throw fault;
       throw new BackplaneError("config.invalid", `audit.export: ${name} cannot be opened for appending.`, {
         cause,
-        fix: "Name a file in an existing folder that the gateway may write to.",
+        fix: "Specify a file in an existing folder that the gateway may write to.",
       });
     }
   };

@@ -117,7 +117,7 @@ function resolveUrl(resource: Request | string, init: RequestInit | undefined): 
 
 type AddRequest = (this: HttpAgent, request: unknown, options: unknown, ...more: unknown[]) => void;
 
-/** Shared agents of Node reuse connections, so a request of a plugin gets its own connection. */
+/** Shared agents of Node reuse connections, so a request from a plugin gets its own connection. */
 function guardAgents(running: RunningPlugin): void {
   const agents = HttpAgent.prototype as unknown as { addRequest: AddRequest };
   const { addRequest } = agents;

@@ -38,7 +38,7 @@ function makeHome(): string {
   return home;
 }
 
-function open(home: string, options: Partial<PluginLoaderOptions> = {}) {
+function createLoader(home: string, options: Partial<PluginLoaderOptions> = {}) {
   const loader = createPluginLoader({
     home,
     clock: systemClock(),
@@ -59,7 +59,7 @@ test("finds the bundled plugins among the installed dependencies", async () => {
   const { dependencies } = JSON.parse(readFileSync("packages/gateway/package.json", "utf8")) as {
     dependencies: Record<string, string>;
   };
-  const { entries, problems } = await open(makeHome()).discover();
+  const { entries, problems } = await createLoader(makeHome()).discover();
   const expected = Object.keys(dependencies).filter((name) => name.startsWith("@backplane/plugin-"));
   const sources = new Set([...entries.map(({ source }) => source), ...problems.map(({ source }) => source)]);
   expect([...sources].sort()).toEqual(expected.sort());
@@ -81,7 +81,7 @@ verifies(
       if (category !== undefined) manifest["yaya.plugins.v1"] = { [name]: { category } };
       writeFileSync(file, JSON.stringify(manifest));
     };
-    const loader = open(home, {
+    const loader = createLoader(home, {
       bundled_roots: [join(FIXTURES, "shop"), join(FIXTURES, "greeter"), missing],
     });
     expect(names((await loader.discover()).entries)).toEqual(["bundled greeter", "bundled shop"]);
@@ -124,7 +124,7 @@ verifies("approval.digest", "changes the digest when files change under the same
   const home = makeHome();
   const folder = join(home, "my-shop");
   cpSync(join(FIXTURES, "shop"), folder, { recursive: true });
-  const loader = open(home, { bundled_roots: [join(FIXTURES, "greeter")] });
+  const loader = createLoader(home, { bundled_roots: [join(FIXTURES, "greeter")] });
   await loader.install(folder, { editable: true });
   const { entries } = await loader.discover();
   const readDigest = async (name: string, mode: "inline" | "hosted") => {
@@ -145,7 +145,7 @@ verifies("approval.digest", "changes the digest when files change under the same
 });
 
 test("loads every bundled plugin inline and hosted with the same description", async () => {
-  const loader = open(makeHome());
+  const loader = createLoader(makeHome());
   const { entries, problems } = await loader.discover();
   expect(problems).toEqual([]);
   for (const entry of entries) {
@@ -162,10 +162,10 @@ test("loads every bundled plugin inline and hosted with the same description", a
 
 test("creates a separate private state folder for each plugin", () => {
   const home = makeHome();
-  const dir = open(home).stateDir("shop");
+  const dir = createLoader(home).stateDir("shop");
   expect(dir).toBe(join(home, "plugins/state/shop"));
   expect(statSync(dir).mode & 0o777).toBe(0o700);
-  expect(open(home).stateDir("shop")).toBe(dir);
+  expect(createLoader(home).stateDir("shop")).toBe(dir);
 });
 
 test("runs no plugin code during discovery or inspection", async () => {
@@ -178,7 +178,7 @@ test("runs no plugin code during discovery or inspection", async () => {
     join(trap, "package.json"),
     JSON.stringify({ name: "trap", version: "1.0.0", "yaya.plugins.v1": { trap: { category: "skill" } } }),
   );
-  const loader = open(home, { bundled_roots: [trap] });
+  const loader = createLoader(home, { bundled_roots: [trap] });
   expect((await loader.discover()).entries).toMatchObject([{ name: "trap", category: "skill" }]);
   expect(await loader.inspect(trap)).toMatchObject([{ name: "trap", category: "skill", version: "1.0.0" }]);
   expect(existsSync(mark)).toBe(false);
@@ -212,7 +212,7 @@ test("starts a hosted plugin with a clean environment and its own home, and stop
   afters.push(() => {
     delete process.env.BACKPLANE_TEST_SECRET;
   });
-  const loader = open(home, { bundled_roots: [dir], env: { HTTPS_PROXY: "http://proxy.acme" } });
+  const loader = createLoader(home, { bundled_roots: [dir], env: { HTTPS_PROXY: "http://proxy.acme" } });
   const [entry] = (await loader.discover()).entries;
   const { plugin } = await loader.load(entry!, "hosted", NO_NETWORK);
   const run = await testKernelPlugin(plugin, { state_dir: home });

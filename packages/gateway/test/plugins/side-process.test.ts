@@ -121,7 +121,7 @@ verifies(
   },
 );
 
-verifies("side.wire", "times out a call of a side process after 5 s if no timeout is set", async () => {
+verifies("side.wire", "times out a call to a side process after 5 s if no timeout is set", async () => {
   const gateway = await startTestGateway([]);
   await install(gateway, "Notes", "notes");
   const binding_id = await bind(gateway, "notes", "stall", { capabilities: ["notes.read"] });

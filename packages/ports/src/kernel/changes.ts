@@ -35,7 +35,7 @@ export interface ChangeEvents {
   "deliveries.added": Record<string, never>;
   /** A call of a turn has ended and its outcome is on the tape. The turn itself may be gone. */
   "call.ended": { key: SessionKey; row: InvocationRow };
-  /** A call of a harness has ended, and its execution with it. */
+  /** A call to a harness has ended, and its execution with it. */
   "harness.ended": { row: InvocationRow };
   "turn.started": Record<string, never>;
   /** A write was rejected because another gateway has taken over the turn. */

@@ -4,7 +4,7 @@ import type { Operation } from "../host/operation.ts";
 import type { Caller } from "../scope/scope.ts";
 
 export interface DefinitionsFacade {
-  /** Resolves to null if the process has never been asked. Throws binding.not_found. */
+  /** Resolves to null if the process has not described its tools yet. Throws binding.not_found. */
   get(caller: Caller, binding_id: string): Promise<Definitions | null>;
   /** Asks the process for its tools now. */
   refresh(caller: Caller, binding_id: string, operation?: Operation): Promise<Definitions>;

@@ -64,7 +64,7 @@ export interface HostPolicy {
   resume_turns: boolean;
   /** Consecutive failures after which a kernel plugin is unloaded. */
   plugin_failures: number;
-  /** The limits of a sub-agent; a call of the agent tool can only lower them. */
+  /** The limits of a sub-agent; a call to the agent tool can only lower them. */
   subagents: { depth: number; wall_ms: number; steps: number };
   /** When a silent watcher of a session is detached, and how often watchers are checked. */
   watchers: { heartbeat_ms: number; reap_ms: number };

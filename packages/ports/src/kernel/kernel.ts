@@ -257,7 +257,7 @@ export interface Kernel {
     put(caller: Caller, level: PolicyLevel, policy: Policy, expected?: number): Promise<PolicyView>;
     /** A null field is reset to its default. */
     patch(caller: Caller, level: PolicyLevel, patch: PolicyPatch, expected?: number): Promise<PolicyView>;
-    /** Explains how the rules would decide on a call of this tool. Throws tool.not_found, tool.collision. */
+    /** Explains how the rules would decide on a call to this tool. Throws tool.not_found, tool.collision. */
     explain(
       caller: Caller,
       about: { tool: string; context: CallContext; role?: Role; channel?: string; input?: Json },
@@ -314,7 +314,7 @@ export interface Kernel {
   fanout: Fanout;
   plugins: AgentPlugins;
   providers: AgentProviders;
-  /** Calls of provider instances on behalf of API clients. */
+  /** Calls to provider instances on behalf of API clients. */
   llm: LlmEndpoints;
   adapters: Adapters;
   /** Reports an internal fault before the process exits because of it. */

@@ -1,4 +1,4 @@
-/** The model endpoints: calls of provider instances on behalf of API clients. */
+/** The model endpoints: calls to provider instances on behalf of API clients. */
 import type {
   ChatMessage,
   JsonObject,

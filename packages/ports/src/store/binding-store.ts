@@ -9,22 +9,27 @@ export interface BoundPackage {
   /** The stored binding covers the whole package; `binding` is its form for one tool. */
   whole?: boolean;
   /** Digest of the definitions that replace the manifest's exports. */
-  described?: string;
+  definitions_digest?: string;
 }
 
 export interface BindingStore {
   /**
-   * Throws `binding.conflict` if the same export version is already bound in exactly this scope. With `names_at`, this and
-   * the following methods also throw it if any binding of the org has changed since that revision; the details then
-   * contain `names_at`.
+   * Throws `binding.conflict` if the same export version is already bound in exactly this scope. With
+   * `expected_revision`, `create`, `update` and `updateAll` also throw it if any binding of the org has changed since
+   * that revision; the details then contain `names_at`.
    */
-  create(row: Binding, records: ChangeRecords, names_at?: number | null): Promise<void>;
+  create(row: Binding, records: ChangeRecords, expected_revision?: number | null): Promise<void>;
   /** Writes `row` if the stored generation is still `expected`; otherwise resolves to false. */
-  update(row: Binding, expected: number, records: ChangeRecords, names_at?: number | null): Promise<boolean>;
+  update(
+    row: Binding,
+    expected: number,
+    records: ChangeRecords,
+    expected_revision?: number | null,
+  ): Promise<boolean>;
   /** Writes all rows or none, in one transaction. Throws `binding.conflict` if one has changed meanwhile. */
   updateAll(
     changes: readonly { row: Binding; expected: number; records: ChangeRecords }[],
-    names_at?: number | null,
+    expected_revision?: number | null,
   ): Promise<void>;
   /** With `expected`, removes the binding only if that is still its generation. */
   remove(scope: Scope, id: string, records: ChangeRecords, expected?: number): Promise<boolean>;
@@ -39,15 +44,15 @@ export interface BindingStore {
    * All bindings of this export, and of whole packages, that are visible to `scope`, in any status and version. Never
    * stale.
    */
-  candidates(scope: Scope, export_id: string, package_id?: string): MaybePromise<BoundPackage[]>;
+  findCandidates(scope: Scope, export_id: string, package_id?: string): MaybePromise<BoundPackage[]>;
   /** Active bindings visible to `scope`, for discovery. */
   discover(scope: Scope, kind: ExportKind): MaybePromise<BoundPackage[]>;
   /** Active bindings of whole packages in all orgs, for the start of a gateway. */
-  whole(): Promise<BoundPackage[]>;
+  listWholePackages(): Promise<BoundPackage[]>;
   /** Active hook bindings that subscribe to this event and can see its scope. */
   hooksFor(scope: Scope, event: SemanticEventType): Promise<BoundPackage[]>;
   /** Increases with every change of a binding of the org. */
   revision(org_id: string): Promise<number>;
   /** Ids of the org's bindings that refer to this secret. */
-  usingSecret(org_id: string, ref: string): Promise<string[]>;
+  findBySecret(org_id: string, ref: string): Promise<string[]>;
 }

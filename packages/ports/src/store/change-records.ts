@@ -14,7 +14,7 @@ export interface NewEvent {
   occurred_at: number;
   subject: { kind: string; id: string };
   summary: JsonObject;
-  /** Passed on to the calls of the hooks that receive the event. */
+  /** Passed on to the calls to the hooks that receive the event. */
   ids?: TraceIds;
   /** Set for events caused by a hook's own invocation, which trigger no further hooks. */
   from_hook?: boolean;

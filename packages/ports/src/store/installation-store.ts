@@ -16,14 +16,14 @@ export interface InstallationRows {
   /** Bindings to remove, with the generation that was read. Removed first, so that others can use their versions. */
   removed?: readonly { row: Binding; records: ChangeRecords }[];
   /** The revision of the org's bindings at which the names of servers were free; null if none was checked. */
-  names_at?: number | null;
+  expected_revision?: number | null;
 }
 
 export interface InstallationStore {
   /**
    * Writes all rows or none, in one transaction. Resolves to the packages in the given order; a package that exists with
    * the same bytes keeps its row. Throws `package.conflict` for other bytes, and `binding.conflict` if a binding was
-   * created or changed meanwhile, with `names_at` like BindingStore.create.
+   * created or changed meanwhile, with `expected_revision` like BindingStore.create.
    */
   commit(rows: InstallationRows): Promise<{ row: Package; created: boolean }[]>;
 }

@@ -27,7 +27,7 @@ export interface InvocationRow extends Invocation {
   fence: number;
   /** Set for hook deliveries, so that a hook's own invocation triggers no further hooks. */
   delivery_id: string | null;
-  /** Set for a call of the agent loop. Locates the tape that receives the result, even after a restart. */
+  /** Set for a call from the agent loop. Locates the tape that receives the result, even after a restart. */
   turn: InvocationTurn | null;
   /** The number of calls that this call is nested in. */
   depth: number;
@@ -118,7 +118,7 @@ export interface CompletedDelivery extends JobHold {
 
 export interface InvocationStore {
   /**
-   * Resolves when the row is on disk. A rejected call is opened in a terminal status. Resolves to the ids of the tape
+   * Resolves when the row is on disk. A refused call is opened in a terminal status. Resolves to the ids of the tape
    * entries, or to null without a tape.
    */
   open(row: InvocationRow, also: OpenRecords): Promise<AppendedEntries | null>;
@@ -157,8 +157,9 @@ export interface InvocationStore {
     delivered?: CompletedDelivery,
   ): Promise<boolean>;
   /**
-   * Like `settle`, with tape entries in the same transaction. Where `settle` resolves to false, resolves to null
-   * and writes no entries. If the session does not exist, throws `session.not_found` and leaves the row running.
+   * Like `settle`, with tape entries in the same transaction. Resolves to null and writes no entries in the cases
+   * in which `settle` resolves to false. If the session does not exist, throws `session.not_found` and leaves the row
+   * running.
    */
   settleWithTape(
     id: string,
@@ -169,8 +170,8 @@ export interface InvocationStore {
   ): Promise<AppendedEntries | null>;
   /**
    * Like `settle`, and also ends the execution and the run of a harness. The entries are written only if no turn of the
-   * session is running, because they would come between a call and its result. Resolves to null where `settle`
-   * resolves to false.
+   * session is running, because they would come between a call and its result. Resolves to null in the cases
+   * in which `settle` resolves to false.
    */
   settleHarness(
     id: string,
@@ -183,7 +184,7 @@ export interface InvocationStore {
   list(
     scope: Scope,
     filter: {
-      /** Several statuses match any of them. */
+      /** A list matches any of its statuses. */
       status?: InvocationStatus | readonly InvocationStatus[];
       export_id?: string;
       session_id?: string;
@@ -216,7 +217,7 @@ export interface InvocationStore {
     now: number,
     limit: number,
   ): Promise<InvocationRow[]>;
-  /** Claims rows of any node that await approval, so that their approvals can continue after a restart. */
+  /** Claims rows of dead nodes whose calls await approval, so that their approvals can continue after a restart. */
   claimWaiting(
     node_id: string,
     now: number,

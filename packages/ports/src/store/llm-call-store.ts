@@ -1,4 +1,4 @@
-/** Calls of the model endpoints and the budgets that they count towards. */
+/** Calls to the model endpoints and the budgets that they count towards. */
 import type { LlmCall } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 

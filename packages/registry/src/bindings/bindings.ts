@@ -19,7 +19,7 @@ import {
   requireOperator,
   requireWholeOrg,
 } from "@backplane/ports";
-import { standingLevel, toGrant } from "../grant/effective-grant.ts";
+import { levelBeforeCall, toGrant } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
@@ -59,10 +59,10 @@ export function createBindings({
     const change = await planner.create(caller, body);
     await versions.requireStart([change], operation);
     const { before, row, records } = change;
-    await writeClaimed([change], (names_at) =>
+    await writeClaimed([change], (expected_revision) =>
       before === null
-        ? store.bindings.create(row, records, names_at)
-        : store.bindings.updateAll([{ row, expected: before.generation, records }], names_at),
+        ? store.bindings.create(row, records, expected_revision)
+        : store.bindings.updateAll([{ row, expected: before.generation, records }], expected_revision),
     );
     await effects.apply(caller, [change], operation);
     await effects.announce(caller, [row]);
@@ -89,8 +89,8 @@ export function createBindings({
       const change = await planner.patch(caller, before, body, "binding.change");
       await versions.requireStart([change], operation);
       const { row, records } = change;
-      const written = await writeClaimed([change], (names_at) =>
-        store.bindings.update(row, before.generation, records, names_at),
+      const written = await writeClaimed([change], (expected_revision) =>
+        store.bindings.update(row, before.generation, records, expected_revision),
       );
       if (!written) continue;
       await effects.apply(caller, [change], operation);
@@ -139,7 +139,7 @@ export function createBindings({
     const issues = await checkBinding(deps, checked, binding);
     const unbound_slots = findUnboundSlots(checked, binding);
     const isolation = effectiveClass(binding, checked.export);
-    const grant = toGrant(standingLevel({ binding, ...checked }, isolation, caller.scope, deps.host));
+    const grant = toGrant(levelBeforeCall({ binding, ...checked }, isolation, caller.scope, deps.host));
     return {
       valid: issues.length === 0 && unbound_slots.length === 0,
       status: binding.status,

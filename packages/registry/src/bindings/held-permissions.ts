@@ -4,7 +4,7 @@
  */
 import { BackplaneError, type Binding, type BindingPolicy } from "@backplane/contract";
 import { atLeast, type Caller, type KernelDeps } from "@backplane/ports";
-import { standingLevel, toGrant } from "../grant/effective-grant.ts";
+import { levelBeforeCall, toGrant } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { widerParts } from "../grant/wider-parts.ts";
 import type { CheckedExport } from "./check-binding.ts";
@@ -42,7 +42,9 @@ export interface HeldPermissions {
 
 export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldPermissions {
   const grantOf = ({ binding, found }: BoundVersion) =>
-    toGrant(standingLevel({ binding, ...found }, effectiveClass(binding, found.export), binding.scope, host));
+    toGrant(
+      levelBeforeCall({ binding, ...found }, effectiveClass(binding, found.export), binding.scope, host),
+    );
 
   /** The names of `HELD_PERMISSIONS` in which the second grant allows more than the first. */
   const widerIn = (from: BoundVersion, to: BoundVersion): HeldPermission[] => {

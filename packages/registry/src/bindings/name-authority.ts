@@ -56,7 +56,7 @@ const MAX_WRITES = 200;
  */
 export async function writeClaimed<T>(
   changes: readonly { names: NameClaim | null }[],
-  write: (names_at: number | null) => Promise<T>,
+  write: (expected_revision: number | null) => Promise<T>,
 ): Promise<T> {
   let claims = changes.flatMap(({ names }) => names ?? []);
   for (let left = MAX_WRITES; ; left--) {
@@ -131,7 +131,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
       const pattern = patterns.find((each) => compileToolPatterns([each])(id));
       if (pattern !== undefined)
         throw adminRequired(`the policy trusts tools named ${pattern}, and one tool is named ${id}`);
-      for (const bound of await store.bindings.candidates(draft.scope, id)) {
+      for (const bound of await store.bindings.findCandidates(draft.scope, id)) {
         const { package_id, binding_id } = bound.binding;
         if (package_id !== draft.package_id && (await hasTool(bound, id)))
           throw adminRequired(`${binding_id} (${package_id}) has a tool named ${id}`);

@@ -161,7 +161,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     await versions.requireStart(started, operation);
     const tokens = await Promise.all(removed.map((share) => revocation.readTokens(share)));
     if (moved.length + created.length + removed.length > 0)
-      await writeClaimed([...moved, ...created.map(({ change }) => change)], (names_at) =>
+      await writeClaimed([...moved, ...created.map(({ change }) => change)], (expected_revision) =>
         store.installations.commit({
           packages: [],
           moved: moved.map(({ before, row, records }) => ({ row, expected: before.generation, records })),
@@ -170,7 +170,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
             row,
             records: planner.records(caller, { ...row, status: "disabled" }, "binding.remove"),
           })),
-          names_at,
+          expected_revision,
         }),
       );
     for (const [at, share] of removed.entries()) {
@@ -240,8 +240,8 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     }
     const change = await planRollback(caller, before);
     const { row, records } = change;
-    const written = await writeClaimed([change], (names_at) =>
-      store.bindings.update(row, before.generation, records, names_at),
+    const written = await writeClaimed([change], (expected_revision) =>
+      store.bindings.update(row, before.generation, records, expected_revision),
     );
     if (!written) throw outdated((await getBound(caller, id)).binding);
     await effects.apply(caller, [change], operation);
@@ -263,7 +263,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       throw new BackplaneError(
         "request.invalid",
         `${before.binding_id} has no previous version to roll back to.`,
-        { fix: "Name a version: PATCH with package_version, or backplane binding set --to VERSION." },
+        { fix: "Specify a version: PATCH with package_version, or backplane binding set --to VERSION." },
       );
     const { package_version, digest, config, secrets } = previous;
     const to = await findExport(store.packages, before.scope.org_id, { ...before, package_version });
@@ -391,7 +391,9 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
         expected: before.generation,
         records,
       }));
-      await writeClaimed(changes, (names_at) => store.bindings.updateAll(updates, names_at));
+      await writeClaimed(changes, (expected_revision) =>
+        store.bindings.updateAll(updates, expected_revision),
+      );
     } catch (error) {
       // Another gateway was faster, or an operator has changed the bindings.
       if (codeOf(error) === "binding.conflict") return false;

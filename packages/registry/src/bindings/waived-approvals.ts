@@ -12,7 +12,7 @@ import {
 } from "@backplane/contract";
 import { atLeast, type Caller, type KernelDeps } from "@backplane/ports";
 import { toolsOf } from "../exports/whole-package.ts";
-import { standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
+import { levelBeforeCall, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { widerParts } from "../grant/wider-parts.ts";
 import type { Policies } from "../policy/policies.ts";
@@ -36,7 +36,7 @@ interface BoundVersion {
 export function createWaivedApprovals({ store, host, policies }: WaivedApprovalDeps): WaivedApprovals {
   function computeGrant(binding: Binding, found: CheckedExport) {
     const bound = { binding, package: found.package, export: found.export };
-    const level = standingLevel(bound, effectiveClass(binding, found.export), binding.scope, host);
+    const level = levelBeforeCall(bound, effectiveClass(binding, found.export), binding.scope, host);
     return withSecretEnv(toGrant(level), binding.policy);
   }
 

@@ -1,5 +1,5 @@
 /**
- * The request that tells the runner which process of a described binding to use: the same one that calls of its tools
+ * The request that tells the runner which process of a described binding to use: the same one that calls to its tools
  * use.
  */
 import type { PluginExport } from "@backplane/contract";
@@ -7,7 +7,7 @@ import type { BoundPackage, KernelDeps, ProcessRequest, Scope } from "@backplane
 import { effectiveConfig } from "../config/effective-config.ts";
 import { poolKey } from "../exports/export-plan.ts";
 import { combineTools } from "../exports/whole-package.ts";
-import { standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
+import { levelBeforeCall, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { intersect } from "../grant/intersect.ts";
 import type { Policies } from "../policy/policies.ts";
@@ -23,7 +23,7 @@ export async function createProcessRequest(
   item: PluginExport = combineTools(bound.package)!,
 ): Promise<ProcessRequest> {
   const { binding, package: pack } = bound;
-  const level = standingLevel(
+  const level = levelBeforeCall(
     { binding, package: pack, export: item },
     effectiveClass(binding, item),
     scope,

@@ -12,7 +12,7 @@ import { expandExports, selectExport } from "../exports/whole-package.ts";
  * The reads of the door and of discovery. `candidates` and `discover` return bindings of one export each; `get`
  * returns the binding as it is stored.
  */
-export type BindingSource = Pick<BindingStore, "get" | "candidates" | "discover">;
+export type BindingSource = Pick<BindingStore, "get" | "findCandidates" | "discover">;
 
 /** A stored binding with its definitions applied, and the exports that were selected from it since. */
 interface DescribedPackage {
@@ -60,8 +60,8 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
       mapMaybe(stored.get(scope, id), (bound) =>
         bound === null || !needsDefinitions(bound) ? bound : describe(bound),
       ),
-    candidates: (scope, export_id, package_id) =>
-      mapMaybe(stored.candidates(scope, export_id, package_id), (bounds) =>
+    findCandidates: (scope, export_id, package_id) =>
+      mapMaybe(stored.findCandidates(scope, export_id, package_id), (bounds) =>
         collect(bounds.map((bound) => selectFrom(bound, export_id))),
       ),
     async discover(scope, kind) {
@@ -110,6 +110,6 @@ function applyDefinitions(
       manifest: { ...manifest, exports: definitions.exports },
       schemas: { ...schemas, ...definitions.schemas },
     },
-    described: definitions.digest,
+    definitions_digest: definitions.digest,
   };
 }

@@ -12,7 +12,7 @@ import {
   validatesInput,
 } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, SchemaCheck, Scope } from "@backplane/ports";
-import { digestGrant, standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
+import { digestGrant, levelBeforeCall, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { intersect, type Level } from "../grant/intersect.ts";
 import { type CompiledRule, compilePluginRules, NO_RULES } from "../policy/security-rules.ts";
@@ -57,7 +57,7 @@ export class ExportPlans {
       known !== undefined &&
       known.bound.binding.generation === bound.binding.generation &&
       known.bound.package.digest === bound.package.digest &&
-      known.bound.described === bound.described
+      known.bound.definitions_digest === bound.definitions_digest
     ) {
       return known;
     }
@@ -70,7 +70,7 @@ export class ExportPlans {
     const checkInput = item.kind === "tool" ? await this.#compileInput(bound, item.tool.input_schema) : null;
     const checkOutput = item.kind === "tool" ? await this.#compile(bound, item.tool.output_schema) : null;
     const isolation = effectiveClass(bound.binding, item);
-    const level = standingLevel({ ...bound, export: item }, isolation, scope, host);
+    const level = levelBeforeCall({ ...bound, export: item }, isolation, scope, host);
     const grant = withSecretEnv(toGrant(level), bound.binding.policy);
     const sanitized = sanitizeExport(bound, item);
     const plan: ExportPlan = {
@@ -114,8 +114,8 @@ export class ExportPlans {
  * The path of a described schema is the hash of its content, so an unchanged schema is not compiled again. In other
  * packages a path is a file name and identifies a schema only within its package.
  */
-function schemaKey({ described, package: pack }: BoundPackage, path: string): string {
-  return described !== undefined && path.startsWith("described/") ? path : `${pack.digest}#${path}`;
+function schemaKey({ definitions_digest, package: pack }: BoundPackage, path: string): string {
+  return definitions_digest !== undefined && path.startsWith("described/") ? path : `${pack.digest}#${path}`;
 }
 
 /** Returns the grant of the plan, narrowed by what this one call may do at most. */

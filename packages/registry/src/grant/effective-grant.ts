@@ -20,7 +20,7 @@ import { intersect, type Level } from "./intersect.ts";
 import { listSlots } from "./server-slots.ts";
 
 /** The level of a binding before a call narrows it: manifest, binding, organisation, project and host. */
-export function standingLevel(
+export function levelBeforeCall(
   bound: { binding: Binding; package: Package; export: PluginExport },
   isolation: ExecutionClass,
   scope: Scope,
@@ -74,7 +74,7 @@ export function toGrant(level: Level): Grant {
   };
 }
 
-/** Adds the secret slots that the operator maps to environment variables. */
+/** Adds the operator's mapping from granted secret slots to environment variables. */
 export function withSecretEnv(grant: Grant, { secret_env }: Binding["policy"]): Grant {
   if (secret_env === undefined) return grant;
   const mapped = Object.entries(secret_env).filter(([slot]) => grant.secret_slots.includes(slot));
@@ -101,10 +101,10 @@ function manifestLevel(item: PluginExport, pack: Package): Level {
 }
 
 /**
- * The scopes that a harness needs for the operations in its `supports`. A scope without an entry here, other than
+ * The entry of `supports` that a harness must declare to receive each scope. A scope without an entry here, other than
  * `runs:write`, is never withheld.
  */
-const SUPPORT_OF: Partial<Record<DelegationScope, (typeof HARNESS_SUPPORTS)[number]>> = {
+const REQUIRED_SUPPORT: Partial<Record<DelegationScope, (typeof HARNESS_SUPPORTS)[number]>> = {
   "sessions:write": "branch_session",
   "chains:write": "branch_session",
   "compactions:write": "compact",
@@ -120,7 +120,7 @@ function harnessScopes(
   return requested.filter((scope) => {
     // A harness with its own agent loop writes its transcript to the conversation that it continues.
     if (scope === "chains:write" && mode === "hosted" && supports.includes("continue")) return true;
-    const support = SUPPORT_OF[scope];
+    const support = REQUIRED_SUPPORT[scope];
     if (support !== undefined) return supports.includes(support);
     return scope !== "runs:write" || starts_runs;
   });

@@ -209,8 +209,8 @@ export function createInstallations({
         const moved = changes.filter(isMove).map(toUpdate);
         const added = changes.filter((change) => !isMove(change));
         const created = added.map(({ row, records }) => ({ row, records }));
-        const stored = await writeClaimed(changes, (names_at) =>
-          store.installations.commit({ packages, moved, created, names_at }),
+        const stored = await writeClaimed(changes, (expected_revision) =>
+          store.installations.commit({ packages, moved, created, expected_revision }),
         );
         return { packages: stored.map(({ row, created }) => ({ package: row, created })), bindings };
       } catch (error) {

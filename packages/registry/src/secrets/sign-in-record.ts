@@ -1,4 +1,4 @@
-/** The stored state of a sign-in. The whole record is sealed, and only these functions read it. */
+/** The stored state of a sign-in. The whole record is sealed, and only these functions decode it. */
 import type { ChangeRecords, KernelDeps, SealedSignIn, ServerChallenge } from "@backplane/ports";
 
 type OAuthGrant = "authorization_code" | "client_credentials";
@@ -11,8 +11,8 @@ export interface OAuthClient {
   /** The method that the authorization server returned when it registered the client. */
   auth_method?: string;
   /**
-   * `given`: registered by a person. `document`: the id is the URL of the client's metadata document. `registered`:
-   * registered dynamically.
+   * `given`: the request to sign in supplied the client id. `document`: the id is the URL of the client's metadata
+   * document. `registered`: dynamic client registration (RFC 7591).
    */
   kind: "given" | "document" | "registered";
   /** The redirect URI of the registration. Another redirect URI needs another client. */
@@ -45,7 +45,7 @@ export interface SignInSession extends TokenSource, Tokens {
 }
 
 export interface SignInRecord {
-  /** The last challenge of the server. The next login requests what it names. */
+  /** The last challenge of the server. The next login requests the scopes that the challenge names. */
   challenge: ServerChallenge | null;
   /** Why a person has to sign in; null when nobody has to. */
   needed: string | null;
@@ -59,7 +59,7 @@ export interface StoredSignIn {
 
 export const EMPTY_SIGN_IN: SignInRecord = { challenge: null, needed: null, session: null };
 
-type Parts = Pick<KernelDeps, "store" | "vault">;
+type SignInDeps = Pick<KernelDeps, "store" | "vault">;
 
 export function signInSealName(binding_id: string): string {
   return `sign_in/${binding_id}`;
@@ -70,7 +70,7 @@ export function loginSealName(binding_id: string): string {
 }
 
 export async function readStoredSignIn(
-  { store, vault }: Parts,
+  { store, vault }: SignInDeps,
   org_id: string,
   binding_id: string,
 ): Promise<StoredSignIn | null> {
@@ -82,7 +82,7 @@ export async function readStoredSignIn(
 
 /** Resolves to false when the row changed since it was read, or the binding was removed. */
 export async function writeSignIn(
-  { store, vault }: Parts,
+  { store, vault }: SignInDeps,
   at: { org_id: string; binding_id: string },
   before: StoredSignIn | null,
   record: SignInRecord,

@@ -24,7 +24,7 @@ const answer = (exports: ManifestToolExport[], schemas: Record<string, Json> = {
   info: { name: "weather" },
 });
 
-async function open() {
+async function createKernelWithSecret() {
   const fixture = await createTestKernel();
   await fixture.kernel.secrets.put(admin, "weather", "hunter2-hunter2");
   return fixture;
@@ -33,7 +33,7 @@ async function open() {
 const bound = { secrets: { api_key: "secret://org_local/weather" } };
 
 test("describes a package when it is bound, with the binding's secrets and grant", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   fixture.runner.description = () =>
     answer([described("mcp_weather_today", "Weather today", "described/1.json")], {
       "described/1.json": { type: "object", required: ["city"] },
@@ -62,7 +62,7 @@ test("describes a package when it is bound, with the binding's secrets and grant
 });
 
 test("offers stored definitions on another gateway before it describes the binding again", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   fixture.runner.description = () => answer([described("mcp_weather_today", "Weather today")]);
   await fixture.bind(WEATHER_SERVER, bound);
   await fixture.crash();
@@ -76,7 +76,7 @@ verifies(
   "sec.scope-of-change",
   "requires a credential of the whole org to accept or refresh the tools of an org's binding",
   async () => {
-    const fixture = await open();
+    const fixture = await createKernelWithSecret();
     const { definitions } = fixture.kernel;
     fixture.runner.description = () => answer([described("today", "Weather today")]);
     const { binding_id } = await fixture.bind(WEATHER_SERVER, { ...bound, org_wide: true });
@@ -94,7 +94,7 @@ verifies(
 );
 
 test("quarantines a changed definition until an operator accepts it, and offers a new one", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   const { kernel, runner } = fixture;
   runner.description = () => answer([described("today", "Weather today"), described("gone", "Soon gone")]);
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
@@ -121,7 +121,7 @@ test("quarantines a changed definition until an operator accepts it, and offers 
 });
 
 test("keeps the known definitions and stores the error when a description fails", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   const { kernel, runner } = fixture;
   runner.description = () => Promise.reject(new BackplaneError("crashed", "it exited immediately"));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
@@ -140,7 +140,7 @@ test("keeps the known definitions and stores the error when a description fails"
 });
 
 test("binds a described package only as a whole, and describes it once its slots are bound", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   const single = fixture.bind(WEATHER_SERVER, { ...bound, export_id: "today" });
   await expect(single).rejects.toMatchObject({ code: "binding.invalid" });
   const waiting = await fixture.bind(WEATHER_SERVER);
@@ -151,7 +151,7 @@ test("binds a described package only as a whole, and describes it once its slots
 });
 
 test("requires a new approval when another definition was accepted since", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   const { kernel, runner } = fixture;
   const needsApproval = (text: string) => {
     const item = described("today", text);
@@ -180,7 +180,7 @@ test("requires a new approval when another definition was accepted since", async
 });
 
 test("refuses to accept a definition that changed after it was read", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   const { kernel, runner } = fixture;
   const describeAs = async (text: string) => {
     runner.description = () => answer([described("today", text)]);
@@ -198,7 +198,7 @@ test("refuses to accept a definition that changed after it was read", async () =
 });
 
 test("leaves out tools that do not match the schema, and quarantines tools beyond the name limit", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   const { kernel, runner } = fixture;
   const invalid = described("odd", "Odd");
   const plain = [described("constructor", "A plain name"), described("today", "Weather")];
@@ -220,7 +220,7 @@ test("leaves out tools that do not match the schema, and quarantines tools beyon
 });
 
 test("uses a described schema even if another package has a file with the same path", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   const path = "described/1.json";
   await fixture.bind(manifest([toolExport("sly", {}, { input_schema: path })]), {}, { [path]: {} });
   await fixture.call({ export_id: "sly", input: {} });
@@ -234,7 +234,7 @@ test("uses a described schema even if another package has a file with the same p
 });
 
 test("quarantines a tool that changed while its server was renamed, and offers one that did not", async () => {
-  const fixture = await open();
+  const fixture = await createKernelWithSecret();
   const named = (server: string, words: string) =>
     answer(
       ["same", "other"].map((name): ManifestToolExport => {

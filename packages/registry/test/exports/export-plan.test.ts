@@ -35,7 +35,7 @@ test("plans again when the generation, the bytes, the definitions or the project
   );
   const described = {
     ...bound({ generation: 3 }, { digest: "sha256:2" }, limited("unknown")),
-    described: "d2",
+    definitions_digest: "d2",
   };
   expect(await effect(described)).toBe("unknown");
 });
@@ -75,7 +75,7 @@ test("puts a secret into the environment only while its slot is granted", async 
   expect(narrowGrant(plan, { secret_slots: [] }, scope).grant.secret_env).toBeUndefined();
 });
 
-test("counts the calls of each tool of a whole package separately", async () => {
+test("counts the calls to each tool of a whole package separately", async () => {
   const gate = async (bound_package: BoundPackage) =>
     (await createPlans().get(bound_package, scope)).concurrency_key;
   expect(await gate(bound())).toBe("bind_1");

@@ -10,7 +10,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { covers } from "../../src/grant/domains.ts";
-import { callerLevel, standingLevel, toGrant } from "../../src/grant/effective-grant.ts";
+import { callerLevel, levelBeforeCall, toGrant } from "../../src/grant/effective-grant.ts";
 import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";
 import { exported, host, level, maybe, narrow, type RandomExport } from "./random-levels.ts";
 
@@ -23,7 +23,7 @@ function standing(
   });
   const binding = { policy: bound } as Binding;
   const pack = { manifest: content } as Package;
-  return standingLevel(
+  return levelBeforeCall(
     { binding, package: pack, export: content.exports[0]! },
     isolation,
     scope,

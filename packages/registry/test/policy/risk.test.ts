@@ -81,7 +81,7 @@ verifies(
   },
 );
 
-verifies("tools.risk-floor", "applies a changed policy or grant to the next call of the same tool", () => {
+verifies("tools.risk-floor", "applies a changed policy or grant to the next call to the same tool", () => {
   const item = manifest([toolExport("t", {}, { effect_class: "unknown", risk: "low", category: "notes" })])
     .exports[0]!;
   const plan = { export: item, effect_class: "unknown" as const };

@@ -14,7 +14,7 @@ const caller = (admin: boolean): Caller => ({
   admin,
 });
 
-test("only the host's administrator may watch a folder, and only one that is trusted", async () => {
+test("refuses to watch for anyone but the host's administrator, and for an unknown workspace id", async () => {
   const { facade } = createWorkspaces({ deps: { clock: { now: () => 0 } } } as unknown as WorkspaceParts);
   const watch = (admin: boolean) =>
     facade.watch(caller(admin), "ws_none", new AbortController().signal)[Symbol.asyncIterator]().next();

@@ -10,7 +10,7 @@ import { type AddressRule, publicExceptOwn } from "./destinations/address.ts";
 import { allowList } from "./destinations/allow-list.ts";
 import { type DirectAttempt, refusalOf } from "./destinations/direct-attempt.ts";
 import type { EgressPolicy } from "./destinations/policy.ts";
-import { type Refusal, RefusalRecord } from "./destinations/refusals.ts";
+import { type Refusal, RefusalLog } from "./destinations/refusals.ts";
 import { type Resolver, systemResolver } from "./destinations/resolve.ts";
 import { hostFetch } from "./gateway-requests/host-fetch.ts";
 import { EgressState } from "./proxy/egress-state.ts";
@@ -97,7 +97,7 @@ export function createEgress(options: EgressOptions): Egress {
         resolve,
         forbidden,
       };
-      const record = new RefusalRecord(limits.refusals, options.clock, refused);
+      const record = new RefusalLog(limits.refusals, options.clock, refused);
       return createSession(
         network,
         new EgressState(policy, limits, options.clock, record, held),

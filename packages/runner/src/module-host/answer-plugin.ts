@@ -1,5 +1,5 @@
 /**
- * Answers requests of a hosted plugin with the context that the kernel created. The process is untrusted: all
+ * Answers requests from a hosted plugin with the context that the kernel created. The process is untrusted: all
  * parameters are checked, and stack traces of the gateway are not returned.
  */
 import {

@@ -122,9 +122,9 @@ export interface DialectCall {
   /** The request is being sent: from here on the plugin's code may have acted. */
   sent(): void;
   event(event: JsonObject & { type: string }): void;
-  /** Whether the caller can answer requests of the plugin. */
+  /** Whether the caller can answer requests from the plugin. */
   readonly can_answer_requests: boolean;
-  /** Passes a request of the plugin to the caller. Rejects if there is none. */
+  /** Passes a request from the plugin to the caller. Rejects if there is none. */
   answerRequest(method: string, params: JsonObject, key?: string): Promise<Json>;
   /** Exactly one of `answered` and `failed` is called, once. */
   answered(answer: PluginAnswer): void;

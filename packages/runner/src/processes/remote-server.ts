@@ -1,6 +1,6 @@
 /**
- * A remote server with the lifecycle of a process: launching → ready → stopping → gone. Nothing is started or
- * killed; it is gone when the session has ended.
+ * A remote server with the lifecycle of a process: launching → ready → gone. Nothing is started or killed;
+ * it is gone when the session has ended.
  */
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import type { Transport } from "@backplane/wire";
@@ -83,7 +83,10 @@ export class RemoteServer implements PluginInstance {
 
   #assertNotKilled(): void {
     if (this.state === "launching") return;
-    throw new BackplaneError("crashed", `The session was closed while it started: ${this.killReason}.`);
+    throw new BackplaneError(
+      "crashed",
+      `The connection to the server was closed before it was ready: ${this.killReason}.`,
+    );
   }
 
   #link(): ProcessLink {

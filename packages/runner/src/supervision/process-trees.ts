@@ -75,15 +75,15 @@ export class ProcessTree {
     // Immediately, before the pid of the exited process can be reused.
     killGroup(this.#pid);
     await this.#sweep;
-    // Without a cgroup, only its environment identifies a daemon, and the kernel shows no environment while a process
-    // executes a program.
+    // Without a cgroup, a daemon is identified only by its environment, and /proc shows no environment while a process
+    // is inside execve.
     await this.#killAll(this.#cgroups === null ? 2 : 1);
     await this.#cgroups?.remove(this.mark);
   }
 
   /**
    * `clean` is the number of consecutive scans that must find nothing. A single scan can miss a process that forks
-   * and exits, or executes a program, at the same time.
+   * and exits, or calls execve, during the scan.
    */
   async #killAll(clean: number): Promise<void> {
     for (let round = 0, empty = 0; round < MAX_ROUNDS; round++) {

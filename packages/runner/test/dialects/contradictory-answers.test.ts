@@ -13,7 +13,7 @@ import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.t
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { mcp, testRunnerFor } from "../support/mcp-http-request.ts";
-import { mcpHttpServer, type ReceivedRequest, type Reply } from "../support/mcp-http-server.ts";
+import { type ReceivedRequest, type Reply, startMcpHttpServer } from "../support/mcp-http-server.ts";
 import type { RequestChange } from "../support/request.ts";
 import { createTestRunner, type TestRunner, until } from "../support/runner.ts";
 
@@ -411,9 +411,9 @@ describe("mcp.http", () => {
   /** `contradict` sends the reply. The server keeps the connection open after an event. */
   async function check(contradict: (reply: Reply, message: JsonObject) => void): Promise<void> {
     for (const { name, message } of [...rpcCases(CONTENT), ...rpcWrongIds(CONTENT)]) {
-      const server = await mcpHttpServer((seen, reply) => {
-        if (seen.message.method !== "tools/call") return false;
-        contradict(reply, fill(message, seen));
+      const server = await startMcpHttpServer((request, reply) => {
+        if (request.message.method !== "tools/call") return false;
+        contradict(reply, fill(message, request));
         return true;
       });
       const outcome = await testRunnerFor(server).run(mcp(server, { timeout_ms: TEN_MINUTES }));
@@ -436,9 +436,9 @@ describe("mcp.http", () => {
   );
 
   verifies("wire.contradiction", "rejects a result and an error under HTTP 400 as malformed", async () => {
-    const server = await mcpHttpServer((seen, reply) => {
-      if (seen.message.method !== "tools/call") return false;
-      reply.status(400, JSON.stringify(fill({ ...RPC, result: CONTENT, error: RPC_ERROR }, seen)));
+    const server = await startMcpHttpServer((request, reply) => {
+      if (request.message.method !== "tools/call") return false;
+      reply.status(400, JSON.stringify(fill({ ...RPC, result: CONTENT, error: RPC_ERROR }, request)));
       return true;
     });
     const outcome = await testRunnerFor(server).run(mcp(server));

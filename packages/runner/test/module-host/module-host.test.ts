@@ -35,7 +35,7 @@ afterEach(async () => {
 });
 afterAll(() => rmSync(root, { recursive: true }));
 
-function open(options: Partial<ModuleHostOptions> = {}): ModuleHost {
+function createHost(options: Partial<ModuleHostOptions> = {}): ModuleHost {
   const host = createModuleHost({
     node: process.execPath,
     node_args: ["--conditions=backplane-source"],
@@ -86,7 +86,7 @@ test.each([
     console.log("loading");
     ${hang}`;
   const error = await rejection(
-    open({ timeouts: { load_ms: 3_000 } }).start(writeEntry("", before), NO_NETWORK),
+    createHost({ timeouts: { load_ms: 3_000 } }).start(writeEntry("", before), NO_NETWORK),
   );
   expect(codeOf(error)).toBe("launch_failed");
   expect(error.message).toBe(
@@ -101,7 +101,7 @@ test.each([
 
 test("reports exit code and last line of stderr of a module that exits at import", async () => {
   const error = await rejection(
-    open().start(writeEntry("", 'console.error("no licence"); process.exit(3);'), NO_NETWORK),
+    createHost().start(writeEntry("", 'console.error("no licence"); process.exit(3);'), NO_NETWORK),
   );
   expect(codeOf(error)).toBe("crashed");
   expect(error.message).toMatch(/exited with code 3 before it answered.*Last line on stderr: no licence/);
@@ -120,7 +120,7 @@ test("keeps the protocol intact whatever a plugin prints or writes to descriptor
       process.stdin.destroy(); stdin.destroy();
     };
     noise();`;
-  const loaded = await open().start(
+  const loaded = await createHost().start(
     writeEntry("onEvent: (event, ctx) => { noise(); return ctx.emit('x.probe.a', {}, event); }", before),
     NO_NETWORK,
   );
@@ -146,7 +146,7 @@ verifies(
     };
     for (const [name, messages] of Object.entries(replies)) {
       const text = messages.map((message) => `${JSON.stringify(message)}\n`).join("");
-      const loaded = await open().start(
+      const loaded = await createHost().start(
         writeEntry(
           `onEvent: () => { writeSync(1, ${JSON.stringify(text)}); return new Promise(() => {}); }`,
           'import { writeSync } from "node:fs";',
@@ -161,7 +161,7 @@ verifies(
 );
 
 test("redacts a plugin's secrets from the error about its exit", async () => {
-  const loaded = await open().start(
+  const loaded = await createHost().start(
     writeEntry(`async onEvent(event, ctx) {
       const { api_key } = await ctx.config();
       const [{ config }] = await ctx.providers.listInstances();
@@ -180,7 +180,7 @@ test("redacts a plugin's secrets from the error about its exit", async () => {
 });
 
 test("rejects requests with wrong parameter types", async () => {
-  const loaded = await open().start(
+  const loaded = await createHost().start(
     writeEntry(`async onEvent(event, ctx) {
       const refusal = (work) => work.then(() => "taken", (error) => error.message);
       const answers = [
@@ -217,7 +217,10 @@ test("exits when the gateway closes the pipe", async () => {
   const before = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, String(process.pid));
     process.on("exit", (code) => writeFileSync(${JSON.stringify(`${mark}.exit`)}, String(code)));
     setInterval(() => {}, 1000);`;
-  const loaded = await open({ timeouts: { stop_ms: 60_000 } }).start(writeEntry("", before), NO_NETWORK);
+  const loaded = await createHost({ timeouts: { stop_ms: 60_000 } }).start(
+    writeEntry("", before),
+    NO_NETWORK,
+  );
   const errors: Error[] = [];
   loaded.onExit((error) => errors.push(error));
   await loaded.close();
@@ -279,7 +282,7 @@ test("fails with sandbox.unavailable and the fix instead of starting a plain pro
 });
 
 test("passes large conversations in both directions", async () => {
-  const loaded = await open().start(
+  const loaded = await createHost().start(
     writeEntry("onEvent: (event, ctx) => ctx.emit('x.probe.size', { text: event.payload.text }, event)"),
     NO_NETWORK,
   );

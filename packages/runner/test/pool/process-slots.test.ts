@@ -1,17 +1,17 @@
 import { expect, test } from "vitest";
 import { ProcessSlots } from "../../src/pool/process-slots.ts";
 
-test("takes no more slots than there are and serves the queue in order", async () => {
+test("never hands out more slots than exist and serves the queue in order", async () => {
   const slots = new ProcessSlots(2, 10);
   expect([slots.tryTake(), slots.tryTake(), slots.tryTake()]).toEqual([true, true, false]);
   const served: string[] = [];
   const take = (name: string) => slots.take(() => {}).then((taken) => served.push(`${name} ${taken}`));
-  const line = [take("first"), take("second")];
+  const queued = [take("first"), take("second")];
   expect([slots.waiting, slots.free]).toEqual([2, false]);
   slots.release();
-  await line[0];
+  await queued[0];
   slots.release();
-  await line[1];
+  await queued[1];
   expect(served).toEqual(["first true", "second true"]);
   // Both slots were passed on; none is free before both are released.
   expect(slots.tryTake()).toBe(false);

@@ -20,7 +20,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { PrivateCopies } from "../../src/programs/private-copies.ts";
 import { emptyFolder } from "../support/sandbox.ts";
 
-function open(): { copies: PrivateCopies; parent: string } {
+function createCopies(): { copies: PrivateCopies; parent: string } {
   const parent = join(emptyFolder(), "cache");
   const copies = new PrivateCopies(parent);
   onTestFinished(() => copies.close());
@@ -36,7 +36,7 @@ verifies(
   "integrity.exec",
   "detects and restores a private copy that was overwritten or replaced",
   async () => {
-    const { copies } = open();
+    const { copies } = createCopies();
     const path = copies.put("program", Buffer.from("ORIGINAL"), 0o555);
     expect(copies.verify()).toBe(true);
     for (const wait_ms of [0, 50]) {
@@ -58,7 +58,7 @@ verifies(
   "integrity.exec",
   "detects a change within one tick of the file timestamp clock by comparing the contents",
   () => {
-    const { copies } = open();
+    const { copies } = createCopies();
     const path = copies.put("program", Buffer.from("ORIGINAL"));
     const { lstatSync } = fs;
     const before = lstatSync(path, { bigint: true });
@@ -76,7 +76,7 @@ verifies(
 );
 
 verifies("integrity.exec", "copies a program once and ignores later changes of the original", () => {
-  const { copies, parent } = open();
+  const { copies, parent } = createCopies();
   const original = join(parent, "../host.mjs");
   writeFileSync(original, "ORIGINAL");
   const copy = copies.copyOf(original);
@@ -87,13 +87,13 @@ verifies("integrity.exec", "copies a program once and ignores later changes of t
 });
 
 test("ignores unknown paths", () => {
-  const { copies } = open();
+  const { copies } = createCopies();
   copies.put("program", Buffer.from("ORIGINAL"));
   expect(copies.verify(["/usr", "/nonexistent"])).toBe(true);
 });
 
 test("removes its own folder on close and those of killed processes", () => {
-  const { copies, parent } = open();
+  const { copies, parent } = createCopies();
   // No process has this pid: it is above the kernel's maximum.
   mkdirSync(join(parent, "own-4194305-0123"), { recursive: true });
   mkdirSync(join(parent, `own-${process.ppid}-0123`));

@@ -179,10 +179,12 @@ verifies(
     const clock = new SkippingClock();
     const ends: Record<string, (testRunner: TestRunner) => Promise<unknown>> = {
       cancel: async (testRunner) => {
-        const running = testRunner.run(vai("ignores-everything", { ...isolated, invocation_id: "inv_deaf" }));
+        const running = testRunner.run(
+          vai("ignores-everything", { ...isolated, invocation_id: "inv_unresponsive" }),
+        );
         await until(() => confinedProcesses().length >= 3);
         const tree = confinedProcesses();
-        expect(testRunner.runner.cancel("inv_deaf", "user")).toBe(true);
+        expect(testRunner.runner.cancel("inv_unresponsive", "user")).toBe(true);
         expect(await running).toMatchObject({ status: "cancelled" });
         return tree;
       },

@@ -5,7 +5,7 @@ import type { JsonObject } from "@backplane/contract";
 import { onTestFinished } from "vitest";
 
 export interface ReceivedRequest {
-  http: string;
+  http_method: string;
   headers: IncomingMessage["headers"];
   message: JsonObject & { id?: number; method?: string; params?: JsonObject };
 }
@@ -13,7 +13,7 @@ export interface ReceivedRequest {
 export interface McpHttpServer {
   url: string;
   address: string;
-  seen: ReceivedRequest[];
+  requests: ReceivedRequest[];
   calls(): ReceivedRequest[];
 }
 
@@ -25,11 +25,11 @@ export interface Reply {
   status(code: number, text?: string, headers?: Record<string, string>): void;
 }
 
-/** A request for which `answer` does not return true gets the usual answer of revision 2025-11-25. */
-export async function mcpHttpServer(
-  answer: (seen: ReceivedRequest, reply: Reply) => boolean,
+/** A request for which `answer` does not return true gets the default answer of revision 2025-11-25. */
+export async function startMcpHttpServer(
+  answer: (request: ReceivedRequest, reply: Reply) => boolean,
 ): Promise<McpHttpServer> {
-  const seen: ReceivedRequest[] = [];
+  const requests: ReceivedRequest[] = [];
   const server = createServer((request, response) => {
     void handle(request, response).catch(() => response.destroy());
   });
@@ -37,14 +37,14 @@ export async function mcpHttpServer(
     let body = "";
     for await (const chunk of request) body += String(chunk);
     const received: ReceivedRequest = {
-      http: request.method!,
+      http_method: request.method!,
       headers: request.headers,
       message:
         body === "" ? ({} as ReceivedRequest["message"]) : (JSON.parse(body) as ReceivedRequest["message"]),
     };
-    seen.push(received);
+    requests.push(received);
     const reply = replyTo(received, response);
-    if (answer(received, reply) !== true) usual(received, reply);
+    if (answer(received, reply) !== true) sendDefaultReply(received, reply);
   }
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(
@@ -58,16 +58,16 @@ export async function mcpHttpServer(
   return {
     url: `http://127.0.0.1:${port}/mcp`,
     address: `127.0.0.1:${port}`,
-    seen,
-    calls: () => seen.filter(({ message }) => message.method === "tools/call"),
+    requests,
+    calls: () => requests.filter(({ message }) => message.method === "tools/call"),
   };
 }
 
-/** A server of revision 2025-11-25 with a session. */
-function usual({ http, message }: ReceivedRequest, reply: Reply): void {
+/** Replies like a server of revision 2025-11-25 with a session. */
+function sendDefaultReply({ http_method, message }: ReceivedRequest, reply: Reply): void {
   const { method, id, params = {} } = message;
-  if (http === "GET") reply.status(405);
-  else if (http === "DELETE") reply.status(200);
+  if (http_method === "GET") reply.status(405);
+  else if (http_method === "DELETE") reply.status(200);
   else if (id === undefined || method === undefined) reply.status(202);
   else if (method === "initialize") {
     const serverInfo = { name: "http", version: "1" };

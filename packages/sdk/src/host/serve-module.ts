@@ -1,6 +1,6 @@
 /**
  * Answers the gateway's calls with the plugin's methods. An error that the plugin throws is returned as a
- * value with its stack; only a call of an unknown method is a protocol error.
+ * value with its stack; only a call to an unknown method is a protocol error.
  */
 import {
   BackplaneError,

@@ -1,7 +1,7 @@
 /**
  * A plugin under test behind a real host peer, so that a test sees exactly the frames that the gateway would
- * see. Works over any transport: `runPlugin` uses memory, a process test uses stdio. A call that does not
- * answer its cancel within the grace period rejects with `timeout` or `cancelled`.
+ * see. Works over any transport: `runPlugin` uses memory, a process test uses stdio. If the plugin
+ * does not respond to a cancel within the grace period, the call rejects with `timeout` or `cancelled`.
  */
 import {
   BackplaneError,
@@ -35,7 +35,7 @@ export interface Outcome<Result> {
   status: TerminalStatus | "ack";
   result: Result;
   events: (JsonObject & { type: string })[];
-  /** The text blocks of the answer, or the message of a failure. */
+  /** The text blocks of the result (for a failure, its message), or the text of a compaction's or harness's summary. */
   text: string;
 }
 
@@ -68,7 +68,7 @@ export interface PluginRun {
 
 export type TestEvent = Pick<HookEvent, "type"> & Partial<HookEvent>;
 
-/** Performs the handshake over the transport. The returned run can make all four kinds of call. */
+/** Performs the handshake over the transport. The returned object can make all four kinds of call. */
 export async function connectPlugin(
   transport: Transport,
   identity: { package_id: string; version: string },
@@ -87,7 +87,7 @@ export async function connectPlugin(
   const call = async <Result>(op: ExportOp, export_id: string, body: JsonObject, options: CallOptions) => {
     const number = ++count;
     const context = testContext(`inv_test_${number}`, options);
-    return settle<Result>(
+    return sendRequest<Result>(
       host,
       `req_${number}`,
       op,
@@ -142,7 +142,7 @@ const EMPTY_START: JsonObject = {
   policy: {},
 };
 
-async function settle<Result>(
+async function sendRequest<Result>(
   host: VaiHost,
   id: string,
   op: ExportOp,

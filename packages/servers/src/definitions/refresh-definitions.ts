@@ -155,7 +155,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
         scheduleDescription(binding_id, watch, DEBOUNCE_MS * 2 ** doublings);
       }) ?? (() => {});
     // Instrument plugins may depend on each other, so instruments/ describes them one by one, dependencies first.
-    const described = (await store.bindings.whole()).filter(
+    const described = (await store.bindings.listWholePackages()).filter(
       ({ package: { manifest } }) =>
         isDescribed(manifest.runtime.protocol) && manifest.runtime.instrument === undefined,
     );

@@ -197,7 +197,9 @@ export function createInstruments({
     },
     async loadAll(stopping) {
       try {
-        const plugins = (await store.bindings.whole()).filter((bound) => instrumentOf(bound) !== null);
+        const plugins = (await store.bindings.listWholePackages()).filter(
+          (bound) => instrumentOf(bound) !== null,
+        );
         const scopes = new Map(plugins.map(({ binding: { scope } }) => [scopeKey(scope), scope]));
         // Org-wide plugins load first, because plugins of a project may depend on them.
         for (const [key, scope] of [...scopes].toSorted(([a], [b]) => (a < b ? -1 : 1))) {

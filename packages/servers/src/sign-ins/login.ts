@@ -24,7 +24,7 @@ import { requestTokens } from "./token-request.ts";
 
 const LOGIN_MS = 10 * 60_000;
 
-type Parts = Pick<KernelDeps, "clock" | "random" | "vault">;
+type LoginDeps = Pick<KernelDeps, "clock" | "random" | "vault">;
 
 /** The sealed state of a login until the browser returns. */
 interface PendingLogin {
@@ -78,7 +78,7 @@ export interface StartedLogin {
 }
 
 export function startLogin(
-  parts: Parts,
+  parts: LoginDeps,
   { binding }: BoundPackage,
   actor: string,
   { source, found: { server } }: PreparedLogin,
@@ -130,7 +130,7 @@ export function isOpenedBy({ browser_hash }: Login, browsers: readonly string[])
 }
 
 export function openPendingLogin(
-  { vault }: Pick<Parts, "vault">,
+  { vault }: Pick<LoginDeps, "vault">,
   { org_id, binding_id, ciphertext }: Login,
 ): PendingLogin {
   return JSON.parse(vault.open(org_id, loginSealName(binding_id), ciphertext)) as PendingLogin;
@@ -138,7 +138,7 @@ export function openPendingLogin(
 
 /** Exchanges the authorization code for tokens. Rejects with `sign_in.failed`. */
 export async function redeemCode(
-  parts: Parts,
+  parts: LoginDeps,
   fetch: OAuthFetch,
   login: Login,
   answer: URL,

@@ -8,7 +8,7 @@ import { type OAuthClient, randomToken, type TokenSource, type Tokens } from "@b
 import { signClientAssertion } from "./client-assertion.ts";
 import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
 
-type Parts = Pick<KernelDeps, "clock" | "random">;
+type TokenDeps = Pick<KernelDeps, "clock" | "random">;
 
 const ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /** Errors after which the same request cannot succeed. */
@@ -28,7 +28,7 @@ const MAX_EXPIRES_IN_S = 10 * 365 * 86_400;
  * of the server.
  */
 export async function requestTokens(
-  parts: Parts,
+  parts: TokenDeps,
   fetch: OAuthFetch,
   source: TokenSource,
   grant_params: Record<string, string>,
@@ -42,7 +42,7 @@ export async function requestTokens(
 
 /** RFC 7009; a server reports an unknown token as revoked. Rejects with `sign_in.failed`. */
 export async function revokeToken(
-  parts: Parts,
+  parts: TokenDeps,
   fetch: OAuthFetch,
   source: TokenSource,
   token_type_hint: "access_token" | "refresh_token",
@@ -63,7 +63,7 @@ export function isPermanentRefusal(error: unknown): boolean {
 }
 
 function authenticateClient(
-  parts: Parts,
+  parts: TokenDeps,
   source: TokenSource,
   form: URLSearchParams,
 ): Record<string, string> {
@@ -99,7 +99,7 @@ function chooseAuthMethod(client: OAuthClient, supported: readonly string[] | nu
   );
 }
 
-function readTokens({ clock }: Parts, json: JsonObject, grant_params: Record<string, string>): Tokens {
+function readTokens({ clock }: TokenDeps, json: JsonObject, grant_params: Record<string, string>): Tokens {
   const { access_token, token_type, expires_in, refresh_token } = json;
   if (typeof access_token !== "string" || !/^[\x21-\x7e]{1,16384}$/.test(access_token)) {
     throw signInFailed("the authorization server's response contains no valid access_token");

@@ -72,7 +72,7 @@ class Plugins extends ScriptedRunner {
   };
 }
 
-async function open() {
+async function createInstrumentKernel() {
   const runner = new Plugins();
   const fixture = await createTestKernel({ runner });
   const bind = (id: string, dependencies?: string[]) =>
@@ -113,7 +113,7 @@ describe("the order of plugins", () => {
 
 describe("instr.lifecycle", () => {
   test("skips a plugin with a missing dependency, and loads it when the dependency is installed", async () => {
-    const { bind, list, offered, runner } = await open();
+    const { bind, list, offered, runner } = await createInstrumentKernel();
     await bind("child", ["parent"]);
     await bind("other");
     expect(runner.asked).toEqual(["other"]);
@@ -130,7 +130,7 @@ describe("instr.lifecycle", () => {
   });
 
   test("offers the tools of a plugin only while all its dependencies are loaded", async () => {
-    const { bind, fixture, list, offered, runner } = await open();
+    const { bind, fixture, list, offered, runner } = await createInstrumentKernel();
     const parent = await bind("parent");
     await bind("child", ["parent"]);
     await bind("grandchild", ["child"]);
@@ -150,7 +150,7 @@ describe("instr.lifecycle", () => {
   });
 
   test("skips plugins that depend on each other", async () => {
-    const { bind, list } = await open();
+    const { bind, list } = await createInstrumentKernel();
     await bind("x", ["y"]);
     await bind("y", ["x"]);
     expect(await list()).toEqual({
@@ -160,7 +160,7 @@ describe("instr.lifecycle", () => {
   });
 
   test("loads all plugins in order at start and logs each step", async () => {
-    const { bind, fixture } = await open();
+    const { bind, fixture } = await createInstrumentKernel();
     await bind("loud");
     await bind("z-parent");
     await bind("a-child", ["z-parent"]);
@@ -187,7 +187,7 @@ verifies(
   "instr.isolation",
   "shows and logs that a JVM plugin runs as External, even when it does not load",
   async () => {
-    const { fixture, runner } = await open();
+    const { fixture, runner } = await createInstrumentKernel();
     runner.broken.add("jar");
     const { binding_id } = await fixture.bind(plugin("jar", [], "InProcess"), { export_id: "*" });
     const notice = expect.stringMatching(/^jar declares isolationMode InProcess and runs as External/);
@@ -213,7 +213,7 @@ verifies(
 
 describe("instr.admin", () => {
   test("allows only admins to list, install and unload plugins", async () => {
-    const { fixture } = await open();
+    const { fixture } = await createInstrumentKernel();
     const { instruments } = fixture.kernel;
     await expect(instruments.list(user)).rejects.toMatchObject({ code: "policy.denied" });
     await expect(instruments.install(user, "/x")).rejects.toMatchObject({ code: "policy.denied" });
@@ -221,7 +221,7 @@ describe("instr.admin", () => {
   });
 
   test("refuses an org's admin key access to the host's disk and to class inline", async () => {
-    const { fixture } = await open();
+    const { fixture } = await createInstrumentKernel();
     const key = { ...admin, actor: "key_admin" };
     await expect(fixture.kernel.instruments.install(key, "/x")).rejects.toMatchObject({
       code: "package.source_forbidden",
@@ -239,7 +239,7 @@ describe("instr.admin", () => {
   });
 
   test("shows state, errors and instruments of a plugin, with an origin that the host sets", async () => {
-    const { bind, fixture } = await open();
+    const { bind, fixture } = await createInstrumentKernel();
     const { binding_id } = await bind("loud");
     expect(await fixture.kernel.instruments.list(admin)).toEqual([
       {
@@ -263,7 +263,7 @@ describe("instr.admin", () => {
   });
 
   verifies("instr.collision", "lists the second plugin with a name as failed, with both names", async () => {
-    const { bind, fixture } = await open();
+    const { bind, fixture } = await createInstrumentKernel();
     const { binding_id } = await bind("one-name");
     fixture.clock.wall_offset += 1_000;
     const { path } = fixture.importer.add(plugin("one_name")) as { path: string };
@@ -288,7 +288,7 @@ describe("instr.admin", () => {
   });
 
   test("only warns about an instrument that lost its name to a core tool", async () => {
-    const { bind, fixture, runner } = await open();
+    const { bind, fixture, runner } = await createInstrumentKernel();
     runner.names.set("shadow", "tool_search");
     await bind("shadow");
     expect(await fixture.kernel.instruments.list(admin)).toMatchObject([
@@ -297,7 +297,7 @@ describe("instr.admin", () => {
   });
 
   test("removes the instruments on unload, and loads the plugin again with its settings", async () => {
-    const { fixture, offered } = await open();
+    const { fixture, offered } = await createInstrumentKernel();
     const { path } = fixture.importer.add(plugin("other")) as { path: string };
     const { binding_id } = await fixture.kernel.instruments.install(admin, path, { config: { team: "ops" } });
     await fixture.kernel.instruments.unload(admin, "other");
@@ -316,7 +316,7 @@ describe("instr.admin", () => {
   });
 
   test("does not offer the three admin tools outside a turn, and refuses a direct call", async () => {
-    const { fixture } = await open();
+    const { fixture } = await createInstrumentKernel();
     expect(await fixture.kernel.catalog.list(admin)).toEqual([]);
     expect(await fixture.kernel.catalog.list(user)).toEqual([]);
     const call = await fixture.call({ export_id: "plugins_list", input: {} }, admin);
@@ -328,7 +328,7 @@ verifies(
   "upgrade.moves",
   "keeps the binding's policy when the next version is installed in another class",
   async () => {
-    const { fixture } = await open();
+    const { fixture } = await createInstrumentKernel();
     const bound = await fixture.bind(plugin("counter"), {
       export_id: "*",
       config: { team: "ops" },
@@ -349,7 +349,7 @@ verifies(
 );
 
 test("upgrades the org-wide binding of a plugin that is installed from a project", async () => {
-  const { fixture } = await open();
+  const { fixture } = await createInstrumentKernel();
   const bound = await fixture.bind(plugin("counter"), { export_id: "*", org_wide: true });
   const { path } = fixture.importer.add({ ...plugin("counter"), version: "2.0.0" });
   await fixture.kernel.instruments.install(admin, path);
@@ -358,7 +358,7 @@ test("upgrades the org-wide binding of a plugin that is installed from a project
 });
 
 test("does not store a folder that is not an instrument plugin", async () => {
-  const { fixture } = await open();
+  const { fixture } = await createInstrumentKernel();
   const next = fixture.importer.add(manifest([toolExport("echo")]));
   const { path } = next as { path: string };
   await expect(fixture.kernel.instruments.install(admin, path)).rejects.toMatchObject({
@@ -393,7 +393,7 @@ verifies(
 );
 
 test("loads dependents again when a plugin is upgraded or rolled back", async () => {
-  const { bind, fixture, runner } = await open();
+  const { bind, fixture, runner } = await createInstrumentKernel();
   const { binding_id, package_id } = await bind("parent");
   await bind("child", ["parent"]);
   await fixture.kernel.packages.install(

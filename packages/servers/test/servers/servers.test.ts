@@ -15,7 +15,7 @@ const TOOL = ToolExportSchema.parse({
 });
 const bound = { secrets: { api_key: "secret://org_local/weather" } };
 
-async function open(request: NonNullable<Runner["request"]>) {
+async function createServerKernel(request: NonNullable<Runner["request"]>) {
   const runner = Object.assign(new ScriptedRunner(), { request });
   runner.description = () => ({
     exports: [TOOL],
@@ -42,7 +42,7 @@ function createListener() {
 }
 
 test("lists a server for callers who see its binding, but not for delegated tokens", async () => {
-  const fixture = await open(async () => ({}));
+  const fixture = await createServerKernel(async () => ({}));
   const { servers } = fixture.kernel;
   expect(await servers.list(user)).toEqual([]);
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
@@ -76,7 +76,7 @@ test("lists a server for callers who see its binding, but not for delegated toke
 
 test("sends a request to the process that runs the server's tools and redacts secrets in the answer", async () => {
   const requests: { pool_key: string }[] = [];
-  const fixture = await open(async (request, listener) => {
+  const fixture = await createServerKernel(async (request, listener) => {
     requests.push(request);
     listener.notify("notifications/message", { data: "key hunter2-hunter2" });
     const roots = await listener.answerRequest("roots/list", { why: "hunter2-hunter2" }, "mine");
@@ -100,7 +100,7 @@ test("sends a request to the process that runs the server's tools and redacts se
 });
 
 test("audits reads but not lists", async () => {
-  const fixture = await open(async () => ({}));
+  const fixture = await createServerKernel(async () => ({}));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const { servers, audit } = fixture.kernel;
   await servers.request(user, binding_id, "resources/list", {}, createListener());
@@ -112,7 +112,7 @@ test("audits reads but not lists", async () => {
 });
 
 test("forwards a server's requests during a call only to the caller", async () => {
-  const fixture = await open(async () => ({}));
+  const fixture = await createServerKernel(async () => ({}));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const body = { binding_id, export_id: "mcp_weather_today", input: {} };
   const seen: unknown[] = [];
@@ -140,7 +140,7 @@ test("forwards a server's requests during a call only to the caller", async () =
 });
 
 test("hides resources and prompts when the policy allows no tools of MCP servers", async () => {
-  const fixture = await open(async () => ({ contents: [] }));
+  const fixture = await createServerKernel(async () => ({ contents: [] }));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const { policy, servers } = fixture.kernel;
   const read = () =>
@@ -166,7 +166,7 @@ verifies(
   "mcp.server",
   "applies the tool policy to resources and prompts: role, origin, name, category and risk, denials first",
   async () => {
-    const fixture = await open(async () => ({ contents: [] }));
+    const fixture = await createServerKernel(async () => ({ contents: [] }));
     const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
     const { policy, servers, audit } = fixture.kernel;
     const read = (caller = guest, method = "resources/read") =>
@@ -241,7 +241,7 @@ verifies(
 
 test("applies the policy's host level to server requests and descriptions", async () => {
   const requests: { grant: { network: string }; pool_key: string }[] = [];
-  const fixture = await open(async (request) => {
+  const fixture = await createServerKernel(async (request) => {
     requests.push(request);
     return {};
   });
@@ -266,7 +266,7 @@ test("applies the policy's host level to server requests and descriptions", asyn
 });
 
 test("lists servers in the order of their bindings, so that a later binding cannot take a name", async () => {
-  const fixture = await open(async () => ({}));
+  const fixture = await createServerKernel(async () => ({}));
   await fixture.bind(WEATHER_SERVER, bound);
   await fixture.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, bound);
   expect((await fixture.kernel.servers.list(user)).map(({ name }) => name)).toEqual(["weather", "aaa"]);
@@ -276,7 +276,7 @@ async function openWithApprovals(
   answer: () => Json = () => ({ contents: [{ uri: "w://now", text: "rain, hunter2-hunter2" }] }),
 ) {
   const received: string[] = [];
-  const fixture = await open(async ({ method }) => {
+  const fixture = await createServerKernel(async ({ method }) => {
     received.push(method);
     return answer();
   });
@@ -392,7 +392,10 @@ test("checks the policy again after the approval and reads nothing that is no lo
   expect(received).toEqual([]);
 });
 
-type Change = (fixture: Awaited<ReturnType<typeof open>>, binding_id: string) => Promise<unknown>;
+type Change = (
+  fixture: Awaited<ReturnType<typeof createServerKernel>>,
+  binding_id: string,
+) => Promise<unknown>;
 const CHANGES: [what: string, changed: string[], change: Change][] = [
   [
     "the config",

@@ -6,7 +6,7 @@ import { startPostgres } from "../../../../test/support/postgres.ts";
 import {
   authorizationServer,
   call,
-  open,
+  createSignInKernel,
   refusal,
   renewals,
   runnerAt,
@@ -17,7 +17,7 @@ import {
 } from "./signed-in-kernel.ts";
 
 test("renews an expired token before it is used, but not a valid one", async () => {
-  const { as, fixture, runner, binding_id } = await open();
+  const { as, fixture, runner, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   expect((await call(fixture)).status).toBe("succeeded");
   expect(as.token_requests).toHaveLength(1);
@@ -33,7 +33,7 @@ test("renews an expired token before it is used, but not a valid one", async () 
 });
 
 test("uses a token that is about to expire without waiting, and renews it once in the background", async () => {
-  const { as, fixture, runner, binding_id } = await open();
+  const { as, fixture, runner, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   await call(fixture);
   const used = runner.requests.at(-1)!.context.secrets.authorization;
@@ -56,7 +56,7 @@ test("uses a token that is about to expire without waiting, and renews it once i
 });
 
 test("retries a background renewal with growing pauses while the authorization server is unavailable", async () => {
-  const { as, fixture, runner, binding_id } = await open();
+  const { as, fixture, runner, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   fixture.clock.wall_offset = 3_600_000 - 20_000;
   runner.away = true;
@@ -88,7 +88,7 @@ test("retries a background renewal with growing pauses while the authorization s
 });
 
 test("renews a refused token once for all calls and runs each call exactly once", async () => {
-  const { as, runner, fixture, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   as.revokeAll();
   as.token_delay_ms = 50;
@@ -121,7 +121,7 @@ test("renews a token once across two nodes", { timeout: 60_000 }, async () => {
 });
 
 test("keeps the sign-in while the authorization server is unavailable", async () => {
-  const { as, runner, fixture, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   as.revokeAll();
   runner.away = true;
@@ -131,7 +131,7 @@ test("keeps the sign-in while the authorization server is unavailable", async ()
 });
 
 test("requests more scope once for client_credentials, and does not repeat a refused request", async () => {
-  const { as, runner, fixture, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await createSignInKernel();
   const client = { client_id: "machine", client_secret: "machine-secret-0123456789", scope: "notes" };
   await fixture.kernel.signIns.begin(admin, binding_id, { ...client, grant: "client_credentials" });
   runner.script = ({ request }) => serve(as, request.context.secrets.authorization, "write");
@@ -144,7 +144,7 @@ test("requests more scope once for client_credentials, and does not repeat a ref
 });
 
 test("does not retry a refused refresh token and reports that a person has to sign in", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   as.revokeAll({ refresh: true });
   for (let i = 0; i < 3; i++) {
@@ -168,7 +168,7 @@ test("does not retry a refused refresh token and reports that a person has to si
 });
 
 test("stores renewed tokens when the sign-in row changed meanwhile", async () => {
-  const { as, runner, fixture, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const requested = Promise.withResolvers<void>();
   const release = Promise.withResolvers<void>();

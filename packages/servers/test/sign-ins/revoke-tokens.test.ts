@@ -2,10 +2,10 @@
 import { readStoredSignIn } from "@backplane/registry";
 import { admin, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { call, open, SERVER, signIn, visit } from "./signed-in-kernel.ts";
+import { call, createSignInKernel, SERVER, signIn, visit } from "./signed-in-kernel.ts";
 
 test("stays signed out and revokes the tokens when the sign-out happens during the code exchange", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   const { signIns } = fixture.kernel;
   await signIn(fixture, as, binding_id);
   const { redirect, browser } = await visit(fixture, as, binding_id);
@@ -30,7 +30,7 @@ async function readTokens(fixture: TestKernel, binding_id: string): Promise<stri
 }
 
 test("revokes both tokens on removal of the binding and on sign-out", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const first = await readTokens(fixture, binding_id);
   await fixture.kernel.signIns.end(admin, binding_id);
@@ -45,7 +45,7 @@ test("revokes both tokens on removal of the binding and on sign-out", async () =
 });
 
 test("removes the binding without waiting for the authorization server, and logs a failed revocation", async () => {
-  const { as, runner, fixture, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await createSignInKernel();
   const { binding_id: other } = await fixture.bind(SERVER, { org_wide: true });
   for (const id of [binding_id, other]) await signIn(fixture, as, id);
   const secrets = [...(await readTokens(fixture, binding_id)), ...(await readTokens(fixture, other))];
@@ -69,7 +69,7 @@ test("removes the binding without waiting for the authorization server, and logs
 });
 
 test("removes a sign-in that cannot be decrypted", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const row = (await fixture.deps.store.sign_ins.get("org_local", binding_id))!;
   const lost = { ...row, revision: row.revision + 1, ciphertext: "v1.lost.AAAA" };
@@ -82,7 +82,7 @@ test("removes a sign-in that cannot be decrypted", async () => {
 });
 
 test("revokes the tokens of a renewal that ends after the sign-out", async () => {
-  const { as, runner, fixture, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const arrived = Promise.withResolvers<void>();
   runner.late = arrived.promise;
@@ -99,7 +99,7 @@ test("revokes the tokens of a renewal that ends after the sign-out", async () =>
 });
 
 test("finishes revocations before the gateway stops", async () => {
-  const { as, runner, fixture, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   runner.hangs = new Promise((done) => setTimeout(done, 200));
   await fixture.kernel.bindings.remove(admin, binding_id);

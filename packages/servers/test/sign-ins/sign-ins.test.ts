@@ -11,7 +11,7 @@ import { rotateKey } from "../../../registry/src/secrets/rotate-key.ts";
 import {
   authorizationServer,
   call,
-  open,
+  createSignInKernel,
   runnerAt,
   SERVER,
   serve,
@@ -22,7 +22,7 @@ import {
 } from "./signed-in-kernel.ts";
 
 test("lets only an admin start and end a sign-in, and shows its status to readers of the binding", async () => {
-  const { fixture, binding_id } = await open();
+  const { fixture, binding_id } = await createSignInKernel();
   const { signIns } = fixture.kernel;
   for (const caller of [user, guest]) {
     await expect(signIns.begin(caller, binding_id, {})).rejects.toMatchObject({ code: "policy.denied" });
@@ -37,7 +37,7 @@ test("lets only an admin start and end a sign-in, and shows its status to reader
 });
 
 test("limits requests in size and time, and to the domains of the host policy", async () => {
-  const { as, runner, fixture, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   expect(runner.fetched.length).toBeGreaterThan(3);
   for (const { allowed_domains, max_response_bytes, timeout_ms } of runner.fetched) {
@@ -55,7 +55,7 @@ test("limits requests in size and time, and to the domains of the host policy", 
 });
 
 test("expires a login after ten minutes, or when a newer one begins", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   const { signIns } = fixture.kernel;
   const { redirect, browser, expires_at } = await visit(fixture, as, binding_id);
   expect(Date.parse(expires_at) - fixture.clock.now()).toBeGreaterThan(590_000);
@@ -84,7 +84,7 @@ test("refuses a sign-in for a binding with its own credential", async () => {
 });
 
 test("seals sign-ins again under a new master key", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const vault = createSecretVault([
     { id: "k2", key: new Uint8Array(32).fill(9) },
@@ -98,7 +98,7 @@ test("seals sign-ins again under a new master key", async () => {
 });
 
 test("serves the client metadata document at the public address and uses its URL as client_id", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   expect(fixture.kernel.signIns.clientDocument()).toBeNull();
   fixture.deps.gateway.public_url = "https://gateway.example";
   as.metadata.client_id_metadata_document_supported = true;
@@ -115,7 +115,7 @@ test("serves the client metadata document at the public address and uses its URL
 });
 
 test("accepts a redirect once, from the caller who started the login, with the right issuer and a code", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   const { signIns } = fixture.kernel;
   const begin = async () => await as.visit((await signIns.begin(admin, binding_id, {})).authorization_url!);
   const redirect = await begin();
@@ -144,7 +144,7 @@ test("accepts a redirect once, from the caller who started the login, with the r
 });
 
 test("uses no token after the binding moved to another address", async () => {
-  const { as, runner, fixture, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const moved = { ...SERVER, version: "0.2.0" };
   moved.runtime = { ...SERVER.runtime, entrypoint: ["http://127.0.0.1:2/mcp"] };
@@ -157,7 +157,7 @@ test("uses no token after the binding moved to another address", async () => {
 });
 
 test("binds a login to the first browser and refuses others without ending the login", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   const { signIns } = fixture.kernel;
   const { start_url, redirect_uri } = await signIns.begin(admin, binding_id, {});
   expect(new URL(start_url!).origin).toBe(new URL(redirect_uri!).origin);
@@ -184,7 +184,7 @@ test("binds a login to the first browser and refuses others without ending the l
 });
 
 test("accepts a login that skipped the start page only from the caller who started it, not from a browser", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   const { signIns } = fixture.kernel;
   const { authorization_url } = await signIns.begin(admin, binding_id, {});
   const redirect = await as.visit(authorization_url!);
@@ -197,7 +197,7 @@ test("accepts a login that skipped the start page only from the caller who start
 });
 
 test("marks the login cookie secure behind TLS", async () => {
-  const { fixture, binding_id } = await open();
+  const { fixture, binding_id } = await createSignInKernel();
   fixture.deps.gateway.public_url = "https://gateway.example";
   const { start_url } = await fixture.kernel.signIns.begin(admin, binding_id, {});
   expect(start_url).toMatch(/^https:\/\/gateway\.example\/oauth\/start\?ticket=/);

@@ -104,7 +104,7 @@ export async function authorizationServer(): Promise<AuthorizationServer> {
   return as;
 }
 
-export async function open() {
+export async function createSignInKernel() {
   const as = await authorizationServer();
   const runner = runnerAt(as);
   const fixture = await createTestKernel({ runner });

@@ -17,13 +17,13 @@ export interface WriteBinding {
   records: ChangeRecordRows;
 }
 
-/** If `names_at` is set, the write is refused when a binding of the org has changed since that revision. */
+/** If `expected_revision` is set, the write is refused when a binding of the org has changed since that revision. */
 interface AtRevision {
-  names_at: number | null;
+  expected_revision: number | null;
 }
 
 export function* createBinding(p: WriteBinding & AtRevision): Op<void> {
-  yield* raiseRevision(p.org_id, p.names_at);
+  yield* raiseRevision(p.org_id, p.expected_revision);
   yield* insertBinding(p);
 }
 
@@ -50,7 +50,7 @@ export function* insertBinding(p: WriteBinding): Op<void> {
 }
 
 export function* updateBinding(p: WriteBinding & AtRevision & { expected: number }): Op<boolean> {
-  yield* raiseRevision(p.org_id, p.names_at);
+  yield* raiseRevision(p.org_id, p.expected_revision);
   return yield* replaceBinding(p);
 }
 
@@ -75,7 +75,7 @@ export interface UpdateBindings extends AtRevision {
 }
 
 export function* updateBindings(p: UpdateBindings): Op<void> {
-  yield* raiseRevision(p.org_id, p.names_at);
+  yield* raiseRevision(p.org_id, p.expected_revision);
   yield* replaceBindings(p.changes);
 }
 
@@ -126,14 +126,16 @@ export function* deleteBinding(p: RemoveBinding): Op<boolean> {
  * Every change of a binding raises the revision of its org. Its row stays locked until the end of the transaction, so of
  * two changes that were checked against the same bindings, the second is refused and checked again.
  */
-export function* raiseRevision(org_id: string, names_at: number | null): Op<void> {
+export function* raiseRevision(org_id: string, expected_revision: number | null): Op<void> {
   const [row] = yield sql(
     `insert into binding_revisions (org_id, revision) values ($1, 1)
       on conflict (org_id) do update set revision = binding_revisions.revision + 1 returning revision`,
     [org_id],
   );
-  if (names_at === null || names_at === Number(row!.revision) - 1) return;
-  refuse("binding.conflict", "Another binding was changed at the same time.", { names_at });
+  if (expected_revision === null || expected_revision === Number(row!.revision) - 1) return;
+  refuse("binding.conflict", "Another binding was changed at the same time.", {
+    names_at: expected_revision,
+  });
 }
 
 export function* readRevision(org_id: string): Op<number> {

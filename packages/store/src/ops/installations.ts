@@ -13,7 +13,7 @@ import { type InsertPackage, insertPackage } from "./packages.ts";
 export interface CommitInstallation {
   org_id: string;
   /** Null if the names of servers were not checked. */
-  names_at: number | null;
+  expected_revision: number | null;
   packages: InsertPackage[];
   moved: UpdateBindings["changes"];
   created: WriteBinding[];
@@ -23,7 +23,8 @@ export interface CommitInstallation {
 /** Packages first, because a binding refers to its package. Returns what `insertPackage` returns for each package. */
 export function* commitInstallation(p: CommitInstallation): Op<(string | null)[]> {
   const existing: (string | null)[] = [];
-  if (p.removed.length + p.moved.length + p.created.length > 0) yield* raiseRevision(p.org_id, p.names_at);
+  if (p.removed.length + p.moved.length + p.created.length > 0)
+    yield* raiseRevision(p.org_id, p.expected_revision);
   for (const pack of p.packages) existing.push(yield* insertPackage(pack));
   for (const binding of p.removed) {
     if (yield* deleteBinding(binding)) continue;

@@ -53,7 +53,7 @@ export function* listInvocations(p: ListInvocations): Op<{ rows: Row[]; resume: 
   return { rows: complete.slice(0, p.limit), resume: complete.length >= p.limit ? null : resume };
 }
 
-/** Counts the calls of each export among the latest calls of each project. Reads only the index of the list. */
+/** Counts the calls to each export among the latest calls of each project. Reads only the index of the list. */
 export function* countCalls(p: { org_id: string; project_id: string; latest: number }): Op<Row[]> {
   const projects = p.project_id === "" ? yield* projectsOf(p.org_id) : [p.project_id];
   const rows: Row[] = [];

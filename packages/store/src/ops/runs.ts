@@ -87,7 +87,7 @@ function withChain(event: SqlValue[], chain_id: string): SqlValue[] {
 
 /**
  * The status of the row of a harness's run. Readers see `running`, but the run does not occupy its session, so that the
- * harness can start turns there, and no gateway recovers it as a turn: it ends with the call of its harness.
+ * harness can start turns there, and no gateway recovers it as a turn: it ends with the call to its harness.
  */
 export const EXECUTING = "executing";
 

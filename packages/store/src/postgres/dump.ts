@@ -90,7 +90,7 @@ async function clearDatabase(client: pg.Client, force: boolean): Promise<void> {
   if (!present.has(SCHEMA_TABLE)) return;
   if (!force) {
     throw new BackplaneError("request.invalid", "The database already contains a Backplane store.", {
-      fix: "Name an empty database with store.url, or replace this store with --force.",
+      fix: "Specify an empty database with store.url, or replace this store with --force.",
     });
   }
   if (present.has("leases")) {

@@ -24,24 +24,24 @@ export function createBindingStore(backend: Backend): BindingStore {
       return decodeAll(yield* rows());
     });
   return {
-    async create(row, records, names_at = null) {
-      await backend.write("createBinding", { ...encodeBinding(row, records), names_at });
+    async create(row, records, expected_revision = null) {
+      await backend.write("createBinding", { ...encodeBinding(row, records), expected_revision });
       if (records.events !== undefined) backend.notifyAppended();
     },
-    async update(row, expected, records, names_at = null) {
-      const encoded = { ...encodeBinding(row, records), expected, names_at };
+    async update(row, expected, records, expected_revision = null) {
+      const encoded = { ...encodeBinding(row, records), expected, expected_revision };
       const written = await backend.write("updateBinding", encoded);
       if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
-    async updateAll(changes, names_at = null) {
+    async updateAll(changes, expected_revision = null) {
       if (changes.length === 0) return;
       const encoded = changes.map(({ row, expected, records }) => ({
         ...encodeBinding(row, records),
         expected,
       }));
       const { org_id } = encoded[0]!;
-      await backend.write("updateBindings", { org_id, names_at, changes: encoded });
+      await backend.write("updateBindings", { org_id, expected_revision, changes: encoded });
       backend.notifyAppended();
     },
     async remove(scope, id, records, expected) {
@@ -78,7 +78,7 @@ export function createBindingStore(backend: Backend): BindingStore {
         (row) => JSON.parse(row.body as string) as Binding,
       );
     },
-    candidates: (scope, export_id, package_id = "") =>
+    findCandidates: (scope, export_id, package_id = "") =>
       readList("candidates", scope, `${export_id} ${package_id}`, () =>
         listCandidateBindings([scope.org_id, projectColumn(scope.project_id), export_id, package_id]),
       ),
@@ -86,7 +86,7 @@ export function createBindingStore(backend: Backend): BindingStore {
       readList("discover", scope, kind, () =>
         listActiveBindings([scope.org_id, projectColumn(scope.project_id), kind]),
       ),
-    whole: async () => decodeAll(await backend.read(listWholePackageBindings)),
+    listWholePackages: async () => decodeAll(await backend.read(listWholePackageBindings)),
     async hooksFor(scope, event) {
       const hooks = await readList("hooks", scope, "", () =>
         listActiveHooks([scope.org_id, projectColumn(scope.project_id)]),
@@ -99,7 +99,7 @@ export function createBindingStore(backend: Backend): BindingStore {
       );
     },
     revision: (org_id) => backend.read(() => readRevision(org_id)),
-    usingSecret: (org_id, ref) => backend.read(() => listBindingsUsing(org_id, ref)),
+    findBySecret: (org_id, ref) => backend.read(() => listBindingsUsing(org_id, ref)),
   };
 }
 

@@ -7,11 +7,11 @@ import { projectColumn } from "./scope.ts";
 
 export function createInstallationStore(backend: Backend): InstallationStore {
   return {
-    async commit({ packages, moved, created, removed = [], names_at = null }) {
+    async commit({ packages, moved, created, removed = [], expected_revision = null }) {
       const [changed] = [...moved, ...created, ...removed];
       const existing = await backend.write("commitInstallation", {
         org_id: changed?.row.scope.org_id ?? "",
-        names_at,
+        expected_revision,
         packages: packages.map(({ row, records, highest }) => ({
           ...encodePackage(row, records),
           highest: highest ?? null,

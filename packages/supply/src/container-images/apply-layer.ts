@@ -102,14 +102,14 @@ async function applyEntry(
   throw unsafe("device", `it is a ${type ?? "file of an unknown type"}`, name);
 }
 
-const PIECE_BYTES = 256 * 1024;
+const CHUNK_BYTES = 256 * 1024;
 
 /** The chunks share one buffer. */
 export async function* readSpool(
   handle: FileHandle,
   { offset, size }: StoredContent,
 ): AsyncGenerator<Uint8Array, void> {
-  const buffer = Buffer.allocUnsafe(Math.min(size, PIECE_BYTES));
+  const buffer = Buffer.allocUnsafe(Math.min(size, CHUNK_BYTES));
   for (let done = 0; done < size; ) {
     const { bytesRead } = await handle.read(buffer, 0, Math.min(buffer.length, size - done), offset + done);
     if (bytesRead === 0) return;

@@ -18,7 +18,7 @@ type RootEntry =
   | [path: string, kind: "file" | "program", offset: number, size: number]
   | [path: string, kind: "link", target: string];
 
-const PIECE_BYTES = 256 * 1024;
+const CHUNK_BYTES = 256 * 1024;
 
 /**
  * Writes the tree in the order of its paths, so the same image becomes the same package. The limits apply to the expanded
@@ -112,7 +112,7 @@ async function makeFolder(path: string): Promise<void> {
 }
 
 async function copyPiece(from: FileHandle, offset: number, size: number, to: FileHandle): Promise<void> {
-  const buffer = Buffer.allocUnsafe(Math.min(size, PIECE_BYTES) || 1);
+  const buffer = Buffer.allocUnsafe(Math.min(size, CHUNK_BYTES) || 1);
   for (let done = 0; done < size; ) {
     const { bytesRead } = await from.read(buffer, 0, Math.min(buffer.length, size - done), offset + done);
     if (bytesRead === 0)

@@ -12,8 +12,8 @@ import type { ArtifactFiles } from "@backplane/ports";
 import { syncFolder } from "../files/sync.ts";
 import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
 
-/** Hashing is synchronous, so a piece must not block the event loop for long. */
-const PIECE_BYTES = 256 * 1024;
+/** Hashing is synchronous, so a chunk must not block the event loop for long. */
+const CHUNK_BYTES = 256 * 1024;
 const HEX = /^[0-9a-f]{64}$/;
 
 /** `dir` is the home's `blobs` folder. */
@@ -88,11 +88,11 @@ async function write(draft: string, bytes: Uint8Array): Promise<void> {
 /** Null if the content does not match its hash. */
 async function sizeIfIntact(file: FileHandle, sha256: string): Promise<number | null> {
   const hash = createHash("sha256");
-  const piece = Buffer.allocUnsafe(PIECE_BYTES);
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
   for (let at = 0; ; ) {
-    const { bytesRead } = await file.read(piece, 0, piece.length, at);
+    const { bytesRead } = await file.read(chunk, 0, chunk.length, at);
     if (bytesRead === 0) return hash.digest("hex") === sha256 ? at : null;
-    hash.update(piece.subarray(0, bytesRead));
+    hash.update(chunk.subarray(0, bytesRead));
     at += bytesRead;
   }
 }
@@ -113,11 +113,11 @@ function contentOf(file: FileHandle): AsyncIterableIterator<Uint8Array> {
     async next() {
       if (closing !== undefined) return await end();
       try {
-        const piece = Buffer.allocUnsafe(PIECE_BYTES);
-        const { bytesRead } = await file.read(piece, 0, piece.length, at);
+        const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+        const { bytesRead } = await file.read(chunk, 0, chunk.length, at);
         if (bytesRead === 0) return await end();
         at += bytesRead;
-        return { done: false, value: piece.subarray(0, bytesRead) };
+        return { done: false, value: chunk.subarray(0, bytesRead) };
       } catch (error) {
         await end();
         throw error;

@@ -12,7 +12,7 @@ import type { TreeFile } from "../tree/tree-listing.ts";
 import { type Difference, findDifference } from "../tree/verify-tree.ts";
 import { type Fingerprint, takeFingerprint } from "./fingerprint.ts";
 
-const PIECE_BYTES = 256 * 1024;
+const CHUNK_BYTES = 256 * 1024;
 /** Non-blocking, so that a FIFO in place of a file does not block. */
 const READ = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 /**
@@ -77,7 +77,7 @@ async function copyFile(from: string, to: string, { mode, size }: TreeFile): Pro
 
 /** Copies at most `size` bytes, so that a growing file does not fill the disk. */
 async function copyBytes(source: FileHandle, target: FileHandle, size: number): Promise<boolean> {
-  const buffer = Buffer.allocUnsafe(Math.min(size, PIECE_BYTES) || 1);
+  const buffer = Buffer.allocUnsafe(Math.min(size, CHUNK_BYTES) || 1);
   for (let at = 0; at < size; ) {
     const { bytesRead } = await source.read(buffer, 0, Math.min(buffer.length, size - at), at);
     if (bytesRead === 0) return false;

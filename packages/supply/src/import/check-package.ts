@@ -54,7 +54,7 @@ export function checkSkills({ skills = [] }: Manifest, { files }: TreeListing): 
     const file = `${path}/SKILL.md`;
     if (files.some((entry) => entry.path === file)) continue;
     throw new BackplaneError("package.invalid", `The skill ${name} has no file ${file}.`, {
-      fix: "Name the folder that contains its SKILL.md.",
+      fix: "Specify the folder that contains its SKILL.md.",
     });
   }
 }

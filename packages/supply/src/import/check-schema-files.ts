@@ -5,7 +5,7 @@ import { BackplaneError, codeOf, type Json, type Manifest } from "@backplane/con
 import type { Schemas } from "@backplane/ports";
 import type { TreeListing } from "../tree/tree-listing.ts";
 
-/** Four times the limit of a schema without white space (schema-caps.ts). */
+/** Four times the limit of a schema without white space (schema-limits.ts). */
 const MAX_SCHEMA_FILE_BYTES = 1024 * 1024;
 
 interface NamedSchema {

@@ -68,7 +68,7 @@ import {
   openServers,
   packageContent,
 } from "./open-content.ts";
-import { openSource, readFolderSignature, type SourceArchive } from "./open-source.ts";
+import { openSource, readFolderSignature, type SourceArchive } from "./open-package-source.ts";
 import type { ImageServerSource, PartImport, SourceContent } from "./parts/source-content.ts";
 
 const OCI_LAYOUT = { marker: isLayout };

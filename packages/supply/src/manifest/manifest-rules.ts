@@ -90,7 +90,7 @@ function sideProcessTools(manifest: Manifest): Finding[] {
   });
 }
 
-/** Only side processes use these fields. In other dialects authors name the exports, or tools describe themselves. */
+/** Only side processes use these fields. In other dialects authors name exports, or the process describes its tools. */
 function sideProcessNames(manifest: Manifest): Finding[] {
   const { protocol, plugin_id } = manifest.runtime;
   if (protocol === "rterm.plugin.v1") return [];

@@ -8,7 +8,7 @@ import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { BackplaneError, definedFields, type Manifest } from "@backplane/contract";
 import { MANIFEST_FILE, readManifest } from "../manifest/read-manifest.ts";
-import { tarOf, withoutPlatform } from "../pack/pack-folder.ts";
+import { packTar, withoutPlatform } from "../pack/pack-folder.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
 import { findFiles, readTreeFile } from "../tree/read-tree.ts";
 import { formatListing, listTree, type TreeListing } from "../tree/tree-listing.ts";
@@ -87,7 +87,7 @@ export async function tarLayout(layout: string, out: Writable): Promise<void> {
   const { files } = await findFiles(layout);
   const read = await Promise.all(files.map((path) => readTreeFile(layout, path)));
   await pipeline(
-    tarOf(() => layout, listTree(read)),
+    packTar(() => layout, listTree(read)),
     out,
   );
 }
@@ -151,7 +151,7 @@ async function putLayer(layout: string, dir: string, listing: TreeListing): Prom
     },
   });
   await pipeline(
-    tarOf(() => dir, listing),
+    packTar(() => dir, listing),
     createGzip({ level: 9 }),
     withoutPlatform(),
     measure,

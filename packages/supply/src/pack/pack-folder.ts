@@ -23,7 +23,7 @@ export async function packFolder(dir: string, out?: Writable): Promise<PackedFol
   const listing = await surveyFolder(dir);
   if (out !== undefined)
     await pipeline(
-      tarOf(() => dir, listing),
+      packTar(() => dir, listing),
       createGzip({ level: 9 }),
       withoutPlatform(),
       out,
@@ -36,7 +36,7 @@ export async function packFolder(dir: string, out?: Writable): Promise<PackedFol
 }
 
 /** The tar of the listed files. `dirOf` is the folder that contains a file. Throws when a file has changed. */
-export async function* tarOf(
+export async function* packTar(
   dirOf: (path: string) => string,
   listing: TreeListing,
 ): AsyncGenerator<Uint8Array, void> {

@@ -22,10 +22,10 @@ import {
   hashFile,
   hashMismatch,
   type LockedFile,
+  parseSourceVersion,
   refusedPythonDependency,
   resolveWheels,
   type SourceBuilder,
-  sourceVersionOf,
   withoutPassword,
 } from "./resolve-wheels.ts";
 import { type EntryPoint, unpackWheel } from "./unpack-wheel.ts";
@@ -184,7 +184,7 @@ function lockSource(
   if (!URL.canParse(url) || !origins.has(new URL(url).origin)) throw refusedPythonDependency([name], plain);
   if (sha256 === null || !/^[0-9a-f]{64}$/.test(sha256))
     throw refusedPythonDependency([name], plain, "a file with a SHA-256");
-  const version = sourceVersionOf(file, name);
+  const version = parseSourceVersion(file, name);
   if (version === null) throw refusedPythonDependency([name], plain, "a source archive with a version");
   return { name, version, file, url: plain, sha256 };
 }

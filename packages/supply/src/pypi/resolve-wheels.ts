@@ -129,7 +129,7 @@ export async function findVersion(
       (failure: unknown) => failure,
     );
     const source = stopped instanceof PipFailure ? stopped.source : null;
-    const version = source === null ? null : sourceVersionOf(source.file, wanted.name);
+    const version = source === null ? null : parseSourceVersion(source.file, wanted.name);
     if (version === null) throw explainFailure(error, wanted, await pip.python(), []);
     return { version, built: true };
   }
@@ -143,7 +143,7 @@ const SKIPPED_SOURCE = /No sources permitted for/;
 const SOURCE_FILE = /^([A-Za-z0-9._+!-]+?)(?:\.tar\.gz|\.tgz|\.zip|\.tar\.bz2|\.tar\.xz|\.tar)$/;
 
 /** The version in the name of a source archive; null if the name is not `NAME-VERSION.tar.gz` or the like. */
-export function sourceVersionOf(file: string, name: string): string | null {
+export function parseSourceVersion(file: string, name: string): string | null {
   const stem = SOURCE_FILE.exec(file)?.[1] ?? "";
   for (let dash = stem.indexOf("-"); dash > 0; dash = stem.indexOf("-", dash + 1)) {
     const version = stem.slice(dash + 1);

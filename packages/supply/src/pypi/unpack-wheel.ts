@@ -60,7 +60,7 @@ export async function unpackWheel(
   if (wheel === null || !/^Wheel-Version: 1\.\d+\s*$/m.test(wheel))
     throw invalidWheel(file, "it has no WHEEL file of version 1");
   for (const { path } of files) {
-    const target = targetOf(path, info);
+    const target = resolveTarget(path, info);
     if (target === null) continue;
     try {
       await mkdir(dirname(join(tree, target)), { recursive: true });
@@ -121,7 +121,7 @@ function parseLine(line: string): [path: string, hash: string] {
 }
 
 /** The path in the package; null for files that it does not contain. */
-function targetOf(path: string, info: string): string | null {
+function resolveTarget(path: string, info: string): string | null {
   const data = `${info.slice(0, -".dist-info".length)}.data/`;
   if (!path.startsWith(data)) return `${SITE_PACKAGES}/${path}`;
   const [kind = "", ...rest] = path.slice(data.length).split("/");

@@ -6,7 +6,7 @@
 import type { SchemaCheck, SchemaIssue, Schemas } from "@backplane/ports";
 import { type Compiler, loadCompiler, type Validator } from "./compile-validator.ts";
 import { measureSize, type ValueSize } from "./measure-size.ts";
-import { refused, withinCaps } from "./schema-caps.ts";
+import { schemaError, serializeWithinLimits } from "./schema-limits.ts";
 import { createSchemaThread, type SchemaThread, type ThreadReply } from "./schema-thread.ts";
 import type { VettedSchema } from "./vet-schema.ts";
 
@@ -44,7 +44,7 @@ export function createSchemas(options: SchemasOptions = {}): ClosableSchemas {
   let compiler: Promise<Compiler> | undefined;
 
   const build = async (key: string, schema: unknown): Promise<SchemaCheck> => {
-    const text = withinCaps(schema);
+    const text = serializeWithinLimits(schema);
     const vetted = toVettedSchema(await vetting.run({ kind: "vet", text }, vet_ms), vet_ms);
     const validateInWorker = checkInWorker(checking, key, text, check_ms);
     if (vetted.worker_only) return validateInWorker;
@@ -78,10 +78,10 @@ export function createSchemas(options: SchemasOptions = {}): ClosableSchemas {
 
 function toVettedSchema(reply: ThreadReply, vet_ms: number): VettedSchema {
   if (reply.kind === "vetted") return reply.vetted;
-  if (reply.kind === "failed") throw refused(reply.why.replace(/\.$/, ""));
+  if (reply.kind === "failed") throw schemaError(reply.why.replace(/\.$/, ""));
   if (reply.kind === "too_slow")
-    throw refused(`compiling and trying it takes longer than ${vet_ms} ms; simplify it`);
-  throw refused(
+    throw schemaError(`compiling and trying it takes longer than ${vet_ms} ms; simplify it`);
+  throw schemaError(
     "compiling it takes too much memory; simplify it",
     reply.kind === "died" ? reply.why : undefined,
   );

@@ -1,4 +1,4 @@
-/** Hashes all files below a folder: a few at a time, large ones in pieces, without following links. */
+/** Hashes all files below a folder: a few at a time, large ones in chunks, without following links. */
 import { createHash, hash } from "node:crypto";
 import { constants } from "node:fs";
 import { type FileHandle, open, readdir } from "node:fs/promises";
@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { listTree, type TreeFile, type TreeListing } from "./tree-listing.ts";
 
 const MAX_CONCURRENT = 8;
-/** Hashing is synchronous, so a piece must not block the event loop for more than about a millisecond. */
-const PIECE_BYTES = 256 * 1024;
+/** Hashing is synchronous, so a chunk must not block the event loop for more than about a millisecond. */
+const CHUNK_BYTES = 256 * 1024;
 const READ = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0);
 
 export interface FoundTree {
@@ -46,7 +46,7 @@ export async function readTreeFile(dir: string, path: string): Promise<TreeFile>
   const handle = await open(join(dir, path), READ);
   try {
     const { mode, size } = await handle.stat();
-    const sha256 = size <= PIECE_BYTES ? await hashSmall(handle, size) : await hashLarge(handle);
+    const sha256 = size <= CHUNK_BYTES ? await hashSmall(handle, size) : await hashLarge(handle);
     return { path, mode: (mode & 0o111) === 0 ? "0644" : "0755", size, sha256 };
   } finally {
     await handle.close();
@@ -92,9 +92,9 @@ async function hashSmall(handle: FileHandle, size: number): Promise<string> {
 
 async function hashLarge(handle: FileHandle): Promise<string> {
   const sum = createHash("sha256");
-  const buffer = Buffer.allocUnsafe(PIECE_BYTES);
+  const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
   for (;;) {
-    const { bytesRead } = await handle.read(buffer, 0, PIECE_BYTES, null);
+    const { bytesRead } = await handle.read(buffer, 0, CHUNK_BYTES, null);
     if (bytesRead === 0) return sum.digest("hex");
     sum.update(buffer.subarray(0, bytesRead));
   }

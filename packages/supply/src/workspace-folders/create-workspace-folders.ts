@@ -8,7 +8,7 @@ import { AGENT_PLUGIN_FILE } from "../import/agent-plugin/read-agent-plugin.ts";
 import { FORMATS } from "../import/formats/formats.ts";
 import { toolFiles } from "../import/formats/tool-files.ts";
 import { isAgentPlugin, readListedText } from "../import/open-content.ts";
-import { TOOLS_FOLDER } from "../import/open-source.ts";
+import { TOOLS_FOLDER } from "../import/open-package-source.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
 import type { TreeListing } from "../tree/tree-listing.ts";

@@ -1,10 +1,10 @@
-/** An adapter that approves every request and records it. */
+/** An adapter that approves every approval request and keeps the requests. */
 import type { BusEvent, KernelPlugin } from "@backplane/contract";
 
-export function autoApprovePlugin(): { requests: BusEvent[]; yes: KernelPlugin } {
+export function autoApprovePlugin(): { requests: BusEvent[]; plugin: KernelPlugin } {
   const requests: BusEvent[] = [];
-  const yes: KernelPlugin = {
-    name: "yes",
+  const plugin: KernelPlugin = {
+    name: "auto-approve",
     version: "1.0.0",
     category: "adapter",
     subscriptions: () => ["approval.request"],
@@ -14,5 +14,5 @@ export function autoApprovePlugin(): { requests: BusEvent[]; yes: KernelPlugin }
       await ctx.emit("approval.response", { id, response: "approve" }, { session_id: "kernel" });
     },
   };
-  return { requests, yes };
+  return { requests, plugin };
 }

@@ -86,7 +86,7 @@ class ContentLengthScanner implements Scanner {
   #readHeader(): void {
     if (this.#header.length === 0 && this.#readUsualHeader()) return;
     const chunk = this.#input.chunk;
-    // The terminator may have started in an earlier chunk, so the joined bytes are searched for lines.
+    // The terminator may have started in an earlier chunk, so the joined bytes are searched.
     const before = this.#header.length;
     const room = this.#limits.header_bytes - before;
     this.#header.add(chunk.subarray(this.#input.at, this.#input.at + room), this.#limits.header_bytes);
@@ -101,7 +101,7 @@ class ContentLengthScanner implements Scanner {
       return;
     }
     this.#input.at += end + 4 - before;
-    this.#announce(parseHeader(header.subarray(0, end)), header);
+    this.#acceptLength(parseHeader(header.subarray(0, end)), header);
     this.#header.take();
   }
 
@@ -127,7 +127,7 @@ class ContentLengthScanner implements Scanner {
     return true;
   }
 
-  #announce(length: number, header: Buffer): void {
+  #acceptLength(length: number, header: Buffer): void {
     if (length > this.#limits.frame_bytes) {
       throw new BackplaneError(
         "frame_too_large",

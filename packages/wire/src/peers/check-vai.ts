@@ -40,7 +40,7 @@ export function checkHostHello(frame: JsonObject): string | undefined {
   return undefined;
 }
 
-/** vai.response: `ok:false` is for protocol failures only; a business failure is `ok:true` with a status. */
+/** vai.response: `ok:false` is for protocol failures only; a failure of the plugin is `ok:true` with a status. */
 export function checkVaiResponse(frame: JsonObject): string | undefined {
   if (frame.protocol !== VAI_PROTOCOL) return `protocol must be ${VAI_PROTOCOL}`;
   if (frame.ok === true) {

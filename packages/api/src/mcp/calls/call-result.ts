@@ -1,6 +1,6 @@
 /**
  * An ended invocation as a `tools/call` result. A failure of the tool and a denial by a person or the policy are results
- * with `isError`, so that the model sees them; a call of an unknown tool is a protocol error.
+ * with `isError`, so that the model sees them; a call to an unknown tool is a protocol error.
  */
 import {
   type BackplaneError,
@@ -157,9 +157,9 @@ async function readStored(block: ContentBlock, openFile: OpenFile): Promise<stri
   const { invocation_id, sha256 } = block;
   if (typeof invocation_id !== "string" || typeof sha256 !== "string") return null;
   try {
-    const pieces: Uint8Array[] = [];
-    for await (const piece of (await openFile(invocation_id, sha256)).content) pieces.push(piece);
-    return Buffer.concat(pieces).toString("base64");
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of (await openFile(invocation_id, sha256)).content) chunks.push(chunk);
+    return Buffer.concat(chunks).toString("base64");
   } catch (error) {
     if (codeOf(error) === undefined) throw error;
     return null;

@@ -61,7 +61,7 @@ export async function callTool(
   if (tool === null) throw unknownTool(name);
   const open: OpenCall = openCall(null);
   if (session !== null) {
-    open.cancelled = session.wasCancelled(request.id);
+    open.cancelled = session.takeEarlyCancel(request.id);
     session.calls.add(request.id, open);
   }
   const responses = exchange.stateless ? readResponses(request.params.inputResponses) : undefined;

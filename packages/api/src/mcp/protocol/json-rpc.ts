@@ -16,7 +16,7 @@ export interface McpClientNotification {
   params: JsonObject;
 }
 
-/** The response of a client to a request of the gateway. */
+/** The response of a client to a request from the gateway. */
 export interface McpClientResponse {
   kind: "answer";
   id: McpRequestId | null;

@@ -1,5 +1,5 @@
 /**
- * Requests of a plugin to the client that called it, such as elicitation and sampling. Each is pending under a key until
+ * Requests from a plugin to the client that called it, such as elicitation and sampling. Each is pending under a key until
  * the client answers it. A question that the client does not support is not sent to it. Questions that are pending when
  * the client disconnects get the default answer of the gateway.
  */
@@ -26,7 +26,7 @@ export class Questions {
   readonly #supplied: Map<string, JsonObject> | null;
   /** Created for the first question: most calls ask nothing (benchmark mcp.http-call.cpu). */
   #pending: Map<string, PendingQuestion> | null = null;
-  #asked = 0;
+  #question_count = 0;
   #listener: ((question: Question) => void) | null = null;
   #closed = false;
 
@@ -115,8 +115,8 @@ export class Questions {
 
   /** The plugin's own key, unless a question is pending under it. */
   #uniqueKey(key: string | undefined): string {
-    this.#asked++;
-    return key === undefined || this.#pending?.has(key) === true ? `question_${this.#asked}` : key;
+    this.#question_count++;
+    return key === undefined || this.#pending?.has(key) === true ? `question_${this.#question_count}` : key;
   }
 }
 

@@ -1,6 +1,7 @@
 /**
- * Sessions of the negotiated revisions. A session exists only for the caller that opened it. Sessions are kept in memory:
- * a client whose session is unknown opens a new one, and its invocations are on disk in any case.
+ * Sessions of the MCP revisions up to 2025-11-25, which begin with `initialize`. A session exists only for the caller
+ * that opened it. Sessions are kept in memory: a client whose session is unknown opens a new one, and its invocations
+ * are on disk in any case.
  */
 import { randomBytes } from "node:crypto";
 import { BackplaneError, IdTable, type JsonObject } from "@backplane/contract";
@@ -21,7 +22,7 @@ export const SESSION_LIMITS = {
 
 const MAX_EARLY_CANCELS = 64;
 /** Beyond this number, the oldest unanswered question is evicted. */
-const MAX_ASKED = 256;
+const MAX_UNANSWERED_QUESTIONS = 256;
 
 /** A request in flight. */
 export interface OpenCall {
@@ -62,9 +63,9 @@ export class McpSession {
   readonly #early_cancels = new Set<McpRequestId>();
   /** Streams for notifications outside any request; the newest one receives them. */
   readonly #listeners: ((message: JsonObject) => void)[] = [];
-  readonly #ends = new Set<() => void>();
-  /** Questions sent to the client, by the request id of the gateway. */
-  readonly #asked = new Map<McpRequestId, { questions: Questions; key: string }>();
+  readonly #end_callbacks = new Set<() => void>();
+  /** Unanswered questions sent to the client, by the request id of the gateway. */
+  readonly #unanswered = new Map<McpRequestId, { questions: Questions; key: string }>();
   #questions_sent = 0;
 
   constructor(caller: Caller, opened: OpenedSession, now: number) {
@@ -88,22 +89,23 @@ export class McpSession {
     this.#early_cancels.add(id);
   }
 
-  wasCancelled(id: McpRequestId): boolean {
+  takeEarlyCancel(id: McpRequestId): boolean {
     return this.#early_cancels.delete(id);
   }
 
   /** Returns the request id to send the question with. */
   registerQuestion(questions: Questions, key: string): McpRequestId {
     const id = `backplane-${++this.#questions_sent}`;
-    this.#asked.set(id, { questions, key });
-    if (this.#asked.size > MAX_ASKED) this.#asked.delete(this.#asked.keys().next().value!);
+    this.#unanswered.set(id, { questions, key });
+    if (this.#unanswered.size > MAX_UNANSWERED_QUESTIONS)
+      this.#unanswered.delete(this.#unanswered.keys().next().value!);
     return id;
   }
 
   receiveResponse({ id, result, error }: McpClientResponse): void {
-    const question = id === null ? undefined : this.#asked.get(id);
+    const question = id === null ? undefined : this.#unanswered.get(id);
     if (question === undefined) return;
-    this.#asked.delete(id!);
+    this.#unanswered.delete(id!);
     if (result === null) question.questions.reject(question.key, error);
     else question.questions.answer(question.key, result);
   }
@@ -114,16 +116,16 @@ export class McpSession {
 
   listen(listener: (message: JsonObject) => void, ended: () => void): () => void {
     this.#listeners.push(listener);
-    this.#ends.add(ended);
+    this.#end_callbacks.add(ended);
     return () => {
       this.#listeners.splice(this.#listeners.indexOf(listener), 1);
-      this.#ends.delete(ended);
+      this.#end_callbacks.delete(ended);
     };
   }
 
   end(): void {
-    for (const ended of this.#ends) ended();
-    for (const leave of this.subscriptions.values()) leave();
+    for (const ended of this.#end_callbacks) ended();
+    for (const unsubscribe of this.subscriptions.values()) unsubscribe();
     this.subscriptions.clear();
   }
 }

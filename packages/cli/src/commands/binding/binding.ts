@@ -10,7 +10,6 @@ import {
 import { type Command, Option } from "commander";
 import { type BindingOptions, bindingFlags, bindingParts, mergeParts } from "../../bindings/binding-flags.ts";
 import { findBinding } from "../../bindings/find-binding.ts";
-import { findInstalledPackage } from "../../bindings/find-package.ts";
 import { reportChanges, reportNarrowedGrant, reportVersionChange } from "../../bindings/report-changes.ts";
 import { completeServerParts, reportNewName } from "../../bindings/server-parts.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
@@ -18,6 +17,7 @@ import { parseList, parseWords } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
+import { findInstalledPackage } from "../../packages/find-package.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
@@ -58,7 +58,7 @@ export function addBindingCommands(program: Command, toAction: ToAction): void {
     )
     .option(
       "--args <words>",
-      `arguments of an MCP server, quoted as for a shell; \${slot} stands for a secret`,
+      `arguments of an MCP server, quoted as for a shell; \${SLOT} is replaced by the secret in that slot`,
       parseWords,
     )
     .option("--unset-env <name>", "remove an environment variable; repeatable", parseList)

@@ -35,12 +35,12 @@ export async function namesAfterRename(
 }
 
 /** Compares only the ends: one of the names may omit the part of the tool's own name that repeats the server's. */
-function isRenamed(asked: string, present: string, server: string): boolean {
+function isRenamed(requested: string, present: string, server: string): boolean {
   const prefix = `mcp_${server}_`;
   return (
-    asked !== present &&
+    requested !== present &&
     present.startsWith("mcp_") &&
-    asked.startsWith(prefix) &&
-    present.endsWith(`_${asked.slice(prefix.length)}`)
+    requested.startsWith(prefix) &&
+    present.endsWith(`_${requested.slice(prefix.length)}`)
   );
 }

@@ -25,7 +25,7 @@ export function addInvocationCommands(program: Command, toAction: ToAction): voi
   const invocation = program.command("invocation").description("Past and running calls.");
   pageFlags(invocation.command("list").description("List calls."))
     .addOption(new Option("--status <status>", "only calls with this status").choices(INVOCATION_STATUSES))
-    .option("--export <id>", "only calls of this export")
+    .option("--export <id>", "only calls to this export")
     .option("--session <id>", "only calls of this session")
     .option("--binding <id>", "only calls of this binding")
     .action(toAction(async (context, options: ListOptions) => printInvocations(context, options)));

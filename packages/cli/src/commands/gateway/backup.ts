@@ -19,7 +19,7 @@ export function addBackupCommands(program: Command, toAction: ToAction): void {
       "after",
       `
 The secrets in the archive are sealed. Without secret.key nobody can open them: store a copy of that file separately
-from the archives, or use --with-credentials and protect the archive like the key.
+from the archives, or use --with-credentials and protect the archive as carefully as the key.
 
 Example:
   backplane backup /backups/backplane-monday.tar.gz
@@ -29,7 +29,7 @@ Example:
   program
     .command("restore [archive]")
     .description("Replace this home with an archive that `backup` wrote. The gateway must be stopped.")
-    .option("--force", "replace a home that is not empty; its files are kept in a folder of the home")
+    .option("--force", "replace a home that is not empty; its files are moved to a subfolder of the home")
     .option("--key <file>", "the secret.key that sealed the secrets, if the archive does not contain it")
     .option("--resume", "complete a restore that was interrupted")
     .addHelpText(
@@ -57,7 +57,7 @@ async function backUp(
   out.data({ ...done, home }, () => `Backed up ${home} to ${done.file} (${done.bytes} bytes)`);
   out.note(
     credentials
-      ? "The archive contains secret.key and admin.token: protect it like them."
+      ? "The archive contains secret.key and admin.token: protect it as carefully as those files."
       : `The secrets in the archive are sealed, and ${config.secret_key_file} is not part of it. Keep a copy of that file elsewhere.`,
   );
   return undefined;
@@ -71,14 +71,14 @@ interface RestoreFlags {
 
 async function restore(context: CommandContext, options: RestoreFlags, archive?: string): Promise<undefined> {
   const { home, io, out } = context;
-  const { restoreBackup, resumeRestore } = await import("@backplane/gateway");
+  const { loadConfig, restoreBackup, resumeRestore } = await import("@backplane/gateway");
   if (options.resume === true) {
     const kept = await out.during(`Restoring ${home}`, () => resumeRestore(home));
     out.data({ restored: home, kept }, () => `Completed the restore of ${home}.`);
     return undefined;
   }
   if (archive === undefined) {
-    throw new BackplaneError("cli.usage", "Name the archive to restore.", {
+    throw new BackplaneError("cli.usage", "Specify the archive to restore.", {
       fix: "backplane restore ARCHIVE",
     });
   }
@@ -100,8 +100,9 @@ async function restore(context: CommandContext, options: RestoreFlags, archive?:
     ].join("\n"),
   );
   if (missing_keys.length > 0) {
+    const { secret_key_file } = loadConfig({ home, env: io.env, flags: {} });
     out.note(
-      `The secrets were sealed with a key that this home does not have (${missing_keys.join(", ")}). Before you start the gateway, put the old secret.key into ${home}; otherwise set every secret again.`,
+      `The secrets were sealed with a key that this home does not have (${missing_keys.join(", ")}). Before you start the gateway, put the old key file at ${secret_key_file}; otherwise set every secret again.`,
     );
   }
   return undefined;

@@ -1,7 +1,7 @@
 /** `plugin outdated`: the versions in use, the newest ones, and the commands that upgrade. */
 import { comparePackages, compareProvenance, type OutdatedPackage } from "@backplane/contract";
-import { findInstalledPackage } from "../../bindings/find-package.ts";
 import type { CommandContext } from "../../context/context.ts";
+import { findInstalledPackage } from "../../packages/find-package.ts";
 import { table } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 

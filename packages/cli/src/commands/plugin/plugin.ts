@@ -1,38 +1,19 @@
 /** `plugin`: installs and manages packages and kernel plugins. Only package ids contain a slash. */
-import { BackplaneError, codeOf, definedFields, type Package, type PluginView } from "@backplane/contract";
+import { codeOf, type Package, type PluginView } from "@backplane/contract";
 import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
-import { findInstalledPackage } from "../../bindings/find-package.ts";
-import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
 import { parseList, percentage, wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags, showRows } from "../../context/page.ts";
-import {
-  assertNoBindingFlags,
-  givenBindingFlag,
-  type InstallOptions,
-  installationSettings,
-} from "../../install/installation-settings.ts";
-import {
-  bindsAutomatically,
-  type PluginSource,
-  readMcpFile,
-  readPluginSource,
-} from "../../install/plugin-source.ts";
-import { reportInstallation } from "../../install/report-installation.ts";
-import {
-  interruptedInstallation,
-  type SentSource,
-  sendInstallation,
-} from "../../install/send-installation.ts";
-import { readSignatureFile } from "../../install/signature-file.ts";
+import { findInstalledPackage } from "../../packages/find-package.ts";
 import type { Cell } from "../../terminal/output.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
+import { addAuthorCommands } from "./author-commands.ts";
+import { installPlugin } from "./install-plugin.ts";
 import {
   describeKernelPlugin,
   findKernelPlugin,
-  installKernelPlugin,
   isKernelName,
   reloadKernelPlugin,
   setEnabled,
@@ -40,7 +21,6 @@ import {
 } from "./kernel-plugin.ts";
 import { listOutdated } from "./outdated-plugins.ts";
 import { boundTools, contentsCell, describePackage, verifiedCell } from "./package-text.ts";
-import { addAuthorCommands } from "./author-commands.ts";
 import { replayPlugin } from "./replay-plugin.ts";
 import { searchPlugins } from "./search-plugins.ts";
 import { rollbackPlugin, upgradePlugin } from "./upgrade-plugin.ts";
@@ -87,7 +67,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--script <name>", "the program of a Python package to start, if it has several")
     .option("--editable", "link a folder instead of installing it; changes are loaded on save")
     .addHelpText("after", EXAMPLES)
-    .action(toAction(install));
+    .action(toAction(installPlugin));
   pageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(toAction(list));
   plugin
     .command("search [text...]")
@@ -171,7 +151,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     )
     .requiredOption("--candidate <version|source>", "an installed version, or a source as in plugin install")
     .option("--limit <n>", "how many calls, newest first (default: 50)", wholeNumber("--limit", 1, 500))
-    .option("--tool <name>", "only calls of this tool; repeatable", parseList)
+    .option("--tool <name>", "only calls to this tool; repeatable", parseList)
     .option("--org-wide", "bindings of the whole organisation instead of one project")
     .action(toAction(replayPlugin));
   addAuthorCommands(plugin, toAction);
@@ -190,223 +170,6 @@ function allowFlags(command: Command): Command {
       "build this Python package, which a server depends on and which has no wheel, in the sandbox without network; repeatable",
       parseList,
     );
-}
-
-async function install(
-  context: CommandContext,
-  options: InstallOptions & { editable?: boolean; mcp?: string; script?: string },
-  text: string | undefined,
-  args: string[],
-): Promise<number | undefined> {
-  if (text === undefined) throw noSource(options.mcp);
-  if (options.script !== undefined && !text.startsWith("pypi:"))
-    throw wrongFlag("--script", "Python packages", text);
-  if (options.mcp !== undefined) {
-    const named = { kind: "mcp_url", name: text, url: options.mcp } as const;
-    return await installServers(context, options, text, args, { named, label: text });
-  }
-  const source = readPluginSource(context.io.cwd, text);
-  if (options.signature !== undefined && source.kind !== "package")
-    throw wrongFlag("--signature", "folders and archives", text);
-  if (source.kind === "pypi") {
-    const { script } = options;
-    const named = {
-      kind: "pypi",
-      spec: source.spec,
-      args,
-      ...(script === undefined ? {} : { script }),
-    } as const;
-    return await installServers(context, options, text, [], { named, label: source.spec });
-  }
-  if (source.kind === "image") {
-    const named = { kind: "image", reference: source.reference, args } as const;
-    return await installServers(context, options, text, [], { named, label: source.reference });
-  }
-  if (source.kind === "npm") return await installNpm(context, options, text, source.spec, args);
-  if (source.kind === "marketplace") return await installEntry(context, options, text, source.id, args);
-  if (source.kind === "oci") return await installFromRegistry(context, options, text, args);
-  if (source.kind === "mcp") {
-    const { document, file } = readMcpFile(source.path);
-    const named = { kind: "mcp_json", document, file } as const;
-    return await installServers(context, options, text, args, { named, label: file });
-  }
-  const folder = source.kind === "agent-plugin" || (source.kind === "package" && source.folder);
-  if (folder && options.editable === true) {
-    assertNoArgs(args, text);
-    return await linkFolder(context, options, source.path, text);
-  }
-  if (source.kind === "agent-plugin")
-    return await installServers(context, options, text, args, { path: source.path, folder: true });
-  assertNoArgs(args, text);
-  assertNothingAllowed(options, text);
-  if (options.bind === false || source.kind !== "package" || !bindsAutomatically(source))
-    assertNoBindingFlags(options, text);
-  if (source.kind === "package") return await installPackage(context, options, text, source);
-  if (options.bind === true) throw wrongFlag("--bind", "packages", text);
-  return await installKernelPlugin(context, source.source, options);
-}
-
-/** Only the dependencies of servers from a registry have scripts or builds to allow. */
-function assertNothingAllowed({ allowScripts, allowBuild }: InstallOptions, text: string): void {
-  if (allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
-  if (allowBuild !== undefined) throw wrongFlag("--allow-build", "MCP servers from the Python index", text);
-}
-
-/** The package.json of an npm package determines whether it is a kernel plugin; a server with arguments never is one. */
-async function installNpm(
-  context: CommandContext,
-  options: InstallOptions & { editable?: boolean },
-  text: string,
-  spec: string,
-  args: string[],
-): Promise<number> {
-  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  if (args.length === 0 && options.allowScripts === undefined) {
-    const { kind, plugins } = await context
-      .client()
-      .installations.inspect({ kind: "npm", spec })
-      .catch((error: unknown) => {
-        throw codeOf(error) === "request.cancelled" ? interruptedInstallation(error, spec) : error;
-      });
-    if (kind === "kernel_plugins") {
-      assertNoBindingFlags(options, text);
-      if (options.bind === true) throw wrongFlag("--bind", "packages", text);
-      return await installKernelPlugin(context, spec, options, plugins);
-    }
-  }
-  return await installServers(context, options, text, [], {
-    named: { kind: "npm", spec, args },
-    label: spec,
-  });
-}
-
-/** A package from a registry is not a server, and its bindings get their settings later. */
-function assertNoServerFlags(
-  options: InstallOptions & { editable?: boolean },
-  text: string,
-  args: readonly string[],
-): void {
-  assertNoArgs(args, text);
-  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  assertNothingAllowed(options, text);
-  assertNoBindingFlags(options, text);
-}
-
-async function installEntry(
-  context: CommandContext,
-  options: InstallOptions & { editable?: boolean },
-  text: string,
-  id: string,
-  args: readonly string[],
-): Promise<number | undefined> {
-  assertNoServerFlags(options, text, args);
-  const { bind, org_wide } = await installationSettings(context, options);
-  const settings = definedFields({ bind, org_wide });
-  return await reportInstallation(context, await context.client().marketplace.install(id, settings));
-}
-
-async function installFromRegistry(
-  context: CommandContext,
-  options: InstallOptions & { editable?: boolean },
-  reference: string,
-  args: readonly string[],
-): Promise<number | undefined> {
-  assertNoServerFlags(options, reference, args);
-  const settings = await installationSettings(context, options);
-  const source = { named: { kind: "oci", reference } as const, label: reference };
-  return await reportInstallation(context, await sendInstallation(context, source, settings));
-}
-
-async function installPackage(
-  context: CommandContext,
-  options: InstallOptions & { editable?: boolean },
-  text: string,
-  found: Extract<PluginSource, { kind: "package" }>,
-): Promise<number | undefined> {
-  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  const signature = readSignatureFile(context.io.cwd, found.path, options.signature);
-  const settings = {
-    ...(await installationSettings(context, options)),
-    ...(signature === undefined ? {} : { signature }),
-  };
-  return await reportInstallation(context, await sendInstallation(context, found, settings));
-}
-
-/** MCP servers, and Agent Plugins with their skills. */
-async function installServers(
-  context: CommandContext,
-  options: InstallOptions & { editable?: boolean },
-  text: string,
-  args: readonly string[],
-  source: SentSource,
-): Promise<number> {
-  assertServerFlags(options, text);
-  assertNoArgs(args, text);
-  const settings = await installationSettings(context, options);
-  const sent = withSlots(source, Object.keys(options.secret ?? {}));
-  const own = "named" in source && "args" in source.named ? (source.named.args ?? []) : [];
-  return await reportInstallation(context, await sendInstallation(context, sent, settings), own);
-}
-
-/** Each secret named in the flags becomes a slot of the server, even if the server is not bound yet. */
-function withSlots(source: SentSource, secret_slots: string[]): SentSource {
-  if (!("named" in source) || source.named.kind === "folder" || source.named.kind === "oci") return source;
-  return { ...source, named: { ...source.named, secret_slots } };
-}
-
-function noSource(url: string | undefined): BackplaneError {
-  if (url === undefined)
-    return new BackplaneError("cli.usage", "Nothing to install was given.", {
-      fix: "backplane plugin install --help",
-    });
-  return new BackplaneError("cli.usage", "The server needs a name; its tools will be named mcp_NAME_….", {
-    fix: `backplane plugin install --mcp ${url} NAME`,
-  });
-}
-
-/**
- * A server without a folder cannot be linked. With --no-bind, --secret is the only binding flag that has an effect: it
- * declares slots.
- */
-function assertServerFlags(options: InstallOptions & { editable?: boolean }, text: string): void {
-  if (options.editable === true) throw wrongFlag("--editable", "local folders of plugins", text);
-  const { secret: _slots, ...rest } = options;
-  if (options.bind === false) assertNoBindingFlags(rest, text);
-}
-
-function assertNoArgs(args: readonly string[], source: string): void {
-  if (args.length === 0) return;
-  throw new BackplaneError(
-    "cli.usage",
-    `${source} does not take arguments; only MCP servers from a registry do.`,
-    {
-      fix: `backplane plugin install ${source}`,
-    },
-  );
-}
-
-/** The folder must be on the gateway's machine; the gateway watches it. */
-async function linkFolder(
-  context: CommandContext,
-  options: InstallOptions,
-  path: string,
-  text: string,
-): Promise<undefined> {
-  if (options.bind === false) throw wrongFlag("--no-bind", "installations without --editable", text);
-  const flag = givenBindingFlag(options);
-  if (flag !== null)
-    throw new BackplaneError("cli.usage", `${flag} has no effect together with --editable.`, {
-      fix: `backplane plugin install ${text} --editable, then backplane binding set BINDING ${flag} …`,
-    });
-  const folder = await context.client().workspaces.trust({ path, kind: "plugin", watch: true });
-  const { out } = context;
-  out.data(folder, () => `Linked ${folder.path} as ${folder.package_id}@${folder.package_version}`);
-  reportLoadErrors(context, folder);
-  await reportTools(context, { ...folder, unbound_slots: [] }, { reportBroken: false });
-  out.note(
-    `Settings: backplane binding set (backplane binding list). To unlink it: backplane workspace untrust ${text}`,
-  );
-  return undefined;
 }
 
 async function list(context: CommandContext, options: PageFlags): Promise<undefined> {
@@ -490,10 +253,4 @@ async function remove(context: CommandContext, _options: object, name: string): 
   const { id, package_id, version } = installed;
   out.data({ removed: id, package_id, version }, () => `Removed ${label}`);
   return undefined;
-}
-
-function wrongFlag(flag: string, problem: string, source: string): BackplaneError {
-  return new BackplaneError("cli.usage", `${flag} is only for ${problem}; ${source} is not one of them.`, {
-    fix: `backplane plugin install ${source}`,
-  });
 }

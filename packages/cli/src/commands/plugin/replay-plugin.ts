@@ -1,9 +1,9 @@
 /** `plugin replay`: runs recorded calls against a candidate version, before any traffic moves. */
 import type { Package, ReplayReport } from "@backplane/contract";
-import { parsePackageName } from "../../bindings/find-package.ts";
 import { EXIT, type ExitCode } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { installCandidate } from "../../install/install-candidate.ts";
+import { findOrInstallVersion } from "../../install/find-or-install-version.ts";
+import { parsePackageName } from "../../packages/find-package.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 
 export interface ReplayOptions {
@@ -18,7 +18,7 @@ export async function replayPlugin(
   name: string,
 ): Promise<ExitCode> {
   const { package_id } = parsePackageName(name);
-  const candidate = await installCandidate(context, package_id, options.candidate);
+  const candidate = await findOrInstallVersion(context, package_id, options.candidate);
   const report = await requestReplay(context, candidate, options);
   context.out.data(report, () => describeReplay(report).map(plainLine).join("\n"));
   return exitCodeOfReplay(report);

@@ -6,13 +6,13 @@ import {
   type Package,
   type ReplayReport,
 } from "@backplane/contract";
-import { findInstalledPackage, parsePackageName } from "../../bindings/find-package.ts";
 import { reportVersionChange } from "../../bindings/report-changes.ts";
 import { EXIT, type ExitCode } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { listAll } from "../../context/page.ts";
-import { installCandidate } from "../../install/install-candidate.ts";
+import { findOrInstallVersion } from "../../install/find-or-install-version.ts";
 import type { InstallOptions } from "../../install/installation-settings.ts";
+import { findInstalledPackage, parsePackageName } from "../../packages/find-package.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { canAsk, confirm } from "../../terminal/prompts.ts";
 import { describeReplay, exitCodeOfReplay, requestReplay } from "./replay-plugin.ts";
@@ -41,7 +41,7 @@ export async function upgradePlugin(
   const target =
     from === undefined
       ? await findInstalledPackage(context, name)
-      : await installCandidate(context, parsePackageName(name).package_id, from, options);
+      : await findOrInstallVersion(context, parsePackageName(name).package_id, from, options);
   const { package_id, version: package_version } = target;
   const bound = await listBindings(context, package_id, options);
   const moving = bound.filter(

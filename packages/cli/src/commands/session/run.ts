@@ -120,10 +120,10 @@ async function follow(
 ): Promise<number> {
   const { out, io } = context;
   const wait = out.status.begin("Waiting for the answer");
-  const text = new AnswerText((piece) => {
+  const text = new AnswerText((chunk) => {
     // The status line would be drawn into the text.
     wait.end();
-    io.stdout.write(plainText(piece));
+    io.stdout.write(plainText(chunk));
   });
   const names = new Map<string, string>();
   const streams = options.stream === true && !out.json;

@@ -40,7 +40,7 @@ async function show(context: CommandContext, options: Since & { entries?: boolea
   const client = context.client();
   const session = await client.sessions.get(id, workspaceOf(options));
   const entries: Entry[] = [];
-  for await (const entry of entriesOf(context, options, id)) entries.push(entry);
+  for await (const entry of readEntries(context, options, id)) entries.push(entry);
   if (out.json) {
     out.data({ session, entries }, () => "");
     return undefined;
@@ -61,7 +61,7 @@ async function replay(context: CommandContext, options: Since & { follow?: boole
   const { out } = context;
   if (options.follow !== true) {
     await context.client().sessions.get(id, workspaceOf(options));
-    for await (const entry of entriesOf(context, options, id)) out.line(entry, () => entryLine(entry));
+    for await (const entry of readEntries(context, options, id)) out.line(entry, () => entryLine(entry));
     return undefined;
   }
   const names = new Map<string, string>();
@@ -77,7 +77,7 @@ async function replay(context: CommandContext, options: Since & { follow?: boole
   return undefined;
 }
 
-async function* entriesOf(context: CommandContext, options: Since, id: string): AsyncGenerator<Entry> {
+async function* readEntries(context: CommandContext, options: Since, id: string): AsyncGenerator<Entry> {
   let after = options.since;
   for (;;) {
     const query = { ...workspaceOf(options), after, limit: PAGE };

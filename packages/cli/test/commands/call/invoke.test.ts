@@ -70,7 +70,7 @@ describe("invoke", () => {
     expect(record(json.out)).toMatchObject({ status: "failed", error: { code: "plugin_failed" } });
   });
 
-  test("a call of a package with a changed byte exits with 6 and prints both digests", async () => {
+  test("a call to a package with a changed byte exits with 6 and prints both digests", async () => {
     const damaged = await startTestGateway();
     try {
       await installKit(damaged);

@@ -143,7 +143,7 @@ test("refuses an invalid name, an unknown language and a folder that is not empt
   for (const name of ["Word-Count", "word_count", "a//b", "1st", "acme/", "x".repeat(61), "../escape"]) {
     const { exit, err } = await run("plugin", "init", name);
     expect({ name, exit }).toEqual({ name, exit: 2 });
-    expect(err).toContain("is not a name for a plugin");
+    expect(err).toContain("is not a valid plugin name");
   }
   const unknown = await run("plugin", "init", "words", "--lang", "cobol");
   expect(unknown).toMatchObject({ exit: 2, err: expect.stringContaining("ts, py, sh") });

@@ -46,7 +46,7 @@ test("start prints the run id, which show and cancel accept", async () => {
   expect((await gateway.backplane(["run", "cancel", run.id])).err).toContain("error[run.ended]");
 });
 
-test("list pages through the newest runs, optionally of one session", async () => {
+test("list shows the newest runs of a session first and pages through them", async () => {
   const [first, second] = [
     await gateway.json<Run>(start("r-list", "one\ntwo", "--wait")),
     await gateway.json<Run>(start("r-list", "/error other", "--wait")).catch(() => null),

@@ -175,7 +175,7 @@ verifies("compactor.pins", "pin, pins and unpin keep and release an entry", asyn
   expect(items.map(({ text }) => text)).toEqual(["/say keep me"]);
   const unpinned = await gateway.backplane(["session", "unpin", "pinned", "2"]);
   expect([unpinned.out.trim(), unpinned.exit]).toEqual(["Entry 2 of pinned is now unpinned", EXIT.ok]);
-  expect((await gateway.backplane(["session", "pins", "pinned"])).out).toContain("No entry is pinned.");
+  expect((await gateway.backplane(["session", "pins", "pinned"])).out).toContain("No entries are pinned.");
   const refused = await gateway.backplane(["session", "pin", "pinned", "1"]);
   expect(refused.err).toContain("cannot be pinned");
 });

@@ -121,7 +121,7 @@ function RevokeDialog({ standing, onClose }: { standing: Standing | null; onClos
 
 const COVERS = {
   arguments: "Calls with the same arguments",
-  tool: "All calls of the tool",
+  tool: "All calls to the tool",
   server: "All tools",
 };
 

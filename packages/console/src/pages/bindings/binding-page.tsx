@@ -30,7 +30,7 @@ import { BindingDeliveries } from "./binding-deliveries.tsx";
 import { BindingSettings } from "./binding-settings.tsx";
 import { BindingSignIn } from "./binding-sign-in.tsx";
 import { BindingTest } from "./binding-test.tsx";
-import { bindingTitle } from "./binding-text.ts";
+import { bindingTitle } from "./binding-title.ts";
 import { BindingTools } from "./binding-tools.tsx";
 
 export function BindingPage() {

@@ -13,7 +13,7 @@ import { Notice } from "../../parts/notice.tsx";
 import { Sentence } from "../../parts/permission-list.tsx";
 import { SchemaForm } from "../../parts/schema-form/schema-form.tsx";
 import { useToast } from "../../parts/toast.tsx";
-import { findConfigSchema, listSlotNames } from "./binding-text.ts";
+import { findConfigSchema, listSlotNames } from "./binding-schema.ts";
 import { PolicyFields } from "./policy-fields.tsx";
 import { SecretSlots } from "./secret-slots.tsx";
 

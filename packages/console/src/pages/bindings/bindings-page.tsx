@@ -16,7 +16,7 @@ import parts from "../../parts/parts.module.css";
 import { BindingBadge } from "../../parts/plugin-badges.tsx";
 import { RowLink } from "../../parts/row-link.tsx";
 import { Time } from "../../parts/time.tsx";
-import { bindingTitle } from "./binding-text.ts";
+import { bindingTitle } from "./binding-title.ts";
 
 const COLUMNS: readonly Column<Binding>[] = [
   {

@@ -27,7 +27,7 @@ import { PermissionList } from "../../parts/permission-list.tsx";
 import { SchemaForm } from "../../parts/schema-form/schema-form.tsx";
 import { shellCommand } from "../../parts/shell-quote.ts";
 import { useToast } from "../../parts/toast.tsx";
-import { findConfigSchema, listSlotNames } from "./binding-text.ts";
+import { findConfigSchema, listSlotNames } from "./binding-schema.ts";
 import { PolicyFields } from "./policy-fields.tsx";
 import { SecretSlots } from "./secret-slots.tsx";
 

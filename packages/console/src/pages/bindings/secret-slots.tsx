@@ -9,7 +9,7 @@ import { ErrorView } from "../../parts/error-view.tsx";
 import { Icon } from "../../parts/icon.tsx";
 import layout from "../../parts/layout.module.css";
 import { useToast } from "../../parts/toast.tsx";
-import { slotReason } from "./binding-text.ts";
+import { slotReason } from "./binding-schema.ts";
 
 export interface SecretSlotsProps {
   slots: readonly string[];

@@ -41,7 +41,7 @@ export function HomePage() {
         title="Home"
         badge={health.pending ? null : <HealthBadge checks={health.checks} />}
         lead={
-          status.data === undefined ? "The state of this gateway." : summaryOf(status.data, health.checks)
+          status.data === undefined ? "The state of this gateway." : summarize(status.data, health.checks)
         }
       />
       {status.isError && <ErrorView error={status.error} onRetry={() => void status.refetch()} />}
@@ -79,7 +79,7 @@ const HEALTH = {
   failed: { tone: "bad", word: "Failed" },
 } as const;
 
-function summaryOf(status: GatewayStatus, checks: readonly HealthCheck[]): string {
+function summarize(status: GatewayStatus, checks: readonly HealthCheck[]): string {
   const problems = checks.filter((check) => check.status !== "ok");
   return problems.length === 0
     ? `Running for ${durationText(status.uptime_s * 1_000)}; isolated plugins can run.`

@@ -70,7 +70,7 @@ export function InvocationsPage() {
     <>
       <PageHeader
         title="Invocations"
-        lead="Every call of a tool, hook, compactor or harness, with its outcome."
+        lead="Every call to a tool, hook, compactor or harness, with its outcome."
       />
       <search className={parts.filters} aria-label="Filters">
         <Select

@@ -139,7 +139,7 @@ function SignatureFile({ onChange }: { onChange: (signature: JsonObject | undefi
 
 /** The choices of the kind as flags of `backplane plugin install`. */
 export function choiceFlags(kind: SourceKind, choices: InstallChoices): string[] {
-  return choicesOf(kind, choices).flatMap(([option, value]) => {
+  return listChoices(kind, choices).flatMap(([option, value]) => {
     const flag = option === "allow_builds" ? "--allow-build" : `--${option.replaceAll("_", "-")}`;
     if (Array.isArray(value)) return value.flatMap((name) => [flag, String(name)]);
     return option === "signature" ? [flag, "FILE"] : [flag];
@@ -148,9 +148,9 @@ export function choiceFlags(kind: SourceKind, choices: InstallChoices): string[]
 
 /** The settings to send; choices that were made for another kind of source are dropped. */
 export function choiceSettings(kind: SourceKind, choices: InstallChoices): InstallationSettings {
-  return Object.fromEntries(choicesOf(kind, choices).filter(([option]) => option !== "editable"));
+  return Object.fromEntries(listChoices(kind, choices).filter(([option]) => option !== "editable"));
 }
 
-function choicesOf(kind: SourceKind, choices: InstallChoices): [string, unknown][] {
+function listChoices(kind: SourceKind, choices: InstallChoices): [string, unknown][] {
   return Object.entries(choices).filter(([option]) => OPTIONS[kind].includes(option as Option));
 }

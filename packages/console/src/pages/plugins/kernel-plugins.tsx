@@ -18,14 +18,14 @@ import parts from "../../parts/parts.module.css";
 import { SchemaForm } from "../../parts/schema-form/schema-form.tsx";
 import { useToast } from "../../parts/toast.tsx";
 
-type Asked = { name: string; action: "trust" | "remove" };
+type PendingAction = { name: string; action: "trust" | "remove" };
 
 export function KernelPlugins() {
   const client = useClient();
   const query = useQuery(kernelPluginQueries.list(client));
   const [opened, setOpened] = useState<string | null>(null);
-  const [asked, setAsked] = useState<Asked | null>(null);
-  const columns = useMemo(() => kernelColumns(setOpened, setAsked), []);
+  const [pending, setPending] = useState<PendingAction | null>(null);
+  const columns = useMemo(() => kernelColumns(setOpened, setPending), []);
   if (query.isError && query.data === undefined)
     return <ErrorView error={query.error} onRetry={() => void query.refetch()} />;
   if (query.isPending) return <ListSkeleton />;
@@ -40,7 +40,7 @@ export function KernelPlugins() {
         <DataTable label="Kernel plugins" columns={columns} rows={query.data} rowKey={({ name }) => name} />
       )}
       {shown !== undefined && <KernelPluginDialog plugin={shown} onClose={() => setOpened(null)} />}
-      {asked !== null && <AskedDialog asked={asked} onClose={() => setAsked(null)} />}
+      {pending !== null && <PendingActionDialog pending={pending} onClose={() => setPending(null)} />}
     </div>
   );
 }
@@ -56,7 +56,7 @@ const STATUS_TONES: Partial<Record<PluginView["status"], Tone>> = { loaded: "goo
 
 function kernelColumns(
   onOpen: (name: string) => void,
-  onAsk: (asked: Asked) => void,
+  onRequest: (pending: PendingAction) => void,
 ): readonly Column<PluginView>[] {
   return [
     {
@@ -86,7 +86,7 @@ function kernelColumns(
       ),
     },
     { header: "Enabled", cell: (plugin) => <EnabledSwitch plugin={plugin} /> },
-    { header: "Action", numeric: true, cell: (plugin) => <RowActions {...{ plugin, onOpen, onAsk }} /> },
+    { header: "Action", numeric: true, cell: (plugin) => <RowActions {...{ plugin, onOpen, onRequest }} /> },
   ];
 }
 
@@ -113,10 +113,10 @@ function EnabledSwitch({ plugin: { name, enabled } }: { plugin: PluginView }) {
 interface RowActionsProps {
   plugin: PluginView;
   onOpen: (name: string) => void;
-  onAsk: (asked: Asked) => void;
+  onRequest: (pending: PendingAction) => void;
 }
 
-function RowActions({ plugin: { name, origin, trusted }, onOpen, onAsk }: RowActionsProps) {
+function RowActions({ plugin: { name, origin, trusted }, onOpen, onRequest }: RowActionsProps) {
   const { client, queries } = useServices();
   const toast = useToast();
   const changed = (title: string) => {
@@ -151,9 +151,9 @@ function RowActions({ plugin: { name, origin, trusted }, onOpen, onAsk }: RowAct
               {trusted ? (
                 <Menu.Item onClick={() => revoke.mutate()}>Revoke trust</Menu.Item>
               ) : (
-                <Menu.Item onClick={() => onAsk({ name, action: "trust" })}>Trust…</Menu.Item>
+                <Menu.Item onClick={() => onRequest({ name, action: "trust" })}>Trust…</Menu.Item>
               )}
-              <Menu.Item onClick={() => onAsk({ name, action: "remove" })}>Remove…</Menu.Item>
+              <Menu.Item onClick={() => onRequest({ name, action: "remove" })}>Remove…</Menu.Item>
             </>
           )}
         </Menu.Dropdown>
@@ -162,7 +162,13 @@ function RowActions({ plugin: { name, origin, trusted }, onOpen, onAsk }: RowAct
   );
 }
 
-function AskedDialog({ asked: { name, action }, onClose }: { asked: Asked; onClose: () => void }) {
+function PendingActionDialog({
+  pending: { name, action },
+  onClose,
+}: {
+  pending: PendingAction;
+  onClose: () => void;
+}) {
   const { client, queries } = useServices();
   const toast = useToast();
   const act = useMutation({

@@ -106,7 +106,7 @@ function Metadata({ session, address }: { session: Session; address: SessionAddr
   const [draft, setDraft] = useState<JsonObject>(session.metadata);
   const save = useMutation({
     mutationFn: () =>
-      client.sessions.patch(address.session_id, changesOf(session.metadata, draft), {
+      client.sessions.patch(address.session_id, findChanges(session.metadata, draft), {
         workspace: address.workspace,
       }),
     onSuccess: () => toast.show({ tone: "good", title: "The metadata is saved." }),
@@ -144,7 +144,7 @@ function Metadata({ session, address }: { session: Session; address: SessionAddr
   );
 }
 
-export function changesOf(before: JsonObject, after: JsonObject): JsonObject {
+export function findChanges(before: JsonObject, after: JsonObject): JsonObject {
   const removed = Object.keys(before).filter((key) => !(key in after));
   const changed = Object.entries(after).filter(
     ([key, value]) => JSON.stringify(value) !== JSON.stringify(before[key]),

@@ -38,7 +38,7 @@ export function SessionPins({ session, address }: { session: Session; address: S
       <div className={layout.tight}>
         {query.isPending && <ListSkeleton />}
         {query.isError && <ErrorView error={query.error} onRetry={() => void query.refetch()} />}
-        {query.data?.length === 0 && <p className={layout.dimmed}>No entry is pinned.</p>}
+        {query.data?.length === 0 && <p className={layout.dimmed}>No entries are pinned.</p>}
         <ul className={layout.sentences}>
           {query.data?.map(({ entry_id, kind, text, in_context, pinned_by, pinned_at }) => (
             <li key={entry_id} className={layout.between}>

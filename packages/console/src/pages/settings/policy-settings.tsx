@@ -1,4 +1,4 @@
-/** The policy of the organisation or project, and why a call of a tool would run, ask or be denied. */
+/** The policy of the organisation or project, and why a call to a tool would run, ask or be denied. */
 import {
   CALL_CONTEXTS,
   type CallContext,

@@ -1,7 +1,7 @@
 /**
  * `hefty.jsonrpc`: an instrument plugin in its own long-lived process, over newline-delimited JSON-RPC 2.0. The
- * program is the plugin's own or our host program for modules. It has a persistent data folder, so two of its
- * processes never run at the same time.
+ * program is the plugin's own or our host program for modules. The plugin has a persistent data folder, so two
+ * processes of it never run at the same time.
  */
 import { BackplaneError, JAVA_HOST, type Json, type JsonObject, READY_HOST } from "@backplane/contract";
 import type { Description, ProcessRequest } from "@backplane/ports";
@@ -138,11 +138,11 @@ class InstrumentSession implements DialectSession {
     return { ...(await this.#host.healthCheck(instrument, HEALTH_MS)) };
   }
 
-  call(exchange: DialectCall): void {
-    exchange.sent();
-    this.#host.invoke(invokeParams(exchange, this.#dataDir)).then(
-      (result) => exchange.answered(acceptInstrument(result)),
-      (error: BackplaneError) => exchange.failed(error),
+  call(call: DialectCall): void {
+    call.sent();
+    this.#host.invoke(invokeParams(call, this.#dataDir)).then(
+      (result) => call.answered(acceptInstrument(result)),
+      (error: BackplaneError) => call.failed(error),
     );
   }
 

@@ -1,6 +1,7 @@
 /**
- * Answers requests of an MCP server. A ping is answered here. Sampling, elicitation and roots are passed to the
- * caller, or declined as the protocol specifies when the call has no caller that can answer.
+ * Answers requests from an MCP server. A ping is answered here. Sampling and elicitation are passed to the caller, or
+ * declined as the protocol specifies when the call has no caller that can answer. Roots are those of the caller, or the
+ * folders mounted for the server.
  */
 import { pathToFileURL } from "node:url";
 import { BackplaneError, isObject, type Json, type JsonObject, MCP_ERRORS } from "@backplane/contract";
@@ -11,7 +12,7 @@ import { type PendingRequest, RpcRejection } from "./rpc-channel.ts";
 export type AnswerRequest = (method: string, params: JsonObject, key?: string) => Promise<Json>;
 
 /** A request in flight that may have a caller to ask. */
-export interface AnsweringRequest extends PendingRequest {
+export interface RequestWithAnswerer extends PendingRequest {
   readonly answerRequest: AnswerRequest | null;
   readonly session_id: string | null;
 }
@@ -46,7 +47,7 @@ export async function answerServerRequest(
   }
 }
 
-/** Per round. Each request goes to a person or a model. */
+/** The limit per round, because each request goes to a person or a model. */
 const MAX_INPUT_REQUESTS = 100;
 
 /** Answers the input requests of a call in the stateless revision, under the server's own keys. */
@@ -84,9 +85,9 @@ export async function answerInputRequests(
  */
 export function findAnswerer(method: string, inFlight: Iterable<PendingRequest>): AnswerRequest | null {
   const origins = [...inFlight].filter(
-    (pending): pending is AnsweringRequest => answersRequests(pending) || pending.method === "tools/call",
+    (pending): pending is RequestWithAnswerer => hasAnswerer(pending) || pending.method === "tools/call",
   );
-  const last = origins.findLast(answersRequests);
+  const last = origins.findLast(hasAnswerer);
   if (last === undefined) return null;
   if (
     origins.length > 1 &&
@@ -101,7 +102,7 @@ export function findAnswerer(method: string, inFlight: Iterable<PendingRequest>)
   return last.answerRequest;
 }
 
-export function answersRequests(pending: PendingRequest): pending is AnsweringRequest {
+export function hasAnswerer(pending: PendingRequest): pending is RequestWithAnswerer {
   return "answerRequest" in pending && pending.answerRequest !== null;
 }
 

@@ -1,7 +1,7 @@
 /** A request that is not a tool call: resources, prompts, completion, the list of tools. */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import type { RequestListener } from "@backplane/ports";
-import type { AnsweringRequest, AnswerRequest } from "./answer-server-request.ts";
+import type { AnswerRequest, RequestWithAnswerer } from "./answer-server-request.ts";
 import type { RpcFailure } from "./rpc-channel.ts";
 import { MAX_ROUNDS, needsInput, retryParams, tooManyRounds } from "./tool-call.ts";
 
@@ -9,7 +9,7 @@ import { MAX_ROUNDS, needsInput, retryParams, tooManyRounds } from "./tool-call.
 export interface Requester {
   readonly stateless: boolean;
   /** Returns the id of the request, or 0 if it could not be sent and `lost` was called. */
-  send(pending: AnsweringRequest, params: JsonObject): number;
+  send(pending: RequestWithAnswerer, params: JsonObject): number;
   withdraw(id: number, reason: string): void;
   collectInput(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
   after(ms: number, run: () => void): () => void;
@@ -66,7 +66,7 @@ function sendOnce(
   });
 }
 
-export class NonToolRequest implements AnsweringRequest {
+export class NonToolRequest implements RequestWithAnswerer {
   readonly method: string;
   readonly answerRequest: AnswerRequest | null;
   readonly session_id = null;

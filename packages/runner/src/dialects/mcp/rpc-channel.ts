@@ -50,7 +50,7 @@ export class RpcRejection extends Error {
 }
 
 export interface RpcChannelEvents {
-  /** A request of the server. Throw an RpcRejection to choose the error that the server gets. */
+  /** A request from the server. Throw an RpcRejection to choose the error that the server gets. */
   onRequest(method: string, params: JsonObject, origin: PendingRequest | null): Promise<Json>;
   onNotification(method: string, params: JsonObject, origin: PendingRequest | null): void;
   violation(kind: string): void;
@@ -66,7 +66,7 @@ interface SentRequest {
   renewed: boolean;
 }
 
-/** Requests of the server that may be in progress at a time. */
+/** Requests from the server that may be in progress at a time. */
 const MAX_SERVER_REQUESTS = 100;
 
 export class RpcChannel implements TransportEvents {

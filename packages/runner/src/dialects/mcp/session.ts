@@ -13,12 +13,12 @@ import {
   type ProcessLink,
 } from "../../ports/dialect.ts";
 import {
-  type AnsweringRequest,
   type AnswerRequest,
   answerInputRequests,
   answerServerRequest,
-  answersRequests,
   findAnswerer,
+  hasAnswerer,
+  type RequestWithAnswerer,
 } from "./answer-server-request.ts";
 import { describeTools } from "./describe-tools.ts";
 import { negotiate } from "./negotiate.ts";
@@ -172,7 +172,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     return call.rpc_id !== 0;
   }
 
-  send(pending: AnsweringRequest, params: JsonObject): number {
+  send(pending: RequestWithAnswerer, params: JsonObject): number {
     const capabilities = pending.answerRequest === null ? {} : CLIENT_CAPABILITIES;
     return this.#channel.send(pending, (id) => this.#params(params, capabilities, id));
   }
@@ -278,7 +278,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   async #onRequest(method: string, params: JsonObject, origin: PendingRequest | null): Promise<Json> {
     const { folders } = this.#options;
     if (method === "ping") return await answerServerRequest(method, params, null, folders);
-    const originAnswerer = origin !== null && answersRequests(origin) ? origin.answerRequest : null;
+    const originAnswerer = origin !== null && hasAnswerer(origin) ? origin.answerRequest : null;
     const answerRequest = origin === null ? findAnswerer(method, this.#channel.inFlight()) : originAnswerer;
     return await answerServerRequest(method, params, answerRequest, folders);
   }

@@ -5,7 +5,7 @@
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { DialectCall } from "../../ports/dialect.ts";
 import { acceptCall, acceptError } from "./accept-tool-result.ts";
-import type { AnsweringRequest, AnswerRequest } from "./answer-server-request.ts";
+import type { AnswerRequest, RequestWithAnswerer } from "./answer-server-request.ts";
 import { type RpcFailure, rpcFailureOf } from "./rpc-channel.ts";
 
 /** Rounds of input requests per request. */
@@ -22,7 +22,7 @@ export interface ToolCallSession {
   finished(call: McpToolCall): void;
 }
 
-export class McpToolCall implements AnsweringRequest {
+export class McpToolCall implements RequestWithAnswerer {
   readonly method = "tools/call";
   readonly exchange: DialectCall;
   readonly headers: Record<string, string>;

@@ -1,6 +1,7 @@
 /**
  * Refused connections. The owner of the session is notified of each one and records it, because the host can contain a
- * secret of the call and only the call knows its secrets. The list is bounded, because an attacker can fill it.
+ * secret of the call and only the call knows its secrets. The list is bounded, because a plugin decides how
+ * many entries it gets.
  */
 import type { Clock } from "@backplane/ports";
 
@@ -43,13 +44,13 @@ export interface Refusal {
   detail?: string;
   /** The time of the first occurrence, in milliseconds since the epoch. */
   at: number;
-  /** The number of occurrences; absent if there was one. */
+  /** The number of occurrences; absent if there was only one. */
   count?: number;
 }
 
 const MAX_TEXT = 300;
 
-export class RefusalRecord {
+export class RefusalLog {
   readonly #kept: Refusal[] = [];
   readonly #clock: Clock;
   readonly #onRefusal: (refusal: Refusal) => void;

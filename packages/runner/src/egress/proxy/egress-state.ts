@@ -9,7 +9,7 @@ import type { Socket } from "node:net";
 import type { Clock, Timer } from "@backplane/ports";
 import { dial } from "../destinations/dial.ts";
 import type { EgressPolicy, Target } from "../destinations/policy.ts";
-import type { RefusalRecord } from "../destinations/refusals.ts";
+import type { RefusalLog } from "../destinations/refusals.ts";
 import type { EgressLimits } from "./limits.ts";
 import { ProxyConnection } from "./proxy-connection.ts";
 
@@ -23,7 +23,7 @@ export class EgressState {
   readonly policy: EgressPolicy;
   readonly limits: EgressLimits;
   readonly clock: Clock;
-  readonly refusals: RefusalRecord;
+  readonly refusals: RefusalLog;
   readonly meter: Meter;
   /** Connections to a destination: open ones, and all since the last reset. */
   active = 0;
@@ -35,13 +35,7 @@ export class EgressState {
   readonly #waiting: (() => void)[] = [];
   #sweep: Timer | null = null;
 
-  constructor(
-    policy: EgressPolicy,
-    limits: EgressLimits,
-    clock: Clock,
-    refusals: RefusalRecord,
-    held: boolean,
-  ) {
+  constructor(policy: EgressPolicy, limits: EgressLimits, clock: Clock, refusals: RefusalLog, held: boolean) {
     this.held = held;
     this.policy = {
       ...policy,

@@ -1,4 +1,7 @@
-/** Reads the beginning of a stream until `read` returns a value. Unused bytes are put back into the socket. */
+/**
+ * Reads the beginning of a stream until `read` returns a value. Unused bytes are put back into
+ * the socket; without a value, all bytes are dropped.
+ */
 import type { Socket } from "node:net";
 
 export interface PeekResult<T> {
@@ -33,10 +36,10 @@ export function peek<T>(
       }
       chunk.copy(buffer, length);
       length += chunk.length;
-      const value = read(buffer.subarray(0, Math.min(length, max)), length >= max);
-      if (value === undefined && length < max) return;
-      settle(value?.value ?? null);
-      if (value !== undefined && value.used < length) socket.unshift(buffer.subarray(value.used, length));
+      const result = read(buffer.subarray(0, Math.min(length, max)), length >= max);
+      if (result === undefined && length < max) return;
+      settle(result?.value ?? null);
+      if (result !== undefined && result.used < length) socket.unshift(buffer.subarray(result.used, length));
     };
     socket.on("data", onData);
     socket.once("end", onEnd);

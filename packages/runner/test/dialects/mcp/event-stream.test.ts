@@ -3,14 +3,14 @@ import type { Json, JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { mcp, testRunnerFor, text } from "../../support/mcp-http-request.ts";
-import { mcpHttpServer, type ReceivedRequest, type Reply } from "../../support/mcp-http-server.ts";
+import { type ReceivedRequest, type Reply, startMcpHttpServer } from "../../support/mcp-http-server.ts";
 import { requestOf } from "../../support/request.ts";
 import { until } from "../../support/runner.ts";
 
 test("accepts an answer as a stream, with progress and server requests of the same call before it", async () => {
   const requests: Json[] = [];
-  const server = await mcpHttpServer((seen, reply) => {
-    const { message } = seen;
+  const server = await startMcpHttpServer((request, reply) => {
+    const { message } = request;
     if (message.method === undefined && message.id !== undefined) requests.push(message);
     if (message.method !== "tools/call") return false;
     const stream = reply.stream();
@@ -43,17 +43,17 @@ test("accepts an answer as a stream, with progress and server requests of the sa
 test("resumes a broken stream at its last event", async () => {
   let resumed: ReceivedRequest["headers"] | null = null;
   let id = 0;
-  const server = await mcpHttpServer((seen, reply) => {
-    if (seen.message.method === "tools/call") {
-      id = seen.message.id!;
+  const server = await startMcpHttpServer((request, reply) => {
+    if (request.message.method === "tools/call") {
+      id = request.message.id!;
       const stream = reply.stream();
       stream.raw("retry: 20\n");
       stream.event("", "e-1");
       stream.end();
       return true;
     }
-    if (seen.http !== "GET" || seen.headers["last-event-id"] === undefined) return false;
-    resumed = seen.headers;
+    if (request.http_method !== "GET" || request.headers["last-event-id"] === undefined) return false;
+    resumed = request.headers;
     const stream = reply.stream();
     stream.event({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "late" }] } }, "e-2");
     stream.end();
@@ -66,8 +66,8 @@ test("resumes a broken stream at its last event", async () => {
 
 test("fails the call of a broken stream without event ids, and the next call works", async () => {
   let broken = true;
-  const server = await mcpHttpServer((seen, reply) => {
-    if (seen.message.method !== "tools/call" || !broken) return false;
+  const server = await startMcpHttpServer((request, reply) => {
+    if (request.message.method !== "tools/call" || !broken) return false;
     broken = false;
     reply.stream().end();
     return true;
@@ -78,8 +78,8 @@ test("fails the call of a broken stream without event ids, and the next call wor
 });
 
 test("receives notifications over the GET stream", async () => {
-  const server = await mcpHttpServer((seen, reply) => {
-    if (seen.http !== "GET") return false;
+  const server = await startMcpHttpServer((request, reply) => {
+    if (request.http_method !== "GET") return false;
     reply.stream().event({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
     return true;
   });
@@ -95,8 +95,8 @@ test("receives notifications over the GET stream", async () => {
 
 test("redacts secrets of calls from notifications, even after a rotation", async () => {
   let stream: ReturnType<Reply["stream"]> | null = null;
-  const server = await mcpHttpServer((seen, reply) => {
-    if (seen.http !== "GET") return false;
+  const server = await startMcpHttpServer((request, reply) => {
+    if (request.http_method !== "GET") return false;
     stream = reply.stream();
     return true;
   });
@@ -113,8 +113,8 @@ test("redacts secrets of calls from notifications, even after a rotation", async
 });
 
 test("waits before it reopens a stream that a server ends immediately", async () => {
-  const server = await mcpHttpServer((seen, reply) => {
-    if (seen.http !== "GET") return false;
+  const server = await startMcpHttpServer((request, reply) => {
+    if (request.http_method !== "GET") return false;
     const stream = reply.stream();
     stream.raw("retry: 0\n\n");
     stream.end();
@@ -123,14 +123,14 @@ test("waits before it reopens a stream that a server ends immediately", async ()
   const testRunner = testRunnerFor(server);
   await testRunner.run(mcp(server));
   await new Promise((resolve) => setTimeout(resolve, 500));
-  expect(server.seen.filter(({ http }) => http === "GET").length).toBeLessThan(10);
+  expect(server.requests.filter(({ http_method }) => http_method === "GET").length).toBeLessThan(10);
 });
 
 test("renews subscriptions when the server lost its session, even without a request", async () => {
   let session = 1;
   let standing: { end(): void } | null = null;
   const subscribed: string[] = [];
-  const server = await mcpHttpServer(({ http, headers, message }, reply) => {
+  const server = await startMcpHttpServer(({ http_method, headers, message }, reply) => {
     const { method, params = {} } = message;
     if (method === "server/discover") return false;
     if (method === "initialize") {
@@ -146,7 +146,7 @@ test("renews subscriptions when the server lost its session, even without a requ
       reply.status(404);
       return true;
     }
-    if (http === "GET") {
+    if (http_method === "GET") {
       const stream = reply.stream();
       stream.raw("retry: 20\n\n");
       standing = stream;

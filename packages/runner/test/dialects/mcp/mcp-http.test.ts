@@ -3,28 +3,30 @@ import type { JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { answerMethod, mcp, testRunnerFor, text } from "../../support/mcp-http-request.ts";
-import { mcpHttpServer } from "../../support/mcp-http-server.ts";
+import { startMcpHttpServer } from "../../support/mcp-http-server.ts";
 import { requestOf } from "../../support/request.ts";
 import { createTestRunner, until } from "../../support/runner.ts";
 
 test("2025-11-25: falls back to initialize and sends session and revision with each request", async () => {
-  const server = await mcpHttpServer(() => false);
+  const server = await startMcpHttpServer(() => false);
   const testRunner = testRunnerFor(server);
   const outcome = await testRunner.run(mcp(server));
   expect(outcome).toMatchObject({ status: "succeeded", dispatched: true });
   expect(text(outcome.result)).toBe('{"text":"hi"}');
-  const posts = server.seen.filter(({ http }) => http === "POST").map(({ message }) => message.method);
+  const posts = server.requests
+    .filter(({ http_method }) => http_method === "POST")
+    .map(({ message }) => message.method);
   expect(posts).toEqual(["server/discover", "initialize", "notifications/initialized", "tools/call"]);
   expect(server.calls()[0]!.headers).toMatchObject({
     "mcp-session-id": "s-1",
     "mcp-protocol-version": "2025-11-25",
   });
   await testRunner.runner.close(200);
-  await until(() => server.seen.some(({ http }) => http === "DELETE"));
+  await until(() => server.requests.some(({ http_method }) => http_method === "DELETE"));
 });
 
 test("2026-07-28: sends the metadata in the body and in headers, without a session", async () => {
-  const server = await mcpHttpServer(
+  const server = await startMcpHttpServer(
     answerMethod("server/discover", (_seen, reply) =>
       reply.result({
         resultType: "complete",
@@ -35,7 +37,7 @@ test("2026-07-28: sends the metadata in the body and in headers, without a sessi
   );
   const outcome = await testRunnerFor(server).run(mcp(server, { native_name: "Größe" }));
   expect(outcome.status).toBe("succeeded");
-  expect(server.seen.map(({ message }) => message.method)).toEqual(["server/discover", "tools/call"]);
+  expect(server.requests.map(({ message }) => message.method)).toEqual(["server/discover", "tools/call"]);
   const [call] = server.calls();
   expect(call!.headers).toMatchObject({
     "mcp-protocol-version": "2026-07-28",
@@ -50,20 +52,20 @@ test("2026-07-28: sends the metadata in the body and in headers, without a sessi
 
 test("opens a new session and repeats the call when the server lost its session", async () => {
   let forgotten = false;
-  const server = await mcpHttpServer((seen, reply) => {
-    if (seen.message.method !== "tools/call" || forgotten) return false;
+  const server = await startMcpHttpServer((request, reply) => {
+    if (request.message.method !== "tools/call" || forgotten) return false;
     forgotten = true;
     reply.status(404, "session not found");
     return true;
   });
   const outcome = await testRunnerFor(server).run(mcp(server));
   expect(outcome.status).toBe("succeeded");
-  expect(server.seen.filter(({ message }) => message.method === "initialize")).toHaveLength(2);
+  expect(server.requests.filter(({ message }) => message.method === "initialize")).toHaveLength(2);
   expect(server.calls()).toHaveLength(2);
 });
 
 test("takes the credential from a secret slot and uses a rotated one for the next call", async () => {
-  const server = await mcpHttpServer(() => false);
+  const server = await startMcpHttpServer(() => false);
   const testRunner = testRunnerFor(server);
   const config = { headers: { "X-Team": "blue", "X-Key": `k-$${"{"}api_key}` } };
   const secrets = { authorization: "token-1", api_key: "abc" };
@@ -87,8 +89,8 @@ test.each([
   [302, "plugin_failed", "redirects are not followed"],
   [503, "plugin_retryable", "HTTP 503"],
 ])("explains HTTP %i", async (status, code, expectedText) => {
-  const server = await mcpHttpServer((seen, reply) => {
-    if (seen.message.method !== "tools/call") return false;
+  const server = await startMcpHttpServer((request, reply) => {
+    if (request.message.method !== "tools/call") return false;
     reply.status(status, "", { location: "http://127.0.0.1:1/" });
     return true;
   });
@@ -97,7 +99,7 @@ test.each([
 });
 
 test("refuses a private address unless the operator allows it, and only with a grant", async () => {
-  const server = await mcpHttpServer(() => false);
+  const server = await startMcpHttpServer(() => false);
   const refused = await testRunnerFor(server, false).run(mcp(server));
   expect(refused).toMatchObject({ status: "failed", dispatched: false, error: { code: "launch_failed" } });
   const testRunner = createTestRunner({ egress: { resolve: async () => ["127.0.0.1"] } });
@@ -111,11 +113,11 @@ test("refuses a private address unless the operator allows it, and only with a g
   expect(narrowed.error?.message).toContain("does not allow");
   const offline = await testRunnerFor(server).run(mcp(server, { grant: { network: "none" } }));
   expect(offline.error?.message).toContain("no network grant");
-  expect(server.seen).toEqual([]);
+  expect(server.requests).toEqual([]);
 });
 
 test("dials the checked address when a name resolves to another one later", async () => {
-  const server = await mcpHttpServer(() => false);
+  const server = await startMcpHttpServer(() => false);
   let lookups = 0;
   // The name resolves to a public address at first. That address is dialled, so the loopback server is never reached.
   const testRunner = createTestRunner({
@@ -128,17 +130,17 @@ test("dials the checked address when a name resolves to another one later", asyn
     mcp({ ...server, url: server.url.replace("127.0.0.1", "rebind.test") }, { timeout_ms: 500 }),
   );
   expect(outcome.status).toBe("failed");
-  expect(server.seen).toEqual([]);
+  expect(server.requests).toEqual([]);
 });
 
 test("closes the request of a cancelled call, and ends an unanswered call at its deadline", async () => {
-  const server = await mcpHttpServer((seen) => seen.message.method === "tools/call");
+  const server = await startMcpHttpServer((request) => request.message.method === "tools/call");
   const testRunner = testRunnerFor(server);
   const started = testRunner.run(mcp(server, { invocation_id: "inv_c" }));
   await until(() => server.calls().length === 1);
   testRunner.runner.cancel("inv_c", "user");
   expect(await started).toMatchObject({ status: "cancelled" });
-  await until(() => server.seen.some(({ message }) => message.method === "notifications/cancelled"));
+  await until(() => server.requests.some(({ message }) => message.method === "notifications/cancelled"));
   expect(await testRunner.run(mcp(server, { timeout_ms: 200 }))).toMatchObject({
     error: { code: "timeout" },
   });
@@ -146,7 +148,7 @@ test("closes the request of a cancelled call, and ends an unanswered call at its
 
 test("fails the call, not the server, after a response over the limit or without JSON", async () => {
   let calls = 0;
-  const server = await mcpHttpServer(
+  const server = await startMcpHttpServer(
     answerMethod("tools/call", (_seen, reply) => {
       if (++calls === 1) reply.result({ content: [{ type: "text", text: "x".repeat(50_000) }] });
       else reply.status(200, "<html>", { "content-type": "text/html" });
@@ -161,7 +163,7 @@ test("fails the call, not the server, after a response over the limit or without
 });
 
 test("fails the call immediately when the server switches to another protocol", async () => {
-  const server = await mcpHttpServer(
+  const server = await startMcpHttpServer(
     answerMethod("tools/call", (_seen, reply) =>
       reply.status(101, "", { connection: "upgrade", upgrade: "x" }),
     ),
@@ -171,7 +173,7 @@ test("fails the call immediately when the server switches to another protocol", 
 });
 
 test("uses a rotated secret for the next request that is not a call", async () => {
-  const server = await mcpHttpServer(
+  const server = await startMcpHttpServer(
     answerMethod("resources/read", (_seen, reply) => reply.result({ contents: [] })),
   );
   const testRunner = testRunnerFor(server);
@@ -186,7 +188,7 @@ test("uses a rotated secret for the next request that is not a call", async () =
     { ...request, method: "resources/read", params: { uri: "a://x" } },
     listener,
   );
-  const read = server.seen.find(({ message }) => message.method === "resources/read");
+  const read = server.requests.find(({ message }) => message.method === "resources/read");
   expect(read?.headers.authorization).toBe("Bearer second-token");
 });
 
@@ -202,8 +204,8 @@ test("fails immediately without a server and does not delay later calls", async 
 });
 
 test("reports a required sign-in, even if the body is a JSON-RPC error", async () => {
-  const server = await mcpHttpServer((seen, reply) => {
-    if (seen.headers.authorization === "Bearer good") return false;
+  const server = await startMcpHttpServer((request, reply) => {
+    if (request.headers.authorization === "Bearer good") return false;
     const body = JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32000, message: "no" } });
     reply.status(401, body, { "www-authenticate": 'Bearer scope="a", resource_metadata="https://x/m"' });
     return true;
@@ -224,7 +226,7 @@ test("reports a required sign-in, even if the body is a JSON-RPC error", async (
 
 test("sends a notification when a resident server is retired", async () => {
   const notices: RunnerNotice[] = [];
-  const server = await mcpHttpServer(() => false);
+  const server = await startMcpHttpServer(() => false);
   const testRunner = testRunnerFor(server);
   testRunner.runner.onNotice!((notice) => notices.push(notice));
   const request = mcp(server);

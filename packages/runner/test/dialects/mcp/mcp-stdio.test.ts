@@ -258,7 +258,7 @@ test("skips server/discover at the next start of a server that exited on it", as
 
 test("falls back to initialize if server/discover is not answered", async () => {
   const testRunner = createTestRunner({ timeouts: { discover_ms: 300 } });
-  expect(await testRunner.run(mcp("deaf-to-discover", "echo"))).toMatchObject({ status: "succeeded" });
+  expect(await testRunner.run(mcp("ignores-discover", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
 test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviour) => {

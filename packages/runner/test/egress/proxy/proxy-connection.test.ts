@@ -3,7 +3,7 @@ import { realTimeClock } from "@backplane/test-kit/real-time-clock";
 import { expect, onTestFinished, test } from "vitest";
 import { publicOnly } from "../../../src/egress/destinations/address.ts";
 import { allowList } from "../../../src/egress/destinations/allow-list.ts";
-import { RefusalRecord } from "../../../src/egress/destinations/refusals.ts";
+import { RefusalLog } from "../../../src/egress/destinations/refusals.ts";
 import { EgressState } from "../../../src/egress/proxy/egress-state.ts";
 import { DEFAULT_EGRESS_LIMITS } from "../../../src/egress/proxy/limits.ts";
 import { openTestEgress, TestClient } from "../../support/egress.ts";
@@ -19,7 +19,7 @@ function openState(): EgressState {
     resolve: () => Promise.resolve([]),
     forbidden: publicOnly,
   };
-  const record = new RefusalRecord(10, realTimeClock, () => {});
+  const record = new RefusalLog(10, realTimeClock, () => {});
   const state = new EgressState(policy, DEFAULT_EGRESS_LIMITS, realTimeClock, record, false);
   onTestFinished(() => state.close());
   return state;

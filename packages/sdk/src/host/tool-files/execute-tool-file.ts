@@ -1,5 +1,5 @@
 /**
- * Runs one call of a tool file: passes the context that the format defines and converts the result
+ * Runs one call to a tool file: passes the context that the format defines and converts the result
  * (tools.context). An error that the tool reports or throws is an outcome of the tool, never a protocol
  * error.
  */

@@ -1,6 +1,6 @@
 /**
  * Answers the gateway for one package of tool files: describes the package and calls its tools. A file is
- * imported at the first call of its tool, and no other file is; a tool whose name differs from its file name
+ * imported at the first call to its tool, and no other file is; a tool whose name differs from its file name
  * is found by describing all files.
  */
 import { readdirSync } from "node:fs";
@@ -56,7 +56,7 @@ export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Pr
     const name = call.body.export_id;
     if (call.op !== "tool.invoke")
       return failureReply("failed", "A package of tool files offers only tools.");
-    if (name === DESCRIBE_TOOLS) return answerOf(withoutRepeats(await describe()));
+    if (name === DESCRIBE_TOOLS) return descriptionReply(withoutRepeats(await describe()));
     let tool: ToolFile | null;
     try {
       tool = await find(name);
@@ -81,7 +81,7 @@ function withoutRepeats(all: readonly ToolFileDescription[]): ToolFilesDescripti
   return { tools: [...tools.values()], warnings };
 }
 
-function answerOf(description: ToolFilesDescription): VaiReply {
+function descriptionReply(description: ToolFilesDescription): VaiReply {
   return {
     status: "succeeded",
     result: { content: [], structured_output: description, is_error: false, retryable: false },

@@ -1,9 +1,9 @@
 /**
  * Adds the checksum of the row to inserts and updates, so that one statement writes both. Triggers would write every row
  * twice, which made the statements of a turn cost two and a half times as much (benchmark loop.turn.concurrent). An insert
- * of plain parameters gets the checksum as one more parameter; an update computes it with `changed_sum`, which first checks
- * the old row: otherwise damaged content would get a matching checksum. A statement of any other form is refused when it
- * is prepared, so none can leave a row without a checksum.
+ * of plain parameters gets the checksum as one more parameter; an update computes it with `changed_checksum`, which
+ * first checks the old row: otherwise damaged content would get a matching checksum. A statement of any other form is
+ * refused when it is prepared, so none can leave a row without a checksum.
  */
 import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite";
 import { crc32 } from "node:zlib";
@@ -50,7 +50,7 @@ export function createChecksummedWrites(
   const tables = new Map(checksummed.map((table) => [table.name, table]));
   const updates: Update[] = [];
   // (index of the update, checksum, columns of the row …, new values of the changed columns …)
-  database.function("changed_sum", { deterministic: true, varargs: true }, (index, sum, ...values) => {
+  database.function("changed_checksum", { deterministic: true, varargs: true }, (index, sum, ...values) => {
     const { table, changed } = updates[Number(index)]!;
     const width = table.columns.length;
     // Most columns are unchanged, so their part of the text is built once for both checksums (benchmark hooks.delivery).
@@ -141,7 +141,7 @@ export function createChecksummedWrites(
     }
     const index = updates.push({ table, changed }) - 1;
     const columns = ["sum", ...table.columns].map((column) => `${table.name}.${quote(column)}`);
-    const sum = `changed_sum(${[index, ...columns, ...expressions].join(", ")})`;
+    const sum = `changed_checksum(${[index, ...columns, ...expressions].join(", ")})`;
     return `${text.slice(0, end)}, sum = ${sum}${text.slice(end)}`;
   };
 
@@ -154,7 +154,7 @@ export function createChecksummedWrites(
       if (!/^\s*(?:insert|update|replace|with)\b/i.test(outer)) return undefined;
       const table = tables.get(name ?? "");
       if (table === undefined) return refuseForm(text);
-      if (name === STATE_TABLE || !table.has_sum) return undefined;
+      if (name === STATE_TABLE || !table.has_checksum) return undefined;
       if (insert !== null) return rewriteInsert(text, outer, insert, table);
       return { text: addSum(text, outer, update![0].length, table), complete: (values) => values };
     },

@@ -1,7 +1,7 @@
 /**
  * Every row of a SQLite store has a checksum over all its columns, so that a changed byte on the disk is an error
  * instead of a wrong result. Writes set it (checksummed-writes.ts), and queries check each row that they return.
- * Nothing in the file depends on our functions, so any SQLite tool can read it.
+ * Nothing in the database file depends on our functions, so any SQLite tool can read it.
  */
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
@@ -32,7 +32,7 @@ export interface ChecksummedTable {
   /** How many of `columns` form the primary key. */
   key: number;
   has_rowid: boolean;
-  has_sum: boolean;
+  has_checksum: boolean;
 }
 
 interface Column {
@@ -53,13 +53,13 @@ export function checksummedTables(database: DatabaseSync): ChecksummedTable[] {
   // One statement for all tables, because every open of a store reads them.
   const all_columns = database.prepare(COLUMNS).all() as unknown as Column[];
   const listed = database.prepare("pragma main.table_list").all() as { name: string; wr: number }[];
-  const without = new Map(listed.map(({ name, wr }) => [name, wr]));
+  const without_rowid = new Map(listed.map(({ name, wr }) => [name, wr]));
   return [...Map.groupBy(all_columns, ({ table }) => table)].map(([name, columns]) => {
     const own = columns.filter((column) => column.name !== "sum");
     const key = own.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk);
     const rest = own.filter(({ pk }) => pk === 0);
     const ordered = [...key, ...rest];
-    const has_rowid = without.get(name) !== 1;
+    const has_rowid = without_rowid.get(name) !== 1;
     const [first] = key;
     const numbered = has_rowid && key.length === 1 && first!.type.toLowerCase() === "integer";
     return {
@@ -70,14 +70,16 @@ export function checksummedTables(database: DatabaseSync): ChecksummedTable[] {
       automatic_key: numbered ? first!.name : null,
       key: key.length,
       has_rowid,
-      has_sum: own.length < columns.length,
+      has_checksum: own.length < columns.length,
     };
   });
 }
 
-/** Adds the functions `row_sum` and `check_row` to a connection. */
+/** Adds the functions `row_checksum` and `check_row` to a connection. */
 export function addChecksumFunctions(database: DatabaseSync): void {
-  database.function("row_sum", { deterministic: true, varargs: true }, (...values) => checksumOf(values));
+  database.function("row_checksum", { deterministic: true, varargs: true }, (...values) =>
+    checksumOf(values),
+  );
   // (table, number of key columns, checksum, key columns …, other columns …)
   database.function("check_row", { deterministic: true, varargs: true }, (table, key, sum, ...values) => {
     checkValues(String(table), Number(key), sum!, values);
@@ -98,8 +100,8 @@ function checkValues(
 /** The call of `check_row` by table; `$alias` stands for the alias of the table in a statement. */
 export function rowChecks(tables: readonly ChecksummedTable[]): ReadonlyMap<string, string> {
   const checks = new Map<string, string>();
-  for (const { name, columns, key, has_sum } of tables) {
-    if (!has_sum) continue;
+  for (const { name, columns, key, has_checksum } of tables) {
+    if (!has_checksum) continue;
     const listed = ["sum", ...columns].map((column) => `$alias.${quote(column)}`).join(", ");
     checks.set(name, `check_row('${name}', ${key}, ${listed})`);
   }
@@ -114,8 +116,8 @@ const TABLE = /\b(?:from|join)\s+(\w+)(?:\s+(?!where\b|join\b|on\b|order\b|limit
  * Adds a check of every returned row to a query, as a column named `row_checked`. The check is not in the WHERE clause,
  * because there SQLite replaces a column with the value that it is compared with, before it reads the row. SQLite does
  * not do so in a subquery, so the rows that a `checkedCondition` excludes are checked in one. A query with only an
- * aggregate is not checked: it returns no row of a table. The rows that a subquery reads come from an index or end up
- * in a returned row.
+ * aggregate is not checked: it returns no row of a table. Other subqueries need no check: they read only
+ * indexed columns, or their rows are part of a returned row.
  */
 export function withRowChecks(text: string, checks: ReadonlyMap<string, string>): string {
   if (checks.size === 0 || !/^\s*select\b/i.test(text) || /^\s*select\s+(min|max|count)\(/i.test(text))
@@ -161,11 +163,11 @@ export function blankNested(text: string): string {
 export function findDamagedRows(database: DatabaseSync, limit: number): DamagedRow[] {
   const rows: DamagedRow[] = [];
   for (const table of checksummedTables(database)) {
-    if (!table.has_sum) continue;
+    if (!table.has_checksum) continue;
     const listed = table.columns.map(quote).join(", ");
     const key_columns = table.key === 0 ? "rowid" : listed.split(", ").slice(0, table.key).join(", ");
     const statement = database.prepare(
-      `select ${key_columns} from main.${quote(table.name)} where sum is not row_sum(${listed}) limit ${limit}`,
+      `select ${key_columns} from main.${quote(table.name)} where sum is not row_checksum(${listed}) limit ${limit}`,
     );
     statement.setReadBigInts(true);
     for (const row of statement.all()) rows.push({ table: table.name, id: idOf(Object.values(row)) });
@@ -180,13 +182,13 @@ export function findDamagedRows(database: DatabaseSync, limit: number): DamagedR
 export function rewriteChecksums(database: DatabaseSync, change: () => void): void {
   const damaged = new Map<string, string>();
   for (const table of checksummedTables(database)) {
-    if (!table.has_sum) continue;
+    if (!table.has_checksum) continue;
     const damaged_rows = `damaged_${table.name}`;
     const key = table.key === 0 ? ["rowid"] : table.columns.slice(0, table.key).map(quote);
     const listed = table.columns.map(quote).join(", ");
     database.exec(
       `create temp table ${quote(damaged_rows)} as select ${key.map((column, n) => `${column} as k${n}`).join(", ")}
-        from main.${quote(table.name)} where sum is not row_sum(${listed})`,
+        from main.${quote(table.name)} where sum is not row_checksum(${listed})`,
     );
     damaged.set(
       table.name,
@@ -195,8 +197,8 @@ export function rewriteChecksums(database: DatabaseSync, change: () => void): vo
   }
   change();
   for (const table of checksummedTables(database)) {
-    if (!table.has_sum) database.exec(`alter table main.${quote(table.name)} add column sum integer`);
-    const sum = `row_sum(${table.columns.map(quote).join(", ")})`;
+    if (!table.has_checksum) database.exec(`alter table main.${quote(table.name)} add column sum integer`);
+    const sum = `row_checksum(${table.columns.map(quote).join(", ")})`;
     const same = damaged.get(table.name);
     const value =
       same === undefined
@@ -219,7 +221,7 @@ export function schemaChecksum(database: DatabaseSync): number {
   return checksumOf([...parts, ...steps].flatMap((part) => Object.values(part)));
 }
 
-/** Each value is written with its type and length, so that different rows never give the same text. */
+/** Each value has its type and its length or a terminator, so that different rows never give the same text. */
 export function checksumOf(values: readonly SQLOutputValue[]): number {
   let text = "";
   for (let n = 0; n < values.length; n++) text += checksumPart(values[n]!);
@@ -238,7 +240,7 @@ export function damagedRow(table: string, key: readonly SQLOutputValue[]): Error
   return new DamagedRowError(table, idOf(key));
 }
 
-/** A refusal as in op.ts, which names the damaged row. */
+/** Carries a StoreFailure (ops/op.ts) that names the damaged row. */
 class DamagedRowError extends Error {
   readonly failure: StoreFailure;
   constructor(table: string, id: string) {

@@ -251,11 +251,11 @@ const NEVER_REMOVED = new Set(["audit", "audit_head", STATE_TABLE]);
 function moveDamagedRowsAside(database: DatabaseSync, file: string): DamagedRow[] {
   const removed: DamagedRow[] = [];
   database.exec("pragma foreign_keys = off; begin immediate");
-  for (const { name, columns, key, has_rowid, has_sum } of checksummedTables(database)) {
-    if (!has_sum) continue;
+  for (const { name, columns, key, has_rowid, has_checksum } of checksummedTables(database)) {
+    if (!has_checksum) continue;
     const quoted = columns.map((column) => `"${column}"`);
     const find = database.prepare(
-      `select ${has_rowid ? "rowid as own_rowid, " : ""}${quoted.join(", ")} from "${name}" where sum is not row_sum(${quoted.join(", ")})`,
+      `select ${has_rowid ? "rowid as own_rowid, " : ""}${quoted.join(", ")} from "${name}" where sum is not row_checksum(${quoted.join(", ")})`,
     );
     const where = has_rowid
       ? "rowid = ?"

@@ -8,7 +8,7 @@ import { BackplaneError, type Skill, WHOLE_PACKAGE } from "@backplane/contract";
 import type { ImportedPackage } from "@backplane/ports";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import { tomlLines } from "../../manifest/toml-text.ts";
-import { tarOf } from "../../pack/pack-folder.ts";
+import { packTar } from "../../pack/pack-folder.ts";
 import { surveyFolder } from "../../pack/survey-folder.ts";
 import { toPackageId } from "../mcp/server-manifest.ts";
 import { describeUnusedSettings, serverPart } from "../mcp/server-part.ts";
@@ -71,7 +71,7 @@ async function read(tree: string): Promise<AgentPlugin> {
 /** A package of all files of the plugin. */
 async function withFiles(tree: string, manifest: string, into: PartImport): Promise<ImportedPackage> {
   await writeFile(join(tree, MANIFEST_FILE), manifest);
-  return await into.bytes(tarOf(() => tree, await surveyFolder(tree)));
+  return await into.bytes(packTar(() => tree, await surveyFolder(tree)));
 }
 
 interface SkillsDraft {

@@ -25,7 +25,7 @@ import { validateInstallSource } from "../../npm/install-source.ts";
 import type { Npm } from "../../npm/npm-command.ts";
 import { npmInstall, type RequestedPackage } from "../../npm/npm-install.ts";
 import type { PackageJson } from "../../npm/package-json.ts";
-import { tarOf } from "../../pack/pack-folder.ts";
+import { packTar } from "../../pack/pack-folder.ts";
 import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeFile, type TreeListing } from "../../tree/tree-listing.ts";
 import type { NpmServerSource } from "../parts/source-content.ts";
@@ -78,7 +78,7 @@ export async function npmServer(
     await replaceFile(built, MANIFEST_FILE, manifest);
     const listing = await listFiles(built, await findFiles(built), spec, { links: true }, operation);
     const copied = await unpackArchive(
-      tarOf(() => built, listing),
+      packTar(() => built, listing),
       tree,
       SERVER_UNPACK_LIMITS,
     );
@@ -202,7 +202,7 @@ export function describeServer(name: string, manifest: PackageJson): { package_i
   return { package_id: toPackageId(publisher, short), version: text(manifest.version) ?? "0.0.0" };
 }
 
-const USE_SERVER_PACKAGE = "Name the package that the server's instructions run with npx, not a library.";
+const USE_SERVER_PACKAGE = "Specify the package that the server's instructions run with npx, not a library.";
 
 /**
  * Like npx, returns the path of the program that is named like the package, or of the only program. A package is installed

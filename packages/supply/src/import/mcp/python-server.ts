@@ -139,7 +139,7 @@ export function selectScript(
     throw unusable(
       name,
       "it has no program to start",
-      "Name the package that the server's instructions run with uvx, not a library.",
+      "Specify the package that the server's instructions run with uvx, not a library.",
     );
   if (script !== undefined)
     throw unusable(name, `it has no program ${script}`, `Use --script with one of: ${names}.`);

@@ -316,7 +316,7 @@ function checkMount(name: string, mount: RequestedMount): RequestedMount {
   if (mount.source.includes("/") && mount.target.startsWith("/")) return mount;
   throw invalid(
     `${name} mounts ${mount.source} at ${mount.target}, which is not a folder of this machine`,
-    "Name the folder, or leave the volume out: the server has a scratch folder at /tmp.",
+    "Specify the folder, or leave the volume out: the server has a scratch folder at /tmp.",
   );
 }
 

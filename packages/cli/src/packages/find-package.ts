@@ -15,7 +15,7 @@ export async function findInstalledPackage(context: CommandContext, name: string
     throw new BackplaneError("package.not_found", `Package ${name} is not installed.`);
   const versions = matches.map((item) => item.version).join(", ");
   throw new BackplaneError("cli.usage", `${package_id} is installed in several versions: ${versions}.`, {
-    // The newest version is listed first.
+    // The most recently installed version is listed first.
     fix: `Add a version, for example ${package_id}@${matches[0]!.version}.`,
   });
 }

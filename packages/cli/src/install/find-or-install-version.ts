@@ -1,39 +1,41 @@
-/** Finds the version that an upgrade or a replay is about, and installs it, without bindings, if a source is given. */
+/** Finds the target version of an upgrade or a replay, and installs it, without bindings, if a source is given. */
 import { BackplaneError, definedFields, type Package } from "@backplane/contract";
-import { findInstalledPackage } from "../bindings/find-package.ts";
 import type { CommandContext } from "../context/context.ts";
+import { findInstalledPackage } from "../packages/find-package.ts";
 import type { InstallOptions } from "./installation-settings.ts";
 import { readPluginSource } from "./plugin-source.ts";
-import { type SentSource, sendInstallation } from "./send-installation.ts";
+import { type LocalOrGatewaySource, sendInstallation } from "./send-installation.ts";
 
 const VERSION = /^\d+\.\d+\.\d+(?:[-+].*)?$/;
 
-/** `candidate` is an installed version, or a source as in `plugin install`. */
-export async function installCandidate(
+/** `target` is an installed version, or a source as in `plugin install`. */
+export async function findOrInstallVersion(
   context: CommandContext,
   package_id: string,
-  candidate: string,
+  target: string,
   { allowScripts, allowBuild }: Pick<InstallOptions, "allowScripts" | "allowBuild"> = {},
 ): Promise<Package> {
-  if (VERSION.test(candidate)) return await findInstalledPackage(context, `${package_id}@${candidate}`);
+  if (VERSION.test(target)) return await findInstalledPackage(context, `${package_id}@${target}`);
   const settings = definedFields({ allow_scripts: allowScripts, allow_builds: allowBuild });
-  const source = toSentSource(context, candidate);
+  const source = toInstallSource(context, target);
   const { packages } = await sendInstallation(context, source, { bind: false, ...settings });
   const match = packages.find(({ package: installed }) => installed.package_id === package_id);
   if (match !== undefined) return match.package;
   const names = packages.map(({ package: installed }) => installed.package_id).join(", ");
-  throw new BackplaneError("cli.usage", `${candidate} is ${names}, not ${package_id}.`, {
+  throw new BackplaneError("cli.usage", `${target} contains ${names}, not ${package_id}.`, {
     fix: `Use the name of the package in the source: ${names}`,
   });
 }
 
-function toSentSource({ io }: CommandContext, text: string): SentSource {
+function toInstallSource({ io }: CommandContext, text: string): LocalOrGatewaySource {
   const source = readPluginSource(io.cwd, text);
   if (source.kind === "package") return source;
-  if (source.kind === "npm") return { named: { kind: "npm", spec: source.spec }, label: source.spec };
-  if (source.kind === "pypi") return { named: { kind: "pypi", spec: source.spec }, label: source.spec };
+  if (source.kind === "npm")
+    return { gateway_source: { kind: "npm", spec: source.spec }, label: source.spec };
+  if (source.kind === "pypi")
+    return { gateway_source: { kind: "pypi", spec: source.spec }, label: source.spec };
   if (source.kind === "oci")
-    return { named: { kind: "oci", reference: source.reference }, label: source.reference };
+    return { gateway_source: { kind: "oci", reference: source.reference }, label: source.reference };
   if (source.kind === "agent-plugin") return { path: source.path, folder: true };
   throw new BackplaneError("cli.usage", `${text} is not a version of a package.`, {
     fix: "Use a version, a folder, an archive, npm:NAME@VERSION, pypi:NAME==VERSION or oci://HOST/NAME:TAG.",

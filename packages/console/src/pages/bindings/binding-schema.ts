@@ -1,6 +1,5 @@
-/** Texts that describe bindings. */
+/** The settings and secret slots of a binding, as its package declares them. */
 import {
-  type Binding,
   isObject,
   isRemoteProtocol,
   type Json,
@@ -9,17 +8,7 @@ import {
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 
-/** The export; for all tools of a package, the name of the server or package. */
-export function bindingTitle({
-  export_id,
-  package_id,
-  config,
-}: Pick<Binding, "export_id" | "package_id" | "config">): string {
-  if (export_id !== WHOLE_PACKAGE) return export_id;
-  return typeof config.name === "string" ? config.name : package_id.split("/").at(-1)!;
-}
-
-const PLACEHOLDER = `\${slot} stands for a secret.`;
+const PLACEHOLDER = `\${SLOT} is replaced by the secret in that slot.`;
 const STRINGS = { type: "object", additionalProperties: { type: "string" } } as const;
 
 /** The settings of a server, which has no schema of its own. */
@@ -86,7 +75,7 @@ export function listSlotNames(found: Package, export_id: string): string[] {
   return [...new Set(all.flatMap((permissions) => permissions?.secret_slots ?? []))];
 }
 
-/** The author's reason for a slot. */
+/** Why the plugin needs the secret, as stated in its manifest; null if the manifest does not say. */
 export function slotReason(found: Package | undefined, slot: string): string | null {
   if (found === undefined) return null;
   const { runtime, exports } = found.manifest;

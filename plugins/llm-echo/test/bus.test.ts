@@ -9,7 +9,7 @@ import { openBus, scope, until } from "../../../packages/session/test/bus/open-b
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
 
-function open() {
+function openEchoBus() {
   const opened = openBus();
   const port = opened.plug("llm-echo", "llm-provider");
   const ctx: PluginContext = {
@@ -28,7 +28,7 @@ function open() {
 }
 
 verifies("llm.provider", "publishes a call's deltas and its one answer in order on the session", async () => {
-  const { ask, seen, idle, logged } = open();
+  const { ask, seen, idle, logged } = openEchoBus();
   const reply = await ask('/say Let me look.\n/think hm\n/tool now {"zone": "utc"}');
   await idle();
   expect(reply).toMatchObject({
@@ -48,7 +48,7 @@ verifies("llm.provider", "publishes a call's deltas and its one answer in order 
 });
 
 test("interrupts a call that is still streaming", async () => {
-  const { ask, kernel, seen, bus } = open();
+  const { ask, kernel, seen, bus } = openEchoBus();
   const reply = ask("/slow 60000\n/say a slow answer that nobody waits for").catch(() => null);
   await until(() => seen.some(({ kind }) => kind === "llm.call.delta"));
   expect(bus.stats().running).toBe(1);

@@ -1,10 +1,15 @@
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { open, SERVER, serverWith, signIn } from "../../../servers/test/sign-ins/signed-in-kernel.ts";
+import {
+  createSignInKernel,
+  SERVER,
+  serverWith,
+  signIn,
+} from "../../../servers/test/sign-ins/signed-in-kernel.ts";
 import { readStoredSignIn } from "../../src/secrets/sign-in-record.ts";
 
-const at = (server: typeof SERVER, version: string, url: string) => ({
+const withVersionAndUrl = (server: typeof SERVER, version: string, url: string) => ({
   ...server,
   version,
   runtime: { ...server.runtime, entrypoint: [url] },
@@ -14,20 +19,20 @@ const NEW = "https://new.example/mcp";
 
 verifies(
   "sec.credential-destination",
-  "drops secrets and headers when the server's address changes, unless the change sets them",
+  "drops headers when the server's address changes, and refuses the move unless the change sets the secrets",
   async () => {
     const fixture = await createTestKernel();
     const { bindings, packages, secrets } = fixture.kernel;
     const ref = (await secrets.put(admin, "notes", "for-the-old-server")).ref;
     const server = serverWith(["authorization"]);
     const settings = { secrets: { authorization: ref }, config: { headers: { "x-team": "blue" } } };
-    const { binding_id } = await fixture.bind(at(server, "1.0.0", OLD), settings);
+    const { binding_id } = await fixture.bind(withVersionAndUrl(server, "1.0.0", OLD), settings);
     for (const [version, url] of [
       ["1.1.0", OLD],
       ["2.0.0", NEW],
       ["3.0.0", OLD],
     ] as const) {
-      await packages.install(admin, fixture.importer.add(at(server, version, url)));
+      await packages.install(admin, fixture.importer.add(withVersionAndUrl(server, version, url)));
     }
     const patch = (package_version: string, more: object = {}) =>
       bindings.patch(user, binding_id, { package_version, ...more }, undefined);
@@ -39,19 +44,23 @@ verifies(
     await expect(upgrade).rejects.toMatchObject({ code: "binding.invalid" });
     const { secrets: named } = settings;
     expect(await patch("2.0.0", { secrets: named })).toMatchObject({ secrets: named, config: {} });
-    // A binding for a share of the calls at another server starts without credentials too.
+    // A share binding for a server at another address also starts without credentials.
     const share = { package_version: "3.0.0", export_id: "*", rollout: { traffic_percent: 10 } };
-    const beside = await bindings.create(user, { package_id: server.package_id, ...share });
-    expect(beside).toMatchObject({ secrets: {}, status: "inactive", unbound_slots: ["authorization"] });
+    const share_binding = await bindings.create(user, { package_id: server.package_id, ...share });
+    expect(share_binding).toMatchObject({
+      secrets: {},
+      status: "inactive",
+      unbound_slots: ["authorization"],
+    });
   },
 );
 
 verifies("sec.credential-destination", "removes the sign-in when the server's address changes", async () => {
-  const { as, fixture, binding_id } = await open();
+  const { as, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const { packages, bindings, signIns } = fixture.kernel;
   expect((await signIns.get(admin, binding_id)).status).toBe("signed_in");
-  await packages.install(admin, fixture.importer.add(at(SERVER, "0.2.0", NEW)));
+  await packages.install(admin, fixture.importer.add(withVersionAndUrl(SERVER, "0.2.0", NEW)));
   await bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
   expect((await readStoredSignIn(fixture.deps, "org_local", binding_id))?.record.session ?? null).toBeNull();
   expect((await signIns.get(admin, binding_id)).status).not.toBe("signed_in");

@@ -5,7 +5,7 @@ import { basename, isAbsolute, join } from "node:path";
 import { BackplaneError, SIGNATURE_FILE } from "@backplane/contract";
 import type { PackageSource, WorkspaceSource } from "@backplane/ports";
 import type { ContentStore } from "../content/content-store.ts";
-import { tarOf } from "../pack/pack-folder.ts";
+import { packTar } from "../pack/pack-folder.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
 import type { PackageFormat, SourceHints } from "./formats/format.ts";
@@ -36,7 +36,7 @@ export async function openSource(
   const { path } = source;
   if (!isAbsolute(path)) throw invalidSource(`${path} is not an absolute path`);
   const info = await stat(path).catch(() => null);
-  if (info === null) throw invalidSource(`There is no folder or archive ${path}`);
+  if (info === null) throw invalidSource(`No folder or archive exists at ${path}`);
   // Some file systems store no creation time and return the epoch.
   const created_at = info.birthtimeMs > 0 ? info.birthtime.toISOString() : null;
   const name = basename(path);
@@ -54,10 +54,10 @@ export async function openSource(
   if (!formats.some((format) => format.marker(names))) {
     throw missingManifest(path, names);
   }
-  return { bytes: tarOf(() => path, await surveyFolder(path)), hints: { name }, created_at };
+  return { bytes: packTar(() => path, await surveyFolder(path)), hints: { name }, created_at };
 }
 
-/** The signature that is kept beside the files of a folder. Null stands for one that cannot be read. */
+/** Returns the signature stored in a folder: empty if there is none, `[null]` if it cannot be read. */
 export function readFolderSignature(folder: string): unknown[] {
   const file = join(folder, SIGNATURE_FILE);
   const info = statSync(file, { throwIfNoEntry: false });
@@ -77,7 +77,7 @@ async function workspaceBytes(
   const listing = await surveyFolder(path, whole ? "" : TOOLS_FOLDER);
   // Only the reviewed content may be loaded.
   if (listing.digest !== digest) throw new BackplaneError("workspace.changed");
-  if (keep === null) return tarOf(() => path, listing);
+  if (keep === null) return packTar(() => path, listing);
   const kept_files = (await store.listing(keep.digest)).filter((file) => keep.files.includes(file.path));
   const names = new Set(kept_files.map((file) => file.path));
   const tree = await store.verified(keep.digest);
@@ -85,5 +85,5 @@ async function workspaceBytes(
     ...listing.files.filter((file) => !names.has(file.path)),
     ...kept_files,
   ]);
-  return tarOf((file) => (names.has(file) ? tree : path), mixed);
+  return packTar((file) => (names.has(file) ? tree : path), mixed);
 }

@@ -7,19 +7,19 @@ const MAX_REFS = 500;
 const MAX_NODES = 50_000;
 
 /** Returns the schema as text. Throws `package.schema`. */
-export function withinCaps(schema: unknown): string {
+export function serializeWithinLimits(schema: unknown): string {
   if (typeof schema !== "boolean" && !isObject(schema)) {
-    throw refused("a schema must be an object, true or false");
+    throw schemaError("a schema must be an object, true or false");
   }
   const count = { nodes: 0, refs: 0 };
   walk(schema, 1, count);
   const text = JSON.stringify(schema);
-  if (Buffer.byteLength(text) > MAX_BYTES) throw refused(`it is larger than ${MAX_BYTES / 1024} KiB`);
+  if (Buffer.byteLength(text) > MAX_BYTES) throw schemaError(`it is larger than ${MAX_BYTES / 1024} KiB`);
   checkDialect(schema);
   return text;
 }
 
-export function refused(reason: string, cause?: unknown): BackplaneError {
+export function schemaError(reason: string, cause?: unknown): BackplaneError {
   return new BackplaneError("package.schema", `The schema cannot be used: ${reason}.`, {
     details: { why: reason },
     ...(cause === undefined ? {} : { cause }),
@@ -31,15 +31,15 @@ function checkDialect(schema: unknown): void {
   const dialect = (schema as { $schema: unknown }).$schema;
   const known = /^https?:\/\/json-schema\.org\/(draft\/2020-12|draft-07)\/schema#?$/;
   if (typeof dialect === "string" && known.test(dialect)) return;
-  throw refused(
+  throw schemaError(
     `$schema is ${JSON.stringify(dialect)?.slice(0, 120)}; write "https://json-schema.org/draft/2020-12/schema" or "http://json-schema.org/draft-07/schema#"`,
   );
 }
 
 function walk(value: unknown, depth: number, count: { nodes: number; refs: number }): void {
-  if (++count.nodes > MAX_NODES) throw refused(`it has more than ${MAX_NODES} values`);
+  if (++count.nodes > MAX_NODES) throw schemaError(`it has more than ${MAX_NODES} values`);
   if (typeof value !== "object" || value === null) return;
-  if (depth > MAX_DEPTH) throw refused(`it is nested deeper than ${MAX_DEPTH} levels`);
+  if (depth > MAX_DEPTH) throw schemaError(`it is nested deeper than ${MAX_DEPTH} levels`);
   if (Array.isArray(value)) {
     for (const item of value) walk(item, depth + 1, count);
     return;
@@ -50,9 +50,9 @@ function walk(value: unknown, depth: number, count: { nodes: number; refs: numbe
       typeof item === "string" &&
       ++count.refs > MAX_REFS
     ) {
-      throw refused(`it has more than ${MAX_REFS} references`);
+      throw schemaError(`it has more than ${MAX_REFS} references`);
     }
-    if (key === "$async") throw refused("$async is not part of JSON Schema; remove it");
+    if (key === "$async") throw schemaError("$async is not part of JSON Schema; remove it");
     walk(item, depth + 1, count);
   }
 }

@@ -7,13 +7,13 @@ import { INVOCATION_LIMITS, type InvocationEvent } from "@backplane/contract";
 import type { Clock, InvocationStore } from "@backplane/ports";
 
 /** Called with each event. Must not block the call: a reader that falls behind reads from the store instead. */
-export type TapeReader = (event: InvocationEvent) => void;
+export type EventReader = (event: InvocationEvent) => void;
 
-export class EventTape {
+export class EventLog {
   readonly #id: string;
   readonly #store: InvocationStore;
   readonly #clock: Clock;
-  readonly #readers = new Set<TapeReader>();
+  readonly #readers = new Set<EventReader>();
   #dropped = 0;
   #chars = 0;
   /** The number of the last event. */
@@ -28,7 +28,7 @@ export class EventTape {
 
   write(event: InvocationEvent["event"]): void {
     const { events_chars, events_kept } = INVOCATION_LIMITS;
-    // One event may be as large as a message, so a limit on their number alone would not bound the size of the tape.
+    // One event may be as large as a message, so a limit on their number alone would not bound the size of the log.
     const chars = this.seq < events_kept ? JSON.stringify(event).length : 0;
     if (this.seq >= events_kept || this.#chars + chars > events_chars) {
       this.#dropped++;
@@ -44,7 +44,7 @@ export class EventTape {
     this.#dropped = 0;
   }
 
-  subscribe(reader: TapeReader): () => void {
+  subscribe(reader: EventReader): () => void {
     this.#readers.add(reader);
     return () => this.#readers.delete(reader);
   }

@@ -7,7 +7,7 @@ import { createMemoryPlugin } from "../src/plugin.ts";
 
 verifies(
   ["strategy.react", "memory.store"],
-  "passes a statement of one session to the model in another session as a note",
+  "gives the model a note in one session of what the user said in another",
   async () => {
     const fixture = await createTestSession({ plugins: [createMemoryPlugin()] });
     const ofKind = (kind: string, session_id: string) =>
@@ -47,10 +47,10 @@ verifies("memory.store", "finds a note with the embedding model of the org's pro
   await fixture.say("My bicycle is red", "s1");
   const hits = async (session_id: string) => {
     await fixture.say("Who loves cycling?", session_id);
-    const answer_event = fixture.events.find(
+    const result_event = fixture.events.find(
       (event) => event.kind === "memory.result" && event.session_id === session_id,
     );
-    return (answer_event!.payload.hits as { text: string }[]).map(({ text }) => text.split("\n")[0]);
+    return (result_event!.payload.hits as { text: string }[]).map(({ text }) => text.split("\n")[0]);
   };
   // The note is embedded in the background.
   let n = 0;
