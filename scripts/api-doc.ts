@@ -60,10 +60,10 @@ export function renderApiReference(document: OpenApi): string {
     "A required field is marked with `*`. The scope is the one that an API key needs; the admin token has all of them.",
   ];
   for (const tag of new Set(tags)) {
-    const own = operations.filter(({ operation }) => (operation.tags?.[0] ?? "") === tag);
-    if (own.length === 0) continue;
+    const tagged = operations.filter(({ operation }) => (operation.tags?.[0] ?? "") === tag);
+    if (tagged.length === 0) continue;
     parts.push("", `## ${tag}`);
-    for (const { method, path, operation } of own)
+    for (const { method, path, operation } of tagged)
       parts.push("", ...renderOperation(method, path, operation));
   }
   parts.push("", "## Objects");

@@ -1,6 +1,6 @@
 /**
  * Makes the examples self-contained, as every package must be: TypeScript is bundled into one file, and the
- * Python SDK is copied beside the plugin. Generated files are not committed. A file is replaced atomically
+ * Python SDK is copied next to the plugin. Generated files are not committed. A file is replaced atomically
  * and only if it changed, so that a concurrent test never reads a partial file.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";

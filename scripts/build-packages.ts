@@ -14,7 +14,7 @@ import { replaceFile } from "./replace-file.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 /** The package of the command, which nothing imports. */
 const COMMAND = "cli";
-const NAMES = [
+const PACKAGE_NAMES = [
   COMMAND,
   "contract",
   "wire",
@@ -37,7 +37,7 @@ const THREADS: Record<string, string[]> = {
   store: ["sqlite/writer/writer-worker", "sqlite/damage/check-thread"],
   supply: ["schemas/schema-worker"],
 };
-/** The path below `dist`, as package.json names it. */
+/** The path below `dist`, as in package.json. */
 const LIB = "lib";
 
 interface Manifest {
@@ -69,7 +69,7 @@ async function buildPackage(name: string): Promise<void> {
   await buildThreads(folder, THREADS[name] ?? []);
 }
 
-/** Replaces the entry that tsc wrote, at the path that the plugin's manifest names. */
+/** Replaces the entry that tsc wrote, at the path that the plugin's manifest specifies. */
 async function buildPlugin(name: string): Promise<void> {
   const folder = join(ROOT, "plugins", name);
   const entryPoints = [join(folder, "src/plugin.ts")];
@@ -140,9 +140,9 @@ function fromDist(outdir: string): Plugin {
         const text = readFileSync(path, "utf8");
         const [workspace, name, , ...rest] = relative(ROOT, path).split(sep);
         const built = join(ROOT, workspace!, name!, "dist", ...rest).replace(/\.ts$/, ".js");
-        const own = relative(outdir, built).split(sep).join("/");
+        const module_path = relative(outdir, built).split(sep).join("/");
         const contents = text
-          .replaceAll("import.meta.url", `new URL("${own}", import.meta.url).href`)
+          .replaceAll("import.meta.url", `new URL("${module_path}", import.meta.url).href`)
           .replace('import { z } from "zod";', 'import * as z from "zod";');
         return contents === text ? null : { contents, loader: "ts" };
       }),
@@ -151,7 +151,7 @@ function fromDist(outdir: string): Plugin {
 
 /**
  * An ES import of a module of Node evaluates all its exports, and some of them load more modules: streams, web streams,
- * an HTTP client. Nothing here uses most of them, so an `import` reads only the exports that it names. A `require` gets
+ * an HTTP client. Nothing here uses most of them, so an `import` reads only the exports that it lists. A `require` gets
  * the module itself. If an `import` also got the whole module, esbuild would define a getter per export in every file
  * with such an import, which took a tenth of the start time.
  */
@@ -182,5 +182,5 @@ ${names.map((name) => `const own_${name} = /* @__PURE__ */ get("${name}");\nexpo
 
 if (import.meta.main) {
   const plugins = readdirSync(join(ROOT, "plugins"));
-  await Promise.all([...NAMES.map(buildPackage), ...plugins.map(buildPlugin)]);
+  await Promise.all([...PACKAGE_NAMES.map(buildPackage), ...plugins.map(buildPlugin)]);
 }

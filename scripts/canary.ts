@@ -31,8 +31,8 @@ function main(): number {
   for (const name of readdirSync(tmpdir()).filter((folder) => LEFTOVER_FOLDER.test(folder))) {
     searchFolder(join(tmpdir(), name), sum);
   }
-  const where = `${gateways} gateways with ${bindings} bindings that carry it, ${sum.places} places, ${(sum.bytes / 2 ** 20).toFixed(1)} MiB`;
-  console.log(`canary: ${sum.hits.length} copies in ${where}`);
+  const summary = `${gateways} gateways with ${bindings} bindings that carry it, ${sum.places} places, ${(sum.bytes / 2 ** 20).toFixed(1)} MiB`;
+  console.log(`canary: ${sum.hits.length} copies in ${summary}`);
   for (const hit of sum.hits) console.error(`  ${hit}`);
   if (bindings > 0) return sum.hits.length === 0 ? 0 : 1;
   console.error("no binding of the suite received the canary, so its absence proves nothing");

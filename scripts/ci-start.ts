@@ -18,10 +18,10 @@ const home = join(user, ".local/share/backplane");
 mkdirSync(join(user, ".local/share"), { recursive: true });
 const env = newcomerEnvironment();
 const child = spawn("npm", ["start"], { env, stdio: ["ignore", "pipe", "inherit"], detached: true });
-const ended = new Promise<never>((_, reject) => {
+const exited_early = new Promise<never>((_, reject) => {
   child.once("exit", (code, signal) => reject(new Error(`npm start exited early: ${code ?? signal}`)));
 });
-ended.catch(() => undefined);
+exited_early.catch(() => undefined);
 
 /** HOME is replaced so that `~` in the README is an empty folder; npm keeps its cache. */
 function newcomerEnvironment(): NodeJS.ProcessEnv {
@@ -44,7 +44,7 @@ function readyUrl(): Promise<string> {
   });
 }
 
-function after(ms: number, message: string): Promise<never> {
+function rejectAfter(ms: number, message: string): Promise<never> {
   return new Promise((_, reject) => setTimeout(() => reject(new Error(message)), ms).unref());
 }
 
@@ -93,12 +93,16 @@ function checkFirstCall(url: string): void {
 }
 
 try {
-  const url = await Promise.race([readyUrl(), ended, after(READY_MS, `not ready in ${READY_MS} ms`)]);
+  const url = await Promise.race([
+    readyUrl(),
+    exited_early,
+    rejectAfter(READY_MS, `not ready in ${READY_MS} ms`),
+  ]);
   await checkHttpAccess(url);
   checkFirstCall(url);
   const stopped = new Promise((resolve) => child.once("exit", resolve));
   process.kill(-child.pid!, "SIGTERM");
-  await Promise.race([stopped, after(STOP_MS, `not stopped in ${STOP_MS} ms`)]);
+  await Promise.race([stopped, rejectAfter(STOP_MS, `not stopped in ${STOP_MS} ms`)]);
   console.log(`npm start: ready on ${url}, healthy, the README's first call ran in the sandbox, stopped`);
   process.exitCode = 0;
 } catch (error) {

@@ -20,7 +20,7 @@ const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   unreachable: "no gateway answers",
   trust: "a signature, a digest or a key is not trusted",
   conformance: "a plugin breaks a rule of its protocol",
-  partial: "only a part was done; the output names the rest",
+  partial: "only a part was done; the output lists the rest",
   timeout: "it took too long",
   interrupted: "it was interrupted",
 };

@@ -13,14 +13,14 @@ const RELATIVE_SOURCE = /(?<=\b(?:from|import)\s*\(?\s*)"(\.[^"\n]+)\.ts"/g;
 
 async function compile(source: string): Promise<void> {
   const target = source.replace("/src/", "/dist/").replace(/\.ts$/, ".js");
-  if (modified(target) > modified(source)) return;
+  if (modifiedAt(target) > modifiedAt(source)) return;
   const text = readFileSync(join(ROOT, source), "utf8").replace(RELATIVE_SOURCE, '"$1.js"');
   const tsconfigRaw = { compilerOptions: { verbatimModuleSyntax: true } };
   const { code } = await transform(text, { loader: "ts", target: "es2024", tsconfigRaw, sourcefile: source });
   replaceFile(join(ROOT, target), Buffer.from(code));
 }
 
-function modified(file: string): number {
+function modifiedAt(file: string): number {
   return statSync(join(ROOT, file), { throwIfNoEntry: false })?.mtimeMs ?? 0;
 }
 

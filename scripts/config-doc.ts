@@ -99,7 +99,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   "sandbox.limits.kept_files": "files in a persistent folder",
   "sandbox.package_limits.NAME": "the fields of `sandbox.limits`, for one package or hosted kernel plugin",
   "egress.allow_private":
-    "private destinations (`host:port`) that calls may reach when their grant names the host",
+    "private destinations (`host:port`) that calls may reach when their grant includes the host",
   "egress.limits.connections": "concurrent connections of a call",
   "egress.limits.total_connections": "all connections of a call",
   "egress.limits.bytes_out": "bytes that a call may send",
@@ -175,14 +175,14 @@ export function renderConfigReference(): string {
   ];
   const seen = new Set<string>();
   for (const [section, schema] of Object.entries(root.properties!)) {
-    const about = SECTIONS[section];
-    if (about === undefined)
+    const description = SECTIONS[section];
+    if (description === undefined)
       throw new Error(`the section ${section} has no description in scripts/config-doc.ts`);
     parts.push(
       "",
       `## ${section}`,
       "",
-      about,
+      description,
       "",
       "| key | type | default | variable | meaning |",
       "|---|---|---|---|---|",
@@ -206,7 +206,9 @@ function listKeys(path: string, schema: KeySchema): [path: string, key: KeySchem
   if (path === "sandbox.package_limits") return [[`${path}.${RECORD_KEYS[path]}`, { type: "table" }]];
   if (path in RECORD_KEYS) return listKeys(`${path}.${RECORD_KEYS[path]}`, schema.additionalProperties!);
   if (schema.properties === undefined) return [[path, schema]];
-  return Object.entries(schema.properties).flatMap(([name, below]) => listKeys(`${path}.${name}`, below));
+  return Object.entries(schema.properties).flatMap(([name, property]) =>
+    listKeys(`${path}.${name}`, property),
+  );
 }
 
 function typeText(schema: KeySchema): string {

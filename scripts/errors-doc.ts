@@ -34,8 +34,8 @@ export function renderErrorsDoc(): string {
     );
     for (const [code, spec] of codes) {
       if (spec.family !== family) continue;
-      const again = spec.retryable ? "yes" : "no";
-      parts.push(`| \`${code}\` | ${spec.http} | ${again} | ${cell(spec.what)} | ${cell(spec.remedy)} |`);
+      const retry = spec.retryable ? "yes" : "no";
+      parts.push(`| \`${code}\` | ${spec.http} | ${retry} | ${cell(spec.what)} | ${cell(spec.remedy)} |`);
     }
   }
   return `${parts.join("\n")}\n`;

@@ -31,9 +31,9 @@ const clock: Clock = {
     return { stop: () => clearTimeout(timer) };
   },
 };
-const quiet = () => {};
+const noop = () => {};
 const runner = createRunner({
-  files: { open: async () => ({ folder: scratch_root, check: async () => {}, release: quiet }) },
+  files: { open: async () => ({ folder: scratch_root, check: async () => {}, release: noop }) },
   clock,
   scratch_root,
   host: { name: "backplane", version: "0.1.0" },
@@ -42,7 +42,7 @@ const runner = createRunner({
   timeouts: { discover_ms: 120_000, initialize_ms: 120_000 },
   // The suite listens on the loopback interface, which only an operator may allow.
   egress: { operator_allows: [url.host], resolve: async () => ["127.0.0.1"] },
-  log: { debug: quiet, info: quiet, warn: quiet, error: quiet } as never,
+  log: { debug: noop, info: noop, warn: noop, error: noop } as never,
 });
 
 const grant = noGrant({ class: "worker", network: "egress", allowed_domains: [url.host] });
@@ -95,7 +95,7 @@ for (const [index, { id, tool }] of exports.entries()) {
         gateway: { base_url: "http://127.0.0.1:1", scopes: [] },
       },
     },
-    { event: quiet, answerRequest: async () => ({ action: "accept", content: {} }) },
+    { event: noop, answerRequest: async () => ({ action: "accept", content: {} }) },
   );
   console.log(native_name, outcome.status, JSON.stringify(outcome.error ?? outcome.result));
 }

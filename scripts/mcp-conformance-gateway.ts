@@ -8,19 +8,19 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient } from "@backplane/client";
 import { BackplaneError, type SignInBegin } from "@backplane/contract";
-import { serverManifest } from "@backplane/supply";
+import { buildServerManifest } from "@backplane/supply";
 
 const MAX_LOGINS = 5;
 
 export async function runThroughGateway(url: URL, scenario: string): Promise<void> {
   const client = createClient({ url: process.env.BACKPLANE_URL!, token: process.env.BACKPLANE_TOKEN! });
   const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}") as Record<string, string>;
-  const bound = await bind();
+  const bound_id = await bind();
   let logins = 0;
 
   // Operations that need no sign-in run first; the others fail with sign_in.needed.
   for (let done = false; !done; ) {
-    const { error, exports } = await client.bindings.describe(bound);
+    const { error, exports } = await client.bindings.describe(bound_id);
     if (error !== null) {
       if (error.code !== "sign_in.needed") throw new Error(`${error.code}: ${error.message}`);
       await signIn();
@@ -28,9 +28,9 @@ export async function runThroughGateway(url: URL, scenario: string): Promise<voi
     }
     done = true;
     for (const { id } of exports) {
-      const ended = await client.invocations.invoke({ export_id: id, input: {} }, { wait: 30 });
-      console.log(id, ended.status, JSON.stringify(ended.error));
-      if (ended.error?.code === "sign_in.needed") {
+      const invocation = await client.invocations.invoke({ export_id: id, input: {} }, { wait: 30 });
+      console.log(id, invocation.status, JSON.stringify(invocation.error));
+      if (invocation.error?.code === "sign_in.needed") {
         await signIn();
         done = false;
       }
@@ -40,7 +40,7 @@ export async function runThroughGateway(url: URL, scenario: string): Promise<voi
   async function signIn(): Promise<void> {
     if (++logins > MAX_LOGINS)
       throw new Error(`The server still requires a sign-in after ${MAX_LOGINS} sign-ins.`);
-    const started = await client.bindings.login(bound, signInOptions(scenario, context));
+    const started = await client.bindings.login(bound_id, signInOptions(scenario, context));
     console.log("login", started.status);
     if (started.authorization_url === null) return;
     const answer = await fetch(started.authorization_url, { redirect: "manual" });
@@ -52,7 +52,13 @@ export async function runThroughGateway(url: URL, scenario: string): Promise<voi
     try {
       const package_id = `conformance/s${url.port}`;
       const runtime = { protocol: "mcp.http" as const, url: url.href };
-      const manifest = serverManifest({ package_id, version: "0.0.0", name: "s", runtime, secret_slots: [] });
+      const manifest = buildServerManifest({
+        package_id,
+        version: "0.0.0",
+        name: "s",
+        runtime,
+        secret_slots: [],
+      });
       writeFileSync(join(folder, "vai-plugin.toml"), manifest);
       const installed = await client.packages.installFolder(folder);
       const { binding_id } = await client.bindings.create({

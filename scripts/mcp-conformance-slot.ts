@@ -10,7 +10,7 @@ import { setTimeout as delay } from "node:timers/promises";
 
 const RETRY_MS = 200;
 
-async function takeSlot(folder: string, count: number): Promise<string> {
+async function acquireSlot(folder: string, count: number): Promise<string> {
   for (;;) {
     for (let n = 0; n < count; n++) {
       const slot = join(folder, `slot-${n}`);
@@ -26,7 +26,7 @@ async function takeSlot(folder: string, count: number): Promise<string> {
 }
 
 const [folder, count, program, ...args] = process.argv.slice(2);
-const slot = await takeSlot(folder!, Number(count));
+const slot = await acquireSlot(folder!, Number(count));
 try {
   process.exitCode = spawnSync(program!, args, { stdio: "inherit" }).status ?? 1;
 } finally {

@@ -13,28 +13,28 @@ import { selectMutants } from "./defences/select.ts";
 import { SURVIVORS } from "./defences/survivors.ts";
 
 async function main(argv: string[]): Promise<number> {
-  const wanted = selectMutants(MUTANTS, argv);
+  const selected = selectMutants(MUTANTS, argv);
   const started = performance.now();
   const copy = copyProject();
   process.once("exit", () => rmSync(copy, { recursive: true, force: true, maxRetries: 10 }));
   const counts = new Map<string, number>();
   const unexpected: string[] = [];
   const judge = createJudge(copy);
-  for (const mutant of wanted) {
-    const from = performance.now();
+  for (const mutant of selected) {
+    const judged_at = performance.now();
     const verdict = await judge.judge(mutant);
     const outcome = describeOutcome(mutant.defence, verdict);
     counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
     const line = `${outcome.padEnd(11)} ${mutant.defence}`;
-    console.log(`${line} [${seconds(from)}] ${verdict.detail}`);
+    console.log(`${line} [${seconds(judged_at)}] ${verdict.detail}`);
     if (outcome !== "killed" && outcome !== "equivalent") {
       unexpected.push(`${line} (${mutant.file}; ${mutant.tests.join(", ")}) ${verdict.detail}`);
     }
   }
   const summary = [...counts].map(([outcome, count]) => `${count} ${outcome}`).join(", ");
-  console.log(`\n${wanted.length} mutants in ${seconds(started)}: ${summary}`);
+  console.log(`\n${selected.length} mutants in ${seconds(started)}: ${summary}`);
   for (const line of unexpected) console.log(line);
-  return unexpected.length === 0 && wanted.length > 0 ? 0 : 1;
+  return unexpected.length === 0 && selected.length > 0 ? 0 : 1;
 }
 
 /** A listed survivor that is killed is reported too: its entry in the list is wrong. */

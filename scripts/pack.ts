@@ -1,6 +1,7 @@
 /**
- * Packs what is published to npm into `dist/`: `backplane` (the command and the gateway), `@backplane/sdk` (for authors)
- * and one package with Node for each platform. The reasons are in docs/decisions/0024-published-packages.md.
+ * Packs the packages that are published to npm into `dist/`: `backplane` (the command and the gateway), `@backplane/sdk`
+ * (for authors) and one package with Node for each platform. The reasons are in
+ * docs/decisions/0024-published-packages.md.
  *
  *   npm run pack                               for this platform
  *   npm run pack -- --all-platforms            also downloads Node for the others and compares it with the lockfile
@@ -12,11 +13,11 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { readInstalled } from "./pack/installed-files.ts";
 import {
-  below,
   jsonFile,
-  list,
+  listFiles,
   type Manifest,
   type ModuleFiles,
+  moveInto,
   readManifest,
   readModule,
   readPacked,
@@ -103,8 +104,8 @@ async function packGateway(
     textFile("THIRD-PARTY-NOTICES", notices(modules.flatMap(({ inlined }) => inlined))),
     { ...textFile("bin/backplane.cjs", LAUNCHER), executable: true },
     { ...textFile("bin/vai-plugin-sign.cjs", SIGNER), executable: true },
-    ...modules.flatMap(({ manifest: { name }, files }) => below(`node_modules/${name}`, files)),
-    ...below(`node_modules/${CLI}`, exampleFiles()),
+    ...modules.flatMap(({ manifest: { name }, files }) => moveInto(`node_modules/${name}`, files)),
+    ...moveInto(`node_modules/${CLI}`, exampleFiles()),
     ...readInstalled(ROOT, libraries),
   ];
 }
@@ -135,11 +136,11 @@ async function packSdk(root: Manifest, options: PackOptions): Promise<PackedFile
     jsonFile("package.json", manifest),
     ...documents(["LICENSE"]),
     readPacked(join(ROOT, "packages/sdk"), "README.md"),
-    ...parts.flatMap((part) => below(`node_modules/${part.manifest.name}`, part.files)),
+    ...parts.flatMap((part) => moveInto(`node_modules/${part.manifest.name}`, part.files)),
   ];
 }
 
-/** The named module first, then each module that it needs. */
+/** The given module first, then each module that it needs. */
 async function readModules(first: string, types: boolean): Promise<ModuleFiles[]> {
   const folders = new Map(
     globSync(["packages/*/package.json", "plugins/*/package.json"], { cwd: ROOT }).map((file) => {
@@ -162,7 +163,7 @@ const thirdParty = ({ dependencies = {} }: Manifest) =>
 
 /** The source `example:NAME` installs an example. The build has generated the programs of the examples. */
 function exampleFiles(): PackedFile[] {
-  return list(ROOT, "examples/*/{*,{bin,lib,schemas,src,tools,META-INF}/**}")
+  return listFiles(ROOT, "examples/*/{*,{bin,lib,schemas,src,tools,META-INF}/**}")
     .filter((path) => !path.includes("__pycache__"))
     .map((path) => readPacked(ROOT, path));
 }
@@ -175,7 +176,7 @@ function documents(names: readonly string[]): PackedFile[] {
 function notices(folders: readonly string[]): string {
   const parts = [...new Set(folders)].sort().map((folder) => {
     const { name, version, license } = readManifest(folder);
-    const [file] = list(folder, "LICEN[CS]E*");
+    const [file] = listFiles(folder, "LICEN[CS]E*");
     const text =
       file === undefined ? `License: ${String(license)}` : readFileSync(join(folder, file), "utf8");
     return `${name} ${version}\n\n${text.trim()}\n`;
@@ -203,9 +204,9 @@ function nodeNames(root: Manifest): NodeName[] {
 }
 
 function nodePackages(root: Manifest, all_platforms: boolean) {
-  const own = `${SCOPE}node-${process.platform}-${process.arch}`;
+  const host_package = `${SCOPE}node-${process.platform}-${process.arch}`;
   return nodeNames(root)
-    .filter(({ name }) => all_platforms || name === own)
+    .filter(({ name }) => all_platforms || name === host_package)
     .map(({ source, version }) => readNodePackage(ROOT, source, version));
 }
 

@@ -9,12 +9,12 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 
-interface Need {
+interface SystemRequirement {
   what: string;
   apt: string[];
   /** An architecture of Debian other than this machine's, which has to be enabled first. */
   architecture?: string;
-  present(): boolean;
+  isInstalled(): boolean;
 }
 
 /** The compilers that build a changed sandbox-init. */
@@ -57,71 +57,79 @@ function compilesStatically(compiler: string): boolean {
   }
 }
 
-const TEST_NEEDS: Need[] = [
+const TEST_REQUIREMENTS: SystemRequirement[] = [
   {
     what: "PostgreSQL server (initdb)",
     apt: ["postgresql"],
-    present: () => onPath("initdb") || debianPostgres(),
+    isInstalled: () => onPath("initdb") || debianPostgres(),
   },
-  { what: "python3", apt: ["python3"], present: () => existsSync("/usr/bin/python3") || onPath("python3") },
+  {
+    what: "python3",
+    apt: ["python3"],
+    isInstalled: () => existsSync("/usr/bin/python3") || onPath("python3"),
+  },
   {
     what: "pip of /usr/bin/python3",
     apt: ["python3-pip"],
-    present: () => existsSync("/usr/lib/python3/dist-packages/pip"),
+    isInstalled: () => existsSync("/usr/lib/python3/dist-packages/pip"),
   },
   {
     what: "Chromium and its headless shell",
     apt: ["chromium", "chromium-headless-shell"],
-    present: () => onPath("chromium") && onPath("chromium-headless-shell"),
+    isInstalled: () => onPath("chromium") && onPath("chromium-headless-shell"),
   },
   {
     what: "bubblewrap (bwrap), the fallback of the sandbox",
     apt: ["bubblewrap"],
-    present: () => BWRAP.some((file) => existsSync(file)),
+    isInstalled: () => BWRAP.some((file) => existsSync(file)),
   },
   {
     what: "a C compiler (cc) with a static C library (libc.a)",
-    // Both packages are always named: apt installs gcc without the library if recommended packages are
+    // Both packages are always listed: apt installs gcc without the library if recommended packages are
     // disabled.
     apt: ["gcc", "libc6-dev"],
-    present: () => COMPILERS.some((file) => existsSync(file) && compilesStatically(file)),
+    isInstalled: () => COMPILERS.some((file) => existsSync(file) && compilesStatically(file)),
   },
 ];
 
 /** The toolchain of the shipped programs (scripts/sandbox-init/toolchain.ts), and an emulator to start them. */
-const SLOW_NEEDS: Need[] = [
+const SLOW_REQUIREMENTS: SystemRequirement[] = [
   {
     what: "musl for x64",
     apt: ["musl-tools"],
-    present: () => existsSync("/usr/lib/x86_64-linux-musl/libc.a"),
+    isInstalled: () => existsSync("/usr/lib/x86_64-linux-musl/libc.a"),
   },
   {
     what: "gcc for arm64",
     apt: ["gcc-aarch64-linux-gnu", "linux-libc-dev-arm64-cross"],
-    present: () =>
+    isInstalled: () =>
       existsSync("/usr/bin/aarch64-linux-gnu-gcc") && existsSync("/usr/aarch64-linux-gnu/include/asm"),
   },
   {
     what: "musl for arm64",
     apt: ["musl-dev:arm64"],
     architecture: "arm64",
-    present: () => existsSync("/usr/lib/aarch64-linux-musl/libc.a"),
+    isInstalled: () => existsSync("/usr/lib/aarch64-linux-musl/libc.a"),
   },
-  { what: "docker-registry", apt: ["docker-registry"], present: () => onPath("docker-registry") },
-  { what: "skopeo", apt: ["skopeo"], present: () => onPath("skopeo") },
-  { what: "qemu for arm64", apt: ["qemu-user"], present: () => onPath("qemu-aarch64") },
+  { what: "docker-registry", apt: ["docker-registry"], isInstalled: () => onPath("docker-registry") },
+  { what: "skopeo", apt: ["skopeo"], isInstalled: () => onPath("skopeo") },
+  { what: "qemu for arm64", apt: ["qemu-user"], isInstalled: () => onPath("qemu-aarch64") },
 ];
 
-const missingOf = (needs: readonly Need[]) => needs.filter((need) => !need.present());
-const listOf = (needs: readonly Need[]) => needs.map((need) => need.what).join(", ");
-const architecturesOf = (needs: readonly Need[]) => needs.flatMap((need) => need.architecture ?? []);
-const packagesOf = (needs: readonly Need[]) => needs.flatMap((need) => need.apt);
+const findMissing = (requirements: readonly SystemRequirement[]) =>
+  requirements.filter((requirement) => !requirement.isInstalled());
+const listOf = (requirements: readonly SystemRequirement[]) =>
+  requirements.map((requirement) => requirement.what).join(", ");
+const architecturesOf = (requirements: readonly SystemRequirement[]) =>
+  requirements.flatMap((requirement) => requirement.architecture ?? []);
+const packagesOf = (requirements: readonly SystemRequirement[]) =>
+  requirements.flatMap((requirement) => requirement.apt);
 
 /** Null without apt, because each system has its own install command; the missing programs are listed anyway. */
-function commandFor(needs: readonly Need[]): string | null {
+function commandFor(requirements: readonly SystemRequirement[]): string | null {
   if (!existsSync(APT_GET)) return null;
-  const foreign = architecturesOf(needs).map((name) => `dpkg --add-architecture ${name} && `);
-  return `${foreign.join("")}apt-get update && apt-get install -y --no-install-recommends ${packagesOf(needs).join(" ")}`;
+  const foreign = architecturesOf(requirements).map((name) => `dpkg --add-architecture ${name} && `);
+  return `${foreign.join("")}apt-get update && apt-get install -y --no-install-recommends ${packagesOf(requirements).join(" ")}`;
 }
 
 function canInstall(): boolean {
@@ -129,8 +137,8 @@ function canInstall(): boolean {
 }
 
 /** Throws if apt fails, after apt has printed its own error to stderr. */
-function install(needs: readonly Need[]): void {
-  console.error(`installing for the tests: ${packagesOf(needs).join(", ")}`);
+function install(requirements: readonly SystemRequirement[]): void {
+  console.error(`installing for the tests: ${packagesOf(requirements).join(", ")}`);
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
   const run = (...args: string[]) =>
     execFileSync(APT_GET, [...APT_OPTIONS, ...args], {
@@ -138,13 +146,13 @@ function install(needs: readonly Need[]): void {
       env,
       timeout: APT_MS,
     });
-  for (const name of architecturesOf(needs)) execFileSync(DPKG, ["--add-architecture", name]);
+  for (const name of architecturesOf(requirements)) execFileSync(DPKG, ["--add-architecture", name]);
   run("update");
-  run("install", "-y", "--no-install-recommends", ...packagesOf(needs));
+  run("install", "-y", "--no-install-recommends", ...packagesOf(requirements));
 }
 
-function prepare(needs: readonly Need[]): number {
-  const missing = missingOf(needs);
+function prepare(requirements: readonly SystemRequirement[]): number {
+  const missing = findMissing(requirements);
   if (missing.length === 0) return 0;
   if (!canInstall()) {
     const command = commandFor(missing);
@@ -153,9 +161,12 @@ function prepare(needs: readonly Need[]): number {
     return 1;
   }
   install(missing);
-  const still = missingOf(needs);
-  for (const need of still) console.error(`still missing after the installation: ${need.what}`);
-  return still.length === 0 ? 0 : 1;
+  const still_missing = findMissing(requirements);
+  for (const requirement of still_missing)
+    console.error(`still missing after the installation: ${requirement.what}`);
+  return still_missing.length === 0 ? 0 : 1;
 }
 
-process.exitCode = prepare(process.argv[2] === "slow" ? [...TEST_NEEDS, ...SLOW_NEEDS] : TEST_NEEDS);
+process.exitCode = prepare(
+  process.argv[2] === "slow" ? [...TEST_REQUIREMENTS, ...SLOW_REQUIREMENTS] : TEST_REQUIREMENTS,
+);

@@ -7,8 +7,8 @@ import { dirname } from "node:path";
 export function replaceFile(target: string, bytes: Uint8Array): string {
   if (existsSync(target) && readFileSync(target).equals(bytes)) return target;
   mkdirSync(dirname(target), { recursive: true });
-  const fresh = `${target}.${process.pid}.tmp`;
-  writeFileSync(fresh, bytes);
-  renameSync(fresh, target);
+  const draft = `${target}.${process.pid}.tmp`;
+  writeFileSync(draft, bytes);
+  renameSync(draft, target);
   return target;
 }

@@ -19,12 +19,12 @@ export function renderSchemas(): Map<string, string> {
 }
 
 function main(check: boolean): number {
-  const wanted = renderSchemas();
+  const rendered = renderSchemas();
   mkdirSync(FOLDER, { recursive: true });
-  const present = new Set(readdirSync(FOLDER));
-  const stale = [...present].filter((file) => !wanted.has(file));
-  const changed = [...wanted].filter(
-    ([file, text]) => !present.has(file) || readFileSync(join(FOLDER, file), "utf8") !== text,
+  const existing = new Set(readdirSync(FOLDER));
+  const stale = [...existing].filter((file) => !rendered.has(file));
+  const changed = [...rendered].filter(
+    ([file, text]) => !existing.has(file) || readFileSync(join(FOLDER, file), "utf8") !== text,
   );
   if (check) {
     for (const file of [...stale, ...changed.map(([name]) => name)]) {
@@ -34,7 +34,7 @@ function main(check: boolean): number {
   }
   for (const file of stale) rmSync(join(FOLDER, file));
   for (const [file, text] of changed) writeFileSync(join(FOLDER, file), text);
-  console.log(`${wanted.size} schemas, ${changed.length} written, ${stale.length} removed`);
+  console.log(`${rendered.size} schemas, ${changed.length} written, ${stale.length} removed`);
   return 0;
 }
 

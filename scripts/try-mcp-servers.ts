@@ -11,7 +11,7 @@ import { createInterface } from "node:readline";
 
 interface Server {
   npm: string;
-  /** Flags and arguments of the installation; `FOLDER` stands for the folder of this run. */
+  /** Flags and arguments of the installation; `FOLDER` is replaced by the folder of this run. */
   flags?: string[];
   /** The slot of a secret without which the server does not start; its value is a placeholder. */
   secret?: string;
@@ -129,14 +129,14 @@ async function main(words: readonly string[]): Promise<void> {
   const author = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
   await run("git", ["-C", repository, ...author, "commit", "--quiet", "-m", "first commit"]);
   const env = { ...process.env, BACKPLANE_HOME: join(folder, "home") };
-  const up = spawn(process.execPath, [CLI, "up", "--json", "--port", "0", "--no-open"], {
+  const gateway = spawn(process.execPath, [CLI, "up", "--json", "--port", "0", "--no-open"], {
     env,
     stdio: ["ignore", "pipe", "ignore"],
   });
-  const exited = new Promise<void>((done) => up.once("exit", () => done()));
+  const exited = new Promise<void>((done) => gateway.once("exit", () => done()));
   try {
     const [ready] = await Promise.race([
-      once(createInterface({ input: up.stdout })),
+      readFirstLine(createInterface({ input: gateway.stdout })),
       exited.then(() => [null]),
     ]);
     if (ready === null) throw new Error("the gateway did not start");
@@ -145,7 +145,7 @@ async function main(words: readonly string[]): Promise<void> {
     for (const server of SERVERS.filter(({ npm }) => isWanted(npm, words)))
       console.log(await tryServer(server, folder, (...argv) => run(process.execPath, [CLI, ...argv], env)));
   } finally {
-    up.kill("SIGTERM");
+    gateway.kill("SIGTERM");
     await exited;
     rmSync(folder, { recursive: true, force: true });
   }
@@ -169,7 +169,7 @@ async function storePlaceholder({ url, token_file }: Ready): Promise<void> {
   if (!answer.ok) throw new Error(`the secret was not stored: ${answer.status}`);
 }
 
-function once(lines: NodeJS.EventEmitter): Promise<[string | null]> {
+function readFirstLine(lines: NodeJS.EventEmitter): Promise<[string | null]> {
   return new Promise((done) => lines.once("line", (line: string) => done([line])));
 }
 

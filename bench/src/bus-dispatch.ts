@@ -112,14 +112,14 @@ function publishers(
 
 /** `round` resolves when every subscriber has handled every event of the round. */
 function countdown() {
-  let left = 0;
+  let remaining = 0;
   let done: () => void = ignore;
   return {
     handled() {
-      if (--left === 0) done();
+      if (--remaining === 0) done();
     },
     async round(start: () => Promise<void>[]): Promise<void> {
-      left = EVENTS * SUBSCRIBERS;
+      remaining = EVENTS * SUBSCRIBERS;
       const all = new Promise<void>((resolve) => {
         done = resolve;
       });

@@ -59,7 +59,7 @@ export async function catalog(): Promise<Row[]> {
   const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
   const schemas = createSchemas();
   try {
-    const bounds = boundTools();
+    const packages = createBoundPackages();
     const ids = createIdSource(Date.now, (bytes) => randomFillSync(bytes));
     const clock = { now: Date.now, monotonic: () => performance.now(), after: () => ({ stop() {} }) };
     const host = hostPolicy();
@@ -70,7 +70,7 @@ export async function catalog(): Promise<Row[]> {
       log: { warn() {}, error() {} },
       plans,
       policies,
-      listBindings: async () => bounds,
+      listBindings: async () => packages,
       isLegacy: () => false,
       hasSkills: async () => false,
       readUsage: async () => new Map(),
@@ -130,8 +130,8 @@ export async function catalog(): Promise<Row[]> {
   }
 }
 
-function boundTools(): BoundPackage[] {
-  const bounds: BoundPackage[] = [];
+function createBoundPackages(): BoundPackage[] {
+  const packages: BoundPackage[] = [];
   const at = new Date(0).toISOString();
   const input = { type: "object", properties: { path: { type: "string" }, text: { type: "string" } } };
   for (let p = 0; p < TOOLS / PER_PACKAGE; p++) {
@@ -185,8 +185,8 @@ function boundTools(): BoundPackage[] {
         created_at: at,
         updated_at: at,
       };
-      bounds.push({ binding, package: pack });
+      packages.push({ binding, package: pack });
     }
   }
-  return bounds;
+  return packages;
 }

@@ -13,19 +13,19 @@ export interface EchoConnection {
   close(): Promise<void>;
 }
 
-const child = (file: string) => fileURLToPath(new URL(`./children/${file}`, import.meta.url));
+const childPath = (file: string) => fileURLToPath(new URL(`./children/${file}`, import.meta.url));
 
 function start(file: string): ChildProcess {
-  return spawn(process.execPath, [child(file)], { stdio: ["pipe", "pipe", "inherit"] });
+  return spawn(process.execPath, [childPath(file)], { stdio: ["pipe", "pipe", "inherit"] });
 }
 
 async function end(process: ChildProcess): Promise<void> {
-  const gone = new Promise((resolve) => process.once("exit", resolve));
+  const exited = new Promise((resolve) => process.once("exit", resolve));
   process.kill("SIGKILL");
-  await gone;
+  await exited;
 }
 
-interface RawShape {
+interface RawProtocol {
   key: string;
   child: string;
   request: (id: string, text: string) => unknown;
@@ -33,23 +33,23 @@ interface RawShape {
 }
 
 /** A minimal host for a raw child process: the host's side of the limit that ours is compared with. */
-function rawPeer({ key, child: file, request, answer }: RawShape): EchoPeer {
+function rawPeer({ key, child: file, request, answer }: RawProtocol): EchoPeer {
   return {
     key,
     async open() {
       const process = start(file);
       const waiting = new Map<string, (text: string) => void>();
       let next = 0;
-      let rest: Buffer = Buffer.alloc(0);
+      let unread: Buffer = Buffer.alloc(0);
       process.stdout!.on("data", (chunk: Buffer) => {
-        rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+        unread = unread.length === 0 ? chunk : Buffer.concat([unread, chunk]);
         for (;;) {
-          const head = rest.indexOf("\r\n\r\n");
+          const head = unread.indexOf("\r\n\r\n");
           if (head < 0) return;
-          const stop = head + 4 + Number(rest.toString("latin1", 16, head));
-          if (rest.length < stop) return;
-          const reply = JSON.parse(rest.toString("utf8", head + 4, stop)) as { id: string };
-          rest = rest.subarray(stop);
+          const stop = head + 4 + Number(unread.toString("latin1", 16, head));
+          if (unread.length < stop) return;
+          const reply = JSON.parse(unread.toString("utf8", head + 4, stop)) as { id: string };
+          unread = unread.subarray(stop);
           waiting.get(reply.id)!(answer(reply as never));
           waiting.delete(reply.id);
         }
@@ -126,20 +126,20 @@ export const rawNdjson: EchoPeer = {
     const process = start("raw-ndjson.mjs");
     const waiting = new Map<number, (text: string) => void>();
     let next = 0;
-    let rest = "";
+    let unread = "";
     process.stdout!.setEncoding("utf8");
     process.stdout!.on("data", (chunk: string) => {
-      rest += chunk;
+      unread += chunk;
       let from = 0;
       for (;;) {
-        const stop = rest.indexOf("\n", from);
+        const stop = unread.indexOf("\n", from);
         if (stop < 0) break;
-        const reply = JSON.parse(rest.slice(from, stop)) as { id: number; output: { text: string } };
+        const reply = JSON.parse(unread.slice(from, stop)) as { id: number; output: { text: string } };
         from = stop + 1;
         waiting.get(reply.id)!(reply.output.text);
         waiting.delete(reply.id);
       }
-      rest = rest.slice(from);
+      unread = unread.slice(from);
     });
     return {
       call: (text) =>
@@ -159,7 +159,9 @@ export const mcpV1: EchoPeer = {
     const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
     const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
     const client = new Client({ name: "bench", version: "1.0.0" });
-    await client.connect(new StdioClientTransport({ command: process.execPath, args: [child("mcp-1.mjs")] }));
+    await client.connect(
+      new StdioClientTransport({ command: process.execPath, args: [childPath("mcp-1.mjs")] }),
+    );
     return {
       call: async (text) => {
         const result = await client.callTool({ name: "echo", arguments: { text } });
@@ -176,7 +178,9 @@ export const mcpV2: EchoPeer = {
     const { Client } = await import("@modelcontextprotocol/client");
     const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
     const client = new Client({ name: "bench", version: "1.0.0" });
-    await client.connect(new StdioClientTransport({ command: process.execPath, args: [child("mcp-2.mjs")] }));
+    await client.connect(
+      new StdioClientTransport({ command: process.execPath, args: [childPath("mcp-2.mjs")] }),
+    );
     return {
       call: async (text) => {
         const result = await client.callTool({ name: "echo", arguments: { text } });

@@ -10,18 +10,18 @@ import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
 const FILE = fileURLToPath(new URL("./children/egress-peer.mjs", import.meta.url));
-const WORLD = "127.88.0.1";
+const SERVER_ADDRESS = "127.88.0.1";
 /** Enough for a steady rate, and small enough to finish in seconds on a busy machine. */
 const BYTES = 128 * 1024 * 1024;
 const REPETITIONS = 7;
-const TURN_MS = 30_000;
+const TRANSFER_TIMEOUT_MS = 30_000;
 
 export async function egressThroughput(): Promise<Row[]> {
   const egress = createEgress({
     clock,
     limits: { bytes_in: Number.MAX_SAFE_INTEGER },
     forbidden: () => null,
-    resolve: async () => [WORLD],
+    resolve: async () => [SERVER_ADDRESS],
   });
   const grant = { network: "egress" as const, allowed_domains: ["api.acme.test"], gateway_api_scopes: [] };
   const session = egress.open({ grant });
@@ -29,19 +29,19 @@ export async function egressThroughput(): Promise<Row[]> {
   proxy.listen(0, "127.0.0.1");
   await once(proxy, "listening");
   session.attach(session.listeners[0]!, proxy);
-  const server = peer("serve", WORLD);
-  const client = peer("fetch");
+  const server = startPeer("serve", SERVER_ADDRESS);
+  const client = startPeer("fetch");
   try {
-    const there = Number(await server.line());
+    const server_port = Number(await server.line());
     const { port } = proxy.address() as { port: number };
-    const direct = { host: WORLD, port: there, connect: null, bytes: BYTES };
-    const tunnel = { host: "127.0.0.1", port, connect: `api.acme.test:${there}`, bytes: BYTES };
+    const direct = { host: SERVER_ADDRESS, port: server_port, connect: null, bytes: BYTES };
+    const tunnel = { host: "127.0.0.1", port, connect: `api.acme.test:${server_port}`, bytes: BYTES };
     const rates: Record<"direct" | "tunnel", number[]> = { direct: [], tunnel: [] };
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
-      for (const [way, order] of [["direct", direct] as const, ["tunnel", tunnel] as const]) {
-        const ms = Number(await client.ask(order));
+      for (const [route, transfer] of [["direct", direct] as const, ["tunnel", tunnel] as const]) {
+        const ms = Number(await client.request(transfer));
         // The first round warms up.
-        if (repetition > 0) rates[way].push(BYTES / 1024 / 1024 / (ms / 1000));
+        if (repetition > 0) rates[route].push(BYTES / 1024 / 1024 / (ms / 1000));
       }
     }
     if (session.counts().refused > 0) throw new Error(JSON.stringify(session.refusals()));
@@ -54,7 +54,7 @@ export async function egressThroughput(): Promise<Row[]> {
   }
 }
 
-function peer(...args: string[]) {
+function startPeer(...args: string[]) {
   const child: ChildProcess = spawn(process.execPath, [FILE, ...args], {
     stdio: ["pipe", "pipe", "inherit"],
   });
@@ -66,22 +66,22 @@ function peer(...args: string[]) {
   };
   return {
     line,
-    ask: async (order: object) => {
-      child.stdin!.write(`${JSON.stringify(order)}\n`);
-      const late = setTimeout(() => child.kill("SIGKILL"), TURN_MS);
+    request: async (transfer: object) => {
+      child.stdin!.write(`${JSON.stringify(transfer)}\n`);
+      const timeout = setTimeout(() => child.kill("SIGKILL"), TRANSFER_TIMEOUT_MS);
       try {
         return await line();
       } catch {
-        throw new Error(`no ${BYTES} bytes within ${TURN_MS} ms: ${JSON.stringify(order)}`);
+        throw new Error(`no ${BYTES} bytes within ${TRANSFER_TIMEOUT_MS} ms: ${JSON.stringify(transfer)}`);
       } finally {
-        clearTimeout(late);
+        clearTimeout(timeout);
       }
     },
     stop: async () => {
       if (child.exitCode !== null || child.signalCode !== null) return;
-      const gone = once(child, "exit");
+      const exited = once(child, "exit");
       child.kill("SIGKILL");
-      await gone;
+      await exited;
     },
   };
 }

@@ -62,9 +62,9 @@ async function measure(side: Side, warm_up: boolean): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
   }
   await received;
-  const took = performance.now() - from;
+  const elapsed = performance.now() - from;
   const { user, system } = process.cpuUsage(cpu);
   if (warm_up) return;
-  side.rates.push(((EVENTS * CLIENTS) / took) * 1000);
+  side.rates.push(((EVENTS * CLIENTS) / elapsed) * 1000);
   side.cpu.push((user + system) / (EVENTS * CLIENTS));
 }

@@ -18,8 +18,8 @@ import { createSchemas } from "@backplane/supply";
 import { inlineLoader } from "@backplane/test-kit/inline-loader";
 import { manifest, TestImporter } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
@@ -50,8 +50,8 @@ export async function harnessOverhead(): Promise<Row[]> {
     const alone: number[] = [];
     const within: number[] = [];
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
-      const turn = await millisEach(ours.turn);
-      const run = await millisEach(ours.run);
+      const turn = await meanMillis(ours.turn);
+      const run = await meanMillis(ours.run);
       if (repetition === 0) continue;
       alone.push(turn);
       within.push(run);
@@ -68,7 +68,7 @@ export async function harnessOverhead(): Promise<Row[]> {
   }
 }
 
-async function millisEach(work: (name: string) => Promise<void>): Promise<number> {
+async function meanMillis(work: (name: string) => Promise<void>): Promise<number> {
   const name = Math.random().toString(36).slice(2);
   const from = performance.now();
   for (let n = 0; n < RUNS; n++) await work(`${name}-${n}`);

@@ -1,7 +1,7 @@
 /**
- * Deliveries/s of stored events to a hook in a worker process, compared with direct calls to the same export through the
- * door and with published job queues, and the time from an event to its handler in an idle gateway. All use databases on
- * disk and real processes.
+ * Deliveries/s of stored events to a hook in a worker process, compared with direct calls to the same export through
+ * the door and with published job queues, and the time from an event to its handler in an idle gateway. All use
+ * databases on disk and real processes.
  */
 import { randomFillSync } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -38,17 +38,17 @@ export async function hooksDelivery(): Promise<Row[]> {
     const queue_rates = new Map<string, number[]>(queues.map(({ key }) => [key, []]));
     const rates = { delivered: [] as number[], direct: [] as number[] };
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
-      rates.direct.push(await rateOf(() => bench.callDirectly(DELIVERIES)));
-      rates.delivered.push(await rateOf(() => bench.deliver(DELIVERIES)));
+      rates.direct.push(await measureRate(() => bench.callDirectly(DELIVERIES)));
+      rates.delivered.push(await measureRate(() => bench.deliver(DELIVERIES)));
       for (const queue of queues) {
-        queue_rates.get(queue.key)!.push(await rateOf(() => queue.run(DELIVERIES)));
+        queue_rates.get(queue.key)!.push(await measureRate(() => queue.run(DELIVERIES)));
       }
     }
     for (const queue of queues.splice(0)) await queue.close();
     const times: number[] = [];
     for (let n = 0; n < LATENCIES; n++) times.push(await bench.timeToHandler());
     const peers = Object.fromEntries([...queue_rates].map(([key, measured]) => [key, median(measured)]));
-    const metric = `deliveries/s, ${IN_FLIGHT} in flight; limit: direct calls of the hook`;
+    const metric = `deliveries/s, ${IN_FLIGHT} in flight; limit: direct calls to the hook`;
     return [
       row("hooks.delivery", metric, "higher", median(rates.delivered), median(rates.direct), peers),
       row(
@@ -68,7 +68,7 @@ export async function hooksDelivery(): Promise<Row[]> {
   }
 }
 
-async function rateOf(work: () => Promise<void>): Promise<number> {
+async function measureRate(work: () => Promise<void>): Promise<number> {
   const from = performance.now();
   await work();
   return (DELIVERIES / (performance.now() - from)) * 1000;
@@ -166,9 +166,9 @@ async function openBench() {
   };
   return {
     async callDirectly(count: number) {
-      let left = count;
+      let remaining = count;
       const work = async () => {
-        while (left-- > 0) {
+        while (remaining-- > 0) {
           const call = await kernel.invocations.invoke(caller, { binding_id, input: event() });
           const { status } = await call.settled;
           if (status !== "succeeded") throw new Error(`the hook ended as ${status}`);
@@ -177,10 +177,10 @@ async function openBench() {
       await Promise.all(Array.from({ length: IN_FLIGHT }, work));
     },
     async deliver(count: number) {
-      let left = count;
+      let remaining = count;
       const all = new Promise<void>((done) => {
         completed = () => {
-          if (--left === 0) done();
+          if (--remaining === 0) done();
         };
       });
       await writeEvents(count);

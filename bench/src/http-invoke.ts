@@ -39,14 +39,14 @@ export async function httpInvoke(): Promise<Row[]> {
     const figures = { ours: emptyFigures(), bare: emptyFigures() };
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       for (const target of targets) {
-        const into = figures[target.key];
+        const target_figures = figures[target.key];
         const before = cpuMicros(target.server.pid);
-        into.rate.push(await fetchRate(target, 32, CALLS));
-        into.cpu.push((cpuMicros(target.server.pid) - before) / CALLS);
+        target_figures.rate.push(await fetchRate(target, 32, CALLS));
+        target_figures.cpu.push((cpuMicros(target.server.pid) - before) / CALLS);
         const times = await saturate(target, 1, 500);
-        into.p50.push(percentile(times.latencies, 0.5));
-        into.p99.push(percentile(times.latencies, 0.99));
-        into.saturated.push((await saturate(target, 32, CALLS)).rate);
+        target_figures.p50.push(percentile(times.latencies, 0.5));
+        target_figures.p99.push(percentile(times.latencies, 0.99));
+        target_figures.saturated.push((await saturate(target, 32, CALLS)).rate);
       }
     }
     const both = (name: keyof Figures) => [median(figures.ours[name]), median(figures.bare[name])] as const;
@@ -98,11 +98,11 @@ const emptyFigures = (): Figures => ({ rate: [], cpu: [], p50: [], p99: [], satu
 
 /** An ordinary client, like those of agents: it uses a whole core and is the main limit for both. */
 async function fetchRate(target: Target, in_flight: number, amount: number): Promise<number> {
-  let left = amount;
+  let remaining = amount;
   const from = performance.now();
   await Promise.all(
     Array.from({ length: in_flight }, async () => {
-      while (left-- > 0) {
+      while (remaining-- > 0) {
         const { headers, body } = target;
         const response = await fetch(target.server.url + target.path, { method: "POST", headers, body });
         await response.arrayBuffer();

@@ -21,11 +21,11 @@ export async function httpLoad(request: HttpRequest, connections: number, count:
   const head = `POST ${url.pathname}${url.search} HTTP/1.1\r\n${headers.map(([name, value]) => `${name}: ${value}`).join("\r\n")}`;
   const bytes = Buffer.from(`${head}\r\n\r\n${request.body}`);
   const times: number[] = [];
-  let left = count;
+  let remaining = count;
   await Promise.all(
     Array.from({ length: connections }, async () => {
-      const connection = await open(url);
-      while (left-- > 0) {
+      const connection = await openConnection(url);
+      while (remaining-- > 0) {
         const from = performance.now();
         await connection.send(bytes);
         times.push(performance.now() - from);
@@ -41,24 +41,24 @@ interface Connection {
   send(bytes: Buffer): Promise<void>;
 }
 
-async function open(url: URL): Promise<Connection> {
+async function openConnection(url: URL): Promise<Connection> {
   const socket = connect({ host: url.hostname, port: Number(url.port), noDelay: true });
   await new Promise<void>((resolve, reject) => {
     socket.once("connect", resolve);
     socket.once("error", reject);
   });
-  let rest: Buffer = Buffer.alloc(0);
+  let unread: Buffer = Buffer.alloc(0);
   let waiting: PromiseWithResolvers<void> | null = null;
   socket.on("data", (chunk: Buffer) => {
-    rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
-    const end = rest.indexOf("\r\n\r\n");
+    unread = unread.length === 0 ? chunk : Buffer.concat([unread, chunk]);
+    const end = unread.indexOf("\r\n\r\n");
     if (end < 0) return;
-    const head = rest.toString("latin1", 0, end).toLowerCase();
+    const head = unread.toString("latin1", 0, end).toLowerCase();
     const length = Number(/content-length: (\d+)/.exec(head)?.[1]);
-    if (rest.length < end + 4 + length) return;
+    if (unread.length < end + 4 + length) return;
     const status = head.slice(9, 12);
-    const body = rest.toString("utf8", end + 4, end + 4 + length);
-    rest = rest.subarray(end + 4 + length);
+    const body = unread.toString("utf8", end + 4, end + 4 + length);
+    unread = unread.subarray(end + 4 + length);
     if (status === "200") waiting!.resolve();
     else waiting!.reject(new Error(`the server returned ${status}: ${body.slice(0, 300)}`));
   });

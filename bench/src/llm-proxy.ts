@@ -1,5 +1,5 @@
 /**
- * The time to the first piece of a model's answer through the chat completions endpoint (authenticated, the record on
+ * The time to the first chunk of a model's answer through the chat completions endpoint (authenticated, the record on
  * disk first), compared with a direct request to the same local server; and many concurrent streams. A proxy that only
  * writes a record and forwards the request shows how much of the added time the machine itself needs.
  */
@@ -19,7 +19,7 @@ interface Target {
 const REPETITIONS = 7;
 const CALLS = 200;
 const STREAMS = 200;
-const PIECES = 50;
+const CHUNKS = 50;
 /** The limit for the time that the endpoint adds. */
 const ADDED_MS = 2;
 
@@ -34,7 +34,7 @@ export async function llmProxy(): Promise<Row[]> {
     const direct: Target = { url: `${model.url}/v1/chat/completions`, headers, model: "m" };
     const proxied: Target = { url: `${ours.url}/v1/chat/completions`, headers, model: "local/m" };
     const recorded: Target = { ...direct, url: `${recording.url}/v1/chat/completions` };
-    for (const target of [direct, recorded, proxied]) await firstPieces(target, 2 * CALLS);
+    for (const target of [direct, recorded, proxied]) await timesToFirstChunk(target, 2 * CALLS);
     const figures = {
       direct: { p50: [] as number[], p99: [] as number[] },
       recording: { p50: [] as number[], p99: [] as number[] },
@@ -46,12 +46,12 @@ export async function llmProxy(): Promise<Row[]> {
         ["recording", recorded],
         ["ours", proxied],
       ] as const) {
-        const times = await firstPieces(target, CALLS);
+        const times = await timesToFirstChunk(target, CALLS);
         figures[key].p50.push(percentile(times, 0.5));
         figures[key].p99.push(percentile(times, 0.99));
       }
     }
-    // The record waits for the disk. The time of a bare write, shown beside it, explains most of the figure.
+    // The record waits for the disk. The time of a bare write, reported next to it, explains most of the figure.
     const p50 = {
       ours: median(figures.ours.p50),
       direct: median(figures.direct.p50),
@@ -63,10 +63,10 @@ export async function llmProxy(): Promise<Row[]> {
       direct: median(figures.direct.p99),
       recording_proxy: median(figures.recording.p99),
     };
-    const complete = await manyStreams(proxied);
+    const complete = await countCompleteStreams(proxied);
     return [
-      row("llm.proxy", "ms added to the first piece, p50", "lower", p50.ours - p50.direct, ADDED_MS, p50),
-      row("llm.proxy.p99", "ms added to the first piece, p99", "lower", p99.ours - p99.direct, null, p99),
+      row("llm.proxy", "ms added to the first chunk, p50", "lower", p50.ours - p50.direct, ADDED_MS, p50),
+      row("llm.proxy.p99", "ms added to the first chunk, p99", "lower", p99.ours - p99.direct, null, p99),
       row(
         "llm.proxy.streams",
         `complete streams out of ${STREAMS} concurrent ones`,
@@ -90,12 +90,12 @@ async function addInstance(ours: Server, headers: Record<string, string>, base_u
   if (!response.ok) throw new Error(`the instance was not created: ${await response.text()}`);
 }
 
-/** Milliseconds from the request to the first piece, one call after another. */
-async function firstPieces(target: Target, calls: number): Promise<number[]> {
+/** Milliseconds from the request to the first chunk, one call after another. */
+async function timesToFirstChunk(target: Target, calls: number): Promise<number[]> {
   const times: number[] = [];
   for (let call = 0; call < calls; call++) {
     const from = performance.now();
-    const response = await ask(target, 2, 0);
+    const response = await requestStream(target, 2, 0);
     let first = 0;
     for await (const _ of response.body!) first ||= performance.now() - from;
     times.push(first);
@@ -119,23 +119,27 @@ function diskSyncs(): number[] {
   return times;
 }
 
-/** The number of streams that delivered every piece in order and ended. */
-async function manyStreams(target: Target): Promise<number> {
-  const expected = Array.from({ length: PIECES }, (_, n) => `${n} `).join("");
+/** The number of streams that delivered every chunk in order and ended. */
+async function countCompleteStreams(target: Target): Promise<number> {
+  const expected = Array.from({ length: CHUNKS }, (_, n) => `${n} `).join("");
   const streams = Array.from({ length: STREAMS }, async () => {
-    const text = await (await ask(target, PIECES, 20)).text();
+    const text = await (await requestStream(target, CHUNKS, 20)).text();
     const events = text.split("\n\n").filter((event) => event.startsWith("data: {"));
-    const pieces = events.map((event) => {
+    const chunks = events.map((event) => {
       const { choices } = JSON.parse(event.slice(6)) as { choices: { delta: { content?: string } }[] };
       return choices[0]?.delta.content ?? "";
     });
-    return pieces.join("") === expected && text.endsWith("data: [DONE]\n\n");
+    return chunks.join("") === expected && text.endsWith("data: [DONE]\n\n");
   });
   return (await Promise.all(streams)).filter(Boolean).length;
 }
 
-async function ask({ url, headers, model }: Target, pieces: number, pause_ms: number): Promise<Response> {
-  const content = JSON.stringify({ pieces, pause_ms });
+async function requestStream(
+  { url, headers, model }: Target,
+  chunks: number,
+  pause_ms: number,
+): Promise<Response> {
+  const content = JSON.stringify({ chunks, pause_ms });
   const body = JSON.stringify({ model, stream: true, messages: [{ role: "user", content }] });
   const response = await fetch(url, { method: "POST", headers, body });
   if (response.status !== 200)

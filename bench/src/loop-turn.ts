@@ -2,7 +2,7 @@
  * One turn: the model requests one tool, the tool returns, the model answers. The model answers immediately, and the
  * tool is inline and read-only. A turn of the gateway goes through the bus, the strategy, the door and the tape. The
  * limit is a minimal loop on the same SQLite (WAL, FULL): four consecutive commits per turn and nothing else. The peer
- * is the Vercel AI SDK, which stores nothing: `generateText` is compared with turns that answer in one piece,
+ * is the Vercel AI SDK, which stores nothing: `generateText` is compared with turns that answer without streaming,
  * `streamText` with turns whose model streams its answer.
  */
 
@@ -18,8 +18,8 @@ import { hostPolicy, type Kernel } from "@backplane/ports";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { inlineLoader } from "@backplane/test-kit/inline-loader";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { median } from "./measure.ts";
@@ -113,11 +113,11 @@ async function rate(
   turn: (lane: string) => Promise<void> | void,
 ): Promise<number> {
   const run = Math.random().toString(36).slice(2);
-  let left = turns;
+  let remaining = turns;
   const from = performance.now();
   await Promise.all(
     Array.from({ length: lanes }, async (_, lane) => {
-      for (let n = 0; left-- > 0; n++) await turn(`${run}-${lane}-${Math.floor(n / TURNS_PER_SESSION)}`);
+      for (let n = 0; remaining-- > 0; n++) await turn(`${run}-${lane}-${Math.floor(n / TURNS_PER_SESSION)}`);
     }),
   );
   return (turns / (performance.now() - from)) * 1000;

@@ -31,12 +31,12 @@ const BENCHMARKS: Record<string, () => Promise<Row[]>> = {
 
 const args = process.argv.slice(2);
 const json = args.includes("--json");
-const wanted = args.filter((arg) => !arg.startsWith("-"));
+const requested = args.filter((arg) => !arg.startsWith("-"));
 const names = Object.keys(BENCHMARKS).filter(
   (name) =>
-    wanted.length === 0 || wanted.some((prefix) => name.startsWith(prefix) || prefix.startsWith(name)),
+    requested.length === 0 || requested.some((prefix) => name.startsWith(prefix) || prefix.startsWith(name)),
 );
-const unknown = wanted.filter(
+const unknown = requested.filter(
   (prefix) => !names.some((name) => name.startsWith(prefix) || prefix.startsWith(name)),
 );
 if (unknown.length > 0) {

@@ -31,7 +31,7 @@ export async function mcpHttp(): Promise<Row[]> {
   let peers: McpPeer[] = [];
   try {
     peers = await startMcpPeers(echo.program);
-    const [ours, bare] = [target(servers[0], "mcp_mcp_echo"), target(servers[1], "echo")];
+    const [ours, bare] = [createTarget(servers[0], "mcp_mcp_echo"), createTarget(servers[1], "echo")];
     await bindEcho(ours, echo.folder);
     const sessions = new Map([
       [ours, await openSession(ours)],
@@ -45,17 +45,17 @@ export async function mcpHttp(): Promise<Row[]> {
         const before = cpuMicros(target.server.pid);
         target.figures.rate.push(await measureRate(session, CALLS));
         target.figures.cpu.push((cpuMicros(target.server.pid) - before) / CALLS);
-        target.figures.saturated.push(await saturatedRate(target));
-        target.figures.p50.push(percentile(await load(target, 1, 500), 0.5));
+        target.figures.saturated.push(await measureSaturatedRate(target));
+        target.figures.p50.push(percentile(await sendCalls(target, 1, 500), 0.5));
       }
       for (const [{ session }, rates] of published) rates.push(await measureRate(session, PEER_CALLS));
     }
     const both = (name: keyof Target["figures"]) =>
       [median(ours.figures[name]), median(bare.figures[name])] as const;
-    const beside = Object.fromEntries([...published].map(([{ key }, rates]) => [key, median(rates)]));
+    const peer_rates = Object.fromEntries([...published].map(([{ key }, rates]) => [key, median(rates)]));
     const resident = servers.map(({ pid }) => residentBytes(pid) / 1024 / 1024);
     return [
-      row("mcp.http-call", "calls/s, 1 kB, 32 in flight, fetch", "higher", ...both("rate"), beside),
+      row("mcp.http-call", "calls/s, 1 kB, 32 in flight, fetch", "higher", ...both("rate"), peer_rates),
       row("mcp.http-call.cpu", "gateway µs/call, fetch", "lower", ...both("cpu")),
       row("mcp.http-call.saturated", "calls/s, prebuilt requests", "higher", ...both("saturated")),
       row("mcp.http-call.p50", "ms, sequential", "lower", ...both("p50")),
@@ -67,7 +67,7 @@ export async function mcpHttp(): Promise<Row[]> {
   }
 }
 
-function target(server: Server, tool: string): Target {
+function createTarget(server: Server, tool: string): Target {
   return {
     server,
     url: `${server.url}/mcp`,
@@ -83,9 +83,9 @@ function target(server: Server, tool: string): Target {
 
 /** An ordinary client, like those of agents: it uses a whole core. */
 async function measureRate(session: McpSession, calls: number): Promise<number> {
-  let left = calls;
+  let remaining = calls;
   const worker = async () => {
-    while (left-- > 0) await session.call();
+    while (remaining-- > 0) await session.call();
   };
   const from = performance.now();
   const done = Promise.all(Array.from({ length: IN_FLIGHT }, worker));
@@ -93,14 +93,14 @@ async function measureRate(session: McpSession, calls: number): Promise<number> 
   return (calls / (performance.now() - from)) * 1000;
 }
 
-async function saturatedRate(peer: Target): Promise<number> {
+async function measureSaturatedRate(peer: Target): Promise<number> {
   const from = performance.now();
-  await load(peer, IN_FLIGHT, CALLS);
+  await sendCalls(peer, IN_FLIGHT, CALLS);
   return (CALLS / (performance.now() - from)) * 1000;
 }
 
 /** Without a session each call is independent, so one id is enough for all. */
-function load({ url, headers, tool }: Target, connections: number, amount: number): Promise<number[]> {
+function sendCalls({ url, headers, tool }: Target, connections: number, amount: number): Promise<number[]> {
   return httpLoad({ url, headers, body: callBody(tool, 1) }, connections, amount);
 }
 

@@ -19,26 +19,26 @@ export interface McpPeer {
   stop(): Promise<void>;
 }
 
-interface Place {
+interface PeerSetup {
   home: string;
   port: number;
   program: string;
-  /** A file that names the echo server as `echo`. */
+  /** A file that configures the echo server under the name `echo`. */
   config: string;
 }
 
-interface Kind {
+interface PeerKind {
   key: string;
   script: string;
-  args(place: Place): string[];
+  args(setup: PeerSetup): string[];
   path: string;
   tool: string;
   open(endpoint: McpEndpoint): Promise<McpSession>;
   /** The arguments of a command that ends a process that the peer leaves behind. */
-  after?(place: Place): string[];
+  after?(setup: PeerSetup): string[];
 }
 
-const KINDS: Kind[] = [
+const KINDS: PeerKind[] = [
   {
     // Its MCP endpoint supports only the older transport: one POST per call, the answers over one stream. At start it
     // requests its catalogue from the internet and continues without it.
@@ -96,16 +96,16 @@ export async function startMcpPeers(program: string): Promise<McpPeer[]> {
   }
 }
 
-async function start(kind: Kind, program: string): Promise<McpPeer> {
+async function start(kind: PeerKind, program: string): Promise<McpPeer> {
   const home = mkdtempSync(join(tmpdir(), "backplane-peer-"));
-  const place = { home, port: await freePort(), program, config: join(home, "servers.json") };
+  const setup = { home, port: await freePort(), program, config: join(home, "servers.json") };
   const echo = { command: process.execPath, args: [program], lifecycle: "keep-alive" };
-  writeFileSync(place.config, JSON.stringify({ mcpServers: { echo }, imports: [] }));
+  writeFileSync(setup.config, JSON.stringify({ mcpServers: { echo }, imports: [] }));
   const script = fileURLToPath(new URL(`../node_modules/${kind.script}`, import.meta.url));
-  const env = homeOf(home);
+  const env = isolatedEnvironment(home);
   const log = openSync(join(home, "log"), "w");
   // One of them exits when its stdin ends, so stdin stays open.
-  const child = spawn(process.execPath, [script, ...kind.args(place)], {
+  const child = spawn(process.execPath, [script, ...kind.args(setup)], {
     env,
     cwd: home,
     stdio: ["pipe", log, log],
@@ -114,13 +114,13 @@ async function start(kind: Kind, program: string): Promise<McpPeer> {
   const end = async () => {
     await endChild(child);
     if (kind.after) {
-      spawnSync(process.execPath, [script, ...kind.after(place)], { env, stdio: "ignore", timeout: 10_000 });
+      spawnSync(process.execPath, [script, ...kind.after(setup)], { env, stdio: "ignore", timeout: 10_000 });
     }
     rmSync(home, { recursive: true, force: true });
   };
   try {
     const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
-    const endpoint = { url: `http://127.0.0.1:${place.port}${kind.path}`, headers, tool: kind.tool };
+    const endpoint = { url: `http://127.0.0.1:${setup.port}${kind.path}`, headers, tool: kind.tool };
     const session = await untilReady(
       () => kind.open(endpoint),
       () => child.exitCode === null,
@@ -154,7 +154,7 @@ async function untilReady<T>(attempt: () => Promise<T>, alive: () => boolean): P
 }
 
 /** A clean environment, so that a peer neither reads nor changes the user's settings. */
-function homeOf(home: string): NodeJS.ProcessEnv {
+function isolatedEnvironment(home: string): NodeJS.ProcessEnv {
   const names = ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"];
   return {
     PATH: process.env.PATH,

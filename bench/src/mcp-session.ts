@@ -54,13 +54,15 @@ export function withoutHandshake({ url, headers, tool }: McpEndpoint): McpSessio
   };
 }
 
-/** HTTP with SSE, as before 2025-03-26: a POST is only accepted, and every answer comes over the session's one stream. */
+/**
+ * HTTP with SSE, as before 2025-03-26: a POST is only accepted, and every answer comes over the session's one stream.
+ */
 export async function openSseSession({ url, headers, tool }: McpEndpoint): Promise<McpSession> {
   const aborter = new AbortController();
   try {
     const stream = await fetch(url, { headers: { accept: "text/event-stream" }, signal: aborter.signal });
     if (!stream.ok || stream.body === null) throw new Error(`no stream was opened: ${stream.status}`);
-    const request = await requestOver(stream.body, url, headers);
+    const request = await openRequestChannel(stream.body, url, headers);
     await request(0, message("initialize", INITIALIZE_PARAMS, 0));
     await request(null, message("notifications/initialized"));
     const echoed = await request(1, callBody(tool, 1));
@@ -80,8 +82,8 @@ export async function openSseSession({ url, headers, tool }: McpEndpoint): Promi
   }
 }
 
-/** The first event of the stream names the POST endpoint; each later one answers the message with its id. */
-async function requestOver(
+/** The first event of the stream contains the POST endpoint; each later one answers the message with its id. */
+async function openRequestChannel(
   stream: ReadableStream<Uint8Array>,
   url: string,
   headers: Record<string, string>,
@@ -112,15 +114,15 @@ async function requestOver(
 
 async function readEvents(
   body: ReadableStream<Uint8Array>,
-  take: (event: string, data: string) => void,
+  onEvent: (event: string, data: string) => void,
 ): Promise<never> {
   const decoder = new TextDecoder();
-  let rest = "";
+  let unread = "";
   for await (const chunk of body) {
-    const events = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
-    rest = events.pop()!;
+    const events = (unread + decoder.decode(chunk, { stream: true })).split("\n\n");
+    unread = events.pop()!;
     for (const event of events) {
-      take(/^event: (.*)$/m.exec(event)?.[1] ?? "message", /^data: (.*)$/m.exec(event)?.[1] ?? "");
+      onEvent(/^event: (.*)$/m.exec(event)?.[1] ?? "message", /^data: (.*)$/m.exec(event)?.[1] ?? "");
     }
   }
   throw new Error("the stream ended");

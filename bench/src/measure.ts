@@ -36,9 +36,9 @@ export async function measureRate(peers: EchoPeer[], load: Load): Promise<Map<st
         const cpu = process.cpuUsage();
         const from = performance.now();
         await burst(connection, load);
-        const took = performance.now() - from;
+        const elapsed = performance.now() - from;
         const used = process.cpuUsage(cpu);
-        push(rates, key, (load.calls / took) * 1000);
+        push(rates, key, (load.calls / elapsed) * 1000);
         push(cpus, key, (used.user + used.system) / load.calls);
       }
     }
@@ -75,9 +75,9 @@ export async function measureLatency(
 }
 
 async function burst(connection: EchoConnection, load: Load): Promise<void> {
-  let left = load.calls;
+  let remaining = load.calls;
   const worker = async () => {
-    while (left-- > 0) {
+    while (remaining-- > 0) {
       const echoed = await connection.call(load.text);
       if (echoed.length !== load.text.length) throw new Error("the echo is not the text that was sent");
     }
@@ -114,8 +114,8 @@ function mapConnections<T>(
 /** Rejects after `ms`, so that a peer that hangs fails its own row and not the whole run. */
 export function withTimeLimit<T>(ms: number, label: string, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout;
-  const late = new Promise<never>((_, reject) => {
+  const timeout = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`${label} took more than ${ms} ms`)), ms);
   });
-  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+  return Promise.race([work, timeout]).finally(() => clearTimeout(timer));
 }

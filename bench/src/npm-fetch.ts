@@ -46,12 +46,12 @@ async function fetchWithGateway({ url, token }: Server): Promise<number> {
     headers: { ...headers, "content-type": "application/json" },
     body: JSON.stringify({ source: { kind: "npm", spec: SPEC }, bind: false }),
   });
-  const took = performance.now() - from;
+  const elapsed = performance.now() - from;
   if (response.status !== 201) throw new Error(`${response.status} ${await response.text()}`);
   const { packages } = (await response.json()) as { packages: { package: { id: string } }[] };
   for (const { package: installed } of packages)
     await fetch(`${url}/v1/plugin-packages/${installed.id}`, { method: "DELETE", headers });
-  return took;
+  return elapsed;
 }
 
 function fetchWithNpm(base: string, cache: string): number {
@@ -61,7 +61,7 @@ function fetchWithNpm(base: string, cache: string): number {
     cwd: dir,
     stdio: "ignore",
   });
-  const took = performance.now() - from;
+  const elapsed = performance.now() - from;
   rmSync(dir, { recursive: true, force: true });
-  return took;
+  return elapsed;
 }

@@ -1,6 +1,6 @@
 /**
- * Published job queues that do the work of a delivery: each job calls a plugin over a raw pipe and writes one row in the
- * queue's own database. The plugin is the smallest that answers vai.rpc.v1, which favours the peers.
+ * Published job queues that do the work of a delivery: each job calls a plugin over a raw pipe and writes one row in
+ * the queue's own database. The plugin is the smallest that answers vai.rpc.v1, which favours the peers.
  */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
 import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -45,18 +45,18 @@ export async function openQueuePeers(in_flight: number): Promise<QueuePeer[]> {
 
 /** Resolves a promise when as many jobs have completed as the current run enqueued. */
 class Countdown {
-  #left = 0;
+  #remaining = 0;
   #done = () => {};
 
   begin(count: number): Promise<void> {
-    this.#left = count;
+    this.#remaining = count;
     return new Promise((resolve) => {
       this.#done = resolve;
     });
   }
 
   count(): void {
-    if (--this.#left === 0) this.#done();
+    if (--this.#remaining === 0) this.#done();
   }
 }
 
@@ -164,11 +164,13 @@ async function openGraphileWorker(binaries: string, in_flight: number): Promise<
 function findPostgres(): string | null {
   const root = "/usr/lib/postgresql";
   const versions = existsSync(root) ? readdirSync(root).sort((a, b) => Number(b) - Number(a)) : [];
-  const found = versions.map((version) => join(root, version, "bin"));
-  return found.find((bin) => existsSync(join(bin, "initdb"))) ?? null;
+  const folders = versions.map((version) => join(root, version, "bin"));
+  return folders.find((bin) => existsSync(join(bin, "initdb"))) ?? null;
 }
 
-/** With its default settings, so every commit is flushed to the disk. It listens on a Unix socket in the folder only. */
+/**
+ * With its default settings, so every commit is flushed to the disk. It listens on a Unix socket in the folder only.
+ */
 async function startPostgres(binaries: string, folder: string): Promise<ChildProcess> {
   const owner = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
   if (owner.uid !== undefined) chownSync(folder, owner.uid, owner.gid);

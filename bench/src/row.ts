@@ -1,4 +1,4 @@
-/** One line of the benchmark report: our figure beside the one that it is compared with. */
+/** One line of the benchmark report: our figure and the one that it is compared with. */
 export interface Row {
   name: string;
   metric: string;

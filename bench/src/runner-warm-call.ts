@@ -1,3 +1,4 @@
+/** A warm call through the runner, compared with a raw program that answers vai.rpc.v1. */
 import { randomBytes } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -25,13 +25,13 @@ export async function sandboxNode(): Promise<Row[]> {
   const missing = NEEDED.filter((name) => !existsSync(`/usr/bin/${name}`));
   if (missing.length > 0) console.error(`sandbox.node has no peer: apt-get install -y ripgrep socat`);
   const starts: Record<string, () => Promise<void>> = {
-    ours: () => confined(sandbox),
+    ours: () => runConfined(sandbox),
     plain: () => runToEnd(process.execPath, ["-e", "0"]),
-    ...(missing.length > 0 ? {} : { "sandbox-runtime-0.0": published }),
+    ...(missing.length > 0 ? {} : { "sandbox-runtime-0.0": runPublished }),
   };
   const times = Object.fromEntries(Object.keys(starts).map((name) => [name, [] as number[]]));
   try {
-    if (missing.length === 0) await SandboxManager.initialize(NOTHING_OPEN);
+    if (missing.length === 0) await SandboxManager.initialize(NO_ACCESS);
     for (let run = -WARM_UP; run < RUNS; run++) {
       for (const [name, start] of Object.entries(starts)) {
         const from = performance.now();
@@ -58,12 +58,12 @@ export async function sandboxNode(): Promise<Row[]> {
   ];
 }
 
-const NOTHING_OPEN = {
+const NO_ACCESS = {
   network: { allowedDomains: [], deniedDomains: [] },
   filesystem: { denyRead: [], allowWrite: [], denyWrite: [] },
 };
 
-async function confined(sandbox: Awaited<ReturnType<typeof openSandbox>>): Promise<void> {
+async function runConfined(sandbox: Awaited<ReturnType<typeof openSandbox>>): Promise<void> {
   const launched = await sandbox.launch({
     grant: benchContext("inv_bench").grant,
     lifetime: "call",
@@ -77,7 +77,7 @@ async function confined(sandbox: Awaited<ReturnType<typeof openSandbox>>): Promi
   if (code !== 0) throw new Error(`node exited with ${code}`);
 }
 
-async function published(): Promise<void> {
+async function runPublished(): Promise<void> {
   const command = await SandboxManager.wrapWithSandbox(`${process.execPath} -e 0`);
   await runToEnd("/bin/bash", ["-c", command]);
 }

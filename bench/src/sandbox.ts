@@ -1,6 +1,6 @@
 /**
- * The cost of the sandbox: a cold call compared with the same plugin as a plain process, a call with a prewarmed process,
- * and the number of small programs that can be started and ended per second. The two sides alternate.
+ * The cost of the sandbox: a cold call compared with the same plugin as a plain process, a call with a prewarmed
+ * process, and the number of small programs that can be started and ended per second. The two sides alternate.
  */
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -22,7 +22,7 @@ const ROUNDS = 5;
 
 const log = createTestLogger();
 
-type Echo = Awaited<ReturnType<typeof echoPackage>>;
+type Echo = Awaited<ReturnType<typeof openEchoPackage>>;
 
 export async function sandboxCold(): Promise<Row[]> {
   return await withEcho(async (echo) => {
@@ -56,8 +56,8 @@ export async function sandboxPrewarmed(): Promise<Row[]> {
     const times: number[] = [];
     try {
       for (let i = -3; i < CALLS; i++) {
-        const took = await runner.call("isolated", "one");
-        if (i >= 0) times.push(took);
+        const elapsed = await runner.call("isolated", "one");
+        if (i >= 0) times.push(elapsed);
         await runner.ready();
       }
     } finally {
@@ -98,7 +98,7 @@ export async function sandboxRate(): Promise<Row[]> {
   const rates = { confined: [] as number[], plain: [] as number[] };
   try {
     for (let round = -1; round < ROUNDS; round++) {
-      const [ours, theirs] = [await rateOf(confined), await rateOf(plainTrue)];
+      const [ours, theirs] = [await measureRate(confined), await measureRate(runPlainTrue)];
       if (round < 0) continue;
       rates.confined.push(ours);
       rates.plain.push(theirs);
@@ -111,7 +111,7 @@ export async function sandboxRate(): Promise<Row[]> {
 }
 
 /** Like a plugin's process: three pipes, its own process group. */
-function plainTrue(): Promise<void> {
+function runPlainTrue(): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = spawn("/bin/true", { env: {}, detached: true, stdio: "pipe" });
     child.stdout.resume();
@@ -121,18 +121,18 @@ function plainTrue(): Promise<void> {
   });
 }
 
-async function rateOf(start: () => Promise<void>): Promise<number> {
-  let left = STARTS;
+async function measureRate(start: () => Promise<void>): Promise<number> {
+  let remaining = STARTS;
   const from = performance.now();
   const startInTurn = async () => {
-    while (left-- > 0) await start();
+    while (remaining-- > 0) await start();
   };
   await Promise.all(Array.from({ length: CONCURRENCY }, startInTurn));
   return (STARTS / (performance.now() - from)) * 1000;
 }
 
 async function withEcho(measure: (echo: Echo) => Promise<Row[]>): Promise<Row[]> {
-  const echo = await echoPackage();
+  const echo = await openEchoPackage();
   try {
     return await measure(echo);
   } finally {
@@ -140,7 +140,7 @@ async function withEcho(measure: (echo: Echo) => Promise<Row[]>): Promise<Row[]>
   }
 }
 
-async function echoPackage() {
+async function openEchoPackage() {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
   const { files, pack, close } = await importEchoPackage(home);
   let runners = 0;
@@ -181,11 +181,11 @@ async function echoPackage() {
             },
             { event: () => undefined },
           );
-          const took = performance.now() - from;
+          const elapsed = performance.now() - from;
           if (status !== "succeeded") throw new Error(`echo ended as ${status}: ${error?.message}`);
           // The next cold start begins after this process has exited.
           if (isolation === "worker") runner.retire("bind_bench");
-          return took;
+          return elapsed;
         },
         async ready(): Promise<void> {
           while (runner.health().prewarmed < 1) await pause(5);

@@ -21,10 +21,10 @@ const RECORDING_PROXY = fileURLToPath(new URL("./children/recording-proxy.mjs", 
 const BARE_MCP = fileURLToPath(new URL("./children/bare-mcp.mjs", import.meta.url));
 
 /** Starts the gateway with a new home. `config` is the content of its backplane.toml. */
-export async function startOurs(more: Record<string, string> = {}, config = ""): Promise<Server> {
+export async function startOurs(extra_env: Record<string, string> = {}, config = ""): Promise<Server> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-home-"));
   writeFileSync(join(home, "backplane.toml"), config);
-  const env = { ...process.env, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error", ...more };
+  const env = { ...process.env, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error", ...extra_env };
   const server = await start([CLI, "up", "--json", "--port", "0", "--no-open"], env);
   return {
     ...server,

@@ -22,7 +22,7 @@ export async function sessionIdle(): Promise<Row[]> {
   ];
 }
 
-/** `session` names the session that the n-th client attaches to; null measures connections without a session. */
+/** `session` returns the session that the n-th client attaches to; null measures connections without a session. */
 async function measurePerClient(
   kind: "ours" | "bare",
   session: ((n: number) => string) | null,

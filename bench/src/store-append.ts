@@ -19,9 +19,9 @@ export async function storeAppend(): Promise<Row[]> {
   let next = 0;
   try {
     const measureStore = async () => {
-      let left = ROWS;
+      let remaining = ROWS;
       const writer = async () => {
-        while (left-- > 0) await store.invocations.open(invocationRow(next++), { records: {} });
+        while (remaining-- > 0) await store.invocations.open(invocationRow(next++), { records: {} });
       };
       const from = performance.now();
       await Promise.all(Array.from({ length: WRITERS }, writer));
@@ -30,7 +30,7 @@ export async function storeAppend(): Promise<Row[]> {
     const measureBare = () => {
       const from = performance.now();
       for (let done = 0; done < ROWS; done += WRITERS) {
-        bare.group(next, WRITERS);
+        bare.insertGroup(next, WRITERS);
         next += WRITERS;
       }
       return (ROWS / (performance.now() - from)) * 1000;
@@ -58,11 +58,11 @@ function openBare(file: string) {
   db.exec("create table rows (id text primary key, body text)");
   const insert = db.prepare("insert into rows values (?, ?)");
   return {
-    group(from: number, count: number) {
+    insertGroup(from: number, count: number) {
       db.exec("begin immediate");
       for (let i = from; i < from + count; i++) {
-        const line = invocationRow(i);
-        insert.run(line.id, JSON.stringify(line));
+        const invocation = invocationRow(i);
+        insert.run(invocation.id, JSON.stringify(invocation));
       }
       db.exec("commit");
     },

@@ -49,10 +49,10 @@ export async function supplyInstall(): Promise<Row[]> {
     const repository = `${registry.host}/bench/echo`;
     const reference = `oci://${repository}:1.0.0`;
     const layout = join(base, "layout");
-    const pack = await timed(() => cli("plugin", "pack", echo.folder, "--oci", "-o", layout));
-    const push = await timed(() => cli("plugin", "push", layout, reference));
-    const pull = await timed(() => cli("plugin", "pull", reference, "-o", join(base, "pulled")));
-    const layer = layerOf(layout);
+    const pack = await measureMs(() => cli("plugin", "pack", echo.folder, "--oci", "-o", layout));
+    const push = await measureMs(() => cli("plugin", "push", layout, reference));
+    const pull = await measureMs(() => cli("plugin", "pull", reference, "-o", join(base, "pulled")));
+    const layer = findLayer(layout);
     const times = { install: [] as number[], written: [] as number[], flushed: [] as number[] };
     for (let pair = 0; pair <= PAIRS; pair++) {
       const install = await installOnce(server, reference);
@@ -66,7 +66,7 @@ export async function supplyInstall(): Promise<Row[]> {
       times.flushed.push(flushed_ms);
     }
     await cli("plugin", "install", reference, "--bind");
-    const invoke = await timed(() => cli("invoke", "echo", "--input", '{"text":"x"}'));
+    const invoke = await measureMs(() => cli("invoke", "echo", "--input", '{"text":"x"}'));
     return [
       row(
         "supply.install",
@@ -95,7 +95,7 @@ function addFiles(folder: string): void {
   for (let at = 0; at < MODULES; at++) write(`lib/module-${at % 50}/file-${at}.js`, MODULE_BYTES);
 }
 
-async function timed(work: () => Promise<unknown>): Promise<number> {
+async function measureMs(work: () => Promise<unknown>): Promise<number> {
   const from = performance.now();
   await work();
   return performance.now() - from;
@@ -108,7 +108,7 @@ function createCli({ url, token }: Server, home: string) {
   };
 }
 
-function layerOf(layout: string): string {
+function findLayer(layout: string): string {
   const blobs = join(layout, "blobs/sha256");
   const sizes = readdirSync(blobs).map((name) => ({ name, size: readFileSync(join(blobs, name)).length }));
   return sizes.toSorted((a, b) => b.size - a.size)[0]!.name;
@@ -122,12 +122,12 @@ async function installOnce({ url, token }: Server, reference: string): Promise<n
     headers: { ...headers, "content-type": "application/json" },
     body: JSON.stringify({ source: { kind: "oci", reference }, bind: false }),
   });
-  const took = performance.now() - from;
+  const elapsed = performance.now() - from;
   if (response.status !== 201) throw new Error(`${response.status} ${await response.text()}`);
   const { packages } = (await response.json()) as { packages: { package: { id: string } }[] };
   for (const { package: installed } of packages)
     await fetch(`${url}/v1/plugin-packages/${installed.id}`, { method: "DELETE", headers });
-  return took;
+  return elapsed;
 }
 
 /**

@@ -18,7 +18,7 @@ import { type Row, row } from "./row.ts";
 const LONG = 100_000;
 const SHORT = 1_000;
 /** The entries of a session after its compaction. */
-const AFTER = 50;
+const ENTRIES_AFTER_COMPACTION = 50;
 const PAGE = 1_000;
 const HYDRATIONS = 100;
 const SLICES = 41;
@@ -42,15 +42,15 @@ export async function tape(): Promise<Row[]> {
     // The first round of each warms up. Hydrations have their own loop, because the next measurement would pay for the
     // garbage of a replay.
     for (let round = 0; round <= REPETITIONS; round++) {
-      const ours = await replayRate(sessions, long);
-      const limit = bareRate(bare, long.chain_id);
+      const ours = await measureReplayRate(sessions, long);
+      const limit = measureBareRate(bare, long.chain_id);
       if (round === 0) continue;
       replay.ours.push(ours);
       replay.bare.push(limit);
     }
     for (let round = 0; round <= SLICES; round++) {
-      const long_ms = await hydrateMs(sessions, long.key);
-      const short_ms = await hydrateMs(sessions, short.key);
+      const long_ms = await measureHydration(sessions, long.key);
+      const short_ms = await measureHydration(sessions, short.key);
       if (round === 0) continue;
       hydrate.long.push(long_ms);
       hydrate.short.push(short_ms);
@@ -88,19 +88,19 @@ async function createFilledSession(
   for (let n = 0; n < entries; n += PAGE) {
     await sessions.append(
       key,
-      Array.from({ length: PAGE }, (_, i) => line(n + i)),
+      Array.from({ length: PAGE }, (_, i) => createEntry(n + i)),
     );
   }
   const { last_entry_id } = await sessions.get(key);
   await sessions.compact(key, { summary: "so far", source: { chain_id, last_entry_id } });
   await sessions.append(
     key,
-    Array.from({ length: AFTER }, (_, n) => line(n)),
+    Array.from({ length: ENTRIES_AFTER_COMPACTION }, (_, n) => createEntry(n)),
   );
   return { key, chain_id };
 }
 
-function line(n: number) {
+function createEntry(n: number) {
   const text = `message ${n}: ${"some words that a person or a model would say. ".repeat(4)}`;
   return toTapedEntry({
     id: `evt_${n}`,
@@ -112,7 +112,7 @@ function line(n: number) {
   })!.entry;
 }
 
-async function replayRate(sessions: Sessions, { key, chain_id }: TestSession): Promise<number> {
+async function measureReplayRate(sessions: Sessions, { key, chain_id }: TestSession): Promise<number> {
   const from = performance.now();
   let after = 0;
   let count = 0;
@@ -127,7 +127,7 @@ async function replayRate(sessions: Sessions, { key, chain_id }: TestSession): P
 }
 
 /** The same rows, pages and JSON without any other work. */
-function bareRate(database: DatabaseSync, chain_id: string): number {
+function measureBareRate(database: DatabaseSync, chain_id: string): number {
   const select = database.prepare(
     "select first_id, body from spans where chain_id = ? and last_id > ? and first_id <= ? order by last_id",
   );
@@ -150,11 +150,12 @@ function bareRate(database: DatabaseSync, chain_id: string): number {
   return (count / (performance.now() - from)) * 1000;
 }
 
-async function hydrateMs(sessions: Sessions, key: SessionKey): Promise<number> {
+async function measureHydration(sessions: Sessions, key: SessionKey): Promise<number> {
   const from = performance.now();
   for (let n = 0; n < HYDRATIONS; n++) {
     const { messages } = await sessions.hydrate(key);
-    if (messages.length !== AFTER + 1) throw new Error(`the context has ${messages.length} messages`);
+    if (messages.length !== ENTRIES_AFTER_COMPACTION + 1)
+      throw new Error(`the context has ${messages.length} messages`);
   }
   return (performance.now() - from) / HYDRATIONS;
 }

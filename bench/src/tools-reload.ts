@@ -48,17 +48,17 @@ export async function toolsReload(): Promise<Row[]> {
     if (snapshots > 2) throw new Error(`${snapshots} snapshots are left in the content store`);
 
     await trust(true);
-    const took: number[] = [];
+    const times_ms: number[] = [];
     for (let n = 0; n < TIMED; n++) {
       const from = performance.now();
       await waitUntilListed(url, headers, save());
-      took.push(performance.now() - from);
+      times_ms.push(performance.now() - from);
     }
-    const grown = (after.heap - before.heap) / 1024 / 1024;
+    const growth = (after.heap - before.heap) / 1024 / 1024;
     const metric = `MB of heap grown over ${RELOADS.toLocaleString("en")} reloads`;
     return [
-      row("tools.reload-heap", metric, "lower", grown, MAX_MB),
-      row("tools.reload", "ms from save to loaded, one tool file", "lower", median(took), MAX_MS),
+      row("tools.reload-heap", metric, "lower", growth, MAX_MB),
+      row("tools.reload", "ms from save to loaded, one tool file", "lower", median(times_ms), MAX_MS),
     ];
   } finally {
     await server.stop();

@@ -32,8 +32,8 @@ export async function upgradeSwitch(): Promise<Row[]> {
   try {
     for (const folder of [echo.folder, next, crashing])
       await post("/v1/plugin-packages", { source: { folder } });
-    const bound = { package_id: "bench/echo", package_version: "1.0.0", export_id: "echo" };
-    await post("/v1/plugin-bindings", { ...bound, policy: { class: "worker" } });
+    const binding = { package_id: "bench/echo", package_version: "1.0.0", export_id: "echo" };
+    await post("/v1/plugin-bindings", { ...binding, policy: { class: "worker" } });
     // An upgrade drops a lowered class, so the class is set with the version.
     const upgrade = (package_version: string) =>
       post("/v1/plugin-bindings:upgrade", {
@@ -50,13 +50,13 @@ export async function upgradeSwitch(): Promise<Row[]> {
       .filter(({ sent_at }) => sent_at >= switched.from && sent_at <= first.ended_at)
       .map(({ sent_at, ended_at }) => ended_at - sent_at);
     const crashed = await measureUnderLoad(post, () => upgrade("1.2.0"));
-    const hit = crashed.calls.filter(
+    const crashed_calls = crashed.calls.filter(
       ({ version, crashed_in }) => crashed_in === "1.2.0" || version === "1.2.0",
     );
-    if (hit.length === 0) throw new Error("the version did not crash");
+    if (crashed_calls.length === 0) throw new Error("the version did not crash");
     const lost = crashed.calls.filter(({ status }) => status !== "succeeded");
-    const began = Math.min(...hit.map(({ sent_at }) => sent_at));
-    const last = Math.max(...hit.map(({ ended_at }) => ended_at));
+    const start = Math.min(...crashed_calls.map(({ sent_at }) => sent_at));
+    const last = Math.max(...crashed_calls.map(({ ended_at }) => ended_at));
     if (crashed.calls.at(-1)!.version !== "1.1.0") throw new Error("the version was not rolled back");
     const peers = {
       failed: failed.length,
@@ -77,9 +77,9 @@ export async function upgradeSwitch(): Promise<Row[]> {
         "upgrade.rollback",
         "ms from the first call of a version that crashes to the answer of its last one",
         "lower",
-        last - began,
+        last - start,
         MAX_ROLLBACK_MS,
-        { failed: lost.length, crashed: hit.length, calls: crashed.calls.length },
+        { failed: lost.length, crashed: crashed_calls.length, calls: crashed.calls.length },
       ),
       row(
         "upgrade.rollback-failed",
@@ -99,7 +99,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
 /** Calls arrive at a fixed rate, whether or not earlier ones have ended. Returns them sorted by their end. */
 async function measureUnderLoad(
   post: Post,
-  act: () => Promise<unknown>,
+  action: () => Promise<unknown>,
 ): Promise<{ from: number; calls: EndedCall[] }> {
   const calls: EndedCall[] = [];
   const pending = new Set<Promise<void>>();
@@ -117,15 +117,15 @@ async function measureUnderLoad(
       crashed_in: fallback_from?.package_version ?? null,
     });
   };
-  const began = performance.now();
+  const start = performance.now();
   let from = 0;
-  let acted: Promise<unknown> | null = null;
+  let action_done: Promise<unknown> | null = null;
   let until = Number.POSITIVE_INFINITY;
   for (let sent = 0; performance.now() < until; ) {
-    const elapsed = performance.now() - began;
-    if (acted === null && elapsed > SECONDS_BEFORE * 1_000) {
+    const elapsed = performance.now() - start;
+    if (action_done === null && elapsed > SECONDS_BEFORE * 1_000) {
       from = performance.now();
-      acted = act().finally(() => {
+      action_done = action().finally(() => {
         until = performance.now() + SECONDS_AFTER * 1_000;
       });
     }
@@ -135,7 +135,7 @@ async function measureUnderLoad(
     }
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
-  await acted;
+  await action_done;
   await Promise.all(pending);
   return { from, calls: calls.toSorted((a, b) => a.ended_at - b.ended_at) };
 }

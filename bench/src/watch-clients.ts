@@ -21,21 +21,21 @@ export async function connectClients(
   attach: ((n: number) => string) | null,
 ): Promise<ConnectedClients> {
   let frames = 0;
-  let wanted = Number.POSITIVE_INFINITY;
+  let target_frames = Number.POSITIVE_INFINITY;
   let done: () => void = () => {};
   const count = (more: number) => {
     frames += more;
-    if (frames >= wanted) {
-      wanted = Number.POSITIVE_INFINITY;
+    if (frames >= target_frames) {
+      target_frames = Number.POSITIVE_INFINITY;
       done();
     }
   };
   const sockets: Socket[] = [];
   for (let n = 0; n < clients; n += 50) {
-    const some = Array.from({ length: Math.min(50, clients - n) }, (_, i) =>
-      open(url, attach?.(n + i) ?? null, count),
+    const opened = Array.from({ length: Math.min(50, clients - n) }, (_, i) =>
+      openClient(url, attach?.(n + i) ?? null, count),
     );
-    sockets.push(...(await Promise.all(some)));
+    sockets.push(...(await Promise.all(opened)));
   }
   return {
     get frames() {
@@ -44,7 +44,7 @@ export async function connectClients(
     reached(target) {
       return new Promise((resolve) => {
         done = resolve;
-        wanted = target;
+        target_frames = target;
         count(0);
       });
     },
@@ -54,7 +54,7 @@ export async function connectClients(
   };
 }
 
-function open(url: string, session: string | null, count: (frames: number) => void): Promise<Socket> {
+function openClient(url: string, session: string | null, count: (frames: number) => void): Promise<Socket> {
   const { hostname, port, host } = new URL(url);
   const socket = connect({ host: hostname, port: Number(port), noDelay: true });
   socket.write(

@@ -17,8 +17,8 @@ import { createIdSource, type Entry } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";
 import { createBus, createSessions, type TapeFeed } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { WebSocketServer } from "ws";
 
 export const TOKEN = "the-token-of-the-bench";
@@ -70,7 +70,7 @@ export async function startWatched(): Promise<WatchServer> {
   return {
     url: url.replace("http:", "ws:"),
     publish(text) {
-      const event = eventOf(text);
+      const event = createEvent(text);
       const payload = { role: "user", content: text };
       const entry: Entry = { id: ++last, kind: "message", payload, meta: {}, date: new Date().toISOString() };
       listener(KEY, [{ entry, event }]);
@@ -94,7 +94,7 @@ export async function startBare(): Promise<WatchServer> {
   return {
     url: `ws://127.0.0.1:${(http.address() as AddressInfo).port}`,
     publish(text) {
-      const { org_id: _org, project_id: _project, ...event } = eventOf(text);
+      const { org_id: _org, project_id: _project, ...event } = createEvent(text);
       const json = JSON.stringify({ op: "event", session_id: "watched", event, entry_id: ++last });
       for (const client of server.clients) client.send(json);
     },
@@ -105,7 +105,7 @@ export async function startBare(): Promise<WatchServer> {
   };
 }
 
-function eventOf(text: string) {
+function createEvent(text: string) {
   return {
     id: "evt_01k00000000000000000000000",
     kind: "user.message.received",

@@ -1,3 +1,4 @@
+/** A warm call through the wire module, compared with raw processes and published protocols. */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { stdioTransport, VaiHost } from "@backplane/wire";
@@ -5,7 +6,7 @@ import { type EchoPeer, mcpV1, mcpV2, rawContentLength, rawNdjson, vscodeJsonrpc
 import { measureLatency, measureRate } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
-/** The wire module on both sides, nothing above it. */
+/** The wire module on both sides, without any other module. */
 const wirePeer: EchoPeer = {
   key: "ours",
   async open() {
@@ -33,9 +34,9 @@ const wirePeer: EchoPeer = {
         return (reply.body.result as { text: string }).text;
       },
       async close() {
-        const gone = new Promise((resolve) => child.once("exit", resolve));
+        const exited = new Promise((resolve) => child.once("exit", resolve));
         child.kill("SIGKILL");
-        await gone;
+        await exited;
       },
     };
   },
@@ -58,35 +59,37 @@ export async function callRows(name: string, ours: EchoPeer, limit: EchoPeer): P
     calls: 1_000,
     repetitions: 5,
   });
-  const big = await measureRate([ours, rawContentLength, rawNdjson, vscodeJsonrpc], {
+  const large_calls = await measureRate([ours, rawContentLength, rawNdjson, vscodeJsonrpc], {
     text: large,
     in_flight: 16,
     calls: 1_000,
     repetitions: 5,
   });
-  const others = (pick: (figures: { rate: number; cpu_us: number }) => number, from = rate) =>
+  const peerFigures = (pick: (figures: { rate: number; cpu_us: number }) => number, from = rate) =>
     Object.fromEntries(
       [...from].filter(([key]) => key !== "ours").map(([key, figures]) => [key, pick(figures)]),
     );
-  const mine = rate.get("ours")!;
+  const our_figures = rate.get("ours")!;
   const raw = rate.get(limit.key)!;
-  const bestBig = Math.max(...[...big].filter(([key]) => key !== "ours").map(([, figures]) => figures.rate));
+  const best_large_rate = Math.max(
+    ...[...large_calls].filter(([key]) => key !== "ours").map(([, figures]) => figures.rate),
+  );
   return [
     row(
       name,
       "calls/s, 1 kB, 64 in flight",
       "higher",
-      mine.rate,
+      our_figures.rate,
       raw.rate,
-      others((f) => f.rate),
+      peerFigures((f) => f.rate),
     ),
     row(
       `${name}.cpu`,
       "host µs/call",
       "lower",
-      mine.cpu_us,
+      our_figures.cpu_us,
       raw.cpu_us,
-      others((f) => f.cpu_us),
+      peerFigures((f) => f.cpu_us),
     ),
     row(`${name}.p50`, "ms, sequential", "lower", latency.get("ours")!.p50, latency.get(limit.key)!.p50, {
       "mcp-2.4.0": latency.get("mcp-2.4.0")!.p50,
@@ -98,9 +101,9 @@ export async function callRows(name: string, ours: EchoPeer, limit: EchoPeer): P
       `${name}.100k`,
       "calls/s, 100 kB, 16 in flight",
       "higher",
-      big.get("ours")!.rate,
-      bestBig,
-      others((f) => f.rate, big),
+      large_calls.get("ours")!.rate,
+      best_large_rate,
+      peerFigures((f) => f.rate, large_calls),
     ),
   ];
 }

@@ -7,7 +7,7 @@ const DEFECTS = ["packages/authoring/test/conformance/defects.test.ts"];
 const CASES = ["packages/authoring/test/conformance/cases.test.ts"];
 const STORY = ["packages/cli/test/commands/plugin/authoring.test.ts"];
 const DEV = ["packages/cli/test/commands/plugin/dev.test.ts"];
-const TAPS = ["packages/runner/test/frame-taps.test.ts"];
+const TAPS = ["packages/runner/test/processes/frame-taps.test.ts"];
 
 export const AUTHORING_DEFENCES: Mutant[] = [
   {
@@ -93,8 +93,8 @@ export const AUTHORING_DEFENCES: Mutant[] = [
   {
     defence: "dev: a saved version that does not start leaves the last one in use",
     file: "packages/registry/src/installations/installations.ts",
-    from: "changing !== true || !isDescribed(",
-    to: "changing !== true && !isDescribed(",
+    from: "changing !== true || !isSelfDescribing(",
+    to: "changing !== true && !isSelfDescribing(",
     tests: DEV,
     only: "keeps the last version",
   },
@@ -129,7 +129,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
   {
     defence: "dev: the folder is unlinked at the end",
     file: "packages/cli/src/commands/plugin/dev-plugin.ts",
-    from: "if (!linked) await unlink(context, folder);",
+    from: "if (!was_linked) await unlink(context, folder);",
     to: "",
     tests: DEV,
     only: "keeps the last version",
@@ -137,7 +137,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
   {
     defence: "dev: a folder that was linked before stays linked",
     file: "packages/cli/src/commands/plugin/dev-plugin.ts",
-    from: "if (!linked) await",
+    from: "if (!was_linked) await",
     to: "await",
     tests: DEV,
     only: "keeps a folder linked",

@@ -5,8 +5,8 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "deadline: the host's maximum caps every export",
     file: "packages/door/src/open/open.ts",
-    from: "Math.min(wanted, item.max_timeout_ms ?? host_max_ms, host_max_ms)",
-    to: "Math.min(wanted, item.max_timeout_ms ?? host_max_ms)",
+    from: "Math.min(timeout_ms, item.max_timeout_ms ?? host_max_ms, host_max_ms)",
+    to: "Math.min(timeout_ms, item.max_timeout_ms ?? host_max_ms)",
     tests: ["packages/door/test/invoke/deadline.test.ts"],
   },
   {
@@ -68,8 +68,8 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "bus: only the kernel's model calls open bridge sessions to providers",
     file: "packages/session/src/bus/publish-rules.ts",
-    from: "!(answers && isModelBridge(session_id))",
-    to: "!answers",
+    from: "!(repliesToModelCall && isModelBridge(session_id))",
+    to: "!repliesToModelCall",
     tests: ["packages/session/test/bus/publish-rules.test.ts"],
   },
   {
@@ -89,7 +89,7 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "resume: tools that the model found before a crash stay found",
     file: "packages/agent/src/loop/resume.ts",
-    from: "    for (const name of findDiscoveredTools(entries, turn.run.first_entry_id)) turn.found.add(name);\n",
+    from: "    for (const name of findDiscoveredTools(entries, turn.run.first_entry_id)) turn.found_tools.add(name);\n",
     to: "    void findDiscoveredTools;\n",
     tests: ["packages/agent/test/loop/resume.test.ts"],
   },
@@ -186,7 +186,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/sdk/test/languages.test.ts"],
   },
   {
-    defence: "records: a compaction names its session, chain and run",
+    defence: "records: the record of a compaction contains its session, chain and run",
     file: "packages/agent/src/compaction/call-compactor.ts",
     from: "run_id: cause.run_id, ",
     to: "",

@@ -40,14 +40,14 @@ export const CLIENT_DEFENCES: Mutant[] = [
   {
     defence: "client: an edit must parse to the expected document",
     file: EDIT,
-    from: "if (isDeepStrictEqual(actual, plain(expected))) return edited;",
+    from: "if (isDeepStrictEqual(actual, toPlainObjects(expected))) return edited;",
     to: "return edited;",
     tests: EDIT_TESTS,
   },
   {
     defence: "client: an entry of somebody else is not replaced",
     file: COMMAND,
-    from: "if (entry !== undefined && connection === null) throw conflict(opened, options.name);",
+    from: "if (entry !== undefined && connection === null) throw conflict(client_file, options.name);",
     to: "",
     tests: COMMAND_TESTS,
   },
@@ -89,8 +89,8 @@ export const CLIENT_DEFENCES: Mutant[] = [
   {
     defence: "mcp approvals: a person sees all arguments",
     file: "packages/api/src/mcp/calls/ask-approval.ts",
-    from: "if (arguments_text.length > MAX_SHOWN) return null;",
-    to: "if (arguments_text.length > MAX_SHOWN * 100) return null;",
+    from: "if (arguments_text.length > MAX_ARGUMENT_CHARS) return null;",
+    to: "if (arguments_text.length > MAX_ARGUMENT_CHARS * 100) return null;",
     tests: ["packages/api/test/mcp/calls/ask-approval.test.ts"],
   },
 ];

@@ -76,7 +76,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: CONTRACT,
   },
   {
-    defence: "compaction: a block names only entries of its source",
+    defence: "compaction: a block refers only to entries of its source",
     file: SEED,
     from: "if (foreign !== undefined)",
     to: "if (foreign === -1)",
@@ -85,7 +85,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
   {
     defence: "compaction: the target is enforced",
     file: "packages/agent/src/compaction/compactions.ts",
-    from: "        requireTarget(compacted, input);\n",
+    from: "        requireWithinTarget(compacted, input);\n",
     to: "",
     tests: CONTRACT,
   },
@@ -127,15 +127,15 @@ export const COMPACTION_DEFENCES: Mutant[] = [
   {
     defence: "compaction: a fork inherits pins",
     file: "packages/store/src/ops/sessions.ts",
-    from: "    yield* inheritPins(key, keyOf(source), at);\n",
+    from: "    yield* copyPins(key, keyOf(source), at);\n",
     to: "",
     tests: PINS,
   },
   {
-    defence: "compaction: a named compactor is the only candidate",
+    defence: "compaction: a requested compactor is the only candidate",
     file: CHOOSE,
-    from: "bounds.filter((bound) => isNamed(bound, named))",
-    to: "[...bounds]",
+    from: "bound_packages.filter((bound) => matchesRequest(bound, requested))",
+    to: "[...bound_packages]",
     tests: CHOICE,
   },
   {
@@ -162,7 +162,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
   {
     defence: "compaction: the next candidate is used when one fails",
     file: "packages/agent/src/compaction/compactions.ts",
-    from: "if (named !== undefined || caller.signal.aborted) throw error;",
+    from: "if (requested !== undefined || caller.signal.aborted) throw error;",
     to: "throw error;",
     tests: CHOICE,
   },
@@ -181,7 +181,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: LOSS,
   },
   {
-    defence: "thread weave: a block names its entries",
+    defence: "thread weave: a block lists its entries",
     file: "examples/thread-weave/src/weave.ts",
     from: 'content: [{ type: "text", text }], from_entries });',
     to: 'content: [{ type: "text", text }], from_entries: [] });',

@@ -157,12 +157,12 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "a damaged anchor is not trusted",
     file: "packages/gateway/src/home/audit-files.ts",
-    from: 'return sum === sumOf(mark) ? mark : "damaged";',
+    from: 'return sum === checksum(mark) ? mark : "damaged";',
     to: "return sum === 0 ? mark : mark;",
     tests: TAMPERING,
   },
   {
-    defence: "disk: a quota that is used up is named",
+    defence: "disk: a quota that is used up is reported",
     file: "packages/contract/src/errors/error.ts",
     from: 'if (UNNAMED_EDQUOT.test(code)) return "EDQUOT";',
     to: "",
@@ -176,14 +176,14 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: ["packages/contract/test/errors/error-codes.test.ts"],
   },
   {
-    defence: "disk: the HTTP API names a failing disk",
+    defence: "disk: the HTTP API reports a failing disk",
     file: "packages/api/src/http/error-envelope.ts",
     from: "fromFramework(thrown) ?? toBackplaneError(thrown)",
     to: 'fromFramework(thrown) ?? new BackplaneError("internal", undefined, { cause: thrown })',
     tests: ["packages/api/test/http/errors.test.ts"],
   },
   {
-    defence: "disk: the log names the file that could not be written",
+    defence: "disk: the log identifies the file that could not be written",
     file: "packages/api/src/http/error-envelope.ts",
     from: "diskFault(error.cause) === null ? null : error",
     to: "null",
@@ -198,7 +198,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     only: "while the disk of the store fails",
   },
   {
-    defence: "disk: the gateway continues when its log is on a full disk",
+    defence: "disk: the gateway keeps running when the log is on a full disk",
     file: "packages/gateway/src/host/log.ts",
     from: 'to.on("error", () => {',
     to: 'to.on("drain", () => {',

@@ -76,8 +76,8 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "credential: dropped when its destination changes",
     file: CONFIG_OP,
-    from: "if (!first && before?.value !== value) changed.push(key);",
-    to: "void first;",
+    from: "if (!is_new_plugin && before?.value !== value) changed.push(key);",
+    to: "void is_new_plugin;",
     tests: DESTINATION,
   },
   {
@@ -146,8 +146,8 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "egress: a private address is allowed for one org only",
     file: INLINE,
-    from: "      const as = identity.scoped();\n",
-    to: "      const as = ((identity as { one?: ReturnType<typeof identity.scoped> }).one ??= identity.scoped());\n",
+    from: "      const as = identity.createScope();\n",
+    to: "      const as = ((identity as { one?: ReturnType<typeof identity.createScope> }).one ??= identity.createScope());\n",
     tests: GUARD,
   },
   {
@@ -188,7 +188,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "credential: a credential is not copied into an instance with another destination",
     file: "packages/agent/src/providers/bootstrap.ts",
-    from: "!(elsewhere && isSecretConfigKey(key))",
+    from: "!(has_other_destination && isSecretConfigKey(key))",
     to: 'key !== ""',
     tests: ["packages/agent/test/providers/bootstrap.test.ts"],
   },

@@ -101,14 +101,14 @@ export const FENCE_DEFENCES: Mutant[] = [
   {
     defence: "lease: a lease ends earlier on the local clock than in the store",
     file: "packages/door/src/node/node-lease.ts",
-    from: "requested_at + this.#ttl * (1 - MARGIN)",
-    to: "this.#now() + this.#ttl * (1 - MARGIN)",
+    from: "requested_at + this.#ttl * (1 - CLOCK_RATE_MARGIN)",
+    to: "this.#now() + this.#ttl * (1 - CLOCK_RATE_MARGIN)",
     tests: LEASE,
   },
   {
     defence: "lease: nothing is dispatched without a lease",
     file: "packages/door/src/invoke/run.ts",
-    from: "!door.lease.held() || live.lease_lapses",
+    from: "!door.lease.isHeld() || live.lease_lapses",
     to: "live.lease_lapses",
     tests: FENCED,
   },
@@ -122,8 +122,8 @@ export const FENCE_DEFENCES: Mutant[] = [
   {
     defence: "outage: the work of others is taken over only after one lease period",
     file: "packages/door/src/node/node-lease.ts",
-    from: "this.#now() - this.#contact >= this.#ttl",
-    to: "this.#now() - this.#contact >= 0",
+    from: "this.#now() - this.#in_contact_since >= this.#ttl",
+    to: "this.#now() - this.#in_contact_since >= 0",
     tests: LEASE,
   },
   {
@@ -150,8 +150,8 @@ export const FENCE_DEFENCES: Mutant[] = [
   {
     defence: "outage: further output of a lost turn is discarded",
     file: "packages/session/src/sessions/persister.ts",
-    from: "held?.lost === true ? writes.filter",
-    to: "held === null ? writes.filter",
+    from: "turnHold?.lost === true ? writes.filter",
+    to: "turnHold === null ? writes.filter",
     tests: ["packages/session/test/sessions/persister.test.ts"],
   },
   {

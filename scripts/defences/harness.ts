@@ -67,7 +67,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "requires a key",
   },
   {
-    defence: "harness: child runs name their parent",
+    defence: "harness: child runs record their parent",
     file: "packages/agent/src/harness/child-runs.ts",
     from: "...(row.run_id === null ? {} : { parent_run_id: row.run_id }),",
     to: "",
@@ -141,8 +141,8 @@ export const HARNESS_DEFENCES: Mutant[] = [
   {
     defence: "harness: a replay has the blocks of the target",
     file: BODY,
-    from: "? head_chain_id : wanted;",
-    to: "? wanted : head_chain_id;",
+    from: "? head_chain_id\n    : target_chain_id;",
+    to: "? target_chain_id\n    : head_chain_id;",
     tests: RESUMED,
     only: "replays the target chain",
   },
@@ -211,7 +211,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
   {
     defence: "session.portable: the model of the next turn sees a transcript",
     file: "packages/session/src/sessions/blocks.ts",
-    from: 'return entry("message", { role: "assistant", content: content as Json });',
+    from: 'return createEntry("message", { role: "assistant", content: content as Json });',
     to: 'return entry("event", { name: "thinking", data: { content: content as Json } });',
     tests: HOSTED,
     only: "shows the model of the next turn",

@@ -1,4 +1,4 @@
-/** The HTTP edge: a request names exactly one host, which is the gateway's, and response types are never sniffed. */
+/** The HTTP edge: a request specifies exactly one host, which is the gateway's, and response types are never sniffed. */
 import type { Mutant } from "./mutant.ts";
 
 const API = "packages/api/src";

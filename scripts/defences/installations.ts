@@ -11,8 +11,8 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
   {
     defence: "installations: the bytes of a failed installation are discarded",
     file: INSTALLATIONS,
-    from: "        await done.held.discard();\n",
-    to: "        void done.held;\n",
+    from: "        await imported_parts.held.discard();\n",
+    to: "        void imported_parts.held;\n",
     tests: OPERATION,
   },
   {
@@ -53,8 +53,8 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
   {
     defence: "installations: a part that is left out keeps no bytes",
     file: PARTS,
-    from: "if (held.length > before) await rows.discard(held.pop()!);",
-    to: "if (held.length > before) deps.importer.release(held.pop()!);",
+    from: "if (held_digests.length > before) await rows.discard(held_digests.pop()!);",
+    to: "if (held_digests.length > before) deps.importer.release(held_digests.pop()!);",
     tests: OPERATION,
   },
   {
@@ -67,7 +67,7 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
   {
     defence: "installations: a rollout is not moved by a repeated installation",
     file: BINDINGS,
-    from: "binding.package_version !== version && inThisVersion(binding.export_id) === undefined,",
+    from: "binding.package_version !== version && findInThisVersion(binding.export_id) === undefined,",
     to: "binding.package_version !== version,",
     tests: OPERATION,
   },

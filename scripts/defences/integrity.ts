@@ -33,8 +33,8 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   {
     defence: "integrity: nothing starts from a changed image",
     file: `${SUPPLY}/images/package-images.ts`,
-    from: "if (file === null) return this.#handle(image);",
-    to: "if (file !== undefined) return this.#handle(image);",
+    from: "if (file === null) return this.#createHandle(image);",
+    to: "if (file !== undefined) return this.#createHandle(image);",
     tests: IMAGES,
   },
   {
@@ -68,14 +68,14 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   {
     defence: "integrity: only the gateway's user reaches images by their path",
     file: `${SUPPLY}/images/package-images.ts`,
-    from: "mkdirSync(this.#run, { mode: 0o700 });",
-    to: "mkdirSync(this.#run, { mode: 0o755 });",
+    from: "mkdirSync(this.#run_folder, { mode: 0o700 });",
+    to: "mkdirSync(this.#run_folder, { mode: 0o755 });",
     tests: IMAGES,
   },
   {
     defence: "integrity: a listing is compared with its digest",
     file: `${SUPPLY}/content/content-store.ts`,
-    from: 'if (digestOf(text) !== digest) throw corrupt(digest, { file: "listing", what: "changed" });',
+    from: 'if (digestOf(text) !== digest) throw corruptPackage(digest, { file: "listing", what: "changed" });',
     to: "",
     tests: IMAGES,
   },

@@ -43,9 +43,9 @@ export function createJudge(root: string, limits: Limits = LIMITS): Judge {
   function runUnchanged(mutant: Mutant): Promise<Verdict> {
     const key = JSON.stringify([mutant.tests, mutant.only]);
     // Nothing hangs here, so the limit need not be tight.
-    const known = unchanged.get(key) ?? runTests(root, mutant, { ...limits, run_ms: limits.run_ms * 10 });
-    unchanged.set(key, known);
-    return known;
+    const verdict = unchanged.get(key) ?? runTests(root, mutant, { ...limits, run_ms: limits.run_ms * 10 });
+    unchanged.set(key, verdict);
+    return verdict;
   }
 
   return {

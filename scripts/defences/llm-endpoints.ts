@@ -84,7 +84,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
   {
     defence: "llm endpoints: tokens are reserved for each of several answers",
     file: ENDPOINTS,
-    from: "reservedOutput(request.options.max_tokens) * choicesOf(request.body)",
+    from: "reservedOutput(request.options.max_tokens) * countChoices(request.body)",
     to: "reservedOutput(request.options.max_tokens)",
     tests: KERNEL,
     only: "each answer that a client",

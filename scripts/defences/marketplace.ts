@@ -25,7 +25,7 @@ export const MARKETPLACE_DEFENCES: Mutant[] = [
   {
     defence: "marketplace: the artifact has no export that the card does not show",
     file: MARKETPLACE,
-    from: "throw mismatch(entry, `the artifact also has the ${kind} ${id}`);",
+    from: "throw mismatchError(entry, `the artifact also has the ${kind} ${id}`);",
     to: "continue;",
     tests: CARDS,
   },

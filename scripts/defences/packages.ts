@@ -16,24 +16,24 @@ const NPM_SOURCES = ["packages/supply/test/npm-sources.test.ts"];
 
 export const PACKAGE_DEFENCES: Mutant[] = [
   {
-    defence: "packages: bytes of an import are held",
+    defence: "packages: bytes of an import are protected",
     file: CONTENT,
-    from: "    held.set(digest, (held.get(digest) ?? 0) + 1);\n",
+    from: "    hold_counts.set(digest, (hold_counts.get(digest) ?? 0) + 1);\n",
     to: "",
     tests: CONTENT_TEST,
   },
   {
     defence: "packages: an import during the lookup is detected",
     file: CONTENT,
-    from: " || imported.get(digest) !== last",
+    from: " || last_imports.get(digest) !== last_import",
     to: "",
     tests: CONTENT_TEST,
   },
   {
     defence: "packages: bytes in use are not removed",
     file: CONTENT,
-    from: "if (held.has(digest) || !(await unused())) return false;",
-    to: "if (held.has(digest)) return false;",
+    from: "if (hold_counts.has(digest) || !(await unused())) return false;",
+    to: "if (hold_counts.has(digest)) return false;",
     tests: CONTENT_TEST,
   },
   {
@@ -83,8 +83,8 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "npm: the lock is checked",
     file: `${NPM}/npm-install.ts`,
-    from: "=> vetLock(lock, (await npm.settings(dir)).origins, own);",
-    to: "=> void [lock, own, vetLock];",
+    from: "=> vetLock(lock, (await npm.settings(dir)).origins, isOperatorArchive);",
+    to: "=> void [lock, isOperatorArchive, vetLock];",
     tests: NPM_SOURCES,
   },
   {
@@ -105,7 +105,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     defence: "packages: the time limit of a schema counts processor time",
     file: "packages/supply/src/schemas/schema-thread.ts",
     from: "limit_ms - (user + system) / 1_000",
-    to: "limit_ms - (performance.now() - began)",
+    to: "limit_ms - (performance.now() - started_at)",
     tests: ["packages/supply/test/create-schemas.test.ts"],
     only: "waits for a processor",
   },
@@ -118,10 +118,10 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "runs allowed scripts",
   },
   {
-    defence: "npm: install scripts run only for named packages",
+    defence: "npm: install scripts run only for packages that the operator allows",
     file: `${NPM}/install-scripts.ts`,
-    from: "found.filter(({ name }) => this.#names.includes(name))",
-    to: "[...found]",
+    from: "scripted.filter(({ name }) => this.#names.includes(name))",
+    to: "[...scripted]",
     tests: ["packages/supply/test/npm-server.test.ts"],
     only: "install scripts that were not run",
   },
@@ -189,9 +189,9 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "use up memory",
   },
   {
-    defence: "images: folders that no entry names are counted",
+    defence: "images: folders without entries of their own are counted",
     file: "packages/supply/src/container-images/image-tree.ts",
-    from: "this.#put(folder, part, next);",
+    from: "this.#setChild(folder, part, next);",
     to: "folder.children.set(part, next);",
     tests: HOSTILE_LAYERS,
     only: "use up memory",
@@ -231,7 +231,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "images: credentials of the author are refused",
     file: "packages/supply/src/import/mcp/image-server.ts",
-    from: "await refuseOwnCredentials(image);",
+    from: "await refuseAuthorCredentials(image);",
     to: "",
     tests: CONTAINER_IMAGES,
     only: "credential",
@@ -263,8 +263,8 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "oci: a public registry leads a command only to public addresses",
     file: "packages/cli/src/commands/plugin/registry-addresses.ts",
-    from: "if (named || !addresses.some(isPrivateAddress)) return addresses;",
-    to: "if (named || addresses.length > 0) return addresses;",
+    from: "if (is_registry || !addresses.some(isPrivateAddress)) return addresses;",
+    to: "if (is_registry || addresses.length > 0) return addresses;",
     tests: ["packages/cli/test/commands/plugin/registry-addresses.test.ts"],
   },
   {
@@ -302,7 +302,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "images: a change to the expanded root is detected",
     file: "packages/supply/src/images/package-images.ts",
-    from: " ?? (await expanded?.fingerprint.changed()) ?? null",
+    from: " ?? (await expanded?.fingerprint.findChange()) ?? null",
     to: " ?? (expanded === null ? null : null)",
     tests: CONTAINER_IMAGES,
     only: "packs the image",
@@ -318,8 +318,8 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "pack: packages for development are left out",
     file: "packages/supply/src/pack/survey-folder.ts",
-    from: "development.has(path) || own(path, isFolder)",
-    to: "own(path, isFolder)",
+    from: "development.has(path) || ignoredByFile(path, isFolder)",
+    to: "ignoredByFile(path, isFolder)",
     tests: ["packages/supply/test/pack-folder.test.ts"],
   },
   {

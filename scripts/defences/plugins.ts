@@ -25,7 +25,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "bus: only the failure of the requested plugin ends a request",
     file: "packages/session/src/bus/requests.ts",
-    from: "if (pending?.asks(plugin) !== true) return;",
+    from: "if (pending?.isAnsweredOnlyBy(plugin) !== true) return;",
     to: "if (pending === undefined) return;",
     tests: ["packages/session/test/bus/requests.test.ts"],
   },
@@ -72,7 +72,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: LOADER,
   },
   {
-    defence: "hosted: a plugin sees the packages beside it, not the gateway's folder",
+    defence: "hosted: a plugin sees the packages next to it, not the gateway's folder",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
     from: "return { root, siblings: [join(root, MODULES)] };",
     to: "return { root, siblings: [root] };",
@@ -171,7 +171,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: ["packages/agent/test/loop/memory-stores.test.ts"],
   },
   {
-    defence: "memory: a query reaches only the stores that it names",
+    defence: "memory: a query reaches only the stores that it specifies",
     file: "packages/agent/src/plugins/routing.ts",
     from: "return !Array.isArray(stores) || stores.includes(name);",
     to: "return !Array.isArray(stores) || name !== undefined;",

@@ -34,7 +34,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     defence:
       "contradiction: a JSON-RPC message with a pending id but neither result nor error is an invalid reply",
     file: `${PEERS}/check-rpc.ts`,
-    from: "return fits || result !== undefined",
+    from: "return matchesPending || result !== undefined",
     to: "return result !== undefined",
     tests: ["packages/wire/test/rpc-peer.test.ts"],
   },
@@ -48,7 +48,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "contradiction: a JSON-RPC reply without an id ends the connection",
     file: `${PEERS}/rpc-peer.ts`,
-    from: "this.#pending.size === 0 || this.#oneWay.excuses(message)",
+    from: "this.#pending.size === 0 || this.#oneWay.tolerates(message)",
     to: "this.#pending.size >= 0",
     tests: ["packages/wire/test/rpc-peer.test.ts"],
   },
@@ -62,7 +62,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "contradiction: an MCP reply without an id stops the server",
     file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
-    from: "if (!belongsToRequest || this.#oneWay.excuses(message))",
+    from: "if (!belongsToRequest || this.#oneWay.tolerates(message))",
     to: "if (!belongsToRequest || message !== undefined)",
     tests: [CONTRADICTIONS],
   },
@@ -174,8 +174,8 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "side names: a plugin must use its declared name",
     file: `${RUNNER}/dialects/side-process.ts`,
-    from: "own === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== own",
-    to: "own === undefined && !isNameOf(plugin_id, package_id)",
+    from: "declared_id === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== declared_id",
+    to: "declared_id === undefined && !isNameOf(plugin_id, package_id)",
     tests: ["packages/runner/test/dialects/side-process.test.ts"],
   },
   {

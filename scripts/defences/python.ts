@@ -12,7 +12,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     from: "    if event in STARTS:\n",
     to: "    if event in ():\n",
     tests: PYTHON_SERVER,
-    only: "starts no program",
+    only: "keeps pip from starting programs",
   },
   {
     defence: "pypi: a dependency by URL is refused before it is fetched",
@@ -28,7 +28,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     from: '"--proxy",\n        proxy.url,',
     to: '"--proxy",\n        "",',
     tests: PYTHON_SERVER,
-    only: "starts no program",
+    only: "keeps pip from starting programs",
   },
   {
     defence: "pypi: files come from the index",
@@ -68,7 +68,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     from: "tarfile.TarFile.__init__ = refuse_archives\n",
     to: "",
     tests: PYTHON_BUILDS,
-    only: "unpacks no source archive",
+    only: "never lets pip unpack",
   },
   {
     defence: "pypi builds: pip stops before it prepares a source archive",
@@ -79,7 +79,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     only: "unpacks an archive itself",
   },
   {
-    defence: "pypi builds: only packages that the operator names are built",
+    defence: "pypi builds: only packages that the operator allows are built",
     file: "packages/supply/src/pypi/pip-command.ts",
     from: 'frozenset(("binary", "source")) if name in names else plain_formats(self, name)',
     to: 'frozenset(("binary", "source"))',
@@ -146,7 +146,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     defence: "pypi builds: the second pass has its own folder",
     file: "packages/supply/src/pypi/build-wheels.ts",
     from: "join(work, `box-${pass}`)",
-    to: 'join(work, "box")',
+    to: 'join(work, "sandbox_folder")',
     tests: PYTHON_BUILDS,
     only: "has not seen",
   },

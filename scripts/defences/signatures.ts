@@ -43,7 +43,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
   {
     defence: "oci: a token server of another host gets no credential",
     file: `${OCI}/registry-session.ts`,
-    from: "own ? credential : null",
+    from: "is_trusted_realm ? credential : null",
     to: "credential",
     tests: CREDENTIALS_TEST,
   },
@@ -76,9 +76,9 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     tests: SIGNATURE_TEST,
   },
   {
-    defence: "signatures: a signature names this package",
+    defence: "signatures: a signature is for this package",
     file: `${SIGNATURES}/verify-signature.ts`,
-    from: "  requireSame(signature, signed);\n",
+    from: "  requireMatchingValues(signature, signed);\n",
     to: "",
     tests: SIGNATURE_TEST,
   },
@@ -105,17 +105,17 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     tests: ATTESTATION_TEST,
   },
   {
-    defence: "provenance: the statement names this package",
+    defence: "provenance: the statement is about this package",
     file: `${PROVENANCE}/verify-attestation.ts`,
     from: "if (!named.some((subject) => decodePurl(subject.name) === purl))",
     to: "if (named.length === 0)",
     tests: ATTESTATION_TEST,
   },
   {
-    defence: "provenance: the statement names this archive",
+    defence: "provenance: the statement is about this archive",
     file: `${PROVENANCE}/verify-attestation.ts`,
-    from: "if (!same.some(({ digest }) => digest?.sha512 === sha512))",
-    to: "if (same.length === 0)",
+    from: "if (!matching.some(({ digest }) => digest?.sha512 === sha512))",
+    to: "if (matching.length === 0)",
     tests: ATTESTATION_TEST,
   },
   {
@@ -133,7 +133,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     tests: ATTESTATION_TEST,
   },
   {
-    defence: "provenance: the lock names one hash",
+    defence: "provenance: the lock contains one hash",
     file: `${PROVENANCE}/check-provenance.ts`,
     from: "if (only === undefined || more.length > 0)",
     to: "if (only === undefined)",
@@ -149,16 +149,16 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
   {
     defence: "provenance: the record of a kernel plugin belongs to its version",
     file: "packages/supply/src/kernel-plugins/provenance-record.ts",
-    from: "if (found === null && before === undefined) return;",
-    to: "if (found === null) return;",
+    from: "if (record === null && previous === undefined) return;",
+    to: "if (record === null) return;",
     tests: ["packages/supply/test/create-plugin-sources.test.ts"],
     only: "records the provenance of a kernel plugin",
   },
   {
     defence: "provenance: required provenance cannot be missing",
     file: `${PROVENANCE}/check-provenance.ts`,
-    from: "if (required.some((pattern) => covers(pattern, name)))",
-    to: "if (reason !== null && required.some((pattern) => covers(pattern, name)))",
+    from: "if (required.some((pattern) => matchesPattern(pattern, name)))",
+    to: "if (reason !== null && required.some((pattern) => matchesPattern(pattern, name)))",
     tests: PROVENANCE_TEST,
   },
 ];

@@ -39,8 +39,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a lowered class is dropped",
     file: MOVE,
-    from: "...(chosen === undefined || lowered ? {} : { class: chosen }),",
-    to: "...(chosen === undefined ? {} : { class: chosen }),",
+    from: "...(execution_class === undefined || is_lowered ? {} : { class: execution_class }),",
+    to: "...(execution_class === undefined ? {} : { class: execution_class }),",
     tests: UPGRADE,
   },
   {
@@ -53,7 +53,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a missing secret keeps the old version in use",
     file: PLAN,
-    from: 'if (moves && before.status === "active" && row.status === "inactive")',
+    from: 'if (is_move && before.status === "active" && row.status === "inactive")',
     to: "if (false as boolean)",
     tests: UPGRADE,
   },
@@ -74,8 +74,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a rollback to other bytes restores no trust",
     file: UPGRADES,
-    from: "const same = to.package.digest === digest;",
-    to: 'const same = digest !== "";',
+    from: "const is_same_content = to.package.digest === digest;",
+    to: 'const is_same_content = digest !== "";',
     tests: UPGRADE,
   },
   {
@@ -88,8 +88,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: an instrument in another class keeps its settings",
     file: "packages/servers/src/instruments/instruments.ts",
-    from: "const policy = { ...binding.policy, ...added.policy };",
-    to: "const policy = { ...added.policy };",
+    from: "const policy = { ...binding.policy, ...new_settings.policy };",
+    to: "const policy = { ...new_settings.policy };",
     tests: ["packages/servers/test/instruments/instruments.test.ts"],
   },
   {
@@ -109,8 +109,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a version that does not start is refused",
     file: "packages/registry/src/bindings/probe-versions.ts",
-    from: "if (PACKAGE_FAILURES.has(failure.code)) throw refused(before, row, failure);",
-    to: "if (PACKAGE_FAILURES.size === 0) throw refused(before, row, failure);",
+    from: "if (PACKAGE_FAILURES.has(failure.code)) throw notStartedError(before, row, failure);",
+    to: "if (PACKAGE_FAILURES.size === 0) throw notStartedError(before, row, failure);",
     tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
   },
   {
@@ -187,15 +187,15 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "replay: a connection that only the candidate attempts puts the candidate on hold",
     file: REPLAYS,
-    from: "const held = requested.length + attempted.size > 0;",
-    to: "const held = requested.length > 0;",
+    from: "const needs_permission = requested.length + attempted.size > 0;",
+    to: "const needs_permission = requested.length > 0;",
     tests: REPLAY,
   },
   {
     defence: "replay: a permission that only the candidate requests puts the candidate on hold",
     file: REPLAYS,
-    from: "const held = requested.length + attempted.size > 0;",
-    to: "const held = attempted.size > 0;",
+    from: "const needs_permission = requested.length + attempted.size > 0;",
+    to: "const needs_permission = attempted.size > 0;",
     tests: REPLAY,
   },
   {
@@ -243,8 +243,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "rollout: waiting calls of a share continue when it ends with the rollout",
     file: "packages/door/src/open/find-successor.ts",
-    from: "return candidates.find(absorbed) ?? null;",
-    to: "void candidates.find(absorbed);\n  return null;",
+    from: "return candidates.find(tookOverShare) ?? null;",
+    to: "void candidates.find(tookOverShare);\n  return null;",
     tests: TRIALS,
   },
   {
@@ -278,8 +278,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: an operator cannot grant a permission that an upgrade holds",
     file: "packages/registry/src/bindings/held-permissions.ts",
-    from: 'if (atLeast(caller.role, "admin")) return;',
-    to: 'if (atLeast(caller.role, "user")) return;',
+    from: 'if (hasRole(caller.role, "admin")) return;',
+    to: 'if (hasRole(caller.role, "user")) return;',
     tests: HELD,
     only: "does not let an operator grant",
   },
@@ -368,7 +368,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "trial: the second run has the grant of the previous version",
     file: "packages/door/src/open/open.ts",
-    from: "known?.row === null ? callerLevel(caller, known.body.narrow) : (row.grant ?? undefined),",
+    from: "earlier?.row === null ? callerLevel(caller, earlier.body.narrow) : (row.grant ?? undefined),",
     to: "row.grant ?? undefined,",
     tests: FALLS_BACK,
     only: "with the grant of the previous version",
@@ -376,8 +376,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "trial: the second run keeps the limits of the caller",
     file: "packages/door/src/open/open.ts",
-    from: "known?.row === null ? callerLevel(caller, known.body.narrow) : (row.grant ?? undefined),",
-    to: "known?.row === null ? undefined : (row.grant ?? undefined),",
+    from: "earlier?.row === null ? callerLevel(caller, earlier.body.narrow) : (row.grant ?? undefined),",
+    to: "earlier?.row === null ? undefined : (row.grant ?? undefined),",
     tests: FALLS_BACK,
     only: "with the grant of the previous version",
   },
@@ -400,13 +400,13 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "trial: the second run keeps the deadline",
     file: FALL_BACK,
-    from: "live.remaining_ms = left;",
+    from: "live.remaining_ms = remaining_ms;",
     to: "",
     tests: FALLS_BACK,
     only: "keeps the deadline",
   },
   {
-    defence: "trial: the row names the version that answers before the call is dispatched",
+    defence: "trial: the row records the version that answers before the call is dispatched",
     file: "packages/store/src/ops/invocations.ts",
     from: "update invocations set binding_id = $3, retry_count = $4, body = $5 where",
     to: "update invocations set binding_id = $3, retry_count = $4, body = coalesce(body, $5) where",
@@ -447,9 +447,9 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     only: "by listing them before",
   },
   {
-    defence: "upgrade: a second binding is not widened beyond the version beside it",
+    defence: "upgrade: a second binding is not widened beyond the version next to it",
     file: "packages/registry/src/bindings/held-permissions.ts",
-    from: ", ...requestedBeyond(beside, to.found)]",
+    from: ", ...findNewPermissions(other_versions, to.found)]",
     to: "]",
     tests: HELD,
     only: "widen a second binding",

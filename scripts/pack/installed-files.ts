@@ -1,7 +1,7 @@
 /** The third-party packages that a set of manifests needs, as the lockfile places them, with the files that Node loads. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { list, readPacked, withoutMap } from "./module-files.ts";
+import { listFiles, readPacked, withoutMap } from "./module-files.ts";
 import type { PackedFile } from "./tarball.ts";
 
 interface LockEntry {
@@ -14,9 +14,9 @@ interface Lock {
   packages: Record<string, LockEntry>;
 }
 
-const KEPT = /(?:\.(?:js|cjs|mjs|json)|(?:^|\/)(?:licen[cs]e|notice|copying)[^/]*)$/i;
-/** Folders beside the code of a package; a folder of the same name inside its code is kept. */
-const DROPPED =
+const INCLUDED = /(?:\.(?:js|cjs|mjs|json)|(?:^|\/)(?:licen[cs]e|notice|copying)[^/]*)$/i;
+/** Folders next to the code of a package; a folder of the same name inside its code is kept. */
+const EXCLUDED =
   /\.test\.[cm]?js$|^(?:tests?|__tests__|examples?|benchmarks?|bench|docs?|\.[^/]*)\/|(?:^|\/)node_modules\//;
 
 /** `names` are dependencies of modules of the repository, which npm installs at the top of node_modules. */
@@ -35,15 +35,15 @@ export function readInstalled(root: string, names: Iterable<string>): PackedFile
   };
   for (const name of names) visit("", name, false);
   return [...visited_paths].sort().flatMap((path) =>
-    list(join(root, path), "**")
-      .filter((file) => KEPT.test(file) && !DROPPED.test(file))
+    listFiles(join(root, path), "**")
+      .filter((file) => INCLUDED.test(file) && !EXCLUDED.test(file))
       .map((file) => withoutMap({ ...readPacked(join(root, path), file), path: `${path}/${file}` }))
       // A library has no program that is executed directly.
       .map((file) => ({ ...file, executable: false })),
   );
 }
 
-/** Resolves like Node: beside the package, then in every node_modules above. */
+/** Resolves like Node: next to the package, then in every node_modules above. */
 function resolveLocked(packages: Lock["packages"], from: string, name: string): string | null {
   for (let at = from; ; at = at.replace(/\/?node_modules\/(?:@[^/]+\/)?[^/]+$/, "")) {
     const path = `${at === "" ? "" : `${at}/`}node_modules/${name}`;

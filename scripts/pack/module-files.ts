@@ -33,7 +33,7 @@ const INLINED = ["openai", "@anthropic-ai/sdk"];
 /** Optional peers of the inlined libraries, which we do not use. */
 const NEVER_INSTALLED = ["@aws-sdk/*", "@smithy/*", "google-auth-library", "undici", "ws", "zod"];
 /** Fields that are used only in a clone. */
-const OWN_FIELDS = ["private", "scripts", "devDependencies"];
+const CLONE_FIELDS = ["private", "scripts", "devDependencies"];
 
 export interface ModuleFiles {
   manifest: Manifest;
@@ -50,7 +50,7 @@ export async function readModule(folder: string, options: { types: boolean }): P
   const source = readManifest(folder);
   const inlined_names = INLINED.filter((name) => source.dependencies?.[name] !== undefined);
   const manifest = publishedManifest(source, options.types, inlined_names);
-  const assets = [...new Set((ASSETS[source.name] ?? []).flatMap((pattern) => list(folder, pattern)))];
+  const assets = [...new Set((ASSETS[source.name] ?? []).flatMap((pattern) => listFiles(folder, pattern)))];
   const threads = await bundleThreads(folder, THREADS[source.name] ?? []);
   const code =
     inlined_names.length > 0
@@ -62,7 +62,7 @@ export async function readModule(folder: string, options: { types: boolean }): P
 
 function publishedManifest(source: Manifest, types: boolean, inlined: readonly string[]): Manifest {
   const manifest: Manifest = { ...source };
-  for (const field of OWN_FIELDS) delete manifest[field];
+  for (const field of CLONE_FIELDS) delete manifest[field];
   if (source.exports !== undefined) {
     manifest.exports = Object.fromEntries(
       Object.entries(source.exports).map(([path, target]) => {
@@ -82,8 +82,8 @@ function builtFiles(folder: string, { exports = {} }: Manifest, types: boolean):
     typeof target === "string" ? target : target.default,
   );
   const bundled = targets.length > 0 && targets.every((target) => target.startsWith("./dist/lib/"));
-  const code = list(folder, bundled ? "dist/lib/*.js" : "dist/**/*.js");
-  const declarations = types ? list(folder, "dist/**/*.d.ts") : [];
+  const code = listFiles(folder, bundled ? "dist/lib/*.js" : "dist/**/*.js");
+  const declarations = types ? listFiles(folder, "dist/**/*.d.ts") : [];
   return [...code, ...declarations].map((path) => withoutMap(readPacked(folder, path)));
 }
 
@@ -129,7 +129,7 @@ async function bundlePlugin(folder: string): Promise<{ files: PackedFile[]; inli
   return { files, inlined: [...new Set(inlined)].sort() };
 }
 
-export function list(folder: string, pattern: string): string[] {
+export function listFiles(folder: string, pattern: string): string[] {
   return globSync(pattern, { cwd: folder, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
@@ -145,7 +145,7 @@ export function textFile(path: string, text: string): PackedFile {
   return { path, bytes: Buffer.from(text), executable: false };
 }
 
-/** The maps are not packed, so the code does not name them. */
+/** The maps are not packed, so the code does not refer to them. */
 export function withoutMap(file: PackedFile): PackedFile {
   if (!/\.(?:[cm]?js|d\.ts)$/.test(file.path)) return file;
   const code = Buffer.from(file.bytes).toString("utf8");
@@ -157,6 +157,6 @@ export function jsonFile(path: string, value: unknown): PackedFile {
 }
 
 /** The same files inside a folder of the archive. */
-export function below(folder: string, files: readonly PackedFile[]): PackedFile[] {
+export function moveInto(folder: string, files: readonly PackedFile[]): PackedFile[] {
   return files.map((file) => ({ ...file, path: `${folder}/${file.path}` }));
 }

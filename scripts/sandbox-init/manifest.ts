@@ -38,7 +38,7 @@ export function buildShipped(folder: string): Manifest {
     compileShipped(arch, file);
     manifest.programs[`linux-${arch}`] = { sha256: checksumOf(file), toolchain };
   }
-  write(folder, manifest);
+  writeManifest(folder, manifest);
   return manifest;
 }
 
@@ -50,7 +50,7 @@ export function buildLocally(folder: string, sources: string = SOURCES, objects?
   compileLocally(join(folder, name), sources, compiled);
   if (objects === undefined) rmSync(compiled, { recursive: true });
   const sha256 = checksumOf(join(folder, name));
-  write(folder, { programs: { [name]: { sha256, toolchain: null } }, flags: [], sources: {} });
+  writeManifest(folder, { programs: { [name]: { sha256, toolchain: null } }, flags: [], sources: {} });
 }
 
 /** Builds everything again and returns what differs from the shipped programs; empty if they are the same. */
@@ -63,26 +63,26 @@ export function differences(folder: string = PREBUILT): string[] {
   }
   for (const arch of ARCHS) {
     const { toolchain } = shipped.programs[`linux-${arch}`]!;
-    const present = toolchainVersions(arch);
+    const installed = toolchainVersions(arch);
     for (const [part, version] of Object.entries(toolchain ?? {})) {
-      if (present?.[part] === version) continue;
+      if (installed?.[part] === version) continue;
       differing.push(
-        `the ${part} for ${arch} is ${present?.[part] ?? "missing"}, and the programs were built with ${version}. Install it ${INSTALL}`,
+        `the ${part} for ${arch} is ${installed?.[part] ?? "missing"}, and the programs were built with ${version}. Install it ${INSTALL}`,
       );
     }
   }
   if (differing.length > 0)
     return [...differing, "After a change to the sources: npm run build:sandbox-init"];
-  const again = mkdtempSync(join(tmpdir(), "backplane-sandbox-init-"));
+  const rebuilt = mkdtempSync(join(tmpdir(), "backplane-sandbox-init-"));
   try {
-    buildShipped(again);
+    buildShipped(rebuilt);
     for (const name of [...ARCHS.map((arch) => `linux-${arch}`), "manifest.json"]) {
-      if (!readFileSync(join(folder, name)).equals(readFileSync(join(again, name)))) {
+      if (!readFileSync(join(folder, name)).equals(readFileSync(join(rebuilt, name)))) {
         differing.push(`${name} has different bytes when it is built again`);
       }
     }
   } finally {
-    rmSync(again, { recursive: true });
+    rmSync(rebuilt, { recursive: true });
   }
   return differing;
 }
@@ -92,6 +92,6 @@ function checksumOf(file: string): string {
   return hash("sha256", readFileSync(file), "hex");
 }
 
-function write(folder: string, manifest: Manifest): void {
+function writeManifest(folder: string, manifest: Manifest): void {
   writeFileSync(join(folder, "manifest.json"), `${JSON.stringify(manifest, null, 2)}\n`);
 }

@@ -108,7 +108,7 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
       db.exec(`delete from audit where seq > ${last(db) - 2}`);
       rehash(db);
     },
-    /which .*audit\.anchor names, is missing: the end of the log was removed/,
+    /which .*audit\.anchor refers to, is missing: the end of the log was removed/,
   ],
   [
     "an emptied log",
@@ -121,7 +121,7 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
       db.exec("update audit set actor = 'somebody' where seq = 3");
       rehash(db);
     },
-    /differs from the one that .*audit\.anchor names: the log was rewritten/,
+    /differs from the one that .*audit\.anchor refers to: the log was rewritten/,
   ],
 ];
 
@@ -199,7 +199,7 @@ test("exports every entry once across restarts, and detects a truncated log with
   });
   const after = await start(toml);
   expect((await backplane("audit", "verify")).json.broken.reason).toMatch(
-    /which .*audit\.jsonl names, is missing/,
+    /which .*audit\.jsonl refers to, is missing/,
   );
   await after.stop();
   expect(lines()).toHaveLength(seqs.length);

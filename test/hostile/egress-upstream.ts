@@ -73,7 +73,7 @@ export async function openEgressTest(
     () => new TestClient(egress.proxy),
     async () => {
       const { address } = egress.session.hosts[0]!;
-      return new TestClient(await egress.behind("named", 80, address), address);
+      return new TestClient(await egress.openListener("named", 80, address), address);
     },
   );
   return { ...upstream, ...attacker, egress };

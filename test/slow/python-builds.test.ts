@@ -9,7 +9,7 @@ import {
   BACKEND,
   type PythonIndex,
   sdist,
-  selfBuilt,
+  selfBuildingSource,
   startPythonIndex,
   wheel,
 } from "../../packages/supply/test/python-index.ts";
@@ -62,7 +62,7 @@ def build_wheel(directory, *args):
         file.write("WORD = " + repr(json.dumps(seen)) + "\\n")
     return plain(directory, *args)
 `;
-  const { files } = selfBuilt({ name: "acme-seen" });
+  const { files } = selfBuildingSource({ name: "acme-seen" });
   const source = {
     ...files,
     "pyproject.toml":

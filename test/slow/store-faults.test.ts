@@ -1,7 +1,11 @@
 import { rmSync } from "node:fs";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
-import { copyBeforeEach, killBeforeEach, wholeRun } from "../../packages/store/test/fixtures/write-points.ts";
+import {
+  copyBeforeEach,
+  killBeforeEach,
+  runCompletely,
+} from "../../packages/store/test/fixtures/write-points.ts";
 import { verifies } from "../support/verifies.ts";
 
 let dir: string;
@@ -15,16 +19,16 @@ for (const threaded of [true, false]) {
     "fault.write-points",
     `leaves the old or the new state after a crash before any write statement or commit (threaded: ${threaded})`,
     async () => {
-      const whole = await wholeRun(dir, threaded);
-      expect(whole.statements).toBeGreaterThan(100);
-      const { faults, texts } = await copyBeforeEach(dir, threaded, whole);
-      expect(texts).toHaveLength(whole.statements);
+      const complete_run = await runCompletely(dir, threaded);
+      expect(complete_run.statements).toBeGreaterThan(100);
+      const { faults, texts } = await copyBeforeEach(dir, threaded, complete_run);
+      expect(texts).toHaveLength(complete_run.statements);
       expect(faults).toEqual([]);
       // Around a commit the crash itself also matters: which steps were acknowledged, and which locks are left.
       const commits = texts.flatMap((text, n) => (text === "commit" ? [n + 1] : []));
       expect(commits.length).toBeGreaterThan(40);
-      const around = commits.flatMap((k) => [k, k + 1]).filter((k) => k <= whole.statements);
-      expect(await killBeforeEach(around, dir, threaded, whole)).toEqual([]);
+      const around = commits.flatMap((k) => [k, k + 1]).filter((k) => k <= complete_run.statements);
+      expect(await killBeforeEach(around, dir, threaded, complete_run)).toEqual([]);
     },
   );
 }

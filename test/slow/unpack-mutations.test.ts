@@ -6,7 +6,7 @@ import { unpackArchive } from "@backplane/supply";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import fc from "fast-check";
 import { afterAll, expect, test } from "vitest";
-import { inPieces, pax, tar } from "../../packages/supply/test/tar-bytes.ts";
+import { inChunks, pax, tar } from "../../packages/supply/test/tar-bytes.ts";
 
 const folder = createMemoryFolder("backplane-mutations-");
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -38,7 +38,7 @@ test("unpacks or refuses 20,000 mutated archives without leaving files", async (
         for (const { at, byte } of edits) bytes[at % bytes.length] = byte;
         if (zipped) bytes = gzipSync(bytes, { level: 1 });
         if (cut !== null) bytes = bytes.subarray(0, cut % bytes.length);
-        const code = await unpackArchive(inPieces(bytes, pieces), target).then(
+        const code = await unpackArchive(inChunks(bytes, pieces), target).then(
           () => "ok",
           (error: { code?: string }) => error.code,
         );

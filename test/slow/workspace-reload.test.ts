@@ -32,12 +32,12 @@ const folders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1
  * the tool, because a call takes longer.
  */
 async function untilDescribedAs(name: string, description: string): Promise<number> {
-  const isDescribed = async () => {
+  const isSelfDescribing = async () => {
     const { body } = await gateway.http<ToolList>("GET", "/v1/plugin-tools");
     return body.items.find((item) => item.export_id === name)?.description === description;
   };
   try {
-    return await eventually(isDescribed, LIMIT_MS, `${name} is ${description}`);
+    return await eventually(isSelfDescribing, LIMIT_MS, `${name} is ${description}`);
   } catch (error) {
     const state = `${JSON.stringify(await folders())}\n${gateway.log().slice(-3_000)}`;
     throw new Error(`${(error as Error).message}\n${state}`);

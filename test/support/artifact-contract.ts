@@ -47,21 +47,21 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     const { files } = subject();
     for (const length of [1, 256 * 1024, 256 * 1024 + 1, 600_000]) {
       const { bytes, sha256 } = freshBytes(length);
-      await Promise.all(Array.from({ length: 5 }, () => files.keep(sha256, bytes)));
-      await files.keep(sha256, bytes);
+      await Promise.all(Array.from({ length: 5 }, () => files.store(sha256, bytes)));
+      await files.store(sha256, bytes);
       const stored = await files.open(sha256);
       expect(stored?.bytes).toBe(length);
       expect((await readAll(stored!.content)).equals(bytes)).toBe(true);
     }
     const nothing = hash("sha256", "", "hex");
-    await files.keep(nothing, Buffer.alloc(0));
+    await files.store(nothing, Buffer.alloc(0));
     const stored = await files.open(nothing);
     expect([stored?.bytes, await readAll(stored!.content)]).toEqual([0, Buffer.alloc(0)]);
   });
 
   test("reads in small chunks", async () => {
     const { bytes, sha256 } = freshBytes(3_000_000);
-    await subject().files.keep(sha256, bytes);
+    await subject().files.store(sha256, bytes);
     const stored = await subject().files.open(sha256);
     for await (const chunk of stored!.content) expect(chunk.length).toBeLessThanOrEqual(256 * 1024);
   });
@@ -69,21 +69,21 @@ export function artifactContract(subject: () => ArtifactSubject): void {
   test("does not open an artifact that is missing or changed, or an invalid hash", async () => {
     const { files, change } = subject();
     const { bytes, sha256 } = freshBytes();
-    await files.keep(sha256, bytes);
+    await files.store(sha256, bytes);
     await change(sha256);
     for (const name of [sha256, "0".repeat(64), "../tmp", ""]) expect(await files.open(name)).toBeNull();
     for (const name of ["../x", "", sha256.toUpperCase()])
-      await expect(files.keep(name, bytes)).rejects.toMatchObject({ code: "internal" });
+      await expect(files.store(name, bytes)).rejects.toMatchObject({ code: "internal" });
   });
 
   test("sweeps only artifacts that were last stored before the limit", async () => {
     const { files, age } = subject();
     const old = Array.from({ length: 25 }, () => freshBytes(300));
     const [again, young] = [freshBytes(), freshBytes()];
-    for (const { bytes, sha256 } of [...old, again, young]) await files.keep(sha256, bytes);
+    for (const { bytes, sha256 } of [...old, again, young]) await files.store(sha256, bytes);
     for (const { sha256 } of [...old, again]) await age(sha256, 2 * HOUR);
     // Storing it again renews its age.
-    await files.keep(again.sha256, again.bytes);
+    await files.store(again.sha256, again.bytes);
     expect(await files.sweep(HOUR)).toBe(old.length);
     for (const { sha256 } of old) expect(await files.open(sha256)).toBeNull();
     for (const { bytes, sha256 } of [again, young]) {
@@ -91,7 +91,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
       expect((await readAll(stored!.content)).equals(bytes)).toBe(true);
     }
     // A swept artifact can be stored again.
-    await files.keep(old[0]!.sha256, old[0]!.bytes);
+    await files.store(old[0]!.sha256, old[0]!.bytes);
     const stored = await files.open(old[0]!.sha256);
     expect((await readAll(stored!.content)).length).toBe(300);
   });
@@ -99,7 +99,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
   test("keeps no file open when a reader stops before or after the first chunk", async () => {
     const { files } = subject();
     const { bytes, sha256 } = freshBytes(600_000);
-    await files.keep(sha256, bytes);
+    await files.store(sha256, bytes);
     const before = openFiles(sha256);
     const unread = await files.open(sha256);
     const unreadStream = Readable.from(unread!.content);

@@ -179,7 +179,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
       ],
       [
         `${CLI}/commands/binding/binding.test.ts`,
-        "a call with an unbound slot exits with 3; once it is bound, the plugin gets the value",
+        "exits with 3 for a call with an unbound slot, and passes the value to the plugin once it is bound",
       ],
     ],
   },

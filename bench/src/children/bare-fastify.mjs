@@ -8,16 +8,16 @@ const child = spawn(process.execPath, [fileURLToPath(new URL("./raw-content-leng
 });
 const waiting = new Map();
 let next = 0;
-let rest = Buffer.alloc(0);
+let unread = Buffer.alloc(0);
 child.stdout.on("data", (chunk) => {
-  rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+  unread = unread.length === 0 ? chunk : Buffer.concat([unread, chunk]);
   for (;;) {
-    const head = rest.indexOf("\r\n\r\n");
+    const head = unread.indexOf("\r\n\r\n");
     if (head < 0) return;
-    const end = head + 4 + Number(rest.toString("latin1", 16, head));
-    if (rest.length < end) return;
-    const reply = JSON.parse(rest.toString("utf8", head + 4, end));
-    rest = rest.subarray(end);
+    const end = head + 4 + Number(unread.toString("latin1", 16, head));
+    if (unread.length < end) return;
+    const reply = JSON.parse(unread.toString("utf8", head + 4, end));
+    unread = unread.subarray(end);
     waiting.get(reply.id)(reply.output);
     waiting.delete(reply.id);
   }

@@ -1,4 +1,4 @@
-// The local model behind llm.proxy: answers every chat completion with a stream of as many pieces as the message requests.
+// The local model behind llm.proxy: streams as many chunks as the message of a chat completion requests.
 import { createServer } from "node:http";
 
 const chunk = (delta, finish_reason = null) =>
@@ -7,11 +7,11 @@ const USAGE = `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk"
 
 async function answer(request, response) {
   let text = "";
-  for await (const piece of request) text += piece;
+  for await (const part of request) text += part;
   const { messages } = JSON.parse(text);
-  const { pieces, pause_ms } = JSON.parse(messages.at(-1).content);
+  const { chunks, pause_ms } = JSON.parse(messages.at(-1).content);
   response.writeHead(200, { "content-type": "text/event-stream" });
-  for (let n = 0; n < pieces; n++) {
+  for (let n = 0; n < chunks; n++) {
     if (n > 0 && pause_ms > 0) await new Promise((resolve) => setTimeout(resolve, pause_ms));
     response.write(chunk({ content: `${n} ` }));
   }

@@ -1,3 +1,4 @@
+// An echo tool on version 1 of the official MCP SDK.
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
 import { z } from "zod";

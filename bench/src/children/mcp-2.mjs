@@ -1,3 +1,4 @@
+// An echo tool on version 2 of the official MCP SDK.
 import { McpServer } from "@modelcontextprotocol/server";
 import { StdioServerTransport } from "@modelcontextprotocol/server/stdio";
 import { z } from "zod";

@@ -1,15 +1,15 @@
 // A lower bound for frames of one line: the smallest program that echoes them, without checks or limits.
-let rest = "";
+let unread = "";
 process.stdin.setEncoding("utf8");
 process.stdin.on("data", (chunk) => {
-  rest += chunk;
+  unread += chunk;
   let from = 0;
   for (;;) {
-    const end = rest.indexOf("\n", from);
+    const end = unread.indexOf("\n", from);
     if (end < 0) break;
-    const { id, input } = JSON.parse(rest.slice(from, end));
+    const { id, input } = JSON.parse(unread.slice(from, end));
     from = end + 1;
     process.stdout.write(`${JSON.stringify({ id, output: input })}\n`);
   }
-  rest = rest.slice(from);
+  unread = unread.slice(from);
 });

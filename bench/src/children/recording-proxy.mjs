@@ -9,14 +9,14 @@ const [writeTo, syncToDisk] = [promisify(write), promisify(fdatasync)];
 
 async function answer(request, response) {
   let text = "";
-  for await (const piece of request) text += piece;
+  for await (const part of request) text += part;
   const body = JSON.stringify({ ...JSON.parse(text), model: "m" });
   await writeTo(file, Buffer.alloc(4_096, "r"));
   await syncToDisk(file);
   const headers = { "content-type": "application/json" };
-  const answered = await fetch(`${model_url}/v1/chat/completions`, { method: "POST", headers, body });
-  response.writeHead(answered.status, { "content-type": "text/event-stream" });
-  for await (const piece of answered.body) response.write(piece);
+  const reply = await fetch(`${model_url}/v1/chat/completions`, { method: "POST", headers, body });
+  response.writeHead(reply.status, { "content-type": "text/event-stream" });
+  for await (const chunk of reply.body) response.write(chunk);
   response.end();
 }
 

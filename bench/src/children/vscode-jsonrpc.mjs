@@ -1,3 +1,4 @@
+// Echoes requests through vscode-jsonrpc.
 import rpc from "vscode-jsonrpc/node";
 
 const connection = rpc.createMessageConnection(

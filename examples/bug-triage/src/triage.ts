@@ -1,5 +1,5 @@
 /**
- * Investigates a bug in two parallel runs on sessions of their own; a third run, on the user's session, then proposes a
+ * Investigates a bug in two parallel runs, each in its own session; a third run, on the user's session, then proposes a
  * fix. The checkpoint holds the findings, and every run has a key, so a resumed triage repeats nothing.
  */
 import {
@@ -22,7 +22,7 @@ const triage = harness({
   id: "triage",
   async run(request, call) {
     const session_id =
-      request.target.session_id ?? fail("The triage needs a session. Name one in the target.");
+      request.target.session_id ?? fail("The triage needs a session. Specify one in the target.");
     const report = textOf(request.trigger);
     const findings = findingsOf(request);
     const { items: tools } = await call.gateway.json<{ items: { export_id: string }[] }>("/v1/plugin-tools");
@@ -56,7 +56,9 @@ const triage = harness({
 
 export const plugin = definePlugin({ package_id: "acme/bug-triage", version: "0.1.0", exports: [triage] });
 
-/** A run whose gateway stopped in the middle has failed without an answer, so it is started again under the next key. */
+/**
+ * A run whose gateway stopped in the middle has failed without an answer, so it is started again under the next key.
+ */
 async function investigate(
   call: HarnessCall,
   step: string,

@@ -77,7 +77,7 @@ test("investigates in separate sessions and proposes a fix in the session of the
   expect(checkpoints).toHaveLength(2);
 });
 
-test("does not repeat the investigations of its checkpoint, and starts an interrupted run again under the next key", async () => {
+test("does not repeat the investigations in its checkpoint, and starts an interrupted run again under the next key", async () => {
   failing.add("locate-1");
   const checkpoint = { kind: "checkpoint", data: { findings: { reproduce: "click twice" } } };
   const outcome = await triage({ mode: "resume", checkpoint });

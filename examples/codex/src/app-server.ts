@@ -28,7 +28,7 @@ const INTERNAL_ERROR = -32603;
 export class AppServer {
   readonly #streams: Streams;
   readonly #listener: ServerListener;
-  readonly #open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
+  readonly #pending = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
   #last_id = 0;
   #closed: Error | null = null;
 
@@ -42,7 +42,7 @@ export class AppServer {
     if (this.#closed !== null) return Promise.reject(this.#closed);
     const id = ++this.#last_id;
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
-    this.#open.set(id, { resolve, reject });
+    this.#pending.set(id, { resolve, reject });
     this.#send({ id, method, params });
     return promise as Promise<Result>;
   }
@@ -51,11 +51,11 @@ export class AppServer {
     this.#send({ method });
   }
 
-  /** Rejects every request, the open ones and later ones. */
+  /** Rejects every request, both pending and later ones. */
   close(reason: Error): void {
     this.#closed ??= reason;
-    for (const open of this.#open.values()) open.reject(reason);
-    this.#open.clear();
+    for (const pending of this.#pending.values()) pending.reject(reason);
+    this.#pending.clear();
   }
 
   #receive(line: string): void {
@@ -70,10 +70,10 @@ export class AppServer {
     if (method !== undefined && id === undefined) this.#listener.onNotification(method, params);
     else if (method !== undefined) void this.#answer(id!, method, params);
     else if (typeof id === "number") {
-      const open = this.#open.get(id);
-      this.#open.delete(id);
-      if (error === undefined) open?.resolve(result);
-      else open?.reject(new Error(error.message));
+      const pending = this.#pending.get(id);
+      this.#pending.delete(id);
+      if (error === undefined) pending?.resolve(result);
+      else pending?.reject(new Error(error.message));
     }
   }
 

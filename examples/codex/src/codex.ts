@@ -39,7 +39,7 @@ const codex = harness({
     const codex = startAppServer(
       executable,
       buildSettings(call, model, workspace),
-      environmentOf(call),
+      prepareEnvironment(call),
       turn,
     );
     const stop = () => codex.stop();
@@ -203,7 +203,9 @@ function shorten(diff: string): string {
   return missing <= 0 ? diff : `${diff.slice(0, DIFF_CHARS)}\n[${missing} more characters are not shown]`;
 }
 
-/** The conversation ends with the message that started the call, or with the work of an attempt that was interrupted. */
+/**
+ * The conversation ends with the message that started the call, or with the work of an attempt that was interrupted.
+ */
 function splitConversation(blocks: readonly Block[]): { history: Block[]; prompt: string } {
   const last = blocks.at(-1);
   return last?.kind === "input"
@@ -216,14 +218,14 @@ async function firstModel(call: HarnessCall): Promise<string> {
   return data[0]?.id ?? fail("No model is available. Add one: backplane provider add");
 }
 
-/** npm installs the program for this platform as a package of its own. */
+/** npm installs the program for this platform as a separate package. */
 function findProgram(folder: string): string {
   const pattern = `node_modules/@openai/codex-linux-${process.arch}/vendor/*/bin/codex`;
-  const [found] = globSync(pattern, { cwd: folder });
+  const [path] = globSync(pattern, { cwd: folder });
   const install = "npm install --prefix FOLDER @openai/codex";
-  return found === undefined
+  return path === undefined
     ? fail(`${folder} does not contain Codex. Run ${install} and mount the folder: --mount FOLDER:${folder}`)
-    : join(folder, found);
+    : join(folder, path);
 }
 
 /** Settings of Codex as `-c KEY=VALUE`, where the value is TOML. */
@@ -267,7 +269,7 @@ function toToml(value: unknown): string {
   return `{ ${fields.join(", ")} }`;
 }
 
-function environmentOf(call: HarnessCall): Record<string, string> {
+function prepareEnvironment(call: HarnessCall): Record<string, string> {
   const home = call.context.scratch_dir ?? fail("Codex needs a scratch folder.");
   const codex_home = join(home, ".codex");
   mkdirSync(codex_home, { recursive: true });

@@ -1,7 +1,7 @@
 /** Converts between the items of Codex and the blocks of a conversation. */
 import type { Block } from "@backplane/sdk";
 
-/** The part of an item of `item/completed` that is read here. */
+/** The fields of an item in `item/completed` that are read here. */
 export interface ThreadItem {
   type: string;
   id: string;
@@ -97,9 +97,9 @@ function itemsOfBlock(block: Block): object[] {
   }
 }
 
-function listIds(blocks: readonly Block[], of: Block["kind"]): string[] {
+function listIds(blocks: readonly Block[], wanted_kind: Block["kind"]): string[] {
   return blocks.flatMap(({ kind, tool_call_id }) =>
-    kind === of && tool_call_id !== undefined ? [tool_call_id] : [],
+    kind === wanted_kind && tool_call_id !== undefined ? [tool_call_id] : [],
   );
 }
 

@@ -92,16 +92,16 @@ test("answers requests from the server with a result or an error", async () => {
   expect(sent).toContainEqual({ id: 1, error: { code: -32603, message: "not available" } });
 });
 
-test("ignores output that is not a frame, and rejects open requests when the process exits", async () => {
+test("ignores output that is not a frame, and rejects pending requests when the process exits", async () => {
   const { server, output } = connect();
-  const open = server.request("initialize", {});
+  const pending = server.request("initialize", {});
   output.write("WARNING: proceeding\n");
   server.close(new Error("Codex exited: exit code 1"));
-  await expect(open).rejects.toThrow("exit code 1");
+  await expect(pending).rejects.toThrow("exit code 1");
   await expect(server.request("initialize", {})).rejects.toThrow("exit code 1");
 });
 
-test("records what Codex does in order, and keeps the last message as the summary", async () => {
+test("records the actions of Codex in order, and keeps the last message as the summary", async () => {
   const { turn, recorded } = startTurn();
   turn.onNotification("item/completed", { item: { type: "userMessage", id: "u1", content: [] } });
   turn.onNotification("item/completed", { item: { ...MESSAGE, text: "Let me see." } });
@@ -209,17 +209,19 @@ test("passes the conversation to Codex as items, without calls that have no resu
 
 test("points Codex at the gateway, and at its tools only with the scope for them", () => {
   const gateway = { base_url: "http://127.0.0.1:7420/", scopes: ["tools:invoke"] } as never;
-  const settings = buildSettings({ gateway }, "main/gpt", "/workspace").filter((word) => word !== "-c");
+  const settings = buildSettings({ gateway }, "main/gpt", "/workspace").filter(
+    (argument) => argument !== "-c",
+  );
   expect(settings).toContain('model="main/gpt"');
   expect(settings).toContain(
     'mcp_servers={ backplane = { url = "http://127.0.0.1:7420/mcp", bearer_token_env_var = "BACKPLANE_TOKEN" } }',
   );
   expect(settings).toContain('projects={ "/workspace" = { trust_level = "untrusted" } }');
-  const without = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
-  expect(buildSettings({ gateway: without }, "m", "/workspace")).toContain("mcp_servers={  }");
+  const gateway_without_scopes = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
+  expect(buildSettings({ gateway: gateway_without_scopes }, "m", "/workspace")).toContain("mcp_servers={  }");
 });
 
-test("starts only the program that the binding names", async () => {
+test("starts only the program that the binding specifies", async () => {
   const program = join(mkdtempSync(join(tmpdir(), "codex-program-")), "codex");
   onTestFinished(() => rmSync(dirname(program), { recursive: true }));
   writeFileSync(program, "first");

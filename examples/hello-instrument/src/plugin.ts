@@ -15,13 +15,13 @@ export class HelloWorldProvider implements InstrumentProvider {
 
   initialize(context: PluginContext): void {
     context.logger.info("Hello World plugin initialized");
-    this.instruments = [hello(context), summarize(context)];
+    this.instruments = [createHello(context), createSummary(context)];
   }
 
   shutdown(): void {}
 }
 
-function hello({ config, dataDir }: PluginContext): Instrument {
+function createHello({ config, dataDir }: PluginContext): Instrument {
   const file = join(dataDir, "greeted");
   return {
     name: "hello_world",
@@ -45,16 +45,16 @@ function hello({ config, dataDir }: PluginContext): Instrument {
     ],
     invoke(params) {
       const { name = "World" } = params as { name?: string };
-      const count = numberIn(file) + 1;
+      const count = readNumber(file) + 1;
       writeFileSync(file, String(count));
-      const word = config.greeting ?? "Hello";
-      return InstrumentResult.stdio({ stdout: `${word}, ${name}! (${count})` });
+      const greeting = config.greeting ?? "Hello";
+      return InstrumentResult.stdio({ stdout: `${greeting}, ${name}! (${count})` });
     },
   };
 }
 
 /** In External mode the host's model is unavailable, and the call fails with an error that explains this. */
-function summarize(context: PluginContext): Instrument {
+function createSummary(context: PluginContext): Instrument {
   return {
     name: "hello_summary",
     riskLevel: "ReadOnly",
@@ -73,7 +73,7 @@ function summarize(context: PluginContext): Instrument {
   };
 }
 
-function numberIn(file: string): number {
+function readNumber(file: string): number {
   try {
     return Number(readFileSync(file, "utf8"));
   } catch {

@@ -37,7 +37,7 @@ test("lists valid instruments and runs them", async () => {
   });
 });
 
-test("the manifest names an export of the bundle", async () => {
+test("the manifest refers to an export of the bundle", async () => {
   await buildExample(folder);
   const { providerClass } = JSON.parse(readFileSync(join(folder, "META-INF/hefty-plugin.json"), "utf8"));
   const [file, name] = providerClass.split("#");

@@ -31,7 +31,7 @@ describe("the bundle as a process", () => {
     await run.ended;
   });
 
-  test("greets", async () => {
+  test("greets by name and reports progress", async () => {
     const outcome = await run.invoke("hello", { name: "Žofie" });
     expect(outcome).toMatchObject({
       status: "succeeded",

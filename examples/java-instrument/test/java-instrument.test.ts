@@ -8,7 +8,7 @@ import { createPackageImporter, createSchemas, openContentStore } from "@backpla
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildJar } from "./build-jar.ts";
-import { exchangeLines, failedWith, jdk, withJdk } from "./in-java.ts";
+import { exchangeLines, jdk, jsonRpcError, withJdk } from "./with-jdk.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-java-"));
 let jar = "";
@@ -74,9 +74,9 @@ withJdk("answers batches and notifications according to JSON-RPC", async () => {
   ];
   const answers = exchangeLines(["-cp", jar, "com.example.text.Main"], lines);
   expect(answers).toEqual([
-    [failedWith(1, -32601), failedWith(null, -32600)],
-    failedWith(null, -32600),
-    failedWith(null, -32700),
+    [jsonRpcError(1, -32601), jsonRpcError(null, -32600)],
+    jsonRpcError(null, -32600),
+    jsonRpcError(null, -32700),
     { jsonrpc: "2.0", id: "last", result: { success: true } },
   ]);
 });

@@ -46,8 +46,8 @@ public class Map$ { public static final Map$ MODULE$ = new Map$();
 public class Future { public final java.util.concurrent.CompletableFuture<Object> done = new java.util.concurrent.CompletableFuture<>(); }`,
   "scala/concurrent/Future$.java": `package scala.concurrent;
 public class Future$ { public static final Future$ MODULE$ = new Future$();
-  public Future successful(Object value) { Future made = new Future(); made.done.complete(value); return made; }
-  public Future failed(Throwable error) { Future made = new Future(); made.done.completeExceptionally(error); return made; } }`,
+  public Future successful(Object value) { Future future = new Future(); future.done.complete(value); return future; }
+  public Future failed(Throwable error) { Future future = new Future(); future.done.completeExceptionally(error); return future; } }`,
   "scala/concurrent/ExecutionContext.java": `package scala.concurrent;
 public interface ExecutionContext { void execute(Runnable work); }`,
   "scala/concurrent/ExecutionContext$.java": `package scala.concurrent;
@@ -157,10 +157,10 @@ export interface HeftyClasses {
 }
 
 /**
- * Compiles everything in one run of javac, which spends most of its time starting. `more` are further arguments and sources
- * for it; their classes are added to the plugin.
+ * Compiles everything in one run of javac, which spends most of its time starting. `extra_args` are further arguments
+ * and sources for it; their classes are added to the plugin.
  */
-export function buildHeftyClasses(into: string, more: readonly string[] = []): HeftyClasses {
+export function buildHeftyClasses(into: string, extra_args: readonly string[] = []): HeftyClasses {
   const [sources, plugin, libraries] = ["src", "plugin", "libraries"].map((name) =>
     join(into, "hefty", name),
   );
@@ -169,7 +169,7 @@ export function buildHeftyClasses(into: string, more: readonly string[] = []): H
     writeFileSync(join(sources!, name), text);
   }
   const names = [...Object.keys(LIBRARIES), ...Object.keys(PLUGIN)];
-  runJdkTool("javac", ["-nowarn", "-d", plugin!, ...names, ...more], sources!);
+  runJdkTool("javac", ["-nowarn", "-d", plugin!, ...names, ...extra_args], sources!);
   mkdirSync(libraries!);
   for (const name of LIBRARY_FOLDERS) renameSync(join(plugin!, name), join(libraries!, name));
   return { libraries: libraries!, plugin: plugin! };

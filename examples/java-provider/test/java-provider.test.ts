@@ -8,26 +8,26 @@ import { createPackageImporter, createSchemas, openContentStore } from "@backpla
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect } from "vitest";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/programs/java-host.ts";
-import { exchangeLines, failedWith, jdk, withJdk } from "../../java-instrument/test/in-java.ts";
+import { exchangeLines, jdk, jsonRpcError, withJdk } from "../../java-instrument/test/with-jdk.ts";
 import { buildProviderJar, ODD_PROVIDER, SDK_JAVA } from "./build-jar.ts";
 import { buildHeftyClasses, type HeftyClasses } from "./hefty-api.ts";
 
 const PROVIDER = "com.example.notes.NotesProvider";
 const base = mkdtempSync(join(tmpdir(), "backplane-java-provider-"));
-const places = { sources: SDK_JAVA, cache: join(base, "programs") };
+const host_paths = { sources: SDK_JAVA, cache: join(base, "programs") };
 let jar = "";
 let host_jar = "";
-/** The classes of other providers. */
-let others: HeftyClasses;
+/** The classes of providers that only the tests use. */
+let test_classes: HeftyClasses;
 beforeAll(async () => {
   if (jdk !== null) return;
   jar = buildProviderJar(base);
-  others = buildHeftyClasses(base, ODD_PROVIDER);
-  host_jar = await findOrBuildJavaHost(places);
+  test_classes = buildHeftyClasses(base, ODD_PROVIDER);
+  host_jar = await findOrBuildJavaHost(host_paths);
 }, 120_000);
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
-function start(provider = PROVIDER, classes = jar) {
+function startHost(provider = PROVIDER, classes = jar) {
   const args = ["-cp", `${host_jar}:${classes}`, JAVA_HOST_CLASS, provider];
   const child: ChildProcessWithoutNullStreams = spawn("java", args);
   let log = "";
@@ -42,7 +42,7 @@ function start(provider = PROVIDER, classes = jar) {
   return { host, exited, log: () => log, child };
 }
 
-const about = (dataDir: string) => ({
+const initializeParams = (dataDir: string) => ({
   pluginId: "java-notes",
   dataDir,
   config: { signature: "ž" },
@@ -61,8 +61,8 @@ withJdk("imports a jar whose class has no main as a package for the bundled host
 });
 
 withJdk("compiles the host once, and reports a missing JDK with the command that installs one", async () => {
-  expect(await findOrBuildJavaHost(places, "/nowhere")).toBe(host_jar);
-  const fresh = { ...places, cache: join(base, "other") };
+  expect(await findOrBuildJavaHost(host_paths, "/nowhere")).toBe(host_jar);
+  const fresh = { ...host_paths, cache: join(base, "other") };
   await expect(findOrBuildJavaHost(fresh, "/nowhere")).rejects.toMatchObject({
     code: "launch_failed",
     message: expect.stringContaining("javac is not on /nowhere"),
@@ -73,8 +73,8 @@ withJdk("compiles the host once, and reports a missing JDK with the command that
 withJdk("implements the protocol: list, concurrent calls, cancel, health, errors, shutdown", async () => {
   const dataDir = join(base, "data");
   mkdirSync(dataDir);
-  const { host, exited, log } = start();
-  await host.initialize(about(dataDir), 60_000);
+  const { host, exited, log } = startHost();
+  await host.initialize(initializeParams(dataDir), 60_000);
   const { instruments, warnings } = await host.listInstruments(60_000);
   expect(warnings).toEqual([]);
   expect(instruments.map(({ name, riskLevel, metadata }) => [name, riskLevel, metadata.accessMode])).toEqual([
@@ -120,8 +120,8 @@ withJdk("implements the protocol: list, concurrent calls, cancel, health, errors
 });
 
 withJdk("reports a class that is not a provider, and answers batches according to JSON-RPC", async () => {
-  const { host, child } = start("java.lang.Object");
-  await expect(host.initialize(about(base), 60_000)).rejects.toMatchObject({
+  const { host, child } = startHost("java.lang.Object");
+  await expect(host.initialize(initializeParams(base), 60_000)).rejects.toMatchObject({
     message: expect.stringContaining(
       "java.lang.Object implements neither backplane.instruments.InstrumentProvider nor hefty",
     ),
@@ -136,19 +136,19 @@ withJdk("reports a class that is not a provider, and answers batches according t
   ];
   const answers = exchangeLines(["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], lines);
   expect(answers).toEqual([
-    [failedWith(1, -32601), failedWith(null, -32600)],
-    failedWith(null, -32600),
-    failedWith(null, -32700),
-    failedWith(7, -32602),
-    failedWith("last", -32002),
+    [jsonRpcError(1, -32601), jsonRpcError(null, -32600)],
+    jsonRpcError(null, -32600),
+    jsonRpcError(null, -32700),
+    jsonRpcError(7, -32602),
+    jsonRpcError("last", -32002),
   ]);
 });
 
 withJdk(
   "returns an error for a result that cannot be serialised and for an exception without a message",
   async () => {
-    const { host, exited } = start("odd.OddProvider", others.plugin);
-    await host.initialize(about(base), 60_000);
+    const { host, exited } = startHost("odd.OddProvider", test_classes.plugin);
+    await host.initialize(initializeParams(base), 60_000);
     const call = (what: string) =>
       host.invoke({
         instrument: "odd",
@@ -160,8 +160,8 @@ withJdk(
       });
     expect(await call("deep")).toMatchObject({ error: { message: "java.lang.StackOverflowError" } });
     expect(await call("mute")).toMatchObject({ status: "Error", error: { code: "EXCEPTION" } });
-    const silent = "the answer cannot be written as JSON";
-    const failed = { details: { rpc_code: -32001 }, message: expect.stringContaining(silent) };
+    const reason = "the answer cannot be written as JSON";
+    const failed = { details: { rpc_code: -32001 }, message: expect.stringContaining(reason) };
     await expect(call("circle")).rejects.toMatchObject(failed);
     await expect(call("textless")).rejects.toMatchObject(failed);
     await host.shutdown();
@@ -170,10 +170,10 @@ withJdk(
 );
 
 withJdk("runs a provider for Hefty's own API with the libraries that it includes", async () => {
-  const { libraries, plugin } = others;
-  const { host, exited, log } = start("com.example.HelloWorldProvider", `${plugin}:${libraries}`);
+  const { libraries, plugin } = test_classes;
+  const { host, exited, log } = startHost("com.example.HelloWorldProvider", `${plugin}:${libraries}`);
   const config = { greeting: "Ahoj" };
-  await host.initialize({ ...about(base), pluginId: "hello-world", config }, 60_000);
+  await host.initialize({ ...initializeParams(base), pluginId: "hello-world", config }, 60_000);
   const { instruments, warnings } = await host.listInstruments(60_000);
   expect(warnings).toEqual([]);
   expect(instruments).toEqual([
@@ -222,9 +222,9 @@ withJdk("runs a provider for Hefty's own API with the libraries that it includes
   expect(await exited).toBe(0);
   expect(log()).toContain("info [hello-world] Hello World plugin initialized");
   expect(log()).toContain("warn [hello-world] greeting is Ahoj");
-  // Without its libraries, the error names the class and the jars.
-  const alone = start("com.example.HelloWorldProvider", plugin);
-  await expect(alone.host.initialize(about(base), 60_000)).rejects.toThrow(
+  // Without its libraries, the error lists the class and the jars.
+  const alone = startHost("com.example.HelloWorldProvider", plugin);
+  await expect(alone.host.initialize(initializeParams(base), 60_000)).rejects.toThrow(
     "the class hefty.core.instrument.plugin.InstrumentProvider is neither in the plugin nor in this host; a plugin for Hefty's own API must include it: add the jars of hefty-core, the Scala library, circe-core, slf4j-api to lib/ in the archive",
   );
   alone.child.stdin.end();

@@ -17,7 +17,7 @@ const issues = [
   { key: "ENG-123", fields: { summary: "Billing outage", status: { name: "Open" } } },
   { key: "ENG-7", fields: { summary: "Účet 🧾", status: null } },
 ];
-const answerWithIssue: Answer = (_request, response) => {
+const answerWithIssues: Answer = (_request, response) => {
   response.setHeader("content-type", "application/json");
   response.end(JSON.stringify({ issues }));
 };
@@ -49,7 +49,7 @@ afterAll(async () => {
 });
 beforeEach(() => {
   requests = [];
-  answer = answerWithIssue;
+  answer = answerWithIssues;
 });
 
 function search(query = "billing outage", options: CallOptions = {}) {
@@ -122,16 +122,16 @@ test("fails on a response that is not JSON or is too large", async () => {
 });
 
 test("does not send the token to another host after a redirect", async () => {
-  const seen: (string | undefined)[] = [];
+  const authorizations: (string | undefined)[] = [];
   const elsewhere = createServer((request, response) => {
-    seen.push(request.headers.authorization);
+    authorizations.push(request.headers.authorization);
     response.end('{"issues":[]}');
   });
   await new Promise<void>((resolve) => elsewhere.listen(0, "127.0.0.1", resolve));
   const location = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}/`;
   answer = (_request, response) => response.writeHead(302, { location }).end();
   expect((await search()).text).toBe("Found 0 issues.");
-  expect(seen).toEqual([undefined]);
+  expect(authorizations).toEqual([undefined]);
   elsewhere.close();
 });
 

@@ -8,10 +8,10 @@ VERSION=0.1.0
 CR=$(printf '\r')
 NL='
 '
-WANTED='type id op body.export_id body.context.config.prefix body.event.type body.event.subject.id
+SELECTED_PATHS='type id op body.export_id body.context.config.prefix body.event.type body.event.subject.id
 body.event.summary.status body.event.summary.task'
 
-say() { # writes one frame of the given type and fields; under LC_ALL=C ${#1} is a length in bytes
+write_frame() { # writes one frame of the given type and fields; under LC_ALL=C ${#1} is a length in bytes
   set -- "{\"protocol\":\"vai.rpc.v1\",\"type\":\"$1\",$2}"
   printf 'Content-Length: %d\r\n\r\n%s' "${#1}" "$1"
 }
@@ -21,7 +21,7 @@ die() {
   exit 1
 }
 
-hear() { # reads the next frame into $frame; returns false at the end of the stream
+read_frame() { # reads the next frame into $frame; returns false at the end of the stream
   length=
   while :; do
     IFS= read -r line || return 1
@@ -31,16 +31,16 @@ hear() { # reads the next frame into $frame; returns false at the end of the str
   done
   case $length in '' | *[!0-9]* | ????????*) die "a frame has no usable Content-Length" ;; esac
   [ "$length" -le 1048576 ] || die "a frame of $length bytes is too large"
-  frame=$(dd bs=1 count="$length" 2>/dev/null) # byte by byte: what follows belongs to the next frame
+  frame=$(dd bs=1 count="$length" 2>/dev/null) # byte by byte, because the bytes that follow belong to the next frame
 }
 
 # Converts JSON to lines of path=value for the selected paths. Strings keep their JSON escapes, so that they can be
 # written to JSON unchanged; a string longer than 1000 bytes is left out.
 flatten() {
-  printf '%s' "$1" | awk -v wanted=" $(printf %s "$WANTED" | tr '\n' ' ') " '
+  printf '%s' "$1" | awk -v selected=" $(printf %s "$SELECTED_PATHS" | tr '\n' ' ') " '
     function blank() { while (substr(s, i, 1) ~ /[ \t\r\n]/) i++ }
-    function tell(path, text) {
-      if (length(text) <= 1000 && index(wanted, " " path " ")) print path "=" text
+    function emit(path, text) {
+      if (length(text) <= 1000 && index(selected, " " path " ")) print path "=" text
     }
     function string(from, c) {
       for (from = ++i; (c = substr(s, i, 1)) != "\""; i += (c == "\\") ? 2 : 1) if (i > n) exit 1
@@ -48,10 +48,10 @@ flatten() {
     }
     function value(path, open, key, item) {
       blank(); open = substr(s, i, 1)
-      if (open == "\"") { tell(path, string()); return }
+      if (open == "\"") { emit(path, string()); return }
       if (open != "{" && open != "[") {
         if (!match(substr(s, i, 40), /^[-+.a-zA-Z0-9]+/)) exit 1
-        tell(path, substr(s, i, RLENGTH)); i += RLENGTH; return
+        emit(path, substr(s, i, RLENGTH)); i += RLENGTH; return
       }
       for (i++; ; value((path == "" ? "" : path ".") key)) {
         for (blank(); substr(s, i, 1) == ","; blank()) i++
@@ -76,7 +76,7 @@ notify() {
   if [ "$op $value" != "hook.handle notify" ]; then
     text="This plugin has only the hook notify."
     result="{\"content\":[{\"type\":\"text\",\"text\":\"$text\"}],\"is_error\":true,\"retryable\":false}"
-    say response "\"id\":\"$id\",\"ok\":true,\"body\":{\"status\":\"failed\",\"result\":$result}"
+    write_frame response "\"id\":\"$id\",\"ok\":true,\"body\":{\"status\":\"failed\",\"result\":$result}"
     return
   fi
   get body.context.config.prefix && text=${value:+$value }
@@ -86,18 +86,18 @@ notify() {
   [ -n "$value" ] || get body.event.summary.task
   text=$text${value:+: $value}
   printf '%s\n' "$text" >&2
-  say event "\"request_id\":\"$id\",\"event\":{\"type\":\"progress\",\"message\":\"$text\"}"
-  say response "\"id\":\"$id\",\"ok\":true,\"body\":{\"status\":\"ack\"}"
+  write_frame event "\"request_id\":\"$id\",\"event\":{\"type\":\"progress\",\"message\":\"$text\"}"
+  write_frame response "\"id\":\"$id\",\"ok\":true,\"body\":{\"status\":\"ack\"}"
 }
 
-while hear; do
+while read_frame; do
   fields=$(flatten "$frame") || die "a frame is not JSON"
   fields=$NL$fields$NL
   get type
   case $value in
-    hello) say hello "\"role\":\"plugin\",\"plugin\":{\"package_id\":\"$PACKAGE_ID\",\"version\":\"$VERSION\"}" ;;
+    hello) write_frame hello "\"role\":\"plugin\",\"plugin\":{\"package_id\":\"$PACKAGE_ID\",\"version\":\"$VERSION\"}" ;;
     request) notify ;;
-    cancel) ;; # the call it names has been answered
+    cancel) ;; # its call has already been answered
     shutdown) exit 0 ;;
     *) die "the host sent a frame of an unknown type" ;;
   esac

@@ -195,7 +195,9 @@ function describeError(error: unknown): string {
   return data?.message ?? name ?? "it reported no reason";
 }
 
-/** The conversation ends with the message that started the call, or with the work of an attempt that was interrupted. */
+/**
+ * The conversation ends with the message that started the call, or with the work of an attempt that was interrupted.
+ */
 function splitConversation(blocks: readonly Block[]): { history: Block[]; prompt: string } {
   const last = blocks.at(-1);
   return last?.kind === "input"
@@ -208,7 +210,7 @@ async function firstModel(call: HarnessCall): Promise<string> {
   return data[0]?.id ?? fail("No model is available. Add one: backplane provider add");
 }
 
-/** npm installs the program for this platform as a package of its own; `baseline` runs on every processor. */
+/** npm installs the program for this platform as a separate package; `baseline` runs on every processor. */
 function findProgram(folder: string): string {
   const names = [`opencode-linux-${process.arch}-baseline`, `opencode-linux-${process.arch}`];
   const program = names.map((name) => join(folder, "node_modules", name, "bin/opencode")).find(existsSync);
@@ -271,7 +273,7 @@ function buildEnvironment(call: HarnessCall, settings: object): Record<string, s
   const { PATH = "", LANG = "C.UTF-8", ...rest } = process.env;
   const git = Object.entries(rest).filter(([name]) => name.startsWith("GIT_CONFIG_")) as [string, string][];
   // Settings in the folder could allow commands without approval.
-  const off = [
+  const disabled_features = [
     "PROJECT_CONFIG",
     "AUTOUPDATE",
     "MODELS_FETCH",
@@ -288,7 +290,7 @@ function buildEnvironment(call: HarnessCall, settings: object): Record<string, s
     HOME: home,
     TMPDIR: home,
     OPENCODE_CONFIG: file,
-    ...Object.fromEntries(off.map((name) => [`OPENCODE_DISABLE_${name}`, "1"])),
+    ...Object.fromEntries(disabled_features.map((name) => [`OPENCODE_DISABLE_${name}`, "1"])),
     ...Object.fromEntries(git),
   };
 }

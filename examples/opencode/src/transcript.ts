@@ -13,7 +13,7 @@ export interface MessagePart {
   state?: { status: string; input?: Record<string, unknown>; output?: string; error?: string };
 }
 
-/** The name of the gateway's MCP server in OpenCode, which names its tools SERVER_TOOL. */
+/** The name of the gateway's MCP server in OpenCode. OpenCode calls its tools SERVER_TOOL. */
 export const SERVER = "backplane";
 
 /** Results are shown to models again, so they are bounded. */
@@ -40,7 +40,7 @@ export function blocksOf(part: MessagePart): Block[] | null {
       kind: "tool_call",
       content: [],
       tool_call_id,
-      name: nameOf(part.tool!),
+      name: withoutServerPrefix(part.tool!),
       input: input as NonNullable<Block["input"]>,
     },
     { kind: "tool_result", content: [{ type: "text", text: result }], tool_call_id, is_error },
@@ -48,7 +48,7 @@ export function blocksOf(part: MessagePart): Block[] | null {
 }
 
 /** Other harnesses call a tool of the gateway by its own name. */
-function nameOf(tool: string): string {
+function withoutServerPrefix(tool: string): string {
   return tool.startsWith(`${SERVER}_`) ? tool.slice(SERVER.length + 1) : tool;
 }
 

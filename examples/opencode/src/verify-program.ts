@@ -1,12 +1,12 @@
 /**
- * The program comes from a mounted folder, whose files the gateway does not verify as it verifies those of a package. The
- * SHA-256 of the program is part of the record of every run, and a binding can name the only one that may run.
+ * The program comes from a mounted folder, whose files the gateway does not verify as it verifies those of a package.
+ * The SHA-256 of the program is part of the record of every run, and a binding can specify the only one that may run.
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { fail } from "@backplane/sdk";
 
-/** Resolves to the SHA-256 of the program. Fails if the binding names another one. */
+/** Resolves to the SHA-256 of the program. Fails if the binding specifies another one. */
 export async function verifyProgram(program: string, expected: string | undefined): Promise<string> {
   const sum = createHash("sha256");
   for await (const chunk of createReadStream(program, { highWaterMark: 1024 * 1024 }))

@@ -85,7 +85,7 @@ test("records parts in the order in which they began, and keeps the last text as
   ]);
 });
 
-test("names a tool of the gateway as other harnesses do", async () => {
+test("records a tool of the gateway under the name that other harnesses use", async () => {
   const { turn, recorded } = startTurn();
   const state = { status: "completed", input: {}, output: "Hello" };
   turn.onEvent(partUpdated({ type: "tool", id: "prt_1", tool: "backplane_hello", callID: "c", state }));
@@ -130,12 +130,12 @@ test("reads events that arrive in several chunks, and ignores comments", async (
   const bytes = new TextEncoder().encode(
     ': alive\n\ndata: {"type":"a","properties":{"text":"é"}}\n\ndata: {"type":"b",',
   );
-  const rest = new TextEncoder().encode('"properties":{}}\n\n');
+  const last_chunk = new TextEncoder().encode('"properties":{}}\n\n');
   const cut = bytes.length - 40;
   async function* chunks() {
     yield bytes.slice(0, cut);
     yield bytes.slice(cut);
-    yield rest;
+    yield last_chunk;
   }
   const events: ServerEvent[] = [];
   await readEvents(chunks(), (event) => events.push(event));
@@ -179,7 +179,7 @@ test("points OpenCode at the gateway, and at its tools only with the scope for t
   expect(settings).toMatchObject({ mcp: {}, permission: { edit: "allow", bash: "allow" } });
 });
 
-test("starts only the program that the binding names", async () => {
+test("starts only the program that the binding specifies", async () => {
   const program = join(mkdtempSync(join(tmpdir(), "opencode-program-")), "opencode");
   onTestFinished(() => rmSync(dirname(program), { recursive: true }));
   writeFileSync(program, "first");

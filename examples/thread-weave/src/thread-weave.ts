@@ -38,9 +38,9 @@ export function compactChain(request: CompactRequest, recent_share: number): Com
   const blocks = (projection.blocks ?? []) as unknown as ChainBlock[];
   const all = sum(blocks.map(sizeOf));
   const target = (request.target.max_input_tokens ?? 0) * CHARS_PER_TOKEN || all * DEFAULT_SHARE;
-  const required = requiredBlocks(blocks, request);
+  const required = findRequiredBlocks(blocks, request);
   const budget = Math.max(0, target - SUMMARY_CHARS - sum([...required].map(sizeOf)));
-  const start = recentStart(blocks, required, budget * recent_share);
+  const start = findRecentStart(blocks, required, budget * recent_share);
   const recent = blocks.slice(start);
   const required_blocks = blocks.slice(0, start).filter((block) => required.has(block));
   const older = blocks.slice(0, start).filter((block) => !required.has(block) && block.kind !== "thinking");
@@ -72,7 +72,10 @@ export function compactChain(request: CompactRequest, recent_share: number): Com
 }
 
 /** The blocks that the host requires: pinned items, system messages and open tasks. */
-function requiredBlocks(blocks: readonly ChainBlock[], { source, policy }: CompactRequest): Set<ChainBlock> {
+function findRequiredBlocks(
+  blocks: readonly ChainBlock[],
+  { source, policy }: CompactRequest,
+): Set<ChainBlock> {
   const pins = new Set(
     (source.projection.pinned_items ?? []).map((item) => (item as { entry_id?: number }).entry_id),
   );
@@ -95,8 +98,14 @@ function requiredBlocks(blocks: readonly ChainBlock[], { source, policy }: Compa
   );
 }
 
-/** The start of the longest tail that fits. It begins with a message of the user, so calls stay with their results. */
-function recentStart(blocks: readonly ChainBlock[], required: ReadonlySet<ChainBlock>, room: number): number {
+/**
+ * The start of the longest tail that fits. It begins with a message from the user, so calls stay with their results.
+ */
+function findRecentStart(
+  blocks: readonly ChainBlock[],
+  required: ReadonlySet<ChainBlock>,
+  room: number,
+): number {
   let start = blocks.length;
   let used = 0;
   for (let index = blocks.length - 1; index >= 0; index--) {

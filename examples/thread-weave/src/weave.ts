@@ -1,7 +1,7 @@
 /**
  * Condenses older history without a model. Sentences are rated by their information: rare words, numbers, paths, names
  * and decisions raise the score, repetition and small talk lower it. The best ones that fit are grouped by the topic of
- * their exchange. Each topic becomes one block that names the entries it came from. The same input always results
+ * their exchange. Each topic becomes one block that lists the entries it came from. The same input always results
  * in the same output.
  */
 import { type ChainBlock, sizeOf, textOf } from "./chain-block.ts";
@@ -9,7 +9,7 @@ import { type ChainBlock, sizeOf, textOf } from "./chain-block.ts";
 export interface WovenHistory {
   blocks: ChainBlock[];
   titles: string[];
-  /** How many entries the blocks name. */
+  /** How many entries the blocks came from. */
   sources: number;
 }
 
@@ -31,7 +31,7 @@ interface Topic {
 const MIN_CHARS = 12;
 const MAX_CHARS = 400;
 const TITLE_WORDS = 2;
-/** A block and its title cost as much as a short sentence, so fewer lines do not become a topic of their own. */
+/** A block and its title cost as much as a short sentence, so fewer lines do not become a separate topic. */
 const MIN_LINES = 5;
 
 /** Words of sentences in which people decide, require, promise or find something. */
@@ -45,10 +45,10 @@ const SMALL_TALK =
   /^((ok|okay|great|good|sure|hello|hi|yes|no|alright|perfect|nice|cool)(?=[,.!;:]|$)|(thanks|thank you|let me|i will|i'll|sounds)\b)/i;
 
 export function weave(older: readonly ChainBlock[], room: number): WovenHistory {
-  const sentences = sentencesOf(older);
-  rate(sentences);
-  let chosen = choose(sentences, room);
-  let woven = blocksOf(chosen);
+  const sentences = splitSentences(older);
+  setScores(sentences);
+  let chosen = chooseSentences(sentences, room);
+  let woven = toBlocks(chosen);
   // The choice does not count the titles of the topics, so the weakest sentences may have to go.
   for (
     let excess = measureExcess(woven, room);
@@ -58,7 +58,7 @@ export function weave(older: readonly ChainBlock[], room: number): WovenHistory 
     const ranked = chosen.toSorted((a, b) => b.score - a.score);
     while (excess > 0 && ranked.length > 0) excess -= costOf(ranked.pop()!);
     chosen = ranked.sort((a, b) => a.order - b.order);
-    woven = blocksOf(chosen);
+    woven = toBlocks(chosen);
   }
   return woven;
 }
@@ -72,12 +72,12 @@ function costOf({ text }: Sentence): number {
   return JSON.stringify(text).length + 2;
 }
 
-function blocksOf(chosen: readonly Sentence[]): WovenHistory {
+function toBlocks(chosen: readonly Sentence[]): WovenHistory {
   const blocks: ChainBlock[] = [];
   const titles: string[] = [];
-  for (const { exchanges, words } of topicsOf(chosen)) {
+  for (const { exchanges, words } of groupByTopic(chosen)) {
     const lines = chosen.filter(({ exchange }) => exchanges.has(exchange));
-    const title = titleOf(words);
+    const title = makeTitle(words);
     const text = [`Earlier, on ${title}:`, ...lines.map((line) => `- ${line.text}`)].join("\n");
     const from_entries = [...new Set(lines.flatMap(({ from }) => from))].sort((a, b) => a - b);
     blocks.push({ kind: "input", content: [{ type: "text", text }], from_entries });
@@ -86,8 +86,8 @@ function blocksOf(chosen: readonly Sentence[]): WovenHistory {
   return { blocks, titles, sources: new Set(blocks.flatMap(({ from_entries }) => from_entries!)).size };
 }
 
-/** An exchange is a message of the user and everything until the next one. */
-function sentencesOf(blocks: readonly ChainBlock[]): Sentence[] {
+/** Splits blocks into sentences. An exchange is a message from the user and everything until the next one. */
+function splitSentences(blocks: readonly ChainBlock[]): Sentence[] {
   const sentences: Sentence[] = [];
   let exchange = 0;
   for (const block of blocks) {
@@ -110,20 +110,20 @@ function sentencesOf(blocks: readonly ChainBlock[]): Sentence[] {
 }
 
 /** Rare words raise the score of a sentence. Lines of the same shape, such as those of a log, share one score. */
-function rate(sentences: readonly Sentence[]): void {
-  const seen = new Map<string, number>();
+function setScores(sentences: readonly Sentence[]): void {
+  const word_counts = new Map<string, number>();
   const shapes = new Map<string, number>();
   const texts = new Set<string>();
   for (const { text, words } of sentences) {
     shapes.set(shapeOf(text), (shapes.get(shapeOf(text)) ?? 0) + 1);
     if (texts.has(text)) continue;
     texts.add(text);
-    for (const word of words) seen.set(word, (seen.get(word) ?? 0) + 1);
+    for (const word of words) word_counts.set(word, (word_counts.get(word) ?? 0) + 1);
   }
   for (const sentence of sentences) {
     const { text, words } = sentence;
     let rarity = 0;
-    for (const word of words) rarity += Math.log((texts.size + 1) / seen.get(word)!);
+    for (const word of words) rarity += Math.log((texts.size + 1) / word_counts.get(word)!);
     const specific = (text.match(SPECIFIC) ?? []).length > 0 ? 1 : 0;
     const named = NAME.test(text) ? 1 : 0;
     const decisive = DECISIVE.test(text) ? 1 : 0;
@@ -144,17 +144,17 @@ function shapeOf(text: string): string {
 }
 
 /** The best sentences that fit, each once, in their original order. */
-function choose(sentences: readonly Sentence[], room: number): Sentence[] {
+function chooseSentences(sentences: readonly Sentence[], room: number): Sentence[] {
   // Only the same words in the same order are a repetition: a correction may differ in no more than a "not".
   const newest = new Map(sentences.map((sentence) => [repetitionKey(sentence.text), sentence]));
   const ranked = [...newest.values()].sort((a, b) => b.score - a.score || b.order - a.order);
   const chosen: Sentence[] = [];
-  let left = room;
+  let remaining = room;
   for (const sentence of ranked) {
     const cost = costOf(sentence);
-    if (sentence.score <= 0 || cost > left) continue;
+    if (sentence.score <= 0 || cost > remaining) continue;
     chosen.push(sentence);
-    left -= cost;
+    remaining -= cost;
   }
   return chosen.sort((a, b) => a.order - b.order);
 }
@@ -172,7 +172,7 @@ function repetitionKey(text: string): string {
  * Groups exchanges by shared words. Every exchange begins as a topic; the smallest one joins the nearest other until
  * each has enough lines to be worth a block and a title.
  */
-function topicsOf(chosen: readonly Sentence[]): Topic[] {
+function groupByTopic(chosen: readonly Sentence[]): Topic[] {
   const topics = [...Map.groupBy(chosen, ({ exchange }) => exchange)].map(([exchange, sentences]): Topic => {
     const words = new Map<string, number>();
     for (const word of new Set(sentences.flatMap((sentence) => [...sentence.words]))) words.set(word, 1);
@@ -182,13 +182,13 @@ function topicsOf(chosen: readonly Sentence[]): Topic[] {
     const smallest = topics.reduce((least, topic) => (topic.lines < least.lines ? topic : least));
     if (smallest.lines >= MIN_LINES) break;
     topics.splice(topics.indexOf(smallest), 1);
-    merge(smallest, nearestTo(smallest, topics));
+    merge(smallest, findNearest(smallest, topics));
   }
   return topics.sort((a, b) => Math.min(...a.exchanges) - Math.min(...b.exchanges));
 }
 
 /** The topic that shares the most words for its size; among equals, the one that is closest in time. */
-function nearestTo(topic: Topic, others: readonly Topic[]): Topic {
+function findNearest(topic: Topic, others: readonly Topic[]): Topic {
   let best = others[0]!;
   let most = -1;
   let closest = Number.POSITIVE_INFINITY;
@@ -215,7 +215,7 @@ function merge(from: Topic, into: Topic): void {
   into.lines += from.lines;
 }
 
-function titleOf(words: ReadonlyMap<string, number>): string {
+function makeTitle(words: ReadonlyMap<string, number>): string {
   const ranked = [...words].sort(
     (a, b) => b[1] - a[1] || b[0].length - a[0].length || (a[0] < b[0] ? -1 : 1),
   );

@@ -35,13 +35,13 @@ const REASONS = [
   "the sandbox has no clock",
 ];
 
-type FactTemplate = (service: string, random: (below: number) => number) => { said: string } & Fact;
+type FactTemplate = (service: string, random: (below: number) => number) => { statement: string } & Fact;
 
 const FACTS: FactTemplate[] = [
   (service, random) => {
     const value = String(3_000 + random(6_000));
     return {
-      said: `The ${service} service listens on port ${value} in staging.`,
+      statement: `The ${service} service listens on port ${value} in staging.`,
       question: `Which port does the ${service} service listen on in staging?`,
       value,
     };
@@ -49,7 +49,7 @@ const FACTS: FactTemplate[] = [
   (service, random) => {
     const value = PEOPLE[random(PEOPLE.length)]!;
     return {
-      said: `${value} owns the ${service} rollout, so ask there before changing it.`,
+      statement: `${value} owns the ${service} rollout, so ask there before changing it.`,
       question: `Who owns the ${service} rollout?`,
       value,
     };
@@ -57,7 +57,7 @@ const FACTS: FactTemplate[] = [
   (service, random) => {
     const value = LIBRARIES[random(LIBRARIES.length)]!;
     return {
-      said: `For the ${service} rewrite we settled on ${value}, the alternatives were too slow.`,
+      statement: `For the ${service} rewrite we settled on ${value}, the alternatives were too slow.`,
       question: `What did we settle on for the ${service} rewrite?`,
       value,
     };
@@ -65,7 +65,7 @@ const FACTS: FactTemplate[] = [
   (service, random) => {
     const value = `src/${service}/${["retry", "queue", "policy", "codec"][random(4)]}.ts`;
     return {
-      said: `The bug that drops ${service} events is in ${value}.`,
+      statement: `The bug that drops ${service} events is in ${value}.`,
       question: `Which file has the bug that drops ${service} events?`,
       value,
     };
@@ -73,7 +73,7 @@ const FACTS: FactTemplate[] = [
   (service, random) => {
     const value = REASONS[random(REASONS.length)]!;
     return {
-      said: `Please do not clear the ${service} cache, ${value}.`,
+      statement: `Please do not clear the ${service} cache, ${value}.`,
       question: `Why should nobody clear the ${service} cache?`,
       value,
     };
@@ -81,7 +81,7 @@ const FACTS: FactTemplate[] = [
   (service, random) => {
     const value = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday"][random(5)]!;
     return {
-      said: `The customer expects the ${service} fix by ${value} evening.`,
+      statement: `The customer expects the ${service} fix by ${value} evening.`,
       question: `By when does the customer expect the ${service} fix?`,
       value,
     };
@@ -125,7 +125,7 @@ const CLOSERS = [
   "and I will write that down for the others.",
 ];
 
-/** Facts in one conversation. */
+/** The number of facts in one conversation. */
 export const FACTS_EACH = 30;
 
 export function createConversation(seed: number): Conversation {
@@ -142,11 +142,11 @@ export function createConversation(seed: number): Conversation {
   for (let turn = 0; turn < turns; turn++) {
     // The facts are spread over the conversation; the last turns state none.
     const fact = turn % 2 === 1 ? planned[Math.floor(turn / 2)] : undefined;
-    const place = random(3);
-    const statementAt = (wanted_place: number) =>
-      fact !== undefined && place === wanted_place ? ` ${fact.said}` : "";
+    const position = random(3);
+    const statementAt = (wanted_position: number) =>
+      fact !== undefined && position === wanted_position ? ` ${fact.statement}` : "";
     blocks.push({ kind: "input", content: text(`${talk()}${statementAt(0)} ${talk()}`) });
-    if (turn % 3 === 0 || place === 2) {
+    if (turn % 3 === 0 || position === 2) {
       const tool_call_id = `call_${turn}`;
       const service = services[random(services.length)]!;
       blocks.push({
@@ -161,7 +161,7 @@ export function createConversation(seed: number): Conversation {
         () =>
           `src/${services[random(services.length)]}/index.ts:${random(400)}: handled in ${random(900)} ms by worker ${random(16)}`,
       );
-      if (place === 2 && fact !== undefined) lines.splice(random(6), 0, `README: ${fact.said}`);
+      if (position === 2 && fact !== undefined) lines.splice(random(6), 0, `README: ${fact.statement}`);
       blocks.push({ kind: "tool_result", content: text(lines.join("\n")), tool_call_id, is_error: false });
     }
     blocks.push({ kind: "response", content: text(`${talk()}${statementAt(1)} ${talk()} ${talk()}`) });

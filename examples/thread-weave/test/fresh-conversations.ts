@@ -7,13 +7,12 @@
  *     ## subject; turns=...; burst=...; tool=...; row=...   starts a conversation; a burst is the longest run of turns
  *                                                           in one thread before another thread comes up
  *     people: things: places:                               words for the slots {who}, {thing}, {other} and {place}
- *     . text     talk of this subject, or of the thread if it follows "> name"
- *     , text     talk of the assistant about this subject
+ *     . text     small talk about this subject, or about the thread if it follows "> name"
+ *     , text     small talk by the assistant about this subject
  *     * text     a digression
  *     % text     a detail that nobody asks for
  *     > name     starts a thread
- *     U|A|T statement <value> ?? question                   a fact, told by the user, by the assistant or in the result
- *                                                           of a tool
+ *     U|A|T statement <value> ?? question                   a fact, stated by the user, the assistant or a tool result
  *     !U|A|T statement <value>                              a later correction of the preceding fact
  */
 import { readFileSync } from "node:fs";
@@ -23,17 +22,17 @@ import type { Conversation, Fact } from "./conversations.ts";
 /** Written without looking at the compactor. A change after a measurement would make the set a tuning set. */
 const FRESH_SCRIPTS = readFileSync(new URL("./fresh-scripts.txt", import.meta.url), "utf8");
 
-type Teller = "U" | "A" | "T";
+type Speaker = "U" | "A" | "T";
 
 interface Statement {
-  teller: Teller;
+  speaker: Speaker;
   said: string;
 }
 
 interface Thread {
   name: string;
   talk: string[];
-  facts: { statements: Statement[]; asked: Fact }[];
+  facts: { statements: Statement[]; fact: Fact }[];
 }
 
 interface Script {
@@ -144,10 +143,10 @@ const OPENERS = [
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 export function createFreshConversations(): Conversation[] {
-  return parse(FRESH_SCRIPTS).map((script, n) => perform(script, randomFrom(7_001 + 13 * n)));
+  return parseScripts(FRESH_SCRIPTS).map((script, n) => performScript(script, randomFrom(7_001 + 13 * n)));
 }
 
-function parse(text: string): Script[] {
+function parseScripts(text: string): Script[] {
   const scripts: Script[] = [];
   for (const line of text.split("\n")) {
     if (line === "") continue;
@@ -189,18 +188,18 @@ function addStatement({ facts }: Thread, mark: string, rest: string): void {
   const [marked = "", question = ""] = rest.split(" ?? ");
   const value = /<(.+)>/.exec(marked)?.[1];
   if (value === undefined) throw new Error(`A statement without a value: ${rest}`);
-  const statement: Statement = { teller: mark.at(-1) as Teller, said: marked.replace(`<${value}>`, value) };
+  const statement: Statement = { speaker: mark.at(-1) as Speaker, said: marked.replace(`<${value}>`, value) };
   if (!mark.startsWith("!")) {
-    facts.push({ statements: [statement], asked: { question, value } });
+    facts.push({ statements: [statement], fact: { question, value } });
     return;
   }
   const corrected = facts.at(-1)!;
   corrected.statements.push(statement);
-  corrected.asked.value = value;
+  corrected.fact.value = value;
 }
 
-function perform(script: Script, random: Random): Conversation {
-  const facts = script.threads.flatMap((thread) => thread.facts.map(({ asked }) => asked));
+function performScript(script: Script, random: Random): Conversation {
+  const facts = script.threads.flatMap((thread) => thread.facts.map(({ fact }) => fact));
   const pick = <T>(items: readonly T[]): T => items[random(items.length)]!;
   const fillSlot = (slot: string): string => {
     if (slot === "num") return String(2 + random(95));
@@ -227,7 +226,7 @@ function perform(script: Script, random: Random): Conversation {
     return words.startsWith("The ") && random(3) === 0 ? `${pick(OPENERS)}, t${words.slice(1)}` : words;
   };
   const assistantTalk = (): string => fill(pick(random(4) === 0 ? script.answers : ASSISTANT_TALK));
-  const distinct = (lines: number, make: () => string): string[] => [
+  const makeDistinct = (lines: number, make: () => string): string[] => [
     ...new Set(Array.from({ length: lines }, make)),
   ];
   const insert = (lines: string[], said: readonly string[], leadIn: boolean): string[] => {
@@ -246,11 +245,11 @@ function perform(script: Script, random: Random): Conversation {
   const text = (words: string) => [{ type: "text" as const, text: words }];
   for (const [turn, at] of order.entries()) {
     const thread = script.threads[at]!;
-    const statementsBy = (teller: Teller) =>
-      plan[turn]!.filter((statement) => statement.teller === teller).map(({ said }) => said);
+    const statementsBy = (speaker: Speaker) =>
+      plan[turn]!.filter((statement) => statement.speaker === speaker).map(({ said }) => said);
 
     const question_lines = insert(
-      distinct(1 + random(7), () => userTalk(thread)),
+      makeDistinct(1 + random(7), () => userTalk(thread)),
       statementsBy("U"),
       true,
     );
@@ -261,12 +260,12 @@ function perform(script: Script, random: Random): Conversation {
       const tool_call_id = `fresh_${turn}`;
       const input = { query: `${thread.name} ${pick(script.words.things!)}` };
       blocks.push({ kind: "tool_call", content: [], tool_call_id, name: script.tool, input });
-      const rows = distinct(2 + random(9), () => fill(script.row));
+      const rows = makeDistinct(2 + random(9), () => fill(script.row));
       const result = insert(rows, result_statements, false).join("\n");
       blocks.push({ kind: "tool_result", content: text(result), tool_call_id, is_error: false });
     }
 
-    const answered = insert(distinct(2 + random(7), assistantTalk), statementsBy("A"), false);
+    const answered = insert(makeDistinct(2 + random(7), assistantTalk), statementsBy("A"), false);
     const answer =
       random(6) === 0 ? answered.map((line) => `- ${line}`).join("\n") : joinSentences(answered, random);
     blocks.push({ kind: "response", content: text(answer) });
@@ -308,20 +307,21 @@ function planStatements(
 ): Statement[][] {
   const plan: Statement[][] = order.map(() => []);
   for (const [at, { facts }] of threads.entries()) {
-    const own = order.flatMap((thread, turn) => (thread === at ? [turn] : []));
+    const thread_turns = order.flatMap((thread, turn) => (thread === at ? [turn] : []));
     for (const { statements } of facts) {
       const [first, correction] = statements as [Statement, Statement?];
       if (correction === undefined) {
-        const elsewhere = first.teller === "U" && random(8) === 0;
-        plan[elsewhere ? random(order.length) : own[random(own.length)]!]!.push(first);
+        const elsewhere = first.speaker === "U" && random(8) === 0;
+        plan[elsewhere ? random(order.length) : thread_turns[random(thread_turns.length)]!]!.push(first);
         continue;
       }
-      const when = random(own.length - 1);
-      plan[own[when]!]!.push(first);
-      plan[own[when + 1 + random(own.length - when - 1)]!]!.push(correction);
+      const when = random(thread_turns.length - 1);
+      plan[thread_turns[when]!]!.push(first);
+      plan[thread_turns[when + 1 + random(thread_turns.length - when - 1)]!]!.push(correction);
     }
   }
-  for (const said of details) plan[random(order.length)]!.push({ teller: random(4) === 0 ? "A" : "U", said });
+  for (const said of details)
+    plan[random(order.length)]!.push({ speaker: random(4) === 0 ? "A" : "U", said });
   return plan;
 }
 

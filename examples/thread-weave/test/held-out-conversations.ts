@@ -7,11 +7,11 @@
  *
  *     # subject; order=...; turns=...; tool=...; row=...   starts a conversation
  *     nouns: and names:                                    words for the slots {x} and {p}
- *     - text     talk of this subject                      + text     a digression
+ *     - text     small talk about it                        + text     a digression
  *     = text     a detail that nobody asks for
  *     @ name     starts a thread; its own talk follows as "- text"
- *     u|a|t|l|c statement [value] ?? question              a fact, told by the user, by the assistant, in the result of a
- *                                                          tool, in a list or in code of the assistant
+ *     u|a|t|l|c statement [value] ?? question              a fact, stated by the user, by the assistant, in a tool
+ *                                                          result, in a list or in code of the assistant
  *     ~u|a|t|l|c statement [value]                         a later correction of the preceding fact
  */
 import { readFileSync } from "node:fs";
@@ -30,7 +30,7 @@ interface Statement {
 
 interface Thread {
   talk: string[];
-  facts: { first: Statement; correction?: Statement; asked: Fact }[];
+  facts: { first: Statement; correction?: Statement; fact: Fact }[];
 }
 
 interface Script {
@@ -115,7 +115,7 @@ const TAILS = [
 const DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 export function createHeldOutConversations(): Conversation[] {
-  return parse(SCRIPTS).map((script, n) => perform(script, randomFrom(n + 1)));
+  return parseScripts(SCRIPTS).map((script, n) => performScript(script, randomFrom(n + 1)));
 }
 
 /**
@@ -138,7 +138,7 @@ export function joinConversations(conversations: readonly Conversation[]): Conve
   });
 }
 
-function parse(text: string): Script[] {
+function parseScripts(text: string): Script[] {
   const scripts: Script[] = [];
   const shared: string[][] = [];
   for (const line of text.split("\n")) {
@@ -164,11 +164,11 @@ function addFact({ facts }: Thread, mark: string, rest: string): void {
   const [marked = "", question = ""] = rest.split(" ?? ");
   const value = /\[(.+)\]/.exec(marked)![1]!;
   const statement = { place: mark.at(-1) as Place, said: marked.replace(`[${value}]`, value) };
-  if (!mark.startsWith("~")) facts.push({ first: statement, asked: { question, value } });
-  else Object.assign(facts.at(-1)!, { correction: statement, asked: { ...facts.at(-1)!.asked, value } });
+  if (!mark.startsWith("~")) facts.push({ first: statement, fact: { question, value } });
+  else Object.assign(facts.at(-1)!, { correction: statement, fact: { ...facts.at(-1)!.fact, value } });
 }
 
-function perform(script: Script, random: (below: number) => number): Conversation {
+function performScript(script: Script, random: (below: number) => number): Conversation {
   const { options, threads } = script;
   const turns = Number(options.turns);
   const pick = <T>(items: readonly T[]): T => items[random(items.length)]!;
@@ -187,7 +187,7 @@ function perform(script: Script, random: (below: number) => number): Conversatio
   const paragraph = (thread: Thread, sentences: number) =>
     Array.from({ length: sentences }, () => sentence(thread));
 
-  const order = threadOrder(options.order!, threads.length, turns, random);
+  const order = orderThreads(options.order!, threads.length, turns, random);
   const statements_by_turn = planStatements(script, order, random);
   const blocks: Block[] = [];
   const text = (words: string) => [{ type: "text" as const, text: words }];
@@ -230,11 +230,11 @@ function perform(script: Script, random: (below: number) => number): Conversatio
       );
     blocks.push({ kind: "response", content: text(parts.join("\n")) });
   }
-  return { blocks, facts: threads.flatMap(({ facts }) => facts.map(({ asked }) => asked)) };
+  return { blocks, facts: threads.flatMap(({ facts }) => facts.map(({ fact }) => fact)) };
 }
 
 /** The thread of each turn. */
-function threadOrder(
+function orderThreads(
   kind: string,
   threads: number,
   turns: number,

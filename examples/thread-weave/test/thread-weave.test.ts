@@ -30,7 +30,7 @@ function makeRequest(
   } as never;
 }
 
-const seedOf = (request: never): ChainBlock[] => compactChain(request, 0.4).seed_blocks as never;
+const compactToSeed = (request: never): ChainBlock[] => compactChain(request, 0.4).seed_blocks as never;
 
 test("code, manifest and schema files agree", () => {
   expect(checkManifest(plugin, manifest, (path) => JSON.parse(read(path)))).toEqual([]);
@@ -38,9 +38,9 @@ test("code, manifest and schema files agree", () => {
 
 verifies(
   "compactor.thread-weave",
-  "keeps recent context unchanged and weaves the rest into blocks that name their entries",
+  "keeps recent context unchanged and weaves the rest into blocks that list their entries",
   () => {
-    const seed = seedOf(makeRequest(BLOCKS));
+    const seed = compactToSeed(makeRequest(BLOCKS));
     const woven = seed.filter(({ from_entries }) => from_entries !== undefined);
     const recent = seed.slice(woven.length);
     expect(recent.length).toBeGreaterThan(0);
@@ -52,7 +52,7 @@ verifies(
       expect(from_entries!.length).toBeGreaterThan(0);
       expect(from_entries!.every((id) => older.has(id))).toBe(true);
     }
-    // Every line of a block occurs in one of the entries that the block names.
+    // Every line of a block occurs in one of the entries that the block lists.
     const textOf = (id: number) => JSON.stringify(BLOCKS[id - 2]);
     for (const { content, from_entries } of woven) {
       const [, ...lines] = content[0]!.text!.split("\n");
@@ -68,11 +68,11 @@ verifies(
   "compactor.thread-weave",
   "returns the same seed for the same chain, and weaves a woven chain again",
   () => {
-    const first = seedOf(makeRequest(BLOCKS));
-    expect(seedOf(makeRequest(BLOCKS))).toEqual(first);
-    // The next generation names the original entries.
+    const first = compactToSeed(makeRequest(BLOCKS));
+    expect(compactToSeed(makeRequest(BLOCKS))).toEqual(first);
+    // The next generation lists the original entries.
     const again = first.map((block, n) => ({ ...block, entry_id: 1_000 + n }));
-    const second = seedOf(makeRequest(again, [], 400));
+    const second = compactToSeed(makeRequest(again, [], 400));
     const ids = second.flatMap(({ from_entries = [] }) => from_entries);
     expect(ids.length).toBeGreaterThan(0);
     expect(
@@ -87,7 +87,7 @@ verifies("compactor.thread-weave", "keeps system messages, pinned items and open
   const summary = { entry_id: 901, kind: "system", name: "summary", content: text("An older summary.") };
   const open = { entry_id: 902, kind: "input", content: text(`What now? ${"more ".repeat(2_000)}`) };
   const pinned = BLOCKS.find(({ kind }) => kind === "response")!;
-  const seed = seedOf(makeRequest([summary, system, ...BLOCKS, open], [pinned]));
+  const seed = compactToSeed(makeRequest([summary, system, ...BLOCKS, open], [pinned]));
   for (const block of [system, pinned, open]) expect(seed).toContainEqual(block);
   expect(seed).not.toContainEqual(summary);
 });
@@ -102,11 +102,13 @@ test.each([
   ],
   ["an omitted word", "Clear the importer cache, not the mailer.", "Clear the importer cache, the mailer."],
 ])("keeps both of two sentences that differ only in %s", (_, earlier, later) => {
-  const tell = (words: string, n: number): ChainBlock[] => [
+  const createExchange = (words: string, n: number): ChainBlock[] => [
     { entry_id: 800 + 2 * n, kind: "input", content: [{ type: "text", text: words }] },
     { entry_id: 801 + 2 * n, kind: "response", content: [{ type: "text", text: "Understood, noted." }] },
   ];
-  const seed = seedOf(makeRequest([...tell(earlier, 1), ...tell(later, 2), ...BLOCKS], [], 4_000));
+  const seed = compactToSeed(
+    makeRequest([...createExchange(earlier, 1), ...createExchange(later, 2), ...BLOCKS], [], 4_000),
+  );
   const text = seed.map(({ content }) => content[0]?.text).join("\n");
   expect(text).toContain(later);
   // The number may be the only difference between two things, so the earlier sentence is not necessarily outdated.
@@ -119,7 +121,9 @@ test("does not mistake a rule that begins with 'No' for small talk", () => {
     "No, retries towards Leuven whatsoever.",
   ].map((text, n) => ({ entry_id: 800 + n, kind: "input", content: [{ type: "text", text }] }));
   const isInSeed = (tokens: number, word: string) =>
-    JSON.stringify(seedOf(makeRequest([...instructions, ...BLOCKS.slice(0, 60)], [], tokens))).includes(word);
+    JSON.stringify(
+      compactToSeed(makeRequest([...instructions, ...BLOCKS.slice(0, 60)], [], tokens)),
+    ).includes(word);
   const smallestBudget = (word: string) =>
     [...Array(60).keys()].findIndex((n) => isInSeed(100 + 20 * n, word));
   expect(smallestBudget("Utrecht")).toBeGreaterThanOrEqual(0);
@@ -128,19 +132,19 @@ test("does not mistake a rule that begins with 'No' for small talk", () => {
 
 test("does not give a topic of a few lines its own block and title", () => {
   const blocks = createHeldOutConversations()[3]!.blocks.map((block, n) => ({ ...block, entry_id: n + 2 }));
-  const woven = seedOf(makeRequest(blocks as ChainBlock[])).filter(({ from_entries }) => from_entries);
+  const woven = compactToSeed(makeRequest(blocks as ChainBlock[])).filter(({ from_entries }) => from_entries);
   expect(woven.length).toBeGreaterThan(1);
   for (const { content } of woven) expect(content[0]!.text!.split("\n").length).toBeGreaterThan(5);
 });
 
-test("names only the newest of the entries that say the same thing", () => {
+test("lists only the newest of the entries that state the same fact", () => {
   const text = "Backups of Utrecht expire in 30 days.";
-  const tell = (entry_id: number): ChainBlock => ({
+  const createExchange = (entry_id: number): ChainBlock => ({
     entry_id,
     kind: "input",
     content: [{ type: "text", text }],
   });
-  const seed = seedOf(makeRequest([tell(800), tell(801), ...BLOCKS]));
+  const seed = compactToSeed(makeRequest([createExchange(800), createExchange(801), ...BLOCKS]));
   const woven = seed.filter(({ content }) => content[0]?.text?.includes(text));
   expect(woven).toHaveLength(1);
   expect(woven[0]!.content[0]!.text!.split(text)).toHaveLength(2);

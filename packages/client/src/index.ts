@@ -17,8 +17,8 @@ export type {
   RunBody,
   RunUpdate,
   SessionUpdate,
-  SessionWhere,
   WatchOptions,
+  WorkspaceOption,
 } from "./operations/types.ts";
 export type { FollowOptions } from "./transport/follow.ts";
 export type { RequestObserver } from "./transport/http.ts";

@@ -1,14 +1,14 @@
-/** Values and types without zod, so that a plugin which imports this starts fast. Schemas: ./schema. */
+/** Values and types without zod, so that a plugin that imports this module starts fast. The schemas are in ./schema. */
 
 export {
   BackplaneError,
   codeOf,
+  detailsWithFix,
   diskErrorOf,
   diskFault,
   type ErrorDetails,
   specificFix,
   toBackplaneError,
-  withFix,
 } from "./errors/error.ts";
 export { ERROR_CODES, type ErrorCode, isErrorCode } from "./errors/error-codes.ts";
 export type { ErrorSpec } from "./errors/error-spec.ts";
@@ -64,13 +64,13 @@ export type * from "./views/catalog.ts";
 export { comparePackages } from "./views/compare-packages.ts";
 export {
   type DescribedPermission,
-  describedPermissions,
   describePermissions,
+  permissionDetails,
 } from "./views/describe-permissions.ts";
 export { compareProvenance, describeProvenance } from "./views/describe-provenance.ts";
 export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
 export type * from "./views/plugins.ts";
-export { isPartFault, toLeftOut } from "./views/unusable-parts.ts";
+export { isPartError, toLeftOut } from "./views/unusable-parts.ts";
 export {
   AGENT_SEPARATOR,
   BRIDGE_PREFIX,

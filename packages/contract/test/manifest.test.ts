@@ -58,6 +58,6 @@ test.each([
     manifest({ exports: [{ id: "h", kind: "hook", hook: { subscribes_to: ["run.exploded"] } }] }),
     "exports.0.hook.subscribes_to.0",
   ],
-])("%s is refused", (_what, value, path) => {
+])("rejects %s", (_description, value, path) => {
   expect(issues(value)).toContain(path);
 });

@@ -76,12 +76,12 @@ export interface DoorModule {
     | "idempotency"
   > & { policy: Pick<Kernel["policy"], "explain">; packages: Pick<Kernel["packages"], "replay"> };
   start(): Promise<void>;
-  /** Stops the watch for revocations. The rest of the door works until its calls have ended. */
+  /** Stops the watch for revocations. The other parts of the door work until its calls have ended. */
   stopWatching(): void;
   stop(): Promise<void>;
 }
 
-/** From how many of the latest calls of a project the usage of its tools is counted. */
+/** Tool usage is counted over this many of the latest calls in a project. */
 const LATEST_CALLS = 5_000;
 
 export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule {
@@ -110,7 +110,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     plans,
     policies,
     authority,
-    ended: new CallCounts(),
+    call_counts: new CallCounts(),
     concurrency,
     pending,
     grants: new SessionGrants(deps),
@@ -182,7 +182,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
         listTools: async (caller) => (await tools.snapshot(caller)).plans,
       }),
       keys: createKeys(deps, calls.live, authority, policies),
-      policy: { explain: (caller, question) => explain(explain_deps, caller, question) },
+      policy: { explain: (caller, query) => explain(explain_deps, caller, query) },
       audit: {
         list: async (caller, filter, page) => {
           requireOperator(caller, "read the audit log");

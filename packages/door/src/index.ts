@@ -17,7 +17,7 @@ export type { OfferedTool } from "./catalog/offered-tool.ts";
 export { searchTools } from "./catalog/search-tools.ts";
 export { type CallState, createCallState, createDoorModule, type DoorModule } from "./door-module.ts";
 export { openIdempotent } from "./idempotency/idempotency.ts";
-export { readCancels, stopCall } from "./invoke/cancel.ts";
+export { applyCancelRequests, stopCall } from "./invoke/cancel.ts";
 export type { Door, SamplingAccess, SamplingCaller } from "./invoke/door.ts";
 export { invoke } from "./invoke/invoke.ts";
 export { computeRemainingTime, recoverCalls, resumeApprovals } from "./invoke/recover.ts";
@@ -31,5 +31,12 @@ export { Deliverer } from "./outbox/deliver.ts";
 export { Dispatcher } from "./outbox/dispatcher.ts";
 export { Retention } from "./retention/retention.ts";
 export { coreBindingId, type DoorBindings, withKernelTools } from "./tools/bound-tools.ts";
-export { ACTION_TOOL, CORE, coreTool, noBrief, REQUEST_TOOL, SAMPLING_TOOL } from "./tools/core-tool.ts";
+export {
+  ACTION_TOOL,
+  CORE_PLUGIN,
+  createCoreTool,
+  noBrief,
+  REQUEST_TOOL,
+  SAMPLING_TOOL,
+} from "./tools/core-tool.ts";
 export { INSTRUMENT_COLLISION } from "./tools/precedence.ts";

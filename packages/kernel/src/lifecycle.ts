@@ -4,6 +4,7 @@
  * as ended even if they still run.
  */
 import {
+  applyCancelRequests,
   cancelledBy,
   Deliverer,
   Dispatcher,
@@ -12,7 +13,6 @@ import {
   invoke,
   type LiveCall,
   Retention,
-  readCancels,
   recoverCalls,
   releaseToOtherNode,
   resumeApprovals,
@@ -23,8 +23,8 @@ import {
 import type { Changes, Kernel, KernelDeps } from "@backplane/ports";
 
 /** How long the store may take to record the calls that did not end within the grace period. */
-const LAST_CALL_MS = 10_000;
-const SWEEP_EVERY = 360;
+const RECORD_CALLS_MS = 10_000;
+const BEATS_PER_SWEEP = 360;
 
 export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
   /** `turns` resolves when no turn makes calls any more. */
@@ -62,12 +62,12 @@ export function createLifecycle(
   let beats = 0;
   let recovered = false;
   const mayRecover = () => recovered && !state.stopping && lease.mayTakeOver();
-  const every = Math.min(host.recovery.interval_ms, host.recovery.node_ttl_ms / 3);
-  const heartbeat = new Heartbeat(clock, log, every, [
-    { name: "slots", run: () => renewSlots(deps, concurrency.held()) },
+  const beat_ms = Math.min(host.recovery.interval_ms, host.recovery.node_ttl_ms / 3);
+  const heartbeat = new Heartbeat(clock, log, beat_ms, [
+    { name: "slots", run: () => renewSlots(deps, concurrency.heldSlots()) },
     { name: "dispatcher lease", run: () => dispatcher.renewLease() },
     { name: "deliveries", run: () => deliverer.extend() },
-    { name: "cancels", run: () => readCancels(door) },
+    { name: "cancels", run: () => applyCancelRequests(door) },
     { name: "orphans", run: async () => (mayRecover() ? await recoverCalls(door) : 0) },
     {
       name: "orphaned deliveries",
@@ -79,7 +79,7 @@ export function createLifecycle(
     {
       name: "retention",
       run: async () => {
-        if (beats++ % SWEEP_EVERY === 0) retention.start();
+        if (beats++ % BEATS_PER_SWEEP === 0) retention.start();
       },
     },
   ]);
@@ -104,20 +104,20 @@ export function createLifecycle(
 
   async function stop(grace_ms: number, turns: Promise<void>): Promise<void> {
     state.stopping = true;
-    const swept = attempt("the retention", () => retention.stop());
+    const retentionStopped = attempt("the retention", () => retention.stop());
     // No delivery begins from here on. The leases of running deliveries are kept until the deliveries end.
     await attempt("the dispatcher", () => dispatcher.stop());
     const deliveries = attempt("the deliveries", () => deliverer.stop());
     await attempt("the approvals", async () => pending.stop());
     for (const call of live.all()) stopCall(door, call, "shutdown");
-    await within(deps, live.idle(), grace_ms);
+    await waitAtMost(deps, live.idle(), grace_ms);
     // A runner that does not respond must not keep a row open.
     const unfinished = live.all().map((call) => endOrRelease(door, call));
-    await attempt("the calls", () => within(deps, Promise.all(unfinished), LAST_CALL_MS));
-    await within(deps, deliveries, LAST_CALL_MS);
+    await attempt("the calls", () => waitAtMost(deps, Promise.all(unfinished), RECORD_CALLS_MS));
+    await waitAtMost(deps, deliveries, RECORD_CALLS_MS);
     await attempt("the turns", () => turns);
     await attempt("the heartbeat", async () => heartbeat.stop());
-    await swept;
+    await retentionStopped;
     await attempt("the lease", () => lease.stop());
   }
 
@@ -133,8 +133,8 @@ export function createLifecycle(
         waiting_approval: live.count("approval"),
         queued: live.count("queued"),
       },
-      ended: door.ended.all(),
-      lease: { held: lease.held(), takes_over: lease.mayTakeOver() },
+      ended: door.call_counts.all(),
+      lease: { held: lease.isHeld(), takes_over: lease.mayTakeOver() },
       stopping: state.stopping,
     }),
   };
@@ -171,7 +171,7 @@ async function storeHealth(deps: KernelDeps): Promise<{ ok: boolean; error?: str
 }
 
 /** Resolves when the work is done or the time limit is reached, and stops its timer. */
-async function within(deps: KernelDeps, work: Promise<unknown>, ms: number): Promise<void> {
+async function waitAtMost(deps: KernelDeps, work: Promise<unknown>, ms: number): Promise<void> {
   let stopWaiting = () => {};
   const limit = new Promise<void>((resolve) => {
     stopWaiting = resolve;

@@ -10,7 +10,7 @@ import { createTestSessionIn } from "../../agent/test/loop/test-session.ts";
 import { createRevocableKey } from "../../door/test/authority/revocable-key.ts";
 
 let server: TestPostgres;
-let homes = 0;
+let schema_count = 0;
 beforeAll(async () => {
   server = await startPostgres();
 });
@@ -19,15 +19,15 @@ afterAll(async () => {
 });
 
 /** Two gateways on one database, each with its own connections. */
-async function twoTestKernels(host: Partial<HostPolicy> = {}): Promise<[TestKernel, TestKernel]> {
-  const schema = `nodes_${++homes}`;
-  const open = async () => {
+async function createTwoKernels(host: Partial<HostPolicy> = {}): Promise<[TestKernel, TestKernel]> {
+  const schema = `nodes_${++schema_count}`;
+  const createNode = async () => {
     const store = await openPostgresStore({ url: server.url, schema });
     return await seedTestKernel(store, "", {
       host: { recovery: { interval_ms: 100, node_ttl_ms: 4_000 }, ...host },
     });
   };
-  return [await open(), await open()];
+  return [await createNode(), await createNode()];
 }
 
 verifies(
@@ -36,7 +36,7 @@ verifies(
   async () => {
     // A lease that outlives the test, so that a slow machine cannot free the slots of the dead gateway.
     const recovery = { interval_ms: 100, node_ttl_ms: 60_000 };
-    const [first, second] = await twoTestKernels({ queue_per_binding: 40, recovery });
+    const [first, second] = await createTwoKernels({ queue_per_binding: 40, recovery });
     await first.bind(manifest([toolExport("narrow", { max_concurrency: 3 })]));
     let running = 0;
     let peak = 0;
@@ -70,17 +70,17 @@ verifies(
 
 /** A gateway dies during a call; one other gateway has the files of the package, and one does not. */
 async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateways: ("files" | "none")[]) {
-  const schema = `nodes_${++homes}`;
-  const open = async (files: "files" | "none") => {
+  const schema = `nodes_${++schema_count}`;
+  const createNode = async (files: "files" | "none") => {
     const store = await openPostgresStore({ url: server.url, schema });
     const recovery = { interval_ms: 50, node_ttl_ms: 4_000 };
     const fixture = await seedTestKernel(store, "", { host: { recovery, ...host } });
     fixture.importer.has = async () => files === "files";
     return fixture;
   };
-  const first = await open("files");
+  const first = await createNode("files");
   const others: TestKernel[] = [];
-  for (const files of gateways) others.push(await open(files));
+  for (const files of gateways) others.push(await createNode(files));
   const tools = [
     toolExport("read", {}, { effect_class: "read_only" }),
     toolExport("write", {}, { effect_class: "non_idempotent_write" }),
@@ -99,11 +99,11 @@ verifies(
   "leaves the call of a dead gateway to a gateway that has the files of its package",
   async () => {
     const { others, read } = await loseGateway({ missing_files_ms: 60_000 }, "read", ["none", "files"]);
-    const [without, having] = others as [TestKernel, TestKernel];
+    const [without_files, with_files] = others as [TestKernel, TestKernel];
     await until(async () => (await read()).status !== "running");
     expect(await read()).toMatchObject({ status: "succeeded", retry_count: 1 });
-    expect(without.runner.requests).toEqual([]);
-    expect(having.runner.requests).toHaveLength(1);
+    expect(without_files.runner.requests).toEqual([]);
+    expect(with_files.runner.requests).toHaveLength(1);
   },
   60_000,
 );
@@ -138,7 +138,7 @@ verifies(
   "leaves a delivery to a gateway that has the files of the hook, without counting the attempt",
   async () => {
     const deliveries = { concurrency: 4, per_binding: 4, max_attempts: 1, base_ms: 5, max_ms: 20 };
-    const [first, second] = await twoTestKernels({ deliveries });
+    const [first, second] = await createTwoKernels({ deliveries });
     await first.bind(manifest([toolExport("echo"), hookExport("notify", ["invocation.settled"])]));
     await first.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
@@ -166,7 +166,7 @@ verifies(
   "delivers each event once across two gateways, and again under its id when one of them dies",
   async () => {
     const deliveries = { concurrency: 4, per_binding: 4, max_attempts: 5, base_ms: 5, max_ms: 20 };
-    const [first, second] = await twoTestKernels({ deliveries });
+    const [first, second] = await createTwoKernels({ deliveries });
     await first.bind(manifest([toolExport("echo"), hookExport("notify", ["invocation.settled"])]));
     await first.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
@@ -175,7 +175,7 @@ verifies(
     });
     const handled: { id: string; attempt: number }[] = [];
     let frozen = false;
-    const scriptOf = (gateway: TestKernel): RunnerScript => {
+    const scriptFor = (gateway: TestKernel): RunnerScript => {
       return async ({ request }) => {
         if (request.op !== "hook.handle") return ok();
         if (frozen && gateway === first) return await new Promise<never>(() => {});
@@ -184,16 +184,16 @@ verifies(
         return ok();
       };
     };
-    for (const gateway of [first, second]) gateway.runner.script = scriptOf(gateway);
-    const listed = async () => (await second.kernel.deliveries.list(user, {}, { limit: 200 })).items;
-    const all = async (count: number) => {
-      const rows = await listed();
+    for (const gateway of [first, second]) gateway.runner.script = scriptFor(gateway);
+    const listDeliveries = async () => (await second.kernel.deliveries.list(user, {}, { limit: 200 })).items;
+    const areDelivered = async (count: number) => {
+      const rows = await listDeliveries();
       return rows.length === count && rows.every(({ status }) => status === "delivered");
     };
     await Promise.all(
       Array.from({ length: 30 }, (_, n) => (n % 2 === 0 ? first : second).call({ export_id: "echo" })),
     );
-    await until(() => all(30));
+    await until(() => areDelivered(30));
     expect(handled).toHaveLength(30);
     expect(new Set(handled.map(({ id }) => id)).size).toBe(30);
     expect(handled.every(({ attempt }) => attempt === 1)).toBe(true);
@@ -208,8 +208,8 @@ verifies(
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     await first.crash();
-    await until(() => all(30 + more));
-    const rows = (await listed()).map(({ id }) => id);
+    await until(() => areDelivered(30 + more));
+    const rows = (await listDeliveries()).map(({ id }) => id);
     expect(rows).toEqual(expect.arrayContaining(handled.map(({ id }) => id)));
     expect(handled.some(({ attempt }) => attempt > 1)).toBe(true);
     expect(new Set(handled.map(({ id }) => id)).size).toBe(more);
@@ -218,7 +218,7 @@ verifies(
 );
 
 test("takes over the calls and approvals of a dead gateway", async () => {
-  const [first, second] = await twoTestKernels();
+  const [first, second] = await createTwoKernels();
   const content = manifest([toolExport("read"), toolExport("ask", {}, { requires_approval: true })]);
   await first.bind(content);
   await first.bind(content, { export_id: "ask", policy: { approval_timeout_ms: 3_600_000 } });
@@ -242,7 +242,7 @@ verifies(
   "bind.hot",
   "rolls a version back once, whichever of two gateways on one PostgreSQL sees it crash",
   async () => {
-    const [first, second] = await twoTestKernels();
+    const [first, second] = await createTwoKernels();
     const content = manifest([toolExport("read")]);
     const { binding_id, package_id } = await first.bind(content);
     await first.kernel.packages.install(admin, first.importer.add({ ...content, version: "0.2.0" }));
@@ -274,7 +274,7 @@ verifies(
 );
 
 test("watches, answers and cancels a call from the other gateway", async () => {
-  const [first, second] = await twoTestKernels();
+  const [first, second] = await createTwoKernels();
   const content = manifest([toolExport("slow"), toolExport("ask", {}, { requires_approval: true })]);
   await first.bind(content);
   await first.bind(content, { export_id: "ask" });
@@ -305,7 +305,7 @@ verifies(
   "sec.revocation",
   "a key revoked on one gateway stops the calls, approvals and turns of another gateway",
   async () => {
-    const schema = `nodes_${++homes}`;
+    const schema = `nodes_${++schema_count}`;
     const [first, second] = await Promise.all(
       [1, 2].map(
         async () => await createTestSessionIn(await openPostgresStore({ url: server.url, schema }), ""),
@@ -346,7 +346,7 @@ verifies(
   "server.names",
   "gives a name to only one of two servers that are bound at the same time on two gateways",
   async () => {
-    const [first, second] = await twoTestKernels();
+    const [first, second] = await createTwoKernels();
     for (let round = 0; round < 5; round++) {
       const bound = await Promise.allSettled(
         [first, second].map(async ({ kernel, importer }, node) => {

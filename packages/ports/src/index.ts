@@ -1,7 +1,7 @@
 export {
-  atLeast,
   buildAudit,
   HOST_ADMIN,
+  hasRole,
   isWholeOrg,
   requireHostAdmin,
   requireOperator,

@@ -14,9 +14,9 @@
 
 #include "sandbox-init.h"
 
-#define PIECE 65536
+#define CHUNK_BYTES 65536
 
-static char piece[PIECE];
+static char chunk[CHUNK_BYTES];
 
 static int fail_with(int code) {
   errno = code;
@@ -75,14 +75,14 @@ static int check(int fd, long long max) {
 static int send_all(int fd, long long max) {
   char line[32];
   for (long long sent = 0;;) {
-    ssize_t n = read(fd, piece, sizeof piece);
+    ssize_t n = read(fd, chunk, sizeof chunk);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return (int)n;
     /* The file may have grown since it was checked. */
     if ((sent += n) > max) return fail_with(EFBIG);
     snprintf(line, sizeof line, "data %zd\n", n);
     write_whole(CONTROL_FD, line, strlen(line));
-    write_whole(CONTROL_FD, piece, (size_t)n);
+    write_whole(CONTROL_FD, chunk, (size_t)n);
   }
 }
 
@@ -113,10 +113,10 @@ int receive_artifact(int scratch, char *request, const char *rest, size_t length
   *taken = left < 0 ? 0 : (size_t)left < length ? (size_t)left : length;
   if (error == 0 && write(fd, rest, *taken) != (ssize_t)*taken) error = ENOSPC;
   for (left -= (long long)*taken; left > 0;) {
-    size_t n = (size_t)left < sizeof piece ? (size_t)left : sizeof piece;
-    read_whole(CONTROL_FD, piece, n);
+    size_t n = (size_t)left < sizeof chunk ? (size_t)left : sizeof chunk;
+    read_whole(CONTROL_FD, chunk, n);
     left -= (long long)n;
-    if (error == 0 && write(fd, piece, n) != (ssize_t)n) error = ENOSPC;
+    if (error == 0 && write(fd, chunk, n) != (ssize_t)n) error = ENOSPC;
   }
   if (fd >= 0) close(fd);
   return error == 0 ? 0 : fail_with(error);

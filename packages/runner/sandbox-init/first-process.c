@@ -1,7 +1,7 @@
 /*
  * PID 1 until the plugin starts. It builds the root file system from the commands on the control socket (root.c):
  *   [show SOURCE PATH | system SOURCE PATH | share SOURCE PATH | link TARGET PATH | hide PATH | scratch PATH OPTIONS]...
- * detaches the host's files, opens the listeners and gives up every right. Only then does anything of the plugin run.
+ * detaches the host's files, opens the listeners and drops all privileges. Code of the plugin runs only after that.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,6 +1,6 @@
 /** Builds the services for MCP servers, their sign-ins and instrument plugins. */
 
-import { CORE, type DoorModule, REQUEST_TOOL } from "@backplane/door";
+import { CORE_PLUGIN, type DoorModule, REQUEST_TOOL } from "@backplane/door";
 import type { Caller, Changes, Kernel, KernelDeps, RegisteredTool } from "@backplane/ports";
 import type { RegistryModule, SignInTokens, TokenRevocation } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
@@ -11,7 +11,7 @@ import { createApprovedRequest } from "./servers/approved-request.ts";
 import { createServers } from "./servers/servers.ts";
 import { createSignIns } from "./sign-ins/sign-ins.ts";
 
-interface ServersParts {
+interface ServersModuleDeps {
   changes: Changes;
   registry: RegistryModule;
   session: SessionModule;
@@ -33,7 +33,7 @@ interface ServersModule {
   stop(): Promise<void>;
 }
 
-export function createServersModule(deps: KernelDeps, parts: ServersParts): ServersModule {
+export function createServersModule(deps: KernelDeps, parts: ServersModuleDeps): ServersModule {
   const { changes, core_tools, door, revocation, registry, tokens } = parts;
   const { policies, definitions } = registry;
   const refresher = createDefinitionsRefresher(deps, parts.session.bus.kernel("mcp", ["mcp"]));
@@ -41,7 +41,7 @@ export function createServersModule(deps: KernelDeps, parts: ServersParts): Serv
   const { approvedRequest, tool } = createApprovedRequest(door.door);
   core_tools.set(REQUEST_TOOL, tool);
   const servers = createServers(deps, policies, tokens, door.door.state, approvedRequest);
-  changes.on("catalog.changed", () => servers.forget());
+  changes.on("catalog.changed", () => servers.expireLists());
   const instruments = createInstruments({
     deps,
     policies,
@@ -53,7 +53,7 @@ export function createServersModule(deps: KernelDeps, parts: ServersParts): Serv
   });
   changes.on("bindings.changed", ({ bindings }) => instruments.reloadDependents(bindings));
   const admin_tools = createInstrumentAdminTools(instruments.facade, deps.version ?? "0.0.0", (as) =>
-    parts.resolveCaller(CORE, as),
+    parts.resolveCaller(CORE_PLUGIN, as),
   );
   for (const tool of admin_tools) core_tools.set(tool.spec.name, tool);
   return {

@@ -4,9 +4,9 @@ export { PublishRules } from "./bus/publish-rules.ts";
 export { checkClientSessionId, clientSessionIdProblem, modelBridgeSession } from "./bus/session-ids.ts";
 export { buildCompaction } from "./compaction/build-compaction.ts";
 export { classifyEntries } from "./compaction/loss.ts";
-export { findChainEntry, withPinned } from "./compaction/pinned.ts";
+export { findChainEntry, restorePinned } from "./compaction/pinned.ts";
 export {
-  copyOf,
+  copyEntry,
   findRetained,
   originalId,
   type RetainedEntries,
@@ -15,7 +15,7 @@ export {
 } from "./compaction/retained.ts";
 export { estimateCompacted, estimateTokens } from "./compaction/tokens.ts";
 export { createSessionModule, type SessionModule } from "./session-module.ts";
-export { blockOf, entryOfBlock } from "./sessions/blocks.ts";
+export { blockOf, entryFromBlock } from "./sessions/blocks.ts";
 export { ContextBuilder, contextOf } from "./sessions/context.ts";
 export { DEFAULT_WORKSPACE, LiveSessions } from "./sessions/live-sessions.ts";
 export {

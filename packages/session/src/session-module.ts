@@ -26,13 +26,13 @@ export function createSessionModule(deps: KernelDeps, changes: Changes): Session
   const bus = createBus({ clock, ids, log, ...(deps.pause === undefined ? {} : { pause: deps.pause }) });
   const port = bus.kernel();
   const live = new LiveSessions();
-  const losses = bus.kernel("session-persister");
+  const loss_port = bus.kernel("session-persister");
   const persister = createPersister({
     store,
     clock,
     log,
     onLost: ({ key, source, error }) =>
-      void losses.tryPublish(
+      void loss_port.tryPublish(
         "plugin.error",
         { name: source, error },
         { session_id: KERNEL_SESSION, scope: key.scope },
@@ -80,7 +80,7 @@ export function createSessionModule(deps: KernelDeps, changes: Changes): Session
       persister,
       live,
       port,
-      own_port: bus.kernel("harness", ["harness"]),
+      harness_port: bus.kernel("harness", ["harness"]),
       ids,
       clock,
       log,

@@ -40,41 +40,41 @@ afterAll(async () => {
 
 artifactContract(() => subject);
 
-const rows = async (table: string, sha256: string) =>
+const countRows = async (table: string, sha256: string) =>
   (await direct.query(`select 1 from ${table} where sha256 = $1`, [sha256])).rowCount;
 
 test("serves and removes artifacts that another node stored", async () => {
   const { bytes, sha256 } = freshBytes();
   const [first, second] = nodes.map(({ artifacts }) => artifacts);
-  await first!.keep(sha256, bytes);
+  await first!.store(sha256, bytes);
   const artifact = await second!.open(sha256);
   expect((await readAll(artifact!.content)).equals(bytes)).toBe(true);
   await subject.age(sha256, 10_000_000);
   const swept = await Promise.all([first!.sweep(9_000_000), second!.sweep(9_000_000)]);
   expect(swept[0]! + swept[1]!).toBe(1);
-  expect([await rows("artifacts", sha256), await rows("artifact_pieces", sha256)]).toEqual([0, 0]);
+  expect([await countRows("artifacts", sha256), await countRows("artifact_pieces", sha256)]).toEqual([0, 0]);
 });
 
-test("does not open an artifact with a missing or an extra piece", async () => {
+test("does not open an artifact with a missing or an extra chunk", async () => {
   const [short, long] = [freshBytes(), freshBytes()];
-  for (const { bytes, sha256 } of [short, long]) await subject.files.keep(sha256, bytes);
+  for (const { bytes, sha256 } of [short, long]) await subject.files.store(sha256, bytes);
   await direct.query("delete from artifact_pieces where sha256 = $1 and piece = 2", [short.sha256]);
   await direct.query("update artifacts set bytes = bytes - 1 where sha256 = $1", [long.sha256]);
   for (const { sha256 } of [short, long]) expect(await subject.files.open(sha256)).toBeNull();
 });
 
 test("fails a read when the artifact is changed or removed meanwhile", async () => {
-  const harm: ((sha256: string) => unknown)[] = [
+  const changes: ((sha256: string) => unknown)[] = [
     subject.change,
     (sha256) => direct.query("delete from artifacts where sha256 = $1", [sha256]),
   ];
-  for (const hurt of harm) {
+  for (const applyChange of changes) {
     const { bytes, sha256 } = freshBytes();
-    await subject.files.keep(sha256, bytes);
+    await subject.files.store(sha256, bytes);
     const { content } = (await subject.files.open(sha256))!;
     const reader = content[Symbol.asyncIterator]();
     expect((await reader.next()).done).toBe(false);
-    await hurt(sha256);
+    await applyChange(sha256);
     const rest = (async () => {
       while ((await reader.next()).done !== true);
     })();
@@ -86,12 +86,14 @@ test("stores no part of an interrupted artifact, and reports an unavailable data
   const { bytes, sha256 } = freshBytes();
   await direct.query("alter table artifact_pieces add constraint full_disk check (piece < 2) not valid");
   try {
-    await expect(subject.files.keep(sha256, bytes)).rejects.toThrow();
-    expect([await rows("artifacts", sha256), await rows("artifact_pieces", sha256)]).toEqual([0, 0]);
+    await expect(subject.files.store(sha256, bytes)).rejects.toThrow();
+    expect([await countRows("artifacts", sha256), await countRows("artifact_pieces", sha256)]).toEqual([
+      0, 0,
+    ]);
   } finally {
     await direct.query("alter table artifact_pieces drop constraint full_disk");
   }
-  const gone = await openPostgresStore({ url: server.url });
-  await gone.close();
-  await expect(gone.artifacts.open(sha256)).rejects.toMatchObject({ code: "store.unavailable" });
+  const closed_store = await openPostgresStore({ url: server.url });
+  await closed_store.close();
+  await expect(closed_store.artifacts.open(sha256)).rejects.toMatchObject({ code: "store.unavailable" });
 });

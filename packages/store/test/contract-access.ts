@@ -26,7 +26,10 @@ export function accessCases(subject: () => Subject): void {
     });
     const second = await store().secrets.put({ ...sealed, ciphertext: "v1.k.n.d" }, later, {});
     expect(second).toEqual({ ...first, version: 2, updated_at: later });
-    expect(await store().secrets.sealed(org_id, "jira_token")).toEqual({ ...sealed, ciphertext: "v1.k.n.d" });
+    expect(await store().secrets.getSealed(org_id, "jira_token")).toEqual({
+      ...sealed,
+      ciphertext: "v1.k.n.d",
+    });
     expect(await store().secrets.get("org_other", "jira_token")).toBeNull();
 
     await store().packages.insert(samplePackage({ org_id }), {});
@@ -87,9 +90,9 @@ export function accessCases(subject: () => Subject): void {
     const scope = freshOrg();
     const key = sampleKey(scope);
     const hash = ids.next("request");
-    expect(await store().keys.byHash(hash)).toBeNull();
+    expect(await store().keys.findByHash(hash)).toBeNull();
     await store().keys.create(key, hash, {});
-    expect(await store().keys.byHash(hash)).toEqual(key);
+    expect(await store().keys.findByHash(hash)).toEqual(key);
     expect(await store().keys.get(scope.org_id, key.id)).toEqual(key);
     expect(await store().keys.get(freshOrg().org_id, key.id)).toBeNull();
     const orgKey = sampleKey({ ...scope, project_id: null });
@@ -102,7 +105,7 @@ export function accessCases(subject: () => Subject): void {
     expect(await store().keys.revoke({ ...scope, project_id: "proj_other" }, key.id, NOW, {})).toBe(false);
     expect(await store().keys.revoke(scope, key.id, NOW, {})).toBe(true);
     expect(await store().keys.revoke(scope, key.id, NOW, {})).toBe(false);
-    expect(await store().keys.byHash(hash)).toEqual({ ...key, revoked_at: NOW });
+    expect(await store().keys.findByHash(hash)).toEqual({ ...key, revoked_at: NOW });
   });
 
   test("claims an idempotency key once, returns its response, and frees it when stale or expired", async () => {
@@ -128,7 +131,7 @@ export function accessCases(subject: () => Subject): void {
     expect(await begin("d5", 8_000)).toEqual({ state: "new" });
   });
 
-  test("verifies the audit chain in steps from a mark, and notifies listeners", async () => {
+  test("verifies the audit chain in steps from a given position, and notifies listeners", async () => {
     const { audit } = store();
     const from = await audit.head();
     let notified = 0;

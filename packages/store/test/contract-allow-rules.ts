@@ -24,9 +24,9 @@ export function allowRuleCases(store: () => Store): void {
       sampleAllowRule({ org_id: freshOrg().org_id }),
     ];
     for (const rule of [own, org_rule, ...others]) await allow_rules.create(rule, {});
-    const read = await allow_rules.ofPackage({ org_id, project_id: "proj_default" }, "acme/devkit");
+    const read = await allow_rules.listForPackage({ org_id, project_id: "proj_default" }, "acme/devkit");
     expect(read).toEqual([own, org_rule]);
-    expect(ids(await allow_rules.ofPackage({ org_id, project_id: null }, "acme/devkit"))).toEqual([
+    expect(ids(await allow_rules.listForPackage({ org_id, project_id: null }, "acme/devkit"))).toEqual([
       org_rule.id,
     ]);
     const page = await allow_rules.list({ org_id, project_id: "proj_default" }, { limit: 10 });
@@ -43,18 +43,18 @@ export function allowRuleCases(store: () => Store): void {
     const { org_id } = freshOrg();
     const { allow_rules, audit } = store();
     const scope = { org_id, project_id: "proj_default" };
-    const auditOf = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
+    const auditRecord = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
     const [own, org_rule] = [sampleAllowRule({ org_id }), sampleAllowRule({ org_id, project_id: null })];
-    await allow_rules.create(own, auditOf("created"));
+    await allow_rules.create(own, auditRecord("created"));
     await allow_rules.create(org_rule, {});
-    expect(await allow_rules.remove({ org_id, project_id: "proj_b" }, own.id, auditOf("foreign"))).toBe(
+    expect(await allow_rules.remove({ org_id, project_id: "proj_b" }, own.id, auditRecord("foreign"))).toBe(
       false,
     );
-    expect(await allow_rules.remove(scope, org_rule.id, auditOf("wide"))).toBe(false);
-    expect(await allow_rules.remove(scope, own.id, auditOf("removed"))).toBe(true);
-    expect(await allow_rules.remove(scope, own.id, auditOf("again"))).toBe(false);
+    expect(await allow_rules.remove(scope, org_rule.id, auditRecord("wide"))).toBe(false);
+    expect(await allow_rules.remove(scope, own.id, auditRecord("removed"))).toBe(true);
+    expect(await allow_rules.remove(scope, own.id, auditRecord("again"))).toBe(false);
     expect(await allow_rules.remove({ org_id, project_id: null }, org_rule.id, {})).toBe(true);
-    expect(await allow_rules.ofPackage(scope, "acme/devkit")).toEqual([]);
+    expect(await allow_rules.listForPackage(scope, "acme/devkit")).toEqual([]);
     const actions = (await audit.list(scope, {}, { limit: 10 })).items.map(({ action }) => action);
     expect(actions.toSorted()).toEqual(["created", "removed"]);
   });
@@ -77,7 +77,7 @@ export function allowRuleCases(store: () => Store): void {
     expect(await approvals.resolve(approval.id, resolution, {}, { rule: first, records: {} })).toBe(true);
     const second = sampleAllowRule({ org_id, approval_id: approval.id });
     expect(await approvals.resolve(approval.id, resolution, {}, { rule: second, records: {} })).toBe(false);
-    expect(await allow_rules.ofPackage(scope, "acme/devkit")).toEqual([first]);
+    expect(await allow_rules.listForPackage(scope, "acme/devkit")).toEqual([first]);
   });
 
   test("removes the allow rules of a package with its last version", async () => {
@@ -95,10 +95,10 @@ export function allowRuleCases(store: () => Store): void {
     await allow_rules.create(rule, {});
     await allow_rules.create(other, {});
     await packages.remove(org_id, first_version!.id, {});
-    expect(await allow_rules.ofPackage(scope, rule.package_id)).toEqual([rule]);
+    expect(await allow_rules.listForPackage(scope, rule.package_id)).toEqual([rule]);
     await packages.remove(org_id, second_version!.id, {});
-    expect(await allow_rules.ofPackage(scope, rule.package_id)).toEqual([]);
-    expect(await allow_rules.ofPackage(scope, "acme/other")).toEqual([other]);
+    expect(await allow_rules.listForPackage(scope, rule.package_id)).toEqual([]);
+    expect(await allow_rules.listForPackage(scope, "acme/other")).toEqual([other]);
   });
 
   test("limits the number of allow rules of an org", async () => {

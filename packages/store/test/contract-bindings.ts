@@ -126,9 +126,9 @@ export function bindingCases(store: () => Store): void {
       expect(await store().bindings.get(freshOrg(), own.binding_id)).toBeNull();
       expect((await store().bindings.get(org, foreign.binding_id))?.binding).toEqual(foreign);
 
-      const seen = await store().bindings.findCandidates(project, "search");
-      expect(seen.map((item) => item.binding.binding_id)).toEqual([own.binding_id, shared.binding_id]);
-      expect(seen[0]?.package.package_id).toBe("acme/devkit");
+      const candidates = await store().bindings.findCandidates(project, "search");
+      expect(candidates.map((item) => item.binding.binding_id)).toEqual([own.binding_id, shared.binding_id]);
+      expect(candidates[0]?.package.package_id).toBe("acme/devkit");
       expect(await store().bindings.findCandidates(project, "search", "acme/none")).toEqual([]);
       expect(
         (await store().bindings.list(project, {}, { limit: 10 })).items.map((row) => row.binding_id),
@@ -168,19 +168,19 @@ export function bindingCases(store: () => Store): void {
       await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
       const row = sampleBinding({ scope, config: { changes: [] } });
       await store().bindings.create(row, {});
-      const change = async (who: number): Promise<void> => {
+      const change = async (writer: number): Promise<void> => {
         for (;;) {
           const { binding } = (await store().bindings.get(scope, row.binding_id))!;
-          const changes = [...(binding.config.changes as number[]), who];
+          const changes = [...(binding.config.changes as number[]), writer];
           const next = { ...binding, config: { changes }, generation: binding.generation + 1 };
           if (await store().bindings.update(next, binding.generation, {})) return;
         }
       };
-      await Promise.all(Array.from({ length: 100 }, (_, who) => change(who)));
+      await Promise.all(Array.from({ length: 100 }, (_, writer) => change(writer)));
       const { binding } = (await store().bindings.get(scope, row.binding_id))!;
       expect(binding.generation).toBe(101);
       expect([...(binding.config.changes as number[])].sort((a, b) => a - b)).toEqual(
-        Array.from({ length: 100 }, (_, who) => who),
+        Array.from({ length: 100 }, (_, writer) => writer),
       );
     },
   );
@@ -190,8 +190,8 @@ export function bindingCases(store: () => Store): void {
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     const row = sampleBinding({ scope });
     await store().bindings.create(row, {});
-    const stolen = { ...row, scope: { ...scope, project_id: "proj_other" }, generation: 2 };
-    expect(await store().bindings.update(stolen, 1, {})).toBe(false);
+    const moved_row = { ...row, scope: { ...scope, project_id: "proj_other" }, generation: 2 };
+    expect(await store().bindings.update(moved_row, 1, {})).toBe(false);
   });
 
   test("removes a binding only in the generation that the caller has read", async () => {

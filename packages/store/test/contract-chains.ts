@@ -45,12 +45,12 @@ export function chainCases(subject: () => Subject): void {
         code: "chain.not_found",
       });
       // A fork begins at the last visible entry up to `at`: 4 belongs to another chain here, 9 does not exist.
-      for (const [chain_id, at, is] of [
+      for (const [chain_id, at, fork_entry_id] of [
         [early.id, 4, 2],
         [early.id, 9, 5],
       ] as const) {
         const created = await sessions().fork({ scope, chain_id, at }, newChain(), null, {});
-        expect(created).toMatchObject({ fork_entry_id: is, last_entry_id: is });
+        expect(created).toMatchObject({ fork_entry_id, last_entry_id: fork_entry_id });
         expect(await sessions().verify(scope, created.id)).toBeNull();
       }
       await expect(
@@ -123,8 +123,8 @@ export function chainCases(subject: () => Subject): void {
       // A fork before the anchor does not show it; a fork after it starts there.
       const before = await sessions().fork({ scope, chain_id: chain.id, at: 3 }, newChain(), null, {});
       expect(await since(before.id)).toEqual(["1 session/start", "2 a", "3 b"]);
-      const behind = await sessions().fork({ scope, chain_id: chain.id, at: 5 }, newChain(), null, {});
-      expect(await since(behind.id)).toEqual(["4 summary", "5 b"]);
+      const after_anchor = await sessions().fork({ scope, chain_id: chain.id, at: 5 }, newChain(), null, {});
+      expect(await since(after_anchor.id)).toEqual(["4 summary", "5 b"]);
 
       expect(await sessions().moveHead(key, old, chain.id, {})).toBe(false);
       expect(await sessions().moveHead(key, chain.id, old, {})).toBe(true);
@@ -137,7 +137,7 @@ export function chainCases(subject: () => Subject): void {
       await sessions().append(key, [message("e")]);
       expect(await readBriefs(scope, fresh.id, 7)).toEqual(["8 session/start", "9 e"]);
       expect((await sessions().get(key))?.last_entry_id).toBe(9);
-      for (const id of [old, chain.id, before.id, behind.id, fresh.id]) {
+      for (const id of [old, chain.id, before.id, after_anchor.id, fresh.id]) {
         expect(await sessions().verify(scope, id)).toBeNull();
       }
     },
@@ -152,21 +152,25 @@ export function chainCases(subject: () => Subject): void {
       const fork = await sessions().fork({ scope, chain_id, at: 3 }, newChain(), null, {});
       await sessions().append(key, [message("d")], fork.id);
       await subject().tamper(change(chain_id, fork.id));
-      const name = (at: { chain_id: string; entry_id: number } | null) =>
+      const describeEntry = (at: { chain_id: string; entry_id: number } | null) =>
         at === null ? null : `${at.chain_id === chain_id ? "chain" : "fork"} ${at.entry_id}`;
-      return [name(await sessions().verify(scope, chain_id)), name(await sessions().verify(scope, fork.id))];
+      return [
+        describeEntry(await sessions().verify(scope, chain_id)),
+        describeEntry(await sessions().verify(scope, fork.id)),
+      ];
     };
     const whereSpan = (chain: string, id: number) => `where chain_id = '${chain}' and last_id = ${id}`;
-    const changed = (from: string, to: string) => `update spans set body = replace(body, '${from}', '${to}')`;
-    expect(await verifyAfter((chain) => `${changed('"a"', '"A"')} ${whereSpan(chain, 2)}`)).toEqual([
+    const replaceInBody = (from: string, to: string) =>
+      `update spans set body = replace(body, '${from}', '${to}')`;
+    expect(await verifyAfter((chain) => `${replaceInBody('"a"', '"A"')} ${whereSpan(chain, 2)}`)).toEqual([
       "chain 2",
       "chain 2",
     ]);
-    expect(await verifyAfter((chain) => `${changed("[[", "[ [")} ${whereSpan(chain, 4)}`)).toEqual([
+    expect(await verifyAfter((chain) => `${replaceInBody("[[", "[ [")} ${whereSpan(chain, 4)}`)).toEqual([
       "chain 4",
       null,
     ]);
-    expect(await verifyAfter((chain) => `${changed("[[", "{")} ${whereSpan(chain, 4)}`)).toEqual([
+    expect(await verifyAfter((chain) => `${replaceInBody("[[", "{")} ${whereSpan(chain, 4)}`)).toEqual([
       "chain 4",
       null,
     ]);
@@ -199,10 +203,10 @@ export function chainCases(subject: () => Subject): void {
       (await sessions().entries(scope, chain_id, after, limit)).map(({ id }) => id);
     for (const after of [0, 1, 2, 63, 64, 65, 66, 129, 130, 150, 151, 152]) {
       for (const limit of [1, 2, 64, 65, 200]) {
-        const wanted = Array.from({ length: 152 }, (_, n) => n + 1).filter((id) => id > after);
-        expect(await ids(after, limit), `${after} ${limit}`).toEqual(wanted.slice(0, limit));
+        const expected = Array.from({ length: 152 }, (_, n) => n + 1).filter((id) => id > after);
+        expect(await ids(after, limit), `${after} ${limit}`).toEqual(expected.slice(0, limit));
         expect((await sessions().replay(key, after, limit)).map(({ id }) => id)).toEqual(
-          wanted.slice(0, limit),
+          expected.slice(0, limit),
         );
       }
     }

@@ -28,9 +28,9 @@ export function configCases(store: () => Store): void {
     await config.write(org_id, { set: [sealed], unset: [] }, NOW, {});
     expect(await config.get(org_id, "a.b")).toEqual(sealed);
     expect(await config.get(org_id, "a.b.other")).toBeNull();
-    const strange = setting("b", { text: "\u0000 ünï 🙂 ' \" \\", list: [null, 1.5, true] });
-    await config.write(org_id, { set: [strange], unset: [] }, NOW, {});
-    expect(await config.get(org_id, "b")).toEqual(strange);
+    const unusual = setting("b", { text: "\u0000 ünï 🙂 ' \" \\", list: [null, 1.5, true] });
+    await config.write(org_id, { set: [unusual], unset: [] }, NOW, {});
+    expect(await config.get(org_id, "b")).toEqual(unusual);
   });
 
   test("unsets a key or everything below it, and returns the removed keys", async () => {
@@ -114,8 +114,8 @@ export function configCases(store: () => Store): void {
     };
     await config.write(org_id, change, NOW, {});
     const before = await config.list(org_id, "");
-    const over = { set: [setting("a.first"), setting("big.k2", `${big}${big}${big}`)], unset: ["new"] };
-    await expect(config.write(org_id, over, NOW, records)).rejects.toMatchObject({
+    const oversized = { set: [setting("a.first"), setting("big.k2", `${big}${big}${big}`)], unset: ["new"] };
+    await expect(config.write(org_id, oversized, NOW, records)).rejects.toMatchObject({
       code: "config.limit",
       details: { limit: "bytes_per_org" },
     });
@@ -123,10 +123,10 @@ export function configCases(store: () => Store): void {
     expect((await audit.list(scope, {}, { limit: 9 })).items).toEqual([]);
 
     const many = freshOrg().org_id;
-    const some = (from: number, to: number) =>
+    const numberedSettings = (from: number, to: number) =>
       Array.from({ length: to - from }, (_, n) => setting(`k${from + n}`, 0));
-    await config.write(many, { set: some(0, CONFIG_LIMITS.keys_per_org), unset: [] }, NOW, {});
-    await config.write(many, { set: some(0, 2), unset: [] }, NOW, {});
+    await config.write(many, { set: numberedSettings(0, CONFIG_LIMITS.keys_per_org), unset: [] }, NOW, {});
+    await config.write(many, { set: numberedSettings(0, 2), unset: [] }, NOW, {});
     await expect(
       config.write(many, { set: [setting("one-more")], unset: [] }, NOW, {}),
     ).rejects.toMatchObject({

@@ -11,15 +11,15 @@ export function definitionCases(store: () => Store): void {
     await store().packages.insert(samplePackage({ org_id }), {});
     const binding = sampleBinding({ scope });
     const id = binding.binding_id;
-    expect(await store().definitions.put(org_id, row(id, 1), {})).toBe(false);
+    expect(await store().definitions.put(org_id, sampleDefinitions(id, 1), {})).toBe(false);
     await store().bindings.create(binding, {});
     expect(await store().definitions.get(org_id, id)).toBeNull();
-    expect(await store().definitions.put(org_id, row(id, 1), {})).toBe(true);
-    expect(await store().definitions.put(org_id, row(id, 1), {})).toBe(false);
-    expect(await store().definitions.put(org_id, row(id, 3), {})).toBe(false);
+    expect(await store().definitions.put(org_id, sampleDefinitions(id, 1), {})).toBe(true);
+    expect(await store().definitions.put(org_id, sampleDefinitions(id, 1), {})).toBe(false);
+    expect(await store().definitions.put(org_id, sampleDefinitions(id, 3), {})).toBe(false);
     const audit = sampleAudit({ scope, action: "definitions.accept" });
-    expect(await store().definitions.put(org_id, row(id, 2), { audit })).toBe(true);
-    expect(await store().definitions.get(org_id, id)).toEqual(row(id, 2));
+    expect(await store().definitions.put(org_id, sampleDefinitions(id, 2), { audit })).toBe(true);
+    expect(await store().definitions.get(org_id, id)).toEqual(sampleDefinitions(id, 2));
     expect(await store().definitions.get("org_other", id)).toBeNull();
     const audited = await store().audit.list(scope, { action: "definitions.accept" }, { limit: 10 });
     expect(audited.items).toHaveLength(1);
@@ -30,14 +30,14 @@ export function definitionCases(store: () => Store): void {
   test("returns a binding of a whole package as a candidate for every export", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
-    const whole = sampleBinding({ scope, export_id: "*" });
-    await store().bindings.create(whole, {});
+    const package_binding = sampleBinding({ scope, export_id: "*" });
+    await store().bindings.create(package_binding, {});
     const candidates = await store().bindings.findCandidates(scope, "anything");
-    expect(candidates.map(({ binding }) => binding.binding_id)).toEqual([whole.binding_id]);
+    expect(candidates.map(({ binding }) => binding.binding_id)).toEqual([package_binding.binding_id]);
   });
 }
 
-function row(binding_id: string, revision: number): Definitions {
+function sampleDefinitions(binding_id: string, revision: number): Definitions {
   return {
     binding_id,
     package_digest: `sha256:${"ab".repeat(32)}`,

@@ -13,7 +13,7 @@ export function executionCases(store: () => Store): void {
       execution_id: ids.next("execution"),
       ...overrides,
     });
-  const begin = async (overrides: Partial<NewExecution> = {}) => {
+  const beginExecution = async (overrides: Partial<NewExecution> = {}) => {
     const row = harnessCall();
     const execution = sampleExecution(row, overrides);
     await store().invocations.open(row, { execution, records: {} });
@@ -34,7 +34,7 @@ export function executionCases(store: () => Store): void {
     "harness.limits",
     "starts no more child runs than the limit, however many start concurrently",
     async () => {
-      const { execution } = await begin();
+      const { execution } = await beginExecution();
       const { id, scope } = execution;
       const children = Array.from({ length: 12 }, (_, n) => startChild(scope, { id, depth: 1 }, `c${n}`));
       const results = await Promise.allSettled(children);
@@ -51,7 +51,7 @@ export function executionCases(store: () => Store): void {
     "harness.limits",
     "counts steps and compactions up to their limits under concurrent use",
     async () => {
-      const { execution } = await begin();
+      const { execution } = await beginExecution();
       const { executions } = store();
       for (const [what, limit, max] of [
         ["steps", "max_steps", 2],
@@ -73,7 +73,7 @@ export function executionCases(store: () => Store): void {
     "harness.limits",
     "refuses a child run that is nested too deeply or starts after the end",
     async () => {
-      const { row, execution } = await begin({ depth: 1 });
+      const { row, execution } = await beginExecution({ depth: 1 });
       const { id, scope } = execution;
       await startChild(scope, { id, depth: 3 }, "deep");
       await expect(startChild(scope, { id, depth: 4 }, "deeper")).rejects.toMatchObject({
@@ -95,7 +95,7 @@ export function executionCases(store: () => Store): void {
   );
 
   test("reopens an ended execution for only one of two calls that resume it", async () => {
-    const { row, execution } = await begin();
+    const { row, execution } = await beginExecution();
     const { id, scope } = execution;
     const { invocations, executions } = store();
     const checkpoint = { kind: "checkpoint", data: { cursor: 3 } };
@@ -109,9 +109,9 @@ export function executionCases(store: () => Store): void {
     expect(await executions.saveCheckpoint(id, call, checkpoint)).toBe(false);
     const before = (await executions.get(scope, id))!;
     expect(before).toMatchObject({ status: "cancelled", checkpoint, checkpoints: 1, starts: 0 });
-    const again = [harnessCall(scope, { execution_id: id }), harnessCall(scope, { execution_id: id })];
+    const resuming = [harnessCall(scope, { execution_id: id }), harnessCall(scope, { execution_id: id })];
     const opened = await Promise.allSettled(
-      again.map((next) =>
+      resuming.map((next) =>
         invocations.open(next, {
           execution: { resumes: { ...before, trigger: { type: "more" } } },
           records: {},
@@ -119,9 +119,9 @@ export function executionCases(store: () => Store): void {
       ),
     );
     expect(opened.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
-    const lost = opened.find(({ status }) => status === "rejected") as PromiseRejectedResult;
-    expect(lost.reason).toMatchObject({ code: "execution.running" });
-    const winner = again[opened.findIndex(({ status }) => status === "fulfilled")]!;
+    const refused = opened.find(({ status }) => status === "rejected") as PromiseRejectedResult;
+    expect(refused.reason).toMatchObject({ code: "execution.running" });
+    const winner = resuming[opened.findIndex(({ status }) => status === "fulfilled")]!;
     expect(await executions.get(scope, id)).toMatchObject({
       status: "running",
       invocation_id: winner.id,
@@ -134,7 +134,7 @@ export function executionCases(store: () => Store): void {
     expect(await executions.get(freshOrg(), id)).toBeNull();
   });
 
-  test("opens and ends the run of a harness with its call, beside the turns of its session", async () => {
+  test("opens and ends the run of a harness with its call, alongside the turns of its session", async () => {
     const row = harnessCall(freshOrg(), { run_id: ids.next("run"), harness_run: { workspace: "default" } });
     const scope = { org_id: row.org_id, project_id: row.project_id };
     const key = { scope, workspace: "default", session_id: "s1" };

@@ -11,8 +11,8 @@ export function fenceCases(store: () => Store): void {
     const { head_chain_id } = await store().sessions.create(newSession(key), newChain(), [start], {});
     return { key, scope: key.scope, head: head_chain_id };
   };
-  const tapeOf = async (key: SessionKey) => (await store().sessions.replay(key, 1, 1_000)).map(brief);
-  const taken = { code: "run.taken_over" };
+  const readTape = async (key: SessionKey) => (await store().sessions.replay(key, 1, 1_000)).map(brief);
+  const taken_over = { code: "run.taken_over" };
   const busy = { code: "session.busy" };
 
   /** A turn of an expired node, with a running call and one that awaits approval, taken over by another node. */
@@ -44,7 +44,7 @@ export function fenceCases(store: () => Store): void {
     const claimed = await store().invocations.claimOrphans(current.node_id, Date.now(), 1_000);
     expect(claimed.find(({ id }) => id === calls[0]!.id)).toMatchObject({ node_id: current.node_id });
     expect((await store().invocations.get(scope, calls[1]!.id))?.fence).toBeGreaterThan(calls[1]!.fence);
-    expect(await tapeOf(key)).toEqual(["2 hello"]);
+    expect(await readTape(key)).toEqual(["2 hello"]);
   });
 
   test("refuses writes with the old fence of a turn and accepts those with the new one", async () => {
@@ -71,14 +71,14 @@ export function fenceCases(store: () => Store): void {
         },
       ];
     };
-    for (const write of writes(old, 1)) await expect(write()).rejects.toMatchObject(taken);
-    expect(await store().runs.held(holdOf(old))).toBeNull();
+    for (const write of writes(old, 1)) await expect(write()).rejects.toMatchObject(taken_over);
+    expect(await store().runs.checkHold(holdOf(old))).toBeNull();
     expect(await store().runs.end(scope, holdOf(old), 9, sampleEnd(), tape(key, "old"), {})).toBeNull();
     expect(await store().runs.resume({ ...old, node_id: current.node_id }, tape(key, "old"))).toBeNull();
-    expect(await tapeOf(key)).toEqual(["2 hello"]);
+    expect(await readTape(key)).toEqual(["2 hello"]);
     expect((await store().invocations.list(scope, {}, { limit: 9 })).items).toHaveLength(2);
 
-    expect(await store().runs.held(holdOf(current))).toEqual({ joins: 0 });
+    expect(await store().runs.checkHold(holdOf(current))).toEqual({ joins: 0 });
     expect(await store().runs.resume(current, tape(key, "resumed"))).toMatchObject({ first_id: 3 });
     for (const write of writes(current, 2)) await write();
     expect(
@@ -87,10 +87,10 @@ export function fenceCases(store: () => Store): void {
       first_id: expect.any(Number),
     });
     // No node owns a run that has ended.
-    for (const write of writes(current, 3)) await expect(write()).rejects.toMatchObject(taken);
+    for (const write of writes(current, 3)) await expect(write()).rejects.toMatchObject(taken_over);
   });
 
-  test("refuses a second running turn of a session, naming the first, and keeps the head", async () => {
+  test("refuses a second running turn of a session, reports the id of the first, and keeps the head", async () => {
     const { key, scope, head } = await createSession();
     const racing = Array.from({ length: 8 }, () => sampleRun(key));
     const starts = await Promise.allSettled(
@@ -103,7 +103,7 @@ export function fenceCases(store: () => Store): void {
         expect(result.reason).toMatchObject({ ...busy, details: { run_id: first.id } });
       }
     }
-    expect(await tapeOf(key)).toHaveLength(1);
+    expect(await readTape(key)).toHaveLength(1);
     const at = { chain_id: head, last_entry_id: 2 };
     await expect(store().sessions.compact(key, at, newChain(), [summary], {})).rejects.toMatchObject(busy);
     await expect(store().sessions.reset(key, head, newChain(), [start], {})).rejects.toMatchObject(busy);
@@ -126,18 +126,18 @@ export function fenceCases(store: () => Store): void {
     expect(await store().runs.join(run.id, 2, tape(key, "more"), once)).toMatchObject({ first_id: 3 });
     const key_state = await store().idempotency.find(scope, "k", "d", 1_000, 500);
     expect(JSON.parse((key_state as { body: string }).body)).toEqual({ ...answer, entry_id: 3 });
-    expect(await store().runs.held(holdOf(run))).toEqual({ joins: 1 });
+    expect(await store().runs.checkHold(holdOf(run))).toEqual({ joins: 1 });
     const end = (joins: number) =>
       store().runs.end(scope, holdOf(run), joins, sampleEnd(), tape(key, "end"), {});
     expect(await end(0)).toEqual({ joins: 1 });
-    expect(await tapeOf(key)).toEqual(["2 hello", "3 more"]);
+    expect(await readTape(key)).toEqual(["2 hello", "3 more"]);
     expect(await store().runs.join(run.id, 2, tape(key, "again"))).not.toBeNull();
     expect(await store().runs.join(run.id, 2, tape(key, "too many"))).toBeNull();
     const foreign = { ...key, scope: freshKey().scope };
     expect(await store().runs.join(run.id, 9, tape(foreign, "x"))).toBeNull();
     expect(await end(2)).toMatchObject({ first_id: 5 });
     expect(await store().runs.join(run.id, 9, tape(key, "late"))).toBeNull();
-    expect(await tapeOf(key)).toEqual(["2 hello", "3 more", "4 again", "5 end"]);
+    expect(await readTape(key)).toEqual(["2 hello", "3 more", "4 again", "5 end"]);
     await store().sessions.append(key, [message("free")]);
   });
 

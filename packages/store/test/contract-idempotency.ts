@@ -51,30 +51,36 @@ export function idempotencyCases(store: () => Store): void {
     const key = freshKey();
     const { scope } = key;
     const { sessions, idempotency } = store();
-    const onceOf = (name: string) => ({ scope, key: name, digest: "d", now: 1_000, stale_ms: 500 });
-    const responseOf = async (name: string) => {
+    const createClaim = (name: string) => ({ scope, key: name, digest: "d", now: 1_000, stale_ms: 500 });
+    const readResponse = async (name: string) => {
       const key_state = await idempotency.find(scope, name, "d", 1_000, 500);
       return key_state.state === "done" ? JSON.parse(key_state.body) : key_state.state;
     };
-    const taken = { code: "idempotency.in_progress" };
-    const { head_chain_id } = await sessions.create(newSession(key), newChain(), [start], {}, onceOf("s"));
-    expect(await responseOf("s")).toEqual({ session_id: key.session_id, workspace: key.workspace });
+    const in_progress = { code: "idempotency.in_progress" };
+    const { head_chain_id } = await sessions.create(
+      newSession(key),
+      newChain(),
+      [start],
+      {},
+      createClaim("s"),
+    );
+    expect(await readResponse("s")).toEqual({ session_id: key.session_id, workspace: key.workspace });
     const other = { ...key, session_id: "other" };
     const create = (name: string) =>
-      sessions.create(newSession(other), newChain(), [start], {}, onceOf(name));
-    await expect(create("s")).rejects.toMatchObject(taken);
+      sessions.create(newSession(other), newChain(), [start], {}, createClaim(name));
+    await expect(create("s")).rejects.toMatchObject(in_progress);
     expect(await sessions.get(other)).toBeNull();
     // A write that is refused for another reason does not use the key.
-    const same = sessions.create(newSession(key), newChain(), [start], {}, onceOf("s2"));
+    const same = sessions.create(newSession(key), newChain(), [start], {}, createClaim("s2"));
     await expect(same).rejects.toMatchObject({ code: "session.conflict" });
-    expect(await responseOf("s2")).toBe("new");
+    expect(await readResponse("s2")).toBe("new");
 
     const entries = [message("one"), message("two")];
     const append = (name: string) =>
-      sessions.append(key, entries, undefined, { ...onceOf(name), answer: { n: 1 } });
+      sessions.append(key, entries, undefined, { ...createClaim(name), answer: { n: 1 } });
     const { last_id } = await append("e");
-    expect(await responseOf("e")).toEqual({ n: 1, entry_id: last_id });
-    await expect(append("e")).rejects.toMatchObject(taken);
+    expect(await readResponse("e")).toEqual({ n: 1, entry_id: last_id });
+    await expect(append("e")).rejects.toMatchObject(in_progress);
     expect(await sessions.replay(key, last_id, 9)).toEqual([]);
     expect(await sessions.append(key, [message("three")])).toMatchObject({ first_id: last_id + 1 });
 
@@ -84,11 +90,11 @@ export function idempotencyCases(store: () => Store): void {
         newChain(),
         child === null ? null : newSession(child),
         {},
-        onceOf("f"),
+        createClaim("f"),
       );
     const { id } = await fork(null);
-    expect(await responseOf("f")).toEqual({ id });
-    await expect(fork(other)).rejects.toMatchObject(taken);
+    expect(await readResponse("f")).toEqual({ id });
+    await expect(fork(other)).rejects.toMatchObject(in_progress);
     expect(await sessions.get(other)).toBeNull();
     expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
     expect(await sessions.verify(scope, head_chain_id)).toBeNull();
@@ -109,16 +115,16 @@ export function idempotencyCases(store: () => Store): void {
     const [first, second, third] = [ids.next("key"), ids.next("key"), ids.next("key")];
     await invocations.open(row, { delegation: token(first), records: {} });
     expect(await invocations.recordRetry(retry(1))).toBe(true);
-    expect(await delegations.byHash(first)).toEqual(token(first));
+    expect(await delegations.findByHash(first)).toEqual(token(first));
     expect(await invocations.recordRetry({ ...retry(2), fence: 2 }, { delegation: token(third) })).toBe(
       false,
     );
     expect(await invocations.recordRetry(retry(2), { delegation: token(second) })).toBe(true);
-    expect(await delegations.byHash(first)).toBeNull();
-    expect(await delegations.byHash(second)).toEqual(token(second));
-    expect(await delegations.byHash(third)).toBeNull();
+    expect(await delegations.findByHash(first)).toBeNull();
+    expect(await delegations.findByHash(second)).toEqual(token(second));
+    expect(await delegations.findByHash(third)).toBeNull();
     expect(await invocations.recordRetry(retry(3), {})).toBe(true);
-    expect(await delegations.byHash(second)).toBeNull();
+    expect(await delegations.findByHash(second)).toBeNull();
     expect((await invocations.get(scope, row.id))?.retry_count).toBe(3);
   });
 
@@ -153,11 +159,11 @@ export function idempotencyCases(store: () => Store): void {
       false,
     );
     expect(await invocations.get(scope, row.id)).toEqual(row);
-    expect(await delegations.byHash(first)).toEqual(token(first));
+    expect(await delegations.findByHash(first)).toEqual(token(first));
     expect(await invocations.recordFallback(next, { delegation: token(second) })).toBe(true);
     expect(await invocations.get(scope, row.id)).toEqual(next);
-    expect(await delegations.byHash(first)).toBeNull();
-    expect(await delegations.byHash(second)).toEqual(token(second));
+    expect(await delegations.findByHash(first)).toBeNull();
+    expect(await delegations.findByHash(second)).toEqual(token(second));
     const { items } = await invocations.list(scope, { binding_id: "bind_before" }, { limit: 5 });
     expect(items).toMatchObject([{ id: row.id, fallback_from: { error: { code: "crashed" } } }]);
     await invocations.settle(row.id, row.fence, sampleSettlement(), {});

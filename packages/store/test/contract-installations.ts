@@ -9,7 +9,7 @@ export function installationCases(store: () => Store): void {
     events: [sampleEvent("acme/devkit", { scope })],
     audit: sampleAudit({ id: ids.next("audit"), scope, action }),
   });
-  const state = async (scope: Scope) => ({
+  const readState = async (scope: Scope) => ({
     packages: (await store().packages.list(scope.org_id, { limit: 9 })).items.map(({ version }) => version),
     bindings: (await store().bindings.list(scope, {}, { limit: 9 })).items
       .map(({ export_id, package_version }) => `${export_id} ${package_version}`)
@@ -39,7 +39,7 @@ export function installationCases(store: () => Store): void {
     ]);
     await expect.poll(() => notified).toBeGreaterThan(0);
     stop();
-    expect(await state(scope)).toEqual({
+    expect(await readState(scope)).toEqual({
       packages: ["0.1.0"],
       bindings: ["one 0.1.0", "two 0.1.0"],
       audit: ["binding.create", "binding.create", "package.install"],
@@ -56,8 +56,8 @@ export function installationCases(store: () => Store): void {
       records: {},
     };
     await store().installations.commit({ ...next, moved: [move(binding), move(other)], created: [three] });
-    expect((await state(scope)).bindings).toEqual(["one 0.2.0", "three 0.2.0", "two 0.2.0"]);
-    // The same bytes keep their row.
+    expect((await readState(scope)).bindings).toEqual(["one 0.2.0", "three 0.2.0", "two 0.2.0"]);
+    // Installing the same content again keeps the row.
     const again = samplePackage({ org_id: scope.org_id, version: "0.2.0" });
     const repeated = await store().installations.commit({
       packages: [{ row: again, records: {} }],
@@ -79,16 +79,16 @@ export function installationCases(store: () => Store): void {
       { row: { ...row, package_version: "0.2.0", generation: 2 }, expected: row.generation, records: {} },
     ];
     const complete = { packages: [], moved, created: [] };
-    const before = await state(scope);
+    const before = await readState(scope);
     const outdated = [{ row: { ...share, generation: 7 }, records: {} }];
     await expect(store().installations.commit({ ...complete, removed: outdated })).rejects.toMatchObject({
       code: "binding.conflict",
     });
-    expect(await state(scope)).toEqual(before);
+    expect(await readState(scope)).toEqual(before);
     const removed = [{ row: share, records: records(scope, "binding.remove") }];
     await store().installations.commit({ ...complete, removed });
-    expect((await state(scope)).bindings).toEqual(["one 0.2.0", "two 0.1.0"]);
-    expect((await state(scope)).audit).toContain("binding.remove");
+    expect((await readState(scope)).bindings).toEqual(["one 0.2.0", "two 0.1.0"]);
+    expect((await readState(scope)).audit).toContain("binding.remove");
   });
 
   test("stores nothing of an installation when a binding was created meanwhile", async () => {
@@ -100,7 +100,7 @@ export function installationCases(store: () => Store): void {
     };
     const refused = store().installations.commit({ ...rows, created: [...rows.created, duplicate] });
     await expect(refused).rejects.toMatchObject({ code: "binding.conflict" });
-    expect(await state(scope)).toEqual(NOTHING);
+    expect(await readState(scope)).toEqual(NOTHING);
     expect(await store().packages.find(scope.org_id, "acme/devkit", "0.1.0")).toBeNull();
   });
 
@@ -108,23 +108,23 @@ export function installationCases(store: () => Store): void {
     const scope = freshOrg();
     const first = makeRows(scope, "0.1.0");
     await store().installations.commit(first);
-    const before = await state(scope);
+    const before = await readState(scope);
     const { row } = first.created[0]!;
     const moved = [{ row: { ...row, package_version: "0.2.0", generation: 8 }, expected: 7, records: {} }];
     const refused = store().installations.commit({ ...makeRows(scope, "0.2.0"), moved });
     await expect(refused).rejects.toMatchObject({ code: "binding.conflict" });
-    expect(await state(scope)).toEqual(before);
+    expect(await readState(scope)).toEqual(before);
   });
 
-  test("stores nothing of an installation when one of its packages has other bytes", async () => {
+  test("stores nothing of an installation when one of its packages has different content", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id, version: "0.2.0" }), {});
-    const before = await state(scope);
+    const before = await readState(scope);
     const rows = makeRows(scope, "0.1.0");
     const digest = `sha256:${"ef".repeat(32)}`;
     const other = { row: samplePackage({ org_id: scope.org_id, version: "0.2.0", digest }), records: {} };
     const refused = store().installations.commit({ ...rows, packages: [...rows.packages, other] });
     await expect(refused).rejects.toMatchObject({ code: "package.conflict" });
-    expect(await state(scope)).toEqual(before);
+    expect(await readState(scope)).toEqual(before);
   });
 }

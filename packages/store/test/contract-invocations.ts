@@ -6,7 +6,7 @@ import { ids, NOW, sampleApproval, sampleEvent, sampleInvocation, sampleSettleme
 import { freshOrg } from "./subject.ts";
 
 export function invocationCases(store: () => Store): void {
-  test("returns an opened row complete, and only within its scope", async () => {
+  test("returns every field of an opened row, and only within its scope", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({
       ...scope,
@@ -20,7 +20,7 @@ export function invocationCases(store: () => Store): void {
     expect(await store().invocations.get(freshOrg(), row.id)).toBeNull();
   });
 
-  test("returns a result block complete, whether it repeats the result or not", async () => {
+  test("returns a complete result block, whether or not it repeats the result", async () => {
     const scope = freshOrg();
     const content = [{ type: "text", text: "x" }];
     const structured_output = { n: 1 };
@@ -73,7 +73,7 @@ export function invocationCases(store: () => Store): void {
       const row = sampleInvocation(scope);
       const delegation = sampleDelegation(row.id, scope);
       await store().invocations.open(row, { delegation, records: {} });
-      expect(await store().delegations.byHash(delegation.token_hash)).toEqual(delegation);
+      expect(await store().delegations.findByHash(delegation.token_hash)).toEqual(delegation);
       expect(await store().invocations.settle(row.id, 2, sampleSettlement(), {})).toBe(false);
       const wins = await Promise.all(
         Array.from({ length: 20 }, (_, n) =>
@@ -95,7 +95,7 @@ export function invocationCases(store: () => Store): void {
       expect((await store().outbox.read(0, 100, scope)).map((event) => event.summary)).toEqual([
         { n: winner },
       ]);
-      expect(await store().delegations.byHash(delegation.token_hash)).toBeNull();
+      expect(await store().delegations.findByHash(delegation.token_hash)).toBeNull();
     },
   );
 
@@ -152,7 +152,7 @@ export function invocationCases(store: () => Store): void {
 
     const delegation = sampleDelegation(row.id, scope);
     expect(await store().invocations.start(row.id, 7, NOW, { delegation })).toBe(false);
-    expect(await store().delegations.byHash(delegation.token_hash)).toBeNull();
+    expect(await store().delegations.findByHash(delegation.token_hash)).toBeNull();
     expect(await store().invocations.start(row.id, 1, NOW, { delegation })).toBe(true);
     expect(await store().invocations.start(row.id, 1, NOW, {})).toBe(false);
     const earlier_attempts: InvocationRow["earlier_attempts"] = [
@@ -196,16 +196,16 @@ export function invocationCases(store: () => Store): void {
     const scope = freshOrg();
     const good = sampleInvocation(scope);
     const bad = sampleInvocation(scope);
-    const taken = sampleDelegation(good.id, scope);
+    const delegation = sampleDelegation(good.id, scope);
     const outcomes = await Promise.allSettled([
-      store().invocations.open(good, { delegation: taken, records: {} }),
+      store().invocations.open(good, { delegation, records: {} }),
       // The row of this call is written, then its token violates a constraint.
-      store().invocations.open(bad, { delegation: { ...taken, invocation_id: bad.id }, records: {} }),
+      store().invocations.open(bad, { delegation: { ...delegation, invocation_id: bad.id }, records: {} }),
       ...Array.from({ length: 20 }, () => store().invocations.open(sampleInvocation(scope), { records: {} })),
     ]);
     expect(outcomes.filter((outcome) => outcome.status === "rejected")).toHaveLength(1);
-    const left = await store().invocations.list(scope, {}, { limit: 100 });
-    expect(left.items).toHaveLength(21);
+    const stored = await store().invocations.list(scope, {}, { limit: 100 });
+    expect(stored.items).toHaveLength(21);
   });
 
   test("lists invocations by scope and filter, newest first", async () => {
@@ -223,29 +223,31 @@ export function invocationCases(store: () => Store): void {
       );
     }
     await Promise.all(rows.map((row) => store().invocations.open(row, { records: {} })));
-    const listed = async (
+    const listIndexes = async (
       where: typeof scope | { org_id: string; project_id: null },
       filter: Parameters<Store["invocations"]["list"]>[1],
     ) => {
       const items = await allPages((page) => store().invocations.list(where, filter, page));
       return items.map((item) => rows.findIndex((row) => row.id === item.id));
     };
-    expect(await listed(scope, {})).toEqual([10, 9, 8, 6, 5, 4, 2, 1, 0]);
-    expect(await listed(other, {})).toEqual([11, 7, 3]);
-    expect(await listed({ ...scope, project_id: null }, {})).toEqual([11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
-    expect(await listed(scope, { export_id: "even" })).toEqual([10, 8, 6, 4, 2, 0]);
-    expect(await listed(scope, { status: "waiting_approval" })).toEqual([0]);
-    expect(await listed(scope, { status: ["waiting_approval", "running"] })).toEqual([
+    expect(await listIndexes(scope, {})).toEqual([10, 9, 8, 6, 5, 4, 2, 1, 0]);
+    expect(await listIndexes(other, {})).toEqual([11, 7, 3]);
+    expect(await listIndexes({ ...scope, project_id: null }, {})).toEqual([
+      11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0,
+    ]);
+    expect(await listIndexes(scope, { export_id: "even" })).toEqual([10, 8, 6, 4, 2, 0]);
+    expect(await listIndexes(scope, { status: "waiting_approval" })).toEqual([0]);
+    expect(await listIndexes(scope, { status: ["waiting_approval", "running"] })).toEqual([
       10, 9, 8, 6, 5, 4, 2, 1, 0,
     ]);
-    expect(await listed(scope, { status: ["failed", "waiting_approval"] })).toEqual([0]);
-    expect(await listed(scope, { status: ["failed", "cancelled"] })).toEqual([]);
-    expect(await listed(scope, { session_id: "sess_a" })).toEqual([5, 4, 2, 1, 0]);
-    expect(await listed(scope, { session_id: "sess_a", status: ["failed", "running"] })).toEqual([
+    expect(await listIndexes(scope, { status: ["failed", "waiting_approval"] })).toEqual([0]);
+    expect(await listIndexes(scope, { status: ["failed", "cancelled"] })).toEqual([]);
+    expect(await listIndexes(scope, { session_id: "sess_a" })).toEqual([5, 4, 2, 1, 0]);
+    expect(await listIndexes(scope, { session_id: "sess_a", status: ["failed", "running"] })).toEqual([
       5, 4, 2, 1,
     ]);
-    expect(await listed(scope, { session_id: "sess_a", export_id: "odd" })).toEqual([5, 1]);
-    expect(await listed(scope, { binding_id: "bind_none" })).toEqual([]);
+    expect(await listIndexes(scope, { session_id: "sess_a", export_id: "odd" })).toEqual([5, 1]);
+    expect(await listIndexes(scope, { binding_id: "bind_none" })).toEqual([]);
     const [item] = (await store().invocations.list(scope, {}, { limit: 1 })).items;
     expect(Object.keys(item!)).not.toContain("fence");
   });
@@ -258,15 +260,15 @@ export function invocationCases(store: () => Store): void {
     for (const name of ["oldest", "a", "b", "a"]) await open(scope, name);
     for (const name of ["a", "c"]) await open(other, name);
     await open(freshOrg(), "foreign");
-    const counted = async (where: Parameters<Store["invocations"]["countCalls"]>[0], latest: number) =>
+    const countCalls = async (where: Parameters<Store["invocations"]["countCalls"]>[0], latest: number) =>
       Object.fromEntries(await store().invocations.countCalls(where, latest));
-    expect(await counted(scope, 10)).toEqual({ oldest: 1, a: 2, b: 1 });
-    expect(await counted(scope, 3)).toEqual({ a: 2, b: 1 });
-    expect(await counted({ ...scope, project_id: null }, 3)).toEqual({ a: 3, b: 1, c: 1 });
-    expect(await counted(freshOrg(), 3)).toEqual({});
+    expect(await countCalls(scope, 10)).toEqual({ oldest: 1, a: 2, b: 1 });
+    expect(await countCalls(scope, 3)).toEqual({ a: 2, b: 1 });
+    expect(await countCalls({ ...scope, project_id: null }, 3)).toEqual({ a: 3, b: 1, c: 1 });
+    expect(await countCalls(freshOrg(), 3)).toEqual({});
   });
 
-  test("has stored all progress when the invocation is settled", async () => {
+  test("stores all progress before an invocation is settled", async () => {
     const scope = freshOrg();
     const row = sampleInvocation(scope);
     await store().invocations.open(row, { records: {} });
@@ -302,8 +304,8 @@ export function invocationCases(store: () => Store): void {
       store().invocations.claimOrphans(second, Date.now(), 1_000),
     ]);
     const own_claims = claims.map((rows) => rows.filter((row) => row.org_id === scope.org_id));
-    const taken = await Promise.all(running.map((row) => store().invocations.get(scope, row.id)));
-    for (const row of taken) {
+    const claimed = await Promise.all(running.map((row) => store().invocations.get(scope, row.id)));
+    for (const row of claimed) {
       expect([first, second]).toContain(row!.node_id);
       expect(row!.fence).toBeGreaterThan(1);
       const last = own_claims[row!.node_id === first ? 0 : 1]!.find((claim) => claim.id === row!.id);
@@ -311,10 +313,10 @@ export function invocationCases(store: () => Store): void {
     }
     expect(await store().invocations.settle(running[0]!.id, 1, sampleSettlement(), {})).toBe(false);
 
-    const again = await store().invocations.claimWaiting(first, Date.now(), 1_000);
-    const pair = again.find((item) => item.row.id === waiting.id);
-    const { covers: _covers, ...shown } = approval;
-    expect(pair?.approval).toEqual(shown);
+    const waiting_claims = await store().invocations.claimWaiting(first, Date.now(), 1_000);
+    const pair = waiting_claims.find((item) => item.row.id === waiting.id);
+    const { covers: _covers, ...public_approval } = approval;
+    expect(pair?.approval).toEqual(public_approval);
     expect(pair?.row).toMatchObject({ node_id: first, fence: 2 });
   });
 }

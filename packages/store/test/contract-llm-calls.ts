@@ -61,12 +61,12 @@ export function llmCallCases(store: () => Store): void {
     expect(await llm_calls.get(freshOrg(), call.id)).toBeNull();
     const other = sampleCall(scope);
     await llm_calls.open(other, 1, [], 0, "node_a");
-    const ids = async (filter: { run_id?: string; invocation_id?: string }, limit = 5) =>
+    const listIds = async (filter: { run_id?: string; invocation_id?: string }, limit = 5) =>
       (await llm_calls.list(scope, filter, { limit })).items.map(({ id }) => id);
-    expect(await ids({})).toEqual([other.id, call.id]);
-    expect(await ids({}, 1)).toEqual([other.id]);
-    expect(await ids({ run_id: `run_${scope.org_id}` })).toEqual([call.id]);
-    expect(await ids({ invocation_id: `inv_${scope.org_id}` })).toEqual([call.id]);
+    expect(await listIds({})).toEqual([other.id, call.id]);
+    expect(await listIds({}, 1)).toEqual([other.id]);
+    expect(await listIds({ run_id: `run_${scope.org_id}` })).toEqual([call.id]);
+    expect(await listIds({ invocation_id: `inv_${scope.org_id}` })).toEqual([call.id]);
   });
 
   verifies("llm.gateway", "counts concurrent model calls towards every budget or none", async () => {
@@ -124,8 +124,8 @@ export function llmCallCases(store: () => Store): void {
     await llm_calls.open(ended, 1_000, [], 0, "node_a");
     await llm_calls.settle({ ...ended, status: "failed" }, [], 0);
     expect(await llm_calls.endLost(1_500, null)).toBeGreaterThan(0);
-    const status = async ({ id }: LlmCall) => (await llm_calls.get(scope, id))?.status;
-    expect([await status(late), await status(early), await status(ended)]).toEqual([
+    const readStatus = async ({ id }: LlmCall) => (await llm_calls.get(scope, id))?.status;
+    expect([await readStatus(late), await readStatus(early), await readStatus(ended)]).toEqual([
       "running",
       "lost",
       "failed",

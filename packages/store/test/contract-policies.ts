@@ -16,15 +16,15 @@ export function policyCases(store: () => Store): void {
   test("stores policies of an org and its projects separately, and reads both for a project", async () => {
     const { org_id } = freshOrg();
     const { policies } = store();
-    const at = (project_id: string | null) => policies.get({ org_id, project_id });
-    expect(await at("proj_a")).toEqual({ org: null, project: null });
+    const readPolicies = (project_id: string | null) => policies.get({ org_id, project_id });
+    expect(await readPolicies("proj_a")).toEqual({ org: null, project: null });
     const own = makeRow(org_id, null);
     const narrow = makeRow(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
     expect(await policies.put(own, {})).toBe(true);
     expect(await policies.put(narrow, {})).toBe(true);
-    expect(await at("proj_a")).toEqual({ org: own, project: narrow });
-    expect(await at("proj_b")).toEqual({ org: own, project: null });
-    expect(await at(null)).toEqual({ org: own, project: null });
+    expect(await readPolicies("proj_a")).toEqual({ org: own, project: narrow });
+    expect(await readPolicies("proj_b")).toEqual({ org: own, project: null });
+    expect(await readPolicies(null)).toEqual({ org: own, project: null });
     const other = freshOrg().org_id;
     expect(await policies.get({ org_id: other, project_id: null })).toEqual({ org: null, project: null });
   });
@@ -33,15 +33,15 @@ export function policyCases(store: () => Store): void {
     const { org_id } = freshOrg();
     const { policies, audit } = store();
     const scope = { org_id, project_id: null };
-    const auditOf = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
+    const auditRecord = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
     const entries = async () =>
       (await audit.list(scope, {}, { limit: 10 })).items.map(({ action }) => action).toSorted();
-    expect(await policies.put(makeRow(org_id, null), auditOf("policy.set"))).toBe(true);
-    expect(await policies.put(makeRow(org_id, null), auditOf("policy.again"))).toBe(false);
+    expect(await policies.put(makeRow(org_id, null), auditRecord("policy.set"))).toBe(true);
+    expect(await policies.put(makeRow(org_id, null), auditRecord("policy.again"))).toBe(false);
     const third = makeRow(org_id, null, { generation: 3 });
-    expect(await policies.put(third, auditOf("policy.skipped"))).toBe(false);
+    expect(await policies.put(third, auditRecord("policy.skipped"))).toBe(false);
     const second = makeRow(org_id, null, { generation: 2, policy: {}, updated_by: "key_1" });
-    expect(await policies.put(second, auditOf("policy.change"))).toBe(true);
+    expect(await policies.put(second, auditRecord("policy.change"))).toBe(true);
     expect((await policies.get(scope)).org).toEqual(second);
     expect(await entries()).toEqual(["policy.change", "policy.set"]);
   });

@@ -5,7 +5,7 @@ import { ids, sampleEvent, sampleInvocation, sampleJob, sampleSettlement } from 
 import { freshOrg } from "./subject.ts";
 
 export function queueCases(store: () => Store): void {
-  const queue = () => ids.next("request");
+  const newQueueName = () => ids.next("request");
 
   test("reads events in order by cursor within a scope, and notifies the listener", async () => {
     const scope = freshOrg();
@@ -70,7 +70,7 @@ export function queueCases(store: () => Store): void {
   });
 
   test("advances a cursor once, together with its jobs", async () => {
-    const consumer = queue();
+    const consumer = newQueueName();
     expect(await store().outbox.cursor(consumer)).toBe(0);
     const jobs = Array.from({ length: 10 }, () => sampleJob({ queue: consumer }));
     const moved = await Promise.all(jobs.map((job) => store().outbox.advance(consumer, 0, 5, [job], 1_000)));
@@ -84,7 +84,7 @@ export function queueCases(store: () => Store): void {
 
   test("reserves the new jobs that are due, unless gateways share the store", async () => {
     const scope = freshOrg();
-    const name = queue();
+    const name = newQueueName();
     const known = sampleJob({ queue: name, lane: "l", scope, group: "b" });
     await store().jobs.enqueue([known], 1_000);
     const [alone, first, second, behind] = ["c", "a", "a", "b"].map((group) =>
@@ -106,7 +106,7 @@ export function queueCases(store: () => Store): void {
 
   test("leaves reserved jobs unchanged when an expired lease of their lane is taken over", async () => {
     const scope = freshOrg();
-    const name = queue();
+    const name = newQueueName();
     const expired = sampleJob({ queue: name, lane: "l", scope });
     await store().jobs.enqueue([expired], 1_000);
     await store().jobs.claim(name, "n1", 1_000, 100, 1, "l");
@@ -116,13 +116,13 @@ export function queueCases(store: () => Store): void {
     expect(due).toHaveLength(store().shared ? 0 : 1);
     const [held] = due;
     if (held === undefined) return;
-    const taken = await store().jobs.reserve(name, "n1", 2_000, 100, 9, "l", false, new Set([held.id]));
-    expect(taken).toMatchObject([{ id: expired.id, attempt: 2, fence: 2, state: "leased" }]);
+    const reserved = await store().jobs.reserve(name, "n1", 2_000, 100, 9, "l", false, new Set([held.id]));
+    expect(reserved).toMatchObject([{ id: expired.id, attempt: 2, fence: 2, state: "leased" }]);
     expect(await store().jobs.get(held.id)).toMatchObject({ state: "ready", attempt: 0, fence: 0 });
   });
 
   test("leases a job to one claimer, and refuses an old fence", async () => {
-    const name = queue();
+    const name = newQueueName();
     const jobs = Array.from({ length: 20 }, () => sampleJob({ queue: name }));
     await store().jobs.enqueue(jobs, 1_000);
     expect(await store().jobs.claim(name, "n", 999, 100, 50)).toEqual([]);
@@ -133,9 +133,9 @@ export function queueCases(store: () => Store): void {
     const claimed = claims.flat();
     expect(new Set(claimed.map((job) => job.id)).size).toBe(claimed.length);
     expect(claimed.every((job) => job.attempt === 1 && job.fence === 1 && job.state === "leased")).toBe(true);
-    let rest = claimed.length;
-    while (rest < 20) rest += (await store().jobs.claim(name, "n", 1_000, 100, 20)).length;
-    expect(rest).toBe(20);
+    let claimed_count = claimed.length;
+    while (claimed_count < 20) claimed_count += (await store().jobs.claim(name, "n", 1_000, 100, 20)).length;
+    expect(claimed_count).toBe(20);
     expect(await store().jobs.lanes(name, 1_000)).toEqual([{ lane: "", due_in: 100, org_id: "" }]);
 
     const job = claimed[0]!;
@@ -152,7 +152,7 @@ export function queueCases(store: () => Store): void {
   });
 
   test("retries a job, marks it dead after its last attempt, and replays it", async () => {
-    const name = queue();
+    const name = newQueueName();
     const job = sampleJob({ queue: name, max_attempts: 2 });
     await store().jobs.enqueue([job], 1_000);
     await store().jobs.enqueue([job], 1_000);
@@ -166,7 +166,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.fail(job.id, 2, "refused again", 2_000, 1_000)).toBe(true);
     expect(await claim(9_000)).toBeUndefined();
     expect(await store().jobs.lanes(name, 9_000)).toEqual([]);
-    expect(await store().jobs.dead(name, 5)).toMatchObject([
+    expect(await store().jobs.listDead(name, 5)).toMatchObject([
       { id: job.id, state: "dead", attempt: 2, last_error: "refused again" },
     ]);
     expect(await store().jobs.replay(job.id, 10_000)).toBe(true);
@@ -184,7 +184,7 @@ export function queueCases(store: () => Store): void {
   });
 
   test("runs the jobs of a group one after another, and continues after a dead job", async () => {
-    const name = queue();
+    const name = newQueueName();
     const group = (g: string, count: number) =>
       Array.from({ length: count }, () => sampleJob({ queue: name, group: g, max_attempts: 1 }));
     const [a, b] = [group("a", 3), group("b", 1)];
@@ -208,7 +208,7 @@ export function queueCases(store: () => Store): void {
   });
 
   test("claims the jobs of one lane, and lists lanes in the order in which they are due", async () => {
-    const name = queue();
+    const name = newQueueName();
     const job = (lane: string) => sampleJob({ queue: name, lane, group: `${lane}/x${ids.next("job")}` });
     const busy = Array.from({ length: 5 }, () => job("busy"));
     await store().jobs.enqueue(busy, 1_000);
@@ -232,7 +232,7 @@ export function queueCases(store: () => Store): void {
 
   test("reserves jobs once, and leases them when their calls are opened", async () => {
     const scope = freshOrg();
-    const name = queue();
+    const name = newQueueName();
     const enqueued = Array.from({ length: 4 }, () => sampleJob({ queue: name, lane: "l", scope }));
     await store().jobs.enqueue(enqueued, 1_000);
     const held = new Set<string>();
@@ -268,7 +268,7 @@ export function queueCases(store: () => Store): void {
 
   test("does not count an attempt whose call was opened but never ran", async () => {
     const scope = freshOrg();
-    const name = queue();
+    const name = newQueueName();
     await store().jobs.enqueue([sampleJob({ queue: name, scope, max_attempts: 1 })], 1_000);
     const [job] = await store().jobs.claim(name, "n1", 1_000, 60_000, 1);
     const hold = { id: job!.id, fence: job!.fence };
@@ -278,14 +278,14 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.release(job!.id, job!.fence, 1_000, 0, "never_ran")).toBe(false);
     const [again] = await store().jobs.claim(name, "n1", 1_000, 60_000, 1);
     expect(again).toMatchObject({ attempt: 1, fence: job!.fence + 1 });
-    // The new attempt has not started as a call, so a second release takes back only this one.
+    // The new attempt has not started as a call, so a second release undoes only this one.
     expect(await store().jobs.release(job!.id, again!.fence, 1_000, 0)).toBe(true);
     expect(await store().jobs.get(job!.id)).toMatchObject({ attempt: 0 });
   });
 
   test("counts an attempt when its call is opened, but not one that was released before", async () => {
     const scope = freshOrg();
-    const name = queue();
+    const name = newQueueName();
     const jobs = [sampleJob({ queue: name, scope }), sampleJob({ queue: name, scope })];
     await store().jobs.enqueue(jobs, 1_000);
     const [first, second] = await store().jobs.claim(name, "n1", 1_000, 60_000, 5);
@@ -295,7 +295,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.release(second!.id, 9, 1_000, 0)).toBe(false);
     expect(await store().jobs.release(second!.id, second!.fence, 1_000, 500)).toBe(true);
     expect(await store().jobs.get(second!.id)).toMatchObject({ attempt: 0, state: "ready", run_at: 1_500 });
-    // The node is gone: its job is due long before its lease expires, and the started attempt counts.
+    // The node has stopped: its job is due long before its lease expires, and the started attempt counts.
     expect(await store().jobs.releaseOrphans(name, "n1", 1_100)).toBe(0);
     expect(await store().jobs.releaseOrphans(name, "n2", 1_100)).toBe(1);
     const [again] = await store().jobs.claim(name, "n2", 1_100, 60_000, 1);
@@ -332,15 +332,15 @@ export function queueCases(store: () => Store): void {
   test("lists the jobs of a scope newest first, and discards those that are not running", async () => {
     const scope = freshOrg();
     const other = { ...scope, project_id: "proj_other" };
-    const name = queue();
+    const name = newQueueName();
     const jobs = [
       sampleJob({ queue: name, scope, lane: "a", group: "g" }),
       sampleJob({ queue: name, scope, lane: "a", group: "g" }),
       sampleJob({ queue: name, scope: other, lane: "b" }),
     ];
     await store().jobs.enqueue([...jobs, sampleJob({ queue: name })], 1_000);
-    const list = async (...how: Parameters<Store["jobs"]["list"]>) =>
-      (await store().jobs.list(...how)).items.map(({ id }) => id);
+    const list = async (...args: Parameters<Store["jobs"]["list"]>) =>
+      (await store().jobs.list(...args)).items.map(({ id }) => id);
     const newest = jobs.map(({ id }) => id).reverse();
     expect(await list({ ...scope, project_id: null }, {}, { limit: 9 })).toEqual(newest);
     expect(await list(scope, {}, { limit: 9 })).toEqual(newest.slice(1));
@@ -363,7 +363,7 @@ export function queueCases(store: () => Store): void {
   });
 
   test("loses no job and runs one job of a group at a time with concurrent enqueuers and workers", async () => {
-    const name = queue();
+    const name = newQueueName();
     const jobs = Array.from({ length: 30 }, () => sampleJob({ queue: name, group: "g" }));
     const enqueued = Promise.all(jobs.map((job) => store().jobs.enqueue([job], 1_000)));
     let running = 0;
@@ -387,7 +387,7 @@ export function queueCases(store: () => Store): void {
   });
 
   test("grants a lease to one holder at a time, with an increasing fencing token", async () => {
-    const name = queue();
+    const name = newQueueName();
     const fences = await Promise.all(
       Array.from({ length: 10 }, (_, n) => store().leases.acquire(name, `h${n}`, 0, 100)),
     );
@@ -405,13 +405,15 @@ export function queueCases(store: () => Store): void {
   });
 
   verifies("bind.concurrency", "never grants concurrent callers more slots than the maximum", async () => {
-    const name = queue();
-    const take = () => store().leases.acquireSlot(name, 4, "node", 0, 1_000);
-    const slots = (await Promise.all(Array.from({ length: 30 }, take))).filter((slot) => slot !== null);
+    const name = newQueueName();
+    const acquireSlot = () => store().leases.acquireSlot(name, 4, "node", 0, 1_000);
+    const slots = (await Promise.all(Array.from({ length: 30 }, acquireSlot))).filter(
+      (slot) => slot !== null,
+    );
     expect(slots.map((slot) => slot.name).sort()).toEqual([0, 1, 2, 3].map((n) => `${name}#${n}`));
-    expect(await take()).toBeNull();
+    expect(await acquireSlot()).toBeNull();
     expect(await store().leases.release(slots[0]!.name, "node")).toBe(true);
-    const again = await take();
+    const again = await acquireSlot();
     expect(again).toEqual({ name: slots[0]!.name, fence: slots[0]!.fence + 1 });
     expect(await store().leases.acquireSlot(name, 2, "node", 0, 1_000)).toBeNull();
     expect((await store().leases.acquireSlot(name, 4, "node", 1_000, 1_000))?.fence).toBeGreaterThan(1);

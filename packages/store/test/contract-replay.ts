@@ -1,4 +1,4 @@
-/** The replay of a session as one stream of entries across its chains, and changes of its metadata. */
+/** The replay of a session as one stream of entries across its chains, and changes to its metadata. */
 import type { SessionKey } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { brief, freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
@@ -6,7 +6,7 @@ import type { Subject } from "./subject.ts";
 
 export function replayCases(subject: () => Subject): void {
   const sessions = () => subject().store.sessions;
-  const replayed = async (key: SessionKey, after = 0, limit = 1_000) => {
+  const replayAll = async (key: SessionKey, after = 0, limit = 1_000) => {
     const briefs: string[] = [];
     let at = after;
     for (;;) {
@@ -45,15 +45,15 @@ export function replayCases(subject: () => Subject): void {
     ]);
     for (const limit of [1, 2, 3, 11, 1_000]) {
       for (let after = 0; after <= 12; after++) {
-        expect(await replayed(key, after, limit)).toEqual(all.slice(after));
+        expect(await replayAll(key, after, limit)).toEqual(all.slice(after));
       }
     }
 
-    // The child inherits what its chain shows: 4 and 6 to 8 are on other chains.
+    // The child inherits only the entries that its chain shows: 4 and 6 to 8 are on other chains.
     const child = { ...key, session_id: "child" };
     const at = 9;
     const forked = await sessions().fork({ scope, chain_id: old, at }, newChain(), newSession(child), {});
-    expect(await replayed(child)).toEqual(["1 session/start", "2 a", "3 b", "5 c", "9 d"]);
+    expect(await replayAll(child)).toEqual(["1 session/start", "2 a", "3 b", "5 c", "9 d"]);
     await sessions().append(child, [message("x"), message("y")]);
     await sessions().reset(child, forked.id, newChain(), [start], {});
     await sessions().append(child, [message("z")]);
@@ -61,10 +61,10 @@ export function replayCases(subject: () => Subject): void {
       "12 session/start",
       "13 z",
     ]);
-    for (const limit of [1, 2, 4, 5, 6, 1_000]) expect(await replayed(child, 0, limit)).toEqual(inherited);
-    expect(await replayed(child, 3, 2)).toEqual(inherited.slice(3));
-    expect(await replayed(child, 9, 2)).toEqual(inherited.slice(5));
-    expect(await replayed(key)).toEqual(all);
+    for (const limit of [1, 2, 4, 5, 6, 1_000]) expect(await replayAll(child, 0, limit)).toEqual(inherited);
+    expect(await replayAll(child, 3, 2)).toEqual(inherited.slice(3));
+    expect(await replayAll(child, 9, 2)).toEqual(inherited.slice(5));
+    expect(await replayAll(key)).toEqual(all);
 
     for (const other of [{ ...key, workspace: "/other" }, freshKey()]) {
       await expect(sessions().replay(other, 0, 9)).rejects.toMatchObject({ code: "session.not_found" });

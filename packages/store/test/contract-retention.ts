@@ -13,41 +13,41 @@ export function retentionCases(subject: () => Subject): void {
     await subject().tamper("delete from jobs");
     const { jobs, retention } = store();
     const queue = ids.next("request");
-    const some = Array.from({ length: 7 }, () => sampleJob({ queue, max_attempts: 1 }));
-    await jobs.enqueue(some, 0);
+    const sample_jobs = Array.from({ length: 7 }, () => sampleJob({ queue, max_attempts: 1 }));
+    await jobs.enqueue(sample_jobs, 0);
     await jobs.claim(queue, "n", 0, 1_000, 6);
-    for (const { id } of some.slice(0, 3)) await jobs.complete(id, 1, 1_000);
-    await jobs.complete(some[3]!.id, 1, 5_000);
-    await jobs.fail(some[4]!.id, 1, "refused", 1_000, null);
+    for (const { id } of sample_jobs.slice(0, 3)) await jobs.complete(id, 1, 1_000);
+    await jobs.complete(sample_jobs[3]!.id, 1, 5_000);
+    await jobs.fail(sample_jobs[4]!.id, 1, "refused", 1_000, null);
     const states = async () =>
-      (await Promise.all(some.map(({ id }) => jobs.get(id)))).map((job) => job?.state);
+      (await Promise.all(sample_jobs.map(({ id }) => jobs.get(id)))).map((job) => job?.state);
 
     expect(await retention.jobs("done", 1_099, 100, 10)).toBe(0);
     expect(await retention.jobs("done", 1_100, 100, 2)).toBe(2);
     expect(await retention.jobs("done", 1_100, 100, 2)).toBe(1);
     expect(await states()).toEqual([undefined, undefined, undefined, "done", "dead", "leased", "ready"]);
     expect(await retention.jobs("dead", 1_099, 100, 10)).toBe(0);
-    await jobs.replay(some[4]!.id, 900);
+    await jobs.replay(sample_jobs[4]!.id, 900);
     expect(await retention.jobs("dead", 9_000, 100, 10)).toBe(0);
     const claimed = await jobs.claim(queue, "n", 999, 5_000, 9);
-    const again = claimed.find(({ id }) => id === some[4]!.id);
+    const again = claimed.find(({ id }) => id === sample_jobs[4]!.id);
     await jobs.fail(again!.id, again!.fence, "refused", 2_000, null);
     expect(await retention.jobs("dead", 2_099, 100, 10)).toBe(0);
     expect(await retention.jobs("dead", 2_100, 100, 10)).toBe(1);
-    expect(await jobs.get(some[4]!.id)).toBeNull();
+    expect(await jobs.get(sample_jobs[4]!.id)).toBeNull();
   });
 
   test("discards jobs of a lane that were due for too long, one of each group at a time", async () => {
     await subject().tamper("delete from jobs");
     const { jobs, retention } = store();
     const queue = ids.next("request");
-    const some = [
+    const sample_jobs = [
       sampleJob({ queue, lane: "held", group: "a" }),
       sampleJob({ queue, lane: "held", group: "a" }),
       sampleJob({ queue, lane: "held", group: null }),
       sampleJob({ queue, lane: "other", group: null }),
     ];
-    await jobs.enqueue(some, 1_000);
+    await jobs.enqueue(sample_jobs, 1_000);
     const late = sampleJob({ queue, lane: "held", group: "a" });
     await jobs.enqueue([late], 5_000);
     const discard = (now: number) => retention.discardOverdue(queue, "held", "too late", now, 100, 10);
@@ -55,8 +55,8 @@ export function retentionCases(subject: () => Subject): void {
     expect(await discard(1_100)).toBe(2);
     expect(await discard(1_100)).toBe(1);
     expect(await discard(1_100)).toBe(0);
-    const found = await Promise.all([...some, late].map(({ id }) => jobs.get(id)));
-    expect(found.map((job) => [job?.state, job?.last_error])).toEqual([
+    const stored = await Promise.all([...sample_jobs, late].map(({ id }) => jobs.get(id)));
+    expect(stored.map((job) => [job?.state, job?.last_error])).toEqual([
       ["discarded", "too late"],
       ["discarded", "too late"],
       ["discarded", "too late"],
@@ -77,7 +77,7 @@ export function retentionCases(subject: () => Subject): void {
       await store().invocations.open(sampleInvocation(scope), { records: { events } });
     }
     const { outbox, retention } = store();
-    const left = async () => (await outbox.read(0, 100)).map((event) => event.subject.id);
+    const readRemaining = async () => (await outbox.read(0, 100)).map((event) => event.subject.id);
     const seqs = (await outbox.read(0, 100)).map((event) => event.seq);
     // No consumer has read anything.
     expect(await retention.outbox(9_000, 100, 100)).toBe(0);
@@ -86,10 +86,10 @@ export function retentionCases(subject: () => Subject): void {
     expect(await retention.outbox(1_099, 100, 100)).toBe(0);
     expect(await retention.outbox(9_000, 100, 3)).toBe(3);
     expect(await retention.outbox(9_000, 100, 3)).toBe(1);
-    expect(await left()).toEqual(["s4", "s5", "s6", "s7"]);
+    expect(await readRemaining()).toEqual(["s4", "s5", "s6", "s7"]);
     await outbox.advance("slow", seqs[3]!, seqs[7]!, [], 0);
     expect(await retention.outbox(5_000, 100, 100)).toBe(2);
-    expect(await left()).toEqual(["s6", "s7"]);
+    expect(await readRemaining()).toEqual(["s6", "s7"]);
     expect(await retention.outbox(5_100, 100, 100)).toBe(2);
     const events = [sampleEvent("late", { scope })];
     await store().invocations.open(sampleInvocation(scope), { records: { events } });
@@ -106,14 +106,14 @@ export function retentionCases(subject: () => Subject): void {
       await invocations.open(sampleInvocation({ ...scope, id }), { records: {} });
       invocations.appendEvents(id, progress(events));
       const end = sampleSettlement({ ended_at: ended_at ?? NOW });
-      const beside = sampleInvocation(scope);
-      await invocations.open(beside, { records: {} });
-      await invocations.settle(ended_at === null ? beside.id : id, 1, end, {});
+      const other_call = sampleInvocation(scope);
+      await invocations.open(other_call, { records: {} });
+      await invocations.settle(ended_at === null ? other_call.id : id, 1, end, {});
     };
     const at = Date.parse(NOW);
     const id = (ms: number) => `${idAt("invocation", ms)}${ids.next("invocation").slice(-16)}`;
-    const [waits, old, late, recent] = [id(at), id(at + 1), id(at + 2), id(at + 3 * DAY)];
-    await open(waits, null, 3);
+    const [running, old, late, recent] = [id(at), id(at + 1), id(at + 2), id(at + 3 * DAY)];
+    await open(running, null, 3);
     await open(old, new Date(at + 1_000).toISOString(), 25);
     await open(late, new Date(at + 3 * DAY).toISOString(), 2);
     await open(recent, new Date(at + 3 * DAY + 1).toISOString(), 1);
@@ -133,7 +133,7 @@ export function retentionCases(subject: () => Subject): void {
       return steps;
     };
     expect(await sweep(10)).toEqual([10, 10, 5]);
-    const counts = [waits, old, late, recent].map(
+    const counts = [running, old, late, recent].map(
       async (id) => (await invocations.events(id, 0, 100)).length,
     );
     expect(await Promise.all(counts)).toEqual([3, 0, 2, 1]);
@@ -157,7 +157,7 @@ export function retentionCases(subject: () => Subject): void {
     }
     expect(await retention.delegations(1_500, 501, 10)).toBe(0);
     expect(await retention.delegations(1_500, 500, 10)).toBe(1);
-    expect(await delegations.byHash(`h1000${scope.org_id}`)).toBeNull();
-    expect(await delegations.byHash(`h2000${scope.org_id}`)).not.toBeNull();
+    expect(await delegations.findByHash(`h1000${scope.org_id}`)).toBeNull();
+    expect(await delegations.findByHash(`h2000${scope.org_id}`)).not.toBeNull();
   });
 }

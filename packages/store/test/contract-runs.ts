@@ -12,8 +12,8 @@ export function runCases(store: () => Store): void {
     const { head_chain_id } = await store().sessions.create(newSession(key), newChain(), [start], {});
     return { key, scope: key.scope, head: head_chain_id };
   };
-  const tapeOf = async (key: SessionKey) => (await store().sessions.replay(key, 1, 1_000)).map(brief);
-  const publishedEvents = async ({ scope }: SessionKey) =>
+  const readTape = async (key: SessionKey) => (await store().sessions.replay(key, 1, 1_000)).map(brief);
+  const readPublishedEvents = async ({ scope }: SessionKey) =>
     (await store().outbox.read(0, 100, scope)).map((event) => event.subject.id);
   const records = ({ scope }: SessionKey, name: string) => ({ events: [sampleEvent(name, { scope })] });
 
@@ -26,9 +26,9 @@ export function runCases(store: () => Store): void {
       node_id: _,
       fence: _fence,
       joins: _joins,
-      ...shown
+      ...public_run
     } = { ...run, chain_id: head, first_entry_id: 2 };
-    expect(await store().runs.get(scope, run.id)).toEqual(shown);
+    expect(await store().runs.get(scope, run.id)).toEqual(public_run);
     const ends = await Promise.all(
       Array.from({ length: 5 }, (_, n) =>
         store().runs.end(
@@ -44,12 +44,12 @@ export function runCases(store: () => Store): void {
     const winner = ends.findIndex((end) => end !== null);
     expect(ends.filter((end) => end !== null)).toEqual([{ chain_id: head, first_id: 4, last_id: 5 }]);
     expect(await store().runs.get(scope, run.id)).toEqual({
-      ...shown,
+      ...public_run,
       ...sampleEnd({ iterations: winner }),
       output: { content: "done", entry_id: 5 },
     });
-    expect(await tapeOf(key)).toEqual(["2 hello", "3 more", `4 a${winner}`, `5 b${winner}`]);
-    expect(await publishedEvents(key)).toEqual(["started", `e${winner}`]);
+    expect(await readTape(key)).toEqual(["2 hello", "3 more", `4 a${winner}`, `5 b${winner}`]);
+    expect(await readPublishedEvents(key)).toEqual(["started", `e${winner}`]);
     expect(await store().sessions.verify(scope, head)).toBeNull();
   });
 
@@ -75,14 +75,14 @@ export function runCases(store: () => Store): void {
 
   test("stores the id of a run's first entry, after entries that were queued before it", async () => {
     const { key, scope } = await createSession();
-    const firstEntryOf = async (run: RunRow) => (await store().runs.get(scope, run.id))?.first_entry_id;
+    const readFirstEntry = async (run: RunRow) => (await store().runs.get(scope, run.id))?.first_entry_id;
     const [first, second] = [sampleRun(key), sampleRun(key)];
     await store().runs.start(first, tape(key, "queued", "queued", "hello"), 1, {});
-    expect(await firstEntryOf(first)).toBe(4);
+    expect(await readFirstEntry(first)).toBe(4);
     await store().runs.end(scope, holdOf(first), 0, sampleEnd(), tape(key, "answer"), {});
     // A run that continues from its tape begins with the next entry.
     await store().runs.start(second, tape(key, "queued"), 0, {});
-    expect(await firstEntryOf(second)).toBe(7);
+    expect(await readFirstEntry(second)).toBe(7);
     const claimed = await store().runs.claimOrphans(ids.next("node"), Date.now(), 1_000);
     expect(claimed.find(({ id }) => id === second.id)).toMatchObject({ first_entry_id: 7 });
   });
@@ -95,14 +95,14 @@ export function runCases(store: () => Store): void {
     const ended = await store().runs.end(scope, holdOf(run), 0, failed, null, records(key, "failed"));
     expect(ended).toEqual({ chain_id: head, first_id: 1, last_id: 0 });
     expect(await store().runs.get(scope, run.id)).toMatchObject(failed);
-    expect(await tapeOf(key)).toEqual(["2 hello"]);
+    expect(await readTape(key)).toEqual(["2 hello"]);
 
     // An entry at the end of the tape is not an output.
     const other = sampleRun(key);
     await store().runs.start(other, tape(key, "again"), 1, {});
     await store().runs.end(scope, holdOf(other), 0, failed, tape(key, "gave up"), {});
     expect(await store().runs.get(scope, other.id)).toMatchObject({ status: "failed", output: null });
-    expect(await tapeOf(key)).toEqual(["2 hello", "3 again", "4 gave up"]);
+    expect(await readTape(key)).toEqual(["2 hello", "3 again", "4 gave up"]);
   });
 
   test("writes nothing for a run of a missing or foreign session", async () => {
@@ -131,8 +131,8 @@ export function runCases(store: () => Store): void {
     });
     // The id of the run exists already, so the entries are rolled back too.
     await expect(store().runs.start(real, tape(key, "twice"), 1, {})).rejects.toThrow();
-    expect(await tapeOf(key)).toEqual(["2 hello"]);
-    expect(await publishedEvents(key)).toEqual([]);
+    expect(await readTape(key)).toEqual(["2 hello"]);
+    expect(await readPublishedEvents(key)).toEqual([]);
     expect(await store().sessions.append(key, [message("next")])).toMatchObject({ first_id: 3 });
   });
 
@@ -149,17 +149,17 @@ export function runCases(store: () => Store): void {
       rows.push(run);
       if (rows.length === 4) await store().sessions.reset(key, head, newChain(), [start], {});
     }
-    const listed = async (where: typeof scope, filter: Parameters<Store["runs"]["list"]>[1]) => {
+    const listIndexes = async (where: typeof scope, filter: Parameters<Store["runs"]["list"]>[1]) => {
       const items = await allPages((page) => store().runs.list(where, filter, page));
       return items.map((item) => rows.findIndex((row) => row.id === item.id));
     };
-    expect(await listed(scope, {})).toEqual([4, 3, 1, 0]);
-    expect(await listed({ ...scope, project_id: null }, {})).toEqual([4, 3, 2, 1, 0]);
-    expect(await listed({ ...scope, project_id: null }, { session_id: "s" })).toEqual([4, 3, 2, 1, 0]);
-    expect(await listed(scope, { session_id: "s", workspace: "/w" })).toEqual([4, 3, 0]);
-    expect(await listed(scope, { workspace: "/other" })).toEqual([1]);
-    expect(await listed(scope, { chain_id: head })).toEqual([3, 0]);
-    expect(await listed(freshKey().scope, { chain_id: head })).toEqual([]);
+    expect(await listIndexes(scope, {})).toEqual([4, 3, 1, 0]);
+    expect(await listIndexes({ ...scope, project_id: null }, {})).toEqual([4, 3, 2, 1, 0]);
+    expect(await listIndexes({ ...scope, project_id: null }, { session_id: "s" })).toEqual([4, 3, 2, 1, 0]);
+    expect(await listIndexes(scope, { session_id: "s", workspace: "/w" })).toEqual([4, 3, 0]);
+    expect(await listIndexes(scope, { workspace: "/other" })).toEqual([1]);
+    expect(await listIndexes(scope, { chain_id: head })).toEqual([3, 0]);
+    expect(await listIndexes(freshKey().scope, { chain_id: head })).toEqual([]);
     const [item] = (await store().runs.list(scope, {}, { limit: 1 })).items;
     expect(Object.keys(item!)).not.toContain("node_id");
   });
@@ -170,7 +170,7 @@ export function runCases(store: () => Store): void {
     const [node_a, node_b] = [ids.next("node"), ids.next("node")];
     const keys = [key];
     for (const workspace of ["/2", "/3", "/4"]) keys.push((await createSession({ scope, workspace })).key);
-    const runs = keys.map((of) => sampleRun(of, { node_id: dead }));
+    const runs = keys.map((session_key) => sampleRun(session_key, { node_id: dead }));
     for (const [n, run] of runs.entries()) await store().runs.start(run, tape(keys[n]!, "x"), 1, {});
     await store().runs.end(scope, holdOf(runs[3]!), 0, sampleEnd(), tape(keys[3]!, "y"), {});
     const claims = await Promise.all(
@@ -210,7 +210,7 @@ export function runCases(store: () => Store): void {
     await store().runs.end(scope, holdOf(run), 0, sampleEnd(), tape(key, "done"), {});
     expect(await store().runs.resume({ ...run, resumed: 2 }, tape(key, "late"))).toBeNull();
     expect(await store().runs.get(scope, run.id)).toMatchObject({ status: "completed", resumed: 1 });
-    expect(await tapeOf(key)).toEqual(["2 hello", "3 resumed", "4 done"]);
+    expect(await readTape(key)).toEqual(["2 hello", "3 resumed", "4 done"]);
   });
 
   test("opens and settles an invocation together with its entries", async () => {
@@ -239,8 +239,8 @@ export function runCases(store: () => Store): void {
       status: "succeeded",
       result: { n: winner },
     });
-    expect(await tapeOf(key)).toEqual(["2 call", `3 result ${winner}`]);
-    expect(await publishedEvents(key)).toEqual(["open", `settled ${winner}`]);
+    expect(await readTape(key)).toEqual(["2 call", `3 result ${winner}`]);
+    expect(await readPublishedEvents(key)).toEqual(["open", `settled ${winner}`]);
     expect(await store().invocations.open(sampleInvocation(scope), { records: {} })).toBeNull();
   });
 
@@ -262,11 +262,11 @@ export function runCases(store: () => Store): void {
       store().invocations.settleWithTape(good.id, 1, sampleSettlement(), records(key, "no"), missing),
     ).rejects.toMatchObject(refused);
     expect((await store().invocations.get(scope, good.id))?.status).toBe("running");
-    expect(await publishedEvents(key)).toEqual([]);
+    expect(await readPublishedEvents(key)).toEqual([]);
     expect(await store().invocations.settle(good.id, 1, sampleSettlement(), {})).toBe(true);
   });
 
-  test("completes a key with the run that it starts, and writes nothing for a used key", async () => {
+  test("completes an idempotency key with the run that it starts, and writes nothing for a used key", async () => {
     const key = freshKey();
     await store().sessions.create(newSession(key), newChain(), [start], {});
     const once = { scope: key.scope, key: "k", digest: "d", now: 1_000, stale_ms: 500 };

@@ -5,7 +5,7 @@ import { freshOrg } from "./subject.ts";
 
 export function sealedCases(store: () => Store): void {
   /** Lists only the values of these orgs, because other cases share the database. */
-  async function all(
+  async function listAll(
     kind: SealedRow["kind"],
     prefix: string,
     orgs: string[],
@@ -34,12 +34,12 @@ export function sealedCases(store: () => Store): void {
       ];
       await config.write(org_id, { set, unset: [] }, NOW, {});
     }
-    const rows = await all("secret", "v1.k2.", orgs);
+    const rows = await listAll("secret", "v1.k2.", orgs);
     expect(rows.map(({ org_id, name }) => [org_id, name])).toEqual(
       orgs.flatMap((org_id) => ["a", "b", "c"].map((name) => [org_id, name])),
     );
-    expect(await all("secret", "v1.k1.", orgs)).toEqual([]);
-    const values = await all("config", "v1.k2.", orgs);
+    expect(await listAll("secret", "v1.k1.", orgs)).toEqual([]);
+    const values = await listAll("config", "v1.k2.", orgs);
     expect(values.map(({ name }) => name)).toEqual(["x.api_key", "x.api_key"]);
 
     // A new value is stored in between.
@@ -50,10 +50,10 @@ export function sealedCases(store: () => Store): void {
       ciphertext: row.ciphertext.replace("v1.k1.", "v1.k2."),
     }));
     expect(await sealed.replace(changes)).toBe(changes.length - 1);
-    expect((await secrets.sealed(first!.org_id, "a"))?.ciphertext).toBe("v1.k2.newer");
+    expect((await secrets.getSealed(first!.org_id, "a"))?.ciphertext).toBe("v1.k2.newer");
     expect(await secrets.get(orgs[1]!, "a")).toMatchObject({ version: 1, updated_at: NOW });
     expect(await config.get(orgs[1]!, "x.api_key")).toMatchObject({ value: "v1.k2.x", sealed: true });
     expect(await config.get(orgs[1]!, "x.model")).toMatchObject({ value: '"v1.k1.plain"', sealed: false });
-    for (const kind of ["secret", "config"] as const) expect(await all(kind, "v1.k2.", orgs)).toEqual([]);
+    for (const kind of ["secret", "config"] as const) expect(await listAll(kind, "v1.k2.", orgs)).toEqual([]);
   });
 }

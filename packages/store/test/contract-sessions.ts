@@ -47,14 +47,14 @@ export function sessionCases(subject: () => Subject): void {
       "/w",
     ]);
     expect((await sessions().list(key.scope, { workspace: "/w" }, { limit: 9 })).items).toEqual([created]);
-    const whole: Scope = { ...key.scope, project_id: null };
-    const first = await sessions().list(whole, {}, { limit: 3 });
+    const org_scope: Scope = { ...key.scope, project_id: null };
+    const first = await sessions().list(org_scope, {}, { limit: 3 });
     expect(first.items).toHaveLength(3);
-    const rest = await sessions().list(whole, {}, { limit: 3, after: first.next! });
+    const rest = await sessions().list(org_scope, {}, { limit: 3, after: first.next! });
     expect(rest).toEqual({ items: [created], next: null });
   });
 
-  test("merges changes of the metadata of a session and removes fields that are null", async () => {
+  test("merges changes to the metadata of a session and removes fields that are null", async () => {
     const key = freshKey();
     await sessions().create({ ...newSession(key), metadata: { a: 1, b: 2 } }, newChain(), [start], {});
     const patched = await sessions().patch(key, { b: null, c: 3 });

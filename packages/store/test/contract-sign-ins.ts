@@ -77,7 +77,7 @@ export function signInCases(store: () => Store): void {
       expires_at: 1_000,
     });
     const taken = await Promise.all(Array.from({ length: 8 }, () => sign_ins.takeLogin(b, 0)));
-    expect(taken.filter((found) => found !== null)).toEqual([login("b")]);
+    expect(taken.filter((opened_login) => opened_login !== null)).toEqual([login("b")]);
     expect(await sign_ins.getPendingLogin(b, 0)).toBeNull();
     await sign_ins.endLogin(b, "failed", "no");
     expect(await sign_ins.getLoginState(org_id, binding_id)).toMatchObject({
@@ -111,7 +111,7 @@ export function signInCases(store: () => Store): void {
     const opened = await Promise.all(
       Array.from({ length: 8 }, (_, n) => sign_ins.openLogin(start, `b${n}`, 0)),
     );
-    const [browser_hash] = new Set(opened.map((found) => found!.browser_hash));
+    const [browser_hash] = new Set(opened.map((opened_login) => opened_login!.browser_hash));
     expect(browser_hash).toMatch(/^b\d$/);
     expect(opened).toEqual(Array(8).fill({ ...login("a"), browser_hash }));
     expect(await sign_ins.getPendingLogin(login("a").state_hash, 0)).toEqual({ ...login("a"), browser_hash });

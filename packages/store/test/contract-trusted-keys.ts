@@ -35,8 +35,8 @@ export function trustedKeyCases(store: () => Store): void {
     await trusted_keys.create(second, {});
     const again = { ...first, id: sampleTrustedKey({}).id };
     await expect(trusted_keys.create(again, {})).rejects.toMatchObject({ code: "trusted_key.conflict" });
-    expect(await trusted_keys.byKeyId(org_id, first.key_id)).toEqual(first);
-    expect(await trusted_keys.byKeyId(freshOrg().org_id, first.key_id)).toBeNull();
+    expect(await trusted_keys.findByKeyId(org_id, first.key_id)).toEqual(first);
+    expect(await trusted_keys.findByKeyId(freshOrg().org_id, first.key_id)).toBeNull();
     const page = await trusted_keys.list(org_id, { limit: 1 });
     expect(page.items).toEqual([second]);
     expect((await trusted_keys.list(org_id, { limit: 1, after: page.next! })).items).toEqual([first]);

@@ -42,7 +42,7 @@ const logger = {
   warn: (fields: object, message: string) => void log.push({ message, fields: { ...fields } }),
   error: (fields: object, message: string) => void log.push({ message, fields: { ...fields } }),
 };
-const open = (overrides: object = {}) =>
+const openStore = (overrides: object = {}) =>
   openSqliteStore({ file, threaded: false, log: logger as never, ...overrides });
 /** Replaces the store with the files that a killed gateway leaves behind, with the latest commits only in the WAL. */
 const useKilledStore = () => {
@@ -119,7 +119,7 @@ test.each(PLAUSIBLE_CHANGES)(
     if (table === "binding_secrets") tamper("update binding_secrets set sum = sum + 1");
     else tamper(`update ${table} set ${change}`);
     log.length = 0;
-    const store = await open();
+    const store = await openStore();
     const answers = await readEverything(store);
     expect(answers.get(read)).toMatch(
       new RegExp(`^error store\\.damaged: The row ".+" of the table ${table} is damaged`),
@@ -131,7 +131,7 @@ test.each(PLAUSIBLE_CHANGES)(
 );
 
 test("does not report healthy rows that a query excludes", async () => {
-  const store = await open();
+  const store = await openStore();
   // A row that no condition of the query below accepts, found by an index of its org alone.
   const hook = { binding_id: "bind_hook", kind: "hook", export_id: "notify", status: "disabled" } as const;
   await store.bindings.create(sampleBinding({ ...hook, package_version: "1.1.0" }), {});
@@ -143,7 +143,7 @@ test("does not report healthy rows that a query excludes", async () => {
   });
   expect(await bindings.discover(elsewhere, "tool")).toEqual([]);
   expect(await bindings.findCandidates(elsewhere, "search", "acme/other")).toEqual([]);
-  expect(await allow_rules.ofPackage(elsewhere, "acme/devkit")).toEqual([]);
+  expect(await allow_rules.listForPackage(elsewhere, "acme/devkit")).toEqual([]);
   expect((await approvals.list(elsewhere, { status: "pending" }, page)).items).toEqual([]);
   expect(await invocations.get(elsewhere, "inv_full_000")).toBeNull();
   await store.close();
@@ -151,7 +151,7 @@ test("does not report healthy rows that a query excludes", async () => {
 
 test("keeps other rows readable, and refuses to update a damaged row", async () => {
   tamper("update invocations set body = replace(body, 'a', 'b') where id = 'inv_full_000'");
-  const store = await open();
+  const store = await openStore();
   await expect(store.invocations.get(LOCAL, "inv_full_000")).rejects.toMatchObject({
     code: "store.damaged",
     details: { table: "invocations", id: '"inv_full_000"' },
@@ -179,14 +179,14 @@ test.each([
     ["ch_own", "sess_append"],
     ["ch_other", "sess_other"],
   ] as const) {
-    const store = await open();
+    const store = await openStore();
     const session = { key: { ...key, session_id }, name: "name", metadata: {} };
     await store.sessions.create(session, { id, created_at: NOW }, [start], {});
     await store.close();
   }
   tamper(`update ${table} set ${change} where ${table === "chains" ? "session_id" : "id"} = 'sess_append'`);
   const before = countSpans(file);
-  const store = await open();
+  const store = await openStore();
   await expect(store.sessions.append(key, [message("hi")])).rejects.toMatchObject({
     code: "store.damaged",
     details: { table },
@@ -209,14 +209,14 @@ test("adds checksums to rows of an older schema, and still refuses a damaged row
       .prepare(`insert into invocations (${INVOCATION_COLUMNS}) values (${"?, ".repeat(12)}?)`)
       .run(...encodeInvocation(sampleInvocation({ id })));
   database.close();
-  await (await open()).close();
+  await (await openStore()).close();
   tamper("update invocations set node_id = 'x' where id = 'inv_a'");
   const column = {
     version: 1_000,
     name: "column",
     statements: ["alter table invocations add column note text"],
   };
-  const store = await open({ migrations: [...MIGRATIONS, column] });
+  const store = await openStore({ migrations: [...MIGRATIONS, column] });
   await expect(store.invocations.get(LOCAL, "inv_a")).rejects.toMatchObject({ code: "store.damaged" });
   expect(await store.invocations.get(LOCAL, "inv_b")).not.toBeNull();
   await store.close();
@@ -227,7 +227,7 @@ test("refuses a store with a damaged WAL at each start, and keeps one copy of th
   const size = readFileSync(`${file}-wal`).length;
   flipBit(`${file}-wal`, Math.floor(size / 2));
   for (let start = 0; start < 2; start++) {
-    await expect(open()).rejects.toMatchObject({
+    await expect(openStore()).rejects.toMatchObject({
       code: "store.commits_lost",
       message: expect.stringMatching(
         /^\d+ acknowledged commits are missing from .*written after 2.* and up to 2/,
@@ -244,12 +244,12 @@ test("refuses a store with a damaged WAL at each start, and keeps one copy of th
 
 test("opens the store of a killed gateway with its WAL, and refuses it if the WAL is missing", async () => {
   useKilledStore();
-  const store = await open();
+  const store = await openStore();
   expect(await store.invocations.get(LOCAL, "inv_full_039")).not.toBeNull();
   await store.close();
   useKilledStore();
   rmSync(`${file}-wal`);
-  await expect(open()).rejects.toMatchObject({ code: "store.commits_lost" });
+  await expect(openStore()).rejects.toMatchObject({ code: "store.commits_lost" });
 });
 
 test.each([
@@ -259,10 +259,10 @@ test.each([
   ["is a text file", () => writeFileSync(file, "x".repeat(9_000)), "store.damaged", "not a SQLite database"],
   ["has a damaged first byte", () => flipBit(file, 0), "store.damaged", "not a SQLite database"],
   ["has another text encoding", () => flipBit(file, 58), "store.damaged", "text encoding"],
-])("refuses to open and names the newest backup when the file %s", async (_, damage, code, text) => {
+])("refuses to open and suggests the newest backup when the file %s", async (_, damage, code, text) => {
   writeFileSync(`${file}.schema-12.backup`, "");
   damage();
-  await expect(open()).rejects.toMatchObject({
+  await expect(openStore()).rejects.toMatchObject({
     code,
     message: expect.stringContaining(text),
     fix: expect.stringContaining(`backplane store restore ${file}.schema-12.backup`),
@@ -279,7 +279,7 @@ test("refuses to open a store with a damaged index", async () => {
   const bytes = readFileSync(file);
   const at = bytes.indexOf("appr_full_020", (rootpage - 1) * page_size);
   flipBit(file, at);
-  await expect(open()).rejects.toMatchObject({
+  await expect(openStore()).rejects.toMatchObject({
     code: "store.damaged",
     message: expect.stringContaining("approvals_list"),
   });
@@ -295,13 +295,13 @@ test.each([
 ])("refuses to open a store with %s", async (_, change) => {
   if (change.includes("sqlite_sequence")) tamper("delete from outbox");
   tamper(change);
-  await expect(open()).rejects.toMatchObject({ code: "store.damaged" });
+  await expect(openStore()).rejects.toMatchObject({ code: "store.damaged" });
 });
 
 test("reports a damaged commit file, keeps a copy of it, and opens the store", async () => {
   flipBit(`${file}.commits`, 3);
   log.length = 0;
-  const store = await open();
+  const store = await openStore();
   await store.config.write(
     "org_local",
     { set: [{ key: "k", value: "1", sealed: false }], unset: [] },
@@ -313,12 +313,12 @@ test("reports a damaged commit file, keeps a copy of it, and opens the store", a
     expect.stringContaining("the count of commits is damaged"),
   ]);
   expect(readdirSync(dir).filter((name) => name.includes(".commits.damaged-"))).toHaveLength(1);
-  await (await open()).close();
+  await (await openStore()).close();
 });
 
 test("checks a large store in the background, and is no longer ready once damage is found", async () => {
   tamper("drop index approvals_list");
-  const store = await open({ check_first_bytes: { structure: 0, rows: 0 } });
+  const store = await openStore({ check_first_bytes: { structure: 0, rows: 0 } });
   await expect
     .poll(
       () =>
@@ -335,7 +335,7 @@ test("checks a large store in the background, and is no longer ready once damage
 test("refuses a damaged row even before the background check of the rows reports it", async () => {
   tamper("update invocations set outcome = '{}' where id = 'inv_full_000'");
   log.length = 0;
-  const store = await open({ check_first_bytes: { rows: 0 } });
+  const store = await openStore({ check_first_bytes: { rows: 0 } });
   await expect(store.invocations.get(LOCAL, "inv_full_000")).rejects.toMatchObject({ code: "store.damaged" });
   await expect
     .poll(() => log.map(({ message, fields }) => [message, fields.table]), { timeout: 30_000 })
@@ -346,5 +346,7 @@ test("refuses a damaged row even before the background check of the rows reports
 
 test("checks the structure before opening even if the rows are checked in the background", async () => {
   tamper("drop index approvals_list");
-  await expect(open({ check_first_bytes: { rows: 0 } })).rejects.toMatchObject({ code: "store.damaged" });
+  await expect(openStore({ check_first_bytes: { rows: 0 } })).rejects.toMatchObject({
+    code: "store.damaged",
+  });
 });

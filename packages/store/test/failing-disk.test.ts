@@ -28,7 +28,7 @@ verifies("fault.disk", "acknowledges a commit even if its count cannot be writte
   expect(count).toEqual({ n: 1 });
 });
 
-verifies("fault.disk", "names the disk of the store when the disk is full or fails", () => {
+verifies("fault.disk", "identifies the disk of the store in the error when the disk is full or fails", () => {
   const full = "There is no space left on the disk of";
   const failed = (place: string) => `The disk of ${place} failed with an I/O error.`;
   const sqlite = (errcode: number) => toSqliteError(Object.assign(new Error("sqlite"), { errcode })).message;

@@ -10,14 +10,14 @@ import { sampleInvocation } from "./samples.ts";
 test("continues a filtered list where its scan stopped, without missing rows", () => {
   const connection = openConnection(":memory:", "write");
   migrateFile(connection, ":memory:", MIGRATIONS, undefined);
-  const wanted: string[] = [];
+  const rare_ids: string[] = [];
   for (let n = 0; n < 200; n++) {
     const rare = n % 37 === 5;
     const row = sampleInvocation({
       project_id: n % 3 === 0 ? "proj_b" : "proj_default",
       export_id: rare ? "rare" : "search",
     });
-    if (rare) wanted.unshift(row.id);
+    if (rare) rare_ids.unshift(row.id);
     const records = { events: [], audit: null };
     const input = {
       row: encodeInvocation(row),
@@ -55,7 +55,7 @@ test("continues a filtered list where its scan stopped, without missing rows", (
       before = next;
     }
     expect(pages).toBeGreaterThan(2);
-    const expected = wanted.filter((id) => project_id === "" || inProject(id, project_id));
+    const expected = rare_ids.filter((id) => project_id === "" || inProject(id, project_id));
     expect(ids_read).toEqual(expected);
   }
   function inProject(id: string, project_id: string): boolean {

@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
 
-export async function acknowledgedBeforeKill(program: string, ...args: string[]): Promise<string[]> {
+export async function runUntilKilled(program: string, ...args: string[]): Promise<string[]> {
   const path = fileURLToPath(new URL(`./fixtures/${program}.ts`, import.meta.url));
   const child = spawn(process.execPath, ["--conditions=backplane-source", path, ...args], {
     stdio: ["ignore", "pipe", "inherit"],

@@ -8,11 +8,13 @@ import { openPostgresStore } from "../src/index.ts";
 import { brief, freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
 import { sampleInvocation } from "./samples.ts";
 
-/** Forwards everything, but closes the connection instead of returning the response to the next message with `word`. */
+/**
+ * Forwards everything, but closes the connection instead of returning the response to the next message with `trigger`.
+ */
 async function startCuttingProxy(url: string) {
   const target = new URL(url);
   const folder = target.searchParams.get("host");
-  const state: { word: string | null; cuts: number } = { word: null, cuts: 0 };
+  const state: { trigger: string | null; cuts: number } = { trigger: null, cuts: 0 };
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
     const database =
@@ -23,9 +25,9 @@ async function startCuttingProxy(url: string) {
       socket.on("error", () => {});
     }
     client.on("data", (chunk) => {
-      if (state.word !== null && chunk.includes(state.word)) {
+      if (state.trigger !== null && chunk.includes(state.trigger)) {
         cut = true;
-        state.word = null;
+        state.trigger = null;
         state.cuts++;
       }
       database.write(chunk);
@@ -40,15 +42,15 @@ async function startCuttingProxy(url: string) {
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
-  const through = new URL(target);
-  through.searchParams.delete("host");
-  through.hostname = "127.0.0.1";
-  through.port = String((server.address() as AddressInfo).port);
+  const proxied = new URL(target);
+  proxied.searchParams.delete("host");
+  proxied.hostname = "127.0.0.1";
+  proxied.port = String((server.address() as AddressInfo).port);
   const close = () => {
     for (const socket of sockets) socket.destroy();
     server.close();
   };
-  return { url: through.href, state, close };
+  return { url: proxied.href, state, close };
 }
 
 test("writes once when the connection breaks before the commit is acknowledged", async () => {
@@ -62,13 +64,13 @@ test("writes once when the connection breaks before the commit is acknowledged",
   });
   const key = freshKey();
   await store.sessions.create(newSession(key), newChain(), [start], {});
-  proxy.state.word = "commit";
+  proxy.state.trigger = "commit";
   expect(await store.sessions.append(key, [message("a")])).toMatchObject({ first_id: 2, last_id: 2 });
   expect((await store.sessions.replay(key, 1, 9)).map(brief)).toEqual(["2 a"]);
 
   // A single statement, which commits implicitly.
   const row = sampleInvocation(key.scope);
-  proxy.state.word = row.id;
+  proxy.state.trigger = row.id;
   expect(await store.invocations.open(row, { records: {} })).toBeNull();
   expect(await store.invocations.get(key.scope, row.id)).toMatchObject({ status: "running" });
   expect(proxy.state.cuts).toBe(2);

@@ -13,7 +13,7 @@ async function fill(store: Store) {
 }
 
 /** An earlier secret has no owner, so it belongs to the org. */
-const old = (): Statement[] => [
+const oldStatements = (): Statement[] => [
   [
     `insert into secrets (org_id, name, ciphertext, last4, version, created_at, updated_at)
       values ('org_local', 's', 'c', 'wxyz', 1, $1, $1)`,
@@ -45,4 +45,4 @@ async function check(store: Store, { content }: Awaited<ReturnType<typeof fill>>
   expect(await store.config.get("org_local", "provider")).toEqual(row);
 }
 
-upgradeCases({ before: 3, fill, old, check });
+upgradeCases({ before: 3, fill, oldStatements, check });

@@ -31,7 +31,7 @@ async function check(store: Store): Promise<void> {
 upgradeCases({
   before: 5,
   fill: async () => {},
-  old: () => OLD.map((text): Statement => [text, []]),
+  oldStatements: () => OLD.map((text): Statement => [text, []]),
   check,
   caller_clock: true,
 });

@@ -8,7 +8,7 @@ import { type Statement, upgradeCases } from "./upgrade-cases.ts";
 
 const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
 const other = { ...key, session_id: "t" };
-const [older, newer, apart] = [sampleRun(key), sampleRun(key), sampleRun(other)];
+const [older, newer, other_run] = [sampleRun(key), sampleRun(key), sampleRun(other)];
 
 /** Inserts a run into the earlier schema. */
 function oldRun({ id, session_id, input, usage, started_at }: ReturnType<typeof sampleRun>): Statement {
@@ -35,10 +35,10 @@ async function fill(store: Store) {
 }
 
 async function check(store: Store) {
-  const statusOf = async (id: string) => (await store.runs.get(LOCAL, id))?.status;
-  expect(await statusOf(older.id)).toBe("failed");
+  const readStatus = async (id: string) => (await store.runs.get(LOCAL, id))?.status;
+  expect(await readStatus(older.id)).toBe("failed");
   expect((await store.runs.get(LOCAL, older.id))?.error).toMatchObject({ code: "session.busy" });
-  expect([await statusOf(newer.id), await statusOf(apart.id)]).toEqual(["running", "running"]);
+  expect([await readStatus(newer.id), await readStatus(other_run.id)]).toEqual(["running", "running"]);
   await expect(store.runs.start(sampleRun(key), tape(key, "x"), 1, {})).rejects.toMatchObject({
     code: "session.busy",
     details: { run_id: newer.id },
@@ -47,4 +47,4 @@ async function check(store: Store) {
   await store.runs.start(sampleRun(key), tape(key, "next"), 1, {});
 }
 
-upgradeCases({ before: 14, fill, old: () => [older, newer, apart].map(oldRun), check });
+upgradeCases({ before: 14, fill, oldStatements: () => [older, newer, other_run].map(oldRun), check });

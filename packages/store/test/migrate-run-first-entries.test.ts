@@ -56,10 +56,10 @@ const OLD_FORK: Statement[] = [
 ];
 
 async function check(store: Store) {
-  const firstEntryOf = async ({ id }: typeof first) => (await store.runs.get(LOCAL, id))?.first_entry_id;
-  expect(await firstEntryOf(first)).toBe(1);
-  expect([await firstEntryOf(crashed), await firstEntryOf(last)]).toEqual([4, 4]);
-  expect(await firstEntryOf(child)).toBe(4);
+  const readFirstEntry = async ({ id }: typeof first) => (await store.runs.get(LOCAL, id))?.first_entry_id;
+  expect(await readFirstEntry(first)).toBe(1);
+  expect([await readFirstEntry(crashed), await readFirstEntry(last)]).toEqual([4, 4]);
+  expect(await readFirstEntry(child)).toBe(4);
 }
 
 const OLD_RUNS = [
@@ -71,4 +71,4 @@ const OLD_RUNS = [
 ];
 
 // Rows of later versions have a checksum, which these statements do not write.
-upgradeCases({ before: 14, fill, old: () => OLD_RUNS, check });
+upgradeCases({ before: 14, fill, oldStatements: () => OLD_RUNS, check });

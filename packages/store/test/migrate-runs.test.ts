@@ -32,12 +32,21 @@ function oldTape(): Statement[] {
     "insert into sessions values ($1, $2, '/w', $3, 'n', $4, $5, $5, 4, '{}', '2026-01-01T00:00:00.000Z')",
     [org_id, project_id!, id, parent, chain],
   ];
-  const chain = (id: string, of: string, fork: number, hash: string): Statement => [
+  const chain = (id: string, session_id: string, fork: number, hash: string): Statement => [
     "insert into chains values ($1, $2, $3, '/w', $4, $5, $6, $7, 4, $8, null, '2026-01-01T00:00:00.000Z')",
-    [id, org_id, project_id!, of, fork === 0 ? "start" : "fork", fork === 0 ? null : ROOT, fork, hash],
+    [
+      id,
+      org_id,
+      project_id!,
+      session_id,
+      fork === 0 ? "start" : "fork",
+      fork === 0 ? null : ROOT,
+      fork,
+      hash,
+    ],
   ];
   let hash = originHash("", ROOT, null, 0);
-  const lines = ENTRIES.map((entry, index): Statement => {
+  const entry_statements = ENTRIES.map((entry, index): Statement => {
     hash = entryHash(hash, ROOT, index + 1, entry);
     return ["insert into entries values ($1, $2, $3, $4, $5, $6, $7)", [ROOT, index + 1, ...entry, hash]];
   });
@@ -46,7 +55,7 @@ function oldTape(): Statement[] {
     chain(ROOT, "s", 0, hash),
     session("child", CHILD, "s"),
     chain(CHILD, "child", 4, originHash(hash, CHILD, ROOT, 4)),
-    ...lines,
+    ...entry_statements,
   ];
 }
 
@@ -84,4 +93,4 @@ async function check(store: Store) {
   expect(await store.audit.verify()).toBeNull();
 }
 
-upgradeCases({ before: 4, fill, old: (engine) => [[OLD_CALLS[engine], []], ...oldTape()], check });
+upgradeCases({ before: 4, fill, oldStatements: (engine) => [[OLD_CALLS[engine], []], ...oldTape()], check });

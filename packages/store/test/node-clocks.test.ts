@@ -1,4 +1,7 @@
-/** Nodes that share a database use its clock, because their own may differ by an hour (leases, jobs, orphans, keys). */
+/**
+ * Nodes that share a database use its clock, because their own clocks may differ by an hour. Covers leases, jobs,
+ * orphans and keys.
+ */
 
 import type { Store } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
@@ -44,7 +47,7 @@ afterAll(async () => {
   await server?.stop();
 });
 
-const take = (node: Node, name: string) => node.store.leases.acquire(name, node.id, node.now(), TTL);
+const acquireLease = (node: Node, name: string) => node.store.leases.acquire(name, node.id, node.now(), TTL);
 
 test("uses one clock for a lease on all nodes", async () => {
   for (const [holder, other] of [
@@ -52,21 +55,21 @@ test("uses one clock for a lease on all nodes", async () => {
     [fast, slow],
   ] as const) {
     const name = ids.next("request");
-    expect(await take(holder, name)).toBe(1);
-    expect(await take(other, name)).toBeNull();
+    expect(await acquireLease(holder, name)).toBe(1);
+    expect(await acquireLease(other, name)).toBeNull();
     expect(await holder.store.leases.renew([name], holder.id, holder.now(), TTL)).toBe(1);
     await direct.query("update leases set expires_at = expires_at - $2 where name = $1", [name, TTL + 1_000]);
     expect(await holder.store.leases.renew([name], holder.id, holder.now(), TTL)).toBe(0);
-    expect(await take(other, name)).toBe(2);
+    expect(await acquireLease(other, name)).toBe(2);
   }
 });
 
 verifies("bind.concurrency", "never exceeds the number of slots with clocks an hour apart", async () => {
   const name = ids.next("request");
-  const slot = (node: Node) => node.store.leases.acquireSlot(name, 2, node.id, node.now(), TTL);
-  expect(await slot(slow)).not.toBeNull();
-  expect(await slot(fast)).not.toBeNull();
-  expect([await slot(slow), await slot(fast)]).toEqual([null, null]);
+  const acquireSlot = (node: Node) => node.store.leases.acquireSlot(name, 2, node.id, node.now(), TTL);
+  expect(await acquireSlot(slow)).not.toBeNull();
+  expect(await acquireSlot(fast)).not.toBeNull();
+  expect([await acquireSlot(slow), await acquireSlot(fast)]).toEqual([null, null]);
 });
 
 test("makes a job due for both nodes, leases it to one, and makes it due again after its retry delay", async () => {
@@ -99,7 +102,7 @@ test("does not take over calls and turns of a live node", async () => {
     [slow, fast],
     [fast, slow],
   ] as const) {
-    await take(holder, `node/${holder.id}`);
+    await acquireLease(holder, `node/${holder.id}`);
     const row = sampleInvocation({ ...scope, node_id: holder.id });
     await holder.store.invocations.open(row, { records: {} });
     const orphans = async () =>
@@ -108,7 +111,7 @@ test("does not take over calls and turns of a live node", async () => {
     await holder.store.leases.release(`node/${holder.id}`, holder.id);
     expect(await orphans()).toContain(row.id);
   }
-  await take(slow, `node/${slow.id}`);
+  await acquireLease(slow, `node/${slow.id}`);
   await slow.store.sessions.create(newSession(key), newChain(), [start], {});
   const run = sampleRun(key, { node_id: slow.id });
   await slow.store.runs.start(run, tape(key, "hello"), 1, {});
@@ -121,7 +124,7 @@ test("uses one clock for a quota on all nodes", async () => {
   const binding = sampleBinding({ scope });
   await slow.store.bindings.create(binding, {});
   const sample = (node: Node) =>
-    node.store.sampling.take(scope.org_id, binding.binding_id, 2, HOUR / 4, node.now());
+    node.store.sampling.countUse(scope.org_id, binding.binding_id, 2, HOUR / 4, node.now());
   expect([await sample(slow), await sample(fast), await sample(slow), await sample(fast)]).toEqual([
     true,
     true,

@@ -20,9 +20,9 @@ test("unpacks a batch to the same calls", () => {
 test("keeps a key named __proto__", () => {
   const input = JSON.parse('{"__proto__":{"polluted":true},"a":1}') as unknown;
   const [call] = unpackBatch(pack([{ name: "openInvocation", input } as WriteCall]));
-  const out = call!.input as object;
-  expect(Object.getPrototypeOf(out)).toBe(Object.prototype);
-  expect(JSON.stringify(out)).toBe(JSON.stringify(input));
+  const unpacked = call!.input as object;
+  expect(Object.getPrototypeOf(unpacked)).toBe(Object.prototype);
+  expect(JSON.stringify(unpacked)).toBe(JSON.stringify(input));
 });
 
 test("separates strings of any content", () => {

@@ -20,7 +20,7 @@ function urlWith(change: (url: URL) => void): string {
   return url.href;
 }
 
-async function failureOf(url: string): Promise<{ code: string; message: string; fix: string }> {
+async function openExpectingFailure(url: string): Promise<{ code: string; message: string; fix: string }> {
   const opened = await openPostgresStore({ url }).catch((error: unknown) => error);
   if (!(opened instanceof Error)) {
     await (opened as { close(): Promise<void> }).close();
@@ -29,8 +29,8 @@ async function failureOf(url: string): Promise<{ code: string; message: string; 
   return opened as unknown as { code: string; message: string; fix: string };
 }
 
-test("names a database that does not exist", async () => {
-  const failure = await failureOf(urlWith((url) => (url.pathname = "/not_there")));
+test("reports the name of a database that does not exist", async () => {
+  const failure = await openExpectingFailure(urlWith((url) => (url.pathname = "/not_there")));
   expect(failure).toMatchObject({
     code: "store.unavailable",
     message: expect.stringMatching(/^PostgreSQL at \S+ has no database not_there\.$/),
@@ -38,12 +38,12 @@ test("names a database that does not exist", async () => {
   });
 });
 
-test("names the host and port of a server that cannot be reached", async () => {
+test("reports the host and port of a server that cannot be reached", async () => {
   const closed = createServer();
   await new Promise<void>((done) => closed.listen(0, "127.0.0.1", done));
   const { port } = closed.address() as { port: number };
   await new Promise((done) => closed.close(done));
-  const failure = await failureOf(`postgres://bob:hunter2@127.0.0.1:${port}/app`);
+  const failure = await openExpectingFailure(`postgres://bob:hunter2@127.0.0.1:${port}/app`);
   expect(failure).toMatchObject({
     code: "store.unavailable",
     message: `PostgreSQL at 127.0.0.1:${port} cannot be reached (ECONNREFUSED).`,
@@ -53,14 +53,14 @@ test("names the host and port of a server that cannot be reached", async () => {
 });
 
 test("reports a refused login without showing the password", async () => {
-  const data = join(new URL(server.url).searchParams.get("host") ?? "", "data", "pg_hba.conf");
-  const password = existsSync(data);
+  const hba_file = join(new URL(server.url).searchParams.get("host") ?? "", "data", "pg_hba.conf");
+  const has_password = existsSync(hba_file);
   // In our own cluster, one user needs a password; in any other cluster, an unknown user is refused.
-  if (password) {
+  if (has_password) {
     const admin = new pg.Client({ connectionString: server.url });
     await admin.connect();
     await admin.query("create role locked login password 'right'");
-    writeFileSync(data, `local all locked scram-sha-256\n${readFileSync(data, "utf8")}`);
+    writeFileSync(hba_file, `local all locked scram-sha-256\n${readFileSync(hba_file, "utf8")}`);
     await admin.query("select pg_reload_conf()");
     // The server applies the change a moment later.
     for (let rows: unknown[] = []; rows.length === 0; )
@@ -68,13 +68,13 @@ test("reports a refused login without showing the password", async () => {
     await admin.end();
   }
   const url = urlWith((target) => {
-    target.username = password ? "locked" : "bp_nobody";
+    target.username = has_password ? "locked" : "bp_nobody";
     target.password = "hunter2-hunter2";
     target.searchParams.delete("user");
   });
-  let failure = await failureOf(url).catch(() => null);
+  let failure = await openExpectingFailure(url).catch(() => null);
   while (failure === null || failure.message.includes("does not allow the user locked to create"))
-    failure = await failureOf(url).catch(() => null);
+    failure = await openExpectingFailure(url).catch(() => null);
   expect(failure).toMatchObject({
     code: "store.unavailable",
     message: expect.stringMatching(
@@ -85,7 +85,7 @@ test("reports a refused login without showing the password", async () => {
   expect(JSON.stringify(failure) + failure.message).not.toContain("hunter2");
 });
 
-test("explains only errors of the connection", () => {
+test("explains only connection errors", () => {
   expect(explainConnection(new Error("something else"), "postgres://a@b/c")).toBeNull();
   expect(explainConnection({ code: "ENOTFOUND" }, "postgres://a@b/c")!.message).toBe(
     "PostgreSQL at b:5432 cannot be reached (ENOTFOUND).",

@@ -58,16 +58,16 @@ describe("PostgreSQL", () => {
 describe("two gateways on one database", () => {
   verifies("bind.concurrency", "never hold more slots than the maximum", async () => {
     const name = ids.next("request");
-    const take = (store: Store, n: number) => store.leases.acquireSlot(name, 5, `h${n}`, 0, 1_000);
+    const acquireSlot = (store: Store, n: number) => store.leases.acquireSlot(name, 5, `h${n}`, 0, 1_000);
     const slots = await Promise.all(
-      Array.from({ length: 60 }, (_, n) => take(n % 2 === 0 ? subject.store : second, n)),
+      Array.from({ length: 60 }, (_, n) => acquireSlot(n % 2 === 0 ? subject.store : second, n)),
     );
     const held = slots.filter((slot) => slot !== null).map((slot) => slot.name);
     expect(new Set(held).size).toBe(held.length);
     expect(held.length).toBeLessThanOrEqual(5);
-    let rest = held.length;
-    while ((await take(second, 99)) !== null) rest++;
-    expect(rest).toBe(5);
+    let slot_count = held.length;
+    while ((await acquireSlot(second, 99)) !== null) slot_count++;
+    expect(slot_count).toBe(5);
   });
 
   test("claim each job once", async () => {
@@ -181,8 +181,8 @@ describe("two gateways on one database", () => {
       if (created === null) continue;
       compacted++;
       // Concurrent entries are on the new chain, or made the compaction fail.
-      const left = await second.sessions.chain(key.scope, chain_id);
-      expect(left?.last_entry_id).toBe(created.fork_entry_id);
+      const previous_chain = await second.sessions.chain(key.scope, chain_id);
+      expect(previous_chain?.last_entry_id).toBe(created.fork_entry_id);
       chain_id = created.id;
     }
     const entries = await second.sessions.entries(key.scope, chain_id, 0, 1_000);

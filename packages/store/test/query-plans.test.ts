@@ -50,9 +50,9 @@ import { startWrite } from "../src/ops/writes.ts";
 const records = { events: [], audit: null };
 const NO_FILTER = { statuses: [], export_id: "", session_id: "", binding_id: "" };
 const key = { org_id: "o", project_id: "p", workspace: "w", session_id: "s" };
-const line: EntryRow = ["message", "", "{}", "{}"];
+const entry: EntryRow = ["message", "", "{}", "{}"];
 const hold = { run_id: "r", fence: 0 };
-const tape = { key, entries: [line], hold };
+const tape = { key, entries: [entry], hold };
 const runs = { ...key, before: "~", limit: 5, session_id: null, chain_id: null, workspace: null };
 const once = { ...key, key: "k", digest: "d", now: 1, stale_ms: 1, ttl_ms: 1, status: 202, body: "{}" };
 const execution = { id: "x", depth: 1 };
@@ -96,9 +96,13 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
       ),
   ],
   [
-    "take sampling",
+    "count a sampling use",
     () =>
-      startWrite("takeSampling", { org_id: "o", binding_id: "b", count: 1, window_ms: 1, now: 0 }, "sqlite"),
+      startWrite(
+        "countSamplingUse",
+        { org_id: "o", binding_id: "b", count: 1, window_ms: 1, now: 0 },
+        "sqlite",
+      ),
   ],
   ["count calls", () => countCalls({ org_id: "o", project_id: "p", latest: 5 })],
   ["open login", () => startWrite("openLogin", { start_hash: "s", browser_hash: "b", now: 0 }, "sqlite")],
@@ -273,7 +277,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ],
   [
     "append once",
-    () => startWrite("appendOnce", { key, chain_id: null, entries: [line], hold, once }, "sqlite"),
+    () => startWrite("appendOnce", { key, chain_id: null, entries: [entry], hold, once }, "sqlite"),
   ],
   [
     "fork",
@@ -345,9 +349,9 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
         "sqlite",
       ),
   ],
-  ["append held", () => startWrite("appendForTurn", tape, "sqlite")],
+  ["append for a turn", () => startWrite("appendForTurn", tape, "sqlite")],
   ["join run", () => startWrite("joinRun", { run_id: "r", most: 9, tape, once }, "sqlite")],
-  ["held", () => readHeldRun(hold)],
+  ["held run", () => readHeldRun(hold)],
   [
     "end run",
     () =>
@@ -431,7 +435,7 @@ test("uses an index in every operation", async () => {
   const scans: string[] = [];
   let statements = 0;
   for (const [name, start] of OPERATIONS) {
-    for (const statement of statementsOf(start())) {
+    for (const statement of collectStatements(start())) {
       statements++;
       const plan = database
         .prepare(`explain query plan ${statement.text.replaceAll(/\$(\d+)/g, "?$1")}`)
@@ -445,7 +449,7 @@ test("uses an index in every operation", async () => {
   expect(scans).toEqual([]);
 });
 
-function statementsOf(op: Op<unknown>): Statement[] {
+function collectStatements(op: Op<unknown>): Statement[] {
   const statements: Statement[] = [];
   const special: Record<string, unknown> = {
     attempt: 9,

@@ -33,6 +33,7 @@ export function freshKey(): SessionKey {
   return { scope: freshOrg(), workspace: "/w", session_id: "s" };
 }
 
+/** An entry as `ID TEXT`, for short expectations. */
 export function brief({ id, payload }: Entry): string {
   return `${id} ${(payload.content ?? payload.name) as string}`;
 }

@@ -10,7 +10,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
-import { acknowledgedBeforeKill } from "./killed-writer.ts";
+import { runUntilKilled } from "./killed-writer.ts";
 import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
 import { LOCAL, sampleAudit, sampleInvocation } from "./samples.ts";
 
@@ -24,7 +24,7 @@ afterEach(() => rmSync(dir, { recursive: true }));
 
 for (const threaded of [true, false]) {
   verifies("tape.durable", `keeps acknowledged entries after kill -9 (threaded: ${threaded})`, async () => {
-    const acknowledged = await acknowledgedBeforeKill("tape-writer", file, String(threaded));
+    const acknowledged = await runUntilKilled("tape-writer", file, String(threaded));
     const store = await openSqliteStore({ file, threaded: false });
     const stored = new Set<string>();
     for (const { head_chain_id } of (await store.sessions.list(LOCAL, {}, { limit: 9 })).items) {
@@ -35,9 +35,9 @@ for (const threaded of [true, false]) {
     }
     await store.close();
     // The last line may be truncated.
-    const whole = acknowledged.slice(0, -1);
-    expect(whole.length).toBeGreaterThanOrEqual(1_999);
-    expect(whole.filter((line) => !stored.has(line))).toEqual([]);
+    const complete_lines = acknowledged.slice(0, -1);
+    expect(complete_lines.length).toBeGreaterThanOrEqual(1_999);
+    expect(complete_lines.filter((line) => !stored.has(line))).toEqual([]);
   });
 }
 
@@ -59,7 +59,7 @@ verifies("tape.fork", "writes the same amount of data to fork 100,000 entries as
       newSession({ ...key, session_id }),
       {},
     );
-    return { made: created, cost: statements() - before };
+    return { chain: created, cost: statements() - before };
   };
   const small = await fork("small");
   for (let n = 0; n < 10; n++) {
@@ -71,7 +71,7 @@ verifies("tape.fork", "writes the same amount of data to fork 100,000 entries as
   const large = await fork("large");
   expect(large.cost).toBe(small.cost);
   expect(large.cost).toBeLessThan(8);
-  const last = await store.sessions.entries(key.scope, large.made.id, 100_000, 10);
+  const last = await store.sessions.entries(key.scope, large.chain.id, 100_000, 10);
   expect(last.map((entry) => entry.payload.content)).toEqual(["9/9999"]);
   await store.close();
   const database = new DatabaseSync(file);
@@ -81,12 +81,12 @@ verifies("tape.fork", "writes the same amount of data to fork 100,000 entries as
   database.close();
 });
 
-async function fillOld(store: Store): Promise<void> {
+async function fillOldSchema(store: Store): Promise<void> {
   await store.invocations.open(sampleInvocation(), { records: { audit: sampleAudit() } });
   await store.close();
 }
 
-async function checkNew(store: Store): Promise<void> {
+async function expectMigrated(store: Store): Promise<void> {
   expect((await store.invocations.list(LOCAL, {}, { limit: 10 })).items).toHaveLength(1);
   expect(await store.audit.verify()).toBeNull();
   const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
@@ -97,16 +97,16 @@ async function checkNew(store: Store): Promise<void> {
 }
 
 test("backs up and migrates a SQLite file from before sessions", async () => {
-  await fillOld(await openSqliteStore({ file, threaded: false, migrations: MIGRATIONS.slice(0, 1) }));
-  await checkNew(await openSqliteStore({ file, threaded: false }));
+  await fillOldSchema(await openSqliteStore({ file, threaded: false, migrations: MIGRATIONS.slice(0, 1) }));
+  await expectMigrated(await openSqliteStore({ file, threaded: false }));
   expect(existsSync(`${file}.schema-1.backup`)).toBe(true);
 });
 
 test("migrates a PostgreSQL database from before sessions", async () => {
   const server = await startPostgres();
   try {
-    await fillOld(await openPostgresStore({ url: server.url, migrations: MIGRATIONS.slice(0, 1) }));
-    await checkNew(await openPostgresStore({ url: server.url }));
+    await fillOldSchema(await openPostgresStore({ url: server.url, migrations: MIGRATIONS.slice(0, 1) }));
+    await expectMigrated(await openPostgresStore({ url: server.url }));
   } finally {
     await server.stop();
   }

@@ -12,7 +12,7 @@ import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
-import { acknowledgedBeforeKill } from "./killed-writer.ts";
+import { runUntilKilled } from "./killed-writer.ts";
 import { LOCAL, sampleBinding, sampleInvocation, sampleKey, samplePackage } from "./samples.ts";
 
 let dir: string;
@@ -56,7 +56,7 @@ describe.each([true, false])("threaded: %s", (threaded) => {
   });
 
   test("keeps every acknowledged row after kill -9 during concurrent writes", async () => {
-    const acknowledged = await acknowledgedBeforeKill("writer", file, String(threaded));
+    const acknowledged = await runUntilKilled("writer", file, String(threaded));
     const database = new DatabaseSync(file);
     const find = database.prepare("select id from invocations where id = ?");
     const lost = acknowledged.filter((id) => id.length === 30 && find.get(id) === undefined);
@@ -112,9 +112,9 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     }
     const key = sampleKey();
     await store.keys.create(key, "hash", {});
-    expect((await store.keys.byHash("hash"))?.revoked_at).toBeNull();
+    expect((await store.keys.findByHash("hash"))?.revoked_at).toBeNull();
     await store.keys.revoke(LOCAL, key.id, "2026-11-02T00:00:00.000Z", {});
-    expect((await store.keys.byHash("hash"))?.revoked_at).toBe("2026-11-02T00:00:00.000Z");
+    expect((await store.keys.findByHash("hash"))?.revoked_at).toBe("2026-11-02T00:00:00.000Z");
     await store.close();
   });
 });

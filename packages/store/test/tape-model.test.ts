@@ -10,7 +10,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
 
 const RUNS = 25;
-const ACTS = 40;
+const ACTIONS = 40;
 
 let dir: string;
 let store: Store;
@@ -32,7 +32,7 @@ interface ModelEntry {
 interface ModelChain {
   id: string;
   session: ModelSession;
-  shows: ModelEntry[];
+  visible: ModelEntry[];
   archived: boolean;
 }
 
@@ -63,7 +63,7 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
     const all: ModelSession[] = [];
     let written = 0;
 
-    const entriesOf = (count: number): NewEntry[] =>
+    const createEntries = (count: number): NewEntry[] =>
       Array.from({ length: count }, () => {
         const name = `m${written++}`;
         // Long entries end a span before it has the maximum number of entries.
@@ -74,79 +74,79 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
     const write = (session: ModelSession, chain: ModelChain, entries: readonly NewEntry[]) => {
       for (const { kind, payload } of entries) {
         const expected_entry = { id: ++session.last, text: textOf(payload), anchor: kind === "anchor" };
-        chain.shows.push(expected_entry);
+        chain.visible.push(expected_entry);
         session.all.push(expected_entry);
       }
     };
-    const begin = (session: ModelSession, id: string, shows: readonly ModelEntry[]): ModelChain => {
-      const chain = { id, session, shows: [...shows], archived: false };
+    const addChain = (session: ModelSession, id: string, visible: readonly ModelEntry[]): ModelChain => {
+      const chain = { id, session, visible: [...visible], archived: false };
       session.chains.push(chain);
       return chain;
     };
-    const open = async (name: string) => {
+    const createSession = async (name: string) => {
       const key = { scope, workspace, session_id: name };
       const { id, created_at } = newChain();
       await sessions.create(newSession(key), { id, created_at }, [start], {});
       const session = { key, last: 0, chains: [], all: [] } as unknown as ModelSession;
-      session.head = begin(session, id, []);
+      session.head = addChain(session, id, []);
       write(session, session.head, [start]);
       all.push(session);
     };
 
-    await open("s0");
-    for (let act = 0; act < ACTS; act++) {
+    await createSession("s0");
+    for (let action = 0; action < ACTIONS; action++) {
       const session = all[roll(all.length)]!;
       const chain = session.chains[roll(session.chains.length)]!;
       switch (roll(8)) {
         case 0:
         case 1:
         case 2: {
-          const entries = entriesOf(roll(5) === 0 ? 60 + roll(150) : roll(7));
+          const entries = createEntries(roll(5) === 0 ? 60 + roll(150) : roll(7));
           await sessions.append(session.key, entries);
           write(session, session.head, entries);
           break;
         }
         case 3: {
-          const entries = entriesOf(1 + roll(5));
-          const done = sessions.append(session.key, entries, chain.id);
-          if (chain.archived) await expect(done).rejects.toMatchObject({ code: "chain.archived" });
+          const entries = createEntries(1 + roll(5));
+          const result = sessions.append(session.key, entries, chain.id);
+          if (chain.archived) await expect(result).rejects.toMatchObject({ code: "chain.archived" });
           else {
-            await done;
+            await result;
             write(session, chain, entries);
           }
           break;
         }
         case 4:
         case 5: {
-          if (chain.shows.length === 0) break;
-          const at = chain.shows[roll(chain.shows.length)]!.id + (roll(4) === 0 ? 1 : 0);
-          const shows = chain.shows.filter(({ id }) => id <= at);
+          if (chain.visible.length === 0) break;
+          const at = chain.visible[roll(chain.visible.length)]!.id + (roll(4) === 0 ? 1 : 0);
+          const visible = chain.visible.filter(({ id }) => id <= at);
           const forked = newChain();
           const key = roll(2) === 0 ? { ...session.key, session_id: `s${all.length}` } : null;
           await sessions.fork({ scope, chain_id: chain.id, at }, forked, key && newSession(key), {});
-          if (key === null) begin(session, forked.id, shows);
+          if (key === null) addChain(session, forked.id, visible);
           else {
-            const last = shows.at(-1)!.id;
-            const child = { key, last, chains: [], all: [...shows] } as unknown as ModelSession;
-            child.head = begin(child, forked.id, shows);
+            const last = visible.at(-1)!.id;
+            const child = { key, last, chains: [], all: [...visible] } as unknown as ModelSession;
+            child.head = addChain(child, forked.id, visible);
             all.push(child);
           }
           break;
         }
         case 6: {
           const { head } = session;
-          const last_entry_id = head.shows.at(-1)?.id ?? 0;
+          const last_entry_id = head.visible.at(-1)?.id ?? 0;
           const new_chain = newChain();
-          const first = [summary, ...entriesOf(roll(3))];
-          const done = await sessions.compact(
+          const first = [summary, ...createEntries(roll(3))];
+          const result = await sessions.compact(
             session.key,
             { chain_id: head.id, last_entry_id },
             new_chain,
             first,
             {},
           );
-          expect(done?.id).toBe(new_chain.id);
-          session.head = begin(session, new_chain.id, head.shows);
+          expect(result?.id).toBe(new_chain.id);
+          session.head = addChain(session, new_chain.id, head.visible);
           write(session, session.head, first);
           break;
         }
@@ -159,7 +159,7 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
             const new_chain = newChain();
             await sessions.reset(session.key, session.head.id, new_chain, [start], {});
             for (const chain of session.chains) chain.archived = true;
-            session.head = begin(session, new_chain.id, []);
+            session.head = addChain(session, new_chain.id, []);
             write(session, session.head, [start]);
           }
           break;
@@ -172,23 +172,23 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
         last_entry_id: session.last,
         head_chain_id: session.head.id,
       });
-      expect(await paged((after, limit) => sessions.replay(session.key, after, limit), 1 + roll(90))).toEqual(
-        briefs(session.all),
-      );
-      for (const { id, shows } of session.chains) {
+      expect(
+        await readPages((after, limit) => sessions.replay(session.key, after, limit), 1 + roll(90)),
+      ).toEqual(briefs(session.all));
+      for (const { id, visible } of session.chains) {
         expect(
-          await paged((after, limit) => sessions.entries(scope, id, after, limit), 1 + roll(90)),
-        ).toEqual(briefs(shows));
-        const from = shows.findLastIndex(({ anchor }) => anchor);
+          await readPages((after, limit) => sessions.entries(scope, id, after, limit), 1 + roll(90)),
+        ).toEqual(briefs(visible));
+        const from = visible.findLastIndex(({ anchor }) => anchor);
         const since = await sessions.sinceAnchor(scope, id);
-        expect(since.map(brief)).toEqual(briefs(shows.slice(Math.max(0, from))));
+        expect(since.map(brief)).toEqual(briefs(visible.slice(Math.max(0, from))));
         expect(await sessions.verify(scope, id)).toBeNull();
       }
     }
   },
 );
 
-async function paged(
+async function readPages(
   read: (after: number, limit: number) => Promise<Entry[]>,
   limit: number,
 ): Promise<string[]> {

@@ -20,7 +20,7 @@ export interface Upgrade<Seeded> {
   /** Writes the data that the current store can write to the old schema. */
   fill: (store: Store) => Promise<Seeded>;
   /** Statements for data that only the old version wrote. */
-  old?: (engine: "sqlite" | "postgres") => Iterable<Statement>;
+  oldStatements?: (engine: "sqlite" | "postgres") => Iterable<Statement>;
   check: (store: Store, seeded: Seeded) => Promise<void>;
   /** Whether the PostgreSQL store that is checked uses the caller's clock. */
   caller_clock?: boolean;
@@ -29,7 +29,7 @@ export interface Upgrade<Seeded> {
 export function upgradeCases<Seeded>({
   before,
   fill,
-  old,
+  oldStatements,
   check,
   caller_clock = false,
 }: Upgrade<Seeded>): void {
@@ -42,7 +42,7 @@ export function upgradeCases<Seeded>({
     const seeded = await fill(store);
     await store.close();
     const database = new DatabaseSync(file);
-    for (const [text, values] of old?.("sqlite") ?? []) {
+    for (const [text, values] of oldStatements?.("sqlite") ?? []) {
       database.prepare(text.replaceAll(/\$(\d+)/g, "?$1")).run(...values);
     }
     database.close();
@@ -60,7 +60,7 @@ export function upgradeCases<Seeded>({
       await store.close();
       const direct = new pg.Client({ connectionString: server.url });
       await direct.connect();
-      for (const [text, values] of old?.("postgres") ?? []) await direct.query(text, [...values]);
+      for (const [text, values] of oldStatements?.("postgres") ?? []) await direct.query(text, [...values]);
       await direct.end();
       const upgraded = await openPostgresStore({ url: server.url, caller_clock });
       await check(upgraded, seeded);

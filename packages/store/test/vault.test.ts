@@ -3,11 +3,11 @@ import { createSecretVault } from "@backplane/store";
 import { expect, test } from "vitest";
 
 const old = { id: "k1", key: randomBytes(32) };
-const fresh = { id: "k2", key: randomBytes(32) };
+const newest = { id: "k2", key: randomBytes(32) };
 const unreadable = expect.objectContaining({ code: "internal", retryable: false });
 
 test("opens a sealed value, and never seals to the same text twice", () => {
-  const vault = createSecretVault([fresh]);
+  const vault = createSecretVault([newest]);
   for (const value of ["s3cret", "", "ü\u0000\u{1F511}", "x".repeat(65_536)]) {
     const sealed = vault.seal("org_a", "token", value);
     expect(vault.open("org_a", "token", sealed)).toBe(value);
@@ -17,7 +17,7 @@ test("opens a sealed value, and never seals to the same text twice", () => {
 });
 
 test("does not open a value that was moved to another org or name", () => {
-  const vault = createSecretVault([fresh]);
+  const vault = createSecretVault([newest]);
   const sealed = vault.seal("org_a", "token", "s3cret");
   expect(() => vault.open("org_b", "token", sealed)).toThrow(unreadable);
   expect(() => vault.open("org_a", "other", sealed)).toThrow(unreadable);
@@ -25,7 +25,7 @@ test("does not open a value that was moved to another org or name", () => {
 });
 
 test("detects every changed character", () => {
-  const vault = createSecretVault([fresh]);
+  const vault = createSecretVault([newest]);
   const sealed = vault.seal("org_a", "token", "s3cret");
   for (let at = 0; at < sealed.length - 1; at++) {
     const changed = sealed.slice(0, at) + (sealed[at] === "A" ? "B" : "A") + sealed.slice(at + 1);
@@ -37,7 +37,7 @@ test("detects every changed character", () => {
 
 test("seals with the newest key and opens with older ones", () => {
   const before = createSecretVault([old]).seal("org_a", "token", "s3cret");
-  const both = createSecretVault([fresh, old]);
+  const both = createSecretVault([newest, old]);
   expect(both.open("org_a", "token", before)).toBe("s3cret");
   const after = both.seal("org_a", "token", "s3cret");
   expect(() => createSecretVault([old]).open("org_a", "token", after)).toThrow(unreadable);
@@ -52,7 +52,7 @@ test("refuses a vault without a valid key", () => {
   expect(() => createSecretVault([old, old])).toThrow(invalid);
 });
 
-test("stores a new key before sealing with it, and finds a key of another process", () => {
+test("stores a new key before sealing with it, and finds a key that another process added", () => {
   const stored_keys = [old];
   const file = {
     read: () => stored_keys.toReversed(),
@@ -67,14 +67,14 @@ test("stores a new key before sealing with it, and finds a key of another proces
   const after = first.seal("org_a", "token", "s3cret");
   expect(after.startsWith(first.keys()[0]!.prefix)).toBe(true);
   for (const text of [before, after]) expect(second.open("org_a", "token", text)).toBe("s3cret");
-  const full = createSecretVault([old], {
+  const full_disk = createSecretVault([old], {
     read: () => [old],
     append() {
       throw new Error("disk full");
     },
   });
-  expect(() => full.addKey()).toThrow("disk full");
-  expect(full.keys()).toHaveLength(1);
+  expect(() => full_disk.addKey()).toThrow("disk full");
+  expect(full_disk.keys()).toHaveLength(1);
   expect(() => createSecretVault([old]).addKey()).toThrow(
     expect.objectContaining({ code: "config.invalid" }),
   );

@@ -5,8 +5,8 @@ export { openArtifactStore } from "./content/artifact-store.ts";
 export { type ContentStore, openContentStore, type Staging } from "./content/content-store.ts";
 export { type InspectedTree, inspectContent } from "./content/inspect-content.ts";
 export { openPackageImages, type PackageImages, type PackageImagesOptions } from "./images/package-images.ts";
-export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
-export { type ServerDraft, serverManifest } from "./import/mcp/server-manifest.ts";
+export { createPackageImporter, type PackageImporterOptions } from "./import/create-package-importer.ts";
+export { buildServerManifest, type ServerDraft } from "./import/mcp/server-manifest.ts";
 export { codeDigest } from "./kernel-plugins/code-digest.ts";
 export {
   createPluginSources,

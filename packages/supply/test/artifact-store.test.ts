@@ -29,7 +29,7 @@ artifactContract(() => subject);
 
 test("stores a file with mode 0600 and leaves no temporary file", async () => {
   const { bytes, sha256 } = freshBytes();
-  await subject.files.keep(sha256, bytes);
+  await subject.files.store(sha256, bytes);
   expect(statSync(file(sha256)).mode & 0o777).toBe(0o600);
   expect(readdirSync(join(dir, "artifacts", "tmp"))).toEqual([]);
 });

@@ -51,13 +51,13 @@ function createImport(spec: string, with_npm = npm) {
     host: { os: "linux", arch: "amd64" },
     npm: with_npm,
   });
-  const left = () => [
+  const leftovers = () => [
     ...readdirSync(join(home, "blobs/tmp")),
     ...readdirSync(join(home, "blobs/sha256")),
     ...readdirSync(tmpdir()).filter((name) => /^backplane-(?:npm|inspect)-/.test(name)),
   ];
   const source: InstallationSource = { kind: "npm", spec, args: [], secret_slots: [] };
-  return { importer, source, left };
+  return { importer, source, leftovers };
 }
 
 /** Cancels itself when `cancels` accepts a report. */
@@ -91,7 +91,7 @@ const LATER_MOMENTS: Moment[] = [
 ];
 
 async function cancelImport(cancels: Moment[1], spec: string, with_npm = npm): Promise<void> {
-  const { importer, source, left } = createImport(spec, with_npm);
+  const { importer, source, leftovers } = createImport(spec, with_npm);
   const operation = operationUntil(cancels);
   const opened = await importer.open(source, { operation });
   await expect(opened.import(opened.parts[0]!)).rejects.toMatchObject({ code: "request.cancelled" });
@@ -100,7 +100,7 @@ async function cancelImport(cancels: Moment[1], spec: string, with_npm = npm): P
   // Work that was in progress may still be reported: a few files are read at a time.
   const after = operation.reports.length - operation.reports.findIndex(cancels) - 1;
   expect(after).toBeLessThan(10);
-  expect(left()).toEqual([]);
+  expect(leftovers()).toEqual([]);
 }
 
 for (const [when, cancels] of MOMENTS_OF_NPM) {
@@ -121,7 +121,7 @@ for (const [when, cancels] of LATER_MOMENTS) {
 }
 
 verifies("run.progress", "cancelling an import kills npm while it waits for the registry", async () => {
-  const { importer, source, left } = createImport(publishServer());
+  const { importer, source, leftovers } = createImport(publishServer());
   registry.stalls = /\/-\//;
   onTestFinished(() => {
     registry.stalls = null;
@@ -136,14 +136,14 @@ verifies("run.progress", "cancelling an import kills npm while it waits for the 
   stop.abort();
   await expect(importing).rejects.toMatchObject({ code: "request.cancelled" });
   await opened.end();
-  expect(left()).toEqual([]);
+  expect(leftovers()).toEqual([]);
 });
 
 test("an inspection that is cancelled leaves nothing behind", async () => {
-  const { importer, source, left } = createImport(publishServer());
+  const { importer, source, leftovers } = createImport(publishServer());
   const operation = operationUntil(({ done = 0 }) => done > 0);
   await expect(importer.inspect(source, { operation })).rejects.toMatchObject({ code: "request.cancelled" });
-  expect(left()).toEqual([]);
+  expect(leftovers()).toEqual([]);
 });
 
 test("reports bytes from the registry and counts of files", async () => {

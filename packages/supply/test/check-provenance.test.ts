@@ -166,7 +166,7 @@ test("gives up on a response that arrives a byte at a time", async () => {
 });
 
 test.each(["", "sha1-abc", `${integrity} sha512-${"A".repeat(86)}==`])(
-  "refuses an attested package whose lock names the hash %j",
+  "refuses an attested package whose lock contains the hash %j",
   async (other) => {
     serve({ attestations: [attestation()] });
     await expect(check({}, { name, version, integrity: other })).rejects.toMatchObject({

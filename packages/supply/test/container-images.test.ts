@@ -53,13 +53,13 @@ async function importImage(reference: string, args: string[] = []) {
   try {
     const opened = await importer.open({ kind: "image", reference, args, secret_slots: ["api_key"] });
     const imported = await opened.import(opened.parts[0]!);
-    return { ...imported, tree: await store.verified(imported.digest), store };
+    return { ...imported, tree: await store.verifyTree(imported.digest), store };
   } finally {
     await close();
   }
 }
 
-async function put(content: Partial<ImageContent> = {}, tag = "1.2") {
+async function publishImage(content: Partial<ImageContent> = {}, tag = "1.2") {
   const layers = [await layerOf(SERVER)];
   const config = {
     Entrypoint: ["server"],
@@ -74,20 +74,24 @@ verifies(
   "source.image",
   "packs the image for this platform by its digest, with its start command and its files",
   async () => {
-    const own = await put({}, "own");
-    const other = await put({ architecture: "arm64" }, "other");
+    const matching = await publishImage({}, "own");
+    const other = await publishImage({ architecture: "arm64" }, "other");
     registry.putManifest(
-      { schemaVersion: 2, mediaType: "application/vnd.oci.image.index.v1+json", manifests: [other, own] },
+      {
+        schemaVersion: 2,
+        mediaType: "application/vnd.oci.image.index.v1+json",
+        manifests: [other, matching],
+      },
       "1.2",
     );
     const reference = `${registry.host}/acme/time:1.2`;
     const { manifest, origin, digest, tree, store } = await importImage(reference);
-    const short = own.digest.slice("sha256:".length, "sha256:".length + 12);
+    const short = matching.digest.slice("sha256:".length, "sha256:".length + 12);
     expect(origin).toBe("image");
     expect(manifest).toMatchObject({
       package_id: "acme/time",
       version: `1.2.0+image.${short}`,
-      source: `image:${reference}@${own.digest}`,
+      source: `image:${reference}@${matching.digest}`,
       runtime: {
         protocol: "mcp.stdio",
         entrypoint: ["/app/server", "--default"],
@@ -186,21 +190,21 @@ verifies(
   async () => {
     const others = ["usr/share/doc/key", "app/node_modules/x/key", "app/lib/site-packages/x/key"];
     const layers = [await layerOf([...SERVER, ...others.map((name) => ({ name, body: TOKEN }))])];
-    await put({ layers });
+    await publishImage({ layers });
     expect((await importImage(`${registry.host}/acme/time:1.2`)).origin).toBe("image");
   },
 );
 
 for (const [label, code, content] of REFUSED) {
   verifies("source.image", `refuses an image with ${label} and leaves no files`, async () => {
-    await put(await content());
+    await publishImage(await content());
     await expect(importImage(`${registry.host}/acme/time:1.2`)).rejects.toMatchObject({ code });
     expect(readdirSync(join(root, "blobs", "tmp"))).toEqual([]);
   });
 }
 
 verifies("source.image", "limits the time to pull a whole image", async () => {
-  await put();
+  await publishImage();
   registry.intercept = (request) => request.url?.includes("/blobs/") === true;
   const client = createRegistryClient({ credentials: async () => null, addresses: null });
   const folder = mkdtempSync(join(root, "slow-"));
@@ -217,7 +221,7 @@ verifies("source.image", "limits the time to pull a whole image", async () => {
 });
 
 verifies("source.image", "refuses a layer with changed bytes and leaves no files", async () => {
-  await put();
+  await publishImage();
   for (const [digest, bytes] of registry.blobs) {
     const changed = Buffer.from(bytes);
     changed[changed.length - 1]! ^= 1;
@@ -261,7 +265,7 @@ test("refuses runtime.image in a manifest that the gateway did not write", () =>
 
 test("notes that the user of an image is not used, unless it is root", async () => {
   const notesFor = async (User: string, tag: string) => {
-    await put({ config: { Entrypoint: ["server"], Env: ["PATH=/app"], User } }, tag);
+    await publishImage({ config: { Entrypoint: ["server"], Env: ["PATH=/app"], User } }, tag);
     return (await importImage(`${registry.host}/acme/user:${tag}`)).notes;
   };
   expect(await notesFor("node:node", "named")).toEqual([

@@ -19,7 +19,7 @@ import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type ContentStore, openContentStore, treeDigest, unpackArchive } from "../src/index.ts";
 import { changesIn, dieAtEach, pointsOf } from "./install-points.ts";
-import { inPieces, type TarEntry, tar } from "./tar-bytes.ts";
+import { inChunks, type TarEntry, tar } from "./tar-bytes.ts";
 
 const base = createMemoryFolder("backplane-content-");
 let dir = "";
@@ -40,7 +40,7 @@ const FILES: TarEntry[] = [
 
 async function install(files = FILES): Promise<string> {
   const staging = await store.stage();
-  const listing = await unpackArchive(inPieces(tar(...files)), staging.tree);
+  const listing = await unpackArchive(inChunks(tar(...files)), staging.tree);
   await staging.install(listing);
   await staging.end();
   store.release(listing.digest);
@@ -78,7 +78,7 @@ test("lets other users read the tree of a package and nothing else, with any uma
 
 test("stores installed files read-only and readable by everyone, by their digest", async () => {
   const digest = await install();
-  const tree = await store.verified(digest);
+  const tree = await store.verifyTree(digest);
   expect(tree).toBe(treeOf(digest));
   expect(await treeDigest(tree)).toBe(digest);
   const modeOf = (path: string) => (statSync(join(tree, path)).mode & 0o7777).toString(8);
@@ -99,7 +99,7 @@ test("installs the same package several times, even concurrently, with the resul
   expect(statSync(treeOf(digest)).ino).toBe(before);
   await store.discard(digest);
   await Promise.all([install(), install(), install()]);
-  expect(await store.verified(digest)).toBe(treeOf(digest));
+  expect(await store.verifyTree(digest)).toBe(treeOf(digest));
   expect(readdirSync(join(dir, "tmp"))).toEqual([]);
 });
 
@@ -142,9 +142,9 @@ describe("verifying a tree", () => {
   for (const [name, file, label, change] of CHANGES) {
     verifies("pkg.immutable", `reports ${name}`, async () => {
       const digest = await install();
-      expect(await store.verified(digest)).toBe(treeOf(digest));
+      expect(await store.verifyTree(digest)).toBe(treeOf(digest));
       change(treeOf(digest));
-      await expect(store.verified(digest)).rejects.toMatchObject({
+      await expect(store.verifyTree(digest)).rejects.toMatchObject({
         code: "package.corrupt",
         details: { digest, file, what: label },
       });
@@ -155,7 +155,7 @@ describe("verifying a tree", () => {
     const digest = await install();
     overwrite(join(treeOf(digest), "bin/run"), "bad");
     await install();
-    expect(await store.verified(digest)).toBe(treeOf(digest));
+    expect(await store.verifyTree(digest)).toBe(treeOf(digest));
   });
 });
 
@@ -168,14 +168,14 @@ test("removes a discarded tree, and ignores a second discard", async () => {
     [],
     [],
   ]);
-  await expect(store.verified(digest)).rejects.toMatchObject({
+  await expect(store.verifyTree(digest)).rejects.toMatchObject({
     code: "package.files_missing",
     message: `The files of ${digest} are not in this gateway's home.`,
   });
 });
 
 test.each(["../../etc", "sha256:../../../etc", "sha256:AB", ""])("refuses %j as a digest", async (digest) => {
-  await expect(store.verified(digest)).rejects.toMatchObject({ code: "package.not_found" });
+  await expect(store.verifyTree(digest)).rejects.toMatchObject({ code: "package.not_found" });
 });
 
 test("removes temporary folders of exited processes when the store is opened, and no others", async () => {
@@ -196,12 +196,14 @@ verifies(
   async () => {
     const { install: change } = await changesIn(mkdtempSync(join(base, "points-")));
     const points = await pointsOf(change);
-    const [, moved = 0] = points.flatMap((name, index) => (name === "rename" ? [index] : []));
+    const [, rename_point = 0] = points.flatMap((name, index) => (name === "rename" ? [index] : []));
     // The first statement of the transaction that inserts the row.
-    const begun = points.indexOf("run");
-    expect(moved).toBeGreaterThan(0);
-    expect(begun).toBeGreaterThan(moved);
-    expect(await dieAtEach(change, [moved, moved + 1, begun, points.length - 1])).toEqual([]);
+    const insert_point = points.indexOf("run");
+    expect(rename_point).toBeGreaterThan(0);
+    expect(insert_point).toBeGreaterThan(rename_point);
+    expect(
+      await dieAtEach(change, [rename_point, rename_point + 1, insert_point, points.length - 1]),
+    ).toEqual([]);
   },
   120_000,
 );
@@ -216,7 +218,7 @@ function overwrite(path: string, content: string | Uint8Array): void {
 describe("removing a tree that is being imported", () => {
   const stage = async () => {
     const staging = await store.stage();
-    const listing = await unpackArchive(inPieces(tar(...FILES)), staging.tree);
+    const listing = await unpackArchive(inChunks(tar(...FILES)), staging.tree);
     return { digest: listing.digest, install: () => staging.install(listing), end: () => staging.end() };
   };
 
@@ -226,7 +228,7 @@ describe("removing a tree that is being imported", () => {
     await store.discard(first.digest);
     store.release(first.digest);
     await store.discard(first.digest);
-    await store.verified(first.digest);
+    await store.verifyTree(first.digest);
     store.release(first.digest);
     await store.discard(first.digest);
     expect(await store.has(first.digest)).toBe(false);
@@ -239,7 +241,7 @@ describe("removing a tree that is being imported", () => {
       await install();
       return false;
     });
-    expect(await store.verified(digest)).toBe(treeOf(digest));
+    expect(await store.verifyTree(digest)).toBe(treeOf(digest));
   });
 
   test("does not remove the tree between the check and the last step of an import", async () => {
@@ -258,7 +260,7 @@ describe("removing a tree that is being imported", () => {
       fs.utimes = utimes;
       syncBuiltinESMExports();
     }
-    expect(await store.verified(digest)).toBe(treeOf(digest));
+    expect(await store.verifyTree(digest)).toBe(treeOf(digest));
   });
 });
 
@@ -293,7 +295,7 @@ describe("a sweep", () => {
       return false;
     }, DAY);
     expect(swept).toBe(0);
-    await store.verified(digest);
+    await store.verifyTree(digest);
   });
 
   test("finishes before an import of the same digest continues", async () => {
@@ -317,7 +319,7 @@ describe("a sweep", () => {
       fs.rename = rename;
       syncBuiltinESMExports();
     }
-    expect(await store.verified(digest)).toBe(treeOf(digest));
+    expect(await store.verifyTree(digest)).toBe(treeOf(digest));
   });
 
   test("keeps a tree that an import has just verified", async () => {
@@ -337,6 +339,6 @@ describe("a sweep", () => {
       syncBuiltinESMExports();
     }
     expect(swept).toBe(0);
-    expect(await store.verified(digest)).toBe(treeOf(digest));
+    expect(await store.verifyTree(digest)).toBe(treeOf(digest));
   });
 });

@@ -8,7 +8,7 @@ import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type ContentStore, createPackageImporter, openContentStore } from "../src/index.ts";
 import { HELLO, MANIFEST, writeFolder } from "./plugin-folder.ts";
-import { inPieces, type TarEntry, tar } from "./tar-bytes.ts";
+import { inChunks, type TarEntry, tar } from "./tar-bytes.ts";
 
 const base = createMemoryFolder("backplane-import-");
 const schemas = shareSchemas();
@@ -35,7 +35,7 @@ const fromFolder = (files: Record<string, string>) => {
   return importer.import({ kind: "folder", path: folder });
 };
 const fromArchive = (...entries: TarEntry[]) =>
-  importer.import({ kind: "archive", bytes: inPieces(gzipSync(tar(...entries))) });
+  importer.import({ kind: "archive", bytes: inChunks(gzipSync(tar(...entries))) });
 const entriesOf = (files: Record<string, string>): TarEntry[] =>
   Object.entries(files).map(([name, body]) => ({
     name,
@@ -70,7 +70,7 @@ test("imports a folder and its archive as the same package", async () => {
   expect({ ...again, origin: "folder", first_installed_at }).toEqual(imported);
   expect([again.first_installed_at, Date.parse(first_installed_at!) > 0]).toEqual([null, true]);
   expect(again.origin).toBe("upload");
-  expect(await store.verified(imported.digest)).toContain(imported.digest.slice(7));
+  expect(await store.verifyTree(imported.digest)).toContain(imported.digest.slice(7));
   // Released once for each import.
   importer.release(imported.digest);
   importer.release(imported.digest);
@@ -79,7 +79,7 @@ test("imports a folder and its archive as the same package", async () => {
 });
 
 describe("refuses a source that is not a package:", () => {
-  test("a folder without a manifest, naming what was found instead", async () => {
+  test("a folder without a manifest, and lists what was found instead", async () => {
     const error = await refusalOf(fromFolder({ "package.json": "{}", "src/a.ts": "" }));
     expect(error.code).toBe("package.source_invalid");
     expect(error.message).toBe(`${folder} contains no vai-plugin.toml; found instead: package.json, src.`);
@@ -187,19 +187,23 @@ describe("schema files of a package", () => {
     ["with a back-reference in a pattern", '{"pattern":"(a)\\\\1"}', /pattern "\(a\)\\\\1" cannot be used/],
   ];
   for (const [name, schema, message] of CASES) {
-    verifies("pkg.schema-files", `refuses schema files ${name}, naming file and field`, async () => {
-      const { "schemas/greet.json": _, ...rest } = HELLO;
-      const error = await refusalOf(
-        fromFolder(schema === null ? rest : { ...rest, "schemas/greet.json": schema }),
-      );
-      expect(error.code).toBe("package.schema");
-      expect(error.message).toMatch(/^schemas\/greet\.json \(exports\[0\]\.tool\.input_schema\): /);
-      expect(error.message).toMatch(message);
-      expect(error.details).toMatchObject({
-        file: "schemas/greet.json",
-        field: "exports[0].tool.input_schema",
-      });
-    });
+    verifies(
+      "pkg.schema-files",
+      `refuses schema files ${name} and reports the file and the field`,
+      async () => {
+        const { "schemas/greet.json": _, ...rest } = HELLO;
+        const error = await refusalOf(
+          fromFolder(schema === null ? rest : { ...rest, "schemas/greet.json": schema }),
+        );
+        expect(error.code).toBe("package.schema");
+        expect(error.message).toMatch(/^schemas\/greet\.json \(exports\[0\]\.tool\.input_schema\): /);
+        expect(error.message).toMatch(message);
+        expect(error.details).toMatchObject({
+          file: "schemas/greet.json",
+          field: "exports[0].tool.input_schema",
+        });
+      },
+    );
   }
 });
 
@@ -215,7 +219,7 @@ describe("an entrypoint", () => {
     });
   });
 
-  test("must be executable, or the error names the fix", async () => {
+  test("must be executable, or the error explains the fix", async () => {
     writeFolder(folder, HELLO);
     chmodSync(join(folder, "bin/plugin"), 0o644);
     const error = await refusalOf(importer.import({ kind: "folder", path: folder }));
@@ -224,7 +228,7 @@ describe("an entrypoint", () => {
     );
   });
 
-  test("must not name a file of the package like a program on the PATH", async () => {
+  test("must not refer to a file of the package by a bare name", async () => {
     const error = await refusalOf(
       fromFolder({ ...HELLO, "run.sh": "x", "vai-plugin.toml": withEntrypoint("run.sh") }),
     );

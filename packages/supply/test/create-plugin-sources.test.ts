@@ -26,7 +26,7 @@ let root: string;
 let npm_home: string;
 /** Shared, because it starts one more process to read npm's settings. */
 let npm: Npm;
-let mark: string;
+let marker_file: string;
 let plugins: string;
 
 beforeAll(async () => {
@@ -49,19 +49,19 @@ afterAll(async () => {
 });
 beforeEach(() => {
   root = realpathSync(mkdtempSync(join(tmpdir(), "backplane-sources-")));
-  mark = join(root, "a-script-ran");
+  marker_file = join(root, "a-script-ran");
   plugins = join(root, "home/plugins");
 });
 afterEach(() => rmSync(root, { recursive: true, force: true }));
 
-const open = (options: Partial<PluginSourcesOptions> = {}) =>
+const createSources = (options: Partial<PluginSourcesOptions> = {}) =>
   createPluginSources({ home_plugins_dir: plugins, bundled_roots: [], npm, ...options });
 const codeOfRejection = (work: Promise<unknown>) =>
   work.then(
     () => "resolved",
     (error: unknown) => codeOf(error) ?? error,
   );
-const discoverSources = async (sources = open()) =>
+const discoverSources = async (sources = createSources()) =>
   (await sources.discover()).entries.map(({ name, origin, version }) => `${origin} ${name} ${version}`);
 
 interface Package {
@@ -75,7 +75,7 @@ interface Package {
 /** A package whose scripts and module create the file `mark` when they run. */
 function makePackage({ name, version = "1.0.0", plugins: group, more, files = {} }: Package): string {
   const dir = mkdtempSync(join(root, "package-"));
-  const script = `echo "$npm_lifecycle_event" >> '${mark}'`;
+  const script = `echo "$npm_lifecycle_event" >> '${marker_file}'`;
   const steps = ["preinstall", "install", "postinstall", "prepare", "prepack", "postpack", "preuninstall"];
   const manifest = {
     name,
@@ -88,7 +88,7 @@ function makePackage({ name, version = "1.0.0", plugins: group, more, files = {}
   writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
   writeFileSync(
     join(dir, "index.js"),
-    `require("node:fs").appendFileSync(${JSON.stringify(mark)}, "import");`,
+    `require("node:fs").appendFileSync(${JSON.stringify(marker_file)}, "import");`,
   );
   for (const [path, text] of Object.entries(files)) writeFileSync(join(dir, path), text);
   return dir;
@@ -106,10 +106,10 @@ async function npmPack(dir: string): Promise<string> {
   return join(dir, readdirSync(dir).find((name) => name.endsWith(".tgz"))!);
 }
 
-function publish(about: Package): void {
-  const dir = makePackage(about);
+function publish(definition: Package): void {
+  const dir = makePackage(definition);
   const manifest = JSON.parse(readFileSync(join(dir, "package.json"), "utf8")) as object;
-  registry.publish(about.name, about.version ?? "1.0.0", readFileSync(packFolder(dir)), manifest);
+  registry.publish(definition.name, definition.version ?? "1.0.0", readFileSync(packFolder(dir)), manifest);
 }
 
 const TOOL = { category: "tool" };
@@ -122,15 +122,15 @@ verifies(
     const more = { dependencies: { "helper-lib": "1.0.0" } };
     publish({ name: "@acme/bash", plugins: { bash: TOOL }, more });
     publish({ name: "@acme/bash", version: "1.1.0", plugins: { bash: TOOL }, more });
-    const sources = open();
+    const sources = createSources();
     // Inspecting returns name, category and version, and changes nothing.
-    const about = { name: "bash", category: "tool", origin: "installed", source: "@acme/bash" };
-    expect(await sources.inspect("@acme/bash@1.0.0")).toMatchObject([{ ...about, version: "1.0.0" }]);
+    const definition = { name: "bash", category: "tool", origin: "installed", source: "@acme/bash" };
+    expect(await sources.inspect("@acme/bash@1.0.0")).toMatchObject([{ ...definition, version: "1.0.0" }]);
     expect(existsSync(plugins)).toBe(false);
 
     const [entry] = await sources.install("@acme/bash@1.0.0", { editable: false });
     const dir = join(plugins, "node_modules/@acme/bash");
-    expect(entry).toEqual({ ...about, version: "1.0.0", dir, module: join(dir, "index.js") });
+    expect(entry).toEqual({ ...definition, version: "1.0.0", dir, module: join(dir, "index.js") });
     expect(existsSync(join(plugins, "node_modules/helper-lib/index.js"))).toBe(true);
     expect(await discoverSources()).toEqual(["installed bash 1.0.0"]);
 
@@ -142,7 +142,7 @@ verifies(
     await sources.remove("bash");
     expect(await discoverSources()).toEqual([]);
     expect(existsSync(join(plugins, "node_modules/helper-lib"))).toBe(false);
-    expect(existsSync(mark)).toBe(false);
+    expect(existsSync(marker_file)).toBe(false);
   },
   120_000,
 );
@@ -159,7 +159,7 @@ verifies(
       return { state: "none", reason: null, build: null, logged_at: null, checked_at, trust_root: null };
     };
     publish({ name: "proven", plugins: { proven: TOOL } });
-    const sources = open({ provenance });
+    const sources = createSources({ provenance });
     const states = async () =>
       (await sources.discover()).entries.map((entry) => `${entry.version} ${entry.provenance?.state}`);
     const [entry] = await sources.install("proven", { editable: false });
@@ -182,7 +182,7 @@ verifies(
 test("runs the scripts of the test packages when npm is allowed to run scripts", async () => {
   const dir = makePackage({ name: "marks", plugins: { marks: TOOL } });
   await npm.run(["install", "--offline", "--no-audit", "--no-fund", "--no-update-notifier"], dir);
-  expect(readFileSync(mark, "utf8")).toContain("postinstall");
+  expect(readFileSync(marker_file, "utf8")).toContain("postinstall");
 });
 
 verifies(
@@ -196,7 +196,7 @@ verifies(
       plugins: { linked: { category: "memory", module: "index.js" } },
     });
     const bundled = makePackage({ name: "comes-along", plugins: { "comes-along": { category: "adapter" } } });
-    const sources = open({ bundled_roots: [bundled, join(root, "left-out")] });
+    const sources = createSources({ bundled_roots: [bundled, join(root, "left-out")] });
     registry.requests.length = 0;
     expect(await sources.inspect(archive)).toMatchObject([{ name: "packed", category: "tool" }]);
     expect(await sources.inspect(folder)).toMatchObject([
@@ -232,7 +232,7 @@ verifies(
     expect(await codeOfRejection(sources.remove("comes-along"))).toBe("plugin.bundled");
     expect(await codeOfRejection(sources.remove("nobody"))).toBe("plugin.not_found");
     expect(registry.requests).toEqual([]);
-    expect(existsSync(mark)).toBe(false);
+    expect(existsSync(marker_file)).toBe(false);
   },
   120_000,
 );
@@ -247,7 +247,7 @@ test("refuses packages that are not plugins and keeps the installed ones", async
     more: { dependencies: { gone: "9.9.9" } },
   });
   publish({ name: "rival", plugins: { kept: TOOL } });
-  const sources = open();
+  const sources = createSources();
   await sources.install("kept", { editable: false });
   const before = realpathSync(join(plugins, "node_modules"));
   const cases: [string, string][] = [
@@ -275,11 +275,11 @@ test("refuses packages that are not plugins and keeps the installed ones", async
       error: "it is installed only as a dependency of another package; install it by its name",
     },
   ]);
-  expect(existsSync(mark)).toBe(false);
+  expect(existsSync(marker_file)).toBe(false);
 }, 120_000);
 
 test("copies a folder only when no link points outside it", async () => {
-  const sources = open();
+  const sources = createSources();
   const folder = makePackage({ name: "inner", plugins: { inner: TOOL } });
   mkdirSync(join(folder, "lib"));
   symlinkSync(join(folder, "index.js"), join(folder, "lib/again.js"));
@@ -297,13 +297,13 @@ test("copies a folder only when no link points outside it", async () => {
   expect(readdirSync(join(plugins, "local"))).toHaveLength(1);
   // A second install replaces the copy; the old one is removed at the next start.
   await sources.install(folder, { editable: false });
-  expect(await discoverSources(open())).toEqual(["local inner 1.0.0"]);
+  expect(await discoverSources(createSources())).toEqual(["local inner 1.0.0"]);
   expect(readdirSync(join(plugins, "local"))).toHaveLength(1);
 });
 
 test("keeps the previous packages after an interrupted install, and removes its files at the next start", async () => {
   const archive = packFolder(makePackage({ name: "kept", plugins: { kept: TOOL } }));
-  await open().install(archive, { editable: false });
+  await createSources().install(archive, { editable: false });
   const link = join(plugins, "node_modules");
   expect(lstatSync(link).isSymbolicLink()).toBe(true);
   const other = packFolder(makePackage({ name: "other", plugins: { other: TOOL } }));
@@ -311,14 +311,14 @@ test("keeps the previous packages after an interrupted install, and removes its 
     settings: (cwd) => npm.settings(cwd),
     cli: () => npm.cli(),
     run: (args, cwd) => npm.run(args, cwd),
-    async install(...given) {
-      expect(await npm.install(...given)).toBe(true);
+    async install(...args) {
+      expect(await npm.install(...args)).toBe(true);
       throw new Error("power failure");
     },
   };
-  expect(await codeOfRejection(open({ npm: failing }).install(other, { editable: false }))).toBeInstanceOf(
-    Error,
-  );
+  expect(
+    await codeOfRejection(createSources({ npm: failing }).install(other, { editable: false })),
+  ).toBeInstanceOf(Error);
   mkdirSync(join(plugins, "npm/half-a-generation/node_modules"), { recursive: true });
   expect(await discoverSources()).toEqual(["installed kept 1.0.0"]);
   expect(readdirSync(join(plugins, "npm"))).toHaveLength(1);
@@ -330,7 +330,7 @@ test("keeps packages that were added by hand when another one is installed", asy
   const manifest = { name: "by-hand", version: "3.0.0", "yaya.plugins.v1": { "by-hand": TOOL } };
   writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
   writeFileSync(join(dir, "index.js"), "");
-  const sources = open();
+  const sources = createSources();
   expect(await discoverSources(sources)).toEqual(["installed by-hand 3.0.0"]);
   const archive = packFolder(makePackage({ name: "packed", plugins: { packed: TOOL } }));
   await sources.install(archive, { editable: false });
@@ -346,8 +346,8 @@ test("makes installed and copied plugins readable by sandbox users and writable 
     chmodSync(join(copied, "index.js"), 0o600);
     const previous_umask = process.umask(mask);
     try {
-      await open().install(archive, { editable: false });
-      await open().install(copied, { editable: false });
+      await createSources().install(archive, { editable: false });
+      await createSources().install(copied, { editable: false });
     } finally {
       process.umask(previous_umask);
     }
@@ -369,7 +369,7 @@ test("makes installed and copied plugins readable by sandbox users and writable 
 test("reports a broken local.json and does not overwrite it", async () => {
   mkdirSync(plugins, { recursive: true });
   writeFileSync(join(plugins, "local.json"), "{");
-  const sources = open();
+  const sources = createSources();
   expect(await sources.discover()).toMatchObject({ entries: [], problems: [{ source: "local.json" }] });
   const folder = makePackage({ name: "inner", plugins: { inner: TOOL } });
   expect(await codeOfRejection(sources.install(folder, { editable: true }))).toBe("plugin.install_failed");
@@ -381,8 +381,8 @@ test("explains how to install npm when it is missing", async () => {
   mkdirSync(bin);
   writeFileSync(join(bin, "node"), "#!/bin/sh\n");
   chmodSync(join(bin, "node"), 0o755);
-  const none = createNpm({ node: join(bin, "node"), env: { PATH: bin } });
-  const error = await open({ npm: none })
+  const missing_npm = createNpm({ node: join(bin, "node"), env: { PATH: bin } });
+  const error = await createSources({ npm: missing_npm })
     .inspect("some-plugin")
     .catch((thrown: unknown) => thrown as Error & { fix: string });
   expect(error).toMatchObject({ code: "plugin.install_failed", fix: expect.stringContaining("Install npm") });
@@ -392,7 +392,7 @@ verifies(
   "tools.precedence",
   "dates a plugin by its first install, else by the creation of its folder, until it is removed",
   async () => {
-    const sources = open();
+    const sources = createSources();
     const datesOf = async () =>
       new Map((await sources.discover()).entries.map(({ name, installed_at }) => [name, installed_at]));
     const before = new Date().toISOString();
@@ -432,7 +432,7 @@ verifies(
     publish({ name: "acme-slow", plugins: { slow: TOOL } });
     const folder = makePackage({ name: "acme-folder", plugins: { folder: TOOL } });
     const archive = packFolder(makePackage({ name: "acme-packed", plugins: { packed: TOOL } }));
-    const sources = open();
+    const sources = createSources();
     const cases: [source: string, editable: boolean, step: ProgressStep][] = [
       ["acme-slow", false, "read"],
       ["acme-slow", false, "resolve"],

@@ -87,14 +87,14 @@ describe("the issues of a value", () => {
 
 describe("dialects of JSON Schema", () => {
   const tuple = { type: "array", items: [{ type: "string" }], additionalItems: false };
-  test("uses draft-07 when $schema names it", async () => {
+  test("uses draft-07 when $schema specifies it", async () => {
     const draft07 = { $schema: "http://json-schema.org/draft-07/schema#", ...tuple };
     expect(await check(draft07, ["a", 2])).toEqual([
       { path: "", message: "must not have more than 1 items" },
     ]);
     expect(await check(draft07, ["a"])).toEqual([]);
   });
-  test("uses 2020-12 by default and when $schema names it", async () => {
+  test("uses 2020-12 by default and when $schema specifies it", async () => {
     const latest = { type: "array", prefixItems: [{ type: "string" }], items: false };
     expect((await check(latest, ["a", 2])).length).toBe(1);
     expect(

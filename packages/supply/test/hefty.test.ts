@@ -8,7 +8,7 @@ import { verifies } from "../../../test/support/verifies.ts";
 import { createPackageImporter, openContentStore } from "../src/index.ts";
 import { classFile, MAIN_CLASS } from "./class-file.ts";
 import { writeFolder } from "./plugin-folder.ts";
-import { inPieces, tar } from "./tar-bytes.ts";
+import { inChunks, tar } from "./tar-bytes.ts";
 import { zip } from "./zip-bytes.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-hefty-"));
@@ -61,7 +61,7 @@ const zipOf = (files: Record<string, string>) =>
 const importRuntime = async (changes: object, others?: Record<string, string | Buffer>) =>
   (await fromFolder(makeFiles({ ...HELLO, ...changes }, others))).manifest.runtime;
 
-async function refused(manifest: unknown, others?: Record<string, string | Buffer>) {
+async function refusalOf(manifest: unknown, others?: Record<string, string | Buffer>) {
   const error = await fromFolder(makeFiles(manifest, others)).then(
     () => null,
     (reason: { code: string; message: string; details: { issues?: { path: string }[] } }) => reason,
@@ -104,7 +104,7 @@ verifies(
       gzipSync(tar(...Object.entries(files).map(([name, body]) => ({ name, body })))),
     ];
     for (const bytes of archives) {
-      const again = await importer().import({ kind: "archive", bytes: inPieces(bytes) });
+      const again = await importer().import({ kind: "archive", bytes: inChunks(bytes) });
       expect([again.digest, again.manifest]).toEqual([imported.digest, imported.manifest]);
     }
     const jar = join(base, "hello.jar");
@@ -192,7 +192,7 @@ describe("the start of an instrument plugin (instr.manifest)", () => {
     expect((await importRuntime({ platforms: ["Linux", "All"] })).os).toBeUndefined();
   });
   test("refuses another operating system", async () => {
-    expect(await refused({ ...HELLO, platforms: ["Windows"] })).toMatchObject({ code: "package.platform" });
+    expect(await refusalOf({ ...HELLO, platforms: ["Windows"] })).toMatchObject({ code: "package.platform" });
   });
   test("reads permissions from x-backplane", async () => {
     const permissions = {
@@ -300,7 +300,7 @@ describe("refuses a manifest and explains what to write:", () => {
   ];
   for (const [label, manifest, expectedText, others] of WRONG) {
     test(label, async () => {
-      const error = await refused(manifest, others);
+      const error = await refusalOf(manifest, others);
       expect(error.code).toBe("package.invalid");
       expect(error.message).toMatch(expectedText);
       expect(error.message).toContain(FILE);
@@ -308,7 +308,7 @@ describe("refuses a manifest and explains what to write:", () => {
   }
 
   test("several problems, all in one error", async () => {
-    const error = await refused({ id: "x", colour: "red" });
+    const error = await refusalOf({ id: "x", colour: "red" });
     expect(error.details.issues?.map(({ path }) => path)).toEqual([
       "colour",
       "name",

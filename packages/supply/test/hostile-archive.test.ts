@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { END, entry, pax, type TarEntry, tar } from "./tar-bytes.ts";
-import { expectRefusal, folder, small, useUnpackFolder } from "./unpack-folder.ts";
+import { expectRefusal, folder, SMALL_LIMITS, useUnpackFolder } from "./unpack-folder.ts";
 
 useUnpackFolder();
 
@@ -134,14 +134,14 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
     "too many entries",
     "too-many-entries",
     () => tar(...Array.from({ length: 51 }, (_, index) => file(`f${index}`))),
-    small,
+    SMALL_LIMITS,
   ],
-  ["a file that is too large", "file-too-large", () => tar(file("big", { size: 17_000 })), small],
+  ["a file that is too large", "file-too-large", () => tar(file("big", { size: 17_000 })), SMALL_LIMITS],
   [
     "files that are too large together",
     "too-large",
     () => tar(...Array.from({ length: 5 }, (_, index) => file(`f${index}`, { body: Buffer.alloc(16_000) }))),
-    small,
+    SMALL_LIMITS,
   ],
   ["a size in base 256", "garbage", () => tar(file("b", { size: "\x80\0\0\0\0\0\0\0\0\0\0\x01" }))],
   ["a negative size", "garbage", () => tar(file("b", { size: "-1" }))],

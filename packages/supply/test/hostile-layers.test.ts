@@ -105,7 +105,7 @@ verifies("source.image", "follows links of a layer only inside the image", async
 const HOSTILE: [what: string, rule: string, entries: readonly LayerEntry[]][] = [
   ["a path with ..", "path-traversal", [{ name: "a/../../b", body: "" }]],
   ["a device", "device", [{ name: "disk", type: "block-device" }]],
-  ["a device beside /dev", "device", [{ name: "devices/null", type: "character-device" }]],
+  ["a device outside /dev", "device", [{ name: "devices/null", type: "character-device" }]],
   ["a named pipe", "device", [{ name: "pipe", type: "fifo" }]],
   ["a whiteout without a name", "whiteout", [{ name: "etc/.wh.", body: "" }]],
   ["a whiteout of the parent", "whiteout", [{ name: "etc/.wh...", body: "" }]],
@@ -204,7 +204,7 @@ const HOSTILE_BYTES: [what: string, rule: string, layer: () => Buffer | Promise<
     () => tar(pax({ size: "99999999999" }), entry({ name: "a", body: "x" })),
   ],
   [
-    "many folders that no entry names",
+    "many folders without entries of their own",
     "too-many-entries",
     () =>
       layerOf(Array.from({ length: 40 }, (_, index) => ({ name: `${index}/${"d/".repeat(50)}x`, body: "" }))),
@@ -225,15 +225,15 @@ verifies(
 );
 
 verifies("source.image", "limits the steps through links and the length of all names", async () => {
-  const applied = async (limits: Partial<typeof IMAGE_LIMITS>, entries: readonly LayerEntry[]) => {
+  const applyAndWriteRoot = async (limits: Partial<typeof IMAGE_LIMITS>, entries: readonly LayerEntry[]) => {
     const handle = await open(join(mkdtempSync(join(root, "spool-")), "spool"), "wx+");
     const spool: LayerSpool = { handle, bytes: 0, entries: 0, unpacked: 0 };
-    const own = { ...IMAGE_LIMITS, ...limits };
+    const all_limits = { ...IMAGE_LIMITS, ...limits };
     try {
-      const tree = new ImageTree(own);
-      await applyLayer(tree, 0, oneByOne(await layerOf(entries)), spool, own);
+      const tree = new ImageTree(all_limits);
+      await applyLayer(tree, 0, oneByOne(await layerOf(entries)), spool, all_limits);
       const folder = mkdtempSync(join(root, "package-"));
-      await writeRoot(tree, handle, folder, own);
+      await writeRoot(tree, handle, folder, all_limits);
       return folder;
     } finally {
       await handle.close();
@@ -244,25 +244,25 @@ verifies("source.image", "limits the steps through links and the length of all n
     { name: "l", type: "symlink", linkname: "a/../".repeat(500) },
     ...Array.from({ length: 20 }, (_, index) => ({ name: `l/${index}`, body: "" })),
   ];
-  await expect(applied({ steps: 10_000 }, detour)).rejects.toMatchObject({
+  await expect(applyAndWriteRoot({ steps: 10_000 }, detour)).rejects.toMatchObject({
     details: { rule: "too-many-links" },
   });
   const targets = Array.from(
     { length: 10 },
     (_, index): LayerEntry => ({ name: `${index}`, type: "symlink", linkname: "t".repeat(90) }),
   );
-  await expect(applied({ text_bytes: 500 }, targets)).rejects.toMatchObject({
+  await expect(applyAndWriteRoot({ text_bytes: 500 }, targets)).rejects.toMatchObject({
     details: { rule: "names-too-long" },
   });
   // Each name is short, but the path of each file contains all folders above it.
-  const below = Array.from(
+  const deep_files = Array.from(
     { length: 20 },
     (_, index): LayerEntry => ({ name: `${"folder/".repeat(10)}${index}`, body: "" }),
   );
-  await expect(applied({ text_bytes: 500 }, below)).rejects.toMatchObject({
+  await expect(applyAndWriteRoot({ text_bytes: 500 }, deep_files)).rejects.toMatchObject({
     details: { rule: "names-too-long" },
   });
-  const hard = [
+  const hard_links = [
     { name: "data", body: Buffer.alloc(10_000) },
     ...Array.from(
       { length: 10 },
@@ -270,10 +270,10 @@ verifies("source.image", "limits the steps through links and the length of all n
     ),
   ];
   // The package stores the content once; every process would get eleven files.
-  await expect(applied({ unpacked_bytes: 50_000 }, hard)).rejects.toMatchObject({
+  await expect(applyAndWriteRoot({ unpacked_bytes: 50_000 }, hard_links)).rejects.toMatchObject({
     details: { rule: "too-large" },
   });
-  const folder = await applied({}, hard);
+  const folder = await applyAndWriteRoot({}, hard_links);
   expect(statSync(join(folder, "image/root.data")).size).toBe(10_000);
 });
 

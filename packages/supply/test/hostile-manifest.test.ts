@@ -7,7 +7,7 @@ import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, expect, test } from "vitest";
 import { createPackageImporter, openContentStore, packFolder, readManifest } from "../src/index.ts";
 import { MANIFEST } from "./plugin-folder.ts";
-import { inPieces, tar } from "./tar-bytes.ts";
+import { inChunks, tar } from "./tar-bytes.ts";
 
 const BYTES = 64 * 1024;
 const base = mkdtempSync(join(tmpdir(), "backplane-hostile-"));
@@ -44,7 +44,7 @@ test("refuses an oversized manifest or schema file before reading it", async () 
   const install = (manifest: string, schema: Buffer | string) =>
     importer.import({
       kind: "archive",
-      bytes: inPieces(
+      bytes: inChunks(
         tar(
           { name: "vai-plugin.toml", body: manifest },
           { name: "bin/plugin", mode: 0o755, body: "x" },

@@ -52,7 +52,7 @@ verifies("pkg.oci", "stops reading a body that never ends, and leaves no file", 
 });
 
 /** Answers without a network, so that a registry with TLS can be simulated. */
-function answering(answer: (request: RegistryRequest) => Partial<RegistryResponse>) {
+function createAnsweringClient(answer: (request: RegistryRequest) => Partial<RegistryResponse>) {
   const urls: string[] = [];
   const send = async (request: RegistryRequest): Promise<RegistryResponse> => {
     urls.push(`${request.method} ${request.url.href}`);
@@ -69,10 +69,10 @@ verifies(
   "pkg.oci",
   "refuses a redirect or a token server that downgrades from TLS to plain HTTP",
   async () => {
-    const redirected = answering(() => ({ status: 307, headers: { location: LOCAL } }));
+    const redirected = createAnsweringClient(() => ({ status: 307, headers: { location: LOCAL } }));
     expect((await registryRefusal(redirected.client.fetchManifest(SECURE))).code).toBe("registry.invalid");
     const realm = `Bearer realm="${LOCAL}"`;
-    const challenged = answering(() => ({ status: 401, headers: { "www-authenticate": realm } }));
+    const challenged = createAnsweringClient(() => ({ status: 401, headers: { "www-authenticate": realm } }));
     expect((await registryRefusal(challenged.client.fetchManifest(SECURE))).code).toBe("registry.invalid");
     for (const { urls } of [redirected, challenged])
       expect(urls).toEqual(["GET https://registry.test/v2/acme/devkit/manifests/1.0.0"]);
@@ -80,7 +80,7 @@ verifies(
 );
 
 verifies("pkg.oci", "refuses an upload address without TLS from a registry with TLS", async () => {
-  const { urls, client } = answering(({ method }) =>
+  const { urls, client } = createAnsweringClient(({ method }) =>
     method === "POST" ? { status: 202, headers: { location: LOCAL } } : {},
   );
   const bytes = Buffer.from("layer");

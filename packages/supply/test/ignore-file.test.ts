@@ -21,7 +21,7 @@ test.each([
   ["name   ", ["name"], ["name   "]],
   ["# name", [], ["name", "# name"]],
   ["Name", ["Name"], ["name"]],
-])("ignores what the pattern %j matches", async (pattern, ignored, not_ignored) => {
+])("ignores the paths that the pattern %j matches", async (pattern, ignored, not_ignored) => {
   const ignores = await readIgnores(pattern);
   expect(ignored.filter((path) => !ignores(path, false))).toEqual([]);
   expect(not_ignored.filter((path) => ignores(path, false))).toEqual([]);

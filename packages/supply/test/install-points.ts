@@ -24,7 +24,7 @@ interface Change {
 /** The error codes for changed files and for missing files. */
 const DETECTED: ReadonlySet<string> = new Set(["package.corrupt", "package.files_missing"]);
 
-/** Version 2 is installed, removed and repaired, each time beside version 1. */
+/** Version 2 is installed, removed and repaired, each time next to version 1. */
 export async function changesIn(base: string): Promise<Record<"install" | "remove" | "heal", Change>> {
   const [first, second, damaged] = ["one", "two", "damaged"].map((name) => join(base, name)) as [
     string,
@@ -47,14 +47,14 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
   chmodSync(file, 0o755);
   writeFileSync(file, "changed");
   return {
-    install: { what: "install", program, start: first, check: oldOrNew },
-    remove: { what: "remove", program, start: second, check: oldOrNew },
+    install: { what: "install", program, start: first, check: checkOldOrNew },
+    remove: { what: "remove", program, start: second, check: checkOldOrNew },
     heal: {
       what: "install",
       program,
       start: damaged,
       check: (packages) =>
-        packages.files.verified(digest).then(
+        packages.files.verifyTree(digest).then(
           () => null,
           ({ code }: { code: string }) => (DETECTED.has(code) ? null : code),
         ),
@@ -63,7 +63,7 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
 }
 
 /** Both versions or only the first; every row has its files, and all files are intact. */
-async function oldOrNew(packages: PackageHome): Promise<string | null> {
+async function checkOldOrNew(packages: PackageHome): Promise<string | null> {
   const rows = await packages.rows();
   const versions = rows
     .map((row) => row.version)
@@ -71,7 +71,7 @@ async function oldOrNew(packages: PackageHome): Promise<string | null> {
     .join(" and ");
   if (versions !== "1.0.0" && versions !== "1.0.0 and 2.0.0") return `there is ${versions}`;
   for (const digest of [...rows.map((row) => row.digest), ...packages.digests()])
-    await packages.files.verified(digest);
+    await packages.files.verifyTree(digest);
   return null;
 }
 
@@ -87,9 +87,9 @@ export async function pointsOf({ start, what, program }: Change): Promise<string
 /** Returns all faults. After each kill the change is repeated and must succeed. */
 export async function dieAtEach(change: Change, points: readonly number[]): Promise<string[]> {
   const faults: string[] = [];
-  const left = [...points];
+  const remaining = [...points];
   const lane = async () => {
-    for (let point = left.shift(); point !== undefined; point = left.shift()) {
+    for (let point = remaining.shift(); point !== undefined; point = remaining.shift()) {
       const fault = await dieAt(point, change).catch((error: unknown) => String(error));
       if (fault !== null) faults.push(`before write ${point}: ${fault}`);
     }
@@ -106,10 +106,10 @@ async function dieAt(point: number, change: Change): Promise<string | null> {
   if (signal !== "SIGKILL") return "the process was not killed";
   const packages = await openPackageHome(home);
   try {
-    if (readdirSync(join(home, "blobs/tmp")).length > 0) return "something is left in tmp";
+    if (readdirSync(join(home, "blobs/tmp")).length > 0) return "files are left in tmp";
     const fault = await change.check(packages);
     if (fault !== null) return fault;
-    if (what === "install") await packages.files.verified(await packages.install("2.0.0"));
+    if (what === "install") await packages.files.verifyTree(await packages.install("2.0.0"));
     else if ((await packages.rows()).length === 2) await packages.remove("2.0.0");
     return null;
   } finally {

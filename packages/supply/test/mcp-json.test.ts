@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { npmServerEntry, readMcpJson } from "../src/import/mcp/mcp-json.ts";
 import { selectProgram } from "../src/import/mcp/npm-server.ts";
-import { serverContent } from "../src/import/mcp/server-part.ts";
-import type { PartImport } from "../src/import/parts/source-content.ts";
+import { toServerContent } from "../src/import/mcp/server-part.ts";
+import type { PartImporters } from "../src/import/parts/source-content.ts";
 
 const read = (mcpServers: unknown) => readMcpJson({ mcpServers }, "mcp.json").servers;
 const placeholder = (name: string) => `$${"{"}${name}}`;
@@ -104,8 +104,8 @@ test("reports flags of docker run that have no effect, and quotes names from an 
       ],
     },
   });
-  const into = {} as PartImport;
-  expect(serverContent({ servers, left_out: [] }, into).notes).toEqual([
+  const importers = {} as PartImporters;
+  expect(toServerContent({ servers, left_out: [] }, importers).notes).toEqual([
     "one requests the folder /srv/a;reboot, which is not granted. To allow it: backplane binding set one --mount '/srv/a;reboot:/data:rw'",
     "one is started with --name, which has no effect here: the gateway decides when the server runs.",
     "one is started with --restart, which has no effect here: the gateway decides when the server runs.",
@@ -161,7 +161,7 @@ test.each([
   expect(left_out[0]!.reason).toContain(reason);
 });
 
-test("starts the program that npx names, and refuses another program of the package", () => {
+test("starts the program that npx specifies, and refuses another program of the package", () => {
   const two = { bin: { mcp: "./mcp.js", admin: "./admin.js" } };
   expect(selectProgram("@acme/mcp", two, "mcp")).toBe("./mcp.js");
   expect(selectProgram("@acme/mcp", { bin: { demo: "./demo.js" } }, "demo")).toBe("./demo.js");
@@ -182,7 +182,7 @@ test("reports the settings of a server that have no effect", () => {
       tools: [],
     },
   });
-  expect(serverContent({ servers, left_out: [] }, {} as PartImport).notes).toEqual([
+  expect(toServerContent({ servers, left_out: [] }, {} as PartImporters).notes).toEqual([
     'one is started with the setting "cwd", which has no effect here: the server starts in its own folder.',
     'one is started with the setting "timeout", which has no effect here: the limits of the gateway apply ([timeouts] in backplane.toml).',
     'one is started with the setting "autoApprove", which has no effect here: the policy of the gateway decides which calls need approval (backplane policy).',
@@ -203,7 +203,7 @@ test.each([
   expect(npmServerEntry(spec, [])).toMatchObject({ name: spec, server_name: name });
 });
 
-test("turns the secrets that arguments name into slots", () => {
+test("turns placeholders in arguments into slots", () => {
   const args = ["-y", "pg", `postgres://app:${placeholder("input:DB_PASSWORD")}@db/app`];
   expect(read({ db: { command: "npx", args } })).toMatchObject([
     { args: [`postgres://app:${placeholder("db_password")}@db/app`], secret_slots: ["db_password"] },

@@ -20,8 +20,8 @@ export function refusal(toml: string, file?: string): Refusal {
   throw new Error("the manifest was accepted");
 }
 
-/** The minimal manifest with one piece replaced. */
-export function broken(piece: string, by: string): string {
-  expect(MINIMAL).toContain(piece);
-  return MINIMAL.replace(piece, by);
+/** The minimal manifest with one part replaced. */
+export function broken(part: string, replacement: string): string {
+  expect(MINIMAL).toContain(part);
+  return MINIMAL.replace(part, replacement);
 }

@@ -46,8 +46,8 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 
-function publish(name: string, about: object, files: Record<string, string> = {}): Buffer {
-  const manifest = { name, version: "1.0.0", ...about };
+function publish(name: string, fields: object, files: Record<string, string> = {}): Buffer {
+  const manifest = { name, version: "1.0.0", ...fields };
   const archive = packPackage({ "package.json": JSON.stringify(manifest), ...files });
   registry.publish(name, manifest.version, archive, manifest);
   return archive;
@@ -99,7 +99,7 @@ test("packs the whole locked dependency tree without running its code, with a re
       },
     },
   });
-  const tree = await store.verified(first.digest);
+  const tree = await store.verifyTree(first.digest);
   expect(existsSync(join(tree, "node_modules/acme-left/index.js"))).toBe(true);
   const lock = readFileSync(join(tree, "package-lock.json"), "utf8");
   expect(lock).toContain('"node_modules/acme-left"');
@@ -143,7 +143,7 @@ verifies(
       build: { repository: ACME_BUILD.repository },
       trust_root: { name: file },
     });
-    expect(await store.verified(imported.digest)).toBe(store.treeOf(imported.digest));
+    expect(await store.verifyTree(imported.digest)).toBe(store.treeOf(imported.digest));
     await close();
   },
   60_000,
@@ -168,7 +168,7 @@ async function openNative(scripts?: InstallScripts) {
 function selectNpm(native: Npm, other: Npm): Npm {
   return {
     ...npm,
-    install: (...given) => (given[0].at(-1) === `${NATIVE.spec}@latest` ? native : other).install(...given),
+    install: (...args) => (args[0].at(-1) === `${NATIVE.spec}@latest` ? native : other).install(...args),
   };
 }
 
@@ -209,13 +209,13 @@ async function importHarmless() {
   const opened = await importer.open({ ...NATIVE, spec: "acme-harmless" });
   const { digest, origin, notes } = await opened.import(opened.parts[0]!);
   // Fails if the tree has anything that its listing does not have.
-  const verified = await store.verified(digest);
+  const verified = await store.verifyTree(digest);
   await close();
   return { tree: store.treeOf(digest), verified, origin, notes: notes ?? [] };
 }
 
-/** Packages that are refused after their installation. The real npm installs all of them at once. */
-const UNUSABLE: Record<string, [about: object, files?: Record<string, string>]> = {
+/** Packages that are refused after their installation. The real npm installs all of them in one run. */
+const UNUSABLE: Record<string, [fields: object, files?: Record<string, string>]> = {
   "acme-no-bin": [{}],
   "acme-two-bins": [{ bin: { a: "a.js", b: "b.js" } }],
   "acme-lost-bin": [{ bin: "gone.js" }],
@@ -236,7 +236,7 @@ async function importUnusable(name: keyof typeof UNUSABLE) {
 }
 
 function publishUnusable(): Npm {
-  for (const [name, [about, files]] of Object.entries(UNUSABLE)) publish(name, about, files);
+  for (const [name, [fields, files]] of Object.entries(UNUSABLE)) publish(name, fields, files);
   const dependencies = Object.fromEntries(Object.keys(UNUSABLE).map((name) => [name, "1.0.0"]));
   publish("acme-unusable", { dependencies });
   return reuseTree(npm, "acme-unusable@latest");
@@ -244,7 +244,7 @@ function publishUnusable(): Npm {
 
 verifies(
   "pkg.no-secrets",
-  "refuses a credential in the requested npm package and names the file",
+  "refuses a credential in the requested npm package and reports the file",
   async () => {
     await expect(importUnusable("acme-leaky")).rejects.toMatchObject({
       code: "package.credential_file",
@@ -258,7 +258,7 @@ verifies(
 
 verifies(
   "server.native",
-  "names the install scripts that were not run, and how to allow them",
+  "reports the install scripts that were not run, and how to allow them",
   async () => {
     const { importer, close } = await openNative();
     const opened = await importer.open(NATIVE);
@@ -302,7 +302,7 @@ verifies(
       version: "1.0.0+scripts.acme-native",
       source: "npm:acme-uses-native@1.0.0; install scripts: acme-native@1.0.0",
     });
-    const tree = await store.verified(digest);
+    const tree = await store.verifyTree(digest);
     expect(readFileSync(join(tree, "node_modules/acme-native/built.node"), "utf8")).toBe("native code");
     expect(existsSync(join(tree, "node_modules/.bin"))).toBe(false);
     expect(readFileSync(join(tree, "package-lock.json"), "utf8")).toContain("acme-native");
@@ -380,7 +380,7 @@ test("refuses names of packages without install scripts, and lists the packages 
   await close();
 }, 60_000);
 
-test("does not name install scripts of packages for another platform", async () => {
+test("does not report install scripts of packages for another platform", async () => {
   harmless ??= importHarmless();
   expect((await harmless).notes).toEqual([]);
 }, 60_000);

@@ -84,7 +84,7 @@ async function importServer(spec: string, with_npm = npm) {
   });
   try {
     const imported = await importer.import({ kind: "npm", spec, secret_slots: [] });
-    return await store.verified(imported.digest);
+    return await store.verifyTree(imported.digest);
   } finally {
     await schemas.close();
   }
@@ -103,7 +103,7 @@ const FAILING: [what: string, about: () => object][] = [
 for (const [name, about] of FAILING) {
   verifies(
     "sec.npm-sources",
-    `refuses a foreign dependency ${name}, names its path and sends no request`,
+    `refuses a foreign dependency ${name}, reports its path and sends no request`,
     async () => {
       const inner = publish(about());
       const middle = publish({ dependencies: { [inner]: "^1.0.0" } });
@@ -172,7 +172,7 @@ let locked: Promise<LockedRun> | undefined;
 for (const [row, [name, spec]] of LOCKED.entries()) {
   verifies(
     "sec.npm-sources",
-    `refuses a foreign dependency ${name}, names its path and sends no request`,
+    `refuses a foreign dependency ${name}, reports its path and sends no request`,
     async () => {
       locked ??= resolveLocked();
       const { outer, middle, inner, lock, requests: sent } = await locked;
@@ -204,7 +204,7 @@ test("kills npm and fetches no archive when the lock is refused", async () => {
 test("runs npm twice if it cannot be paused, and checks the lock before the second run", async () => {
   const folder = join(root, "other-npm");
   mkdirSync(folder);
-  // The modules of npm are not beside this file.
+  // The modules of npm are not next to this file.
   const program = realpathSync(execFileSync("which", ["npm"], { encoding: "utf8" }).trim());
   writeFileSync(join(folder, "npm.js"), `require(${JSON.stringify(program)});`);
   symlinkSync("npm.js", join(folder, "npm"));
@@ -261,7 +261,7 @@ verifies(
 
 verifies(
   "sec.npm-sources",
-  "refuses an archive on another host that the metadata of the registry names",
+  "refuses an archive on another host that the registry metadata specifies",
   async () => {
     const elsewhere = publish({});
     registry.tarballs.set(elsewhere, `${foreign}/elsewhere.tgz`);

@@ -72,7 +72,7 @@ async function install(source: InstallationSource, options: OpenOptions = {}) {
 
 const fromRegistry = (options?: OpenOptions) => install({ kind: "oci", reference: reference() }, options);
 
-async function refused(
+async function refusalOf(
   work: Promise<unknown>,
 ): Promise<{ code?: string; message: string; details?: object }> {
   const error = await work.then(
@@ -149,7 +149,7 @@ verifies("pkg.oci", "fetches no files of an artifact that is not accepted", asyn
   const accept = async () => {
     throw Object.assign(new Error("unsigned"), { code: "policy.denied" });
   };
-  expect((await refused(fromRegistry({ acceptArtifact: accept }))).code).toBe("policy.denied");
+  expect((await refusalOf(fromRegistry({ acceptArtifact: accept }))).code).toBe("policy.denied");
   const layer = JSON.parse(registry.manifests.get("0.1.0")!.toString()).layers[0].digest as string;
   expect(registry.requests.filter(({ path }) => path.includes(layer))).toEqual([]);
 });
@@ -157,13 +157,13 @@ verifies("pkg.oci", "fetches no files of an artifact that is not accepted", asyn
 verifies("pkg.oci", "compares the source in the manifest with the reference", async () => {
   const other = MANIFEST.replace("[runtime]", 'source = "oci://ghcr.io/acme/hello:0.1.0"\n\n[runtime]');
   await publish({ ...HELLO, "vai-plugin.toml": other });
-  const error = await refused(fromRegistry());
+  const error = await refusalOf(fromRegistry());
   expect(error.code).toBe("package.source_mismatch");
   expect(error.message).toContain("oci://ghcr.io/acme/hello:0.1.0");
   expect((await fromRegistry({ accept_source: true })).digest).toBe(packed.digest);
 });
 
-verifies("pkg.oci", "refuses one changed byte in any part and names both digests", async () => {
+verifies("pkg.oci", "refuses one changed byte in any part and reports both digests", async () => {
   const pinned = { kind: "oci", reference: reference(`acme/hello@${packed.manifest_digest}`) } as const;
   // The config of a signature is always {} and never read.
   const parts = [...registry.blobs, ...registry.manifests].filter(
@@ -175,7 +175,7 @@ verifies("pkg.oci", "refuses one changed byte in any part and names both digests
     changed[Math.floor(bytes.length / 2)]! ^= 1;
     const where = registry.blobs.has(name) ? registry.blobs : registry.manifests;
     where.set(name, changed);
-    const error = await refused(install(pinned));
+    const error = await refusalOf(install(pinned));
     expect({ name, code: error.code, details: error.details }).toMatchObject({
       code: "package.digest_mismatch",
       details: { expected: name, actual: sha256(changed) },
@@ -192,7 +192,7 @@ verifies("pkg.oci", "refuses one changed byte in any file of a layout", async ()
     if (bytes.toString() === "{}") continue;
     bytes[Math.floor(bytes.length / 2)]! ^= 1;
     writeFileSync(join(copy, "blobs/sha256", file), bytes);
-    const error = await refused(install({ kind: "folder", path: copy }));
+    const error = await refusalOf(install({ kind: "folder", path: copy }));
     expect({ file, ...error }).toMatchObject({
       code: "package.digest_mismatch",
       details: { expected: `sha256:${file}`, actual: sha256(bytes) },
@@ -212,45 +212,49 @@ describe("hostile artifacts", () => {
     [
       "an ordinary image",
       "package.source_invalid",
-      () => changeManifest((m) => ({ ...m, artifactType: "a/b" })),
+      () => changeManifest((manifest) => ({ ...manifest, artifactType: "a/b" })),
     ],
     [
       "an artifact without a layer",
       "package.source_invalid",
-      () => changeManifest((m) => ({ ...m, layers: [] })),
+      () => changeManifest((manifest) => ({ ...manifest, layers: [] })),
     ],
     [
       "an artifact with two layers",
       "package.source_invalid",
-      () => changeManifest((m) => ({ ...m, layers: [...m.layers, ...m.layers] })),
+      () => changeManifest((manifest) => ({ ...manifest, layers: [...manifest.layers, ...manifest.layers] })),
     ],
     [
       "a layer of a terabyte",
       "package.source_invalid",
-      () => changeManifest((m) => ({ ...m, layers: [{ ...m.layers[0], size: 2 ** 40 }] })),
+      () =>
+        changeManifest((manifest) => ({ ...manifest, layers: [{ ...manifest.layers[0], size: 2 ** 40 }] })),
     ],
     [
       "a listing of a gigabyte",
       "package.source_invalid",
-      () => changeManifest((m) => ({ ...m, config: { ...m.config, size: 2 ** 30 } })),
+      () => changeManifest((manifest) => ({ ...manifest, config: { ...manifest.config, size: 2 ** 30 } })),
     ],
     [
       "an invalid listing",
       "package.source_invalid",
-      () => changeManifest((m) => ({ ...m, config: descriptor("what?", FILES) })),
+      () => changeManifest((manifest) => ({ ...manifest, config: descriptor("what?", FILES) })),
     ],
     [
       "a listing of a path outside the package",
       "package.unsafe",
       () =>
-        changeManifest((m) => ({ ...m, config: descriptor(`0644 ../evil 1 ${"0".repeat(64)}\n`, FILES) })),
+        changeManifest((manifest) => ({
+          ...manifest,
+          config: descriptor(`0644 ../evil 1 ${"0".repeat(64)}\n`, FILES),
+        })),
     ],
     [
       "a layer whose files differ from its listing",
       "package.digest_mismatch",
       () =>
-        changeManifest((m) => ({
-          ...m,
+        changeManifest((manifest) => ({
+          ...manifest,
           layers: [descriptor(gzipSync(tar({ name: "vai-plugin.toml", body: MANIFEST })), LAYER)],
         })),
     ],
@@ -258,23 +262,27 @@ describe("hostile artifacts", () => {
       "a layer with a path outside its folder",
       "package.unsafe",
       () =>
-        changeManifest((m) => ({
-          ...m,
+        changeManifest((manifest) => ({
+          ...manifest,
           layers: [descriptor(gzipSync(tar({ name: "../evil", body: "x" })), LAYER)],
         })),
     ],
     [
       "a layer that is not an archive",
       "package.unsafe",
-      () => changeManifest((m) => ({ ...m, layers: [descriptor(Buffer.alloc(2_000, "x"), LAYER)] })),
+      () =>
+        changeManifest((manifest) => ({
+          ...manifest,
+          layers: [descriptor(Buffer.alloc(2_000, "x"), LAYER)],
+        })),
     ],
     [
       "an artifact whose id differs from that of the package",
       "package.invalid",
       () =>
-        changeManifest((m) => ({
-          ...m,
-          annotations: { ...m.annotations, "org.opencontainers.image.title": "acme/other" },
+        changeManifest((manifest) => ({
+          ...manifest,
+          annotations: { ...manifest.annotations, "org.opencontainers.image.title": "acme/other" },
         })),
     ],
     [
@@ -312,7 +320,7 @@ describe("hostile artifacts", () => {
   ];
 
   const limits = { ...LIMITS, manifest_bytes: 100_000 };
-  const tolerant = () =>
+  const createTolerantImporter = () =>
     createPackageImporter({
       store: openContentStore(join(dir, "blobs")),
       schemas,
@@ -322,9 +330,9 @@ describe("hostile artifacts", () => {
 
   for (const [title, code, prepare] of CASES)
     verifies("pkg.oci", `refuses ${title} and leaves no file`, async () => {
-      importer = tolerant();
+      importer = createTolerantImporter();
       prepare();
-      expect((await refused(fromRegistry())).code).toBe(code);
+      expect((await refusalOf(fromRegistry())).code).toBe(code);
     });
 
   test("chooses the package for the host's platform from an index", async () => {
@@ -358,7 +366,7 @@ describe("hostile artifacts", () => {
       ],
     ] as const) {
       writeFileSync(join(layout, "index.json"), changed);
-      expect(await refused(install({ kind: "folder", path: layout }))).toMatchObject({
+      expect(await refusalOf(install({ kind: "folder", path: layout }))).toMatchObject({
         code: "package.digest_mismatch",
         details: expected,
       });
@@ -385,14 +393,14 @@ describe("hostile artifacts", () => {
     const copy = join(dir, "copy");
     cpSync(layout, copy, { recursive: true });
     change(copy);
-    expect((await refused(install({ kind: "folder", path: copy }))).code).toBe("package.source_invalid");
+    expect((await refusalOf(install({ kind: "folder", path: copy }))).code).toBe("package.source_invalid");
   });
 });
 
 describe("credentials in packages", () => {
   const KEY = `ghp_${"a1B2".repeat(9)}`;
 
-  verifies("pkg.no-secrets", "refuses a credential in an archive and names the file", async () => {
+  verifies("pkg.no-secrets", "refuses a credential in an archive and reports the file", async () => {
     const bytes = gzipSync(
       tar(
         ...Object.entries(HELLO).map(([name, body]) => ({ name, body, mode: 0o755 })),
@@ -406,7 +414,7 @@ describe("credentials in packages", () => {
         yield bytes;
       })(),
     } as const;
-    const error = await refused(install(source));
+    const error = await refusalOf(install(source));
     expect(error.code).toBe("package.credential_file");
     expect(error.message).toContain(".env");
     expect(error.details).toMatchObject({ files: [{ file: ".env" }, { file: "docs/notes.txt" }] });
@@ -414,7 +422,7 @@ describe("credentials in packages", () => {
 
   verifies(
     "pkg.no-secrets",
-    "refuses a credential in a package from a registry and names the file",
+    "refuses a credential in a package from a registry and reports the file",
     async () => {
       const files = { ...HELLO, "config.txt": `token ${KEY}` };
       await expect(publish(files)).rejects.toMatchObject({ code: "package.credential_file" });
@@ -444,7 +452,7 @@ describe("credentials in packages", () => {
           },
         ],
       }));
-      const error = await refused(fromRegistry());
+      const error = await refusalOf(fromRegistry());
       expect(error.code).toBe("package.credential_file");
       expect(error.message).toContain("config.txt");
       expect(existsSync(join(dir, "blobs"))).toBe(true);

@@ -19,7 +19,7 @@ import { packFolder, treeDigest, unpackArchive } from "../src/index.ts";
 import { packTar } from "../src/pack/pack-folder.ts";
 import { surveyFolder } from "../src/pack/survey-folder.ts";
 import { HELLO, writeFolder } from "./plugin-folder.ts";
-import { inPieces } from "./tar-bytes.ts";
+import { inChunks } from "./tar-bytes.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-pack-"));
 let dir = "";
@@ -67,7 +67,7 @@ test("returns what would be packed when there is no output", async () => {
 test("writes the whole archive to a file", async () => {
   const folder = writeFolder(join(dir, "f"), HELLO);
   const { digest } = await packFolder(folder, createWriteStream(join(dir, "out.tgz")));
-  const listing = await unpackArchive(inPieces(readFileSync(join(dir, "out.tgz"))), join(dir, "tree"));
+  const listing = await unpackArchive(inChunks(readFileSync(join(dir, "out.tgz"))), join(dir, "tree"));
   expect(listing.digest).toBe(digest);
 });
 
@@ -137,7 +137,7 @@ test("explains how to pack a dependency that is a link", async () => {
   await expect(pack(dir)).rejects.toMatchObject({ message: expect.stringContaining("--install-links") });
 });
 
-test("excludes version control, caches and what .vaiignore matches", async () => {
+test("excludes version control, caches and the files that .vaiignore matches", async () => {
   writeFolder(dir, {
     ...HELLO,
     ".git/config": "x",
@@ -216,7 +216,7 @@ describe("refuses a file that looks like a credential:", () => {
     }
   });
 
-  test("and names all of them in one error", async () => {
+  test("and lists all of them in one error", async () => {
     writeFolder(dir, { ...HELLO, ".env": "a", id_rsa: "b" });
     await expect(packFolder(dir)).rejects.toMatchObject({
       message: ".env cannot be packed: environment files contain secrets (and 1 more, see details.files).",
@@ -237,7 +237,7 @@ describe("refuses a file that looks like a credential:", () => {
 });
 
 describe("packing", () => {
-  test("refuses a link and names .vaiignore", async () => {
+  test("refuses a link and suggests .vaiignore", async () => {
     writeFolder(dir, HELLO);
     symlinkSync("/etc/passwd", join(dir, "link"));
     await expect(packFolder(dir)).rejects.toMatchObject({
@@ -283,19 +283,19 @@ test("unpacks any packed folder to the same digest", async () => {
     { maxKeys: 8 },
   );
   await fc.assert(
-    fc.asyncProperty(files, fc.boolean(), async (wanted, longName) => {
+    fc.asyncProperty(files, fc.boolean(), async (contents, longName) => {
       const folder = join(dir, String(count++));
       mkdirSync(folder);
-      const names = Object.keys(wanted).filter(
-        (name) => !Object.keys(wanted).some((other) => other.startsWith(`${name}/`)),
+      const names = Object.keys(contents).filter(
+        (name) => !Object.keys(contents).some((other) => other.startsWith(`${name}/`)),
       );
       writeFolder(
         folder,
-        Object.fromEntries(names.map((name) => [name.normalize("NFC"), wanted[name] as Buffer])),
+        Object.fromEntries(names.map((name) => [name.normalize("NFC"), contents[name] as Buffer])),
       );
       if (longName) writeFolder(folder, { [`${"l".repeat(150)}/ü${"m".repeat(120)}`]: "x" });
       const { digest, bytes } = await pack(folder);
-      const listing = await unpackArchive(inPieces(bytes, 1_000), join(dir, `${count++}-tree`));
+      const listing = await unpackArchive(inChunks(bytes, 1_000), join(dir, `${count++}-tree`));
       expect(listing.digest).toBe(digest);
       expect(await treeDigest(folder)).toBe(digest);
     }),

@@ -20,9 +20,9 @@ import {
 import fs from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import {
@@ -33,7 +33,7 @@ import {
   type PackageImages,
   unpackArchive,
 } from "../src/index.ts";
-import { inPieces, type TarEntry, tar } from "./tar-bytes.ts";
+import { inChunks, type TarEntry, tar } from "./tar-bytes.ts";
 
 let home: string;
 let store: ContentStore;
@@ -65,7 +65,7 @@ const FILES: TarEntry[] = [
 
 async function install(files = FILES): Promise<string> {
   const staging = await store.stage();
-  const listing = await unpackArchive(inPieces(tar(...files)), staging.tree);
+  const listing = await unpackArchive(inChunks(tar(...files)), staging.tree);
   await staging.install(listing);
   await staging.end();
   return listing.digest;
@@ -79,7 +79,7 @@ function writeInPlace(path: string, text: string): void {
   closeSync(fd);
 }
 
-const ownFolders = () =>
+const imageFolders = () =>
   readdirSync(join(home, "images")).flatMap((run) => readdirSync(join(home, "images", run)));
 
 verifies("integrity.exec", "copies an image without sharing data with the content store", async () => {
@@ -128,7 +128,7 @@ test("copies a digest once for concurrent requests", async () => {
   const digest = await install();
   const opened = await Promise.all(Array.from({ length: 8 }, () => images.open(digest)));
   expect(new Set(opened.map(({ folder }) => folder)).size).toBe(1);
-  expect(ownFolders()).toHaveLength(1);
+  expect(imageFolders()).toHaveLength(1);
 });
 
 type Damage = [name: string, damage: (tree: string) => void, what: string];
@@ -141,8 +141,8 @@ const DAMAGES: Damage[] = [
   ["replaced by rename", (tree) => replace(join(tree, "bin/run"), "#!/bin/sh\necho CHANGED!\n"), "changed"],
   ["removed", (tree) => rmSync(join(tree, "bin/run")), "missing"],
   ["added", (tree) => writeFileSync(join(tree, "lib/more"), ""), "extra"],
-  ["changed with its times restored", (tree) => backdated(join(tree, "bin/run")), "changed"],
-  ["replaced by a link", (tree) => linked(join(tree, "bin/run")), "changed"],
+  ["changed with its times restored", (tree) => rewriteAndRestoreTimes(join(tree, "bin/run")), "changed"],
+  ["replaced by a link", (tree) => replaceByLink(join(tree, "bin/run")), "changed"],
   ["replaced by a folder", (tree) => replaceByFolder(join(tree, "bin/run")), "changed"],
 ];
 
@@ -152,7 +152,7 @@ function replace(path: string, text: string): void {
 }
 
 /** Restores the times to the nanosecond. */
-function backdated(path: string): void {
+function rewriteAndRestoreTimes(path: string): void {
   const reference = join(home, "reference");
   writeFileSync(reference, "");
   execFileSync("touch", ["-r", path, reference]);
@@ -161,7 +161,7 @@ function backdated(path: string): void {
   execFileSync("touch", ["-r", reference, path]);
 }
 
-function linked(path: string): void {
+function replaceByLink(path: string): void {
   renameSync(path, join(home, "elsewhere"));
   symlinkSync(join(home, "elsewhere"), path);
 }
@@ -180,7 +180,7 @@ for (const [name, damage, label] of DAMAGES) {
       details: { what: label },
     });
     // No partial image is left.
-    expect(ownFolders()).toEqual([]);
+    expect(imageFolders()).toEqual([]);
   });
 
   verifies("integrity.exec", `refuses a later start when an installed file was ${name}`, async () => {
@@ -329,16 +329,16 @@ test("removes unused images, the least recently used first, above the size limit
   const digests = [];
   for (const name of ["a", "b", "c", "d"]) digests.push(await install([...FILES, { name, body: name }]));
   const [first, second, third, fourth] = digests as [string, string, string, string];
-  const held = await images.open(first);
+  const in_use = await images.open(first);
   (await images.open(second)).release();
   (await images.open(third)).release();
-  expect(ownFolders()).toHaveLength(2);
+  expect(imageFolders()).toHaveLength(2);
   const again = await images.open(fourth);
   // Both are in use and stay, although they exceed the limit.
-  expect([existsSync(held.folder), existsSync(again.folder)]).toEqual([true, true]);
+  expect([existsSync(in_use.folder), existsSync(again.folder)]).toEqual([true, true]);
   (await images.open(third)).release();
   again.release();
-  held.release();
+  in_use.release();
   expect(existsSync((await images.open(third)).folder)).toBe(true);
 });
 
@@ -380,7 +380,7 @@ test("reports a full disk after removing unused images", async () => {
   });
   expect(full).toBeGreaterThan(1);
   expect(existsSync(first.folder)).toBe(false);
-  expect(ownFolders()).toEqual([]);
+  expect(imageFolders()).toEqual([]);
 });
 
 verifies("integrity.exec", "verifies a file that the gateway itself reads", async () => {

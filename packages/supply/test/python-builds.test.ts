@@ -30,9 +30,9 @@ import { isBuildRequirement } from "../src/pypi/requirement.ts";
 import { parseSourceVersion, resolveWheels } from "../src/pypi/resolve-wheels.ts";
 import {
   type PythonIndex,
-  type SourceContentOf,
+  type SdistContent,
   sdist,
-  selfBuilt,
+  selfBuildingSource,
   sha256Of,
   startPythonIndex,
   type WheelContent,
@@ -61,7 +61,7 @@ function publish(content: WheelContent): void {
   index.publish(content.name, file, bytes);
 }
 
-function publishSource(content: SourceContentOf, sha256?: string): Buffer {
+function publishSource(content: SdistContent, sha256?: string): Buffer {
   const { file, bytes } = sdist(content);
   index.publish(content.name, file, bytes, sha256);
   return bytes;
@@ -87,25 +87,25 @@ async function importServer(
     const opened = await importer.open({ kind: "pypi", spec, args: [], secret_slots: [] }, { allow_builds });
     const imported = await opened.import(opened.parts[0]!);
     opened.assertAllowedFound();
-    return { ...imported, tree: await store.verified(imported.digest) };
+    return { ...imported, tree: await store.verifyTree(imported.digest) };
   } finally {
     await schemas.close();
   }
 }
 
 /** Code that writes a file as soon as a build backend or setup.py of the archive is run. */
-function marked(ran: string): Record<string, string> {
+function markerCode(ran: string): Record<string, string> {
   const code = `open(${JSON.stringify(ran)}, "w").close()\n`;
   return { "setup.py": code, "own_backend.py": code };
 }
 
 verifies(
   "source.pypi",
-  "refuses a package without a wheel and names the command that builds it, without running its code",
+  "refuses a package without a wheel and suggests the command that builds it, without running its code",
   async () => {
     const ran = join(root, "refused-ran");
-    const { name, files } = selfBuilt({ name: "acme-refused" });
-    publishSource({ name, files: { ...files, ...marked(ran) } });
+    const { name, files } = selfBuildingSource({ name: "acme-refused" });
+    publishSource({ name, files: { ...files, ...markerCode(ran) } });
     publish({ name: "acme-needs-refused", requires: ["acme_refused"], scripts: ["x = x:y"] });
     await expect(importServer("acme-needs-refused", () => {}, [])).rejects.toMatchObject({
       code: "package.invalid",
@@ -134,8 +134,8 @@ verifies(
     });
     publish({ name: "acme-tool-part", version: "0.1", scripts: ["acme-part = acme_part:x.run"] });
     const files = {
-      ...selfBuilt({ name: "acme-built" }).files,
-      ...marked(ran),
+      ...selfBuildingSource({ name: "acme-built" }).files,
+      ...markerCode(ran),
       "pyproject.toml":
         '[build-system]\nrequires = ["acme-tool (>=2)"]\nbuild-backend = "acme_tool:backend"\n',
     };
@@ -190,7 +190,7 @@ verifies(
   "installs further requirements of a backend in a folder that its code has not seen",
   async () => {
     publish({ name: "acme-late", files: { "acme_late.py": "" } });
-    publishSource(selfBuilt({ name: "acme-asks" }));
+    publishSource(selfBuildingSource({ name: "acme-asks" }));
     const outside = join(root, "asks-outside");
     mkdirSync(outside);
     const folders: string[] = [];
@@ -212,7 +212,7 @@ verifies(
 );
 
 /** A pip that accepts no wheel of this archive, as the real one does with a wheel for another platform. */
-function needsArchive(
+function createPipNeedingArchive(
   { file, bytes }: { file: string; bytes: Buffer },
   { url = `${index.url}/${file}`, sha256 = sha256Of(bytes) } = {},
 ): Pip {
@@ -226,7 +226,7 @@ function needsArchive(
   };
 }
 
-const HOSTILE = sdist(selfBuilt({ name: "acme-hostile" }));
+const HOSTILE = sdist(selfBuildingSource({ name: "acme-hostile" }));
 
 async function resolveHostile(with_pip: Pip, run: (request: BuildRequest) => void) {
   const dir = mkdtempSync(join(root, "hostile-"));
@@ -253,7 +253,7 @@ const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => v
   ["a wheel of another package", "its wheel is acme-other 1.0.0", fakeBuild({ ...GOOD, name: "acme-other" })],
   ["a wheel of another version", "its wheel is acme-hostile 9.9", fakeBuild({ ...GOOD, version: "9.9" })],
   [
-    "a wheel whose metadata names another version",
+    "a wheel whose metadata contains another version",
     "its wheel is acme-hostile 9.9",
     ({ folder }) => {
       const { bytes } = wheel({ ...GOOD, version: "9.9" });
@@ -325,9 +325,9 @@ const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => v
   ],
 ];
 
-verifies("source.pypi", "refuses what a hostile build leaves behind", async () => {
+verifies("source.pypi", "refuses the output of a hostile build", async () => {
   for (const [label, problem, run] of OUTPUTS) {
-    const resolving = resolveHostile(needsArchive(HOSTILE), run);
+    const resolving = resolveHostile(createPipNeedingArchive(HOSTILE), run);
     await expect(resolving, label).rejects.toMatchObject({ message: expect.stringContaining(problem) });
   }
 });
@@ -335,9 +335,9 @@ verifies("source.pypi", "refuses what a hostile build leaves behind", async () =
 verifies("source.pypi", "builds only the archive that the index announces", async () => {
   const ran: BuildRequest[] = [];
   const run = (request: BuildRequest) => void ran.push(request);
-  const elsewhere = needsArchive(HOSTILE, { url: "https://other.test/acme_hostile-1.0.0.tar.gz" });
+  const elsewhere = createPipNeedingArchive(HOSTILE, { url: "https://other.test/acme_hostile-1.0.0.tar.gz" });
   await expect(resolveHostile(elsewhere, run)).rejects.toMatchObject({ code: "package.dependency_refused" });
-  const changed = needsArchive(HOSTILE, { sha256: "0".repeat(64) });
+  const changed = createPipNeedingArchive(HOSTILE, { sha256: "0".repeat(64) });
   await expect(resolveHostile(changed, run)).rejects.toMatchObject({ code: "package.digest_mismatch" });
   expect(ran).toEqual([]);
 });
@@ -348,7 +348,7 @@ verifies(
   async () => {
     const outside = join(root, "unpacked-outside");
     mkdirSync(outside);
-    const { name, files } = selfBuilt({ name: "acme-links" });
+    const { name, files } = selfBuildingSource({ name: "acme-links" });
     publishSource({
       name,
       files,
@@ -363,7 +363,7 @@ verifies(
   60_000,
 );
 
-test("pip unpacks no source archive, whatever is requested", async () => {
+test("never lets pip unpack a source archive", async () => {
   const outside = join(root, "pip-outside");
   mkdirSync(outside);
   const { bytes } = sdist({
@@ -390,7 +390,7 @@ verifies(
   "refuses an archive with a different hash than the index announces, or without one",
   async () => {
     const ran: string[] = [];
-    const bytes = publishSource(selfBuilt({ name: "acme-changed" }), "0".repeat(64));
+    const bytes = publishSource(selfBuildingSource({ name: "acme-changed" }), "0".repeat(64));
     await expect(importServer("acme-changed", () => void ran.push("changed"))).rejects.toMatchObject({
       code: "package.digest_mismatch",
       details: {
@@ -399,7 +399,7 @@ verifies(
         actual: `sha256:${sha256Of(bytes)}`,
       },
     });
-    publishSource(selfBuilt({ name: "acme-unhashed" }), "");
+    publishSource(selfBuildingSource({ name: "acme-unhashed" }), "");
     await expect(importServer("acme-unhashed", () => void ran.push("unhashed"))).rejects.toMatchObject({
       code: "package.dependency_refused",
       message: expect.stringContaining("a file with a SHA-256"),
@@ -430,7 +430,7 @@ test("refuses build requirements that are not packages of the index, and an arch
   const requires = (text: string) => `[build-system]\nrequires = ["${text}"]\nbuild-backend = "x"\n`;
   const resolve = (pyproject: string) =>
     resolveHostile(
-      needsArchive(sdist({ name: "acme-hostile", files: { "pyproject.toml": pyproject } })),
+      createPipNeedingArchive(sdist({ name: "acme-hostile", files: { "pyproject.toml": pyproject } })),
       () => {},
     );
   await expect(resolve(requires("-r /etc/passwd"))).rejects.toMatchObject({
@@ -445,14 +445,14 @@ test("refuses build requirements that are not packages of the index, and an arch
   });
   // A build requirement also needs a wheel, or permission from the operator to be built.
   publishSource({ name: "acme-outer", files: { "pyproject.toml": requires("acme-tool-source") } });
-  publishSource(selfBuilt({ name: "acme-tool-source" }));
+  publishSource(selfBuildingSource({ name: "acme-tool-source" }));
   await expect(importServer("acme-outer", () => {})).rejects.toMatchObject({
     fix: expect.stringContaining("--allow-build acme-outer --allow-build acme-tool-source"),
   });
 }, 120_000);
 
 test("builds nothing that has a wheel, and refuses names that are not built", async () => {
-  publishSource(selfBuilt({ name: "acme-both" }));
+  publishSource(selfBuildingSource({ name: "acme-both" }));
   publish({ name: "acme-both", scripts: ["x = x:y"] });
   await expect(importServer("acme-both", () => expect.fail("it was built"))).rejects.toMatchObject({
     code: "plugin.source_invalid",
@@ -466,8 +466,8 @@ test("builds nothing that has a wheel, and refuses names that are not built", as
 
 test("reports which version the index offers, even of a package without a wheel, and runs none of its code", async () => {
   const ran = join(root, "inspected-ran");
-  const { name, files } = selfBuilt({ name: "acme-shown" });
-  publishSource({ name, version: "2.0.post1", files: { ...files, ...marked(ran) } });
+  const { name, files } = selfBuildingSource({ name: "acme-shown" });
+  publishSource({ name, version: "2.0.post1", files: { ...files, ...markerCode(ran) } });
   publish({ name: "acme-shown-wheel", version: "1.5rc1" });
   publish({ name: "acme-shown-wheel", version: "1.4", requires: ["acme-nowhere"] });
   const schemas = shareSchemas();

@@ -1,4 +1,4 @@
-/** A local index of Python packages: pages as PEP 503 and PEP 691 describe them, and the files. */
+/** A local index of Python packages: the pages of PEP 503 and PEP 691, and the files. */
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -171,7 +171,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
     return name
 `;
 
-export interface SourceContentOf {
+export interface SdistContent {
   name: string;
   version?: string;
   /** The files of the archive below its only folder. */
@@ -181,7 +181,7 @@ export interface SourceContentOf {
 }
 
 /** The file name and the bytes of a source archive. */
-export function sdist({ name, version = "1.0.0", files, entries = [] }: SourceContentOf): {
+export function sdist({ name, version = "1.0.0", files, entries = [] }: SdistContent): {
   file: string;
   bytes: Buffer;
 } {
@@ -191,10 +191,10 @@ export function sdist({ name, version = "1.0.0", files, entries = [] }: SourceCo
 }
 
 /** The files of an archive that builds itself with the backend above, without build requirements. */
-export function selfBuilt(
+export function selfBuildingSource(
   about: { name: string; version?: string; requires?: string[]; scripts?: string[] },
   files: Readonly<Record<string, string>> = {},
-): SourceContentOf {
+): SdistContent {
   const described = { version: "1.0.0", ...about };
   return {
     name: about.name,

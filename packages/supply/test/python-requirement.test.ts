@@ -26,7 +26,7 @@ test.each([
   expect(parsePythonRequirement(spec)).toMatchObject({ requirement, version });
 });
 
-test("reads only console scripts that name a module and an attribute", () => {
+test("reads only console scripts that specify a module and an attribute", () => {
   const text =
     "[gui_scripts]\nwin = a:b\n[console_scripts]\none = a.b:c.d [extra]\nbad = a;b:c\nworse = a:b()\n# note\n[other]\nx=y:z\n";
   expect([...readScripts(text)]).toEqual([["one", { module: "a.b", attribute: "c.d" }]]);

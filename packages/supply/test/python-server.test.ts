@@ -81,7 +81,7 @@ async function importServer(
   try {
     const opened = await importer.open({ kind: "pypi", spec, args: [], secret_slots: [], ...source });
     const imported = await opened.import(opened.parts[0]!);
-    return { ...imported, tree: await store.verified(imported.digest) };
+    return { ...imported, tree: await store.verifyTree(imported.digest) };
   } finally {
     await close();
   }
@@ -181,7 +181,7 @@ const SOURCES: [what: string, url: () => string][] = [
 for (const [label, url] of SOURCES) {
   verifies(
     "source.pypi",
-    `refuses a dependency from ${label}, names its path, sends no request and does not run it`,
+    `refuses a dependency from ${label}, reports its path, sends no request and does not run it`,
     async () => {
       const ran = join(root, "setup-ran");
       index.publish("wanted", "wanted-1.0.tar.gz", sourceArchive("wanted", ran));
@@ -223,7 +223,7 @@ verifies(
 );
 
 /** Programs that pip would start, and hosts that it would reach, if the check of dependencies did not exist. */
-test("pip starts no program and reaches no other host while it resolves dependencies", async () => {
+test("keeps pip from starting programs and reaching other hosts while it resolves dependencies", async () => {
   const pip = createPip({ path: ["/usr/bin"], index_url: index.url, env: { HOME: root } });
   const dir = mkdtempSync(join(root, "pip-"));
   const run = { operation: unwatchedOperation(), step: "resolve", message: "" } as const;
@@ -283,7 +283,7 @@ test.each([
 
 verifies(
   "source.pypi",
-  "stops downloading an endless file from a Python index, and removes what pip has written",
+  "stops downloading an endless file from a Python index, and removes the files of pip",
   async () => {
     publish({ name: "acme-endless", scripts: ["acme-endless = acme_endless:x"] });
     const temporary = mkdtempSync(join(root, "tmp-"));

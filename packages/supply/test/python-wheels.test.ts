@@ -6,7 +6,7 @@ import { unwatchedOperation } from "@backplane/ports";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { UNPACK_LIMITS } from "../src/archive/limits.ts";
-import { pythonServer } from "../src/import/mcp/python-server.ts";
+import { buildPythonServer } from "../src/import/mcp/python-server.ts";
 import { createPip } from "../src/index.ts";
 import { AllowedBuilds } from "../src/pypi/allowed-builds.ts";
 import type { Pip } from "../src/pypi/pip-command.ts";
@@ -100,7 +100,14 @@ async function build(contents: readonly WheelContent[], limits = UNPACK_LIMITS) 
     allowed: new AllowedBuilds([]),
     builds: null,
   };
-  return await pythonServer(pip, { os: "linux", arch: "amd64" }, source, tree, unwatchedOperation(), limits);
+  return await buildPythonServer(
+    pip,
+    { os: "linux", arch: "amd64" },
+    source,
+    tree,
+    unwatchedOperation(),
+    limits,
+  );
 }
 
 verifies("source.pypi", "applies the size limit to all wheels together", async () => {

@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { readFrontMatter } from "../src/import/agent-plugin/front-matter.ts";
-import { agentPluginContent, skillsManifest } from "../src/import/agent-plugin/open-agent-plugin.ts";
+import { buildSkillsManifest, openAgentPlugin } from "../src/import/agent-plugin/open-agent-plugin.ts";
 import { readAgentPlugin } from "../src/import/agent-plugin/read-agent-plugin.ts";
-import type { PartImport } from "../src/import/parts/source-content.ts";
+import type { PartImporters } from "../src/import/parts/source-content.ts";
 import { readManifest } from "../src/index.ts";
 
 const FIXTURE = resolve("test/fixtures/agent-plugin");
@@ -52,7 +52,7 @@ test("reports what the servers of a plugin request but do not get", async () => 
   const one = { command: "docker", args: ["run", "--name", "x", "-v", "/srv:/data", "acme/x"] };
   const two = { command: "npx", args: ["acme"], cwd: ".", timeout: 5 };
   const tree = changedFixture({ "mcp.json": { mcpServers: { one, two } } });
-  const { notes } = await agentPluginContent(tree, {} as PartImport);
+  const { notes } = await openAgentPlugin(tree, {} as PartImporters);
   expect(notes.slice(1)).toEqual([
     expect.stringContaining("one requests the folder /srv, which is not granted."),
     expect.stringContaining("one is started with --name, which has no effect here"),
@@ -107,7 +107,7 @@ test("writes a manifest of skills that is read back unchanged", () => {
     description: "d",
     license: "MIT",
   };
-  expect(readManifest(skillsManifest({ ...description, skills }))).toMatchObject({
+  expect(readManifest(buildSkillsManifest({ ...description, skills }))).toMatchObject({
     package_id: "x/skills",
     skills,
   });

@@ -11,7 +11,7 @@ import { readArchive } from "../src/kernel-plugins/read-archive.ts";
 const dir = mkdtempSync(join(tmpdir(), "backplane-archive-"));
 afterAll(() => rmSync(dir, { recursive: true }));
 
-async function archiveOf(files: Record<string, string>): Promise<string> {
+async function writeArchive(files: Record<string, string>): Promise<string> {
   const archive = pack();
   for (const [name, text] of Object.entries(files)) archive.entry({ name }, text);
   archive.entry({ name: "package/link.js", type: "symlink", linkname: "/etc/passwd" });
@@ -33,7 +33,7 @@ const manifest = (more: object) =>
 
 test("reads package.json and the names of regular files below any first folder", async () => {
   const { files, manifest: text } = await readArchive(
-    await archiveOf({ "probe-1/package.json": "{}", "probe-1/lib/a.js": "a", "probe-1/./b.js": "b" }),
+    await writeArchive({ "probe-1/package.json": "{}", "probe-1/lib/a.js": "a", "probe-1/./b.js": "b" }),
   );
   expect(text).toBe("{}");
   expect([...files].sort()).toEqual(["b.js", "lib/a.js", "package.json"]);
@@ -47,7 +47,7 @@ test.each([
   ["no name", { name: undefined }, "plugin.invalid"],
   ["nothing wrong", {}, "resolved"],
 ])("inspects an archive with %s", async (_what, more, outcome) => {
-  const file = await archiveOf({ "package/package.json": manifest(more), "package/index.js": "" });
+  const file = await writeArchive({ "package/package.json": manifest(more), "package/index.js": "" });
   const sources = createPluginSources({ home_plugins_dir: join(dir, "plugins"), bundled_roots: [] });
   const code = await sources.inspect(file).then(
     ([entry]) =>

@@ -1,4 +1,4 @@
-/** Errors of a manifest name the file, the line and what to write instead. */
+/** Errors for a manifest state the file, the line and what to write instead. */
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { broken, MINIMAL, refusal } from "./minimal-manifest.ts";
@@ -9,7 +9,7 @@ const EVENTS =
 const SCOPES =
   "sessions:read, sessions:write, chains:read, chains:write, runs:read, runs:write, compactions:read, compactions:write, tools:invoke, llm:invoke";
 
-const BAD: [name: string, toml: () => string, message: string][] = [
+const INVALID_MANIFESTS: [name: string, toml: () => string, message: string][] = [
   [
     "an invalid api version",
     () => broken('"vai.plugin.v1"', '"vai.plugin.v2"'),
@@ -102,7 +102,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   [
     "an empty entrypoint",
     () => broken('["./bin/plugin"]', "[]"),
-    "8: runtime.entrypoint is []; name the program to start",
+    "8: runtime.entrypoint is []; specify the program to start",
   ],
   [
     "an entrypoint as a string",
@@ -127,7 +127,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   [
     "an architecture named twice",
     () => broken('["./bin/plugin"]', '["./bin/plugin"]\narch = ["amd64", "amd64"]'),
-    '9: runtime.arch is ["amd64","amd64"]; name each value once',
+    '9: runtime.arch is ["amd64","amd64"]; list each value once',
   ],
   [
     "an invalid variable name",
@@ -203,7 +203,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   [
     "a schema outside the package",
     () => broken('kind = "tool"', 'kind = "tool"\nconfig_schema = "../x.json"'),
-    '13: exports[0].config_schema is "../x.json"; name a file inside the package, such as schemas/config.json',
+    '13: exports[0].config_schema is "../x.json"; specify a file inside the package, such as schemas/config.json',
   ],
   [
     "an unknown network access",
@@ -233,7 +233,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   [
     "a hook without events",
     () => `${MINIMAL}\n[[exports]]\nid = "h"\nkind = "hook"\nhook = { subscribes_to = [] }\n`,
-    "20: exports[1].hook.subscribes_to is []; name at least one event",
+    "20: exports[1].hook.subscribes_to is []; list at least one event",
   ],
   [
     "an unknown fidelity",
@@ -255,8 +255,8 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   ],
 ];
 
-describe("refuses a manifest, naming the file, the line and what to write, because of", () => {
-  for (const [name, toml, message] of BAD) {
+describe("refuses a manifest and reports the file, the line and what to write, because of", () => {
+  for (const [name, toml, message] of INVALID_MANIFESTS) {
     verifies("pkg.manifest", name, () => {
       const error = refusal(toml());
       expect(error.code).toBe("package.invalid");

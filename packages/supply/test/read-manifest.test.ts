@@ -112,7 +112,7 @@ test("leaves the class of an export undefined when the manifest does not set it"
 
 test("returns a manifest or an error with a line for any edited manifest", () => {
   const lines = DEVKIT.split("\n");
-  const pieces = [
+  const fragments = [
     '"',
     "'",
     "[",
@@ -132,11 +132,15 @@ test("returns a manifest or an error with a line for any edited manifest", () =>
     "1",
     "",
   ];
-  const edit = fc.record({ at: fc.nat(DEVKIT.length - 1), cut: fc.nat(8), put: fc.constantFrom(...pieces) });
+  const edit = fc.record({
+    at: fc.nat(DEVKIT.length - 1),
+    cut: fc.nat(8),
+    inserted: fc.constantFrom(...fragments),
+  });
   fc.assert(
     fc.property(fc.array(edit, { minLength: 1, maxLength: 3 }), (edits) => {
       let toml = DEVKIT;
-      for (const { at, cut, put } of edits) toml = toml.slice(0, at) + put + toml.slice(at + cut);
+      for (const { at, cut, inserted } of edits) toml = toml.slice(0, at) + inserted + toml.slice(at + cut);
       try {
         expect(readManifest(toml).api_version).toBe("vai.plugin.v1");
       } catch (error) {

@@ -1,4 +1,4 @@
-/** The client of OCI registries against a registry that misbehaves. */
+/** The client for OCI registries against a registry that misbehaves. */
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
@@ -11,7 +11,7 @@ const { registry, other, connect, at, newFile } = useRegistries();
 
 const REFERENCES: [text: string, problem: string][] = [
   ["docker.io/acme/devkit:1", "does not begin with oci://"],
-  ["oci://ghcr.io", "names no repository"],
+  ["oci://ghcr.io", "has no repository"],
   ["oci://ghcr.io/acme/devkit", "neither a tag nor a digest"],
   ["oci://ghcr.io/Acme/devkit:1", "is not a repository"],
   ["oci://ghcr.io/acme/../devkit:1", "is not a repository"],
@@ -55,7 +55,7 @@ describe("manifests", () => {
     },
   );
 
-  test("compares the manifest of a tag with the digest that the registry names", async () => {
+  test("compares the manifest of a tag with the digest that the registry reports", async () => {
     registry.putManifest(storedManifest(registry), "1.0.0");
     registry.intercept = (_request, response) => {
       response.writeHead(200, { "docker-content-digest": sha256("something else") }).end("{}");

@@ -129,10 +129,10 @@ test.each(LOCATIONS)("refuses a redirect to %s", async (_what, location, problem
 });
 
 const CHALLENGES: [what: string, header: string | null][] = [
-  ["names no scheme", null],
-  ["names an unknown scheme", 'Digest realm="x"'],
-  ["names a token server without TLS", 'Bearer realm="http://registry.example.com/token"'],
-  ["names a token server that is not a URL", 'Bearer realm="token"'],
+  ["has no scheme", null],
+  ["has an unknown scheme", 'Digest realm="x"'],
+  ["specifies a token server without TLS", 'Bearer realm="http://registry.example.com/token"'],
+  ["specifies a token server that is not a URL", 'Bearer realm="token"'],
 ];
 
 test.each(CHALLENGES)("refuses a challenge that %s", async (_what, header) => {

@@ -15,13 +15,13 @@ interface ReusableTree {
  * and gets a copy of that tree, which must contain the requested package.
  */
 export function reuseTree(npm: Npm, spec: string): Npm {
-  let made: Promise<ReusableTree> | undefined;
+  let reusable: Promise<ReusableTree> | undefined;
   const install = async (args: readonly string[], dir: string): Promise<ReusableTree> => {
     const folder = mkdtempSync(join(tmpdir(), "backplane-reused-tree-"));
     writeFileSync(join(folder, "package.json"), readFileSync(join(dir, "package.json")));
-    const own = [...args.slice(0, -1).map((arg) => (arg === dir ? folder : arg)), spec];
+    const own_args = [...args.slice(0, -1).map((arg) => (arg === dir ? folder : arg)), spec];
     let lock: unknown;
-    const paused = await npm.install(own, folder, async (resolved) => {
+    const paused = await npm.install(own_args, folder, async (resolved) => {
       lock = resolved;
     });
     if (!paused) throw new Error("This npm cannot be paused.");
@@ -30,8 +30,8 @@ export function reuseTree(npm: Npm, spec: string): Npm {
   return {
     ...npm,
     async install(args, dir, vet) {
-      made ??= install(args, dir);
-      const { folder, lock } = await made;
+      reusable ??= install(args, dir);
+      const { folder, lock } = await reusable;
       await vet(lock);
       mkdirSync(dir, { recursive: true });
       cpSync(folder, dir, { recursive: true });

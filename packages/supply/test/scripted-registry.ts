@@ -22,7 +22,7 @@ export interface ScriptedRegistry {
   putBlob(bytes: Buffer | string): { mediaType: string; digest: string; size: number };
   /** Stores the manifest under its digest and, if given, the tag. Returns the digest. */
   putManifest(manifest: object, tag?: string): string;
-  /** Forgets everything that a test has put or set. */
+  /** Removes everything that a test has stored or set. */
   reset(): void;
   close(): Promise<void>;
 }

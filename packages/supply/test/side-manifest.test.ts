@@ -41,7 +41,7 @@ test.each([
   ['tool_name = " padded"', "tool_name"],
   ['tool_name = "a\\nb"', "tool_name"],
   ["tool_name = 7", "tool_name"],
-])("refuses %s and names its line", (line, field) => {
+])("refuses %s and reports its line", (line, field) => {
   const broken = TOML.replace("tool = {}", `tool = { ${line} }`);
   expect(() => readManifest(broken)).toThrow(new RegExp(`vai-plugin.toml:\\d+: .*${field}`));
 });
@@ -59,8 +59,8 @@ test("refuses a tool_name in another dialect and suggests removing it", () => {
 test("gives an export of a side process a timeout of 5 s unless the manifest sets a timeout or a lower maximum", () => {
   const timeouts = (toml: string) => readManifest(toml).exports.map((item) => item.default_timeout_ms);
   expect(timeouts(TOML)).toEqual([5_000, 5_000]);
-  const own = TOML.replace('id = "ping"', 'id = "ping"\ndefault_timeout_ms = 60000');
-  expect(timeouts(own)).toEqual([5_000, 60_000]);
+  const own_timeout = TOML.replace('id = "ping"', 'id = "ping"\ndefault_timeout_ms = 60000');
+  expect(timeouts(own_timeout)).toEqual([5_000, 60_000]);
   const short = TOML.replace('id = "ping"', 'id = "ping"\nmax_timeout_ms = 900');
   expect(timeouts(short)).toEqual([5_000, 900]);
   const vai = TOML.replace("rterm.plugin.v1", "vai.rpc.v1");

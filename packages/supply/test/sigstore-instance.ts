@@ -1,6 +1,6 @@
 /**
  * A private Sigstore in memory: a certificate authority with its certificate log, and a transparency log. It signs
- * statements as a build service does, and each step can be made to go wrong.
+ * statements as a build service does, and each step can be made to fail.
  */
 import { createHash, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 
@@ -61,8 +61,8 @@ const tbsOf = ({ issuer, subject, key, from, until, extensions }: Certificate): 
     tlv(0xa3, seq(...extensions)),
   );
 
-const signCertificate = (tbs: Buffer, by: KeyObject): Buffer =>
-  seq(tbs, ECDSA_SHA256, bits(sign("sha256", tbs, by)));
+const signCertificate = (tbs: Buffer, key: KeyObject): Buffer =>
+  seq(tbs, ECDSA_SHA256, bits(sign("sha256", tbs, key)));
 
 const FULCIO = "1.3.6.1.4.1.57264.1";
 const MINUTE = 60_000;
@@ -183,7 +183,7 @@ export class SigstoreInstance {
       [14, ref],
       [18, workflowUri],
     ];
-    const about: Certificate = {
+    const certificate: Certificate = {
       issuer: this.#name,
       subject: seq(),
       key,
@@ -198,8 +198,9 @@ export class SigstoreInstance {
           .map(([number, text]) => extension(`${FULCIO}.${number}`, utf8(text))),
       ],
     };
-    if (!unlogged_certificate) about.extensions.push(this.#certificateTimestamp(tbsOf(about), from));
-    return signCertificate(tbsOf(about), this.#root.privateKey);
+    if (!unlogged_certificate)
+      certificate.extensions.push(this.#certificateTimestamp(tbsOf(certificate), from));
+    return signCertificate(tbsOf(certificate), this.#root.privateKey);
   }
 
   /** The promise of the certificate log for a certificate without this extension (RFC 6962, section 3.2). */

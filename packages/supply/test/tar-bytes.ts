@@ -56,6 +56,6 @@ function octal(value: number | string, width: number): string {
   return typeof value === "string" ? value : value.toString(8).padStart(width, "0");
 }
 
-export async function* inPieces(bytes: Uint8Array, size = 64 * 1024): AsyncGenerator<Uint8Array> {
+export async function* inChunks(bytes: Uint8Array, size = 64 * 1024): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
 }

@@ -62,6 +62,6 @@ test.each([
   [["items", 1, "sub", 0, "q"], 35],
   [["items", 1, "missing", "deep"], 32],
   [["nothing"], 1],
-])("%j is on line %i", (path, line) => {
-  expect(lines.of(path)).toBe(line);
+])("finds %j on line %i", (path, line) => {
+  expect(lines.lineOf(path)).toBe(line);
 });

@@ -5,9 +5,9 @@ import { gzipSync } from "node:zlib";
 import type { PackageSource } from "@backplane/ports";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeEach, expect, test } from "vitest";
-import { packageId } from "../src/import/formats/tool-files.ts";
+import { packageIdFromName } from "../src/import/formats/tool-files.ts";
 import { type ContentStore, createPackageImporter, openContentStore } from "../src/index.ts";
-import { inPieces, tar } from "./tar-bytes.ts";
+import { inChunks, tar } from "./tar-bytes.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-tool-format-"));
 const schemas = shareSchemas();
@@ -40,7 +40,7 @@ const fromFolder = (files: Record<string, string>) => {
   return importSource({ kind: "folder", path: folder });
 };
 
-test("imports a folder of tool files as a described package", async () => {
+test("imports a folder of tool files as a self-describing package", async () => {
   const { manifest, origin, first_installed_at } = await fromFolder({ "tools/a.ts": TOOL, "lib/b.ts": "" });
   expect(manifest).toMatchObject({
     package_id: `local/${count - 1}-my-tools`,
@@ -80,7 +80,7 @@ test("reads name and date from package.json and install-meta.json", async () => 
 });
 
 test("uses the name and date that came with an archive", async () => {
-  const bytes = () => inPieces(gzipSync(tar({ name: "tools/a.mjs", body: TOOL })));
+  const bytes = () => inChunks(gzipSync(tar({ name: "tools/a.mjs", body: TOOL })));
   const named = await importSource({
     kind: "archive",
     bytes: bytes(),
@@ -98,7 +98,7 @@ test("uses the name and date that came with an archive", async () => {
   ]);
 });
 
-test("names the invalid file", async () => {
+test("reports the invalid file", async () => {
   await expect(fromFolder({ "tools/a.ts": TOOL, "package.json": "{" })).rejects.toMatchObject({
     code: "package.invalid",
     message: expect.stringContaining("package.json: it is not valid JSON"),
@@ -119,7 +119,7 @@ test("refuses a folder `tools` without tool files", async () => {
 });
 
 test("derives package ids from names", () => {
-  expect(["notes", "@acme/notes", "My Tools!", "@Acme/x/y", "..."].map(packageId)).toEqual([
+  expect(["notes", "@acme/notes", "My Tools!", "@Acme/x/y", "..."].map(packageIdFromName)).toEqual([
     "local/notes",
     "acme/notes",
     "local/my-tools",
@@ -150,7 +150,7 @@ test("imports the tools folder of a workspace and keeps the chosen files of an e
 
   write({ "tools/a.ts": "broken {", "tools/b.ts": "export default { description: 'new' };" });
   const next = await workspace({ keep: { digest: first.digest, files: ["tools/a.ts"] } });
-  const tree = await store.verified(next.digest);
+  const tree = await store.verifyTree(next.digest);
   expect(readFileSync(join(tree, "tools/a.ts"), "utf8")).toBe(TOOL);
   expect(readFileSync(join(tree, "tools/b.ts"), "utf8")).toContain("new");
   expect(next.manifest.version).not.toBe(first.manifest.version);

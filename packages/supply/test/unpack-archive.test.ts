@@ -5,7 +5,7 @@ import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { treeDigest, UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
-import { inPieces, pax, type TarEntry, tar } from "./tar-bytes.ts";
+import { inChunks, pax, type TarEntry, tar } from "./tar-bytes.ts";
 import { folder, nextFolder, unpack, useUnpackFolder } from "./unpack-folder.ts";
 
 useUnpackFolder();
@@ -89,12 +89,12 @@ describe("a mutated tar archive", () => {
         fc.array(edit, { minLength: 1, maxLength: 4 }),
         fc.option(fc.nat(), { freq: 4 }),
         fc.integer({ min: 1, max: 5_000 }),
-        async (seed, edits, cut, pieces) => {
+        async (seed, edits, cut, chunk_size) => {
           let bytes = Buffer.from(seed);
           for (const { at, byte } of edits) bytes[at % bytes.length] = byte;
           if (cut !== null) bytes = bytes.subarray(0, cut % bytes.length);
           const target = join(folder, "tree");
-          const code = await unpackArchive(inPieces(bytes, pieces), target).then(
+          const code = await unpackArchive(inChunks(bytes, chunk_size), target).then(
             () => "ok",
             (error: { code?: string }) => error.code,
           );

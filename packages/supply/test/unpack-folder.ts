@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, beforeEach, expect } from "vitest";
 import { UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
-import { inPieces } from "./tar-bytes.ts";
+import { inChunks } from "./tar-bytes.ts";
 
 let base = "";
 let count = 0;
@@ -25,8 +25,8 @@ export function useUnpackFolder(): void {
   afterAll(() => rmSync(base, { recursive: true, force: true }));
 }
 
-export const unpack = (bytes: Uint8Array, limits = UNPACK_LIMITS, pieces?: number) =>
-  unpackArchive(inPieces(bytes, pieces), join(folder, "tree"), limits);
+export const unpack = (bytes: Uint8Array, limits = UNPACK_LIMITS, chunk_size?: number) =>
+  unpackArchive(inChunks(bytes, chunk_size), join(folder, "tree"), limits);
 
 /** Expects a refusal that leaves no files, and returns its rule. */
 export async function expectRefusal(
@@ -43,4 +43,9 @@ export async function expectRefusal(
 }
 
 /** Limits that a test reaches quickly. */
-export const small = { ...UNPACK_LIMITS, unpacked_bytes: 64 * 1024, file_bytes: 16 * 1024, entries: 50 };
+export const SMALL_LIMITS = {
+  ...UNPACK_LIMITS,
+  unpacked_bytes: 64 * 1024,
+  file_bytes: 16 * 1024,
+  entries: 50,
+};

@@ -6,15 +6,15 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { treeDigest, UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
-import { inPieces } from "./tar-bytes.ts";
-import { expectRefusal, folder, small, unpack, useUnpackFolder } from "./unpack-folder.ts";
+import { inChunks } from "./tar-bytes.ts";
+import { expectRefusal, folder, SMALL_LIMITS, unpack, useUnpackFolder } from "./unpack-folder.ts";
 import { type ZipPart, zip } from "./zip-bytes.ts";
 
 useUnpackFolder();
 
 const good: ZipPart = { name: "ok.txt", body: "fine" };
 const file = (name: string, more: ZipPart = {}): ZipPart => ({ name, body: "x", ...more });
-const field = (id: number, body = "") => {
+const extraField = (id: number, body = "") => {
   const head = Buffer.alloc(4);
   head.writeUInt16LE(id, 0);
   head.writeUInt16LE(body.length, 2);
@@ -59,7 +59,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   [
     "a second name in an extra field",
     "extended-header",
-    () => zip([file("a", { extra: field(0x7075, "12345b") })]),
+    () => zip([file("a", { extra: extraField(0x7075, "12345b") })]),
   ],
   ["a broken extra field", "extended-header", () => zip([file("a", { extra: Buffer.from([1]) })])],
   [
@@ -67,8 +67,12 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
     "extended-header",
     () => zip([file("a", { local: { extra: Buffer.from([1]) } })]),
   ],
-  ["zip64 in an extra field", "zip64", () => zip([file("a", { extra: field(1, "12345678") })])],
-  ["zip64 in the local header", "zip64", () => zip([file("a", { local: { extra: field(1, "12345678") } })])],
+  ["zip64 in an extra field", "zip64", () => zip([file("a", { extra: extraField(1, "12345678") })])],
+  [
+    "zip64 in the local header",
+    "zip64",
+    () => zip([file("a", { local: { extra: extraField(1, "12345678") } })]),
+  ],
   ["a size that needs zip64", "zip64", () => zip([file("a", { size: 0xffffffff })])],
   ["an offset that needs zip64", "zip64", () => zip([file("a", { offset: 0xffffffff })])],
   ["a count that needs zip64", "zip64", () => zip([good], { count: 0xffff })],
@@ -140,25 +144,25 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
     "one file that is too large",
     "file-too-large",
     () => zip([{ name: "a", body: Buffer.alloc(20_000) }]),
-    small,
+    SMALL_LIMITS,
   ],
   [
     "files that are too large together",
     "too-large",
     () => zip(Array.from({ length: 6 }, (_, at) => ({ name: `f${at}`, body: Buffer.alloc(15_000) }))),
-    small,
+    SMALL_LIMITS,
   ],
   [
     "too many bytes",
     "too-large",
     () => Buffer.concat([Buffer.from("PK\x03\x04"), Buffer.alloc(70_000)]),
-    small,
+    SMALL_LIMITS,
   ],
   [
     "too many entries",
     "too-many-entries",
     () => zip(Array.from({ length: 51 }, (_, at) => file(`f${at}`))),
-    small,
+    SMALL_LIMITS,
   ],
   ["no entries", "empty", () => zip([])],
   ["truncation", "truncated", () => zip([good]).subarray(0, 60)],
@@ -187,7 +191,7 @@ describe("a valid zip archive", () => {
           name: "META-INF/MANIFEST.MF",
           body: "Manifest-Version: 1.0\n",
           descriptor: true,
-          extra: field(0xcafe),
+          extra: extraField(0xcafe),
         },
         file("bin/run", { mode: 0o100755 }),
         file("ü.txt", { method: 0 }),
@@ -235,14 +239,14 @@ test("unpacks a mutated zip archive, or refuses it with package.unsafe without l
       async (changes) => {
         const bytes = Buffer.from(valid);
         for (const [at, value] of changes) bytes[at] = value;
-        const place = join(folder, String(round++));
-        mkdirSync(place);
-        const code = await unpackArchive(inPieces(bytes), join(place, "tree")).then(
+        const target = join(folder, String(round++));
+        mkdirSync(target);
+        const code = await unpackArchive(inChunks(bytes), join(target, "tree")).then(
           () => null,
           (error: { code: string }) => error.code,
         );
         expect(code === null || code === "package.unsafe", String(code)).toBe(true);
-        expect(readdirSync(place)).toEqual(code === null ? ["tree"] : []);
+        expect(readdirSync(target)).toEqual(code === null ? ["tree"] : []);
       },
     ),
     { numRuns: 300, seed: 7 },

@@ -13,8 +13,8 @@ import { ACME_BUILD, provenanceStatement, type SignedBundle, SigstoreInstance } 
 
 const archive = Buffer.from("the archive");
 const sha512 = createHash("sha512").update(archive).digest("hex");
-const about = { name: "@acme/server", version: "1.0.0", sha512 };
-const statement = provenanceStatement({ ...about, archive });
+const attested = { name: "@acme/server", version: "1.0.0", sha512 };
+const statement = provenanceStatement({ ...attested, archive });
 const sigstore = new SigstoreInstance();
 let folder: string;
 let trusted: LoadedTrustRoot;
@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-const verifyBundle = (bundle: unknown) => verifyAttestation(bundle, about, trusted.material);
+const verifyBundle = (bundle: unknown) => verifyAttestation(bundle, attested, trusted.material);
 
 verifies(
   "pkg.sign",
@@ -64,13 +64,13 @@ test("verifies a statement of SLSA 0.2", async () => {
   await expect(verifyBundle(lying)).rejects.toMatchObject({ code: "provenance.mismatch" });
 });
 
-const changed = (change: (bundle: SignedBundle) => void): SignedBundle => {
+const changeBundle = (change: (bundle: SignedBundle) => void): SignedBundle => {
   const bundle = sigstore.sign(statement);
   change(bundle);
   return bundle;
 };
 const signedFor = (other: { name?: string; version?: string; archive?: Buffer }) =>
-  sigstore.sign(provenanceStatement({ ...about, archive, ...other }));
+  sigstore.sign(provenanceStatement({ ...attested, archive, ...other }));
 const entryOf = (bundle: SignedBundle) => bundle.verificationMaterial.tlogEntries[0]!;
 const hour = 3_600_000;
 
@@ -87,18 +87,21 @@ const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
   ],
   ["for another archive", "names the digest", () => signedFor({ archive: Buffer.from("other") })],
   [
-    "that names a different repository than its certificate",
+    "that claims a different repository than its certificate",
     "names the repository https://github.com/a/b",
     () =>
       sigstore.sign(
-        provenanceStatement({ ...about, archive }, { ...ACME_BUILD, repository: "https://github.com/a/b" }),
+        provenanceStatement(
+          { ...attested, archive },
+          { ...ACME_BUILD, repository: "https://github.com/a/b" },
+        ),
       ),
   ],
   [
-    "that names a different commit than its certificate",
+    "that claims a different commit than its certificate",
     "names the commit 0000",
     () =>
-      sigstore.sign(provenanceStatement({ ...about, archive }, { ...ACME_BUILD, commit: "0".repeat(40) })),
+      sigstore.sign(provenanceStatement({ ...attested, archive }, { ...ACME_BUILD, commit: "0".repeat(40) })),
   ],
   ["from another Sigstore", "certificate chain", () => new SigstoreInstance().sign(statement)],
   [
@@ -125,7 +128,7 @@ const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
     "whose statement was changed",
     "payload hash mismatch",
     () =>
-      changed(({ dsseEnvelope }) => {
+      changeBundle(({ dsseEnvelope }) => {
         dsseEnvelope.payload = Buffer.from(JSON.stringify({ ...statement, more: 1 })).toString("base64");
       }),
   ],
@@ -133,20 +136,20 @@ const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
     "with the signature of another attestation",
     "signature mismatch",
     () =>
-      changed((bundle) => {
+      changeBundle((bundle) => {
         bundle.dsseEnvelope.signatures = sigstore.sign(statement).dsseEnvelope.signatures;
       }),
   ],
   [
     "without a log entry",
     "expected 1 timestamps",
-    () => changed((bundle) => void bundle.verificationMaterial.tlogEntries.splice(0)),
+    () => changeBundle((bundle) => void bundle.verificationMaterial.tlogEntries.splice(0)),
   ],
   [
     "with the log entry of another attestation",
     "signature mismatch",
     () =>
-      changed((bundle) => {
+      changeBundle((bundle) => {
         bundle.verificationMaterial.tlogEntries = sigstore.sign(statement).verificationMaterial.tlogEntries;
       }),
   ],
@@ -154,7 +157,7 @@ const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
     "whose log entry has another time",
     "inclusion promise",
     () =>
-      changed((bundle) => {
+      changeBundle((bundle) => {
         entryOf(bundle).integratedTime = String(Number(entryOf(bundle).integratedTime) - 1);
       }),
   ],
@@ -162,7 +165,7 @@ const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
     "whose log entry has another inclusion proof",
     "root hash",
     () =>
-      changed((bundle) => {
+      changeBundle((bundle) => {
         entryOf(bundle).inclusionProof.hashes = [Buffer.alloc(32).toString("base64")];
       }),
   ],
@@ -170,7 +173,7 @@ const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
     "whose log entry has another body",
     "inclusion promise",
     () =>
-      changed((bundle) => {
+      changeBundle((bundle) => {
         const body = Buffer.from(entryOf(bundle).canonicalizedBody, "base64").toString();
         entryOf(bundle).canonicalizedBody = Buffer.from(`${body} `).toString("base64");
       }),
@@ -179,7 +182,7 @@ const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
     "with thousands of log entries",
     "more than 8 log entries",
     () =>
-      changed((bundle) => {
+      changeBundle((bundle) => {
         bundle.verificationMaterial.tlogEntries = Array.from({ length: 2_000 }, () => entryOf(bundle));
       }),
   ],
@@ -204,23 +207,23 @@ for (const [title, reason, make] of FORGERIES)
   });
 
 describe("the trust root", () => {
-  const open = (update: () => Promise<string>, now = Date.now) =>
+  const createPublicRoot = (update: () => Promise<string>, now = Date.now) =>
     createTrustRoot({ file: null, folder: join(folder, "public"), now, update });
   const offline = async () => {
     throw new Error("no network");
   };
 
   test("uses the embedded root of the public Sigstore without a network", async () => {
-    const { material, about: shown } = await open(offline).load();
-    expect(shown.name).toContain("embedded");
+    const { material, description } = await createPublicRoot(offline).load();
+    expect(description.name).toContain("embedded");
     expect(material.certificateAuthorities.length).toBeGreaterThan(0);
     expect(material.tlogs.length).toBeGreaterThan(0);
     // The public root does not trust the private Sigstore.
-    const failed = verifyAttestation(sigstore.sign(statement), about, material);
+    const failed = verifyAttestation(sigstore.sign(statement), attested, material);
     await expect(failed).rejects.toMatchObject({ code: "provenance.invalid" });
   });
 
-  test("keeps an update, looks for a newer one daily, and uses the kept one if the server is unreachable", async () => {
+  test("stores an update, looks for a newer one daily, and uses the stored one if the server is unreachable", async () => {
     let updates = 0;
     let now = 0;
     const text = JSON.stringify(sigstore.trustedRoot());
@@ -229,18 +232,18 @@ describe("the trust root", () => {
       if (updates > 1) throw new Error("no network");
       return text;
     };
-    const root = open(update, () => now);
+    const root = createPublicRoot(update, () => now);
     const first = await root.load();
     now += 23 * hour;
     expect(await root.load()).toBe(first);
     now += 2 * hour;
     const later = await root.load();
     expect(updates).toBe(2);
-    expect(later.about.digest).toBe(first.about.digest);
-    expect(later.about.name).toContain("not updated");
+    expect(later.description.digest).toBe(first.description.digest);
+    expect(later.description.name).toContain("not updated");
     // An update that is not a trust root changes nothing.
-    const broken = await open(async () => "{}").load();
-    expect(broken.about.digest).toBe(first.about.digest);
+    const broken = await createPublicRoot(async () => "{}").load();
+    expect(broken.description.digest).toBe(first.description.digest);
   });
 
   test("refuses a configured file that is not a trust root", async () => {

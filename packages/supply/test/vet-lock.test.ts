@@ -40,8 +40,8 @@ test.each([
 describe("vetting a lock", () => {
   const ORIGINS = new Set(["https://npm.acme.test"]);
   const at = (path: string) => ({ resolved: `https://npm.acme.test/${path}.tgz` });
-  const vet = (packages: Lock["packages"], own?: (spec: string) => boolean) => () =>
-    vetLock({ packages }, ORIGINS, own);
+  const vet = (packages: Lock["packages"], isOperatorArchive?: (spec: string) => boolean) => () =>
+    vetLock({ packages }, ORIGINS, isOperatorArchive);
 
   test("accepts packages from the configured and from the public registry", () => {
     const packages = {
@@ -52,7 +52,7 @@ describe("vetting a lock", () => {
     expect(vet(packages)).not.toThrow();
   });
 
-  test("names the shortest path to a refused package, even in nested folders", () => {
+  test("reports the shortest path to a refused package, even in nested folders", () => {
     const packages = {
       "": { dependencies: { a: "1.0.0", b: "1.0.0" } },
       "node_modules/a": { ...at("a"), dependencies: { b: "^2" } },
@@ -74,16 +74,16 @@ describe("vetting a lock", () => {
   });
 
   test("accepts an archive of the operator as a direct dependency only", () => {
-    const own = (spec: string) => spec === "file:archives/1.tgz";
+    const isOperatorArchive = (spec: string) => spec === "file:archives/1.tgz";
     const archive = { resolved: "file:archives/1.tgz" };
     expect(
-      vet({ "": { dependencies: { a: archive.resolved } }, "node_modules/a": archive }, own),
+      vet({ "": { dependencies: { a: archive.resolved } }, "node_modules/a": archive }, isOperatorArchive),
     ).not.toThrow();
     const deep = {
       "": { dependencies: { b: "1.0.0" } },
       "node_modules/b": { ...at("b"), dependencies: { a: archive.resolved } },
       "node_modules/a": archive,
     };
-    expect(vet(deep, own)).toThrow("b > a comes from");
+    expect(vet(deep, isOperatorArchive)).toThrow("b > a comes from");
   });
 });

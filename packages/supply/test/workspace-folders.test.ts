@@ -60,7 +60,7 @@ test("reports every kind of save until the watch is stopped", async () => {
   let reports = 0;
   const stop = folders.watch(path, "workspace", () => reports++);
   onTestFinished(stop);
-  const after = async (change: () => void) => {
+  const expectReportAfter = async (change: () => void) => {
     const before = reports;
     change();
     await expect.poll(() => reports, { timeout: 10_000 }).toBeGreaterThan(before);
@@ -68,19 +68,19 @@ test("reports every kind of save until the watch is stopped", async () => {
     await new Promise((resolve) => setTimeout(resolve, 200));
   };
   const file = join(path, "tools/a.ts");
-  await after(() => writeFileSync(file, "in place"));
-  await after(() => {
+  await expectReportAfter(() => writeFileSync(file, "in place"));
+  await expectReportAfter(() => {
     writeFileSync(`${file}.tmp`, "by rename");
     renameSync(`${file}.tmp`, file);
   });
-  await after(() => mkdirSync(join(path, "tools/deep")));
-  await after(() => writeFileSync(join(path, "tools/deep/b.ts"), "below"));
-  await after(() => renameSync(join(path, "tools"), join(path, "away")));
-  await after(() => {
+  await expectReportAfter(() => mkdirSync(join(path, "tools/deep")));
+  await expectReportAfter(() => writeFileSync(join(path, "tools/deep/b.ts"), "below"));
+  await expectReportAfter(() => renameSync(join(path, "tools"), join(path, "away")));
+  await expectReportAfter(() => {
     mkdirSync(join(path, "tools"));
     writeFileSync(file, "a new folder");
   });
-  await after(() => writeFileSync(file, "in the new folder"));
+  await expectReportAfter(() => writeFileSync(file, "in the new folder"));
   stop();
   const last = reports;
   writeFileSync(file, "nobody looks");

@@ -1,11 +1,11 @@
-/** A logger for tests: passes every line to `note`, if given. */
+/** A logger for tests that passes every line to `onLine`. */
 import type { Logger } from "@backplane/ports";
 
 type LogLevel = keyof Logger;
 
 export function createTestLogger(
-  note: (level: LogLevel, message: string, fields: object) => void = () => {},
+  onLine: (level: LogLevel, message: string, fields: object) => void = () => {},
 ): Logger {
-  const at = (level: LogLevel) => (fields: object, message: string) => note(level, message, fields);
-  return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+  const logAt = (level: LogLevel) => (fields: object, message: string) => onLine(level, message, fields);
+  return { debug: logAt("debug"), info: logAt("info"), warn: logAt("warn"), error: logAt("error") };
 }

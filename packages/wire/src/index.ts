@@ -3,7 +3,7 @@ export { encodeContentLength, encodeNdjson } from "./codecs/encode.ts";
 export { type FrameLimits, frameLimits } from "./codecs/limits.ts";
 export { NdjsonDecoder } from "./codecs/ndjson.ts";
 export { parseJson } from "./codecs/parse-frame.ts";
-export { checkRpcResponse, idFromText, isRpcReply, shownId } from "./peers/check-rpc.ts";
+export { checkRpcResponse, formatRpcId, idFromText, isRpcReply } from "./peers/check-rpc.ts";
 export { checkSideHandshake, checkSideOutcome, checkSideResponse } from "./peers/check-side.ts";
 export { checkVaiEvent, checkVaiResponse } from "./peers/check-vai.ts";
 export { type ConnectionOptions, WireConnection } from "./peers/connection.ts";
@@ -11,7 +11,7 @@ export { InstrumentHost, type InstrumentHostOptions } from "./peers/instrument-h
 export { InstrumentPlugin, type InstrumentPluginOptions } from "./peers/instrument-plugin.ts";
 export { OneWayMessages } from "./peers/one-way-messages.ts";
 export { RpcError, RpcPeer, type RpcPeerOptions } from "./peers/rpc-peer.ts";
-export { type ServedInstruments, serveInstruments } from "./peers/serve-instruments.ts";
+export { type ServeInstrumentsOptions, serveInstruments } from "./peers/serve-instruments.ts";
 export { SettledIds } from "./peers/settled-ids.ts";
 export { SideHost, type SideHostOptions } from "./peers/side-host.ts";
 export type { VaiViolation } from "./peers/unmatched-frames.ts";

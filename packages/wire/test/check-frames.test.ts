@@ -26,15 +26,15 @@ import {
   isNonEmpty,
 } from "../src/peers/check-vai.ts";
 
-interface Agreement {
+interface CheckedFrame {
   valid: JsonObject[];
-  ours: (frame: JsonObject) => boolean;
-  theirs: (frame: JsonObject) => boolean;
+  matchesCheck: (frame: JsonObject) => boolean;
+  matchesSchema: (frame: JsonObject) => boolean;
 }
 
-const vai = (frame: JsonObject): boolean => frame.protocol === "vai.rpc.v1";
+const hasVaiProtocol = (frame: JsonObject): boolean => frame.protocol === "vai.rpc.v1";
 const error = { code: "x.y", message: "m" };
-const AGREEMENTS: Record<string, Agreement> = {
+const CHECKED_FRAMES: Record<string, CheckedFrame> = {
   "plugin hello": {
     valid: [
       {
@@ -44,18 +44,18 @@ const AGREEMENTS: Record<string, Agreement> = {
         plugin: { package_id: "a/b", version: "1.0.0" },
       },
     ],
-    ours: (frame) => vai(frame) && checkPluginHello(frame) === undefined,
-    theirs: (frame) => VaiPluginHelloSchema.safeParse(frame).success,
+    matchesCheck: (frame) => hasVaiProtocol(frame) && checkPluginHello(frame) === undefined,
+    matchesSchema: (frame) => VaiPluginHelloSchema.safeParse(frame).success,
   },
   "host hello": {
     valid: [{ protocol: "vai.rpc.v1", type: "hello", role: "host", host: { name: "h", version: "1" } }],
-    ours: (frame) => vai(frame) && checkHostHello(frame) === undefined,
-    theirs: (frame) => VaiHostHelloSchema.safeParse(frame).success,
+    matchesCheck: (frame) => hasVaiProtocol(frame) && checkHostHello(frame) === undefined,
+    matchesSchema: (frame) => VaiHostHelloSchema.safeParse(frame).success,
   },
   event: {
     valid: [{ protocol: "vai.rpc.v1", type: "event", request_id: "r", event: { type: "progress", n: 1 } }],
-    ours: (frame) => frame.type === "event" && checkVaiEvent(frame) === undefined,
-    theirs: (frame) => VaiEventSchema.safeParse(frame).success,
+    matchesCheck: (frame) => frame.type === "event" && checkVaiEvent(frame) === undefined,
+    matchesSchema: (frame) => VaiEventSchema.safeParse(frame).success,
   },
   response: {
     valid: [
@@ -72,10 +72,10 @@ const AGREEMENTS: Record<string, Agreement> = {
       { protocol: "vai.rpc.v1", type: "response", id: "r", ok: true, error, body: { status: "succeeded" } },
       { protocol: "vai.rpc.v1", type: "response", id: "r", ok: true, body: { status: "ack", error } },
     ],
-    ours: (frame) =>
+    matchesCheck: (frame) =>
       frame.type === "response" && isNonEmpty(frame.id) && checkVaiResponse(frame) === undefined,
     // The schemas do not express that ok:false excludes success and success excludes an error; vai.response does.
-    theirs: (frame) => {
+    matchesSchema: (frame) => {
       const body = frame.body as { status?: unknown; error?: unknown } | null | undefined;
       const success = body?.status === "succeeded" || body?.status === "ack";
       if (VaiOkResponseSchema.safeParse(frame).success) return !success || (body.error ?? null) === null;
@@ -96,39 +96,39 @@ const AGREEMENTS: Record<string, Agreement> = {
       },
       { manifest: { plugin_id: "p", plugin_version: "1", protocol_version: "", exposed_tools: [] } },
     ],
-    ours: (frame) => checkSideHandshake(frame) === undefined,
-    theirs: (frame) => SideHandshakeResponseSchema.safeParse(frame).success,
+    matchesCheck: (frame) => checkSideHandshake(frame) === undefined,
+    matchesSchema: (frame) => SideHandshakeResponseSchema.safeParse(frame).success,
   },
   "side response": {
     valid: [
       { type: "response", request_id: "r", status: "ok", output: { a: 1 }, metadata: { m: [] } },
       { type: "response", request_id: "r", status: "error", error },
     ],
-    ours: (frame) => checkSideResponse(frame) === undefined,
-    theirs: (frame) => SideResponseSchema.safeParse(frame).success,
+    matchesCheck: (frame) => checkSideResponse(frame) === undefined,
+    matchesSchema: (frame) => SideResponseSchema.safeParse(frame).success,
   },
   "rpc request": {
     valid: [
       { jsonrpc: "2.0", id: 1, method: "m", params: { a: 1 } },
       { jsonrpc: "2.0", method: "m", params: [1] },
     ],
-    ours: (frame) => checkRpcRequest(frame) === undefined,
-    theirs: (frame) => RpcRequestSchema.safeParse(frame).success,
+    matchesCheck: (frame) => checkRpcRequest(frame) === undefined,
+    matchesSchema: (frame) => RpcRequestSchema.safeParse(frame).success,
   },
   "rpc response": {
     valid: [
       { jsonrpc: "2.0", id: "a", result: [1] },
       { jsonrpc: "2.0", id: null, error: { code: -32600, message: "m", data: { a: 1 } } },
     ],
-    ours: (frame) => checkRpcResponse(frame) === undefined,
+    matchesCheck: (frame) => checkRpcResponse(frame) === undefined,
     // Both fields are optional in the schema; JSON-RPC requires exactly one.
-    theirs: (frame) =>
+    matchesSchema: (frame) =>
       RpcResponseSchema.safeParse(frame).success &&
       (frame.result === undefined) !== (frame.error === undefined),
   },
 };
 
-const ODD = [
+const REPLACEMENTS = [
   null,
   true,
   false,
@@ -169,20 +169,20 @@ function change(frame: JsonObject, path: string[], to: unknown): JsonObject {
   return JSON.parse(JSON.stringify(copy)) as JsonObject;
 }
 
-for (const [name, { valid, ours, theirs }] of Object.entries(AGREEMENTS)) {
+for (const [name, { valid, matchesCheck, matchesSchema }] of Object.entries(CHECKED_FRAMES)) {
   test(`${name}: check and schema agree when any field is removed or replaced`, () => {
-    const disagree: JsonObject[] = [];
+    const disagreements: JsonObject[] = [];
     let cases = 0;
     for (const frame of valid) {
       for (const path of pathsOf(frame)) {
-        for (const to of [undefined, ...ODD]) {
+        for (const to of [undefined, ...REPLACEMENTS]) {
           const changed = change(frame, path, to);
           cases++;
-          if (ours(changed) !== theirs(changed)) disagree.push(changed);
+          if (matchesCheck(changed) !== matchesSchema(changed)) disagreements.push(changed);
         }
       }
     }
-    expect(disagree).toEqual([]);
+    expect(disagreements).toEqual([]);
     expect(cases).toBeGreaterThan(40);
   });
 
@@ -191,7 +191,10 @@ for (const [name, { valid, ours, theirs }] of Object.entries(AGREEMENTS)) {
       fc.property(
         fc.constantFrom(...valid),
         fc.array(
-          fc.tuple(fc.nat(), fc.oneof(fc.constantFrom(undefined, ...ODD), fc.jsonValue({ maxDepth: 2 }))),
+          fc.tuple(
+            fc.nat(),
+            fc.oneof(fc.constantFrom(undefined, ...REPLACEMENTS), fc.jsonValue({ maxDepth: 2 })),
+          ),
           { maxLength: 2 },
         ),
         (frame, changes) => {
@@ -200,7 +203,7 @@ for (const [name, { valid, ours, theirs }] of Object.entries(AGREEMENTS)) {
             const paths = pathsOf(changed);
             changed = change(changed, paths[index % paths.length]!, to);
           }
-          expect(ours(changed)).toBe(theirs(changed));
+          expect(matchesCheck(changed)).toBe(matchesSchema(changed));
         },
       ),
       { numRuns: 400, seed: 11 },
@@ -226,18 +229,19 @@ test("request: check and schema agree except for the context, which only has to 
     op: "tool.invoke",
     body: { export_id: "x", context },
   };
-  const disagree: JsonObject[] = [];
+  const disagreements: JsonObject[] = [];
   let accepted = 0;
   for (const path of pathsOf(frame)) {
-    for (const to of [undefined, ...ODD]) {
+    for (const to of [undefined, ...REPLACEMENTS]) {
       const changed = change(frame, path, to);
-      const ours =
+      const matchesCheck =
         changed.type === "request" && isNonEmpty(changed.id) && checkVaiRequest(changed) === undefined;
-      const theirs = VaiRequestSchema.safeParse(changed).success;
-      if (theirs) accepted++;
-      if (path.includes("context") ? theirs && !ours : ours !== theirs) disagree.push(changed);
+      const matchesSchema = VaiRequestSchema.safeParse(changed).success;
+      if (matchesSchema) accepted++;
+      if (path.includes("context") ? matchesSchema && !matchesCheck : matchesCheck !== matchesSchema)
+        disagreements.push(changed);
     }
   }
-  expect(disagree).toEqual([]);
+  expect(disagreements).toEqual([]);
   expect(accepted).toBeGreaterThan(20);
 });

@@ -33,7 +33,7 @@ verifies("wire.frame.content-length", "ignores other headers and the case of hea
 });
 
 describe("rejects a header because of", () => {
-  const bad: Record<string, string> = {
+  const invalid_headers: Record<string, string> = {
     "a missing length": "Content-Type: x\r\n\r\n{}",
     "no header at all": "\r\n\r\n{}",
     "a duplicate length": "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
@@ -55,11 +55,11 @@ describe("rejects a header because of", () => {
     "no colon": "Content-Length 2\r\n\r\n{}",
     "a zero byte": "Content-Length: 2\0\r\n\r\n{}",
   };
-  for (const [name, bytes] of Object.entries(bad)) {
+  for (const [name, bytes] of Object.entries(invalid_headers)) {
     verifies("wire.frame.bad-length", name, async () => {
-      const whole = await decode(bytes, '{"never":"read"}');
-      expect(whole.frames).toEqual([]);
-      expect(whole.error?.code).toBe("frame_invalid");
+      const decoded = await decode(bytes, '{"never":"read"}');
+      expect(decoded.frames).toEqual([]);
+      expect(decoded.error?.code).toBe("frame_invalid");
       const single = await decode(...Array.from(Buffer.from(bytes), (byte) => Uint8Array.of(byte)));
       expect(single).toEqual({ frames: [], error: expect.objectContaining({ code: "frame_invalid" }) });
     });

@@ -35,8 +35,12 @@ export function makeFrame(body: string | Uint8Array, header = "Content-Length"):
 }
 
 /** Splits at the given positions, in any order. */
-export function splitAt(bytes: Buffer, places: number[]): Buffer[] {
-  const cuts = [0, ...places.map((place) => place % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
+export function splitAt(bytes: Buffer, positions: number[]): Buffer[] {
+  const cuts = [
+    0,
+    ...positions.map((position) => position % (bytes.length + 1)).sort((a, b) => a - b),
+    bytes.length,
+  ];
   return cuts.slice(1).map((cut, index) => bytes.subarray(cuts[index], cut));
 }
 

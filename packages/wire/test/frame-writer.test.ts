@@ -4,7 +4,11 @@ import { FrameWriter } from "../src/codecs/frame-writer.ts";
 import type { Transport } from "../src/index.ts";
 
 /** A transport that records each write and reports whether it is full. */
-function recorder(full: () => boolean): { transport: Transport; writes: string[]; drain: () => void } {
+function recordingTransport(full: () => boolean): {
+  transport: Transport;
+  writes: string[];
+  drain: () => void;
+} {
   const writes: string[] = [];
   let onDrain: () => void = () => undefined;
   const transport: Transport = {
@@ -25,24 +29,24 @@ function recorder(full: () => boolean): { transport: Transport; writes: string[]
   return { transport, writes, drain: () => onDrain() };
 }
 
-const turn = () => new Promise(setImmediate);
+const nextTurn = () => new Promise(setImmediate);
 
 test("writes the frames of one turn together and in order", async () => {
-  const { transport, writes } = recorder(() => false);
+  const { transport, writes } = recordingTransport(() => false);
   const writer = new FrameWriter(transport, "ndjson", 1_000, () => undefined);
   for (let n = 0; n < 5; n++) writer.send({ n });
   expect(writes).toEqual([]);
-  await turn();
+  await nextTurn();
   expect(writes).toEqual(['{"n":0}\n{"n":1}\n{"n":2}\n{"n":3}\n{"n":4}\n']);
 });
 
 verifies("wire.backpressure", "queues and counts frames while the transport is full", async () => {
   let full = true;
   let drained = 0;
-  const { transport, writes, drain } = recorder(() => full);
+  const { transport, writes, drain } = recordingTransport(() => full);
   const writer = new FrameWriter(transport, "content-length", 100_000, () => drained++);
   for (let n = 0; n < 10; n++) writer.send({ n, pad: "x".repeat(20_000) });
-  await turn();
+  await nextTurn();
   expect(writes).toHaveLength(1);
   expect(writer.queuedBytes).toBeGreaterThan(180_000);
   drain();
@@ -55,7 +59,7 @@ verifies("wire.backpressure", "queues and counts frames while the transport is f
 });
 
 test("flush writes everything immediately", () => {
-  const { transport, writes } = recorder(() => true);
+  const { transport, writes } = recordingTransport(() => true);
   const writer = new FrameWriter(transport, "ndjson", 100_000, () => undefined);
   for (let n = 0; n < 4; n++) writer.send({ n, pad: "x".repeat(20_000) });
   writer.send({ n: 4 });

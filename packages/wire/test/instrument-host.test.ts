@@ -18,7 +18,7 @@ const CALL = {
   invocationId: "i",
 };
 
-function provider(seen: string[]): InstrumentProvider {
+function createProvider(seen: string[]): InstrumentProvider {
   let greeting = "";
   return {
     initialize(context) {
@@ -51,11 +51,11 @@ function provider(seen: string[]): InstrumentProvider {
   };
 }
 
-function openPair(own_provider?: InstrumentProvider) {
+function createPair(test_provider?: InstrumentProvider) {
   const seen: string[] = [];
   const [host_end, plugin_end] = memoryTransportPair();
   const plugin = new InstrumentPlugin({
-    load: async () => own_provider ?? provider(seen),
+    load: async () => test_provider ?? createProvider(seen),
     context: (params) => ({ ...params, logger: {} }) as unknown as InstrumentContext,
   });
   const ended = Promise.withResolvers<void>();
@@ -76,7 +76,7 @@ verifies(
   "instr.rpc",
   "calls the five methods in order with their parameters and returns their results",
   async () => {
-    const { ended, host, seen } = openPair();
+    const { ended, host, seen } = createPair();
     await host.initialize(INIT, 1_000);
     const { instruments } = await host.listInstruments(1_000);
     expect(instruments).toMatchObject([
@@ -100,7 +100,7 @@ verifies(
   async () => {
     const [host_end, plugin_end] = memoryTransportPair();
     const plugin = new InstrumentPlugin({
-      load: async () => provider([]),
+      load: async () => createProvider([]),
       context: (params) => params as unknown as InstrumentContext,
     });
     serveInstruments({ transport: plugin_end, plugin, onEnd: () => {} });
@@ -162,7 +162,7 @@ verifies(
 
 describe("provider", () => {
   test("aborts the signal of a cancelled call and reports an error for it", async () => {
-    const { host } = openPair();
+    const { host } = createPair();
     await host.initialize(INIT, 1_000);
     const call = host.invoke({ ...CALL, params: { name: "wait" } });
     for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
@@ -171,14 +171,14 @@ describe("provider", () => {
   });
 
   test("reports an invalid result as an error of the instrument", async () => {
-    const { host } = openPair();
+    const { host } = createPair();
     await host.initialize(INIT, 1_000);
     const answer = await host.invoke({ ...CALL, params: { name: "odd" } });
     expect(answer).toMatchObject({ status: "Error", error: { code: "MALFORMED_RESULT" } });
   });
 
   test("reports the message of a provider that fails to initialize", async () => {
-    const { host } = openPair({
+    const { host } = createPair({
       instruments: [],
       initialize() {
         throw new Error("requires base-url and api-token");
@@ -192,7 +192,7 @@ describe("provider", () => {
   });
 
   test("rejects invalid instruments with the reason", async () => {
-    const { host } = openPair({ initialize() {}, instruments: [{ name: "x" } as never] });
+    const { host } = createPair({ initialize() {}, instruments: [{ name: "x" } as never] });
     await host.initialize(INIT, 1_000);
     await expect(host.listInstruments(1_000)).rejects.toMatchObject({
       code: "plugin_protocol_error",

@@ -7,7 +7,7 @@ import { type Codec, decodeAll, makeFrame, splitAt } from "./decode-all.ts";
 import { loopLag } from "./loop-lag.ts";
 
 const LIMIT = { frame_bytes: 64 * 1024 * 1024 };
-const wrap = (codec: Codec, frame: object): Buffer =>
+const encode = (codec: Codec, frame: object): Buffer =>
   codec === "ndjson" ? Buffer.from(`${JSON.stringify(frame)}\n`) : makeFrame(JSON.stringify(frame));
 
 /** A value that is large in every way: wide, deep and with long strings. */
@@ -31,11 +31,11 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
     async () => {
       const large = largeFrame(2_000_000);
       const bytes = Buffer.concat([
-        wrap(codec, { n: 1 }),
-        wrap(codec, large),
-        wrap(codec, { n: 2 }),
-        wrap(codec, large),
-        wrap(codec, { n: 3 }),
+        encode(codec, { n: 1 }),
+        encode(codec, large),
+        encode(codec, { n: 2 }),
+        encode(codec, large),
+        encode(codec, { n: 3 }),
       ]);
       const chunks = splitAt(
         bytes,
@@ -49,15 +49,15 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
   );
 
   verifies("wire.frame.limits", `${codec}: rejects an invalid large frame like a small one`, async () => {
-    const bad = wrap(codec, { text: "x".repeat(1_100_000), list: [1] });
+    const bad = encode(codec, { text: "x".repeat(1_100_000), list: [1] });
     bad[bad.length - 5] = 0x7d;
-    const decoded = await decodeAll(codec, [wrap(codec, { n: 1 }), bad, wrap(codec, { n: 2 })], LIMIT);
+    const decoded = await decodeAll(codec, [encode(codec, { n: 1 }), bad, encode(codec, { n: 2 })], LIMIT);
     expect(decoded).toMatchObject({ frames: [{ n: 1 }], error: { code: "frame_invalid" } });
   });
 }
 
 verifies("wire.frame.limits", "parses 8 MiB of small values without blocking the event loop", async () => {
-  const bytes = wrap("content-length", largeFrame(8_000_000));
+  const bytes = encode("content-length", largeFrame(8_000_000));
   let frames = 0;
   const lag = await loopLag(async () => {
     frames += (await decodeAll("content-length", [bytes], LIMIT)).frames.length;

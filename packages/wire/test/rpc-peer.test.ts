@@ -11,7 +11,7 @@ interface Pair {
   exchange: (...lines: unknown[]) => Promise<Json[]>;
 }
 
-function openPair(handle?: RpcPeerOptions["handle"], options: Partial<RpcPeerOptions> = {}): Pair {
+function createPair(handle?: RpcPeerOptions["handle"], options: Partial<RpcPeerOptions> = {}): Pair {
   const [own_end, other_end] = memoryTransportPair();
   let text = "";
   other_end.onData((chunk) => {
@@ -56,7 +56,7 @@ const result = (id: unknown, value: unknown) => ({ jsonrpc: "2.0", id, result: v
 
 describe("as server", () => {
   test("serves requests with any type of id, with positional and named parameters", async () => {
-    const { exchange } = openPair(handle);
+    const { exchange } = createPair(handle);
     expect(await exchange(request(1, "sum", [1, 2]))).toEqual([result(1, 3)]);
     expect(await exchange(request("a", "nothing"))).toEqual([result("a", null)]);
     expect(await exchange(request(null, "sum", [4]))).toEqual([result(null, 4)]);
@@ -64,7 +64,7 @@ describe("as server", () => {
   });
 
   test("responds with the standard error codes", async () => {
-    const { exchange, failures } = openPair(handle);
+    const { exchange, failures } = createPair(handle);
     expect(await exchange('{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]')).toEqual([
       error(null, -32700),
     ]);
@@ -86,25 +86,25 @@ describe("as server", () => {
   });
 
   test("does not expose the message of an unexpected error", async () => {
-    const { exchange } = openPair(handle);
+    const { exchange } = createPair(handle);
     const answers = await exchange(request(1, "break"));
     expect(answers).toEqual([error(1, -32603)]);
     expect(JSON.stringify(answers)).not.toContain("hunter2");
   });
 
   test("reports every method as unknown without a handler", async () => {
-    const { exchange } = openPair();
+    const { exchange } = createPair();
     expect(await exchange(request(1, "sum", []))).toEqual([error(1, -32601)]);
   });
 
   test("never answers notifications, even if they fail", async () => {
-    const { exchange } = openPair(handle);
+    const { exchange } = createPair(handle);
     const notify = (method: string) => ({ jsonrpc: "2.0", method });
     expect(await exchange(notify("nothing"), notify("foobar"), notify("break"))).toEqual([]);
   });
 
   test("handles mixed batches and rejects empty, invalid and oversized ones", async () => {
-    const { exchange } = openPair(handle);
+    const { exchange } = createPair(handle);
     const batch = [
       request(1, "sum", [1]),
       { jsonrpc: "2.0", method: "nothing" },
@@ -122,7 +122,7 @@ describe("as server", () => {
   });
 
   test("responds with an error to a request whose result is over the limit", async () => {
-    const { exchange, failures } = openPair(handle, { limits: { frame_bytes: 2_000 } });
+    const { exchange, failures } = createPair(handle, { limits: { frame_bytes: 2_000 } });
     expect(await exchange(request(1, "large"), request(2, "sum", [2]))).toEqual(
       [result(2, 2), error(1, -32603)].reverse(),
     );
@@ -134,7 +134,7 @@ describe("as server", () => {
     const gate = new Promise<void>((resolve) => {
       finish = resolve;
     });
-    const { exchange } = openPair(() => gate);
+    const { exchange } = createPair(() => gate);
     const answers = await exchange(...Array.from({ length: 1_005 }, (_, id) => request(id, "wait")));
     // The decoder pauses between frames when they take too long, as on a busy machine.
     while (answers.length < 5) answers.push(...(await exchange()));
@@ -184,7 +184,7 @@ describe("as client", () => {
 
   test("ignores responses without a call and fails the call of a malformed response", async () => {
     const violations: string[] = [];
-    const { peer, exchange, failures } = openPair(undefined, {
+    const { peer, exchange, failures } = createPair(undefined, {
       onViolation: (kind) => violations.push(kind),
     });
     // No call is in flight, so these responses cannot belong to one.
@@ -205,15 +205,15 @@ describe("as client", () => {
     );
     expect(await Promise.all([good, ...bad])).toEqual(["fine", ...Array(3).fill("malformed_response")]);
     expect(failures).toEqual([]);
-    const nobodys = Array<string>(3).fill("reply_without_request");
-    expect(violations).toEqual([...nobodys, "unknown_id", "unknown_id", "second_reply"]);
+    const without_request = Array<string>(3).fill("reply_without_request");
+    expect(violations).toEqual([...without_request, "unknown_id", "unknown_id", "second_reply"]);
   });
 
   verifies(
     "wire.contradiction",
     "fails the call of a reply without a numeric id, or every call in flight if it is unknown",
     async () => {
-      const { peer, exchange, failures } = openPair();
+      const { peer, exchange, failures } = createPair();
       const [first, second, third] = ["a", "b", "c"].map((method) => codeOf(peer.call(method)));
       await exchange(result("1", 1), { jsonrpc: "2.0", id: 2 });
       expect(await Promise.all([first, second])).toEqual(["malformed_response", "malformed_response"]);
@@ -226,7 +226,7 @@ describe("as client", () => {
 
   test("tolerates one response to a notification without failing a call", async () => {
     const violations: string[] = [];
-    const { peer, exchange, failures } = openPair(undefined, {
+    const { peer, exchange, failures } = createPair(undefined, {
       onViolation: (kind) => violations.push(kind),
     });
     const call = codeOf(peer.call("a"));
@@ -238,13 +238,13 @@ describe("as client", () => {
   });
 
   test("rejects calls on timeout, on a closed stream and on an oversized line", async () => {
-    const { peer, other, failures } = openPair();
+    const { peer, other, failures } = createPair();
     expect(await codeOf(peer.call("slow", [], 20))).toBe("timeout");
     const pending = codeOf(peer.call("never"));
     other.close();
     expect(await pending).toBe("crashed");
     expect(await codeOf(peer.call("after"))).toBe("crashed");
-    const flooded = openPair();
+    const flooded = createPair();
     const lost = codeOf(flooded.peer.call("never"));
     flooded.other.write(Buffer.alloc(1_100_000, "x"));
     expect(await lost).toBe("frame_too_large");
@@ -265,7 +265,7 @@ describe("as client", () => {
 });
 
 test("fails a call immediately if its response cannot be parsed, and no call for an unparsable request", async () => {
-  const { peer, exchange } = openPair();
+  const { peer, exchange } = createPair();
   const first = peer.call("first", {});
   const second = peer.call("second", {});
   first.catch(() => undefined);

@@ -26,7 +26,7 @@ interface Pair {
   violations: string[];
 }
 
-function openPair(): Pair {
+function createPair(): Pair {
   const [host_end, plugin] = memoryTransportPair();
   let text = "";
   plugin.onData((chunk) => {
@@ -45,8 +45,8 @@ function openPair(): Pair {
   return { host, plugin, received, violations };
 }
 
-async function ready(): Promise<Pair> {
-  const started = openPair();
+async function createReadyPair(): Promise<Pair> {
+  const started = createPair();
   const handshake = started.host.handshake();
   started.plugin.write(line({ type: "handshake", manifest: MANIFEST }));
   await handshake;
@@ -58,7 +58,7 @@ const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
     () => "resolved",
     (error: { code: unknown }) => error.code,
   );
-const turns = async () => {
+const nextTurns = async () => {
   for (let i = 0; i < 4; i++) await new Promise(setImmediate);
 };
 
@@ -66,25 +66,25 @@ verifies(
   ["side.wire", "side.handshake"],
   "exchanges a handshake and a request with one line in each direction",
   async () => {
-    const { host, plugin, received, violations } = openPair();
+    const { host, plugin, received, violations } = createPair();
     const handshake = host.handshake();
-    await turns();
+    await nextTurns();
     expect(received()).toEqual([{ type: "handshake", protocol_version: "rterm.plugin.v1" }]);
     plugin.write(line({ type: "handshake", manifest: { ...MANIFEST, capabilities: ["files"] } }));
     expect(await handshake).toEqual({ ...MANIFEST, capabilities: ["files"] });
     const response = host.execute(REQUEST);
-    await turns();
+    await nextTurns();
     expect(received().slice(1)).toEqual([REQUEST]);
     plugin.write(line(RESPONSE));
     expect(await response).toEqual(RESPONSE);
     plugin.close();
-    await turns();
+    await nextTurns();
     expect({ extra: host.extraOutput, violations }).toEqual({ extra: false, violations: [] });
   },
 );
 
 verifies("side.wire", "returns the code and message of an error response", async () => {
-  const { host, plugin } = await ready();
+  const { host, plugin } = await createReadyPair();
   const response = host.execute(REQUEST);
   const failed = {
     type: "response",
@@ -97,7 +97,7 @@ verifies("side.wire", "returns the code and message of an error response", async
 });
 
 test("accepts a handshake without a type and closes stdin after the response", async () => {
-  const { host, plugin } = openPair();
+  const { host, plugin } = createPair();
   const closed = new Promise((resolve) => plugin.onClose(resolve));
   const handshake = host.handshake();
   plugin.write(line({ manifest: MANIFEST }));
@@ -132,26 +132,26 @@ describe("invalid handshakes", () => {
   ];
   for (const [name, output, code] of bad) {
     verifies("side.handshake", `fails with ${code} and does not send the request: ${name}`, async () => {
-      const { host, plugin, received } = openPair();
+      const { host, plugin, received } = createPair();
       const handshake = codeOf(host.handshake());
       plugin.write(line(output));
       expect(await handshake).toBe(code);
       expect(await codeOf(host.execute(REQUEST))).toBe(code);
-      await turns();
+      await nextTurns();
       expect(received()).toHaveLength(1);
     });
   }
 
   verifies("side.handshake", "does not send the request after an unexpected line", async () => {
-    const { host, plugin, received } = await ready();
+    const { host, plugin, received } = await createReadyPair();
     plugin.write(line({ manifest: MANIFEST }));
-    await turns();
+    await nextTurns();
     expect(await codeOf(host.execute(REQUEST))).toBe("handshake_failed");
     expect(received()).toHaveLength(1);
   });
 
   test("reports a crash if the output ends before the first line", async () => {
-    const { host, plugin } = openPair();
+    const { host, plugin } = createPair();
     const handshake = codeOf(host.handshake());
     plugin.close();
     expect(await handshake).toBe("crashed");
@@ -181,7 +181,7 @@ describe("contradictory responses", () => {
   ];
   for (const [name, output, code] of bad) {
     verifies("side.no-silent-success", `fails with ${code} after this output: ${name}`, async () => {
-      const { host, plugin } = await ready();
+      const { host, plugin } = await createReadyPair();
       const response = codeOf(host.execute(REQUEST));
       plugin.write(line(output));
       plugin.close();
@@ -191,20 +191,20 @@ describe("contradictory responses", () => {
 
   verifies("side.no-silent-success", "detects output long after the response", async () => {
     for (const late of ["bye\n", "no newline", line(RESPONSE)]) {
-      const { host, plugin, violations } = await ready();
+      const { host, plugin, violations } = await createReadyPair();
       const response = host.execute(REQUEST);
       plugin.write(line(RESPONSE));
       await response;
       expect(host.extraOutput).toBe(false);
       plugin.write(late);
       plugin.close();
-      await turns();
+      await nextTurns();
       expect({ extra: host.extraOutput, violations }).toEqual({ extra: true, violations: ["extra_output"] });
     }
   });
 
   test("accepts a complete last line without a newline", async () => {
-    const { host, plugin } = await ready();
+    const { host, plugin } = await createReadyPair();
     const response = host.execute(REQUEST);
     plugin.write(JSON.stringify(RESPONSE));
     plugin.close();

@@ -10,27 +10,27 @@ afterEach(() => {
   for (const child of children.splice(0)) child.kill("SIGKILL");
 });
 
-function cat(): { child: ChildProcess; transport: Transport } {
+function startCat(): { child: ChildProcess; transport: Transport } {
   const child = spawn("cat", [], { stdio: ["pipe", "pipe", "ignore"] });
   children.push(child);
   return { child, transport: stdioTransport(child.stdout!, child.stdin!) };
 }
 
 /** Pairs of transports: the second end reads what the first writes. */
-const KINDS: Record<string, () => { writer: Transport; reader: Transport }> = {
+const TRANSPORTS: Record<string, () => { writer: Transport; reader: Transport }> = {
   memory: () => {
     const [writer, reader] = memoryTransportPair();
     return { writer, reader };
   },
   stdio: () => {
-    const { transport } = cat();
+    const { transport } = startCat();
     return { writer: transport, reader: transport };
   },
 };
-const closed = (transport: Transport): Promise<Error | null> =>
+const waitForClose = (transport: Transport): Promise<Error | null> =>
   new Promise((resolve) => transport.onClose((error) => resolve(error)));
 
-for (const [kind, make] of Object.entries(KINDS)) {
+for (const [kind, make] of Object.entries(TRANSPORTS)) {
   describe(kind, () => {
     test("delivers text and bytes in order, then the end exactly once", async () => {
       const { writer, reader } = make();
@@ -57,19 +57,19 @@ for (const [kind, make] of Object.entries(KINDS)) {
     test("buffers data and the end while paused", async () => {
       const { writer, reader } = make();
       let bytes = 0;
-      let over = false;
+      let has_ended = false;
       reader.onData((chunk) => {
         bytes += chunk.length;
         reader.pause();
       });
-      const end = closed(reader).then(() => {
-        over = true;
+      const end = waitForClose(reader).then(() => {
+        has_ended = true;
       });
       for (let i = 0; i < 40; i++) writer.write("x".repeat(10_000));
       writer.close();
       await new Promise((resolve) => setTimeout(resolve, 100));
       expect(bytes).toBeLessThan(400_000);
-      expect(over).toBe(false);
+      expect(has_ended).toBe(false);
       const timer = setInterval(() => reader.resume(), 1);
       await end;
       clearInterval(timer);
@@ -108,9 +108,9 @@ for (const [kind, make] of Object.entries(KINDS)) {
 
 describe("broken pipes", () => {
   test("reports the end of a killed process and never throws on later writes", async () => {
-    const { child, transport } = cat();
+    const { child, transport } = startCat();
     transport.onData(() => undefined);
-    const end = closed(transport);
+    const end = waitForClose(transport);
     const gone = once(child, "close");
     child.kill("SIGKILL");
     for (let i = 0; i < 200; i++) {
@@ -141,7 +141,7 @@ describe("broken pipes", () => {
 
     const other = stdioTransport(new PassThrough().destroy(new Error("read ECONNRESET")), new PassThrough());
     await new Promise(setImmediate);
-    expect((await closed(other))?.message).toBe("read ECONNRESET");
+    expect((await waitForClose(other))?.message).toBe("read ECONNRESET");
   });
 
   test("wakes a writer that waits for a drain when the pipe breaks", async () => {

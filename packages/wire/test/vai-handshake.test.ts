@@ -2,14 +2,23 @@
 import { OPS } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { BODY, codeOf, HELLO, nothing, openPair, ready, response, turns } from "./vai-pair.ts";
+import {
+  BODY,
+  codeOf,
+  createPair,
+  createReadyPair,
+  HELLO,
+  nextTurns,
+  nothing,
+  response,
+} from "./vai-pair.ts";
 
 describe("hello", () => {
   verifies("vai.hello", "the host sends its hello first and no request before a valid hello", async () => {
-    const { host, received, sendFrames } = openPair();
+    const { host, received, sendFrames } = createPair();
     expect(await codeOf(host.request("req_0", OPS.tool, BODY, nothing))).toBe("handshake_failed");
     const hello = host.hello();
-    await turns();
+    await nextTurns();
     expect(received).toEqual([
       { protocol: "vai.rpc.v1", type: "hello", role: "host", host: { name: "backplane", version: "0.1.0" } },
     ]);
@@ -20,7 +29,7 @@ describe("hello", () => {
   });
 
   test("accepts a hello that the plugin sends before the host's", async () => {
-    const { host, sendFrames } = openPair();
+    const { host, sendFrames } = createPair();
     await sendFrames(HELLO);
     expect(await host.hello()).toEqual(HELLO);
   });
@@ -40,13 +49,13 @@ describe("hello", () => {
   ];
   for (const [name, frame, code] of bad) {
     verifies("vai.hello.identity", `rejects ${name} and sends no request`, async () => {
-      const { host, received, failures, sendFrames } = openPair();
+      const { host, received, failures, sendFrames } = createPair();
       const hello = codeOf(host.hello());
       await sendFrames(frame);
       expect(await hello).toBe(code);
       expect(failures[0]).toMatchObject({ code, details: { reason: "identity" } });
       expect(await codeOf(host.request("req_1", OPS.tool, BODY, nothing))).toBe(code);
-      await turns();
+      await nextTurns();
       expect(received.map((each) => each.type)).toEqual(["hello"]);
     });
   }
@@ -66,7 +75,7 @@ describe("hello", () => {
   ];
   for (const [name, frame, code] of versions) {
     verifies("vai.hello.version", `${name} fails with ${code}`, async () => {
-      const { host, failures, sendFrames } = openPair();
+      const { host, failures, sendFrames } = createPair();
       const hello = codeOf(host.hello());
       await sendFrames(frame);
       expect(await hello).toBe(code);
@@ -78,7 +87,7 @@ describe("hello", () => {
     "vai.hello.version",
     "a second hello closes the connection and fails every pending call",
     async () => {
-      const { host, failures, sendFrames } = await ready();
+      const { host, failures, sendFrames } = await createReadyPair();
       const pending = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
       await sendFrames(HELLO);
       expect(await pending).toBe("handshake_failed");

@@ -2,14 +2,14 @@
 import { BackplaneError, OPS, TERMINAL_STATUSES } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { BODY, codeOf, event, nothing, ready, response, turns } from "./vai-pair.ts";
+import { BODY, codeOf, createReadyPair, event, nextTurns, nothing, response } from "./vai-pair.ts";
 
 describe("requests", () => {
   verifies("vai.request", "sends id, op and body with export_id and context for each op", async () => {
-    const { host, received, sendFrames } = await ready();
+    const { host, received, sendFrames } = await createReadyPair();
     for (const op of Object.values(OPS)) {
       const answer = host.request(`req_${op}`, op, BODY, nothing);
-      await turns();
+      await nextTurns();
       expect(received.pop()).toEqual({
         protocol: "vai.rpc.v1",
         type: "request",
@@ -26,7 +26,7 @@ describe("requests", () => {
     "vai.event",
     "delivers events in order, before the response, only to their own request",
     async () => {
-      const { host, sendFrames } = await ready();
+      const { host, sendFrames } = await createReadyPair();
       const seen: unknown[] = [];
       const first = host
         .request("req_1", OPS.tool, BODY, (each) => seen.push(["1", each.n]))
@@ -48,7 +48,7 @@ describe("requests", () => {
   );
 
   verifies("vai.status", "accepts the four statuses, and ack only from a hook", async () => {
-    const { host, sendFrames } = await ready();
+    const { host, sendFrames } = await createReadyPair();
     for (const op of Object.values(OPS)) {
       for (const status of [...TERMINAL_STATUSES, "ack", "done", "", null, 1]) {
         const id = `req_${op}_${status}`;
@@ -75,7 +75,7 @@ describe("requests", () => {
   ];
   for (const [name, rest] of malformed) {
     verifies("vai.response", `${name} fails only its own call with malformed_response`, async () => {
-      const { host, failures, sendFrames } = await ready();
+      const { host, failures, sendFrames } = await createReadyPair();
       const first = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
       const second = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
       await sendFrames(response("req_1", rest), response("req_2"));
@@ -88,7 +88,7 @@ describe("requests", () => {
     "vai.response",
     "treats ok:false as a protocol failure and ok:true with a failed status as a business failure",
     async () => {
-      const { host, sendFrames } = await ready();
+      const { host, sendFrames } = await createReadyPair();
       const protocol = host.request("req_1", OPS.tool, BODY, nothing);
       const business = host.request("req_2", OPS.tool, BODY, nothing);
       await sendFrames(
@@ -106,7 +106,7 @@ describe("unmatched frames", () => {
     "wire.reply.once",
     "accepts the first reply and counts second, unknown and late replies",
     async () => {
-      const { host, violations, failures, sendFrames } = await ready();
+      const { host, violations, failures, sendFrames } = await createReadyPair();
       const answer = host.request("req_1", OPS.tool, BODY, nothing);
       await sendFrames(response("req_1", { ok: true, body: { status: "succeeded", result: 1 } }));
       await sendFrames(
@@ -136,11 +136,11 @@ describe("unmatched frames", () => {
     "vai.cancel",
     "a reply within the grace period settles the cancelled call without a violation",
     async () => {
-      const { host, received, violations, sendFrames } = await ready();
+      const { host, received, violations, sendFrames } = await createReadyPair();
       const answer = host.request("req_1", OPS.tool, BODY, nothing);
       host.cancel("req_1", "user");
       host.cancel("req_unknown", "user");
-      await turns();
+      await nextTurns();
       expect(received.slice(1)).toEqual([
         { protocol: "vai.rpc.v1", type: "cancel", request_id: "req_1", reason: "user" },
       ]);
@@ -151,7 +151,7 @@ describe("unmatched frames", () => {
   );
 
   test("only counts frames of unknown type or without required fields", async () => {
-    const { host, violations, failures, sendFrames } = await ready();
+    const { host, violations, failures, sendFrames } = await createReadyPair();
     const bare = { protocol: "vai.rpc.v1" };
     // No request is in flight, so these frames cannot belong to one.
     await sendFrames({ ...bare, type: "response" }, { ...bare, type: "response", id: 7 });
@@ -171,7 +171,7 @@ describe("unmatched frames", () => {
     "a response without an id fails every request in flight and ends the connection",
     async () => {
       for (const id of [undefined, null, 7, "", ["req_1"], { id: "req_1" }]) {
-        const { host, failures, sendFrames } = await ready();
+        const { host, failures, sendFrames } = await createReadyPair();
         const answers = ["req_1", "req_2"].map((name) => host.request(name, OPS.tool, BODY, nothing));
         const codes = Promise.all(
           answers.map((answer) => answer.catch((error: { code: string }) => error.code)),
@@ -184,7 +184,7 @@ describe("unmatched frames", () => {
   );
 
   test("does not confuse ids that are names of Object methods", async () => {
-    const { host, violations, sendFrames } = await ready();
+    const { host, violations, sendFrames } = await createReadyPair();
     await sendFrames(response("constructor"), event("toString"), response("__proto__"));
     expect(violations).toEqual([{ kind: "unknown_id" }, { kind: "unknown_id" }, { kind: "unknown_id" }]);
     const answer = host.request("__proto__", OPS.tool, BODY, nothing);
@@ -195,20 +195,20 @@ describe("unmatched frames", () => {
 
 describe("host", () => {
   test("rejects a request over the limit, one that is not JSON, and an id in use without sending anything", async () => {
-    const { host, received, failures } = await ready({ limits: { frame_bytes: 2_000 } });
+    const { host, received, failures } = await createReadyPair({ limits: { frame_bytes: 2_000 } });
     expect(
       await codeOf(host.request("req_1", OPS.tool, { ...BODY, input: "x".repeat(2_000) }, nothing)),
     ).toBe("frame_too_large");
     expect(await codeOf(host.request("req_2", OPS.tool, { ...BODY, input: 1n }, nothing))).toBe("internal");
     void codeOf(host.request("req_3", OPS.tool, BODY, nothing));
     expect(await codeOf(host.request("req_3", OPS.tool, BODY, nothing))).toBe("internal");
-    await turns();
+    await nextTurns();
     expect(received.map((frame) => frame.id)).toEqual(["req_3"]);
     expect(failures).toEqual([]);
   });
 
   test("an event listener that throws fails only its own call", async () => {
-    const { host, sendFrames } = await ready();
+    const { host, sendFrames } = await createReadyPair();
     const failing = codeOf(
       host.request("req_1", OPS.tool, BODY, () => {
         throw new Error("watcher broke");
@@ -223,10 +223,10 @@ describe("host", () => {
     "vai.shutdown",
     "shutdown sends its frame, rejects new calls and still accepts replies",
     async () => {
-      const { host, received, sendFrames } = await ready();
+      const { host, received, sendFrames } = await createReadyPair();
       const answer = host.request("req_1", OPS.tool, BODY, nothing);
       host.shutdown();
-      await turns();
+      await nextTurns();
       expect(received.at(-1)).toEqual({ protocol: "vai.rpc.v1", type: "shutdown" });
       expect(await codeOf(host.request("req_2", OPS.tool, BODY, nothing))).toBe("crashed");
       await sendFrames(response("req_1"));

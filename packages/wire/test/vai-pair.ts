@@ -31,7 +31,7 @@ interface Pair {
   sendFrames: (...frames: object[]) => Promise<void>;
 }
 
-export function openPair(options: Partial<VaiHostOptions> = {}): Pair {
+export function createPair(options: Partial<VaiHostOptions> = {}): Pair {
   const [host_end, plugin] = memoryTransportPair();
   const received: JsonObject[] = [];
   const violations: VaiViolation[] = [];
@@ -48,17 +48,17 @@ export function openPair(options: Partial<VaiHostOptions> = {}): Pair {
   });
   const sendFrames = async (...frames: object[]): Promise<void> => {
     plugin.write(frames.map((frame) => encodeContentLength(frame)).join(""));
-    await turns();
+    await nextTurns();
   };
   return { host, plugin, received, violations, failures, sendFrames };
 }
 
-export async function turns(): Promise<void> {
+export async function nextTurns(): Promise<void> {
   for (let i = 0; i < 3; i++) await new Promise(setImmediate);
 }
 
-export async function ready(options: Partial<VaiHostOptions> = {}): Promise<Pair> {
-  const started = openPair(options);
+export async function createReadyPair(options: Partial<VaiHostOptions> = {}): Promise<Pair> {
+  const started = createPair(options);
   const hello = started.host.hello();
   await started.sendFrames(HELLO);
   await hello;

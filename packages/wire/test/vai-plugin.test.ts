@@ -23,7 +23,7 @@ interface Pair {
   ended: string[];
 }
 
-async function pair(
+async function createPair(
   handle: (call: VaiCall) => VaiReply | Promise<VaiReply>,
   options: Partial<VaiPluginOptions> = {},
 ): Promise<Pair> {
@@ -51,13 +51,13 @@ async function pair(
 
 const bodyOf = async (promise: Promise<unknown>): Promise<JsonObject> =>
   ((await promise) as { body: JsonObject }).body;
-const turn = () => new Promise(setImmediate);
+const nextTurn = () => new Promise(setImmediate);
 
 verifies(
   ["vai.hello", "vai.request"],
   "both sides agree on the hello and on the reply to each op",
   async () => {
-    const { host, plugin } = await pair(async (call) => ({
+    const { host, plugin } = await createPair(async (call) => ({
       status: call.op === OPS.hook ? "ack" : "succeeded",
       result: { id: call.id, op: call.op, body: call.body },
     }));
@@ -73,8 +73,8 @@ verifies(
   "wire.concurrent",
   "matches 10,000 concurrent calls that finish in any order with their replies",
   async () => {
-    const { host, plugin, ended } = await pair(async (call) => {
-      for (let i = (call.body.n as number) % 7; i > 0; i--) await turn();
+    const { host, plugin, ended } = await createPair(async (call) => {
+      for (let i = (call.body.n as number) % 7; i > 0; i--) await nextTurn();
       return { status: "succeeded", result: call.body.n };
     });
     const bodies = await Promise.all(
@@ -90,14 +90,14 @@ verifies(
 verifies("vai.event", "sends events in order before the response and none after it", async () => {
   const seen: unknown[] = [];
   let late: (() => void) | undefined;
-  const { host, ended } = await pair(async (call) => {
+  const { host, ended } = await createPair(async (call) => {
     for (let n = 0; n < 100; n++) call.emit({ type: "progress", n });
     late = () => call.emit({ type: "progress", n: -1 });
     return { status: "succeeded" };
   });
   await host.request("req_1", OPS.tool, BODY, (event) => seen.push(event.n));
   late?.();
-  await turn();
+  await nextTurn();
   expect(seen).toEqual(Array.from({ length: 100 }, (_, n) => n));
   expect(ended).toEqual([]);
 });
@@ -105,7 +105,7 @@ verifies("vai.event", "sends events in order before the response and none after 
 test("a synchronous reply is sent immediately, after its events", async () => {
   const seen: unknown[] = [];
   const calls: VaiCall[] = [];
-  const { host, plugin, ended } = await pair((call) => {
+  const { host, plugin, ended } = await createPair((call) => {
     calls.push(call);
     call.emit({ type: "progress", n: calls.length });
     if (call.body.n === 3) throw new Error("no third");
@@ -117,7 +117,7 @@ test("a synchronous reply is sent immediately, after its events", async () => {
     ),
   );
   for (const call of calls) call.emit({ type: "progress", n: -1 });
-  await turn();
+  await nextTurn();
   expect(bodies.map((body) => body.status)).toEqual(["succeeded", "succeeded", "failed", "succeeded"]);
   expect(bodies[2]).toMatchObject({ error: { code: "plugin_failed", message: "no third" } });
   expect(bodies[3]!.result).toEqual([4, 0]);
@@ -125,21 +125,21 @@ test("a synchronous reply is sent immediately, after its events", async () => {
 });
 
 verifies("vai.cancel", "cancel aborts the call's signal with its reason", async () => {
-  const { host } = await pair(async (call) => {
+  const { host } = await createPair(async (call) => {
     await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
     return { status: "cancelled", result: call.signal.reason };
   });
   const body = bodyOf(host.request("req_1", OPS.tool, BODY, nothing));
-  await turn();
+  await nextTurn();
   host.cancel("req_1", "deadline_exceeded");
   expect(await body).toEqual({ status: "cancelled", result: "deadline_exceeded" });
 });
 
 test("a thrown error fails only its call, or ends it as cancelled", async () => {
-  const { host, ended } = await pair(async (call) => {
+  const { host, ended } = await createPair(async (call) => {
     if (call.body.how === "wait") {
       for (;;) {
-        await turn();
+        await nextTurn();
         call.signal.throwIfAborted();
       }
     }
@@ -156,7 +156,7 @@ test("a thrown error fails only its call, or ends it as cancelled", async () => 
 });
 
 test("a result that is too large or not JSON fails only its call", async () => {
-  const { host, ended } = await pair(
+  const { host, ended } = await createPair(
     async (call) => ({ status: "succeeded", result: call.body.how === "large" ? "x".repeat(3_000) : 1n }),
     { limits: { frame_bytes: 2_000 } },
   );
@@ -171,7 +171,7 @@ test("a result that is too large or not JSON fails only its call", async () => {
 });
 
 test("replaces a lone surrogate in a result instead of breaking the connection", async () => {
-  const { host } = await pair(async () => ({
+  const { host } = await createPair(async () => ({
     status: "succeeded",
     result: ["😀".slice(0, 1), "\\ud800", "ok"],
   }));
@@ -180,7 +180,7 @@ test("replaces a lone surrogate in a result instead of breaking the connection",
 });
 
 verifies("vai.response", "responds with ok:false to a request that violates the protocol", async () => {
-  const { host } = await pair(async () => ({ status: "succeeded" }));
+  const { host } = await createPair(async () => ({ status: "succeeded" }));
   for (const body of [{}, { export_id: 1, context: {} }, { export_id: "x" }]) {
     expect(await host.request(`req_${JSON.stringify(body)}`, OPS.tool, body, nothing)).toMatchObject({
       ok: false,
@@ -194,7 +194,7 @@ verifies(
   "vai.shutdown",
   "aborts running calls on shutdown, reports it once, and still sends late replies",
   async () => {
-    const { host, ended } = await pair(async (call) => {
+    const { host, ended } = await createPair(async (call) => {
       await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
       return { status: "cancelled", result: call.signal.reason };
     });
@@ -206,10 +206,10 @@ verifies(
 );
 
 test("treats the end of the input as a shutdown and an invalid frame as a failure", async () => {
-  const gone = await pair(async () => ({ status: "succeeded" }));
-  gone.hostEnd.close();
-  await turn();
-  expect(gone.ended).toEqual(["shutdown"]);
+  const closed = await createPair(async () => ({ status: "succeeded" }));
+  closed.hostEnd.close();
+  await nextTurn();
+  expect(closed.ended).toEqual(["shutdown"]);
 
   const bad: [string, string][] = [
     [
@@ -266,7 +266,7 @@ verifies("wire.backpressure", "stops reading requests while its replies are not 
         body: BODY,
       }),
     );
-    await turn();
+    await nextTurn();
   }
   expect(handled).toBeGreaterThan(10);
   expect(handled).toBeLessThan(40);
@@ -274,7 +274,7 @@ verifies("wire.backpressure", "stops reading requests while its replies are not 
   hostEnd.onData((chunk) => {
     answers += Buffer.from(chunk).toString().split("Content-Length").length - 1;
   });
-  for (let n = 0; n < 1_000 && handled < 200; n++) await turn();
-  for (let n = 0; n < 10; n++) await turn();
+  for (let n = 0; n < 1_000 && handled < 200; n++) await nextTurn();
+  for (let n = 0; n < 10; n++) await nextTurn();
   expect({ handled, answers }).toEqual({ handled: 200, answers: 201 });
 });

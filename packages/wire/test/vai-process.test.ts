@@ -17,7 +17,7 @@ interface StartedPlugin {
   failure: Promise<BackplaneError>;
 }
 
-function start(args: string[], options: Partial<VaiHostOptions> = {}): StartedPlugin {
+function startPlugin(args: string[], options: Partial<VaiHostOptions> = {}): StartedPlugin {
   const child = spawn(process.execPath, [PLUGIN, ...args], { stdio: ["pipe", "pipe", "ignore"] });
   children.push(child);
   const violations: VaiViolation[] = [];
@@ -53,7 +53,7 @@ verifies(
   ["vai.hello", "vai.request", "vai.response"],
   "exchanges hello, request and response over real pipes",
   async () => {
-    const { host, violations } = start(["echo"]);
+    const { host, violations } = startPlugin(["echo"]);
     expect((await host.hello()).plugin).toEqual({ package_id: "acme/devkit", version: "0.1.0" });
     const response = await host.request("req_1", OP, body({ text: "ä😀" }), nothing);
     expect(response).toMatchObject({ ok: true, body: { status: "succeeded", result: { text: "ä😀" } } });
@@ -63,7 +63,9 @@ verifies(
 
 verifies("wire.concurrent", "matches 10,000 shuffled replies with their calls", async () => {
   const count = 10_000;
-  const { host, violations } = start(["shuffle", String(count)], { max_queued_bytes: 64 * 1024 * 1024 });
+  const { host, violations } = startPlugin(["shuffle", String(count)], {
+    max_queued_bytes: 64 * 1024 * 1024,
+  });
   await host.hello();
   const answers = await Promise.all(
     Array.from({ length: count }, (_, i) =>
@@ -82,7 +84,7 @@ verifies(
   "a flood of events neither blocks the event loop nor grows memory",
   async () => {
     const count = 200_000;
-    const { host } = start(["flood-events", String(count)]);
+    const { host } = startPlugin(["flood-events", String(count)]);
     await host.hello();
     let seen = 0;
     let inOrder = true;
@@ -105,7 +107,7 @@ verifies(
   "wire.backpressure",
   "rejects requests to a plugin that never reads instead of queueing them",
   async () => {
-    const { host } = start(["never-reads"], { max_queued_bytes: 1024 * 1024 });
+    const { host } = startPlugin(["never-reads"], { max_queued_bytes: 1024 * 1024 });
     await host.hello();
     const codes: unknown[] = [];
     const pad = "x".repeat(100_000);
@@ -124,7 +126,7 @@ verifies(
 );
 
 verifies("vai.cancel", "sends cancel once and accepts a reply within the grace period", async () => {
-  const { host, violations } = start(["wait"]);
+  const { host, violations } = startPlugin(["wait"]);
   await host.hello();
   const answer = host.request("req_1", OP, body(null), nothing);
   host.cancel("req_1", "deadline_exceeded");
@@ -134,7 +136,7 @@ verifies("vai.cancel", "sends cancel once and accepts a reply within the grace p
 });
 
 verifies("vai.shutdown", "shutdown sends a frame and closes stdin", async () => {
-  const { host, child, failure } = start(["echo"]);
+  const { host, child, failure } = startPlugin(["echo"]);
   await host.hello();
   const exit = new Promise((resolve) => child.once("exit", resolve));
   host.shutdown();
@@ -143,7 +145,7 @@ verifies("vai.shutdown", "shutdown sends a frame and closes stdin", async () => 
 });
 
 test("shows the output of a plugin that prints instead of sending a hello", async () => {
-  const { host, failure } = start(["stray-line"]);
+  const { host, failure } = startPlugin(["stray-line"]);
   await expect(host.hello()).rejects.toMatchObject({
     code: "handshake_failed",
     details: { stray_output: "Server listening on port 8080" },
@@ -152,26 +154,26 @@ test("shows the output of a plugin that prints instead of sending a hello", asyn
 });
 
 test("times out if a plugin sends nothing or half a line instead of a hello", async () => {
-  const silent = start(["silent"], { hello_ms: 300 });
+  const silent = startPlugin(["silent"], { hello_ms: 300 });
   await expect(silent.host.hello()).rejects.toMatchObject({
     code: "handshake_failed",
     details: { waited_ms: 300 },
   });
-  const stray = start(["stray-text"], { hello_ms: 3_000 });
+  const stray = startPlugin(["stray-text"], { hello_ms: 3_000 });
   await expect(stray.host.hello()).rejects.toMatchObject({ details: { stray_output: "no newline" } });
 });
 
 test("reports crashed for an exit before the hello or the reply, but not after the reply", async () => {
-  expect(await codeOf(start(["die-first"]).host.hello())).toBe("crashed");
-  const silent = start(["die-silently"]);
+  expect(await codeOf(startPlugin(["die-first"]).host.hello())).toBe("crashed");
+  const silent = startPlugin(["die-silently"]);
   await silent.host.hello();
   const both = [1, 2].map((n) => codeOf(silent.host.request(`req_${n}`, OP, body(null), nothing)));
   expect(await Promise.all(both)).toEqual(["crashed", "crashed"]);
   expect(await codeOf(silent.host.request("req_3", OP, body(null), nothing))).toBe("crashed");
-  const torn = start(["die-inside-a-frame"]);
-  await torn.host.hello();
-  expect(await codeOf(torn.host.request("req_1", OP, body(null), nothing))).toBe("crashed");
-  const last = start(["reply-and-die"]);
+  const cut_off = startPlugin(["die-inside-a-frame"]);
+  await cut_off.host.hello();
+  expect(await codeOf(cut_off.host.request("req_1", OP, body(null), nothing))).toBe("crashed");
+  const last = startPlugin(["reply-and-die"]);
   await last.host.hello();
   expect(await last.host.request("req_1", OP, body(null), nothing)).toMatchObject({
     body: { result: "last" },
@@ -179,7 +181,7 @@ test("reports crashed for an exit before the hello or the reply, but not after t
 });
 
 test("closes the connection on output between frames and shows the output", async () => {
-  const { host } = start(["print"]);
+  const { host } = startPlugin(["print"]);
   await host.hello();
   await expect(host.request("req_1", OP, body(null), nothing)).rejects.toMatchObject({
     code: "frame_invalid",
@@ -188,7 +190,7 @@ test("closes the connection on output between frames and shows the output", asyn
 });
 
 test("a plugin that closes its stdin does not crash the host", async () => {
-  const { host, failure } = start(["close-input"]);
+  const { host, failure } = startPlugin(["close-input"]);
   await host.hello();
   for (let i = 0; i < 50 && host.inFlight < 50; i++) {
     void codeOf(host.request(`req_${i}`, OP, body("x".repeat(10_000)), nothing));

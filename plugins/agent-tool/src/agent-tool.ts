@@ -10,7 +10,7 @@ import {
   toolError,
   toolOk,
 } from "@backplane/sdk/kernel";
-import { announceFor } from "./announce.ts";
+import { createAnnouncer } from "./announce.ts";
 import { type ChildEnd, startChild, waitForChild } from "./child.ts";
 
 /** Longer than the host lets any child run, so that the child's own limit always applies first. */
@@ -65,10 +65,10 @@ export function agentTool(ctx: PluginContext): KernelTool {
     timeout_ms: TIMEOUT_MS,
     approvalBrief: ({ goal }) => `spawn agent: ${goal.replaceAll(/\s+/g, " ").trim()}`,
     async run(args, call) {
-      const announce = announceFor(ctx, call);
+      const announcer = createAnnouncer(ctx, call);
       try {
         const child = await startChild(ctx, args, call);
-        if (!child.resumed) await announce.started(child, args);
+        if (!child.resumed) await announcer.started(child, args);
         let end: ChildEnd;
         try {
           end = await waitForChild(ctx, child.child_id, call);
@@ -76,7 +76,7 @@ export function agentTool(ctx: PluginContext): KernelTool {
           // Subscribers that saw the start event also get the end event.
           const reason = codeOf(error) ?? "lost";
           const { message } = error as Error;
-          await announce.ended(child, args, {
+          await announcer.ended(child, args, {
             status: "failed",
             reason,
             error: message,
@@ -84,7 +84,7 @@ export function agentTool(ctx: PluginContext): KernelTool {
           });
           throw error;
         }
-        await announce.ended(child, args, end);
+        await announcer.ended(child, args, end);
         return resultOf(end);
       } catch (error) {
         return toolError(kindOf(codeOf(error)), (error as Error).message);

@@ -1,18 +1,19 @@
 /**
- * The plugin's own events, on a separate session so that they never block a conversation's queue. They belong
- * to the org and project of the call. The events are informational: a failed publish does not fail the agent.
+ * Publishes the plugin's events about sub-agents, on a separate session so that they never block a conversation's
+ * queue. They belong to the org and project of the call. The events are informational: a failed publish does not fail
+ * the agent.
  */
 import type { KernelToolCall, PluginContext } from "@backplane/sdk/kernel";
 import type { AgentArgs, Child, ChildEnd } from "./child.ts";
 
 const SESSION = "_bridge:agent-tool";
 
-export interface Announce {
+export interface SubagentAnnouncer {
   started(child: Child, args: AgentArgs): Promise<void>;
   ended(child: Child, args: AgentArgs, end: ChildEnd): Promise<void>;
 }
 
-export function announceFor(ctx: PluginContext, call: KernelToolCall): Announce {
+export function createAnnouncer(ctx: PluginContext, call: KernelToolCall): SubagentAnnouncer {
   const emit = async (kind: string, payload: Record<string, unknown>): Promise<void> => {
     try {
       await ctx.emit(kind, payload, { session_id: SESSION, as: call.as });

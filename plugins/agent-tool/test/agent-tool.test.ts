@@ -5,7 +5,7 @@ import { type Script, scriptedContext } from "../../../test/support/scripted-con
 import { plugin } from "../src/plugin.ts";
 
 const CHILD = "sess_1::agent::0a1b2c3d";
-const done = {
+const completed = {
   status: "completed",
   child_id: CHILD,
   final_text: "42",
@@ -20,7 +20,7 @@ interface KernelRequest {
 }
 
 /** The scripted kernel: `start` and `wait` return or throw these values. */
-async function load(
+async function loadAgentTool(
   wait: Json | Error | Promise<Json>,
   start: Json | Error = { child_id: CHILD, strategy: "react" },
 ) {
@@ -48,8 +48,8 @@ async function load(
   return { ctx, tool, requests, run, stop };
 }
 
-test("asks for approval on every spawn and describes the spawn in 80 characters", async () => {
-  const { tool, ctx } = await load(done);
+test("requires approval for every spawn and describes the spawn in 80 characters", async () => {
+  const { tool, ctx } = await loadAgentTool(completed);
   expect(ctx.tools).toHaveLength(1);
   expect(tool).toMatchObject({
     name: "agent",
@@ -65,7 +65,7 @@ test("asks for approval on every spawn and describes the spawn in 80 characters"
 });
 
 test("accepts only parameters within the limits", async () => {
-  const { tool } = await load(done);
+  const { tool } = await loadAgentTool(completed);
   const accepts = new Ajv2020({ strict: false }).compile(tool.parameters);
   const good: JsonObject[] = [
     { goal: "x" },
@@ -87,8 +87,8 @@ test("accepts only parameters within the limits", async () => {
   expect(bad.map((args) => accepts(args))).toEqual(bad.map(() => false));
 });
 
-test("announces a completed child from fork to end, on the plugin's session and for the caller", async () => {
-  const { ctx, requests, run } = await load(done);
+test("announces a completed child from fork to end, on the plugin's session and in the scope of the caller", async () => {
+  const { ctx, requests, run } = await loadAgentTool(completed);
   const args = {
     goal: "sum it up",
     tools: ["read_file"],
@@ -105,7 +105,7 @@ test("announces a completed child from fork to end, on the plugin's session and 
     { name: "subagent.start", args: { ...args, tool_call_id: "call_1", key: "call_1" }, as: "as_1" },
     { name: "subagent.wait", args: { child_id: CHILD }, as: "as_1" },
   ]);
-  const place = { session_id: "_bridge:agent-tool", as: "as_1" };
+  const published_as = { session_id: "_bridge:agent-tool", as: "as_1" };
   expect(ctx.emitted).toEqual([
     {
       kind: "x.agent.subagent.started",
@@ -116,19 +116,19 @@ test("announces a completed child from fork to end, on the plugin's session and 
         strategy: "react",
         tools: ["read_file"],
       },
-      ...place,
+      ...published_as,
     },
     {
       kind: "x.agent.subagent.completed",
       payload: { child_id: CHILD, final_text: "42", steps_used: 3, forbidden_tool_hits: [] },
-      ...place,
+      ...published_as,
     },
   ]);
 });
 
 test("leaves omitted parameters to the kernel's defaults", async () => {
-  const { ctx, requests, run } = await load(
-    { ...done, final_text: "", steps_used: 1 },
+  const { ctx, requests, run } = await loadAgentTool(
+    { ...completed, final_text: "", steps_used: 1 },
     {
       child_id: CHILD,
       strategy: "planner",
@@ -144,17 +144,17 @@ test("leaves omitted parameters to the kernel's defaults", async () => {
 
 test("publishes the start event before it waits for the end", async () => {
   const { promise, resolve } = Promise.withResolvers<Json>();
-  const { ctx, requests, run } = await load(promise);
+  const { ctx, requests, run } = await loadAgentTool(promise);
   const running = run({ goal: "g" });
   await expect.poll(() => requests.length).toBe(2);
   expect(ctx.emitted.map(({ kind }) => kind)).toEqual(["x.agent.subagent.started"]);
-  resolve(done);
+  resolve(completed);
   await running;
   expect(ctx.emitted).toHaveLength(2);
 });
 
 test("reports calls outside the allow-list once, to watchers and to the model", async () => {
-  const { ctx, run } = await load({ ...done, forbidden_tool_hits: ["rm", "curl"] });
+  const { ctx, run } = await loadAgentTool({ ...completed, forbidden_tool_hits: ["rm", "curl"] });
   const result = await run({ goal: "g", tools: ["read_file"] });
   expect(result.display).toEqual({
     kind: "markdown",
@@ -164,9 +164,9 @@ test("reports calls outside the allow-list once, to watchers and to the model", 
   expect(narrowed.map(({ payload }) => payload)).toEqual([
     { child_id: CHILD, attempted: ["rm", "curl"], allowed: ["read_file"] },
   ]);
-  const all = await load({ ...done, forbidden_tool_hits: ["rm"] });
-  await all.run({ goal: "g" });
-  expect(all.ctx.emitted.map(({ kind }) => kind)).not.toContain("x.agent.allowlist.narrowed");
+  const unrestricted = await loadAgentTool({ ...completed, forbidden_tool_hits: ["rm"] });
+  await unrestricted.run({ goal: "g" });
+  expect(unrestricted.ctx.emitted.map(({ kind }) => kind)).not.toContain("x.agent.allowlist.narrowed");
 });
 
 test.each([
@@ -175,7 +175,12 @@ test.each([
   ["rejected", "rejected", { reason: "cancelled", detail: "rejected" }],
   ["llm.failed", "internal", { reason: "cancelled", detail: "llm.failed" }],
 ])("reports a child that ends with %s as an error of kind %s", async (reason, kind, expected) => {
-  const { ctx, run } = await load({ status: "failed", child_id: CHILD, reason, forbidden_tool_hits: [] });
+  const { ctx, run } = await loadAgentTool({
+    status: "failed",
+    child_id: CHILD,
+    reason,
+    forbidden_tool_hits: [],
+  });
   expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind });
   expect(ctx.emitted.at(-1)).toMatchObject({
     kind: "x.agent.subagent.failed",
@@ -185,7 +190,12 @@ test.each([
 
 test("returns the cause of a failed child to the model and to watchers", async () => {
   const error = "The provider answered 401.\nCheck the key.";
-  const { ctx, run } = await load({ status: "failed", reason: "error", error, forbidden_tool_hits: ["rm"] });
+  const { ctx, run } = await loadAgentTool({
+    status: "failed",
+    reason: "error",
+    error,
+    forbidden_tool_hits: ["rm"],
+  });
   expect(await run({ goal: "g", tools: [] })).toEqual({
     ok: false,
     kind: "internal",
@@ -202,7 +212,7 @@ test("returns the cause of a failed child to the model and to watchers", async (
 });
 
 test("tells the model that the sub-agent knows the conversation", async () => {
-  const { tool } = await load(done);
+  const { tool } = await loadAgentTool(completed);
   expect(tool.description).toContain("on a copy of this conversation");
   expect(JSON.stringify(tool.parameters)).not.toContain("receives nothing else");
 });
@@ -215,7 +225,7 @@ test("emits no event for a spawn that the kernel refuses", async () => {
     [new Error("boom"), "internal"],
   ] as const;
   for (const [refusal, kind] of kinds) {
-    const { ctx, requests, run } = await load(done, refusal);
+    const { ctx, requests, run } = await loadAgentTool(completed, refusal);
     expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind, brief: refusal.message });
     expect(requests).toHaveLength(1);
     expect(ctx.emitted).toEqual([]);
@@ -225,7 +235,7 @@ test("emits no event for a spawn that the kernel refuses", async () => {
 test("ends a stopped call immediately, even before the child exists", async () => {
   const never = new Promise<Json>(() => undefined);
   for (const early of [true, false]) {
-    const { ctx, requests, run, stop } = await load(never);
+    const { ctx, requests, run, stop } = await loadAgentTool(never);
     const running = run({ goal: "g" });
     if (!early) await expect.poll(() => requests.length).toBe(2);
     stop.abort();
@@ -238,7 +248,7 @@ test("ends a stopped call immediately, even before the child exists", async () =
 });
 
 test("announces the end of the child when the wait fails", async () => {
-  const { ctx, run } = await load(new BackplaneError("store.unavailable"));
+  const { ctx, run } = await loadAgentTool(new BackplaneError("store.unavailable"));
   expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
   expect(ctx.emitted.at(-1)).toMatchObject({
     kind: "x.agent.subagent.failed",
@@ -247,7 +257,7 @@ test("announces the end of the child when the wait fails", async () => {
 });
 
 test("completes the call when an event cannot be published", async () => {
-  const { ctx, run } = await load(done);
+  const { ctx, run } = await loadAgentTool(completed);
   ctx.emit = async () => {
     throw new Error("the queue is full");
   };
@@ -256,8 +266,8 @@ test("completes the call when an event cannot be published", async () => {
 });
 
 test("returns an error for an invalid answer from the kernel", async () => {
-  const withoutChild = await load(done, {});
+  const withoutChild = await loadAgentTool(completed, {});
   expect(await withoutChild.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
-  const withoutEnd = await load(null);
+  const withoutEnd = await loadAgentTool(null);
   expect(await withoutEnd.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
 });

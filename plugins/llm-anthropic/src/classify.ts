@@ -1,7 +1,7 @@
 /** Classifies the SDK's errors. An error inside a stream has no status, so its type determines one. */
 import { classifyFailure, type LlmFailure, withStatusOf } from "@backplane/sdk/kernel";
 
-const STATUS_OF: Record<string, number> = {
+const STATUS_BY_ERROR_TYPE: Record<string, number> = {
   invalid_request_error: 400,
   authentication_error: 401,
   permission_error: 403,
@@ -15,5 +15,5 @@ const STATUS_OF: Record<string, number> = {
 
 export function classifyAnthropicError(error: unknown): LlmFailure {
   const { type } = (error ?? {}) as { type?: unknown };
-  return withStatusOf(classifyFailure(error), [type], STATUS_OF);
+  return withStatusOf(classifyFailure(error), [type], STATUS_BY_ERROR_TYPE);
 }

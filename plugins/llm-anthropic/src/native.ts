@@ -22,30 +22,30 @@ export async function* passMessagesRequest(
   const client = await connect();
   const { headers, stream } = native;
   const body = { ...native.body, model: request.model };
-  const open = async (signal: AbortSignal) => {
+  const openStream = async (signal: AbortSignal) => {
     const options = { signal, headers };
     if (native.operation === "count_tokens")
-      return once(
+      return asSingleEvent(
         await client.messages.countTokens(body as unknown as Anthropic.MessageCountTokensParams, options),
       );
     if (!stream)
-      return once(
+      return asSingleEvent(
         await client.messages.create(body as unknown as Anthropic.MessageCreateParamsNonStreaming, options),
       );
     const streaming = { ...body, stream: true } as unknown as Anthropic.MessageCreateParamsStreaming;
     return (await client.messages.create(streaming, options)) as unknown as AsyncIterable<JsonObject>;
   };
   let ended = !stream || native.operation === "count_tokens";
-  for await (const event of vendorStream(request.signal, open)) {
+  for await (const event of vendorStream(request.signal, openStream)) {
     yield { type: "native", event };
     if (event.type === "message_stop") ended = true;
-    yield* recorded(event);
+    yield* recordedParts(event);
   }
   if (!ended) throw brokenStream();
 }
 
 /** Yields a response that is not a stream as a single event. */
-async function* once(answer: object): AsyncGenerator<JsonObject, void, undefined> {
+async function* asSingleEvent(answer: object): AsyncGenerator<JsonObject, void, undefined> {
   yield answer as JsonObject;
 }
 
@@ -58,7 +58,7 @@ interface RecordedFields {
   delta?: { stop_reason?: string | null };
 }
 
-function* recorded(event: RecordedFields): Generator<LlmPart> {
+function* recordedParts(event: RecordedFields): Generator<LlmPart> {
   const { type, message } = event;
   if (type === "message_start") {
     yield messageUsage(message!.usage);

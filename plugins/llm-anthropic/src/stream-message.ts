@@ -27,7 +27,7 @@ export async function* streamMessage(
 ): AsyncGenerator<LlmPart, void, undefined> {
   const client = await connect();
   const body = buildBody(config, request);
-  yield* partsOf(vendorStream(request.signal, (signal) => client.messages.create(body, { signal })));
+  yield* toParts(vendorStream(request.signal, (signal) => client.messages.create(body, { signal })));
 }
 
 function buildBody(
@@ -45,7 +45,7 @@ function buildBody(
     ...(at === length - 1 ? mark : {}),
   }));
   return {
-    ...sampling(config, request),
+    ...samplingParams(config, request),
     model: request.model,
     ...(system === "" ? {} : { system: [{ type: "text", text: system, ...mark }] }),
     messages,
@@ -54,25 +54,29 @@ function buildBody(
   };
 }
 
-function sampling(config: AnthropicConfig, request: GenerateRequest) {
+function samplingParams(config: AnthropicConfig, request: GenerateRequest) {
   const { params, history } = request;
-  const own: JsonObject = {
+  const requested: JsonObject = {
     ...optionParams(request),
     ...Object.fromEntries(Object.entries(params).filter(([key]) => !RESERVED_FIELDS.has(key))),
   };
-  const max_tokens = typeof own.max_tokens === "number" ? own.max_tokens : config.max_tokens;
+  const max_tokens = typeof requested.max_tokens === "number" ? requested.max_tokens : config.max_tokens;
   const budget = thinkingBudget(config, request);
   // In the middle of a turn the API requires the signed thinking blocks that began the turn. The tape does not keep
   // them, so thinking is then enabled only if a client of the model endpoints sent them.
   if (budget > 0 && (history.at(-1)?.role !== "tool" || hasSignedThinking(history))) {
-    const { temperature: _, ...rest } = own;
+    const { temperature: _, ...rest } = requested;
     return {
       thinking: { type: "enabled" as const, budget_tokens: budget },
       ...rest,
       max_tokens: Math.max(max_tokens, budget + ANSWER_TOKENS),
     };
   }
-  return { ...(config.temperature === null ? {} : { temperature: config.temperature }), ...own, max_tokens };
+  return {
+    ...(config.temperature === null ? {} : { temperature: config.temperature }),
+    ...requested,
+    max_tokens,
+  };
 }
 
 function thinkingBudget(config: AnthropicConfig, { options = {} }: GenerateRequest): number {
@@ -83,8 +87,8 @@ function thinkingBudget(config: AnthropicConfig, { options = {} }: GenerateReque
     (reasoning_effort === undefined ? null : budgetOf(reasoning_effort)) ?? config.thinking_budget;
   if (max_tokens === undefined) return budget;
   // A client's limit covers thinking and answer, so it is not raised to make room for thinking.
-  const left = max_tokens - ANSWER_TOKENS;
-  return left < MIN_BUDGET ? 0 : Math.min(budget, left);
+  const available = max_tokens - ANSWER_TOKENS;
+  return available < MIN_BUDGET ? 0 : Math.min(budget, available);
 }
 
 function hasSignedThinking(history: GenerateRequest["history"]): boolean {
@@ -115,7 +119,7 @@ function toolChoice({ tool_choice, parallel_tool_calls }: LlmOptions): JsonObjec
   return { type: tool_choice === "required" ? "any" : "auto", ...serial };
 }
 
-async function* partsOf(
+async function* toParts(
   stream: AsyncIterable<Anthropic.RawMessageStreamEvent>,
 ): AsyncGenerator<LlmPart, void, undefined> {
   let model: string | undefined;

@@ -278,7 +278,7 @@ test("sends no request without a key and reports the missing key in health", asy
 
 const PNG = "iVBORw0KGgo=";
 /** A step with two results: text and an image in one, audio and a resource in the other. */
-const pictured = [
+const mediaHistory = [
   { role: "user", content: "draw" },
   {
     role: "assistant",
@@ -305,14 +305,14 @@ const pictured = [
     ],
   },
 ];
-const OTHERS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\n# A";
+const DESCRIBED_BLOCKS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\n# A";
 
 verifies(
   "content.blocks",
   "sends the images of results inside the results and describes other blocks",
   async () => {
     vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-    await bus.call({ messages: pictured });
+    await bus.call({ messages: mediaHistory });
     expect((vendor.body.messages.at(-1) as { content: unknown }).content).toEqual([
       {
         type: "tool_result",
@@ -325,7 +325,7 @@ verifies(
       {
         type: "tool_result",
         tool_use_id: "c2",
-        content: OTHERS.split("\n[resource").map((part, n) => ({
+        content: DESCRIBED_BLOCKS.split("\n[resource").map((part, n) => ({
           type: "text",
           text: n === 0 ? part : `[resource${part}`,
         })),

@@ -1,4 +1,4 @@
-/** Anthropic's streams in their wire format. */
+/** Builds Anthropic's streams in their wire format. */
 export function event(type: string, fields: object = {}): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`;
 }
@@ -18,13 +18,13 @@ export function block(index: number, content_block: object, ...deltas: object[])
   );
 }
 
-export function text(index: number, ...pieces: string[]): string {
-  const deltas = pieces.map((piece) => ({ type: "text_delta", text: piece }));
+export function text(index: number, ...chunks: string[]): string {
+  const deltas = chunks.map((chunk) => ({ type: "text_delta", text: chunk }));
   return block(index, { type: "text", text: "" }, ...deltas);
 }
 
-export function toolUse(index: number, id: string, name: string, ...pieces: string[]): string {
-  const deltas = pieces.map((partial_json) => ({ type: "input_json_delta", partial_json }));
+export function toolUse(index: number, id: string, name: string, ...chunks: string[]): string {
+  const deltas = chunks.map((partial_json) => ({ type: "input_json_delta", partial_json }));
   return block(index, { type: "tool_use", id, name, input: {} }, ...deltas);
 }
 

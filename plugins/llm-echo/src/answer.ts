@@ -1,5 +1,5 @@
 /**
- * Computes the answers of the offline model. It keeps no position between calls: the current step follows
+ * Computes the answers of the offline model. The model keeps no position between calls: the current step follows
  * from the number of results since the last user message. Only scripted errors are counted, by conversation,
  * because a retry looks like the first attempt.
  */
@@ -14,8 +14,8 @@ import { HELP, readScript, type Script, type ScriptedError, type Step } from "./
 
 type Message = GenerateRequest["history"][number];
 
-const PIECES = 16;
-const MIN_PIECE_LENGTH = 6;
+const CHUNKS = 16;
+const MIN_CHUNK_LENGTH = 6;
 /** The maximum number of conversations whose scripted errors are counted. */
 const MAX_COUNTED = 1_000;
 
@@ -54,7 +54,7 @@ export async function* answer(
   const script = readScript(text);
   if (script === null) {
     yield* speak(`echo: ${text}`, 0, request.signal);
-    yield* ending(request, `echo: ${text}`, null);
+    yield* endParts(request, `echo: ${text}`, null);
     return;
   }
   const results = request.history.slice(last + 1).filter((message) => message.role === "tool");
@@ -90,16 +90,16 @@ async function* perform(
     yield { type: "tool_call", index, name, args: json.slice(0, half) };
     yield { type: "tool_call", index, args: json.slice(half) };
   }
-  yield* ending(request, text + JSON.stringify(tools), script, tools.length > 0 ? "tool_calls" : "stop");
+  yield* endParts(request, text + JSON.stringify(tools), script, tools.length > 0 ? "tool_calls" : "stop");
 }
 
 /** The first step whose calls are not all answered; undefined after the last. */
 function stepAfter(script: Script, results: number): Step | undefined {
-  let left = results;
+  let remaining = results;
   return script.steps.find((step) => {
-    const open = step.tools.length === 0 || left < step.tools.length;
-    left -= step.tools.length;
-    return open;
+    const is_open = step.tools.length === 0 || remaining < step.tools.length;
+    remaining -= step.tools.length;
+    return is_open;
   });
 }
 
@@ -124,16 +124,16 @@ async function* speak(
   signal: StopSignal,
   type: "content" | "thinking" = "content",
 ): AsyncGenerator<LlmPart, void, undefined> {
-  const length = Math.max(MIN_PIECE_LENGTH, Math.ceil(text.length / PIECES));
+  const length = Math.max(MIN_CHUNK_LENGTH, Math.ceil(text.length / CHUNKS));
   // The text is cut between characters, never inside one.
-  for (const [piece] of text.matchAll(new RegExp(`[\\s\\S]{1,${length}}`, "gu"))) {
+  for (const [chunk] of text.matchAll(new RegExp(`[\\s\\S]{1,${length}}`, "gu"))) {
     if (signal.aborted) return;
-    yield { type, text: piece };
+    yield { type, text: chunk };
     if (slow_ms > 0) await pause(slow_ms, signal);
   }
 }
 
-function* ending(
+function* endParts(
   request: GenerateRequest,
   spoken: string,
   script: Script | null,

@@ -61,12 +61,12 @@ export function readScript(text: string): Script | null {
     if (!line.startsWith("/")) continue;
     const [, directive, argument = ""] = DIRECTIVE.exec(line) ?? [];
     if (directive === undefined) script.problems.push(`${line.split(/\s/)[0]} is not a directive`);
-    else read(script, directive, argument.trim());
+    else applyDirective(script, directive, argument.trim());
   }
   return script;
 }
 
-function read(script: Script, directive: string, argument: string): void {
+function applyDirective(script: Script, directive: string, argument: string): void {
   const step = script.steps.at(-1)!;
   switch (directive) {
     case "tool":

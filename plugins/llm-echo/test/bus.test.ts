@@ -5,13 +5,13 @@
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
-import { openBus, scope, until } from "../../../packages/session/test/bus/open-bus.ts";
+import { createTestBus, scope, until } from "../../../packages/session/test/bus/test-bus.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
 
 function openEchoBus() {
-  const opened = openBus();
-  const port = opened.plug("llm-echo", "llm-provider");
+  const opened = createTestBus();
+  const port = opened.attachPlugin("llm-echo", "llm-provider");
   const ctx: PluginContext = {
     ...new LlmBus(plugin, [makeInstance("llm-echo")]).context(),
     emit: async (kind, payload, options) => ({ id: (await port.publish(kind, payload, options)).id }),

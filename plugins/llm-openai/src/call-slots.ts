@@ -1,6 +1,6 @@
 /**
  * Assigns each fragment to its tool call. OpenAI numbers calls and sends the id once; compatible servers omit
- * the number or the id, number every call 0, repeat the name, or send each call in one piece.
+ * the number or the id, number every call 0, repeat the name, or send each call as a whole.
  */
 import type { LlmPart } from "@backplane/sdk/kernel";
 
@@ -12,7 +12,7 @@ export interface CallFragment {
 }
 
 interface Slot {
-  slot: number;
+  position: number;
   index: number | null;
   id: string | null;
   name: string | null;
@@ -26,14 +26,14 @@ export class CallSlots {
     const id = fragment.id || null;
     const name = fragment.function?.name || null;
     const args = argumentText(fragment.function?.arguments);
-    const slot = this.#find(fragment.index ?? null, id, name, args) ?? this.#open(fragment.index ?? null);
+    const slot = this.#find(fragment.index ?? null, id, name, args) ?? this.#addSlot(fragment.index ?? null);
     const [newId, newName] = [slot.id === null ? id : null, slot.name === null ? name : null];
     slot.id ??= id;
     slot.name ??= name;
     slot.args += args;
     return {
       type: "tool_call",
-      index: slot.slot,
+      index: slot.position,
       ...(newId === null ? {} : { id: newId }),
       ...(newName === null ? {} : { name: newName }),
       ...(args === "" ? {} : { args }),
@@ -55,8 +55,8 @@ export class CallSlots {
     return last;
   }
 
-  #open(index: number | null): Slot {
-    const slot = { slot: this.#slots.length, index, id: null, name: null, args: "" };
+  #addSlot(index: number | null): Slot {
+    const slot = { position: this.#slots.length, index, id: null, name: null, args: "" };
     this.#slots.push(slot);
     return slot;
   }

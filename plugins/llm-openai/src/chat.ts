@@ -41,13 +41,13 @@ export async function* streamChat(
 ): AsyncGenerator<LlmPart, void, undefined> {
   const client = await connect();
   const body = buildBody(config, request);
-  const open = (signal: AbortSignal) =>
+  const openStream = (signal: AbortSignal) =>
     client.chat.completions.create(body, { signal }).catch((error: unknown) => {
       if (!refusesUsage(error)) throw error;
       const { stream_options: _, ...plain } = body;
       return client.chat.completions.create(plain, { signal });
     });
-  yield* partsOf(vendorStream(request.signal, open));
+  yield* toParts(vendorStream(request.signal, openStream));
 }
 
 function buildBody(
@@ -108,7 +108,7 @@ export function refusesUsage(error: unknown): boolean {
   return (status === 400 || status === 422) && String(message).includes("stream_options");
 }
 
-async function* partsOf(stream: AsyncIterable<Chunk>): AsyncGenerator<LlmPart, void, undefined> {
+async function* toParts(stream: AsyncIterable<Chunk>): AsyncGenerator<LlmPart, void, undefined> {
   const slots = new CallSlots();
   let ended = false;
   for await (const chunk of stream) {

@@ -1,7 +1,7 @@
 /** Classifies the SDK's errors. An error inside a stream has no status, so its type determines one. */
 import { classifyFailure, type LlmFailure, withStatusOf } from "@backplane/sdk/kernel";
 
-const STATUS_OF: Record<string, number> = {
+const STATUS_BY_ERROR_TYPE: Record<string, number> = {
   server_error: 500,
   internal_error: 500,
   rate_limit_exceeded: 429,
@@ -13,10 +13,10 @@ const STATUS_OF: Record<string, number> = {
 
 export function classifyOpenAiError(error: unknown): LlmFailure {
   const { code, type } = (error ?? {}) as { code?: unknown; type?: unknown };
-  return withStatusOf(classifyFailure(error), [code, type], STATUS_OF);
+  return withStatusOf(classifyFailure(error), [code, type], STATUS_BY_ERROR_TYPE);
 }
 
 /** An exhausted quota has the same status as a rate limit, but waiting does not help. */
-export function worthRetrying({ message }: LlmFailure): boolean {
+export function isWorthRetrying({ message }: LlmFailure): boolean {
   return !message.includes("insufficient_quota");
 }

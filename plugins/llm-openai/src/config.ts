@@ -65,7 +65,7 @@ export const configSchema: JsonObject = {
     embedding_model: {
       type: "string",
       title: "Embedding model",
-      description: "Used for `requestEmbedding` calls of instruments and for searching the memory.",
+      description: "Used for `requestEmbedding` calls from instruments and for searching the memory.",
     },
     images: {
       type: "boolean",
@@ -101,7 +101,7 @@ export function readConfig({ config }: ProviderInstance): OpenAiConfig {
     organization: configText(config.organization),
     temperature: configNumber(config.temperature),
     max_tokens: configNumber(config.max_tokens),
-    thinking_effort: effortOf(configText(config.thinking_effort)),
+    thinking_effort: readEffort(configText(config.thinking_effort)),
     images: config.images !== false,
     documents: typeof config.documents === "boolean" ? config.documents : isVendor(base_url),
     audio: config.audio === true,
@@ -109,7 +109,7 @@ export function readConfig({ config }: ProviderInstance): OpenAiConfig {
   };
 }
 
-function effortOf(effort: string | null | undefined): string | null {
+function readEffort(effort: string | null | undefined): string | null {
   return effort === "off" || !EFFORTS.includes(effort ?? "off") ? null : (effort ?? null);
 }
 

@@ -1,6 +1,6 @@
 /**
- * Requests to the model endpoints in OpenAI's own protocols: the body goes to the server as the client wrote it, and the
- * server's events come back unchanged. Only the usage is read on the way.
+ * Requests to the model endpoints in OpenAI's own protocols: the body goes to the server as the client wrote it, and
+ * the server's events come back unchanged. Only the usage is read on the way.
  */
 import {
   brokenStream,
@@ -29,12 +29,12 @@ export async function* passOpenAiRequest(
   const client = await connect();
   const body = { ...native.body, model: request.model, stream: native.stream };
   if (native.protocol === "responses") {
-    const open = (signal: AbortSignal) =>
+    const openStream = (signal: AbortSignal) =>
       client.responses.create({ ...body, store: false } as OpenAI.Responses.ResponseCreateParams, { signal });
-    yield* responseParts(vendorStream(request.signal, async (signal) => events(await open(signal))));
+    yield* responseParts(vendorStream(request.signal, async (signal) => toEvents(await openStream(signal))));
   } else {
-    const open = (signal: AbortSignal) => openChat(client, body, native, signal);
-    yield* chatParts(vendorStream(request.signal, async (signal) => events(await open(signal))));
+    const openStream = (signal: AbortSignal) => openChat(client, body, native, signal);
+    yield* chatParts(vendorStream(request.signal, async (signal) => toEvents(await openStream(signal))));
   }
 }
 
@@ -57,7 +57,7 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
 }
 
 /** Yields a response that is not a stream as a single event. */
-async function* events(answer: object): AsyncGenerator<JsonObject, void, undefined> {
+async function* toEvents(answer: object): AsyncGenerator<JsonObject, void, undefined> {
   if (Symbol.asyncIterator in answer) yield* answer as AsyncIterable<JsonObject>;
   else yield answer as JsonObject;
 }
@@ -86,10 +86,10 @@ async function* responseParts(stream: AsyncIterable<JsonObject>): AsyncGenerator
   let ended = false;
   for await (const event of stream) {
     yield { type: "native", event };
-    const whole = event.object === "response";
-    if (!whole && !FINAL_EVENTS.has(event.type as string)) continue;
+    const is_response = event.object === "response";
+    if (!is_response && !FINAL_EVENTS.has(event.type as string)) continue;
     ended = true;
-    yield* responseEnding((whole ? event : event.response) as unknown as OpenAI.Responses.Response);
+    yield* responseEnding((is_response ? event : event.response) as unknown as OpenAI.Responses.Response);
   }
   if (!ended) throw brokenStream();
 }

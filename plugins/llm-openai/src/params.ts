@@ -1,5 +1,5 @@
 /**
- * Merges a call's own parameters over the instance's defaults. Neither can override the fields that define
+ * Merges a call's parameters over the instance's defaults. Neither can override the fields that define
  * the request itself.
  */
 import type { GenerateRequest, JsonObject } from "@backplane/sdk/kernel";
@@ -32,7 +32,7 @@ export function mergeParams(
 
 /**
  * Models that do not reason refuse an effort, and clients of other protocols request one by default. The client's
- * effort is therefore used only if the instance is configured with an effort of its own.
+ * effort is therefore used only if the instance is configured with an effort.
  */
 export function chooseEffort(
   { thinking_effort }: OpenAiConfig,

@@ -5,7 +5,7 @@
  */
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { streamChat } from "./chat.ts";
-import { classifyOpenAiError, worthRetrying } from "./classify.ts";
+import { classifyOpenAiError, isWorthRetrying } from "./classify.ts";
 import { openAiAccess, openAiClient } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
 import { embedTexts } from "./embed.ts";
@@ -27,7 +27,7 @@ export const plugin = llmProviderPlugin({
           ? passOpenAiRequest(client, request, request.native)
           : stream(client, config, request),
       embed: (request) => embedTexts(client, request),
-      onRetryableError: worthRetrying,
+      onRetryableError: isWorthRetrying,
     };
   },
   classify: classifyOpenAiError,

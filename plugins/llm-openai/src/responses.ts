@@ -35,7 +35,7 @@ export async function* streamResponse(
 ): AsyncGenerator<LlmPart, void, undefined> {
   const client = await connect();
   const body = buildBody(config, request);
-  yield* partsOf(vendorStream(request.signal, (signal) => client.responses.create(body, { signal })));
+  yield* toParts(vendorStream(request.signal, (signal) => client.responses.create(body, { signal })));
 }
 
 function buildBody(
@@ -67,8 +67,8 @@ function buildBody(
 }
 
 /**
- * Nothing is stored at the vendor, so a client of the model endpoints sends the reasoning back with its next request. The
- * tape does not keep it.
+ * Nothing is stored at the vendor, so a client of the model endpoints sends the reasoning back with its next request.
+ * The tape does not keep it.
  */
 const INCLUDE_REASONING = { include: ["reasoning.encrypted_content" as const] };
 
@@ -151,8 +151,8 @@ function toOutput(content: Json, accepted: AcceptedMedia) {
   return pieces.every((piece) => piece.type === "text") ? textOf(content) : pieces.map(inputPart);
 }
 
-async function* partsOf(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, void, undefined> {
-  /** Calls whose arguments arrived in fragments; the other calls carry them whole in their final event. */
+async function* toParts(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, void, undefined> {
+  /** Calls whose arguments arrived in fragments; the final event of every other call contains them. */
   const fragmented = new Set<number>();
   for await (const event of stream) {
     const { type } = event;
@@ -177,9 +177,9 @@ async function* partsOf(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, v
       yield* responseEnding(event.response);
       return;
     } else if (type === "response.failed") {
-      throw failed(event.response.error);
+      throw streamFailure(event.response.error);
     } else if (type === "error") {
-      throw failed(event);
+      throw streamFailure(event);
     }
   }
   throw brokenStream();
@@ -196,7 +196,7 @@ export function* responseEnding({ usage, status, incomplete_details, model }: Re
 }
 
 /** A failure inside the stream has a code instead of a status. */
-function failed(error: { code?: string | null; message?: string } | null): Error {
+function streamFailure(error: { code?: string | null; message?: string } | null): Error {
   const { code } = error ?? {};
   const text = `The provider reported an error${vendorCode([code])}.`;
   const status_code = code === "rate_limit_exceeded" ? 429 : code === "server_error" ? 500 : undefined;

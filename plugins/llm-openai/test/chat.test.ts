@@ -129,11 +129,12 @@ test("sends the conversation as chat messages and images as image_url", async ()
 });
 
 test("accepts compatible servers that omit usage, indexes, ids and [DONE]", async () => {
-  const whole = (name: string, args: unknown) => ({ function: { name, arguments: args } });
+  const toolCall = (name: string, args: unknown) => ({ function: { name, arguments: args } });
   const cases: [string, object[]][] = [
     [
-      // Neither index nor id, each call whole.
-      chunk({ tool_calls: [whole("add", '{"a":1}')] }) + chunk({ tool_calls: [whole("add", '{"a":2}')] }),
+      // Neither index nor id, each call in one chunk.
+      chunk({ tool_calls: [toolCall("add", '{"a":1}')] }) +
+        chunk({ tool_calls: [toolCall("add", '{"a":2}')] }),
       [
         { name: "add", args: { a: 1 } },
         { name: "add", args: { a: 2 } },
@@ -141,8 +142,8 @@ test("accepts compatible servers that omit usage, indexes, ids and [DONE]", asyn
     ],
     [
       // Every call has index 0; only the ids differ.
-      chunk({ tool_calls: [{ index: 0, id: "x", ...whole("add", '{"a":1}') }] }) +
-        chunk({ tool_calls: [{ index: 0, id: "y", ...whole("sub", '{"a":2}') }] }),
+      chunk({ tool_calls: [{ index: 0, id: "x", ...toolCall("add", '{"a":1}') }] }) +
+        chunk({ tool_calls: [{ index: 0, id: "y", ...toolCall("sub", '{"a":2}') }] }),
       [
         { id: "x", name: "add", args: { a: 1 } },
         { id: "y", name: "sub", args: { a: 2 } },
@@ -150,8 +151,8 @@ test("accepts compatible servers that omit usage, indexes, ids and [DONE]", asyn
     ],
     [
       // Every call has index 0, the same name and no arguments; only the ids differ.
-      chunk({ tool_calls: [{ index: 0, id: "x", ...whole("now", "") }] }) +
-        chunk({ tool_calls: [{ index: 0, id: "y", ...whole("now", "") }] }),
+      chunk({ tool_calls: [{ index: 0, id: "x", ...toolCall("now", "") }] }) +
+        chunk({ tool_calls: [{ index: 0, id: "y", ...toolCall("now", "") }] }),
       [
         { id: "x", name: "now", args: {} },
         { id: "y", name: "now", args: {} },
@@ -159,14 +160,14 @@ test("accepts compatible servers that omit usage, indexes, ids and [DONE]", asyn
     ],
     [
       // The name is repeated in every fragment, without an index.
-      chunk({ tool_calls: [{ id: "x", ...whole("add", '{"a"') }] }) +
-        chunk({ tool_calls: [whole("add", ":3")] }) +
-        chunk({ tool_calls: [whole("add", "}")] }),
+      chunk({ tool_calls: [{ id: "x", ...toolCall("add", '{"a"') }] }) +
+        chunk({ tool_calls: [toolCall("add", ":3")] }) +
+        chunk({ tool_calls: [toolCall("add", "}")] }),
       [{ id: "x", name: "add", args: { a: 3 } }],
     ],
     [
       // Arguments as an object, and calls without arguments.
-      chunk({ tool_calls: [whole("add", { a: 4 }), whole("now", null)] }),
+      chunk({ tool_calls: [toolCall("add", { a: 4 }), toolCall("now", null)] }),
       [
         { name: "add", args: { a: 4 } },
         { name: "now", args: {} },
@@ -185,9 +186,9 @@ test("accepts compatible servers that omit usage, indexes, ids and [DONE]", asyn
 
 test("repeats the request without stream_options for a server that does not support it", async () => {
   vendor.answer = (response, request) => {
-    const known = request.body.stream_options === undefined;
+    const accepted = request.body.stream_options === undefined;
     const refusal = json(400, { error: { message: "Unrecognized request argument: stream_options" } });
-    return known ? sse(text("ok") + done)(response, request) : refusal(response, request);
+    return accepted ? sse(text("ok") + done)(response, request) : refusal(response, request);
   };
   expect((await bus.call()).payload.text).toBe("ok");
   expect(vendor.requests).toHaveLength(2);
@@ -308,7 +309,7 @@ test("sends no request without a key and reports the missing key in health", asy
 
 const PNG = "iVBORw0KGgo=";
 /** A step with two results: text and an image in one, audio and a resource in the other. */
-const pictured = [
+const mediaHistory = [
   { role: "user", content: "draw" },
   {
     role: "assistant",
@@ -335,17 +336,17 @@ const pictured = [
     ],
   },
 ];
-const OTHERS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\n# A";
+const DESCRIBED_BLOCKS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\n# A";
 
 verifies(
   "content.blocks",
-  "names the images of results in the text and shows them after the step",
+  "mentions the images of results in the text and sends them after the step",
   async () => {
     vendor.answer = sse(text("ok") + done);
-    await bus.call({ messages: [...pictured, { role: "user", content: "thanks" }] });
+    await bus.call({ messages: [...mediaHistory, { role: "user", content: "thanks" }] });
     expect(vendor.body.messages.slice(2)).toEqual([
       { role: "tool", tool_call_id: "c1", content: "a chart\n[image: image/png] (shown below)" },
-      { role: "tool", tool_call_id: "c2", content: OTHERS },
+      { role: "tool", tool_call_id: "c2", content: DESCRIBED_BLOCKS },
       {
         role: "user",
         content: [
@@ -361,12 +362,12 @@ verifies(
 verifies("content.blocks", "describes images in the text for a model without vision", async () => {
   vendor.answer = sse(text("ok") + done);
   const config = { api_key: "sk-test-key", base_url: url, model: "gpt-test", images: false };
-  const blind = new LlmBus(plugin, [makeInstance("llm-openai", config)]);
+  const textOnly = new LlmBus(plugin, [makeInstance("llm-openai", config)]);
   const attachments = [{ media_type: "image/png", data: PNG }];
-  await blind.call({ messages: [...pictured, { role: "user", content: "thanks", attachments }] });
+  await textOnly.call({ messages: [...mediaHistory, { role: "user", content: "thanks", attachments }] });
   expect(vendor.body.messages.slice(2)).toEqual([
     { role: "tool", tool_call_id: "c1", content: "a chart\n[image: image/png]" },
-    { role: "tool", tool_call_id: "c2", content: OTHERS },
+    { role: "tool", tool_call_id: "c2", content: DESCRIBED_BLOCKS },
     { role: "user", content: "thanks\n[image: image/png]" },
   ]);
 });
@@ -378,7 +379,7 @@ verifies("content.blocks", "sends PDFs and audio to a model that reads them, aft
   vendor.answer = sse(text("ok") + done);
   const config = { api_key: "sk-test-key", base_url: url, model: "gpt-test", documents: true, audio: true };
   const resource = { uri: "file:///report.pdf", mimeType: "application/pdf", blob: PDF };
-  const [user, assistant] = pictured.slice(0, 2);
+  const [user, assistant] = mediaHistory.slice(0, 2);
   const result = {
     role: "tool",
     tool_call_id: "c1",
@@ -387,7 +388,7 @@ verifies("content.blocks", "sends PDFs and audio to a model that reads them, aft
       { type: "audio", data: WAV, mimeType: "audio/wav" },
     ],
   };
-  const messages = [user!, assistant!, result] as typeof pictured;
+  const messages = [user!, assistant!, result] as typeof mediaHistory;
   await new LlmBus(plugin, [makeInstance("llm-openai", config)]).call({ messages });
   const parts = vendor.body.messages.slice(2);
   expect(parts[0]).toEqual({

@@ -152,7 +152,7 @@ test("reports an answer that the token limit cut short", async () => {
 
 const PNG = "iVBORw0KGgo=";
 /** A step with two results: text and an image in one, audio and a resource in the other. */
-const pictured = [
+const mediaHistory = [
   { role: "user", content: "draw" },
   {
     role: "assistant",
@@ -179,11 +179,11 @@ const pictured = [
     ],
   },
 ];
-const OTHERS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\n# A";
+const DESCRIBED_BLOCKS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\n# A";
 
 verifies("content.blocks", "sends the images of results as parts of the output", async () => {
   vendor.answer = sse(completed);
-  await bus.call({ messages: pictured });
+  await bus.call({ messages: mediaHistory });
   expect(vendor.body.input.slice(-2)).toEqual([
     {
       type: "function_call_output",
@@ -193,7 +193,7 @@ verifies("content.blocks", "sends the images of results as parts of the output",
         { type: "input_image", image_url: `data:image/png;base64,${PNG}`, detail: "auto" },
       ],
     },
-    { type: "function_call_output", call_id: "c2", output: OTHERS },
+    { type: "function_call_output", call_id: "c2", output: DESCRIBED_BLOCKS },
   ]);
 });
 

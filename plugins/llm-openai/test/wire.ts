@@ -1,4 +1,4 @@
-/** OpenAI's streams in their wire format. */
+/** Builds OpenAI's streams in their wire format. */
 const BASE = { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model: "gpt-test-2026" };
 
 export const data = (value: unknown): string => `data: ${JSON.stringify(value)}\n\n`;
@@ -18,9 +18,9 @@ export function usage(prompt_tokens: number, cached_tokens: number, completion_t
   });
 }
 
-export function text(...pieces: string[]): string {
+export function text(...texts: string[]): string {
   const first = chunk({ role: "assistant", content: "" });
-  return first + pieces.map((content) => chunk({ content })).join("") + chunk({}, "stop");
+  return first + texts.map((content) => chunk({ content })).join("") + chunk({}, "stop");
 }
 
 /** An event of the responses API. */

@@ -12,7 +12,6 @@ interface TextVectors {
   vectors: number[][];
 }
 
-/** Notes per request. */
 const NOTES_PER_REQUEST = 32;
 /** Only the start of a long note is embedded; all its words are still indexed. */
 const TEXT_CHARS = 8_000;
@@ -29,7 +28,7 @@ export class NoteEmbeddings {
   }
 
   /** Null if there is no embedding model, or if it fails or takes too long. */
-  async ofQuery(ctx: PluginContext, query: string): Promise<{ space: string; vector: number[] } | null> {
+  async embedQuery(ctx: PluginContext, query: string): Promise<{ space: string; vector: number[] } | null> {
     if (query.trim() === "") return null;
     let timer: NodeJS.Timeout | undefined;
     const timeout = new Promise<null>((resolve) => {
@@ -60,9 +59,9 @@ export class NoteEmbeddings {
     ctx: PluginContext,
     notes: OpenNotes,
     scope: NoteScope,
-    known: string | null,
+    initial_space: string | null,
   ): Promise<void> {
-    let space = known;
+    let space = initial_space;
     for (;;) {
       const missing = await notes.unembedded(scope, space, NOTES_PER_REQUEST);
       if (missing.length === 0) return;

@@ -1,5 +1,5 @@
 /**
- * Storage and search of notes. Every statement names the scope, so a query never finds another tenant's
+ * Storage and search of notes. Every statement includes the scope, so a query never finds another tenant's
  * notes. An index that is missing, or outdated because a SQLite without FTS5 wrote entries, is rebuilt at the
  * next use.
  */
@@ -39,7 +39,7 @@ export interface Query {
   embedded?: { space: string; vector: readonly number[]; min_similarity: number };
 }
 
-/** A note without a vector of the wanted space. */
+/** A note without a vector of the requested space. */
 export interface UnembeddedNote {
   n: number;
   text: string;
@@ -88,7 +88,7 @@ export function createNotes(database: Database): Notes {
   const { rows, transaction } = database;
   const counts = createWordCounts(database);
 
-  const find = ({ org_id, project_id }: NoteScope): ScopeNotes | undefined =>
+  const findScope = ({ org_id, project_id }: NoteScope): ScopeNotes | undefined =>
     rows(
       "select id, entries, indexed from scope where org_id = ? and project_id = ?",
       org_id,
@@ -101,8 +101,8 @@ export function createNotes(database: Database): Notes {
       scope.org_id,
       scope.project_id ?? "",
     );
-    const scope_notes = find(scope)!;
-    useIndex(scope_notes);
+    const scope_notes = findScope(scope)!;
+    ensureIndex(scope_notes);
     const digest = createHash("sha256").update(note.text).digest();
     const same = rows("select n, id from entry where scope_id = ? and digest = ?", scope_notes.id, digest)[0];
     const meta = note.meta === undefined ? null : JSON.stringify(note.meta);
@@ -116,7 +116,7 @@ export function createNotes(database: Database): Notes {
       return;
     }
     const id = note.id ?? `mem_${randomUUID().replaceAll("-", "")}`;
-    const replaced = remove(
+    const replaced = unindex(
       scope_notes,
       rows(
         "delete from entry where scope_id = ? and (id = ? or digest = ?) returning n",
@@ -144,20 +144,20 @@ export function createNotes(database: Database): Notes {
 
   function dropOldest(scope_notes: ScopeNotes, count: number): number {
     const oldest = `select n from entry where scope_id = ? order by at, n limit ?`;
-    return remove(
+    return unindex(
       scope_notes,
       rows(`delete from entry where n in (${oldest}) returning n`, scope_notes.id, count),
     );
   }
 
-  function remove(scope_notes: ScopeNotes, gone: NoteRow[]): number {
+  function unindex(scope_notes: ScopeNotes, deleted: NoteRow[]): number {
     if (database.fullText) {
-      for (const { n } of gone) rows(`delete from words_${scope_notes.id} where rowid = ?`, Number(n));
+      for (const { n } of deleted) rows(`delete from words_${scope_notes.id} where rowid = ?`, Number(n));
     }
-    return gone.length;
+    return deleted.length;
   }
 
-  function useIndex(scope_notes: ScopeNotes): void {
+  function ensureIndex(scope_notes: ScopeNotes): void {
     if (!database.fullText) {
       if (scope_notes.indexed === 1) rows("update scope set indexed = 0 where id = ?", scope_notes.id);
       return;
@@ -173,10 +173,10 @@ export function createNotes(database: Database): Notes {
     rows("update scope set indexed = 1 where id = ?", scope_notes.id);
   }
 
-  function search(scope_notes: ScopeNotes, terms: readonly string[]): Candidate[] {
+  function searchByWords(scope_notes: ScopeNotes, terms: readonly string[]): Candidate[] {
     if (database.fullText) {
-      if (scope_notes.indexed === 0) transaction(() => useIndex(scope_notes));
-      const chosen = counts.affordable(scope_notes.id, scope_notes.entries, terms);
+      if (scope_notes.indexed === 0) transaction(() => ensureIndex(scope_notes));
+      const chosen = counts.selectAffordable(scope_notes.id, scope_notes.entries, terms);
       // A word that is too common to search for is not treated as a partly typed word.
       const prefix = chosen.at(-1) === terms.at(-1) ? terms.at(-1) : undefined;
       const words = `words_${scope_notes.id}`;
@@ -198,7 +198,7 @@ export function createNotes(database: Database): Notes {
     ) as unknown as Candidate[];
   }
 
-  function similar(scope_notes: ScopeNotes, embedded: NonNullable<Query["embedded"]>): Candidate[] {
+  function searchByMeaning(scope_notes: ScopeNotes, embedded: NonNullable<Query["embedded"]>): Candidate[] {
     const stored = rows(
       `select v.n, e.at, v.data from vector v join entry e on e.n = v.n
        where v.scope_id = ? and v.space = ? order by v.n desc limit ?`,
@@ -209,10 +209,10 @@ export function createNotes(database: Database): Notes {
     return rankBySimilarity(stored, embedded.vector, embedded.min_similarity).slice(0, CANDIDATES);
   }
 
-  function read(found: readonly Candidate[]): MemoryEntry[] {
+  function readEntries(matches: readonly Candidate[]): MemoryEntry[] {
     const hits: MemoryEntry[] = [];
     let bytes = 0;
-    for (const { n, score } of found) {
+    for (const { n, score } of matches) {
       const row = rows("select id, at, meta, text from entry where n = ?", n)[0] as
         | { id: string; at: number; meta: string | null; text: string }
         | undefined;
@@ -234,20 +234,21 @@ export function createNotes(database: Database): Notes {
     },
     query({ scope, query, k, now, half_life_days, embedded }) {
       const terms = searchTerms(query);
-      const scope_notes = k > 0 ? find(scope) : undefined;
+      const scope_notes = k > 0 ? findScope(scope) : undefined;
       if (scope_notes === undefined) return [];
-      const by_words = terms.length > 0 ? search(scope_notes, terms) : [];
-      const matches = embedded === undefined ? by_words : fuse(by_words, similar(scope_notes, embedded));
+      const by_words = terms.length > 0 ? searchByWords(scope_notes, terms) : [];
+      const matches =
+        embedded === undefined ? by_words : fuse(by_words, searchByMeaning(scope_notes, embedded));
       if (half_life_days !== undefined) {
         for (const note of matches)
           note.score *= 0.5 ** (Math.max(0, now - note.at) / DAY_MS / half_life_days);
       }
       matches.sort((a, b) => b.score - a.score || b.at - a.at || b.n - a.n);
-      return read(matches.slice(0, k));
+      return readEntries(matches.slice(0, k));
     },
     count: () => Number(rows("select coalesce(sum(entries), 0) as total from scope")[0]!.total),
     unembedded(scope, space, limit) {
-      const scope_notes = find(scope);
+      const scope_notes = findScope(scope);
       if (scope_notes === undefined) return [];
       return rows(
         `select e.n, e.text from entry e left join vector v on v.n = e.n
@@ -277,8 +278,8 @@ export function createNotes(database: Database): Notes {
 function fuse(by_words: readonly Candidate[], by_meaning: readonly Candidate[]): Candidate[] {
   const fused = new Map<number, Candidate>();
   for (const ranking of [by_words.toSorted((a, b) => b.score - a.score), by_meaning]) {
-    ranking.forEach(({ n, at }, place) => {
-      const score = (fused.get(n)?.score ?? 0) + 1 / (RANK_OFFSET + place);
+    ranking.forEach(({ n, at }, rank) => {
+      const score = (fused.get(n)?.score ?? 0) + 1 / (RANK_OFFSET + rank);
       fused.set(n, { n, at, score });
     });
   }

@@ -29,7 +29,7 @@ interface Thread {
   waiting: Map<number, PendingRequest>;
 }
 
-type Question = ThreadRequest extends infer One
+type RequestBody = ThreadRequest extends infer One
   ? One extends ThreadRequest
     ? Omit<One, "call">
     : never
@@ -62,7 +62,7 @@ export function openNotes(data: ThreadData): OpenNotes {
     return started;
   }
 
-  function ask<T extends ThreadValue>(question: Question): Promise<T> {
+  function send<T extends ThreadValue>(body: RequestBody): Promise<T> {
     thread ??= start();
     const { worker, waiting } = thread;
     calls += 1;
@@ -70,28 +70,29 @@ export function openNotes(data: ThreadData): OpenNotes {
     return new Promise<T>((resolve, reject) => {
       waiting.set(call, { resolve: resolve as PendingRequest["resolve"], reject });
       worker.ref();
-      worker.postMessage({ ...question, call } as ThreadRequest);
+      worker.postMessage({ ...body, call } as ThreadRequest);
     });
   }
 
-  /** A thread that dies during the close has closed the file as well. */
+  /** A thread that dies during the close has closed the file too, so its error is ignored. */
   async function closeThread(): Promise<void> {
-    if (thread !== null) await ask<null>({ op: "close" }).catch(() => null);
+    if (thread !== null) await send<null>({ op: "close" }).catch(() => null);
   }
 
-  const open = <T extends ThreadValue>(question: Question): Promise<T> =>
-    closing === null ? ask<T>(question) : Promise.reject(new Error("the memory is closed"));
+  const sendIfOpen = <T extends ThreadValue>(body: RequestBody): Promise<T> =>
+    closing === null ? send<T>(body) : Promise.reject(new Error("the memory is closed"));
 
   return {
     async write(write) {
-      await open<null>({ op: "write", write });
+      await sendIfOpen<null>({ op: "write", write });
     },
-    query: (query) => open<MemoryEntry[]>({ op: "query", query }),
-    unembedded: (scope, space, limit) => open<UnembeddedNote[]>({ op: "unembedded", scope, space, limit }),
+    query: (query) => sendIfOpen<MemoryEntry[]>({ op: "query", query }),
+    unembedded: (scope, space, limit) =>
+      sendIfOpen<UnembeddedNote[]>({ op: "unembedded", scope, space, limit }),
     async embed(notes) {
-      await open<null>({ op: "embed", notes });
+      await sendIfOpen<null>({ op: "embed", notes });
     },
-    check: () => open<NotesCheck>({ op: "check" }),
+    check: () => sendIfOpen<NotesCheck>({ op: "check" }),
     close() {
       closing ??= closeThread();
       return closing;
@@ -99,7 +100,7 @@ export function openNotes(data: ThreadData): OpenNotes {
   };
 }
 
-/** The thread's module is beside this file, in the sources as in the build. */
+/** The thread's module is in the same folder as this file, in the sources and in the build. */
 function threadEntry(): URL {
   return new URL(
     import.meta.url.endsWith(".ts") ? "./notes-thread.ts" : "./notes-thread.js",

@@ -26,7 +26,7 @@ const ID_LENGTH = 200;
 export function createMemoryPlugin(options: { fullText?: boolean } = {}): KernelPlugin {
   let notes: OpenNotes | null = null;
   const embeddings = new NoteEmbeddings();
-  const opened = (): OpenNotes => {
+  const requireNotes = (): OpenNotes => {
     if (notes === null) throw new Error("the memory is not open");
     return notes;
   };
@@ -52,9 +52,9 @@ export function createMemoryPlugin(options: { fullText?: boolean } = {}): Kernel
 
     async onEvent(event, ctx) {
       if (event.kind === "memory.write")
-        await write(event as BusEvent<"memory.write">, ctx, opened(), embeddings);
+        await handleWrite(event as BusEvent<"memory.write">, ctx, requireNotes(), embeddings);
       if (event.kind === "memory.query")
-        await query(event as BusEvent<"memory.query">, ctx, opened(), embeddings);
+        await handleQuery(event as BusEvent<"memory.query">, ctx, requireNotes(), embeddings);
     },
 
     async onUnload() {
@@ -65,7 +65,7 @@ export function createMemoryPlugin(options: { fullText?: boolean } = {}): Kernel
 
     async healthCheck(ctx) {
       try {
-        return await checkHealth(ctx, opened());
+        return await checkHealth(ctx, requireNotes());
       } catch (error) {
         return { status: "failed", summary: (error as Error).message };
       }
@@ -75,7 +75,7 @@ export function createMemoryPlugin(options: { fullText?: boolean } = {}): Kernel
 
 export const plugin = createMemoryPlugin();
 
-async function write(
+async function handleWrite(
   event: BusEvent<"memory.write">,
   ctx: PluginContext,
   notes: OpenNotes,
@@ -91,7 +91,7 @@ async function write(
   if (settings.embeddings) embeddings.start(ctx, notes, scopeOf(event), null);
 }
 
-async function query(
+async function handleQuery(
   event: BusEvent<"memory.query">,
   ctx: PluginContext,
   notes: OpenNotes,
@@ -101,7 +101,7 @@ async function query(
   try {
     const { settings } = readSettings(await ctx.config());
     const { half_life_days, min_similarity } = settings;
-    const embedded = settings.embeddings ? await embeddings.ofQuery(ctx, event.payload.query) : null;
+    const embedded = settings.embeddings ? await embeddings.embedQuery(ctx, event.payload.query) : null;
     hits = await notes.query({
       scope: scopeOf(event),
       query: event.payload.query,
@@ -143,7 +143,7 @@ function toNote(entry: Record<string, unknown>, now: number): Note | null {
   if (typeof entry.text !== "string" || entry.text.trim() === "") return null;
   const given_at = typeof entry.at === "string" ? Date.parse(entry.at) : Number.NaN;
   const note: Note = {
-    text: cut(entry.text.toWellFormed(), TEXT_BYTES),
+    text: truncate(entry.text.toWellFormed(), TEXT_BYTES),
     at: Number.isNaN(given_at) ? now : Math.min(given_at, now),
   };
   if (typeof entry.id === "string" && entry.id !== "" && entry.id.length <= ID_LENGTH) {
@@ -157,7 +157,7 @@ function toNote(entry: Record<string, unknown>, now: number): Note | null {
 }
 
 /** Truncates to this many bytes of UTF-8, never inside a character. */
-function cut(text: string, bytes: number): string {
+function truncate(text: string, bytes: number): string {
   const encoded = Buffer.from(text);
   if (encoded.length <= bytes) return text;
   return encoded.toString("utf8", 0, bytes).replace(/\uFFFD$/, "");

@@ -10,17 +10,17 @@ export function packVector(vector: readonly number[]): Uint8Array {
 export function rankBySimilarity<T extends { data: Uint8Array }>(
   stored: readonly T[],
   query: readonly number[],
-  least: number,
+  min_score: number,
 ): (Omit<T, "data"> & { score: number })[] {
-  const wanted = new Float32Array(packVector(query).buffer);
+  const query_vector = new Float32Array(packVector(query).buffer);
   const scored: (Omit<T, "data"> & { score: number })[] = [];
   for (const { data, ...note } of stored) {
-    if (data.byteLength !== wanted.byteLength) continue;
+    if (data.byteLength !== query_vector.byteLength) continue;
     const aligned = data.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0 ? data : data.slice();
-    const vector = new Float32Array(aligned.buffer, aligned.byteOffset, wanted.length);
+    const vector = new Float32Array(aligned.buffer, aligned.byteOffset, query_vector.length);
     let score = 0;
-    for (let at = 0; at < wanted.length; at++) score += vector[at]! * wanted[at]!;
-    if (score >= least) scored.push({ ...note, score });
+    for (let at = 0; at < query_vector.length; at++) score += vector[at]! * query_vector[at]!;
+    if (score >= min_score) scored.push({ ...note, score });
   }
   return scored.sort((a, b) => b.score - a.score);
 }

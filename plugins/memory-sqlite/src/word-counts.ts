@@ -15,7 +15,7 @@ const DRIFT = 0.1;
 
 export interface WordCounts {
   /** Returns the words to search for, in the same order; the rarest word is always included. */
-  affordable(scope_id: number, entries: number, terms: readonly string[]): string[];
+  selectAffordable(scope_id: number, entries: number, terms: readonly string[]): string[];
 }
 
 export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): WordCounts {
@@ -23,8 +23,9 @@ export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): Wo
 
   function readCount(scope_id: number, entries: number, term: string): number {
     const key = `${scope_id} ${term}`;
-    const known = counts.get(key);
-    if (known !== undefined && Math.abs(entries - known.entries) <= known.entries * DRIFT) return known.count;
+    const cached = counts.get(key);
+    if (cached !== undefined && Math.abs(entries - cached.entries) <= cached.entries * DRIFT)
+      return cached.count;
     const count = Number(
       rows(`select doc from temp.count_${scope_id} where term = ?`, fold(term))[0]?.doc ?? 0,
     );
@@ -36,7 +37,7 @@ export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): Wo
   }
 
   return {
-    affordable(scope_id, entries, terms) {
+    selectAffordable(scope_id, entries, terms) {
       if (entries * terms.length <= budget) return [...terms];
       rows(
         `create virtual table if not exists temp.count_${scope_id} using fts5vocab ('main', 'words_${scope_id}', 'row')`,

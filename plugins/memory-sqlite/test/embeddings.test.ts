@@ -1,4 +1,4 @@
-/** Notes found by meaning: an embedding model that maps a few words to directions stands in for a real one. */
+/** Notes found by meaning: an embedding model that maps a few words to directions replaces a real one. */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -40,7 +40,7 @@ afterEach(async () => {
   rmSync(dir, { recursive: true });
 });
 
-async function start() {
+async function loadMemory() {
   const service = async (name: string, args: JsonObject): Promise<Json> => {
     expect(name).toBe("embedding.embed");
     const texts = args.texts as string[];
@@ -58,10 +58,10 @@ async function start() {
   };
   return {
     ctx,
-    async keep(text: string, change = {}) {
+    async write(text: string, change = {}) {
       await plugin.onEvent!(writeEvent({ text }, change), ctx);
     },
-    async ask(query: string, change = {}) {
+    async query(query: string, change = {}) {
       await plugin.onEvent!(queryEvent(query, 5, change), ctx);
       const hits = ctx.emitted.at(-1)!.payload.hits as MemoryEntry[];
       return hits.map(({ text }) => text);
@@ -69,7 +69,7 @@ async function start() {
   };
 }
 
-const spaces = () => {
+const readSpaces = () => {
   const database = new DatabaseSync(join(dir, "memory.db"), { readOnly: true });
   const rows = database.prepare("select space from vector order by n").all() as { space: string }[];
   database.close();
@@ -77,20 +77,20 @@ const spaces = () => {
 };
 
 verifies("memory.store", "finds a note by its meaning, and only in its own project", async () => {
-  const memory = await start();
-  await memory.keep("My bicycle is red");
-  await memory.keep("Espresso at noon");
-  await expect.poll(spaces).toHaveLength(2);
-  expect(await memory.ask("who likes cycling")).toEqual(["My bicycle is red"]);
-  expect(await memory.ask("the red espresso")).toEqual(["Espresso at noon", "My bicycle is red"]);
-  expect(await memory.ask("who likes cycling", { project_id: "proj_other" })).toEqual([]);
-  expect(await memory.ask("who likes cycling", { org_id: "org_other" })).toEqual([]);
+  const memory = await loadMemory();
+  await memory.write("My bicycle is red");
+  await memory.write("Espresso at noon");
+  await expect.poll(readSpaces).toHaveLength(2);
+  expect(await memory.query("who likes cycling")).toEqual(["My bicycle is red"]);
+  expect(await memory.query("the red espresso")).toEqual(["Espresso at noon", "My bicycle is red"]);
+  expect(await memory.query("who likes cycling", { project_id: "proj_other" })).toEqual([]);
+  expect(await memory.query("who likes cycling", { org_id: "org_other" })).toEqual([]);
 });
 
 verifies("memory.store", "embeds all notes again after a change of the model, and loses none", async () => {
-  const memory = await start();
-  for (const text of ["My bicycle is red", "Espresso at noon", "Nothing else"]) await memory.keep(text);
-  await expect.poll(spaces).toHaveLength(3);
+  const memory = await loadMemory();
+  for (const text of ["My bicycle is red", "Espresso at noon", "Nothing else"]) await memory.write(text);
+  await expect.poll(readSpaces).toHaveLength(3);
 
   for (model of [
     { space: "openai/other/3", size: 3, shift: 1 },
@@ -98,40 +98,40 @@ verifies("memory.store", "embeds all notes again after a change of the model, an
   ]) {
     const { space } = model;
     // Old vectors are not compared; words still find their note.
-    expect(await memory.ask("my bicycle")).toEqual(["My bicycle is red"]);
-    await expect.poll(() => [...new Set(spaces())]).toEqual([space]);
-    expect(spaces()).toHaveLength(3);
-    expect(await memory.ask("who likes cycling")).toEqual(["My bicycle is red"]);
+    expect(await memory.query("my bicycle")).toEqual(["My bicycle is red"]);
+    await expect.poll(() => [...new Set(readSpaces())]).toEqual([space]);
+    expect(readSpaces()).toHaveLength(3);
+    expect(await memory.query("who likes cycling")).toEqual(["My bicycle is red"]);
   }
 });
 
 verifies("memory.store", "searches by words while the model fails or is switched off", async () => {
-  const memory = await start();
+  const memory = await loadMemory();
   model = "failing";
-  await memory.keep("My bicycle is red");
-  expect(await memory.ask("bicycle")).toEqual(["My bicycle is red"]);
+  await memory.write("My bicycle is red");
+  expect(await memory.query("bicycle")).toEqual(["My bicycle is red"]);
   expect(memory.ctx.logged.some(({ message }) => message.includes("searched by words"))).toBe(true);
   model = null;
-  expect(await memory.ask("bicycle")).toEqual(["My bicycle is red"]);
+  expect(await memory.query("bicycle")).toEqual(["My bicycle is red"]);
   config = { embeddings: false };
   model = { space: "openai/small/3", size: 3 };
   requests = [];
-  await memory.keep("Espresso at noon");
-  expect(await memory.ask("espresso")).toEqual(["Espresso at noon"]);
+  await memory.write("Espresso at noon");
+  expect(await memory.query("espresso")).toEqual(["Espresso at noon"]);
   expect(requests).toEqual([]);
 });
 
 verifies("memory.store", "keeps the notes of a file that was written before embeddings existed", async () => {
-  const first = await start();
-  await first.keep("My bicycle is red");
-  await expect.poll(spaces).toHaveLength(1);
+  const first = await loadMemory();
+  await first.write("My bicycle is red");
+  await expect.poll(readSpaces).toHaveLength(1);
   await close();
   const database = new DatabaseSync(join(dir, "memory.db"));
   database.exec("drop table vector; pragma user_version = 1");
   database.close();
 
-  const second = await start();
-  expect(await second.ask("bicycle")).toEqual(["My bicycle is red"]);
-  await expect.poll(spaces).toEqual(["openai/small/3"]);
-  expect(await second.ask("who likes cycling")).toEqual(["My bicycle is red"]);
+  const second = await loadMemory();
+  expect(await second.query("bicycle")).toEqual(["My bicycle is red"]);
+  await expect.poll(readSpaces).toEqual(["openai/small/3"]);
+  expect(await second.query("who likes cycling")).toEqual(["My bicycle is red"]);
 });

@@ -20,7 +20,7 @@ async function writeAndKill(dir: string, from: number, count: number): Promise<n
   const child = spawn(process.execPath, ["--conditions=backplane-source", PROGRAM, dir, String(from)], {
     stdio: ["ignore", "pipe", "pipe"],
   });
-  const gone = once(child, "exit");
+  const exited = once(child, "exit");
   let stderr = "";
   child.stderr.on("data", (chunk: Buffer) => {
     stderr += chunk.toString();
@@ -30,7 +30,7 @@ async function writeAndKill(dir: string, from: number, count: number): Promise<n
     received.push(Number(line));
     if (received.length === count) child.kill("SIGKILL");
   }
-  expect((await gone)[1], stderr).toBe("SIGKILL");
+  expect((await exited)[1], stderr).toBe("SIGKILL");
   return received;
 }
 

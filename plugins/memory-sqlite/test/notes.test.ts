@@ -11,24 +11,24 @@ const NOW = Date.parse("2026-05-01T00:00:00Z");
 const acme: NoteScope = { org_id: "org_acme", project_id: "proj_a" };
 
 let dir: string;
-let open: Database[];
+let databases: Database[];
 
 beforeEach(() => {
   dir = createMemoryFolder("memory-");
-  open = [];
+  databases = [];
 });
 afterEach(() => {
-  for (const database of open) database.close();
+  for (const database of databases) database.close();
   rmSync(dir, { recursive: true });
 });
 
 function openNotes(fullText = true): Notes {
   const database = openDatabase({ file: join(dir, "memory.db"), fullText });
-  open.push(database);
+  databases.push(database);
   return createNotes(database);
 }
 
-const keep = (
+const writeNote = (
   notes: Notes,
   text: string,
   more: { at?: number; id?: string; scope?: NoteScope; max?: number } = {},
@@ -40,7 +40,7 @@ const keep = (
       max_entries: more.max ?? 1_000,
     },
   ]);
-const texts = (notes: Notes, query: string, k = 10, scope = acme, half_life_days?: number): string[] =>
+const findTexts = (notes: Notes, query: string, k = 10, scope = acme, half_life_days?: number): string[] =>
   notes
     .query({ scope, query, k, now: NOW, ...(half_life_days === undefined ? {} : { half_life_days }) })
     .map(({ text }) => text);
@@ -51,20 +51,20 @@ describe.each([
 ])("search by %s", (_name, fullText) => {
   test("ranks the entry that shares more words first and returns at most k", () => {
     const notes = openNotes(fullText);
-    keep(notes, "The red bicycle is in the cellar");
-    keep(notes, "A red car");
-    keep(notes, "Tomorrow it rains");
-    expect(texts(notes, "red bicycle")).toEqual(["The red bicycle is in the cellar", "A red car"]);
-    expect(texts(notes, "red bicycle", 1)).toHaveLength(1);
-    expect(texts(notes, "red bicycle", 0)).toEqual([]);
-    expect(texts(notes, "elephant")).toEqual([]);
+    writeNote(notes, "The red bicycle is in the cellar");
+    writeNote(notes, "A red car");
+    writeNote(notes, "Tomorrow it rains");
+    expect(findTexts(notes, "red bicycle")).toEqual(["The red bicycle is in the cellar", "A red car"]);
+    expect(findTexts(notes, "red bicycle", 1)).toHaveLength(1);
+    expect(findTexts(notes, "red bicycle", 0)).toEqual([]);
+    expect(findTexts(notes, "elephant")).toEqual([]);
   });
 
   test("stores the same text once, with the newer date", () => {
     const notes = openNotes(fullText);
-    keep(notes, "The key is under the mat", { at: NOW - DAY });
-    keep(notes, "The key is under the mat", { at: NOW });
-    keep(notes, "The key is under the mat", { at: NOW - 2 * DAY });
+    writeNote(notes, "The key is under the mat", { at: NOW - DAY });
+    writeNote(notes, "The key is under the mat", { at: NOW });
+    writeNote(notes, "The key is under the mat", { at: NOW - 2 * DAY });
     const hits = notes.query({ scope: acme, query: "key", k: 5, now: NOW });
     expect(hits).toHaveLength(1);
     expect(hits[0]!.at).toBe("2026-05-01T00:00:00.000Z");
@@ -73,26 +73,26 @@ describe.each([
 
   test("replaces the entry of a known id and no longer finds its old words", () => {
     const notes = openNotes(fullText);
-    keep(notes, "lives in Rome", { id: "home" });
-    keep(notes, "lives in Oslo", { id: "home" });
-    expect(texts(notes, "Rome")).toEqual([]);
-    expect(texts(notes, "Oslo")).toEqual(["lives in Oslo"]);
-    keep(notes, "lives in Bern", { id: "other" });
-    keep(notes, "lives in Oslo", { id: "other" });
-    expect(texts(notes, "lives")).toEqual(["lives in Oslo"]);
+    writeNote(notes, "lives in Rome", { id: "home" });
+    writeNote(notes, "lives in Oslo", { id: "home" });
+    expect(findTexts(notes, "Rome")).toEqual([]);
+    expect(findTexts(notes, "Oslo")).toEqual(["lives in Oslo"]);
+    writeNote(notes, "lives in Bern", { id: "other" });
+    writeNote(notes, "lives in Oslo", { id: "other" });
+    expect(findTexts(notes, "lives")).toEqual(["lives in Oslo"]);
     expect(notes.count()).toBe(1);
   });
 
   test("deletes the oldest entries beyond the limit, even when the limit shrinks", () => {
     const notes = openNotes(fullText);
     for (let index = 0; index < 20; index += 1) {
-      keep(notes, `apple number${index}`, { at: NOW + index, max: 10 });
+      writeNote(notes, `apple number${index}`, { at: NOW + index, max: 10 });
     }
     expect(notes.count()).toBe(10);
-    expect(texts(notes, "number9")).toEqual([]);
-    expect(texts(notes, "number10")).toEqual(["apple number10"]);
-    keep(notes, "apple last", { at: NOW + 100, max: 3 });
-    expect(texts(notes, "apple", 50).sort()).toEqual(["apple last", "apple number18", "apple number19"]);
+    expect(findTexts(notes, "number9")).toEqual([]);
+    expect(findTexts(notes, "number10")).toEqual(["apple number10"]);
+    writeNote(notes, "apple last", { at: NOW + 100, max: 3 });
+    expect(findTexts(notes, "apple", 50).sort()).toEqual(["apple last", "apple number18", "apple number19"]);
   });
 
   test("neither finds, deletes nor replaces entries of another scope", () => {
@@ -102,28 +102,32 @@ describe.each([
       { org_id: "org_acme", project_id: null },
       { org_id: "org_other", project_id: "proj_a" },
     ];
-    keep(notes, "secret of acme", { id: "one" });
+    writeNote(notes, "secret of acme", { id: "one" });
     for (const scope of others) {
-      expect(texts(notes, "secret", 50, scope)).toEqual([]);
+      expect(findTexts(notes, "secret", 50, scope)).toEqual([]);
       for (let index = 0; index < 5; index += 1) {
-        keep(notes, `secret ${index} of another`, { scope, max: 2, id: index === 0 ? "one" : `id${index}` });
+        writeNote(notes, `secret ${index} of another`, {
+          scope,
+          max: 2,
+          id: index === 0 ? "one" : `id${index}`,
+        });
       }
-      keep(notes, "secret of acme", { scope, max: 2, at: NOW + 1 });
+      writeNote(notes, "secret of acme", { scope, max: 2, at: NOW + 1 });
     }
-    expect(texts(notes, "secret", 50)).toEqual(["secret of acme"]);
+    expect(findTexts(notes, "secret", 50)).toEqual(["secret of acme"]);
     expect(notes.query({ scope: acme, query: "secret", k: 5, now: NOW })[0]!.at).toBe(
       "2026-05-01T00:00:00.000Z",
     );
-    for (const scope of others) expect(texts(notes, "secret", 50, scope)).toHaveLength(2);
+    for (const scope of others) expect(findTexts(notes, "secret", 50, scope)).toHaveLength(2);
   });
 
   test("ranks a new entry above an old one if a half-life is set", () => {
     const notes = openNotes(fullText);
-    keep(notes, "coffee with milk, coffee", { at: NOW - 30 * DAY });
-    keep(notes, "coffee without sugar or milk", { at: NOW });
-    for (let index = 0; index < 9; index += 1) keep(notes, `tea ${index}`);
-    expect(texts(notes, "coffee milk", 1, acme, 1)).toEqual(["coffee without sugar or milk"]);
-    if (fullText) expect(texts(notes, "coffee milk", 1)).toEqual(["coffee with milk, coffee"]);
+    writeNote(notes, "coffee with milk, coffee", { at: NOW - 30 * DAY });
+    writeNote(notes, "coffee without sugar or milk", { at: NOW });
+    for (let index = 0; index < 9; index += 1) writeNote(notes, `tea ${index}`);
+    expect(findTexts(notes, "coffee milk", 1, acme, 1)).toEqual(["coffee without sugar or milk"]);
+    if (fullText) expect(findTexts(notes, "coffee milk", 1)).toEqual(["coffee with milk, coffee"]);
   });
 
   test("finds any text by its own words, and no query fails", () => {
@@ -133,11 +137,11 @@ describe.each([
         fc.string({ unit: "binary", maxLength: 40 }),
         fc.string({ maxLength: 12 }),
         (text, query) => {
-          const whole = `${text} needle`.toWellFormed();
-          keep(notes, whole);
-          expect(texts(notes, "needle", 50)).toContain(whole);
-          expect(Array.isArray(texts(notes, query))).toBe(true);
-          expect(Array.isArray(texts(notes, text))).toBe(true);
+          const full_text = `${text} needle`.toWellFormed();
+          writeNote(notes, full_text);
+          expect(findTexts(notes, "needle", 50)).toContain(full_text);
+          expect(Array.isArray(findTexts(notes, query))).toBe(true);
+          expect(Array.isArray(findTexts(notes, text))).toBe(true);
         },
       ),
       { numRuns: 25 },
@@ -147,41 +151,41 @@ describe.each([
 
 test("ignores accents and case and matches a partly typed last word", () => {
   const notes = openNotes();
-  keep(notes, "Das Café heißt Zürichberg");
-  expect(texts(notes, "cafe")).toHaveLength(1);
-  expect(texts(notes, "CAFÉ")).toHaveLength(1);
-  expect(texts(notes, "zuri")).toHaveLength(1);
-  expect(texts(notes, "zuri xyz")).toEqual([]);
-  for (let index = 0; index < 100; index += 1) keep(notes, `route${index} is closed`);
-  expect(texts(notes, "route1", 1)).toEqual(["route1 is closed"]);
+  writeNote(notes, "Das Café heißt Zürichberg");
+  expect(findTexts(notes, "cafe")).toHaveLength(1);
+  expect(findTexts(notes, "CAFÉ")).toHaveLength(1);
+  expect(findTexts(notes, "zuri")).toHaveLength(1);
+  expect(findTexts(notes, "zuri xyz")).toEqual([]);
+  for (let index = 0; index < 100; index += 1) writeNote(notes, `route${index} is closed`);
+  expect(findTexts(notes, "route1", 1)).toEqual(["route1 is closed"]);
 });
 
 test("computes the rarity of a word in each scope independently", () => {
   const notes = openNotes();
   const score = () => notes.query({ scope: acme, query: "apple", k: 1, now: NOW })[0]!.score;
-  for (const text of ["apple pie", "plum", "pear", "fig"]) keep(notes, text);
+  for (const text of ["apple pie", "plum", "pear", "fig"]) writeNote(notes, text);
   const before = score();
   const scope = { org_id: "org_other", project_id: null };
-  for (let index = 0; index < 50; index += 1) keep(notes, `apple ${index}`, { scope });
+  for (let index = 0; index < 50; index += 1) writeNote(notes, `apple ${index}`, { scope });
   expect(score()).toBe(before);
 });
 
 test("limits an answer to a megabyte but always includes the best hit", () => {
   const notes = openNotes();
-  for (let index = 0; index < 40; index += 1) keep(notes, `word ${index} ${"x".repeat(60_000)}`);
-  const hits = texts(notes, "word", 50);
+  for (let index = 0; index < 40; index += 1) writeNote(notes, `word ${index} ${"x".repeat(60_000)}`);
+  const hits = findTexts(notes, "word", 50);
   expect(hits.length).toBeGreaterThan(10);
   expect(hits.join("").length).toBeLessThan(1_100_000);
 });
 
 test("finds entries that were written without FTS5, before and after the index was built", () => {
-  keep(openNotes(false), "written without an index");
+  writeNote(openNotes(false), "written without an index");
   const indexed = openNotes(true);
-  expect(texts(indexed, "without")).toHaveLength(1);
-  keep(openNotes(false), "written behind its back", { id: "late" });
-  expect(texts(indexed, "behind")).toHaveLength(1);
-  keep(indexed, "replaced", { id: "late" });
-  expect(texts(indexed, "behind")).toEqual([]);
+  expect(findTexts(indexed, "without")).toHaveLength(1);
+  writeNote(openNotes(false), "written behind its back", { id: "late" });
+  expect(findTexts(indexed, "behind")).toHaveLength(1);
+  writeNote(indexed, "replaced", { id: "late" });
+  expect(findTexts(indexed, "behind")).toEqual([]);
 });
 
 test("refuses a file from a newer release", () => {
@@ -201,8 +205,8 @@ test("rolls back the whole batch when a write fails", () => {
       { scope: acme, note: bad, max_entries: 10 },
     ]),
   ).toThrow();
-  expect(texts(notes, "good")).toEqual([]);
+  expect(findTexts(notes, "good")).toEqual([]);
   expect(notes.count()).toBe(0);
-  keep(notes, "good");
-  expect(texts(notes, "good")).toEqual(["good"]);
+  writeNote(notes, "good");
+  expect(findTexts(notes, "good")).toEqual(["good"]);
 });

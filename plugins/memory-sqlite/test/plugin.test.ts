@@ -23,29 +23,30 @@ afterEach(async () => {
   rmSync(dir, { recursive: true });
 });
 
-async function start(plugin = createMemoryPlugin()) {
+async function loadMemory(plugin = createMemoryPlugin()) {
   const ctx = scriptedContext({ stateDir: dir, config: () => config, service: async () => null });
   loaded.push({ plugin, ctx });
   await plugin.onLoad!(ctx);
-  const keep = async (entry: Record<string, unknown>, change = {}): Promise<void> => {
+  const writeEntry = async (entry: Record<string, unknown>, change = {}): Promise<void> => {
     await plugin.onEvent!(writeEvent(entry, change), ctx);
   };
-  const ask = async (query: string, k = 5, change = {}): Promise<MemoryEntry[]> => {
-    await plugin.onEvent!(queryEvent(query, k, change), ctx);
+  const query = async (text: string, k = 5, change = {}): Promise<MemoryEntry[]> => {
+    await plugin.onEvent!(queryEvent(text, k, change), ctx);
     return ctx.emitted.at(-1)!.payload.hits as MemoryEntry[];
   };
-  return { plugin, ctx, keep, ask };
+  return { plugin, ctx, writeEntry, query };
 }
 
 verifies("memory.store", "finds stored entries, at most k, even after a restart", async () => {
-  const first = await start(bundled);
-  await first.keep({ text: "The spare key is under the mat", meta: { session_id: "sess_9" } });
-  for (let index = 0; index < 8; index += 1) await first.keep({ text: `The key number ${index} is lost` });
-  expect(await first.ask("spare key", 3)).toHaveLength(3);
+  const first = await loadMemory(bundled);
+  await first.writeEntry({ text: "The spare key is under the mat", meta: { session_id: "sess_9" } });
+  for (let index = 0; index < 8; index += 1)
+    await first.writeEntry({ text: `The key number ${index} is lost` });
+  expect(await first.query("spare key", 3)).toHaveLength(3);
   await first.plugin.onUnload!(first.ctx);
 
-  const second = await start();
-  const hits = await second.ask("spare key", 3, { id: "evt_7", session_id: "sess_2" });
+  const second = await loadMemory();
+  const hits = await second.query("spare key", 3, { id: "evt_7", session_id: "sess_2" });
   expect(hits).toHaveLength(3);
   expect(hits[0]).toMatchObject({
     text: "The spare key is under the mat",
@@ -62,21 +63,23 @@ verifies("memory.store", "finds stored entries, at most k, even after a restart"
 });
 
 test("separates the entries of orgs and projects", async () => {
-  const { keep, ask } = await start();
+  const { writeEntry, query } = await loadMemory();
   const tenants = ["org_a", "org_b"].flatMap((org_id) =>
     ["proj_1", "proj_2", null].map((project_id) => ({ org_id, project_id })),
   );
-  await Promise.all(tenants.map((tenant) => keep({ text: `secret of ${JSON.stringify(tenant)}` }, tenant)));
+  await Promise.all(
+    tenants.map((tenant) => writeEntry({ text: `secret of ${JSON.stringify(tenant)}` }, tenant)),
+  );
   for (const tenant of tenants) {
-    const hits = await ask("secret", 50, tenant);
+    const hits = await query("secret", 50, tenant);
     expect(hits.map(({ text }) => text)).toEqual([`secret of ${JSON.stringify(tenant)}`]);
   }
-  expect(await ask("secret", 50)).toEqual([]);
+  expect(await query("secret", 50)).toEqual([]);
 });
 
 test("handles any user input without failing a handler", async () => {
-  const { keep, ask, ctx } = await start();
-  const nasty = fc.oneof(
+  const { writeEntry, query, ctx } = await loadMemory();
+  const hostile_text = fc.oneof(
     fc.string({ unit: "binary" }),
     fc.constantFrom(
       '"',
@@ -92,28 +95,28 @@ test("handles any user input without failing a handler", async () => {
     ),
   );
   await fc.assert(
-    fc.asyncProperty(nasty, fc.integer({ min: 0, max: 1_000_000 }), async (text, k) => {
-      await keep({ text });
-      expect((await ask(text, k)).length).toBeLessThanOrEqual(50);
+    fc.asyncProperty(hostile_text, fc.integer({ min: 0, max: 1_000_000 }), async (text, k) => {
+      await writeEntry({ text });
+      expect((await query(text, k)).length).toBeLessThanOrEqual(50);
     }),
     { numRuns: 60 },
   );
   expect(ctx.logged.filter(({ level }) => level === "error")).toEqual([]);
 });
 
-test("cuts or ignores malformed entries instead of failing", async () => {
-  const { plugin, keep, ask, ctx } = await start();
-  for (const entry of [{}, { text: 7 }, { text: " \n" }]) await keep(entry);
+test("truncates or ignores malformed entries instead of failing", async () => {
+  const { plugin, writeEntry, query, ctx } = await loadMemory();
+  for (const entry of [{}, { text: 7 }, { text: " \n" }]) await writeEntry(entry);
   expect(ctx.logged.filter(({ level }) => level === "warn")).toHaveLength(3);
   expect(await plugin.healthCheck!(ctx)).toEqual({ status: "ok", summary: "0 entries" });
 
-  await keep({
+  await writeEntry({
     text: `long ${"😀".repeat(30_000)}`,
     meta: { big: "x".repeat(20_000) },
     id: "i".repeat(300),
     at: "2999-01-01T00:00:00Z",
   });
-  const [hit] = await ask("long");
+  const [hit] = await query("long");
   expect(Buffer.byteLength(hit!.text)).toBeLessThanOrEqual(65_536);
   expect(Buffer.byteLength(hit!.text)).toBeGreaterThan(65_530);
   expect(hit!.text).toMatch(/😀$/u);
@@ -123,24 +126,24 @@ test("cuts or ignores malformed entries instead of failing", async () => {
 });
 
 test("keeps the date of an older entry and applies a changed configuration to the next event", async () => {
-  const { keep, ask } = await start();
-  await keep({ text: "coffee, coffee with milk", at: "2026-01-01T00:00:00Z" });
-  await keep({ text: "coffee without any sugar or milk" });
-  for (const tea of ["black", "green", "white"]) await keep({ text: `${tea} tea` });
-  expect((await ask("coffee milk"))[0]!.at).toBe("2026-01-01T00:00:00.000Z");
+  const { writeEntry, query } = await loadMemory();
+  await writeEntry({ text: "coffee, coffee with milk", at: "2026-01-01T00:00:00Z" });
+  await writeEntry({ text: "coffee without any sugar or milk" });
+  for (const tea of ["black", "green", "white"]) await writeEntry({ text: `${tea} tea` });
+  expect((await query("coffee milk"))[0]!.at).toBe("2026-01-01T00:00:00.000Z");
   config = { half_life_days: 7 };
-  expect((await ask("coffee milk"))[0]!.text).toContain("without");
+  expect((await query("coffee milk"))[0]!.text).toContain("without");
   config = { max_entries: 2 };
-  await keep({ text: "water" }, { ts: NOW_S + 1 });
-  expect(await ask("coffee milk")).toEqual([]);
-  expect(await ask("water")).toHaveLength(1);
+  await writeEntry({ text: "water" }, { ts: NOW_S + 1 });
+  expect(await query("coffee milk")).toEqual([]);
+  expect(await query("water")).toHaveLength(1);
 });
 
 test("completes many concurrent writes and queries, each query with its own answer", async () => {
-  const { keep, ask, ctx } = await start();
+  const { writeEntry, query, ctx } = await loadMemory();
   const numbers = Array.from({ length: 200 }, (_, index) => index);
-  await Promise.all(numbers.map((number) => keep({ text: `apple number${number}x` })));
-  await Promise.all(numbers.map((number) => ask(`number${number}x`, 1, { id: `evt_${number}` })));
+  await Promise.all(numbers.map((number) => writeEntry({ text: `apple number${number}x` })));
+  await Promise.all(numbers.map((number) => query(`number${number}x`, 1, { id: `evt_${number}` })));
   const byRequest = new Map(ctx.emitted.map(({ payload }) => [payload.request_id, payload.hits]));
   for (const number of numbers) {
     expect(byRequest.get(`evt_${number}`)).toMatchObject([{ text: `apple number${number}x` }]);
@@ -148,18 +151,18 @@ test("completes many concurrent writes and queries, each query with its own answ
 });
 
 test("lets two hosts share one file by waiting for each other", async () => {
-  const [first, second] = [await start(), await start()];
+  const [first, second] = [await loadMemory(), await loadMemory()];
   const writes = Array.from({ length: 40 }, (_, index) =>
-    (index % 2 === 0 ? first : second).keep({ text: `w${index}` }),
+    (index % 2 === 0 ? first : second).writeEntry({ text: `w${index}` }),
   );
   await Promise.all(writes);
   expect(await first.plugin.healthCheck!(first.ctx)).toEqual({ status: "ok", summary: "40 entries" });
-  expect(await second.ask("w38")).toHaveLength(1);
+  expect(await second.query("w38")).toHaveLength(1);
 });
 
 test("makes the files readable only by the owner", async () => {
-  const { keep } = await start();
-  await keep({ text: "private" });
+  const { writeEntry } = await loadMemory();
+  await writeEntry({ text: "private" });
   const modes = readdirSync(dir).map((name) => [name, statSync(join(dir, name)).mode & 0o777]);
   expect(Object.fromEntries(modes)).toEqual({
     "memory.db": 0o600,
@@ -169,10 +172,10 @@ test("makes the files readable only by the owner", async () => {
 });
 
 test("reports a SQLite without FTS5 and still searches", async () => {
-  const { ask, keep, ctx, plugin } = await start(createMemoryPlugin({ fullText: false }));
+  const { query, writeEntry, ctx, plugin } = await loadMemory(createMemoryPlugin({ fullText: false }));
   expect(ctx.logged).toContainEqual({ level: "warn", message: expect.stringContaining("FTS5") as string });
-  await keep({ text: "The key is under the mat" });
-  expect(await ask("KEY")).toHaveLength(1);
+  await writeEntry({ text: "The key is under the mat" });
+  expect(await query("KEY")).toHaveLength(1);
   expect(await plugin.healthCheck!(ctx)).toMatchObject({ status: "degraded" });
 });
 
@@ -189,19 +192,19 @@ test("fails to load a file that is not a database, and health reports it before 
 });
 
 test("finishes earlier requests on unload, unloads twice safely and reopens the file on reload", async () => {
-  const { plugin, ctx, keep, ask } = await start();
-  const writing = keep({ text: "just in time" });
+  const { plugin, ctx, writeEntry, query } = await loadMemory();
+  const writing = writeEntry({ text: "just in time" });
   await new Promise(setImmediate);
   await plugin.onUnload!(ctx);
   await plugin.onUnload!(ctx);
   await writing;
-  await expect(keep({ text: "too late" })).rejects.toThrow("not open");
+  await expect(writeEntry({ text: "too late" })).rejects.toThrow("not open");
   await plugin.onLoad!(ctx);
-  expect(await ask("just in time")).toHaveLength(1);
+  expect(await query("just in time")).toHaveLength(1);
 });
 
-test("names invalid settings in the health check", async () => {
-  const { plugin, ctx } = await start();
+test("reports invalid settings in the health check", async () => {
+  const { plugin, ctx } = await loadMemory();
   config = { max_entries: 0, half_life_days: "7" };
   const report = await plugin.healthCheck!(ctx);
   expect(report.status).toBe("degraded");

@@ -7,10 +7,10 @@ import { createMemoryPlugin } from "../src/plugin.ts";
 
 verifies(
   ["strategy.react", "memory.store"],
-  "gives the model a note in one session of what the user said in another",
+  "gives the model a note about what the user said in another session",
   async () => {
     const fixture = await createTestSession({ plugins: [createMemoryPlugin()] });
-    const ofKind = (kind: string, session_id: string) =>
+    const findEvents = (kind: string, session_id: string) =>
       fixture.events.filter((event) => event.kind === kind && event.session_id === session_id);
     expect((await fixture.say("My bicycle is red", "s1")).status).toBe("completed");
     await until(async () => {
@@ -19,11 +19,11 @@ verifies(
     });
 
     expect((await fixture.say("What colour is my bicycle?", "s2")).status).toBe("completed");
-    expect(ofKind("memory.result", "s1")[0]!.payload.hits).toEqual([]);
-    expect(ofKind("memory.result", "s2")[0]!.payload.hits).toMatchObject([
+    expect(findEvents("memory.result", "s1")[0]!.payload.hits).toEqual([]);
+    expect(findEvents("memory.result", "s2")[0]!.payload.hits).toMatchObject([
       { text: expect.stringContaining("My bicycle is red") as string, meta: { session_id: "s1" } },
     ]);
-    const [request] = ofKind("llm.call.request", "s2");
+    const [request] = findEvents("llm.call.request", "s2");
     expect(JSON.stringify(request!.payload.messages)).toContain("<memory_notes>");
     expect(JSON.stringify(request!.payload.messages)).toContain("My bicycle is red");
   },

@@ -31,21 +31,21 @@ function createFilledDatabase() {
 test("leaves out the most common words of an expensive search, never the rarest", () => {
   const { database } = createFilledDatabase();
   const terms = ["the", "CAFÉ", "even", "n7"];
-  const chosen = (budget: number) => createWordCounts(database, budget).affordable(1, 2_000, terms);
+  const chosen = (budget: number) => createWordCounts(database, budget).selectAffordable(1, 2_000, terms);
   expect(chosen(8_000)).toEqual(terms);
   expect(chosen(5_001)).toEqual(terms);
   expect(chosen(5_000)).toEqual(["the", "even", "n7"]);
   expect(chosen(3_000)).toEqual(["even", "n7"]);
   expect(chosen(0)).toEqual(["n7"]);
-  expect(createWordCounts(database, 10).affordable(1, 2_000, ["even", "the"])).toEqual(["even"]);
+  expect(createWordCounts(database, 10).selectAffordable(1, 2_000, ["even", "the"])).toEqual(["even"]);
 });
 
 test("caches a count until the scope has changed by a tenth", () => {
   const { database, add } = createFilledDatabase();
   const counts = createWordCounts(database, 3_500);
   const terms = ["the", "n7"];
-  expect(counts.affordable(1, 2_000, terms)).toEqual(terms);
+  expect(counts.selectAffordable(1, 2_000, terms)).toEqual(terms);
   add(2_000);
-  expect(counts.affordable(1, 2_200, terms)).toEqual(terms);
-  expect(counts.affordable(1, 4_000, terms)).toEqual(["n7"]);
+  expect(counts.selectAffordable(1, 2_200, terms)).toEqual(terms);
+  expect(counts.selectAffordable(1, 4_000, terms)).toEqual(["n7"]);
 });

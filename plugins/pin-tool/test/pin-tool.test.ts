@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { scriptedContext } from "../../../test/support/scripted-context.ts";
 import { plugin } from "../src/plugin.ts";
 
-async function load() {
+async function loadPinTool() {
   const requests: [string, JsonObject, string | undefined][] = [];
   const service = async (name: string, args: JsonObject, as?: string): Promise<Json> => {
     requests.push([name, args, as]);
@@ -20,7 +20,7 @@ async function load() {
 }
 
 test("pins the quoted words or the last message on behalf of its caller", async () => {
-  const { tool, requests, run } = await load();
+  const { tool, requests, run } = await loadPinTool();
   expect(tool).toMatchObject({ name: "pin", effect_class: "idempotent_write" });
   expect(await run({ quote: "the words" })).toContain("pinned entry 7");
   expect(await run({})).toContain("pinned entry 7");
@@ -31,14 +31,14 @@ test("pins the quoted words or the last message on behalf of its caller", async 
 });
 
 test("lists and removes pins", async () => {
-  const { run } = await load();
+  const { run } = await loadPinTool();
   expect(await run({ action: "list" })).toContain("entry 4: keep this");
   expect(await run({ action: "unpin", entry_id: 4 })).toContain("unpinned entry 4");
   expect(await run({ action: "unpin", entry_id: 5 })).toContain("is not pinned");
 });
 
 test("reports an unknown quote or a missing entry_id to the model as a validation error", async () => {
-  const { run } = await load();
+  const { run } = await loadPinTool();
   const invalid: JsonObject[] = [{ quote: "absent" }, { action: "unpin" }];
   for (const args of invalid)
     expect(JSON.parse(await run(args))).toMatchObject({ ok: false, kind: "validation" });

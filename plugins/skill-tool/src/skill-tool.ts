@@ -60,7 +60,7 @@ export function skillTool(ctx: PluginContext): KernelTool {
       try {
         if (name === undefined) {
           const all = (await ctx.service("skill.list", {}, call.as)) as unknown as ListedSkill[];
-          return listOutput(matching(all, query ?? ""));
+          return listOutput(findMatching(all, query ?? ""));
         }
         const skill: JsonObject = file === undefined ? { name } : { name, file };
         return fileOutput((await ctx.service("skill.read", skill, call.as)) as unknown as SkillFile);
@@ -72,7 +72,7 @@ export function skillTool(ctx: PluginContext): KernelTool {
   });
 }
 
-function matching(all: readonly ListedSkill[], query: string): readonly ListedSkill[] {
+function findMatching(all: readonly ListedSkill[], query: string): readonly ListedSkill[] {
   const words = query
     .toLowerCase()
     .split(/[^\p{L}\p{N}]+/u)

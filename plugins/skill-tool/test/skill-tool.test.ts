@@ -8,7 +8,7 @@ const SKILLS = [
   { name: "write-letters", description: "Writes letters" },
 ];
 
-async function load() {
+async function loadSkillTool() {
   const requests: [string, JsonObject, string | undefined][] = [];
   const service = async (name: string, args: JsonObject, as?: string): Promise<Json> => {
     requests.push([name, args, as]);
@@ -27,20 +27,20 @@ async function load() {
   const call = { id: "c", invocation_id: "inv_1", as: "as_1" } as KernelToolCall;
   return {
     tool,
-    requests: requests,
+    requests,
     run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)),
   };
 }
 
 test("is read-only, needs no approval, and acts on behalf of its caller", async () => {
-  const { tool, requests, run } = await load();
+  const { tool, requests, run } = await loadSkillTool();
   expect(tool).toMatchObject({ name: "skill", effect_class: "read_only", requires_approval: false });
   await run({});
   expect(requests).toEqual([["skill.list", {}, "as_1"]]);
 });
 
 test("lists skills, finds them by words, and reads a skill or one of its files", async () => {
-  const { run } = await load();
+  const { run } = await loadSkillTool();
   expect(await run({})).toContain("write-letters");
   expect(await run({ query: "FORM please" })).not.toContain("write-letters");
   expect(await run({ query: "astronomy" })).toContain("No skill matches.");
@@ -49,6 +49,6 @@ test("lists skills, finds them by words, and reads a skill or one of its files",
 });
 
 test("reports a missing skill to the model as a validation error", async () => {
-  const { run } = await load();
+  const { run } = await loadSkillTool();
   expect(JSON.parse(await run({ name: "other" }))).toMatchObject({ ok: false, kind: "validation" });
 });

@@ -2,8 +2,8 @@
  * ReAct as a pure function of the turn's state: search memory, call the model, run its tool calls, call it again, stop
  * when the model makes no more calls. No other state exists, so a restart during a turn is harmless.
  *
- * * start ──► memory ──► llm ──► tool ──► llm … ──► done (with a note to remember)
- * └────────────────►┘└─────────────────────────►┘
+ *   start ──► memory ──► llm ──► tool ──► llm … ──► done (with a note to remember)
+ *     └────────────────►┘└─────────────────────────►┘
  */
 import type { AgentLoopState, Decision, MemoryEntry } from "@backplane/sdk/kernel";
 import type { ReactSettings } from "./settings.ts";
@@ -53,8 +53,8 @@ function afterModel(state: AgentLoopState, settings: ReactSettings): Decision {
   if (answer !== null && answer.tool_calls.length > 0) return { next: "tool" };
   const text = answer?.text.trim() ?? "";
   const user_text = state.input.text.trim();
-  const worthIt = user_text !== "" && text !== "" && !state.session_id.includes(SUB_AGENT);
-  if (!settings.remember || !worthIt) return { next: "done" };
+  const is_worth_remembering = user_text !== "" && text !== "" && !state.session_id.includes(SUB_AGENT);
+  if (!settings.remember || !is_worth_remembering) return { next: "done" };
   return {
     next: "done",
     write: {

@@ -21,7 +21,7 @@ export const plugin = defineKernelPlugin({
 
   async onEvent(event: BusEvent, ctx: PluginContext): Promise<void> {
     if (event.kind !== "strategy.decide.request") return;
-    const state = stateOf(event.payload.state);
+    const state = readState(event.payload.state);
     const { settings } = readSettings(await ctx.config());
     const decision = decide(state, settings);
     const target = decision.next === "llm" ? await resolveTarget(settings, ctx) : {};
@@ -70,7 +70,7 @@ async function checkHealth(ctx: PluginContext): Promise<HealthReport> {
   };
 }
 
-function stateOf(value: unknown): AgentLoopState {
+function readState(value: unknown): AgentLoopState {
   const state = value as Partial<AgentLoopState> | null | undefined;
   if (typeof state?.phase !== "string" || typeof state.input?.text !== "string") {
     throw new TypeError(

@@ -55,7 +55,7 @@ export const CONFIG_SCHEMA: JsonObject = {
       description: "The only tools to offer. If omitted, all of them.",
     },
     provider: { type: "string", description: "A provider instance. If omitted, the active one." },
-    model: { type: "string", description: "A model. If omitted, the one that the instance names." },
+    model: { type: "string", description: "A model. If omitted, the one that the instance specifies." },
   },
 };
 

@@ -29,7 +29,7 @@ function withSkills(base: string, skills: readonly Skill[]): string {
   const lines: string[] = [];
   let room = ALL_SKILLS_LENGTH;
   for (const { name, description } of skills) {
-    const line = safe({ name, description: shorten(description, SKILL_LENGTH) });
+    const line = escapeJson({ name, description: shorten(description, SKILL_LENGTH) });
     if (line.length > room) break;
     room -= line.length;
     lines.push(line);
@@ -72,13 +72,14 @@ function withNotes(base: string, notes: readonly MemoryEntry[]): string {
 function noteLine({ text, at }: MemoryEntry): string | null {
   if (typeof text !== "string" || text.trim() === "") return null;
   const date = typeof at === "string" && /^\d{4}-\d{2}-\d{2}/.test(at) ? { date: at.slice(0, 10) } : {};
-  return safe({ ...date, note: shorten(text, NOTE_LENGTH) });
+  return escapeJson({ ...date, note: shorten(text, NOTE_LENGTH) });
 }
 
-function safe(value: object): string {
-  return JSON.stringify(value).replaceAll(UNSAFE, escaped);
+function escapeJson(value: object): string {
+  return JSON.stringify(value).replaceAll(UNSAFE, escapeCharacter);
 }
 
 /** The fence's first character, and the line separators that JSON does not escape. */
 const UNSAFE = /[<\u0085\u2028\u2029]/g;
-const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+const escapeCharacter = (character: string): string =>
+  `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;

@@ -19,7 +19,7 @@ const state: AgentLoopState = {
   skills: [],
 };
 
-function request(change: Partial<AgentLoopState>, id = "evt_ask"): BusEvent {
+function request(change: Partial<AgentLoopState>, id = "evt_request"): BusEvent {
   return {
     id,
     kind: "strategy.decide.request",
@@ -35,9 +35,9 @@ function request(change: Partial<AgentLoopState>, id = "evt_ask"): BusEvent {
 const prod = { id: "prod", plugin: "llm-openai", label: "", config: { model: "m-1" } };
 const spare = { id: "spare", plugin: "llm-anthropic", label: "", config: { model: "m-2" } };
 const bare = { id: "bare", plugin: "llm-echo", label: "", config: {} };
-const two = { instances: () => [prod, spare, bare], active: () => "prod" } satisfies Script;
+const providers = { instances: () => [prod, spare, bare], active: () => "prod" } satisfies Script;
 
-async function answer(change: Partial<AgentLoopState>, script: Script) {
+async function decideWith(change: Partial<AgentLoopState>, script: Script) {
   const ctx = scriptedContext(script);
   await plugin.onEvent!(request(change), ctx);
   expect(ctx.emitted).toHaveLength(1);
@@ -54,24 +54,24 @@ verifies("strategy.react", "runs a whole turn: memory, model, tool, model, done 
     { phase: "tool", iteration: 1, tool_results: [{ id: "c1", name: "read_file", ok: true, brief: "milk" }] },
     { phase: "llm", iteration: 2, last_response: { text: "Milk.", tool_calls: [], usage } },
   ];
-  const ctx = scriptedContext(two);
+  const ctx = scriptedContext(providers);
   for (const [index, step] of steps.entries()) {
     await plugin.onEvent!(request(step, `evt_${index}`), ctx);
   }
   expect(ctx.emitted.map(({ payload }) => payload.next)).toEqual(["memory", "llm", "tool", "llm", "done"]);
   expect(ctx.emitted.map(({ payload }) => payload.request_id)).toEqual(steps.map((_, i) => `evt_${i}`));
-  expect(ctx.emitted.every(({ kind, session_id }) => `${kind} ${session_id}` === DECIDED)).toBe(true);
+  expect(ctx.emitted.every(({ kind, session_id }) => `${kind} ${session_id}` === RESPONSE)).toBe(true);
   expect(ctx.emitted[1]!.payload.system).toContain("notes.txt");
   expect(ctx.emitted[4]!.payload.write).toMatchObject({
     text: "user: What is in notes.txt?\nassistant: Milk.",
   });
 });
 
-const DECIDED = "strategy.decide.response sess_1";
+const RESPONSE = "strategy.decide.response sess_1";
 
 test("applies a switch of the active instance in the next decision", async () => {
   let active = "prod";
-  const ctx = scriptedContext({ ...two, active: () => active });
+  const ctx = scriptedContext({ ...providers, active: () => active });
   await plugin.onEvent!(request({ phase: "memory" }), ctx);
   active = "spare";
   await plugin.onEvent!(request({ phase: "tool" }), ctx);
@@ -86,14 +86,15 @@ test("applies a switch of the active instance in the next decision", async () =>
 });
 
 test("prefers a pinned instance and model, even if the instance was removed", async () => {
-  const pinned = (config: JsonObject) => answer({ phase: "memory" }, { ...two, config: () => config });
+  const pinned = (config: JsonObject) =>
+    decideWith({ phase: "memory" }, { ...providers, config: () => config });
   expect((await pinned({ provider: "spare" })).payload).toMatchObject({ provider: "spare", model: "m-2" });
   expect((await pinned({ model: "m-9" })).payload).toMatchObject({ provider: "prod", model: "m-9" });
   expect((await pinned({ provider: "gone" })).payload).toMatchObject({ provider: "gone", model: "" });
 });
 
 test("lets the host refuse a model call when no provider is configured", async () => {
-  const { payload } = await answer({ phase: "memory" }, {});
+  const { payload } = await decideWith({ phase: "memory" }, {});
   expect(payload.next).toBe("llm");
   expect(payload).not.toHaveProperty("provider");
   expect(payload).not.toHaveProperty("model");
@@ -108,13 +109,13 @@ test("throws for a request without a loop state instead of deciding", async () =
 
 test("reports missing and invalid configuration in its health", async () => {
   const health = (script: Script) => plugin.healthCheck!(scriptedContext(script));
-  expect(await health(two)).toEqual({ status: "ok", summary: "answers with prod" });
+  expect(await health(providers)).toEqual({ status: "ok", summary: "answers with prod" });
   expect(await health({})).toMatchObject({ status: "degraded", summary: "no provider configured" });
-  expect(await health({ ...two, config: () => ({ provider: "gone" }) })).toMatchObject({
+  expect(await health({ ...providers, config: () => ({ provider: "gone" }) })).toMatchObject({
     status: "degraded",
     summary: "provider gone is not configured",
   });
-  const broken = { ...two, config: () => ({ memory: 3, memory_k: -1 }) };
+  const broken = { ...providers, config: () => ({ memory: 3, memory_k: -1 }) };
   expect((await health(broken)).details).toHaveLength(2);
   const throwing = (): never => {
     throw new Error("store is closed");

@@ -35,7 +35,7 @@ test("prevents a note from leaving its line, closing the fence or opening anothe
   );
 });
 
-test("cuts long notes and stops at the size limit", () => {
+test("truncates long notes and stops at the size limit", () => {
   const prompt = systemPrompt(
     "base",
     Array.from({ length: 50 }, () => ({ text: "x".repeat(60_000) })),

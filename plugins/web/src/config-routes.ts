@@ -2,7 +2,7 @@ import { jsonResponse, parseFlag, pick, type ServedRoute } from "./route.ts";
 
 const value = { type: "object", properties: { value: {} }, required: ["value"], additionalProperties: false };
 
-/** Lists the secrets that were dropped because their address or plugin changed. */
+/** Lists the secrets that were dropped because their destination or plugin changed. */
 function droppedSecrets(dropped: string[]): { dropped?: string[] } {
   return dropped.length === 0 ? {} : { dropped };
 }

@@ -45,14 +45,14 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: COVERED,
   },
   {
-    defence: "allow rules: a rule holds for one package",
+    defence: "allow rules: a rule applies to one package",
     file: PERMISSION,
     from: "rule.package_id !== bound.package.package_id || ",
     to: "",
     tests: JUDGED,
   },
   {
-    defence: "allow rules: a rule holds for one tool",
+    defence: "allow rules: a rule applies to one tool",
     file: PERMISSION,
     from: 'rule.covers === "tool" ? rule.tool === item.id : !requiresApproval(plan)',
     to: 'rule.covers === "tool" || !requiresApproval(plan)',
@@ -103,8 +103,8 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "allow rules: a rule ends with the key of its creator",
     file: ALLOWED,
-    from: "if ((await authority.findRevocation(creatorOf(rule))) === null) held.push(rule);",
-    to: "held.push(rule);",
+    from: "if ((await authority.findRevocation(creatorOf(rule))) === null) valid_rules.push(rule);",
+    to: "valid_rules.push(rule);",
     tests: COVERED,
   },
   {
@@ -117,8 +117,8 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "allow rules: only an admin creates a rule for others",
     file: RULES,
-    from: '    if (!atLeast(caller.role, "admin"))\n',
-    to: '    if (!atLeast(caller.role, "guest"))\n',
+    from: '    if (!hasRole(caller.role, "admin"))\n',
+    to: '    if (!hasRole(caller.role, "guest"))\n',
     tests: COVERED,
   },
   {
@@ -173,14 +173,14 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "allow rules: the end of a pattern matches no shell syntax",
     file: PATTERN,
-    from: "  return !UNMATCHED.test(value.slice(at, end));",
+    from: "  return !NOT_MATCHED_BY_WILDCARD.test(value.slice(at, end));",
     to: "  return true;",
     tests: PATTERNS,
   },
   {
     defence: "allow rules: the middle of a pattern matches no shell syntax",
     file: PATTERN,
-    from: " || UNMATCHED.test(value.slice(at, position))",
+    from: " ||\n      NOT_MATCHED_BY_WILDCARD.test(value.slice(at, position))",
     to: "",
     tests: PATTERNS,
   },
@@ -201,7 +201,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "allow rules: a binding that always requires approval ignores answers for a tool",
     file: RECORD,
-    from: "(always ? null : grants.find(session, toolDigestOf(parts)))",
+    from: "(asks_every_time ? null : grants.find(session, toolDigestOf(parts)))",
     to: "grants.find(session, toolDigestOf(parts))",
     tests: ANSWERS,
   },
@@ -222,8 +222,8 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "approval = never: only an admin sets it",
     file: WAIVED,
-    from: '      if (!atLeast(caller.role, "admin"))\n',
-    to: '      if (!atLeast(caller.role, "guest"))\n',
+    from: '      if (!hasRole(caller.role, "admin"))\n',
+    to: '      if (!hasRole(caller.role, "guest"))\n',
     tests: NEVER,
   },
   {
@@ -236,7 +236,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "approval = never: only an admin widens its grant",
     file: WAIVED,
-    from: ' === "never" && wider(to, draft, from).length === 0;',
+    from: ' === "never" && findWiderParts(to, draft, from).length === 0;',
     to: ' === "never";',
     tests: NEVER,
   },
@@ -250,7 +250,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "tool names: only an admin sets or changes the name of a server",
     file: NAMES,
-    from: "      if (before !== null || isNamed(draft)) throw renameDenied(before);\n",
+    from: "      if (before !== null || isNamed(draft)) throw renameDeniedError(before);\n",
     to: "",
     tests: NAMED,
   },
@@ -278,14 +278,14 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "tool names: only an admin removes a server that an admin has named",
     file: NAMES,
-    from: 'if (!isServer(pack) || !isNamed(binding) || atLeast(caller.role, "admin")) return;',
-    to: 'if (!isServer(pack) || !isNamed(binding) || atLeast(caller.role, "guest")) return;',
+    from: 'if (!isServer(pack) || !isNamed(binding) || hasRole(caller.role, "admin")) return;',
+    to: 'if (!isServer(pack) || !isNamed(binding) || hasRole(caller.role, "guest")) return;',
     tests: NAMED,
   },
   {
     defence: "tool names: only an admin gives a package of the org another name in a project",
     file: NAMES,
-    from: "      if (known !== undefined)\n",
+    from: "      if (bound_version !== undefined)\n",
     to: "      if (known === null)\n",
     tests: NAMED,
   },

@@ -42,7 +42,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: the first answer wins",
     file: ANSWERS,
-    from: "if (!ended) throw closed(await get(caller, id));",
+    from: "if (!ended) throw alreadyClosed(await get(caller, id));",
     to: "void ended;",
     tests: ANSWERED,
   },
@@ -56,8 +56,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: a rejection passes its feedback on",
     file: ANSWERS,
-    from: 'rejected ? { kind: "rejected", feedback } : { kind: "approved" }',
-    to: 'rejected ? { kind: "rejected", feedback: null } : { kind: "approved" }',
+    from: 'is_rejection ? { kind: "rejected", feedback } : { kind: "approved" }',
+    to: 'is_rejection ? { kind: "rejected", feedback: null } : { kind: "approved" }',
     tests: ANSWERED,
   },
   {
@@ -82,7 +82,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: ANSWERED,
   },
   {
-    defence: "approval: the audit entry names the actor",
+    defence: "approval: the audit entry contains the actor",
     file: PENDING,
     from: 'actor: resolution.answered_by ?? "kernel"',
     to: 'actor: "kernel"',
@@ -124,7 +124,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: ROWS,
   },
   {
-    defence: "approval: a follow-up names the approval that it replaces",
+    defence: "approval: a follow-up refers to the approval that it replaces",
     file: NEW,
     from: "const { brief, reason, risk, id: replaces } = before;",
     to: "const { brief, reason, risk, replaces } = before;",
@@ -141,15 +141,15 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: a stop cancels short approvals",
     file: PENDING,
-    from: 'else closed.push(this.close(waiter.approval.id, "cancelled", "shutdown"));',
+    from: 'else closing.push(this.close(waiter.approval.id, "cancelled", "shutdown"));',
     to: 'else waiter.resolve({ kind: "detached" });',
     tests: DURABLE,
   },
   {
     defence: "approval: a stop leaves durable approvals pending",
     file: PENDING,
-    from: 'if (waiter.approval.durable) waiter.resolve({ kind: "detached" });\n      else closed',
-    to: "closed",
+    from: 'if (waiter.approval.durable) waiter.resolve({ kind: "detached" });\n      else closing',
+    to: "closing",
     tests: DURABLE,
   },
   {
@@ -201,7 +201,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: a request is an event",
     file: RECORD,
-    from: "also.records = { events: [buildApprovalEvent(door, approval, row, now)] };",
+    from: "open_records.records = { events: [buildApprovalEvent(door, approval, row, now)] };",
     to: "",
     tests: ROWS,
   },
@@ -256,28 +256,28 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: ANSWERED,
   },
   {
-    defence: "session grant: a grant holds for one session",
+    defence: "session grant: a grant applies to one session",
     file: GRANTS,
     from: "workspace, session_id, identity, digest]",
     to: "workspace, identity, digest]",
     tests: SESSION_GRANTS,
   },
   {
-    defence: "session grant: a grant holds for one identity",
+    defence: "session grant: a grant applies to one identity",
     file: GRANTS,
     from: "workspace, session_id, identity, digest]",
     to: "workspace, session_id, digest]",
     tests: SESSION_GRANTS,
   },
   {
-    defence: "session grant: a grant holds for one digest",
+    defence: "session grant: a grant applies to one digest",
     file: GRANTS,
     from: "workspace, session_id, identity, digest]",
     to: "workspace, session_id, identity, digest.length]",
     tests: SESSION_GRANTS,
   },
   {
-    defence: "session grant: a grant holds for one workspace",
+    defence: "session grant: a grant applies to one workspace",
     file: GRANTS,
     from: "scope.project_id, workspace, session_id",
     to: "scope.project_id, session_id",

@@ -20,14 +20,14 @@ const NAMES = ["packages/door/test/tools/precedence.test.ts"];
 
 export const BINDING_MUTANTS: Mutant[] = [
   {
-    defence: "binding: a patch keeps the config that it does not name",
+    defence: "binding: a patch keeps the config if it does not contain one",
     file: PLAN,
     from: "config: body.config ?? carried.config",
     to: "config: body.config ?? {}",
     tests: MOVED,
   },
   {
-    defence: "binding: a patch keeps the rollout that it does not name",
+    defence: "binding: a patch keeps the rollout if it does not contain one",
     file: PLAN,
     from: "rollout: body.rollout ?? before.rollout",
     to: "rollout: body.rollout ?? { traffic_percent: 100 }",
@@ -71,12 +71,12 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a stale If-Match of a patch is refused",
     file: BINDINGS,
-    from: 'if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");\n      if (expected !== undefined && before.generation !== expected) throw outdated(before);',
+    from: 'if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");\n      if (expected !== undefined && before.generation !== expected) throw outdatedError(before);',
     to: 'if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");\n      void expected;',
     tests: RECORD,
   },
   {
-    defence: "binding: a removal names its generation",
+    defence: "binding: a removal specifies its generation",
     file: BINDINGS,
     from: "store.bindings.remove(binding.scope, id, records, expected ?? binding.generation)",
     to: "store.bindings.remove(binding.scope, id, records)",
@@ -141,8 +141,8 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: only the host's admin runs code inline",
     file: PLAN,
-    from: 'if (wanted === "inline" && caller.actor !== HOST_ADMIN) {',
-    to: 'if (wanted === "inline" && !caller.admin) {',
+    from: 'if (isolation === "inline" && caller.actor !== HOST_ADMIN) {',
+    to: 'if (isolation === "inline" && !caller.admin) {',
     tests: RIGHTS,
   },
   {
@@ -168,14 +168,14 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: RECORD,
   },
   {
-    defence: "binding: a second version beside one with all traffic moves the binding",
+    defence: "binding: a second version next to one with all traffic moves the binding",
     file: PLAN,
     from: "const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
     to: "const shared = other_versions.length === 1;",
     tests: MOVED,
   },
   {
-    defence: "binding: a new version beside one with a share of the traffic gets a share too",
+    defence: "binding: a new version next to one with a share of the traffic gets a share too",
     file: PLAN,
     from: "const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;",
     to: "const shared = false;",
@@ -192,8 +192,8 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a rollback restores the settings of its target version",
     file: UPGRADES,
-    from: "const settings = same ? { config, secrets, policy } : {};",
-    to: "const settings = same ? { secrets, policy } : {};",
+    from: "const settings = is_same_content ? { config, secrets, policy } : {};",
+    to: "const settings = is_same_content ? { secrets, policy } : {};",
     tests: MOVED,
   },
   {
@@ -255,7 +255,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "body scope: a credential stays in its organisation",
     file: "packages/api/src/requests/body-scope.ts",
-    from: 'if (org_id !== caller.scope.org_id) throw otherScope(caller, "organisation", org_id);',
+    from: 'if (org_id !== caller.scope.org_id) throw scopeMismatch(caller, "organisation", org_id);',
     to: "",
     tests: ["packages/api/test/requests/body-scope.test.ts"],
   },
@@ -332,7 +332,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "move: a raised class is kept",
     file: MOVE,
-    from: "...(chosen === undefined || lowered ? {} : { class: chosen }),",
+    from: "...(execution_class === undefined || is_lowered ? {} : { class: execution_class }),",
     to: "",
     tests: MOVED,
   },

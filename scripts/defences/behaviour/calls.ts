@@ -31,8 +31,8 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "queue: a cancelled call leaves the queue",
     file: CONCURRENCY,
-    from: "if (at >= 0) limit.queue.splice(at, 1);",
-    to: "if (at > 0) limit.queue.splice(at, 1);",
+    from: "if (index >= 0) limit.queue.splice(index, 1);",
+    to: "if (index > 0) limit.queue.splice(index, 1);",
     tests: QUEUES,
     only: "removes a cancelled call",
     hangs: true,
@@ -84,7 +84,7 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "watch: a slow reader reads the rest from the store",
     file: WATCH,
-    from: "      queue = [];\n      behind = true;\n",
+    from: "      queue = [];\n      is_behind = true;\n",
     to: "      queue = [];\n",
     tests: WATCHED,
   },
@@ -190,7 +190,7 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "metrics: a settled call is counted at the door",
     file: "packages/door/src/invoke/settle.ts",
-    from: "if (was_written) door.ended.add(final);\n  else final =",
+    from: "if (was_written) door.call_counts.add(final);\n  else final =",
     to: "if (!was_written) final =",
     tests: ["packages/agent/test/loop/hook-events.test.ts"],
     hangs: true,
@@ -198,7 +198,7 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "metrics: a refused call is counted at the door",
     file: "packages/door/src/invoke/record.ts",
-    from: "    door.ended.add(row);\n",
+    from: "    door.call_counts.add(row);\n",
     to: "",
     tests: ["packages/agent/test/loop/hook-events.test.ts"],
   },

@@ -53,7 +53,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: a reference that no runner checked opens no file",
     file: "packages/door/src/invoke/store-content.ts",
-    from: 'checked ? { ...block, invocation_id } : omittedBlock(block, "its file was not checked")',
+    from: 'references_checked ? { ...block, invocation_id } : omittedBlock(block, "its file was not checked")',
     to: "{ ...block, invocation_id }",
     tests: ["packages/door/test/invoke/store-content.test.ts"],
   },
@@ -67,7 +67,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: a model gets no file that its call does not refer to",
     file: "packages/door/src/invoke/store-content.ts",
-    from: "return named ? await artifacts.open(sha256) : null;",
+    from: "return is_referenced ? await artifacts.open(sha256) : null;",
     to: "return await artifacts.open(sha256);",
     tests: ["packages/agent/test/models/load-content.test.ts"],
   },
@@ -77,7 +77,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
     from: "media.push(...mediaIn(message, accepted))",
     to: "media.push()",
     tests: ["plugins/llm-openai/test/chat.test.ts"],
-    only: "names the images",
+    only: "mentions the images",
   },
   {
     defence: "content: a file that is not a PDF is described",

@@ -8,8 +8,8 @@ export const DEFERRED_TOOLS_MUTANTS: Mutant[] = [
   {
     defence: "deferral: the least used tools are deferred first",
     file: DEFER,
-    from: "calls(a) - calls(b) ||",
-    to: "calls(b) - calls(a) ||",
+    from: "countCalls(a) - countCalls(b) ||",
+    to: "countCalls(b) - countCalls(a) ||",
     tests: DEFERRED,
   },
   {
@@ -22,8 +22,8 @@ export const DEFERRED_TOOLS_MUTANTS: Mutant[] = [
   {
     defence: "deferral: nothing is deferred by the budget where models cannot search",
     file: "packages/door/src/catalog/catalog.ts",
-    from: "const budgeted = search !== null && caller.tools",
-    to: "const budgeted = caller.tools",
+    from: "const has_budget = search !== null && caller.tools",
+    to: "const has_budget = caller.tools",
     tests: DEFERRED,
   },
   {
@@ -41,7 +41,7 @@ export const DEFERRED_TOOLS_MUTANTS: Mutant[] = [
     tests: DEFERRED,
   },
   {
-    defence: "deferral: a profile stands for its tools",
+    defence: "deferral: a profile is expanded to its tools",
     file: DEFER,
     from: "findProfile(policy, pattern) ?? [pattern]",
     to: "[pattern]",

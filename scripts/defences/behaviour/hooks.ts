@@ -101,7 +101,7 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: a nested call has the ids of the call that made it",
     file: "packages/door/src/calls/call-ids.ts",
-    from: "if (named === undefined) return inherited;",
+    from: "if (own_id === undefined) return inherited;",
     to: "",
     tests: EVENTS,
   },
@@ -141,14 +141,14 @@ export const HOOK_MUTANTS: Mutant[] = [
     tests: EVENTS,
   },
   {
-    defence: "hooks: the start of a run names its chain",
+    defence: "hooks: the event for the start of a run contains its chain",
     file: "packages/store/src/ops/runs.ts",
     from: "const events = p.records.events.map((event) => withChain(event, written.chain_id));",
     to: "const { events } = p.records;\n  void withChain;",
     tests: EVENTS,
   },
   {
-    defence: "hooks: texts of events hold no tokens of the gateway",
+    defence: "hooks: texts of events contain no tokens of the gateway",
     file: "packages/contract/src/values/event-text.ts",
     from: ".replaceAll(TOKENS, REDACTED)",
     to: "",
@@ -157,7 +157,7 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: a full page is followed by the next",
     file: DISPATCH,
-    from: "if (to === ahead.last_seq && ahead.count < PAGE) return;",
+    from: "if (to === pending.last_seq && pending.count < PAGE_SIZE) return;",
     to: "if (to !== null) return;",
     tests: DISPATCHED,
   },
@@ -179,7 +179,7 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: a failed pass is repeated",
     file: DISPATCH,
-    from: "if (failed && !this.#stopped) this.#after(RETRY_MS);",
+    from: "if (failed && !this.#stopped) this.#scheduleIn(RETRY_MS);",
     to: "if (failed) return;",
     tests: DISPATCHED,
     hangs: true,
@@ -194,8 +194,8 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "events: an idle reader skips events that it may not see",
     file: WATCH,
-    from: "last = Math.max(last, passed);",
-    to: "void passed;",
+    from: "last = Math.max(last, complete_up_to);",
+    to: "void complete_up_to;",
     tests: WATCHED,
     hangs: true,
   },

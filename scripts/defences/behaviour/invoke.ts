@@ -60,7 +60,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: OPEN_TESTS,
   },
   {
-    defence: "open: a plugin's call of a headless run stays headless",
+    defence: "open: a plugin's call in a headless run stays headless",
     file: OPEN,
     from: 'return context === "headless" ? context : "background";',
     to: 'return "background";',
@@ -130,7 +130,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: OPEN_TESTS,
   },
   {
-    defence: "open: a disabled binding is named in the refusal",
+    defence: "open: the refusal identifies the disabled binding",
     file: OPEN,
     from: 'candidates.every(({ binding }) => binding.status === "disabled")',
     to: 'candidates.some(({ binding }) => binding.status === "active")',
@@ -170,8 +170,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "call: a refused call claims no Idempotency-Key",
     file: RECORD,
-    from: "const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };",
-    to: "const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
+    from: "const open_records: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };",
+    to: "const open_records: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
     tests: IDEMPOTENT_CALLS,
   },
   {
@@ -185,8 +185,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "call: a refusal emits an event",
     file: RECORD,
-    from: "const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };",
-    to: "const also: OpenRecords = { records: { events: [] } };",
+    from: "const open_records: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };",
+    to: "const open_records: OpenRecords = { records: { events: [] } };",
     tests: INVOKE_TESTS,
     only: "records a refusal with its fix",
   },
@@ -215,7 +215,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     only: "records the start of a queued",
   },
   {
-    defence: "call: the settled event names the error",
+    defence: "call: the settled event contains the error",
     file: RECORD,
     from: "if (row.error !== null) summary.error_code = row.error.code;",
     to: "",
@@ -315,7 +315,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: ["packages/door/test/frames/frame-recordings.test.ts"],
   },
   {
-    defence: "frames: the number of kept frames is limited",
+    defence: "frames: the number of stored frames is limited",
     file: FRAMES,
     from: "recording.frames.length > FRAME_LIMITS.frames || ",
     to: "",
@@ -324,7 +324,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "run: the plugin gets the time that is left",
     file: RUN,
-    from: "Math.ceil(left), secrets, body)",
+    from: "Math.ceil(remaining_ms), secrets, body)",
     to: "row.timeout_ms, secrets, body)",
     tests: DEADLINES,
   },
@@ -343,14 +343,14 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: RUN_REQUESTS,
   },
   {
-    defence: "run: the context names only ids that the call has",
+    defence: "run: the context contains only ids that the call has",
     file: RUN,
     from: "if (row.chain_id !== null) context.chain_id = row.chain_id;",
     to: "context.chain_id = row.chain_id as string;",
     tests: RUN_REQUESTS,
   },
   {
-    defence: "run: the context holds the session",
+    defence: "run: the context contains the session",
     file: RUN,
     from: "    context.session_id = session_id;\n",
     to: "",
@@ -366,8 +366,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "run: a compactor's own id does not replace the gateway's",
     file: RUN,
-    from: "{ ...objectOf(row.input), compaction_id: row.execution_id }",
-    to: "{ compaction_id: row.execution_id, ...objectOf(row.input) }",
+    from: "{ ...toObject(row.input), compaction_id: row.execution_id }",
+    to: "{ compaction_id: row.execution_id, ...toObject(row.input) }",
     tests: RUN_REQUESTS,
   },
   {

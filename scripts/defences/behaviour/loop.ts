@@ -18,7 +18,7 @@ const STATE = ["packages/agent/test/loop/turn.test.ts"];
 const RULES = ["packages/agent/test/loop/settings.test.ts"];
 const CALLS = ["packages/agent/test/loop/dispatch.test.ts"];
 const COMPACTED = ["packages/agent/test/compaction/compact-if-needed.test.ts"];
-const SPLIT = ["packages/agent/test/compaction/split.test.ts"];
+const SUMMARY_TEST = ["packages/agent/test/compaction/built-in-summary.test.ts"];
 const MODELS = ["packages/agent/test/models/call-model.test.ts"];
 const YIELD = ["packages/agent/test/loop/yield.test.ts"];
 const SUBAGENTS = ["packages/agent/test/loop/subagents.test.ts"];
@@ -76,7 +76,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "loop: a sub-agent names the turn that spawned it",
+    defence: "loop: a sub-agent records the turn that spawned it",
     file: BEGIN,
     from: "parent_run_id: request.parent_run_id ?? null",
     to: "parent_run_id: null",
@@ -85,8 +85,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "loop: a sender with fewer rights does not join a turn",
     file: BEGIN,
-    from: "return atLeast(sender.role, turn.role) && (sender.admin || !turn.admin);",
-    to: "return atLeast(turn.role, sender.role);",
+    from: "return hasRole(sender.role, turn.role) && (sender.admin || !turn.admin);",
+    to: "return hasRole(turn.role, sender.role);",
     tests: STATE,
   },
   {
@@ -128,8 +128,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "loop: the model is offered a deferred tool after it was found",
     file: RUN,
-    from: "tool === undefined || turn.hides(tool) ? [] : [tool.shown]",
-    to: "tool === undefined || tool.deferred_by !== null ? [] : [tool.shown]",
+    from: "tool === undefined || turn.hides(tool) ? [] : [tool.llm_tool]",
+    to: "tool === undefined || tool.deferred_by !== null ? [] : [tool.llm_tool]",
     tests: RISK,
   },
   {
@@ -280,7 +280,7 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "turn: deferred tools are offered after they were found",
     file: TURN,
-    from: "if (deferred_by === null || this.found.has(name)) return false;",
+    from: "if (deferred_by === null || this.found_tools.has(name)) return false;",
     to: "if (deferred_by === null) return false;",
     tests: STATE,
   },
@@ -321,10 +321,10 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: RISK,
   },
   {
-    defence: "dispatch: a call names its turn and chain",
+    defence: "dispatch: a call records its turn and chain",
     file: DISPATCH,
-    from: "session_id, chain_id, run_id, ...traced, ...narrow }",
-    to: "session_id, ...traced, ...narrow }",
+    from: "session_id, chain_id, run_id, ...trace, ...narrow }",
+    to: "session_id, ...trace, ...narrow }",
     tests: TURNS,
     only: "records its call as an invocation",
   },
@@ -433,20 +433,20 @@ export const LOOP_MUTANTS: Mutant[] = [
     file: SUMMARY,
     from: 'if (entry.kind !== "message" || entry.payload.role !== "user") continue;',
     to: 'if (entry.kind !== "message") continue;',
-    tests: SPLIT,
+    tests: SUMMARY_TEST,
   },
   {
     defence: "compaction: recent messages stay within half of the target",
     file: SUMMARY,
     from: "if (tokens > target / 2 && cut < entries.length) break;",
     to: "if (tokens > target * 2 && cut < entries.length) break;",
-    tests: SPLIT,
+    tests: SUMMARY_TEST,
   },
   {
     defence: "compaction: the last message stays whatever its size",
     file: SUMMARY,
     from: "if (tokens > target / 2 && cut < entries.length) break;",
     to: "if (tokens > target / 2) break;",
-    tests: SPLIT,
+    tests: SUMMARY_TEST,
   },
 ];

@@ -36,7 +36,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: POLICIES,
   },
   {
-    defence: "policy: a refusal names its rule",
+    defence: "policy: a refusal identifies its rule",
     file: "packages/door/src/admission/admit.ts",
     from: "details: { rule: name, ...details }",
     to: "details: { ...details }",
@@ -190,14 +190,14 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "policy: a direct call of a hook awaits approval",
+    defence: "policy: a direct call to a hook awaits approval",
     file: RULES,
     from: 'item.kind === "hook" && context === "background" && caller.delegation === undefined',
     to: 'item.kind === "hook" && caller.delegation === undefined',
     tests: DECISIONS,
   },
   {
-    defence: "policy: a plugin's call of a hook awaits approval",
+    defence: "policy: a plugin's call to a hook awaits approval",
     file: RULES,
     from: 'context === "background" && caller.delegation === undefined',
     to: 'context === "background"',
@@ -372,7 +372,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: RISKS,
   },
   {
-    defence: "policy: a rule covers only the tools that it names",
+    defence: "policy: a rule covers only the tools that it lists",
     file: SECURITY,
     from: "if (rule.tools?.(tool) === false) continue;",
     to: "",
@@ -451,8 +451,8 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "catalog: a tool that could not be loaded is not offered",
     file: "packages/door/src/catalog/catalog.ts",
-    from: "const refused = denied ?? findLoadError(plan);",
-    to: "const refused = denied;",
+    from: "const denial = listing_denial ?? findLoadError(plan);",
+    to: "const denial = listing_denial;",
     tests: ["packages/door/test/admission/target.test.ts"],
   },
 ];

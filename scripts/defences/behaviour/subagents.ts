@@ -49,8 +49,8 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
   {
     defence: "sub-agents: the start of a child is announced once",
     file: "plugins/agent-tool/src/agent-tool.ts",
-    from: "if (!child.resumed) await announce.started(child, args);",
-    to: "await announce.started(child, args);",
+    from: "if (!child.resumed) await announcer.started(child, args);",
+    to: "await announcer.started(child, args);",
     tests: RESUMED,
     only: "ended before the crash",
   },

@@ -87,8 +87,8 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "context: the context begins at the last anchor",
     file: CONTEXT,
-    from: "    this.#messages = [];\n    this.#open = null;\n",
-    to: "    this.#open = null;\n",
+    from: "    this.#messages = [];\n    this.#renderedGroup = null;\n",
+    to: "    this.#renderedGroup = null;\n",
     tests: CONTEXTS,
   },
   {
@@ -120,7 +120,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: CONTEXTS,
   },
   {
-    defence: "context: the text of an answer goes with its calls",
+    defence: "context: the text of an answer is in the same message as its calls",
     file: CONTEXT,
     from: 'this.#answer?.ids.includes(call.id) === true ? this.#answer.text : ""',
     to: '""',
@@ -136,7 +136,7 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "context: a late result replaces its placeholder",
     file: CONTEXT,
-    from: "if (index >= 0) this.#messages[index] = share(message);",
+    from: "if (index >= 0) this.#messages[index] = this.#share(message);",
     to: "",
     tests: CONTEXTS,
   },
@@ -150,8 +150,8 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "context: a refused call has its reason as result",
     file: CONTEXT,
-    from: 'if (name === "tool.error") this.#result(',
-    to: 'if (name === "tool.refused") this.#result(',
+    from: 'if (name === "tool.error") this.#addResult(',
+    to: 'if (name === "tool.refused") this.#addResult(',
     tests: CONTEXTS,
   },
   {
@@ -192,15 +192,15 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "chains: a child session belongs to its parent's workspace",
     file: SESSIONS,
-    from: "if (into !== null) events.unshift(of.session(",
-    to: "if (into === null) events.unshift(of.session(",
+    from: "if (into !== null) events.unshift(build.session(",
+    to: "if (into === null) events.unshift(build.session(",
     tests: OPERATIONS,
   },
   {
-    defence: "chains: the event of a reset names the old chain as archived",
+    defence: "chains: the event of a reset reports the old chain as archived",
     file: SESSIONS,
-    from: 'of.session("session.archived", { chain_id: head_chain_id, output })',
-    to: 'of.session("session.archived", { chain_id: chain.id, output })',
+    from: 'build.session("session.archived", { chain_id: head_chain_id, output })',
+    to: 'build.session("session.archived", { chain_id: chain.id, output })',
     tests: OPERATIONS,
   },
   {
@@ -263,7 +263,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     from: "Object.entries(merged).filter(([, value]) => value !== null)",
     to: "Object.entries(merged)",
     tests: STORED,
-    only: "merges changes of the metadata",
+    only: "merges changes to the metadata",
   },
   {
     defence: "persister: a batch of best-effort entries is bounded",
@@ -297,7 +297,7 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "persister: writes of a turn carry its hold",
     file: PERSISTER,
-    from: "held === undefined || held.lost ? { key, entries } : { key, entries, hold: held.hold }",
+    from: "turnHold === undefined || turnHold.lost ? { key, entries } : { key, entries, hold: turnHold.hold }",
     to: "{ key, entries }",
     tests: WRITES,
   },

@@ -15,9 +15,9 @@ import { PLUGIN_SETTINGS_SCOPE, type RegistryModule, withDefinitions } from "@ba
 import type { SessionModule } from "@backplane/session";
 import { createFanout, type FanoutService } from "../fanout/fanout.ts";
 import { ActiveTurns } from "../loop/active-turns.ts";
-import { ModelCalls, type ProviderOwners } from "../models/call-model.ts";
+import { ActiveModels, createProbe } from "../models/active-models.ts";
+import { type FindProviderOwner, ModelCalls } from "../models/call-model.ts";
 import { createContentLoader } from "../models/load-content.ts";
-import { ActiveModels, createProbe } from "../models/models.ts";
 import { createPluginSystem } from "../plugins/plugin-system.ts";
 import type { KernelService, PluginSystem } from "../plugins/plugins-port.ts";
 import { NET_FETCH } from "../plugins/services.ts";
@@ -64,9 +64,9 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
   const { bus, persister, port, sessions, live } = session;
   const turns = new ActiveTurns(calls.live);
   const active_models = new ActiveModels(registry.cached_config);
-  const owners: ProviderOwners = (org_id, provider) =>
+  const findOwner: FindProviderOwner = (org_id, provider) =>
     calls.store_wait.run("a model call", () => plugins.findProviderOwner(org_id, provider));
-  const models = new ModelCalls(port, clock, owners, createContentLoader(deps));
+  const models = new ModelCalls(port, clock, findOwner, createContentLoader(deps));
   const services = new Map<string, KernelService>();
   const plugins: PluginSystem = createPluginSystem({
     bus,
@@ -98,7 +98,7 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
     tool: (binding_id) => bindings.tool(binding_id),
     // A tool uses kernel services on behalf of the turn that called it.
     mint({ plugin, scope, invocation_id, session_id }) {
-      const turn = turns.ofCall(invocation_id);
+      const turn = turns.findByCall(invocation_id);
       const call = { invocation_id, session_id, run_id: turn?.run.id ?? null, scope };
       return plugins.callers.mint({ plugin, caller: turn?.caller ?? null, call });
     },

@@ -1,6 +1,6 @@
 /**
- * The part of the agent module that is built on the door: the loop, and the operations of clients on
- * sessions.
+ * The part of the agent module that is built on the door: the loop, and the operations that clients perform
+ * on sessions.
  */
 
 import { BackplaneError, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
@@ -73,7 +73,9 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
   const { models, active_models, plugins, turns, fanout } = host;
   const config = registry.cached_config;
   const skills: StepDeps["skills"] = (scope) => registry.skills.list(scope);
-  const histories = new Histories(sessions, persister);
+  const { pause = (run) => void clock.after(0, run) } = deps;
+  const yieldToEventLoop = () => new Promise<void>((resolve) => pause(resolve));
+  const histories = new Histories(sessions, persister, yieldToEventLoop);
   const settings = new LoopSettings(config, store.sessions, deps.strategy);
   const pins = new Pins({ store, sessions, clock });
   const compactions = new Compactions({
@@ -85,14 +87,15 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     log,
     ids,
     pins,
+    yieldToEventLoop,
     chooseModel: (org_id, provider) => active_models.choose(org_id, provider),
     countCompaction: (caller) => countUse(store, caller, "compactions"),
     findCompactors: async ({ scope }, choice) =>
       chooseCompactors(await store.bindings.discover(scope, "compactor"), choice),
     callCompactor: (candidate, input, caller) => callCompactor(door, candidate, input, caller),
   });
-  const everyone = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };
-  const strategyPlugin = (strategy: string) =>
+  const kernel_session = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };
+  const findStrategyPlugin = (strategy: string) =>
     plugins.strategies().find(({ strategy_id }) => strategy_id === strategy)?.plugin ?? null;
   const loop = new Loop({
     port,
@@ -108,7 +111,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     clock,
     log,
     node_id: deps.node_id,
-    own_port: bus.kernel("loop", ["loop"]),
+    loop_port: bus.kernel("loop", ["loop"]),
     resume_turns: deps.host.resume_turns,
     adoptCalls: (turn) => adoptCalls(door, turn),
     adoptSubagent: (turn) => subagents.adopt(turn),
@@ -122,17 +125,17 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
       return session === null ? 0 : clock.now() - Date.parse(session.created_at);
     },
     skills,
-    strategyOf: (strategy) => strategyPlugin(strategy),
+    findStrategyPlugin,
     history: (key) => histories.open(key),
     node_lease: door.lease,
     store_wait: door.store_wait,
-    atStep: (turn) => prepareStep(door, histories, turn),
+    beforeStep: (turn) => prepareStep(door, histories, turn),
     countStep: (caller) => countUse(store, caller, "steps"),
     activeModel: (org_id, provider) => active_models.choose(org_id, provider),
     compactIfNeeded: (turn, provider) => compactions.compactIfNeeded(turn, provider),
     enter: (org_id) => plugins.prepare(org_id),
     strategyProblem: (strategy) =>
-      strategyPlugin(strategy) === null
+      findStrategyPlugin(strategy) === null
         ? `no loaded plugin provides the strategy ${strategy}; see backplane plugin list`
         : null,
   });
@@ -142,20 +145,20 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row);
   });
   changes.on("approval.answered", (answer) => fanout.sendAnswer(answer));
-  changes.on("turn.taken_over", ({ hold }) => turns.ofRun(hold.run_id)?.stop("lost"));
+  changes.on("turn.taken_over", ({ hold }) => turns.findByRun(hold.run_id)?.stop("lost"));
   door.lease.onLapsed(() => {
     loop.checkHolds().catch((error: unknown) => log.warn({ err: error }, "turns could not be checked"));
   });
-  startDispatcher({ port, door, turnAt: (scope, id) => loop.turnAt(scope, id) });
+  startDispatcher({ port, door, runningTurn: (scope, id) => loop.runningTurn(scope, id) });
   host.core_tools.set(
     SEARCH_TOOL,
-    toolSearch(deps.version ?? "0.0.0", (invocation_id) => turns.ofCall(invocation_id)),
+    toolSearch(deps.version ?? "0.0.0", (invocation_id) => turns.findByCall(invocation_id)),
   );
   host.core_tools.set(ACTION_TOOL, actionTool(deps.version ?? "0.0.0"));
   const subagents = createSubagents({
     loop,
-    turnOfRun: (run_id) => turns.ofRun(run_id),
-    callOf: (invocation_id) => door.live.get(invocation_id)?.row,
+    findTurn: (run_id) => turns.findByRun(run_id),
+    findCall: (invocation_id) => door.live.get(invocation_id)?.row,
     store,
     sessions,
     persister,
@@ -163,10 +166,10 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     store_wait: door.store_wait,
     random: deps.random,
     limits: deps.host.subagents,
-    onCallEnded(invocation_id, tell) {
+    onCallEnded(invocation_id, listener) {
       const live = door.live.get(invocation_id);
-      if (live === undefined) tell();
-      else live.onSettled(tell);
+      if (live === undefined) listener();
+      else live.onSettled(listener);
     },
   });
   const { invocations } = parts.door.facade;
@@ -207,17 +210,17 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     cognition: createCognition({ deps, models, active: active_models, embedTexts }),
     fault(source, error) {
       const { message, code } = toBackplaneError(error);
-      port.tryPublish("kernel.error", { source, message, detail: { code } }, everyone);
+      port.tryPublish("kernel.error", { source, message, detail: { code } }, kernel_session);
     },
   };
-  const pinned = pinServices(pins, (invocation_id) => turns.ofCall(invocation_id));
-  const admin = adminServices({ ...facade, config: registry.facade.config });
+  const pin_services = pinServices(pins, (invocation_id) => turns.findByCall(invocation_id));
+  const admin_services = adminServices({ ...facade, config: registry.facade.config });
   for (const [name, service] of [
     ...subagents.services,
     ...skillServices(registry.skills),
     ...embeddingServices(embedTexts),
-    ...pinned,
-    ...admin,
+    ...pin_services,
+    ...admin_services,
   ])
     host.services.set(name, service);
   return {
@@ -230,7 +233,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     },
     resumeTurns() {
       loop.resumeTurns();
-      port.tryPublish("kernel.ready", { version: deps.version ?? "0.0.0" }, everyone);
+      port.tryPublish("kernel.ready", { version: deps.version ?? "0.0.0" }, kernel_session);
     },
     endTurns: () => loop.stop(),
     async stop() {
@@ -265,8 +268,8 @@ async function prepareStep(
 ): Promise<void> {
   const { store } = deps;
   if (!store.shared) return;
-  await lease.confirm(store_wait.most_ms, turn.signal);
-  const held = await store_wait.run("a turn", () => store.runs.held(turn.hold), turn.signal);
+  await lease.confirm(store_wait.max_wait_ms, turn.signal);
+  const held = await store_wait.run("a turn", () => store.runs.checkHold(turn.hold), turn.signal);
   if (held === null) throw new BackplaneError("run.taken_over");
   if (turn.joinedElsewhere(held.joins)) histories.forget(turn.key);
 }

@@ -13,7 +13,7 @@ import {
 import {
   blockOf,
   checkClientSessionId,
-  entryOfBlock,
+  entryFromBlock,
   type Persister,
   type Sessions,
 } from "@backplane/session";
@@ -56,8 +56,11 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       await requireBranching(caller);
       if (child_id !== undefined) checkClientSessionId(child_id);
       await persister.drain(keyOf(await sessions.chain(caller.scope, id)));
-      const wanted = { ...(at === undefined ? {} : { at }), ...(child_id === undefined ? {} : { child_id }) };
-      return await sessions.fork(caller.scope, id, wanted, once, causeOf(caller));
+      const options = {
+        ...(at === undefined ? {} : { at }),
+        ...(child_id === undefined ? {} : { child_id }),
+      };
+      return await sessions.fork(caller.scope, id, options, once, causeOf(caller));
     },
     async start(caller, id) {
       let chain = await sessions.chain(caller.scope, id);
@@ -80,17 +83,17 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       const row = await findCallingRow(door, caller);
       if (row !== null) await requireSessionSupport(door, row, key, "add blocks");
       const date = new Date(clock.now()).toISOString();
-      const entries = blocks.map((block) => entryOfBlock(block, date));
+      const entries = blocks.map((block) => entryFromBlock(block, date));
       const { head_chain_id } = await sessions.get(key);
       const items = entries.map((entry) => ({ entry, event: null }));
-      const onHead = (tape: TapeWrite) => sessions.appendTape(tape, once);
+      const writeToHead = (tape: TapeWrite) => sessions.appendTape(tape, once);
       const { first_id } =
         head_chain_id === id
-          ? await persister.appendInTransaction(key, items, onHead).then(
+          ? await persister.appendInTransaction(key, items, writeToHead).then(
               (written) => written!,
               (error: unknown) => {
-                // The transaction also held entries of a turn that another gateway holds, and was refused
-                // because of those. The blocks do not belong to that turn, so they are written separately.
+                // The transaction also contained entries of a turn that another gateway holds, and was
+                // rejected because of them. The blocks do not belong to that turn, so they are written separately.
                 if (codeOf(error) !== "run.taken_over") throw error;
                 return sessions.append(key, entries, undefined, once);
               },

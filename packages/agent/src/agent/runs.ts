@@ -96,7 +96,7 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
       const run = await get(caller, id);
       if (run.harness !== undefined && run.status === "running")
         return await harnesses.cancel(caller, { ...run, harness: run.harness });
-      const turn = turns.ofRun(id);
+      const turn = turns.findByRun(id);
       if (run.status !== "running" || turn === undefined) throw new BackplaneError("run.ended");
       await port.publish("user.interrupt", {}, turn.to);
       return await turn.settled;

@@ -56,8 +56,8 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
         { session_id, ...(workspace === undefined ? {} : { workspace }) },
         "create sessions",
       );
-      const wanted = strategy === undefined ? metadata : { ...metadata, strategy };
-      return await sessions.create(key, wanted, once, causeOf(caller));
+      const full_metadata = strategy === undefined ? metadata : { ...metadata, strategy };
+      return await sessions.create(key, full_metadata, once, causeOf(caller));
     },
     get: (caller, ref) => sessions.get(sessionKey(caller, ref)),
     list: (caller, filter, page) => sessions.list(caller.scope, filter, page),
@@ -159,7 +159,10 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
   };
 }
 
-/** The id that a compactor is given names its call: other compactors, or the model, may have made the chain. */
+/**
+ * A compactor knows only the id of its own call, not that of the chain, because another compactor or the model may have
+ * made the chain.
+ */
 async function getCompactedChain(
   sessions: Pick<Sessions, "chain">,
   { scope }: Caller,

@@ -6,9 +6,9 @@
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { Clock, Cognition, CognitionUser, KernelDeps } from "@backplane/ports";
 import { modelBridgeSession } from "@backplane/session";
+import type { ActiveModels } from "../models/active-models.ts";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { EmbedTexts } from "../models/embeddings.ts";
-import type { ActiveModels } from "../models/models.ts";
 import { embedText } from "./embed-text.ts";
 
 interface CognitionParts {
@@ -126,7 +126,7 @@ export class Quota {
   readonly #clock: Pick<Clock, "monotonic">;
   readonly #count: number;
   readonly #window_ms: number;
-  readonly #taken = new Map<string, number[]>();
+  readonly #requests = new Map<string, number[]>();
 
   constructor(clock: Pick<Clock, "monotonic">, count: number, window_ms: number) {
     this.#clock = clock;
@@ -137,15 +137,15 @@ export class Quota {
   take(key: string): boolean {
     const now = this.#clock.monotonic();
     const since = now - this.#window_ms;
-    for (const [key, times] of this.#taken) {
+    for (const [key, times] of this.#requests) {
       // Keys are in the order of their last use, so the first recent one ends the search.
       if ((times.at(-1) as number) > since) break;
-      this.#taken.delete(key);
+      this.#requests.delete(key);
     }
-    const times = (this.#taken.get(key) ?? []).filter((at) => at > since);
+    const times = (this.#requests.get(key) ?? []).filter((at) => at > since);
     if (times.length >= this.#count) return false;
-    this.#taken.delete(key);
-    this.#taken.set(key, [...times, now]);
+    this.#requests.delete(key);
+    this.#requests.set(key, [...times, now]);
     return true;
   }
 }

@@ -1,18 +1,18 @@
 /**
- * An embedding that needs no model: words and their three-letter pieces are hashed into a vector of length 1.
+ * An embedding that needs no model: words and their three-letter sequences are hashed into a vector of length 1.
  * Texts that share words have similar vectors; meaning is not considered. Plugins use this embedding while no
  * provider offers a better one. The vector of a text must never change, because plugins store vectors.
  */
 const VECTOR_SIZE = 256;
-const PIECE_LENGTH = 3;
-const PIECE_WEIGHT = 0.5;
+const TRIGRAM_LENGTH = 3;
+const TRIGRAM_WEIGHT = 0.5;
 
 export function embedText(text: string): number[] {
   const vector = Array.from({ length: VECTOR_SIZE }, () => 0);
   const add = (feature: string, weight: number) => {
-    const hashed = fnv1a(feature);
-    const slot = hashed % VECTOR_SIZE;
-    vector[slot] = (vector[slot] as number) + (hashed & 0x80000000 ? -weight : weight);
+    const hash = fnv1a(feature);
+    const slot = hash % VECTOR_SIZE;
+    vector[slot] = (vector[slot] as number) + (hash & 0x80000000 ? -weight : weight);
   };
   for (const word of text
     .normalize("NFKC")
@@ -20,8 +20,8 @@ export function embedText(text: string): number[] {
     .match(/[\p{L}\p{N}]+/gu) ?? []) {
     add(`w ${word}`, 1);
     const marked = `^${word}$`;
-    for (let at = 0; at + PIECE_LENGTH <= marked.length; at++)
-      add(`p ${marked.slice(at, at + PIECE_LENGTH)}`, PIECE_WEIGHT);
+    for (let at = 0; at + TRIGRAM_LENGTH <= marked.length; at++)
+      add(`p ${marked.slice(at, at + TRIGRAM_LENGTH)}`, TRIGRAM_WEIGHT);
   }
   const length = Math.hypot(...vector);
   // Text without words gets a fixed vector, because a zero vector cannot be normalized.
@@ -30,9 +30,9 @@ export function embedText(text: string): number[] {
 }
 
 function fnv1a(text: string): number {
-  let hashed = 0x811c9dc5;
+  let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) {
-    hashed = Math.imul(hashed ^ text.charCodeAt(at), 0x01000193);
+    hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
   }
-  return hashed >>> 0;
+  return hash >>> 0;
 }

@@ -5,7 +5,7 @@
 
 import { BackplaneError, type Block, canonicalJson, type Entry } from "@backplane/contract";
 import type { NewEntry } from "@backplane/ports";
-import { blockOf, copyOf, entryOfBlock, type RetainedEntries } from "@backplane/session";
+import { blockOf, copyEntry, entryFromBlock, type RetainedEntries } from "@backplane/session";
 
 /** Turns the blocks of a compactor into entries and throws `malformed_response` if they break a rule. */
 export function buildSeed(
@@ -22,13 +22,13 @@ export function buildSeed(
     requireOwnSources(block, index, source);
     if (block.kind === "tool_call") calls.add(block.tool_call_id!);
     if (block.kind === "tool_result" && !calls.has(block.tool_call_id!))
-      refuse(`seed_blocks/${index} is the result of a call that is not before it`);
-    const original = source.take(block);
+      reject(`seed_blocks/${index} is the result of a call that is not before it`);
+    const original = source.takeOriginal(block);
     if (original === null) {
       seed.push(toNewEntry(block, entries.at(-1)?.date ?? ""));
     } else {
       kept_entries.add(original);
-      seed.push(...source.between(previous, original).map(copyOf), copyOf(original));
+      seed.push(...source.between(previous, original).map(copyEntry), copyEntry(original));
     }
     previous = original;
   }
@@ -39,23 +39,23 @@ export function buildSeed(
   ];
   for (const [reason, wanted] of required) {
     const lost = wanted.find((entry) => !kept_entries.has(entry));
-    if (lost !== undefined) refuse(`entry ${lost.id} ${reason} and is missing from seed_blocks`);
+    if (lost !== undefined) reject(`entry ${lost.id} ${reason} and is missing from seed_blocks`);
   }
   return seed;
 }
 
 /** The date is that of the newest source, because clients treat entries before the anchor's date as repeated ones. */
 function toNewEntry(block: Block, date: string): NewEntry {
-  const entry = entryOfBlock(block, date);
+  const entry = entryFromBlock(block, date);
   const { from_entries } = block;
   return from_entries === undefined ? entry : { ...entry, meta: { ...entry.meta, from_entries } };
 }
 
-/** A block may name entries of the source and the entries that those were condensed from. */
+/** A block may refer to entries of the source and to the entries from which those were condensed. */
 function requireOwnSources({ from_entries = [] }: Block, index: number, source: SourceBlocks): void {
   const foreign = from_entries.find((id) => !source.ids.has(id));
   if (foreign !== undefined)
-    refuse(`seed_blocks/${index}/from_entries names entry ${foreign}, which is not in the source`);
+    reject(`seed_blocks/${index}/from_entries contains entry ${foreign}, which is not in the source`);
 }
 
 class SourceBlocks {
@@ -73,17 +73,17 @@ class SourceBlocks {
       this.ids.add(entry.id);
       for (const id of block.from_entries ?? []) this.ids.add(id);
       if (entry.kind === "anchor") continue;
-      const known = this.#unused.get(signatureOf(block));
-      if (known === undefined) this.#unused.set(signatureOf(block), [entry]);
-      else known.push(entry);
+      const same_signature = this.#unused.get(signatureOf(block));
+      if (same_signature === undefined) this.#unused.set(signatureOf(block), [entry]);
+      else same_signature.push(entry);
     }
   }
 
-  /** The entry that the block repeats, each entry once. Prefers the one that the block names. */
-  take(block: Block): Entry | null {
+  /** Returns the entry that the block repeats, each entry at most once. Prefers the entry with the id in the block. */
+  takeOriginal(block: Block): Entry | null {
     const same = this.#unused.get(signatureOf(block)) ?? [];
-    const named = same.findIndex(({ id }) => id === block.entry_id);
-    return same.splice(Math.max(named, 0), 1)[0] ?? null;
+    const index = same.findIndex(({ id }) => id === block.entry_id);
+    return same.splice(Math.max(index, 0), 1)[0] ?? null;
   }
 
   /** Entries without a block, such as model responses, stay between the two entries that they were between. */
@@ -91,8 +91,8 @@ class SourceBlocks {
     if (before === null) return [];
     const from = this.#index.get(before)! + 1;
     const to = this.#index.get(after)!;
-    const inner = this.#entries.slice(from, to);
-    return from < to && inner.every((entry) => blockOf(entry) === null) ? inner : [];
+    const skipped = this.#entries.slice(from, to);
+    return from < to && skipped.every((entry) => blockOf(entry) === null) ? skipped : [];
   }
 }
 
@@ -100,6 +100,6 @@ function signatureOf({ entry_id: _id, from_entries: _from, ...rest }: Block): st
   return canonicalJson(rest);
 }
 
-function refuse(rule: string): never {
+function reject(rule: string): never {
   throw new BackplaneError("malformed_response", `The compactor's response is invalid: ${rule}.`);
 }

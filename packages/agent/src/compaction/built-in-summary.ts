@@ -2,7 +2,7 @@
 
 import { type Entry, LOOP_LIMITS } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
-import { contextOf, copyOf, estimateTokens } from "@backplane/session";
+import { contextOf, copyEntry, estimateTokens } from "@backplane/session";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { CompactionResult, CompactorInput } from "./call-compactor.ts";
 
@@ -20,7 +20,7 @@ export async function summarizeWithModel(
   to: { session_id: string; scope: Scope },
   signal: AbortSignal,
 ): Promise<CompactionResult> {
-  const { older, recent } = split(entries, target_tokens);
+  const { older, recent } = splitAtUserMessage(entries, target_tokens);
   const retained_entries = new Set([...retained.system, ...retained.pinned, ...retained.open]);
   const seed_entries = [...older.filter((entry) => retained_entries.has(entry)), ...recent];
   const messages = [...contextOf(older), { role: "user" as const, content: PROMPT }];
@@ -31,7 +31,7 @@ export async function summarizeWithModel(
   const max_chars = Math.max(MIN_SUMMARY_CHARS, (target_tokens - estimateTokens(seed_entries)) * 4);
   return {
     summary: answer.text.slice(0, max_chars),
-    seed: seed_entries.map(copyOf),
+    seed: seed_entries.map(copyEntry),
     compactor: null,
     diagnostics: null,
   };
@@ -42,7 +42,10 @@ export async function summarizeWithModel(
  * recent entries fit in half of the target. The user's last message and everything after it
  * are always kept, whatever their size.
  */
-export function split(entries: readonly Entry[], target: number): { older: Entry[]; recent: Entry[] } {
+export function splitAtUserMessage(
+  entries: readonly Entry[],
+  target: number,
+): { older: Entry[]; recent: Entry[] } {
   let cut = entries.length;
   let tokens = 0;
   for (let n = entries.length - 1; n > 0; n--) {

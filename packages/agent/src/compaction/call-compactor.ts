@@ -15,7 +15,7 @@ import { type Door, invoke, stopCall } from "@backplane/door";
 import type { Caller, ChangeCause, NewEntry } from "@backplane/ports";
 import {
   blockOf,
-  copyOf,
+  copyEntry,
   estimateCompacted,
   estimateTokens,
   type RetainedEntries,
@@ -48,7 +48,7 @@ export interface CompactionResult {
 /** The caller's rights, and why the compactor is called. */
 export interface CompactorCaller {
   caller: Caller;
-  /** Names the turn and the trace, if any. */
+  /** Identifies the turn and the trace, if any. */
   cause: ChangeCause;
   signal: AbortSignal;
 }
@@ -90,7 +90,7 @@ export async function callCompactor(
   // The door has already checked the shape of the result (accept.ts).
   const { seed_blocks = [], summary, diagnostics } = result as unknown as CompactorAnswer;
   const blocks = seed_blocks.map((block) => restoreContent({ ...block, content: block.content ?? [] }));
-  const seed = buildSeed(blocks, entries, { ...retained, pinned: without(retained.pinned, pins) });
+  const seed = buildSeed(blocks, entries, { ...retained, pinned: exclude(retained.pinned, pins) });
   return {
     summary: summary?.text ?? "",
     seed: [...findMissingPins(seed, pins), ...seed],
@@ -106,10 +106,10 @@ export async function callCompactor(
 }
 
 /**
- * Refuses an answer that exceeds the target. Retained entries may take any part of it, even more than all, because the
- * compactor has to keep them; half of the target is always left for what it chooses itself.
+ * Rejects a response that exceeds the target. The retained entries may use the whole target or more, because the
+ * compactor has to keep them; half of the target is always available for the entries that it chooses itself.
  */
-export function requireTarget(
+export function requireWithinTarget(
   compacted: Pick<CompactionResult, "summary" | "seed">,
   { entries, retained, target_tokens }: CompactorInput,
 ): void {
@@ -139,15 +139,15 @@ function buildRequest(
   with_pins: boolean,
   max_input_tokens: number,
 ): JsonObject {
-  const blocksOf = (of: readonly Entry[]) =>
-    of.flatMap((entry) => blockOf(entry) ?? []).map(projectContent) as unknown as Json;
+  const toBlocks = (list: readonly Entry[]) =>
+    list.flatMap((entry) => blockOf(entry) ?? []).map(projectContent) as unknown as Json;
   return {
     source: {
       chain_id: session.head_chain_id,
       projection: {
         transport: "inline",
-        blocks: blocksOf(entries),
-        pinned_items: with_pins ? blocksOf(retained.pinned) : [],
+        blocks: toBlocks(entries),
+        pinned_items: with_pins ? toBlocks(retained.pinned) : [],
         token_estimate: estimateTokens(entries),
       },
     },
@@ -159,14 +159,14 @@ function buildRequest(
   };
 }
 
-function without<T>(all: readonly T[], removed: readonly T[]): readonly T[] {
+function exclude<T>(all: readonly T[], removed: readonly T[]): readonly T[] {
   return removed.length === 0 ? all : all.filter((item) => !removed.includes(item));
 }
 
 /** A compactor without support for pins may have kept some of them as recent context. */
 function findMissingPins(seed: readonly NewEntry[], pins: RetainedEntries["pinned"]): NewEntry[] {
   const kept_ids = new Set(seed.map(({ meta }) => meta.copy_of));
-  return pins.map(copyOf).filter(({ meta }) => !kept_ids.has(meta.copy_of));
+  return pins.map(copyEntry).filter(({ meta }) => !kept_ids.has(meta.copy_of));
 }
 
 /** Diagnostics are for people; a compactor must not fill the tape with them. */

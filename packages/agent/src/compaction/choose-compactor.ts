@@ -1,5 +1,5 @@
 /**
- * Lists the compactors that can perform a compaction, in order (compactor.choice). A caller can name one. Otherwise
+ * Lists the compactors that can perform a compaction, in order (compactor.choice). A caller can request one. Otherwise
  * those made for the conversation's context come first, then general ones, then the others, because an operator who
  * bound only one expects it to be used. Within that order a project's bindings come before the org's. The rollout of an
  * export selects one of its bindings, or none, by the session.
@@ -9,8 +9,8 @@ import type { BoundPackage } from "@backplane/ports";
 import { pickBinding, sortProjectFirst } from "@backplane/registry";
 
 export interface CompactorChoice {
-  /** A binding id, an export id or `package_id/export_id`; null if the caller named none. */
-  named: string | null;
+  /** A binding id, an export id or `package_id/export_id`; null if the caller requested none. */
+  requested: string | null;
   target_context: string;
   /** Keeps a session with one binding during a rollout. */
   session_id: string;
@@ -24,15 +24,16 @@ export interface CompactorCandidate {
 export const GENERAL_CONTEXT = "general";
 
 export function chooseCompactors(
-  bounds: readonly BoundPackage[],
+  bound_packages: readonly BoundPackage[],
   choice: CompactorChoice,
 ): CompactorCandidate[] {
-  const { named, session_id } = choice;
-  const wanted = named === null ? bounds : bounds.filter((bound) => isNamed(bound, named));
-  const exact = wanted.find(({ binding }) => binding.binding_id === named);
-  const picked = exact === undefined ? pickEach(wanted, session_id) : [exact];
-  if (named !== null && picked.length === 0) {
-    throw new BackplaneError("export.not_found", `No compactor ${named} is bound and active here.`, {
+  const { requested, session_id } = choice;
+  const matching =
+    requested === null ? bound_packages : bound_packages.filter((bound) => matchesRequest(bound, requested));
+  const exact = matching.find(({ binding }) => binding.binding_id === requested);
+  const picked = exact === undefined ? pickBindingPerExport(matching, session_id) : [exact];
+  if (requested !== null && picked.length === 0) {
+    throw new BackplaneError("export.not_found", `No compactor ${requested} is bound and active here.`, {
       fix: "GET /v1/plugin-compactors lists the compactors that you can use.",
     });
   }
@@ -42,13 +43,13 @@ export function chooseCompactors(
   return candidates.sort((a, b) => rank(a) - rank(b));
 }
 
-function isNamed({ binding }: BoundPackage, named: string): boolean {
+function matchesRequest({ binding }: BoundPackage, requested: string): boolean {
   const { binding_id, export_id, package_id } = binding;
-  return binding_id === named || export_id === named || `${package_id}/${export_id}` === named;
+  return binding_id === requested || export_id === requested || `${package_id}/${export_id}` === requested;
 }
 
-function pickEach(bounds: readonly BoundPackage[], session_id: string): BoundPackage[] {
-  const exports = Map.groupBy(bounds, ({ binding }) => `${binding.package_id}/${binding.export_id}`);
+function pickBindingPerExport(bound_packages: readonly BoundPackage[], session_id: string): BoundPackage[] {
+  const exports = Map.groupBy(bound_packages, ({ binding }) => `${binding.package_id}/${binding.export_id}`);
   return [...exports.values()].flatMap((group) => pickBinding(group, session_id) ?? []);
 }
 
@@ -57,7 +58,7 @@ function candidateOf(bound: BoundPackage): CompactorCandidate | null {
   return bound_export?.kind === "compactor" ? { bound, compactor: bound_export.compactor } : null;
 }
 
-function rankContext(of: string, wanted: string): number {
-  if (of === wanted) return 0;
-  return of === GENERAL_CONTEXT ? 1 : 2;
+function rankContext(context: string, wanted: string): number {
+  if (context === wanted) return 0;
+  return context === GENERAL_CONTEXT ? 1 : 2;
 }

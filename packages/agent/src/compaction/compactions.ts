@@ -38,14 +38,14 @@ import {
 import type { Histories } from "../loop/history.ts";
 import { causeOfTurn } from "../loop/run-record.ts";
 import type { Turn } from "../loop/turn.ts";
+import type { ChosenModel } from "../models/active-models.ts";
 import type { ModelCalls } from "../models/call-model.ts";
-import type { ChosenModel } from "../models/models.ts";
 import { summarizeWithModel } from "./built-in-summary.ts";
 import {
   type CompactionResult,
   type CompactorCaller,
   type CompactorInput,
-  requireTarget,
+  requireWithinTarget,
 } from "./call-compactor.ts";
 import { type CompactorCandidate, type CompactorChoice, GENERAL_CONTEXT } from "./choose-compactor.ts";
 import type { Pins } from "./pins.ts";
@@ -58,12 +58,13 @@ export interface CompactionDeps {
   histories: Histories;
   log: Logger;
   ids: { next(noun: "trace"): string };
-  pins: Pick<Pins, "withPinned">;
+  pins: Pick<Pins, "restorePinned">;
+  yieldToEventLoop(): Promise<void>;
   /** Throws `harness.limit` if the caller belongs to a harness that may not compact, or not again. */
   countCompaction(caller: Caller): Promise<void>;
   /** Returns the context window of the instance's model in tokens, and which model it is. */
   chooseModel(org_id: string, provider: string | null): Promise<ChosenModel | null>;
-  /** The compactors that can be used, in order. Throws if the caller named one that is not bound. */
+  /** The compactors that can be used, in order. Throws if the caller requested one that is not bound. */
   findCompactors(caller: Caller, choice: CompactorChoice): Promise<CompactorCandidate[]>;
   callCompactor(
     candidate: CompactorCandidate,
@@ -72,7 +73,7 @@ export interface CompactionDeps {
   ): Promise<CompactionResult>;
 }
 
-/** Stands for the model of the session, which writes the summary if there is no compactor. */
+/** The name by which a caller requests a summary from the model of the session instead of a compactor. */
 const MODEL_SUMMARY = "model";
 
 interface CompactionPlan {
@@ -150,6 +151,7 @@ export class Compactions {
       try {
         await this.#deps.persister.drain(key);
         const source = await this.#deps.sessions.hydrate(key);
+        await this.#yieldIfLong(source);
         tokens_before = estimateTokens(source.entries);
         if (attempt === 1)
           this.#publish(key, "session.compaction.started", { target_session_id, tokens_before });
@@ -163,10 +165,10 @@ export class Compactions {
         });
         return chain;
       } catch (error) {
-        const final = FINAL_ERRORS.has(codeOf(error));
-        const last = final || attempt >= COMPACTION_LIMITS.tries || caller.signal.aborted;
+        const is_final = FINAL_ERRORS.has(codeOf(error));
+        const is_last = is_final || attempt >= COMPACTION_LIMITS.tries || caller.signal.aborted;
         this.#deps.log.warn({ err: error, session_id: key.session_id, attempt }, "compaction failed");
-        if (!last) continue;
+        if (!is_last) continue;
         this.#publish(key, "session.compaction.failed", {
           target_session_id,
           error: toBackplaneError(error).message,
@@ -177,7 +179,7 @@ export class Compactions {
   }
 
   /**
-   * Tries the compactors in order and then the model. A compactor that the caller named is the only candidate.
+   * Tries the compactors in order and then the model. A compactor that the caller requested is the only candidate.
    * One that failed is not called again in a later attempt.
    */
   async #compact(
@@ -186,34 +188,36 @@ export class Compactions {
     tokens_before: number,
     failed: FailedCompactor[],
   ): Promise<CompactionResult> {
-    const { retain_system = true, retain_open_tasks = true, compactor: named } = options;
+    const { retain_system = true, retain_open_tasks = true, compactor: requested } = options;
     const policy = { retain_system, retain_open_tasks };
-    const { pins, entries } = await this.#deps.pins.withPinned(key, source);
+    const { pins, entries } = await this.#deps.pins.restorePinned(key, source);
     const retained = findRetained(entries, pins, policy, target_tokens);
     const { session } = source;
     const target_model = options.target_model ?? model.model;
     const input: CompactorInput = { session, entries, retained, target_tokens, target_model, policy };
     const choice = {
-      named: named ?? null,
+      requested: requested ?? null,
       target_context: options.target_context ?? contextOfSession(source),
       session_id: key.session_id,
     };
-    const candidates = named === MODEL_SUMMARY ? [] : await this.#deps.findCompactors(caller.caller, choice);
+    const candidates =
+      requested === MODEL_SUMMARY ? [] : await this.#deps.findCompactors(caller.caller, choice);
     for (const candidate of candidates) {
       const { binding_id, export_id } = candidate.bound.binding;
       if (failed.some((other) => other.binding_id === binding_id)) continue;
       try {
         const compacted = await this.#deps.callCompactor(candidate, input, caller);
         requireSmaller(compacted, tokens_before);
-        requireTarget(compacted, input);
+        requireWithinTarget(compacted, input);
         return compacted;
       } catch (error) {
-        if (named !== undefined || caller.signal.aborted) throw error;
+        if (requested !== undefined || caller.signal.aborted) throw error;
         const { code, message } = toBackplaneError(error);
         failed.push({ binding_id, export_id, code, message });
         this.#deps.log.warn({ err: error, session_id: key.session_id, binding_id }, "compactor failed");
       }
     }
+    await this.#yieldIfLong(source);
     // A separate session keeps this model call away from the watchers and the tape of the conversation.
     const to = { session_id: modelBridgeSession("compaction"), scope: caller.caller.scope };
     const { provider } = model;
@@ -239,6 +243,7 @@ export class Compactions {
     const { sessions, histories, persister } = this.#deps;
     const { compactor, diagnostics } = compacted;
     const details = { compactor, diagnostics, failed_compactors } as unknown as JsonObject;
+    await this.#yieldIfLong(source);
     const compaction = buildCompaction(source, compacted, details);
     const chain = await sessions.compact(key, compaction, hold, caller.cause);
     histories.forget(key);
@@ -246,6 +251,11 @@ export class Compactions {
     const count = compaction.seed.length + 1;
     persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, count));
     return chain;
+  }
+
+  /** Each step over the entries of a long session takes some milliseconds; other work runs between the steps. */
+  async #yieldIfLong({ entries }: HydratedSession): Promise<void> {
+    if (entries.length > LONG_SESSION) await this.#deps.yieldToEventLoop();
   }
 
   #publish<K extends "started" | "completed" | "failed">(
@@ -268,8 +278,11 @@ const FINAL_ERRORS: ReadonlySet<string | undefined> = new Set([
   "session.busy",
 ]);
 
-/** Without it, the target of a conversation of a few words would be too small for any summary. */
+/** Without this minimum, the target for a conversation of a few words would be too small for any summary. */
 const MIN_DEFAULT_TARGET = 16;
+
+/** The number of entries from which on a step takes long enough to delay other work. */
+const LONG_SESSION = 500;
 
 /** Smaller than the window of any model in use. */
 const SMALLEST_WINDOW = 1_000;

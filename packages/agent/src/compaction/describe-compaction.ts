@@ -1,4 +1,4 @@
-/** Reads a compaction back from the two chains: its record, and its account of each entry (compactor.loss). */
+/** Reads a compaction back from the two chains: its record, and its effect on each entry (compactor.loss). */
 
 import {
   BackplaneError,
@@ -11,9 +11,9 @@ import {
 import type { Scope } from "@backplane/ports";
 import { classifyEntries, type Sessions } from "@backplane/session";
 
-type Reads = Pick<Sessions, "entries" | "sinceAnchor">;
+type SessionReader = Pick<Sessions, "entries" | "sinceAnchor">;
 
-export async function describeCompaction(sessions: Reads, chain: Chain): Promise<Compaction> {
+export async function describeCompaction(sessions: SessionReader, chain: Chain): Promise<Compaction> {
   return readRecord(chain, await readState(sessions, chain));
 }
 
@@ -37,7 +37,7 @@ function readRecord(chain: Chain, state: JsonObject): Compaction {
   };
 }
 
-export async function readCompactedEntries(sessions: Reads, chain: Chain): Promise<CompactedEntry[]> {
+export async function readCompactedEntries(sessions: SessionReader, chain: Chain): Promise<CompactedEntry[]> {
   const state = await readState(sessions, chain);
   const { source } = readRecord(chain, state);
   const { chain_id, last_entry_id } = source;
@@ -56,7 +56,7 @@ export async function readCompactedEntries(sessions: Reads, chain: Chain): Promi
 }
 
 /** The first entry of a compacted chain is an anchor with the summary and the record. */
-async function readState(sessions: Reads, chain: Chain): Promise<JsonObject> {
+async function readState(sessions: SessionReader, chain: Chain): Promise<JsonObject> {
   if (chain.origin !== "compaction")
     throw new BackplaneError("request.invalid", "This chain is not a compaction.");
   const [anchor] = await sessions.entries(scopeOf(chain), chain.id, chain.fork_entry_id, 1);

@@ -7,11 +7,11 @@ import {
   findChainEntry,
   type HydratedSession,
   originalId,
+  restorePinned,
   type Sessions,
-  withPinned,
 } from "@backplane/session";
 
-const SHOWN_CHARS = 200;
+const TEXT_CHARS = 200;
 
 export interface PinDeps {
   store: { sessions: Pick<SessionStore, "pin" | "unpin" | "pins"> };
@@ -26,7 +26,7 @@ export class Pins {
     this.#deps = deps;
   }
 
-  /** Pins the entry, which must be on the session's current chain. A copy pins its original. */
+  /** Pins the entry, which must be on the session's current chain. If the entry is a copy, its original is pinned. */
   async pin(key: SessionKey, caller: Caller, entry_id: number): Promise<Pin> {
     const source = await this.#deps.sessions.hydrate(key);
     const entry =
@@ -91,7 +91,7 @@ export class Pins {
   async list(key: SessionKey): Promise<Pin[]> {
     const { store, sessions } = this.#deps;
     const [source, pinned] = await Promise.all([sessions.hydrate(key), store.sessions.pins(key)]);
-    const current_entries = byOriginal(source);
+    const current_entries = indexByOriginal(source);
     return await Promise.all(
       pinned.map(async ({ entry_id, pinned_by, pinned_at }) => {
         const visible = current_entries.get(entry_id);
@@ -100,7 +100,7 @@ export class Pins {
         return {
           entry_id,
           kind: entry?.kind ?? "message",
-          text: entry === null ? "" : textOf(entry).slice(0, SHOWN_CHARS),
+          text: entry === null ? "" : textOf(entry).slice(0, TEXT_CHARS),
           in_context: visible !== undefined,
           pinned_by,
           pinned_at,
@@ -109,15 +109,15 @@ export class Pins {
     );
   }
 
-  async withPinned(
+  async restorePinned(
     key: SessionKey,
     source: HydratedSession,
   ): Promise<{ pins: ReadonlySet<number>; entries: readonly Entry[] }> {
-    return await withPinned(this.#deps, key, source);
+    return await restorePinned(this.#deps, key, source);
   }
 }
 
-function byOriginal({ entries }: HydratedSession): Map<number, Entry> {
+function indexByOriginal({ entries }: HydratedSession): Map<number, Entry> {
   return new Map(entries.map((entry) => [originalId(entry), entry]));
 }
 

@@ -1,6 +1,7 @@
 /**
- * Blocks of content as a compactor gets them: a block that is not text has its text form in `text`. A reference has the
- * transport `stored`, because a compactor that returns an `artifact` would have to have written its file.
+ * Converts content blocks into the form that compactors receive, and back. A block that is not text has its text form
+ * in `text`. A reference has the transport `stored`, because a plugin may return an `artifact` only for a file that it
+ * wrote itself.
  */
 import { type Block, type ContentBlock, describeContent, isArtifact } from "@backplane/contract";
 

@@ -15,7 +15,7 @@ const ESSENTIAL: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns whether `toTapedEntry` would make an entry, without making it. A test keeps the two functions in step.
+ * Returns whether `toTapedEntry` would make an entry, without making it. A test keeps the two functions consistent.
  */
 export function isTaped({ kind, session_id, payload }: BusEvent): boolean {
   if (session_id === KERNEL_SESSION || kind.startsWith("session.")) return false;
@@ -31,15 +31,15 @@ export function subjectOf({ payload }: BusEvent): string | null {
 }
 
 /**
- * Returns whether an event is an answer that the kernel may still reject. The kernel publishes only recorded answers; an
- * accepted answer of a plugin arrives through `sendAnswer`.
+ * Returns whether an event is an answer that the kernel may still reject. The kernel publishes only recorded answers;
+ * an accepted answer of a plugin arrives through `sendAnswer`.
  */
 export function isUncheckedAnswer({ kind, source }: BusEvent): boolean {
   return kind === "approval.response" && source !== "kernel" && !source.startsWith("kernel-");
 }
 
 /** Returns whether an event is about the host or the org rather than about one session. */
-export function isAnnounced(kind: string): boolean {
+export function isAnnouncement(kind: string): boolean {
   return kind.startsWith("plugin.") || kind.startsWith("kernel.");
 }
 

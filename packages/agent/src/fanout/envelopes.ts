@@ -48,12 +48,12 @@ export class Envelopes {
   }
 
   /** An entry without an event, such as an anchor or an added block, has the same form as in a replay. */
-  written(key: SessionKey, { entry, event }: WrittenItem): Envelope {
-    if (event === null) return this.replayed(key, entry);
+  forWritten(key: SessionKey, { entry, event }: WrittenItem): Envelope {
+    if (event === null) return this.forReplay(key, entry);
     return new Envelope(key.session_id, asTaped(event, entry), entry.id);
   }
 
-  replayed(key: SessionKey, { id, kind, payload, date }: Entry): Envelope {
+  forReplay(key: SessionKey, { id, kind, payload, date }: Entry): Envelope {
     const replayed = { session_id: key.session_id, entry_id: id, kind, payload };
     const event = this.#event(key, "session.replay.entry", replayed, SOURCE, KERNEL_SESSION);
     return new Envelope(key.session_id, { ...event, ts: Date.parse(date) / 1000 }, id);
@@ -66,21 +66,21 @@ export class Envelopes {
   }
 
   /** The whole thinking and text of the unfinished answer. They replace the part that the client already has. */
-  caughtUp(key: SessionKey, { answer, thinking, iteration }: UnfinishedAnswer): Envelope[] {
+  forCatchUp(key: SessionKey, { answer, thinking, iteration }: UnfinishedAnswer): Envelope[] {
     const toEnvelope = (kind: string, payload: Record<string, unknown>) =>
       new Envelope(key.session_id, this.#event(key, kind, payload, "kernel", key.session_id), null);
-    const toMark = ({ truncated }: UnfinishedText) => ({
+    const toFlags = ({ truncated }: UnfinishedText) => ({
       catch_up: true,
       ...(truncated ? { truncated } : {}),
     });
     const envelopes: Envelope[] = [];
     if (thinking !== null) {
       const { request_id, text } = thinking;
-      envelopes.push(toEnvelope("llm.call.delta", { request_id, thinking: text, ...toMark(thinking) }));
+      envelopes.push(toEnvelope("llm.call.delta", { request_id, thinking: text, ...toFlags(thinking) }));
     }
     if (answer !== null) {
-      const of_iteration = iteration === undefined ? {} : { iteration };
-      const payload = { content: answer.text, ...of_iteration, ...toMark(answer) };
+      const iteration_field = iteration === undefined ? {} : { iteration };
+      const payload = { content: answer.text, ...iteration_field, ...toFlags(answer) };
       envelopes.push(toEnvelope("assistant.message.delta", payload));
     }
     return envelopes;
@@ -109,11 +109,11 @@ function asTaped(event: BusEvent, { payload }: Entry): BusEvent {
 }
 
 /** Returns the id of the event that finished an answer, or null when the entry is not such an answer. */
-export function finishedBy({ kind, payload, meta }: Entry): string | null {
+export function finishEventId({ kind, payload, meta }: Entry): string | null {
   if (kind !== "message" || payload.role !== "assistant") return null;
   return typeof meta.event_id === "string" ? meta.event_id : null;
 }
 
-export function rowAt(row: Session, last_entry_id: number): Session {
+export function withLastEntryId(row: Session, last_entry_id: number): Session {
   return row.last_entry_id === last_entry_id ? row : { ...row, last_entry_id };
 }

@@ -38,14 +38,14 @@ import {
 } from "@backplane/session";
 import {
   ANSWER_ENDS,
-  isAnnounced,
+  isAnnouncement,
   isTaped,
   isUncheckedAnswer,
   isVisibleTo,
   NEW_CHAIN_EVENTS,
   subjectOf,
 } from "./client-events.ts";
-import { Envelopes, rowAt } from "./envelopes.ts";
+import { Envelopes, withLastEntryId } from "./envelopes.ts";
 import type { Hub } from "./hub.ts";
 import { Hubs } from "./hubs.ts";
 import { Partials } from "./partials.ts";
@@ -80,8 +80,8 @@ export interface FanoutService extends Fanout {
   /** Sends an accepted answer of a plugin to the watchers of its session. Plugins have received it from the bus. */
   sendAnswer(answer: ChangeEvents["approval.answered"]): void;
   /**
-   * Refuses new connections and publishes the end of the current ones, while plugins still receive events. Resolves when
-   * the events are delivered, or after a short time. The connections stay open until `close`.
+   * Refuses new connections and publishes the end of the current ones, while plugins still receive events. Resolves
+   * when the events are delivered, or after a short time. The connections stay open until `close`.
    */
   announceShutdown(): Promise<void>;
   /** Ends every connection with reason `shutdown`. */
@@ -103,7 +103,7 @@ class SessionFanout implements FanoutService {
   #timer: Timer | null = null;
   /** Ids of the events about the end of connections at shutdown that are not delivered yet. */
   readonly #undelivered = new Set<string>();
-  #announced: Promise<void> | null = null;
+  #shutdownAnnouncement: Promise<void> | null = null;
   #onDelivered: () => void = () => {};
   #closed = false;
 
@@ -125,7 +125,7 @@ class SessionFanout implements FanoutService {
     this.#port.subscribe("*", (event) => this.#onEvent(event));
     this.#stopFeed = deps.feed.onWritten((key, items) => {
       try {
-        this.#hubs.at(key)?.written(items);
+        this.#hubs.get(key)?.written(items);
       } catch (error) {
         // The entries are on disk, so a failure here must not reach the writer.
         deps.log.error(
@@ -144,7 +144,7 @@ class SessionFanout implements FanoutService {
     const hub = this.#hubs.pin(key);
     try {
       const row = await (mayWrite(caller) ? sessions.open(key, causeOf(caller)) : sessions.get(key));
-      if (this.#announced !== null) throw new BackplaneError("gateway_stopping");
+      if (this.#shutdownAnnouncement !== null) throw new BackplaneError("gateway_stopping");
       const last = Math.max(row.last_entry_id, hub.last);
       const { since_entry, adapter_id, replaces } = options;
       for (const connection of hub.connections) {
@@ -155,11 +155,11 @@ class SessionFanout implements FanoutService {
       const connection = new SubscriberConnection(at, options, this.#connection);
       hub.connections.add(connection);
       this.#publish(key, "session.context.attached", { session_id, connection_id: at.id, adapter_id });
-      this.#arm();
+      this.#scheduleReap();
       void connection.read({ replay: since_entry !== null });
       return {
         connection_id: connection.id,
-        session: rowAt(row, last),
+        session: withLastEntryId(row, last),
         heartbeat() {
           connection.last_heartbeat_at = clock.monotonic();
         },
@@ -175,7 +175,7 @@ class SessionFanout implements FanoutService {
   }
 
   watches(key: SessionKey): boolean {
-    return (this.#hubs.at(key)?.connections.size ?? 0) > 0;
+    return (this.#hubs.get(key)?.connections.size ?? 0) > 0;
   }
 
   stats(): { sessions: number; connections: number } {
@@ -190,8 +190,8 @@ class SessionFanout implements FanoutService {
   }
 
   announceShutdown(): Promise<void> {
-    this.#announced ??= this.#announceShutdown();
-    return this.#announced;
+    this.#shutdownAnnouncement ??= this.#announceShutdown();
+    return this.#shutdownAnnouncement;
   }
 
   close(): void {
@@ -229,13 +229,13 @@ class SessionFanout implements FanoutService {
       return;
     }
     if (kind === "assistant.message.delta") {
-      this.#delta(event as BusEvent<typeof kind>);
+      this.#onDelta(event as BusEvent<typeof kind>);
       return;
     }
     if (ANSWER_ENDS.has(kind)) this.#partials.drop(event, event.session_id);
     else if (kind === "llm.call.response") this.#partials.dropThinking(event, event.session_id);
     if (kind === "llm.call.delta") {
-      this.#thinking(event as BusEvent<typeof kind>);
+      this.#onThinking(event as BusEvent<typeof kind>);
       return;
     }
     if (this.#hubs.size === 0) return;
@@ -251,12 +251,12 @@ class SessionFanout implements FanoutService {
     const { kind } = event;
     const subject = subjectOf(event);
     if (subject !== null) {
-      for (const hub of this.#hubs.about(event, subject)) {
+      for (const hub of this.#hubs.forSession(event, subject)) {
         hub.publish(event);
         if (NEW_CHAIN_EVENTS.has(kind)) hub.refresh();
       }
       if (kind.startsWith("approval.")) this.#publishToAncestors(event, subject);
-    } else if (isAnnounced(kind)) {
+    } else if (isAnnouncement(kind)) {
       for (const hub of this.#hubs.all()) if (isVisibleTo(hub.key.scope, event)) hub.publish(event);
     }
   }
@@ -268,30 +268,30 @@ class SessionFanout implements FanoutService {
   #publishToAncestors(event: BusEvent, subject: string): void {
     for (let id = subject; id.includes(AGENT_SEPARATOR); ) {
       id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR));
-      for (const hub of this.#hubs.about(event, id)) hub.publish(event);
+      for (const hub of this.#hubs.forSession(event, id)) hub.publish(event);
     }
   }
 
-  #delta(event: BusEvent<"assistant.message.delta">): void {
+  #onDelta(event: BusEvent<"assistant.message.delta">): void {
     const workspace = this.#workspaceOf(event);
     const hubs = this.#findHubs(event, workspace);
     if (hubs.some((hub) => hub.isLate(event))) return;
     this.#partials.add(event, workspace, this.#deps.clock.monotonic());
-    if (this.#timer === null) this.#arm();
+    if (this.#timer === null) this.#scheduleReap();
     for (const hub of hubs) hub.delta(event);
   }
 
   /**
-   * Watchers receive the thinking of the model as it streams, but it is not kept after the answer. The other deltas of a
-   * provider reach them as assistant.message.delta.
+   * Watchers receive the thinking of the model as it streams, but it is not kept after the answer. The other deltas of
+   * a provider reach them as assistant.message.delta.
    */
-  #thinking(event: BusEvent<"llm.call.delta">): void {
+  #onThinking(event: BusEvent<"llm.call.delta">): void {
     if (event.payload.thinking === undefined || event.payload.thinking === "") return;
     const workspace = this.#workspaceOf(event);
     const hubs = this.#findHubs(event, workspace);
     if (hubs.some((hub) => hub.isLate(event))) return;
     this.#partials.addThinking(event, workspace, this.#deps.clock.monotonic());
-    if (this.#timer === null) this.#arm();
+    if (this.#timer === null) this.#scheduleReap();
     for (const hub of hubs) hub.delta(event);
   }
 
@@ -300,13 +300,13 @@ class SessionFanout implements FanoutService {
   }
 
   #findHubs(event: BusEvent, workspace: string | null): readonly Hub[] {
-    const hubs = this.#hubs.about(event, event.session_id);
+    const hubs = this.#hubs.forSession(event, event.session_id);
     return workspace === null ? hubs : hubs.filter(({ key }) => key.workspace === workspace);
   }
 
   #onDetached(connection: SubscriberConnection, reason: DetachReason): void {
     const { hub, id } = connection;
-    if (this.#announced === null) this.#publishDetached(hub, id, reason);
+    if (this.#shutdownAnnouncement === null) this.#publishDetached(hub, id, reason);
     this.#hubs.release(hub);
   }
 
@@ -338,13 +338,13 @@ class SessionFanout implements FanoutService {
   }
 
   /** One timer serves all connections and unfinished answers. No timer runs while there are none. */
-  #arm(): void {
+  #scheduleReap(): void {
     if (this.#timer !== null || this.#closed) return;
     if (this.#hubs.size === 0 && this.#partials.size === 0) return;
     this.#timer = this.#deps.clock.after(this.#limits.reap_ms, () => {
       this.#timer = null;
       this.#reap(this.#deps.clock.monotonic());
-      this.#arm();
+      this.#scheduleReap();
     });
   }
 
@@ -358,7 +358,7 @@ class SessionFanout implements FanoutService {
 }
 
 /**
- * A client that may write creates the session that it names. Other clients can only watch an existing
+ * A client that may write creates the session if it does not exist. Other clients can only watch an existing
  * session.
  */
 function mayWrite({ admin, delegation, role, scopes }: Caller): boolean {

@@ -7,7 +7,7 @@
 import type { BusEvent, Entry } from "@backplane/contract";
 import type { SessionKey } from "@backplane/ports";
 import type { WrittenItem } from "@backplane/session";
-import { Envelope, type Envelopes, finishedBy } from "./envelopes.ts";
+import { Envelope, type Envelopes, finishEventId } from "./envelopes.ts";
 import type { Partials, UnfinishedAnswer } from "./partials.ts";
 import { type RecentEnvelope, RecentEnvelopes } from "./recent-envelopes.ts";
 import type { SubscriberConnection } from "./subscriber-connection.ts";
@@ -57,9 +57,9 @@ export class Hub {
       this.noteFinished(entry);
       if (entry.id > this.last) this.last = entry.id;
       if (this.connections.size === 0) continue;
-      const envelope = this.#deps.envelopes.written(this.key, item);
+      const envelope = this.#deps.envelopes.forWritten(this.key, item);
       this.#remember(envelope);
-      for (const connection of this.connections) connection.entry(entry.id, envelope);
+      for (const connection of this.connections) connection.receiveEntry(entry.id, envelope);
     }
   }
 
@@ -68,7 +68,7 @@ export class Hub {
     if (this.connections.size === 0) return;
     const envelope = new Envelope(this.key.session_id, event, null);
     this.#remember(envelope);
-    for (const connection of this.connections) connection.live(envelope);
+    for (const connection of this.connections) connection.receiveLive(envelope);
   }
 
   /** The tape may have grown without its feed, for example by a reset or a compaction. */
@@ -82,7 +82,7 @@ export class Hub {
    */
   delta(event: BusEvent): void {
     const envelope = new Envelope(this.key.session_id, event, null);
-    for (const connection of this.connections) connection.live(envelope);
+    for (const connection of this.connections) connection.receiveLive(envelope);
   }
 
   /**
@@ -93,10 +93,10 @@ export class Hub {
   }
 
   noteFinished(entry: Entry): void {
-    const event_id = finishedBy(entry);
+    const event_id = finishEventId(entry);
     if (event_id === null) return;
     if (event_id > this.#finished_id) this.#finished_id = event_id;
-    this.#deps.partials.finished(this.key.scope, this.key.session_id, event_id);
+    this.#deps.partials.dropFinished(this.key.scope, this.key.session_id, event_id);
   }
 
   startReading(): void {
@@ -118,6 +118,6 @@ export class Hub {
 
   #remember(envelope: Envelope): void {
     this.seq++;
-    this.#recent?.keep({ seq: this.seq, envelope });
+    this.#recent?.add({ seq: this.seq, envelope });
   }
 }

@@ -20,15 +20,17 @@ export class Hubs {
     return this.#byId.size;
   }
 
-  at(key: SessionKey): Hub | undefined {
+  get(key: SessionKey): Hub | undefined {
     const hubs = this.#byId.get(key.session_id);
-    return hubs?.find(({ key: own }) => own.workspace === key.workspace && isSame(own.scope, key.scope));
+    return hubs?.find(
+      ({ key: hub_key }) => hub_key.workspace === key.workspace && isSame(hub_key.scope, key.scope),
+    );
   }
 
   /**
-   * Events do not name a workspace, so this returns the hubs of every workspace with a session of this id.
+   * Events do not carry a workspace, so this returns the hubs of every workspace with a session of this id.
    */
-  about(scope: Scope, session_id: string): readonly Hub[] {
+  forSession(scope: Scope, session_id: string): readonly Hub[] {
     const hubs = this.#byId.get(session_id);
     if (hubs === undefined) return NONE;
     return hubs.every(({ key }) => isSame(key.scope, scope))
@@ -46,7 +48,7 @@ export class Hubs {
 
   /** Returns the hub of the session and creates it if needed. The hub stays at least until `unpin`. */
   pin(key: SessionKey): Hub {
-    let hub = this.at(key);
+    let hub = this.get(key);
     if (hub === undefined) {
       hub = new Hub(key, this.#deps);
       this.#byId.set(key.session_id, [...(this.#byId.get(key.session_id) ?? NONE), hub]);

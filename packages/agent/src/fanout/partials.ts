@@ -1,7 +1,7 @@
 /**
  * Stores the text and thinking so far of every unfinished answer, even if nobody watches the session, so that a client
- * that attaches during an answer receives its beginning. Both are stored until the answer ends, at most `max` characters
- * of each.
+ * that attaches during an answer receives its beginning. Both are stored until the answer ends, at most `max`
+ * characters of each.
  */
 
 import type { BusEvent } from "@backplane/contract";
@@ -20,7 +20,7 @@ export interface UnfinishedAnswer {
   first_id: string;
   /** Null matches every workspace. */
   workspace: string | null;
-  /** The model call of the turn, as the deltas name it. */
+  /** The model call of the turn, as identified in the deltas. */
   iteration: unknown;
   /** Null until the first delta of the text. */
   answer: UnfinishedText | null;
@@ -30,7 +30,7 @@ export interface UnfinishedAnswer {
 }
 
 export class Partials {
-  readonly #open = new Map<string, UnfinishedAnswer>();
+  readonly #answers = new Map<string, UnfinishedAnswer>();
   readonly #max: number;
 
   constructor(max: number) {
@@ -38,12 +38,12 @@ export class Partials {
   }
 
   get size(): number {
-    return this.#open.size;
+    return this.#answers.size;
   }
 
   add(event: BusEvent<"assistant.message.delta">, workspace: string | null, now: number): void {
     const { content, iteration } = event.payload;
-    const partial = this.#at(event, workspace, now);
+    const partial = this.#getOrCreate(event, workspace, now);
     if (partial.answer === null) partial.iteration = iteration;
     partial.answer ??= { text: "", truncated: false };
     this.#append(partial.answer, content);
@@ -51,22 +51,22 @@ export class Partials {
 
   addThinking(event: BusEvent<"llm.call.delta">, workspace: string | null, now: number): void {
     const { thinking = "", request_id } = event.payload;
-    const partial = this.#at(event, workspace, now);
+    const partial = this.#getOrCreate(event, workspace, now);
     if (partial.thinking === null || partial.thinking.request_id !== request_id)
       partial.thinking = { request_id, text: "", truncated: false };
     this.#append(partial.thinking, thinking);
   }
 
-  #at(event: BusEvent, workspace: string | null, now: number): UnfinishedAnswer {
-    const name = joinName(event, event.session_id);
-    const known = this.#open.get(name);
+  #getOrCreate(event: BusEvent, workspace: string | null, now: number): UnfinishedAnswer {
+    const name = mapKey(event, event.session_id);
+    const known = this.#answers.get(name);
     if (known !== undefined) {
       known.at = now;
       return known;
     }
     const first_id = event.id;
     const partial = { first_id, workspace, iteration: undefined, answer: null, thinking: null, at: now };
-    this.#open.set(name, partial);
+    this.#answers.set(name, partial);
     return partial;
   }
 
@@ -79,31 +79,34 @@ export class Partials {
   }
 
   get(scope: Scope, session_id: string): UnfinishedAnswer | undefined {
-    return this.#open.get(joinName(scope, session_id));
+    return this.#answers.get(mapKey(scope, session_id));
   }
 
   drop(scope: Scope, session_id: string): void {
-    if (this.#open.size > 0) this.#open.delete(joinName(scope, session_id));
+    if (this.#answers.size > 0) this.#answers.delete(mapKey(scope, session_id));
   }
 
-  /** Called after the model's response: a client that attaches later would show the thinking after the entries of it. */
+  /**
+   * Called after the model's response: a client that attaches later would show the thinking after the entries of the
+   * response.
+   */
   dropThinking(scope: Scope, session_id: string): void {
     const partial = this.get(scope, session_id);
     if (partial !== undefined) partial.thinking = null;
   }
 
   /** The end of an answer may arrive from the tape before it arrives from the bus. */
-  finished(scope: Scope, session_id: string, event_id: string): void {
+  dropFinished(scope: Scope, session_id: string, event_id: string): void {
     const partial = this.get(scope, session_id);
     if (partial !== undefined && partial.first_id < event_id) this.drop(scope, session_id);
   }
 
   /** Drops answers whose end was never published. */
   sweep(before: number): void {
-    for (const [name, { at }] of this.#open) if (at < before) this.#open.delete(name);
+    for (const [name, { at }] of this.#answers) if (at < before) this.#answers.delete(name);
   }
 }
 
-function joinName({ org_id, project_id }: Scope, session_id: string): string {
+function mapKey({ org_id, project_id }: Scope, session_id: string): string {
   return `${org_id} ${project_id ?? ""} ${session_id}`;
 }

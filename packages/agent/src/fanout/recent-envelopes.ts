@@ -19,13 +19,13 @@ export class RecentEnvelopes {
     this.#events = new BoundedBuffer(max);
   }
 
-  keep(recent: RecentEnvelope): void {
+  add(recent: RecentEnvelope): void {
     (recent.envelope.entry_id === null ? this.#events : this.#entries).add(recent);
   }
 
   /** Returns whether every entry after `cursor` that was not read from the tape is still kept. */
   reaches(cursor: number): boolean {
-    return this.#entries.lost <= cursor;
+    return this.#entries.last_evicted <= cursor;
   }
 
   /**
@@ -33,17 +33,17 @@ export class RecentEnvelopes {
    * some of those events were evicted.
    */
   since(cursor: number, seq: number): RecentEnvelope[] | null {
-    if (this.#events.lost > seq) return null;
-    const entries = this.#entries.kept.filter(({ envelope }) => envelope.entry_id! > cursor);
-    const events = this.#events.kept.filter((event) => event.seq > seq);
+    if (this.#events.last_evicted > seq) return null;
+    const entries = this.#entries.items.filter(({ envelope }) => envelope.entry_id! > cursor);
+    const events = this.#events.items.filter((event) => event.seq > seq);
     return [...entries, ...events].sort((a, b) => a.seq - b.seq);
   }
 }
 
 class BoundedBuffer {
-  kept: RecentEnvelope[] = [];
+  items: RecentEnvelope[] = [];
   /** The highest mark among the evicted items: the id of an entry, or the sequence number of an event. */
-  lost = 0;
+  last_evicted = 0;
   #size = 0;
   readonly #max: number;
 
@@ -52,12 +52,12 @@ class BoundedBuffer {
   }
 
   add(recent: RecentEnvelope): void {
-    this.kept.push(recent);
+    this.items.push(recent);
     this.#size += recent.envelope.frame.length;
     while (this.#size > this.#max) {
-      const oldest = this.kept.shift()!;
+      const oldest = this.items.shift()!;
       this.#size -= oldest.envelope.frame.length;
-      this.lost = Math.max(this.lost, oldest.envelope.entry_id ?? oldest.seq);
+      this.last_evicted = Math.max(this.last_evicted, oldest.envelope.entry_id ?? oldest.seq);
     }
   }
 }

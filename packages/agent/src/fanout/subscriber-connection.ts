@@ -54,7 +54,7 @@ export class SubscriberConnection {
     this.#deps = deps;
   }
 
-  entry(id: number, envelope: Envelope): void {
+  receiveEntry(id: number, envelope: Envelope): void {
     if (this.#state !== "live" || id <= this.#cursor) return;
     // Entry ids of a session have no gaps, so a jump means that an earlier entry is on the tape and was not
     // received.
@@ -62,7 +62,7 @@ export class SubscriberConnection {
     else if (this.#send(envelope)) this.#cursor = id;
   }
 
-  live(envelope: Envelope): void {
+  receiveLive(envelope: Envelope): void {
     if (this.#state === "live") this.#send(envelope);
   }
 
@@ -118,7 +118,7 @@ export class SubscriberConnection {
       for (const entry of page) {
         if (this.#state === "gone") return null;
         hub.noteFinished(entry);
-        if (!this.#send(deps.envelopes.replayed(hub.key, entry))) return null;
+        if (!this.#send(deps.envelopes.forReplay(hub.key, entry))) return null;
         this.#cursor = entry.id;
         replayed++;
         // The tape is read faster than a client receives, so reading pauses until the client has drained its
@@ -151,7 +151,7 @@ export class SubscriberConnection {
     }
     const { partial } = hub;
     if (partial !== undefined)
-      for (const envelope of this.#deps.envelopes.caughtUp(hub.key, partial))
+      for (const envelope of this.#deps.envelopes.forCatchUp(hub.key, partial))
         if (!this.#send(envelope)) return true;
     this.#state = "live";
     return true;

@@ -6,13 +6,13 @@
  */
 
 import type { JsonObject } from "@backplane/contract";
-import { ACTION_TOOL, coreTool } from "@backplane/door";
+import { ACTION_TOOL, createCoreTool } from "@backplane/door";
 import type { RegisteredTool } from "@backplane/ports";
 
 const BRIEF_CHARS = 60;
 
 export function actionTool(version: string): RegisteredTool {
-  return coreTool(version, {
+  return createCoreTool(version, {
     spec: {
       name: ACTION_TOOL,
       description: "Asks for permission for an action of a harness's agent in its sandbox.",

@@ -1,6 +1,6 @@
 /**
- * The runs that a harness starts through the API, and the runs that those start. All of them count against the limits of
- * the execution, and a harness gives each of its own runs a key, so that a resumed harness starts none of them twice.
+ * The runs that a harness starts through the API, and the child runs of those runs. All of them count against the
+ * limits of the execution. A harness gives each of its own runs a key, so that a resumed harness starts no run twice.
  */
 
 import { BackplaneError } from "@backplane/contract";
@@ -19,7 +19,7 @@ export function executionUse(caller: Caller, nested = 0): Pick<TurnRequest, "exe
   return id === null ? {} : { execution: { id, depth: (caller.delegation?.depth ?? 0) + 1 + nested } };
 }
 
-/** Null if no plugin starts the run. */
+/** Returns null if the run is not started by a plugin. */
 export async function linkChildRun(
   door: Door,
   caller: Caller,

@@ -1,6 +1,7 @@
 /**
- * Runs of harnesses that a person starts. The run, its message, the call and the execution are written in one transaction,
- * and the run ends in one transaction with its call. The run does not occupy the session: the harness starts turns there.
+ * Runs of harnesses that a person starts. The run, its message, the call and the execution are written in one
+ * transaction, and the run ends in one transaction with its call. The run does not occupy the session: the harness
+ * starts turns there.
  */
 
 import { BackplaneError, type JsonObject, type Run, tokenUsage } from "@backplane/contract";
@@ -57,8 +58,8 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
   }
 
   return {
-    async start(caller, key, message, { execution_id, policy, timeout_ms, ...named }, once) {
-      if (execution_id !== undefined) await requireOwnSession(key, execution_id);
+    async start(caller, key, message, { execution_id, policy, timeout_ms, ...target }, once) {
+      if (execution_id !== undefined) await requireSessionOfExecution(key, execution_id);
       await sessions.open(key);
       const run = buildRun(caller, key, message);
       const prepared = loop.prepareMessage(key, message);
@@ -66,7 +67,7 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
       const ticket = await invoke(door, {
         caller: { ...caller, scope: key.scope },
         body: {
-          ...named,
+          ...target,
           input: buildInput(key, message, execution_id, policy),
           ...(timeout_ms === undefined ? {} : { timeout_ms }),
         },
@@ -74,17 +75,17 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
         harness_run: {
           run_id: run.id,
           workspace: key.workspace,
-          async write(row, also) {
+          async write(row, opening) {
             const { id: invocation_id, execution_id, export_id } = row;
             run.harness = { execution_id, invocation_id, export_id };
             run.strategy = `harness:${export_id}`;
             run.trace_id = row.trace_id;
             run.chain_id = row.chain_id ?? "";
             const started = buildRunRecords(door.deps, "run.started", run, caller).events ?? [];
-            const records = { ...also.records, events: [...(also.records.events ?? []), ...started] };
+            const records = { ...opening.records, events: [...(opening.records.events ?? []), ...started] };
             const run_record = { row: run, own_entries: prepared.items.length };
             written = await persister.appendInTransaction(key, prepared.items, (tape) =>
-              store.invocations.open(row, { ...also, records, run: run_record, tape }),
+              store.invocations.open(row, { ...opening, records, run: run_record, tape }),
             );
           },
         },
@@ -93,9 +94,9 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
       run.chain_id = chain_id;
       run.first_entry_id = first_id;
       prepared.publish();
-      const { node_id: _node, fence: _fence, joins: _joins, ...known } = run;
-      const settled = ticket.settled.then(() => readRun(key.scope, run.id).catch(() => known));
-      return { run: known, entry_id: last_id, settled };
+      const { node_id: _node, fence: _fence, joins: _joins, ...public_run } = run;
+      const settled = ticket.settled.then(() => readRun(key.scope, run.id).catch(() => public_run));
+      return { run: public_run, entry_id: last_id, settled };
     },
     async execution(caller, id) {
       const may_read = caller.delegation === undefined || executionOf(caller) === id;
@@ -117,7 +118,10 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
     },
   };
 
-  async function requireOwnSession({ scope, session_id }: SessionKey, execution_id: string): Promise<void> {
+  async function requireSessionOfExecution(
+    { scope, session_id }: SessionKey,
+    execution_id: string,
+  ): Promise<void> {
     const execution = await store.executions.get(scope, execution_id);
     if (execution === null) throw new BackplaneError("execution.not_found");
     if (execution.target.session_id === session_id) return;

@@ -21,25 +21,25 @@ export async function requireSessionSupport(
   door: Door,
   row: InvocationRow,
   { session_id }: SessionKey,
-  wanted: string,
+  action: string,
 ): Promise<void> {
-  const needs = row.session_id === session_id ? "continue" : "branch_session";
-  await requireSupport(door, row, needs, `${wanted} on the session ${session_id}`);
+  const support = row.session_id === session_id ? "continue" : "branch_session";
+  await requireSupport(door, row, support, `${action} on the session ${session_id}`);
 }
 
-/** `wanted` completes "it may not …" in the message. */
+/** `action` completes "it may not …" in the message. */
 export async function requireSupport(
   door: Door,
   row: InvocationRow,
-  needs: Support,
-  wanted: string,
+  support: Support,
+  action: string,
 ): Promise<void> {
   if (row.export_kind !== "harness") return;
   const bound = await door.bindings.get(row, row.binding_id);
   const item = bound?.package.manifest.exports.find(({ id }) => id === row.export_id);
-  if (item?.kind !== "harness" || item.harness.supports.includes(needs)) return;
+  if (item?.kind !== "harness" || item.harness.supports.includes(support)) return;
   throw new BackplaneError(
     "policy.denied",
-    `The harness ${row.export_id} does not name ${needs} in supports, so it may not ${wanted}.`,
+    `The harness ${row.export_id} does not list ${support} in supports, so it may not ${action}.`,
   );
 }

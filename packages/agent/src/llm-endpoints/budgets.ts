@@ -2,13 +2,13 @@
 import type { LlmBudget } from "@backplane/contract";
 import type { LlmBudgetUse, Scope } from "@backplane/ports";
 
-type Limit = { field: keyof LlmBudget; period: "minute" | "day" | "month"; of: "requests" | "tokens" };
+type Limit = { field: keyof LlmBudget; period: "minute" | "day" | "month"; unit: "requests" | "tokens" };
 
 const LIMITS: readonly Limit[] = [
-  { field: "requests_per_minute", period: "minute", of: "requests" },
-  { field: "requests_per_day", period: "day", of: "requests" },
-  { field: "tokens_per_day", period: "day", of: "tokens" },
-  { field: "tokens_per_month", period: "month", of: "tokens" },
+  { field: "requests_per_minute", period: "minute", unit: "requests" },
+  { field: "requests_per_day", period: "day", unit: "requests" },
+  { field: "tokens_per_day", period: "day", unit: "tokens" },
+  { field: "tokens_per_month", period: "month", unit: "tokens" },
 ];
 
 /** Always in the same order, so that concurrent transactions lock the rows in the same order. */
@@ -25,17 +25,17 @@ export function budgetUses(
 }
 
 function listUses(subject: string, limits: LlmBudget, owner: string, now: number): LlmBudgetUse[] {
-  return LIMITS.flatMap(({ field, period, of }) => {
+  return LIMITS.flatMap(({ field, period, unit }) => {
     const max = limits[field];
     if (max === undefined) return [];
     const [starts, ends] = periodAt(period, now);
     return {
-      subject: `${subject}:${of}`,
+      subject: `${subject}:${unit}`,
       period,
       starts,
       ends,
-      max_requests: of === "requests" ? max : Number.MAX_SAFE_INTEGER,
-      max_tokens: of === "tokens" ? max : Number.MAX_SAFE_INTEGER,
+      max_requests: unit === "requests" ? max : Number.MAX_SAFE_INTEGER,
+      max_tokens: unit === "tokens" ? max : Number.MAX_SAFE_INTEGER,
       label: `${field} of ${owner} is ${max}`,
     };
   });

@@ -6,16 +6,16 @@ const CHARS_PER_TOKEN = 4;
 const DATA_CHARS = 4_096;
 
 export function estimateInput(body: Json): number {
-  return Math.ceil(charsIn(body) / CHARS_PER_TOKEN);
+  return Math.ceil(countChars(body) / CHARS_PER_TOKEN);
 }
 
-function charsIn(value: Json): number {
+function countChars(value: Json): number {
   if (typeof value === "string")
     return isData(value) ? CONTENT_LIMITS.image_tokens * CHARS_PER_TOKEN : value.length;
-  if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + charsIn(item), 0);
+  if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + countChars(item), 0);
   if (!isObject(value)) return 1;
   let sum = 0;
-  for (const [name, item] of Object.entries(value)) sum += name.length + charsIn(item);
+  for (const [name, item] of Object.entries(value)) sum += name.length + countChars(item);
   return sum;
 }
 

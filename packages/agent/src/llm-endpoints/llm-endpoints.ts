@@ -37,14 +37,16 @@ import { PartQueue } from "./part-queue.ts";
 
 /** The tokens that a running call reserves for its answer if the client sets no valid limit. */
 const RESERVED_OUTPUT = 4_096;
-/** No model answers with more. One cancelled call must not use up the budget of a project for a month. */
+/** No model returns more tokens. One cancelled call must not use up the budget of a project for a month. */
 const MAX_RESERVED_OUTPUT = 1_000_000;
 const CHARS_PER_TOKEN = 4;
 /** The maximum number of answers that a vendor returns for one request. */
 const MAX_CHOICES = 128;
-/** A fraction of the calls that the endpoints serve concurrently, so that one credential cannot keep out all others. */
+/** A fraction of the calls that the endpoints serve concurrently, so that one credential cannot block all others. */
 export const MAX_CALLS_PER_CALLER = 250;
-/** The longest time between two searches for calls of stopped gateways, and how long a call may outlast its deadline. */
+/**
+ * The longest time between two searches for calls of stopped gateways, and how long a call may outlast its deadline.
+ */
 const SWEEP_MS = 60_000;
 const SETTLE_GRACE_MS = 30_000;
 
@@ -85,7 +87,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
   const calls_by_root = new Map<string, number>();
   let sweep: Timer | null = null;
 
-  async function keyOf(caller: Caller): Promise<Pick<EndpointAdmission, "root" | "key">> {
+  async function resolveKey(caller: Caller): Promise<Pick<EndpointAdmission, "root" | "key">> {
     const { actor } = await door.authority.resolveRoot(caller);
     const root = `${caller.scope.org_id}/${actor}`;
     if (!isId("key", actor)) return { root, key: null };
@@ -94,7 +96,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
   }
 
   /** Counts a call from this caller until the returned function is called. Throws `request.overloaded`. */
-  function occupy(root: string): () => void {
+  function reserveCall(root: string): () => void {
     const count = calls_by_root.get(root) ?? 0;
     if (count >= MAX_CALLS_PER_CALLER)
       throw new BackplaneError(
@@ -110,7 +112,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     };
   }
 
-  async function offered(caller: Caller, limits: LlmKeyLimits | undefined): Promise<OfferedModel[]> {
+  async function listOffered(caller: Caller, limits: LlmKeyLimits | undefined): Promise<OfferedModel[]> {
     const { org_id } = caller.scope;
     await parts.prepare(org_id);
     return await listOfferedModels(parts, org_id, limits?.models);
@@ -118,11 +120,11 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
 
   async function admit(caller: Caller, name: string): Promise<EndpointAdmission> {
     await door.authority.require(caller);
-    const { root, key } = await keyOf(caller);
-    return { root, key, model: resolveModel(await offered(caller, key?.limits), name) };
+    const { root, key } = await resolveKey(caller);
+    return { root, key, model: resolveModel(await listOffered(caller, key?.limits), name) };
   }
 
-  async function open(
+  async function openCall(
     caller: Caller,
     request: LlmEndpointRequest,
     { key, model }: EndpointAdmission,
@@ -132,9 +134,9 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     const { scope, delegation } = caller;
     const { llm } = (await door.policies.of(scope)).document;
     const uses = budgetUses(key, { scope, limits: llm }, now);
-    const counted = operation === "generate" && uses.some(({ subject }) => subject.endsWith(":tokens"));
-    const output = reservedOutput(request.options.max_tokens) * choicesOf(request.body);
-    const reserved = counted ? estimateInput(request.body) + Math.min(output, MAX_RESERVED_OUTPUT) : 0;
+    const counts_tokens = operation === "generate" && uses.some(({ subject }) => subject.endsWith(":tokens"));
+    const output = reservedOutput(request.options.max_tokens) * countChoices(request.body);
+    const reserved = counts_tokens ? estimateInput(request.body) + Math.min(output, MAX_RESERVED_OUTPUT) : 0;
     const record: LlmCall = {
       id: ids.next("llm_call"),
       ...scope,
@@ -166,7 +168,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     return { record, uses, reserved, began: clock.monotonic() };
   }
 
-  async function settle(
+  async function settleCall(
     { record, uses, reserved, began }: OpenCall,
     ending: Partial<LlmCall>,
     used = reserved,
@@ -181,7 +183,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
   }
 
   /** Calls the provider and settles the record, whatever the outcome. */
-  async function run(
+  async function runCall(
     caller: Caller,
     request: LlmEndpointRequest,
     { model }: EndpointAdmission,
@@ -191,7 +193,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
   ): Promise<ModelAnswer> {
     const to = { session_id: modelBridgeSession("llm-endpoint"), scope: caller.scope };
     const { protocol, stream, body, headers, messages, tools, options } = request;
-    const speaks = model.plugin.protocols?.includes(protocol) === true;
+    const is_native = model.plugin.protocols?.includes(protocol) === true;
     const { operation } = call.record;
     // The interrupt of the session makes the provider stop reading an answer that is no longer needed.
     const interrupt = () => void port.tryPublish("user.interrupt", {}, to);
@@ -208,7 +210,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
           tools,
           params: {},
           options,
-          ...(speaks ? { native: { protocol, operation, body, stream, headers } } : {}),
+          ...(is_native ? { native: { protocol, operation, body, stream, headers } } : {}),
           as_streamed: true,
         },
         {
@@ -218,8 +220,8 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
           retries: 0,
           onAnyDelta(delta) {
             first_part_ms ??= Math.round((clock.monotonic() - call.began) * 10) / 10;
-            for (const part of partsIn(delta)) {
-              streamed += tokensIn(part);
+            for (const part of toParts(delta)) {
+              streamed += estimatePartTokens(part);
               push(part);
             }
           },
@@ -232,8 +234,8 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       // A call that was cut off has used tokens that were not reported. They are counted as the reservation, or
       // as the streamed tokens if those are more.
       const used = Math.max(call.reserved, streamed);
-      if (signal.aborted) await settle(call, { ...ending, status: "cancelled" }, used);
-      else await settle(call, { ...ending, status: "failed" }, first_part_ms === null ? 0 : used);
+      if (signal.aborted) await settleCall(call, { ...ending, status: "cancelled" }, used);
+      else await settleCall(call, { ...ending, status: "failed" }, first_part_ms === null ? 0 : used);
       throw error;
     } finally {
       signal.removeEventListener("abort", interrupt);
@@ -243,7 +245,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     const { usage, stop_reason } = answer;
     // A provider that reports no usage has used tokens nevertheless.
     const used = usage.total > 0 ? usage.total : Math.max(call.reserved, streamed);
-    await settle(call, { status: "succeeded", first_part_ms, usage, stop_reason }, used);
+    await settleCall(call, { status: "succeeded", first_part_ms, usage, stop_reason }, used);
     return answer;
   }
 
@@ -267,8 +269,8 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
 
   const facade: LlmEndpoints = {
     async models(caller) {
-      const { key } = await keyOf(caller);
-      return (await offered(caller, key?.limits)).map(({ id, provider, model, label }) => ({
+      const { key } = await resolveKey(caller);
+      return (await listOffered(caller, key?.limits)).map(({ id, provider, model, label }) => ({
         id,
         provider,
         model,
@@ -277,8 +279,8 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     },
     async call(caller, request, signal) {
       const admitted = await admit(caller, request.model);
-      const release = occupy(admitted.root);
-      const call = await open(caller, request, admitted, "generate").catch((error: unknown) => {
+      const release = reserveCall(admitted.root);
+      const call = await openCall(caller, request, admitted, "generate").catch((error: unknown) => {
         release();
         throw error;
       });
@@ -287,16 +289,18 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       const queue = new PartQueue(stop);
       signal.addEventListener("abort", stop, { once: true });
       if (signal.aborted) stop();
-      const answered = run(caller, request, admitted, call, abort.signal, (part) => queue.push(part)).then(
+      const completion = runCall(caller, request, admitted, call, abort.signal, (part) =>
+        queue.push(part),
+      ).then(
         ({ usage, stop_reason, model }) => {
           queue.push({ type: "end", usage, stop_reason, model: model ?? admitted.model.model });
           queue.end();
         },
         (error: unknown) => queue.fail(error),
       );
-      const entry = { abort, done: answered };
+      const entry = { abort, done: completion };
       running.add(entry);
-      void answered.finally(() => {
+      void completion.finally(() => {
         running.delete(entry);
         release();
         signal.removeEventListener("abort", stop);
@@ -307,17 +311,17 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       const admitted = await admit(caller, request.model);
       if (admitted.model.plugin.protocols?.includes(request.protocol) !== true)
         return estimateInput(request.body);
-      let counted: JsonObject = {};
-      const release = occupy(admitted.root);
+      let response: JsonObject = {};
+      const release = reserveCall(admitted.root);
       try {
-        const call = await open(caller, request, admitted, "count_tokens");
-        await run(caller, request, admitted, call, signal, (part) => {
-          if (part.type === "native") counted = part.event;
+        const call = await openCall(caller, request, admitted, "count_tokens");
+        await runCall(caller, request, admitted, call, signal, (part) => {
+          if (part.type === "native") response = part.event;
         });
       } finally {
         release();
       }
-      const { input_tokens } = counted;
+      const { input_tokens } = response;
       return typeof input_tokens === "number" ? input_tokens : estimateInput(request.body);
     },
     async get(caller, id) {
@@ -349,18 +353,18 @@ function reservedOutput(max_tokens = RESERVED_OUTPUT): number {
 }
 
 /** The answers that the client requests (`n` of chat completions), each of which may have the maximum of tokens. */
-function choicesOf({ n }: JsonObject): number {
+function countChoices({ n }: JsonObject): number {
   return typeof n === "number" && n >= 1 ? Math.min(Math.ceil(n), MAX_CHOICES) : 1;
 }
 
 /** An estimate. A vendor sends about one event for each token. */
-function tokensIn(part: LlmEndpointPart): number {
+function estimatePartTokens(part: LlmEndpointPart): number {
   if (part.type === "native") return 1;
   const text = part.type === "tool_call" ? part.args : "text" in part ? part.text : undefined;
   return Math.ceil((text?.length ?? 0) / CHARS_PER_TOKEN);
 }
 
-function* partsIn(delta: ModelDelta): Generator<LlmEndpointPart> {
+function* toParts(delta: ModelDelta): Generator<LlmEndpointPart> {
   const { content, thinking, thinking_seal, tool_call_partial, native } = delta;
   for (const event of native ?? []) yield { type: "native", event: event as JsonObject };
   if (thinking !== undefined) yield { type: "thinking", text: thinking };

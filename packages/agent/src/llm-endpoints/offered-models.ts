@@ -11,7 +11,7 @@ import {
 } from "@backplane/contract";
 import type { LlmModel } from "@backplane/ports";
 import { compileToolPatterns } from "@backplane/registry";
-import type { ActiveModels } from "../models/models.ts";
+import type { ActiveModels } from "../models/active-models.ts";
 
 export interface OfferedModel extends LlmModel {
   plugin: Pick<KernelPlugin, "protocols">;

@@ -23,17 +23,17 @@ export class ActiveTurns {
     return [...this.#by_run.values()];
   }
 
-  ofRun(run_id: string): Turn | undefined {
+  findByRun(run_id: string): Turn | undefined {
     return this.#by_run.get(run_id);
   }
 
   /**
    * Returns the turn that made a call, found by the call's own row. The session id of a request is chosen by
-   * its caller, and a caller that names the session of a running turn must not act with the rights of that
+   * its caller, and a caller that sends the session id of a running turn must not act with the rights of that
    * turn.
    */
-  ofCall(invocation_id: string): Turn | undefined {
+  findByCall(invocation_id: string): Turn | undefined {
     const row = this.#calls.get(invocation_id)?.row;
-    return row == null || row.turn === null || row.run_id === null ? undefined : this.ofRun(row.run_id);
+    return row == null || row.turn === null || row.run_id === null ? undefined : this.findByRun(row.run_id);
   }
 }

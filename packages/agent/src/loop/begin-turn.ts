@@ -18,11 +18,11 @@ import {
 import type { StoreWait, ToolCatalog } from "@backplane/door";
 import {
   type AppendedEntries,
-  atLeast,
   type Caller,
   type Clock,
   causeOf,
   HOST_ADMIN,
+  hasRole,
   type IdempotencyClaim,
   type Logger,
   type RunHold,
@@ -102,7 +102,7 @@ export async function beginTurn(
   const problem = deps.strategyProblem(rules.strategy);
   if (problem !== null) throw new BackplaneError("request.invalid", problem);
   const run = buildRun(deps, request, rules, items[0]?.entry.date);
-  const ids = await record(deps, request, run, items);
+  const ids = await recordStart(deps, request, run, items);
   run.chain_id = ids.chain_id;
   run.first_entry_id = ids.first_id;
   const turn = new Turn(key, caller, run, resolveLimits(run, rules), request.context ?? riskContextOf(run));
@@ -126,7 +126,7 @@ export async function beginTurn(
  * Only the sender of a message is known to be present, so every other trigger runs in the background context.
  * A sub-agent gets the context of its parent.
  */
-const CONTEXT_OF = {
+const CONTEXT_BY_TRIGGER = {
   message: "conversation",
   api: "background",
   subagent: "background",
@@ -135,7 +135,7 @@ const CONTEXT_OF = {
 } as const satisfies Record<RunTrigger, RiskContext>;
 
 export function riskContextOf({ subagent, trigger }: RunRow): RiskContext {
-  return subagent?.context ?? CONTEXT_OF[trigger];
+  return subagent?.context ?? CONTEXT_BY_TRIGGER[trigger];
 }
 
 export function resolveLimits({ subagent }: RunRow, { max_iterations }: TurnRules): TurnLimits {
@@ -180,7 +180,7 @@ function buildRun(
 }
 
 /** Creates the session and tries again when it does not exist yet. */
-async function record(
+async function recordStart(
   deps: BeginDeps,
   { key, caller, once, parent, execution }: TurnRequest,
   run: RunRow,
@@ -223,7 +223,7 @@ async function readHistoryAt(
 export function mayJoin(turn: Caller, sender: Caller): boolean {
   if (sender.actor === turn.actor) return true;
   if (sender.delegation !== undefined || turn.actor === HOST_ADMIN) return false;
-  return atLeast(sender.role, turn.role) && (sender.admin || !turn.admin);
+  return hasRole(sender.role, turn.role) && (sender.admin || !turn.admin);
 }
 
 export interface PreparedMessage {
@@ -232,11 +232,11 @@ export interface PreparedMessage {
   publish: () => void;
 }
 
-/** `publishing` is called with the id of the event just before it is published. */
+/** `onPublish` is called with the id of the event just before it is published. */
 export function prepareMessage(
   port: KernelPort,
   { key, message, event }: Pick<TurnRequest, "key" | "message" | "event">,
-  publishing: (event_id: string) => void,
+  onPublish: (event_id: string) => void,
 ): PreparedMessage {
   if (event !== undefined) return { items: [itemOf(event)], event_id: event.id, publish() {} };
   if (message === null) return { items: [], event_id: "", publish() {} };
@@ -245,7 +245,7 @@ export function prepareMessage(
   const to = { session_id: key.session_id, scope: key.scope };
   const prepared = port.prepare("user.message.received", payload, to);
   const publish = () => {
-    publishing(prepared.event.id);
+    onPublish(prepared.event.id);
     prepared.publish();
   };
   return { items: [itemOf(prepared.event)], event_id: prepared.event.id, publish };

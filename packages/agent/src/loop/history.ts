@@ -21,6 +21,8 @@ class CachedHistory implements History {
   last_id = 0;
   /** Entries that were written while the tape is still being read. */
   early: Entry[] | null = [];
+  /** Settles when the tape has been read. */
+  reading: Promise<void> = Promise.resolve();
   readonly #builder = new ContextBuilder();
 
   get tokens(): number {
@@ -42,44 +44,63 @@ class CachedHistory implements History {
 }
 
 const MAX_CACHED = 512;
+/** Adding this many entries takes a few milliseconds. */
+const ENTRIES_PER_SLICE = 500;
 
 export class Histories {
   readonly #sessions: Pick<Sessions, "hydrate">;
+  readonly #yieldToEventLoop: () => Promise<void>;
   readonly #cached = new Map<string, CachedHistory>();
 
-  constructor(sessions: Pick<Sessions, "hydrate">, feed: TapeFeed) {
+  constructor(sessions: Pick<Sessions, "hydrate">, feed: TapeFeed, yieldToEventLoop: () => Promise<void>) {
     this.#sessions = sessions;
+    this.#yieldToEventLoop = yieldToEventLoop;
     feed.onWritten((key, items) => {
       const cached = this.#cached.get(sessionMapKey(key));
       if (cached === undefined) return;
-      for (const { entry } of items) this.#follow(key, cached, entry);
+      for (const { entry } of items) this.#extend(key, cached, entry);
     });
   }
 
   /** Returns the history and reads the tape only if it is not cached. */
   async open(key: SessionKey): Promise<History> {
     const name = sessionMapKey(key);
-    const known = this.#cached.get(name);
-    if (known !== undefined && known.early === null) {
+    for (;;) {
+      const cached = this.#cached.get(name) ?? this.#read(key);
+      await cached.reading;
+      // If the history was forgotten while it was read, it may lack entries.
+      if (this.#cached.get(name) !== cached) continue;
+      // The map is ordered by the last use.
       this.#cached.delete(name);
-      this.#cached.set(name, known);
-      return known;
+      this.#cached.set(name, cached);
+      return cached;
     }
+  }
+
+  #read(key: SessionKey): CachedHistory {
+    const name = sessionMapKey(key);
     const cached = new CachedHistory();
     this.#cached.set(name, cached);
-    if (this.#cached.size > MAX_CACHED) this.#cached.delete(this.#cached.keys().next().value as string);
-    try {
-      const { session, entries } = await this.#sessions.hydrate(key);
-      cached.chain_id = session.head_chain_id;
-      for (const entry of entries) cached.add(entry);
-      const early = cached.early!;
-      cached.early = null;
-      for (const entry of early) if (entry.id > cached.last_id) cached.add(entry);
-      return cached;
-    } catch (error) {
-      this.#cached.delete(name);
+    if (this.#cached.size > MAX_CACHED) this.#evictOldest();
+    cached.reading = this.#fill(key, cached).catch((error: unknown) => {
+      if (this.#cached.get(name) === cached) this.#cached.delete(name);
       throw error;
+    });
+    return cached;
+  }
+
+  async #fill(key: SessionKey, cached: CachedHistory): Promise<void> {
+    const { session, entries } = await this.#sessions.hydrate(key);
+    cached.chain_id = session.head_chain_id;
+    for (const [index, entry] of entries.entries()) {
+      // A long tape would block the event loop (compact.turn.lag).
+      if (index % ENTRIES_PER_SLICE === 0 && entries.length > ENTRIES_PER_SLICE)
+        await this.#yieldToEventLoop();
+      cached.add(entry);
     }
+    const early = cached.early!;
+    cached.early = null;
+    for (const entry of early) if (entry.id > cached.last_id) cached.add(entry);
   }
 
   /** Called when the head has moved or another writer has appended. */
@@ -87,7 +108,16 @@ export class Histories {
     this.#cached.delete(sessionMapKey(key));
   }
 
-  #follow(key: SessionKey, cached: CachedHistory, entry: Entry): void {
+  #evictOldest(): void {
+    for (const [name, { early }] of this.#cached) {
+      // A history that is being read still has to collect the entries that are written meanwhile.
+      if (early !== null) continue;
+      this.#cached.delete(name);
+      return;
+    }
+  }
+
+  #extend(key: SessionKey, cached: CachedHistory, entry: Entry): void {
     if (cached.early !== null) cached.early.push(entry);
     else if (entry.id === cached.last_id + 1) cached.add(entry);
     else this.forget(key);

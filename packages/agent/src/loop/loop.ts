@@ -108,22 +108,22 @@ export class Loop {
       return await this.accept(request);
     }
     const release = this.#deps.live.acquire(request.key);
-    const begun = this.#begin(request);
-    const opened: SessionSlot = { turn: begun.then(({ turn }) => turn), release, running: null };
-    // The caller receives the failure from `begun`. This handler prevents an unhandled rejection.
-    opened.turn.catch(() => {});
-    this.#slots.add(name, opened);
+    const beginning = this.#begin(request);
+    const new_slot: SessionSlot = { turn: beginning.then(({ turn }) => turn), release, running: null };
+    // The caller receives the failure from `beginning`. This handler prevents an unhandled rejection.
+    new_slot.turn.catch(() => {});
+    this.#slots.add(name, new_slot);
     try {
-      const { turn, ...ids } = await begun;
-      opened.running = turn;
-      void this.#runToEnd(name, opened, turn);
+      const { turn, ...ids } = await beginning;
+      new_slot.running = turn;
+      void this.#runToEnd(name, new_slot, turn);
       return { ...ids, turn };
     } catch (error) {
       this.#slots.delete(name);
       release();
-      const run_id = otherTurnOf(error);
+      const run_id = blockingRunOf(error);
       if (run_id === null || request.trigger !== "message") throw error;
-      return await this.#joinElsewhere(request, run_id);
+      return await this.#joinOnOtherGateway(request, run_id);
     }
   }
 
@@ -139,7 +139,7 @@ export class Loop {
       .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
       .catch((error: unknown) => {
         // When another turn is running, that turn reads the result from the tape.
-        if (otherTurnOf(error) === null)
+        if (blockingRunOf(error) === null)
           this.#reportError(key, "the conversation could not be resumed", error);
       });
   }
@@ -189,12 +189,12 @@ export class Loop {
     }
   }
 
-  turnAt(scope: Scope, session_id: string): Turn | undefined {
+  runningTurn(scope: Scope, session_id: string): Turn | undefined {
     return this.#slots.get(sessionMapKey(this.#deps.live.findKey(scope, session_id)))?.running ?? undefined;
   }
 
   /** Resolves when the turn of the session has begun or resumed; undefined if the session has none here. */
-  turnOf(key: SessionKey): Promise<Turn | null> | undefined {
+  turnOfSession(key: SessionKey): Promise<Turn | null> | undefined {
     return this.#slots.get(sessionMapKey(key))?.turn;
   }
 
@@ -226,22 +226,22 @@ export class Loop {
   async checkHolds(): Promise<void> {
     for (const turn of this.#deps.turns.all()) {
       if (turn.stopped === "lost") continue;
-      if ((await this.#deps.store.runs.held(turn.hold)) === null) turn.stop("lost");
+      if ((await this.#deps.store.runs.checkHold(turn.hold)) === null) turn.stop("lost");
     }
   }
 
   /**
    * Claims the turns of gateways that died. Each claimed turn reserves its session immediately, and resumes
-   * or ends when the loop is ready. `calls` recovers the calls that were claimed with the turns; it runs
+   * or ends when the loop is ready. `recoverCalls` recovers the calls that were claimed with the turns; it runs
    * before any turn waits for them.
    */
-  async recoverTurns(calls: () => Promise<unknown> = async () => {}, limit = 1_000): Promise<number> {
+  async recoverTurns(recoverCalls: () => Promise<unknown> = async () => {}, limit = 1_000): Promise<number> {
     const { store, node_id, clock, log, node_lease } = this.#deps;
     if (!node_lease.mayTakeOver()) return 0;
     for (let recovered = 0; ; ) {
       if (this.#stopping) return recovered;
       const orphans = await store.runs.claimOrphans(node_id, clock.now(), limit);
-      if (orphans.length > 0) await calls();
+      if (orphans.length > 0) await recoverCalls();
       for (const run of orphans) this.#recoverTurn(run);
       recovered += orphans.length;
       if (orphans.length === limit) continue;
@@ -350,14 +350,14 @@ export class Loop {
   }
 
   /** Appends the message to the tape. The gateway that holds the turn reads the message at its next step. */
-  async #joinElsewhere(request: TurnRequest, run_id: string): Promise<AcceptedTurn> {
+  async #joinOnOtherGateway(request: TurnRequest, run_id: string): Promise<AcceptedTurn> {
     const { persister, store } = this.#deps;
     const { key, caller, once } = request;
     const run = await store.runs.get(key.scope, run_id);
     // Only the actor of the other turn is known, not its rights, so no other actor may join.
-    if (run?.status === "running" && run.requested_by !== caller.actor) throw busyElsewhere(run_id);
+    if (run?.status === "running" && run.requested_by !== caller.actor) throw busyOnOtherGateway(run_id);
     if (run?.status === "running" && (await this.#leavesChannel(run.channel, request)))
-      throw busyElsewhere(run_id);
+      throw busyOnOtherGateway(run_id);
     const prepared = this.#prepare(request);
     const { event_id } = prepared;
     const keyed = once === undefined ? undefined : { ...once, answer: { run_id, event_id } };
@@ -371,7 +371,7 @@ export class Loop {
       prepared.publish();
       return { entry_id: ids.last_id, event_id, run_id, turn: null };
     }
-    if ((await store.runs.get(key.scope, run_id))?.status === "running") throw busyElsewhere(run_id);
+    if ((await store.runs.get(key.scope, run_id))?.status === "running") throw busyOnOtherGateway(run_id);
     return await this.accept(request);
   }
 
@@ -405,15 +405,15 @@ export class Loop {
     clock.after(0, () => slot.release());
     turn.release();
     if (run === null) log.warn({ run_id: turn.run.id }, "another gateway has taken over this turn");
-    turn.end(run ?? (await this.#endElsewhere(turn)));
+    turn.end(run ?? (await this.#waitForOtherGateway(turn)));
   }
 
   /** Waits for the end of a turn that another gateway holds and returns its final record. */
-  async #endElsewhere({ key, run: row }: Turn): Promise<Run> {
-    const { node_id: _node, fence: _fence, joins: _joins, subagent: _subagent, ...known } = row;
+  async #waitForOtherGateway({ key, run: row }: Turn): Promise<Run> {
+    const { node_id: _node, fence: _fence, joins: _joins, subagent: _subagent, ...last_known } = row;
     for (;;) {
       const run = await this.#deps.store.runs.get(key.scope, row.id).catch(() => null);
-      if (this.#stopping || (run !== null && run.status !== "running")) return run ?? known;
+      if (this.#stopping || (run !== null && run.status !== "running")) return run ?? last_known;
       await new Promise<void>((resolve) => void this.#deps.clock.after(OTHER_GATEWAY_POLL_MS, resolve));
     }
   }
@@ -430,13 +430,13 @@ export class Loop {
  * Returns the run that holds the session on any gateway, when that run is the reason why a turn could not
  * begin.
  */
-function otherTurnOf(error: unknown): string | null {
+function blockingRunOf(error: unknown): string | null {
   if (codeOf(error) !== "session.busy") return null;
   const { run_id } = toBackplaneError(error).details ?? {};
   return typeof run_id === "string" ? run_id : null;
 }
 
-function busyElsewhere(run_id: string): BackplaneError {
+function busyOnOtherGateway(run_id: string): BackplaneError {
   return new BackplaneError("session.busy", "A turn of this session is running on another gateway.", {
     details: { run_id, retry_after_ms: 1_000 },
   });

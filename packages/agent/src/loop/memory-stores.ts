@@ -1,7 +1,7 @@
 /**
- * Selects the memory stores that a turn queries and writes. A strategy may name them. Otherwise the age of the session
- * decides which kind is queried first: a young session mostly needs recent memories, an old one older memories. The
- * other kind is queried if the first has fewer hits than wanted, so every stored memory can be found.
+ * Selects the memory stores that a turn queries and writes. A strategy may select them. Otherwise the age of the
+ * session decides which kind is queried first: a young session mostly needs recent memories, an old one older memories.
+ * The other kind is queried if the first has fewer hits than requested, so every stored memory can be found.
  */
 import {
   type BusEvent,
@@ -42,11 +42,11 @@ export async function queryMemory(
   return mergeHits(results, k);
 }
 
-/** Publishes the entry to the stores that it names by `source` or `store`; to all if it names neither. */
+/** Publishes the entry to the stores that its `source` or `store` selects, or to all stores if it has neither. */
 export function writeMemory({ memories, port }: MemoryDeps, turn: Turn, write: MemoryEntry): void {
   const { source, store, ...entry } = write;
-  const named = source ?? store;
-  const chosen = chooseStores(memories(), named === undefined ? undefined : [named]);
+  const store_name = source ?? store;
+  const chosen = chooseStores(memories(), store_name === undefined ? undefined : [store_name]);
   if (chosen.length === 0) return;
   const stores = chosen.map(({ plugin }) => plugin);
   port.tryPublish("memory.write", { entry: entry as unknown as JsonObject, stores }, turn.to);
@@ -97,6 +97,6 @@ function mergeHits(stores: readonly MemoryEntry[][], k: number): MemoryEntry[] {
   const rank = ({ store }: MemoryEntry) => (store === "short-term" ? 0 : 1);
   const sorted = stores.flat().toSorted((a, b) => (b.score ?? 0) - (a.score ?? 0) || rank(a) - rank(b));
   const seen = new Set<string>();
-  const fresh = sorted.filter(({ text }) => !seen.has(text) && seen.add(text));
-  return fresh.slice(0, k);
+  const distinct = sorted.filter(({ text }) => !seen.has(text) && seen.add(text));
+  return distinct.slice(0, k);
 }

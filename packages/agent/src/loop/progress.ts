@@ -14,7 +14,7 @@ import {
 import { SEARCH_TOOL } from "@backplane/door";
 import { type ModelAnswer, toModelAnswer } from "../models/call-model.ts";
 
-type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
+type CallResult = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
   /** The tool returned control to the user. */
   yields?: true;
 };
@@ -26,7 +26,7 @@ export interface Progress {
    * Results of this answer's calls only, by call id, because some models number their calls from zero in
    * every answer.
    */
-  results: ReadonlyMap<string, Result>;
+  results: ReadonlyMap<string, CallResult>;
   /** Calls on the tape that have no result yet. */
   open: string[];
   /** A user sent a message after the last model call. */
@@ -39,7 +39,7 @@ export interface Progress {
  * turn, even when a compaction has copied them to a new chain.
  */
 export function readTurnProgress(entries: readonly Entry[], first_entry_id: number): Progress {
-  const results = new Map<string, Result>();
+  const results = new Map<string, CallResult>();
   const usage: TokenUsage[] = [];
   const calls = new Set<string>();
   let answer: ModelAnswer | null = null;
@@ -112,7 +112,7 @@ export function findForbiddenTools(
   return forbidden;
 }
 
-function toResult({ ok, envelope }: JsonObject, { yield_to_user }: JsonObject): Result {
+function toResult({ ok, envelope }: JsonObject, { yield_to_user }: JsonObject): CallResult {
   const brief = isObject(envelope) ? textOf(envelope.brief) : "";
   return { ok: ok === true, brief, ...(yield_to_user === true ? { yields: true } : {}) };
 }

@@ -18,7 +18,7 @@ export interface ResumeDeps extends BeginDeps {
   store: Pick<Store, "runs" | "invocations" | "sessions" | "keys">;
   persister: BeginDeps["persister"] & TapeFeed;
   /** Publishes events of the kind x.loop.*. */
-  own_port: KernelPort;
+  loop_port: KernelPort;
   /** False means that every interrupted turn is ended instead of resumed. */
   resume_turns: boolean;
   /** Ties the recovered calls of the turn to the turn, so that they end together. */
@@ -44,21 +44,21 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   const rules = await wait(() => settings.read(key, run.strategy));
   const missing = deps.strategyProblem(rules.strategy);
   if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}; ${missing}`);
-  const before = readTurnProgress((await wait(() => sessions.hydrate(key))).entries, run.first_entry_id);
-  const again: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
-  const prepared = deps.own_port.prepare(
+  const progress = readTurnProgress((await wait(() => sessions.hydrate(key))).entries, run.first_entry_id);
+  const resumed_run: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
+  const prepared = deps.loop_port.prepare(
     "x.loop.turn.resumed",
-    { run_id: run.id, resumed: again.resumed, from: before.answer === null ? "model" : "answer" },
+    { run_id: run.id, resumed: resumed_run.resumed, from: progress.answer === null ? "model" : "answer" },
     { session_id: key.session_id, scope: key.scope },
   );
   const item = { entry: toTapedEntry(prepared.event)!.entry, event: prepared.event };
   const ids = await wait(() =>
-    persister.appendInTransaction(key, [item], (tape) => store.runs.resume(again, tape)),
+    persister.appendInTransaction(key, [item], (tape) => store.runs.resume(resumed_run, tape)),
   );
   if (ids === null) return null;
   persister.hold(key, { run_id: run.id, fence: run.fence });
   prepared.publish();
-  const turn = new Turn(key, caller, again, resolveLimits(run, rules), riskContextOf(run));
+  const turn = new Turn(key, caller, resumed_run, resolveLimits(run, rules), riskContextOf(run));
   // Another gateway has written to this tape, so a cached history is stale.
   deps.histories.forget(key);
   const [history, { tools }] = await wait(() =>
@@ -75,7 +75,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
  * Waits until the turn has no open calls and returns its progress. Throws `cancelled` when the turn is
  * stopped first.
  */
-export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
+export async function waitForOpenCalls(deps: ResumeDeps, turn: Turn): Promise<Progress> {
   for (;;) {
     const next = nextWrite(deps, turn);
     const { entries } = await deps.store_wait.run(
@@ -90,7 +90,7 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
     }
     next.stop();
     for (const usage of progress.usage) turn.addUsage(usage);
-    for (const name of findDiscoveredTools(entries, turn.run.first_entry_id)) turn.found.add(name);
+    for (const name of findDiscoveredTools(entries, turn.run.first_entry_id)) turn.found_tools.add(name);
     turn.forbidden = findForbiddenTools(entries, turn.run.first_entry_id, (tool) => turn.allows(tool));
     turn.iterations = progress.usage.length;
     // Incremented rather than assigned, because messages may have joined while the tape was read.
@@ -169,8 +169,15 @@ async function findCaller({ store }: ResumeDeps, run: RunRow): Promise<Caller | 
   if (!isId("key", actor)) return { ...NO_RIGHTS, actor, scope };
   const key = await store.keys.get(org_id, actor);
   if (key === null) return null;
-  const listed = key.tools === undefined ? {} : { tools: key.tools };
-  return { actor, scope, role: key.role, scopes: key.scopes, admin: key.scopes.includes("admin"), ...listed };
+  const tools_field = key.tools === undefined ? {} : { tools: key.tools };
+  return {
+    actor,
+    scope,
+    role: key.role,
+    scopes: key.scopes,
+    admin: key.scopes.includes("admin"),
+    ...tools_field,
+  };
 }
 
 interface NextWrite {
@@ -182,15 +189,15 @@ interface NextWrite {
 function nextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): NextWrite {
   const { promise: written, resolve, reject } = Promise.withResolvers<void>();
   const name = sessionMapKey(key);
-  const unlisten = persister.onWritten((of) => {
-    if (sessionMapKey(of) === name) resolve();
+  const unsubscribe = persister.onWritten((written_key) => {
+    if (sessionMapKey(written_key) === name) resolve();
   });
   const timer = clock.after(POLL_MS, resolve);
   const cancelled = () => reject(new BackplaneError("cancelled", "The turn was interrupted."));
   signal.addEventListener("abort", cancelled, { once: true });
   if (signal.aborted) cancelled();
   const stop = () => {
-    unlisten();
+    unsubscribe();
     timer.stop();
     signal.removeEventListener("abort", cancelled);
   };

@@ -78,7 +78,7 @@ export async function finishTurn(
       ended_at: new Date(clock.now()).toISOString(),
     };
     try {
-      const records = buildRunRecords(deps, EVENT_OF[status], { ...turn.run, ...ended }, turn.caller);
+      const records = buildRunRecords(deps, EVENT_BY_STATUS[status], { ...turn.run, ...ended }, turn.caller);
       let joins: number | null = null;
       const ids = await persister.appendInTransaction(turn.key, [item], async (tape) => {
         const written = await store.runs.end(turn.key.scope, turn.hold, turn.joins, ended, tape, records);
@@ -165,13 +165,13 @@ export function causeOfTurn(
   return { ...causeOf(caller), run_id: id, ...(trace_id === undefined ? {} : { trace_id }) };
 }
 
-const EVENT_OF = {
+const EVENT_BY_STATUS = {
   completed: "run.completed",
   failed: "run.failed",
   cancelled: "run.cancelled",
 } as const satisfies Record<Exclude<Run["status"], "running">, SemanticEventType>;
 
-function toEndStatus(turn: Turn, failure: BackplaneError | null): keyof typeof EVENT_OF {
+function toEndStatus(turn: Turn, failure: BackplaneError | null): keyof typeof EVENT_BY_STATUS {
   if (turn.stopped === "user") return "cancelled";
   return turn.stopped !== null || failure !== null ? "failed" : "completed";
 }

@@ -26,7 +26,7 @@ import type { ModelAnswer, ModelCalls } from "../models/call-model.ts";
 import type { History } from "./history.ts";
 import { type MemoryDeps, queryMemory, writeMemory } from "./memory-stores.ts";
 import type { Progress } from "./progress.ts";
-import { catchUp, type ResumeDeps } from "./resume.ts";
+import { type ResumeDeps, waitForOpenCalls } from "./resume.ts";
 import { type FinishedTurn, finishTurn, recordAnswer } from "./run-record.ts";
 import type { Turn } from "./turn.ts";
 
@@ -36,7 +36,7 @@ export interface StepDeps extends MemoryDeps {
   /** The skills that the model can read with the tool `skill`. */
   skills: (scope: Scope) => Promise<AgentLoopState["skills"]>;
   /** The loaded plugin that implements this strategy, or null. */
-  strategyOf: (strategy: string) => string | null;
+  findStrategyPlugin: (strategy: string) => string | null;
   /** The current history of this session on the tape, including entries of other writers. */
   history(key: SessionKey): Promise<History>;
   /** The model of this provider instance, or of the active one. */
@@ -45,7 +45,7 @@ export interface StepDeps extends MemoryDeps {
    * Called before each step. Waits until this gateway may start calls, reads messages that other gateways
    * wrote, and throws `run.taken_over` when another gateway holds the turn.
    */
-  atStep(turn: Turn): Promise<void>;
+  beforeStep(turn: Turn): Promise<void>;
   /** Called before each model call of a run that belongs to a harness. Throws `harness.limit`. */
   countStep(caller: Caller): Promise<void>;
   store_wait: StoreWait;
@@ -88,32 +88,32 @@ interface TurnResult {
  * holds the turn.
  */
 export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null> {
-  let done = await runUntilDone(deps, turn, () => firstSteps(deps, turn));
+  let result = await runUntilDone(deps, turn, () => runFirstSteps(deps, turn));
   for (;;) {
     await turn.close();
     const finished: FinishedTurn =
-      turn.stopped === "lost" ? { state: "lost" } : await finishTurn(deps, turn, done.end, done.failure);
+      turn.stopped === "lost" ? { state: "lost" } : await finishTurn(deps, turn, result.end, result.failure);
     if (finished.state === "lost") {
       turn.stop("lost");
       return null;
     }
     if (finished.state === "ended") {
-      const write = done.end?.write;
+      const write = result.end?.write;
       if (write != null && turn.stopped === null) writeMemory(deps, turn, write);
       return finished.run;
     }
     turn.joinedElsewhere(finished.joins);
     deps.histories.forget(turn.key);
     // A turn that failed or was stopped does not answer the new message. The next attempt ends the turn.
-    if (done.end === null || done.failure !== null || turn.stopped !== null) continue;
+    if (result.end === null || result.failure !== null || turn.stopped !== null) continue;
     turn.reopen();
-    const answered = done.end;
-    done = await runUntilDone(deps, turn, async () => answered);
+    const last_end = result.end;
+    result = await runUntilDone(deps, turn, async () => last_end);
   }
 }
 
-async function firstSteps(deps: RunTurnDeps, turn: Turn): Promise<TurnEnd> {
-  const from = turn.run.resumed === undefined ? null : await catchUp(deps, turn);
+async function runFirstSteps(deps: RunTurnDeps, turn: Turn): Promise<TurnEnd> {
+  const from = turn.run.resumed === undefined ? null : await waitForOpenCalls(deps, turn);
   return await runSteps(deps, turn, from);
 }
 
@@ -158,7 +158,7 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
     skills: turn.tools.has(SKILL_TOOL) && turn.allows(SKILL_TOOL) ? await wait(() => deps.skills(scope)) : [],
   };
   let answer = from?.answer ?? null;
-  let before = from?.results;
+  let earlier_results = from?.results;
   if (answer !== null) {
     state.iteration = turn.iterations;
     state.last_response = { text: answer.text, tool_calls: answer.tool_calls, usage: answer.usage };
@@ -166,10 +166,10 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
   }
   for (;;) {
     await wait(() => deps.permit(turn.caller));
-    await deps.atStep(turn);
+    await deps.beforeStep(turn);
     turn.history = await wait(() => deps.history(turn.key));
     state.history = turn.history.size;
-    const decision = await decide(deps.port, deps.strategyOf, turn, state);
+    const decision = await decide(deps.port, deps.findStrategyPlugin, turn, state);
     switch (decision.next) {
       case "memory":
         state.memory = await queryMemory(deps, turn, decision);
@@ -177,15 +177,15 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
         break;
       case "llm":
         answer = await callModel(deps, turn, state, decision);
-        before = undefined;
+        earlier_results = undefined;
         state.iteration = turn.iterations;
         state.last_response = { text: answer.text, tool_calls: answer.tool_calls, usage: answer.usage };
         state.tool_results = [];
         state.phase = "llm";
         break;
       case "tool": {
-        const { results, yielded } = await callTools(deps, turn, answer!, before);
-        before = undefined;
+        const { results, yielded } = await callTools(deps, turn, answer!, earlier_results);
+        earlier_results = undefined;
         // The strategy is not consulted, because the tool returned control to the user (tools.context).
         if (yielded !== null) return { content: answer!.text || yielded, tool_calls: [], write: null };
         state.tool_results = results;
@@ -194,10 +194,10 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
         break;
       }
       case "done": {
-        const left = state.phase === "llm" ? (answer?.tool_calls ?? []) : [];
+        const unrun_calls = state.phase === "llm" ? (answer?.tool_calls ?? []) : [];
         return {
           content: decision.content ?? answer?.text ?? "",
-          tool_calls: left,
+          tool_calls: unrun_calls,
           write: decision.write ?? null,
         };
       }
@@ -218,10 +218,10 @@ async function callModel(
       `The turn made ${turn.iterations} model calls without finishing.`,
     );
   }
-  const named = decision.provider !== undefined && decision.model !== undefined;
+  const is_explicit = decision.provider !== undefined && decision.model !== undefined;
   const { org_id } = turn.key.scope;
   const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn", work, turn.signal);
-  const fallback = named ? null : await wait(() => deps.activeModel(org_id, decision.provider ?? null));
+  const fallback = is_explicit ? null : await wait(() => deps.activeModel(org_id, decision.provider ?? null));
   const provider = decision.provider ?? fallback?.provider;
   if (provider === undefined) {
     throw new BackplaneError("llm.failed", "No provider instance is active.", {
@@ -231,7 +231,7 @@ async function callModel(
   await deps.compactIfNeeded(turn, provider);
   turn.iterations++;
   turn.partial = "";
-  await deps.atStep(turn);
+  await deps.beforeStep(turn);
   if (executionOf(turn.caller) !== null) await wait(() => deps.countStep(turn.caller));
   await turn.waitForJoining();
   turn.history = await wait(() => deps.history(turn.key));
@@ -249,7 +249,7 @@ async function callModel(
       messages,
       tools: offered.flatMap((name) => {
         const tool = turn.allows(name) ? turn.tools.get(name) : undefined;
-        return tool === undefined || turn.hides(tool) ? [] : [tool.shown];
+        return tool === undefined || turn.hides(tool) ? [] : [tool.llm_tool];
       }),
       params: decision.params ?? {},
     },
@@ -286,7 +286,7 @@ async function callTools(
   deps: StepDeps,
   turn: Turn,
   answer: ModelAnswer,
-  before: Progress["results"] = NO_RESULTS,
+  earlier_results: Progress["results"] = NO_RESULTS,
 ): Promise<ToolStep> {
   const calls = answer.tool_calls.slice(0, LOOP_LIMITS.tools_per_step);
   if (calls.length < answer.tool_calls.length) {
@@ -295,18 +295,18 @@ async function callTools(
       `The model requested ${answer.tool_calls.length} tool calls in one step; at most ${LOOP_LIMITS.tools_per_step} are allowed.`,
     );
   }
-  await deps.atStep(turn);
+  await deps.beforeStep(turn);
   turn.step = answer.step;
   const replies = await Promise.all(
     calls.map((call) =>
-      before.has(call.id) ? Promise.resolve(null) : callTool(deps.port, turn, answer.step, call),
+      earlier_results.has(call.id) ? Promise.resolve(null) : callTool(deps.port, turn, answer.step, call),
     ),
   );
   turn.partial = "";
   const results = replies.map((reply, n) => {
     const { id, name } = calls[n]!;
     if (reply === null) {
-      const { ok, brief } = before.get(id)!;
+      const { ok, brief } = earlier_results.get(id)!;
       return { id, name, ok, brief };
     }
     const { kind, payload } = reply;
@@ -316,7 +316,7 @@ async function callTools(
   });
   const yields = results.filter(({ id }, n) => {
     const reply = replies[n];
-    return reply === null ? before.get(id)!.yields === true : reply?.payload.yield_to_user === true;
+    return reply === null ? earlier_results.get(id)!.yields === true : reply?.payload.yield_to_user === true;
   });
   return { results, yielded: yields.length === 0 ? null : yields.map(({ brief }) => brief).join("\n") };
 }
@@ -343,12 +343,12 @@ function callTool(port: KernelPort, turn: Turn, step: string, call: ToolCallRequ
 /** Requests the next step from the session's strategy and checks it against the fixed order (loop.order). */
 async function decide(
   port: KernelPort,
-  strategyOf: (strategy: string) => string | null,
+  findStrategyPlugin: (strategy: string) => string | null,
   turn: Turn,
   state: AgentLoopState,
 ): Promise<Decision> {
   const { strategy } = turn.run;
-  const from = strategyOf(strategy);
+  const from = findStrategyPlugin(strategy);
   if (from === null) throw new BackplaneError("loop.failed", `The strategy ${strategy} is no longer loaded.`);
   const reply = await port.request(
     "strategy.decide.request",

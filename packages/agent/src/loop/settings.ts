@@ -22,7 +22,7 @@ export class LoopSettings {
   readonly #default_strategy: string;
   readonly #orgs = new Map<string, Promise<TurnRules>>();
   /** The strategy that each session sets for itself, or null. */
-  readonly #own = new Map<string, string | null>();
+  readonly #session_strategies = new Map<string, string | null>();
 
   constructor(config: LiveConfig, sessions: Pick<SessionStore, "get">, default_strategy?: string) {
     this.#config = config;
@@ -34,49 +34,50 @@ export class LoopSettings {
   }
 
   async read(key: SessionKey, requested: string | undefined): Promise<TurnRules> {
-    const rules = await this.#rules(key.scope.org_id);
+    const rules = await this.#getOrgRules(key.scope.org_id);
     const strategy = requested ?? (await this.#strategyOf(key)) ?? rules.strategy;
     return { ...rules, strategy };
   }
 
   /** Called when the metadata of a session has changed. */
   forget(key: SessionKey): void {
-    this.#own.delete(sessionMapKey(key));
+    this.#session_strategies.delete(sessionMapKey(key));
   }
 
-  #rules(org_id: string): Promise<TurnRules> {
+  #getOrgRules(org_id: string): Promise<TurnRules> {
     let rules = this.#orgs.get(org_id);
     if (rules === undefined) {
-      rules = this.#read(org_id);
+      rules = this.#readOrgRules(org_id);
       this.#orgs.set(org_id, rules);
       rules.catch(() => this.#orgs.delete(org_id));
     }
     return rules;
   }
 
-  async #read(org_id: string): Promise<TurnRules> {
+  async #readOrgRules(org_id: string): Promise<TurnRules> {
     const [strategy, iterations] = await Promise.all([
       this.#config.get(org_id, STRATEGY_KEY),
       this.#config.get(org_id, ITERATIONS_KEY),
     ]);
     return {
       strategy: typeof strategy === "string" ? strategy : this.#default_strategy,
-      max_iterations: positive(iterations) ?? LOOP_LIMITS.iterations,
+      max_iterations: toPositiveInteger(iterations) ?? LOOP_LIMITS.iterations,
     };
   }
 
   async #strategyOf(key: SessionKey): Promise<string | null> {
     const name = sessionMapKey(key);
-    const known = this.#own.get(name);
-    if (known !== undefined) return known;
+    const cached = this.#session_strategies.get(name);
+    if (cached !== undefined) return cached;
     const strategy = (await this.#sessions.get(key))?.metadata.strategy;
-    const own_strategy = typeof strategy === "string" ? strategy : null;
-    this.#own.set(name, own_strategy);
-    if (this.#own.size > MAX_CACHED) this.#own.delete(this.#own.keys().next().value as string);
-    return own_strategy;
+    const session_strategy = typeof strategy === "string" ? strategy : null;
+    this.#session_strategies.set(name, session_strategy);
+    if (this.#session_strategies.size > MAX_CACHED)
+      this.#session_strategies.delete(this.#session_strategies.keys().next().value as string);
+    return session_strategy;
   }
 }
 
-function positive(value: Json | undefined): number | null {
+function toPositiveInteger(value: Json | undefined): number | null {
   return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : null;
 }

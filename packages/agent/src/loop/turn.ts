@@ -32,7 +32,7 @@ export class Turn {
   /** Every tool that exists for the caller. `offered()` returns the subset that `limits` allows. */
   tools: ReadonlyMap<string, OfferedTool> = new Map();
   /** Deferred tools that the model has found by searching. */
-  readonly found = new Set<string>();
+  readonly found_tools = new Set<string>();
   history!: History;
   usage: TokenUsage = tokenUsage();
   iterations = 0;
@@ -139,7 +139,7 @@ export class Turn {
 
   /** Whether the tool is deferred and the model has not found it yet. */
   hides({ name, deferred_by }: OfferedTool): boolean {
-    if (deferred_by === null || this.found.has(name)) return false;
+    if (deferred_by === null || this.found_tools.has(name)) return false;
     if (deferred_by === "author" || deferred_by === "policy") return true;
     // An agent with a list of tools that lacks tool_search could never find the tools on its list.
     return this.allows(SEARCH_TOOL);

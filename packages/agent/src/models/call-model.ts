@@ -48,7 +48,7 @@ export interface ModelAnswer {
   tool_calls: ToolCallRequest[];
   usage: TokenUsage;
   stop_reason: string | null;
-  /** The model that answered, as the vendor names it. */
+  /** The model that answered, as reported by the vendor. */
   model: string | null;
   /** Not checked. */
   embeddings?: unknown[][];
@@ -77,7 +77,7 @@ interface Failure {
 }
 
 /** Returns the loaded plugin that serves an instance of the org, or null. */
-export type ProviderOwners = (org_id: string, provider: string) => Promise<string | null>;
+export type FindProviderOwner = (org_id: string, provider: string) => Promise<string | null>;
 
 interface PendingCall {
   owner: string;
@@ -87,16 +87,16 @@ interface PendingCall {
 export class ModelCalls {
   readonly #port: KernelPort;
   readonly #clock: Clock;
-  readonly #owners: ProviderOwners;
+  readonly #findOwner: FindProviderOwner;
   readonly #loadContent: LoadContent;
   readonly #deltas = new IdTable<(delta: ModelDelta) => void>();
   readonly #pending = new IdTable<PendingCall>();
 
-  constructor(port: KernelPort, clock: Clock, owners: ProviderOwners, loadContent: LoadContent) {
+  constructor(port: KernelPort, clock: Clock, findOwner: FindProviderOwner, loadContent: LoadContent) {
     this.#port = port;
     this.#loadContent = loadContent;
     this.#clock = clock;
-    this.#owners = owners;
+    this.#findOwner = findOwner;
     // A plugin that is unloaded will not answer the call.
     port.subscribe("plugin.removed", ({ payload }) => {
       for (const pending of this.#pending.values()) {
@@ -138,16 +138,16 @@ export class ModelCalls {
     const { to, signal, timeout_ms, onDelta, onAnyDelta } = options;
     let started = false;
     let step = "";
-    const owner = await this.#owners(to.scope.org_id, request.provider);
+    const owner = await this.#findOwner(to.scope.org_id, request.provider);
     if (owner === null) {
       return { ...OTHER_FAILURE, message: "no loaded plugin serves this instance", retryable: false };
     }
     const abort = new AbortController();
-    const failed: { by?: Pick<Failure, "message" | "kind"> } = {};
+    const aborted: { failure?: Pick<Failure, "message" | "kind"> } = {};
     const pending: PendingCall = {
       owner,
       fail(message, kind) {
-        failed.by = { message, kind };
+        aborted.failure = { message, kind };
         abort.abort();
       },
     };
@@ -186,7 +186,7 @@ export class ModelCalls {
       return toFailure(reply as BusEvent<"llm.call.error">, started);
     } catch (error) {
       if (signal.aborted) throw error;
-      if (failed.by !== undefined) return { ...OTHER_FAILURE, ...failed.by, retryable: !started };
+      if (aborted.failure !== undefined) return { ...OTHER_FAILURE, ...aborted.failure, retryable: !started };
       // A plugin that throws does so again. Its failures are counted, and retries would unload it for one message.
       if (codeOf(error) === "plugin_failed")
         return { ...OTHER_FAILURE, message: (error as Error).message, retryable: false };
@@ -231,11 +231,11 @@ function toFailure({ payload }: BusEvent<"llm.call.error">, started: boolean): F
   const retryable = typeof payload.retryable === "boolean" ? payload.retryable : isRetryableFailure(failure);
   // The message comes from a plugin and is shown in records and answers, so it is sanitized.
   const message = sanitizeText(error.slice(0, MESSAGE_LENGTH));
-  return { ...failure, message, retryable: retryable && !started, retry_after_ms: retryMs(retry_after_s) };
+  return { ...failure, message, retryable: retryable && !started, retry_after_ms: toRetryMs(retry_after_s) };
 }
 
 /** Caps the delay that a vendor asks for, so that the turn fails instead of waiting for an hour. */
-function retryMs(seconds: number | undefined): number {
+function toRetryMs(seconds: number | undefined): number {
   return Math.min((seconds ?? 0) * 1_000, LLM_LIMITS.max_backoff_ms);
 }
 

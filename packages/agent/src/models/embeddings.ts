@@ -1,14 +1,14 @@
 /**
  * Computes embeddings with the org's provider instance that has an embedding model. Without such an instance there are
- * none: the caller decides whether to use a fallback, because vectors of different models must never be compared. A
- * failed request is therefore an error and is never answered by another model.
+ * no embeddings: the caller decides whether to use a fallback, because vectors of different models must never be
+ * compared. A failed request is therefore an error and is never answered by another model.
  */
 import { BackplaneError, COGNITION_LIMITS, type Json, type TokenUsage } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
 import { modelBridgeSession } from "@backplane/session";
 import type { KernelService } from "../plugins/plugins-port.ts";
+import type { ActiveModels } from "./active-models.ts";
 import type { ModelCalls } from "./call-model.ts";
-import type { ActiveModels } from "./models.ts";
 
 interface EmbeddedTexts {
   provider: string;
@@ -56,21 +56,22 @@ function areVectors(value: unknown[][] | undefined, count: number): value is num
 }
 
 /**
- * `embedding.embed` for plugins. `space` names the model and the size: only vectors of the same space can be compared.
+ * `embedding.embed` for plugins. `space` identifies the model and the size: only vectors of the same space can be
+ * compared.
  */
 export function embeddingServices(embed: EmbedTexts): [string, KernelService][] {
   return [
     [
       "embedding.embed",
       async ({ texts }, { caller, call, scope }) => {
-        const at = caller?.scope ?? call?.scope ?? scope;
-        if (at === undefined)
+        const request_scope = caller?.scope ?? call?.scope ?? scope;
+        if (request_scope === undefined)
           throw new BackplaneError("request.invalid", "The request does not belong to an organisation.");
         if (!areTexts(texts)) {
           const message = `texts must be 1 to ${MAX_TEXTS} texts of 1 to ${COGNITION_LIMITS.prompt_chars} characters`;
           throw new BackplaneError("request.invalid", message);
         }
-        const answer = await embed(at, texts);
+        const answer = await embed(request_scope, texts);
         if (answer === null) return null;
         const { provider, model, vectors } = answer;
         return { space: `${provider}/${model}/${vectors[0]!.length}`, vectors };

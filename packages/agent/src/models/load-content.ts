@@ -28,9 +28,9 @@ export function createContentLoader(deps: Pick<KernelDeps, "store" | "artifacts"
     try {
       const file = await openArtifact(deps, await deps.store.invocations.get(scope, invocation_id), sha256);
       if (file === null || file.bytes > LIMITS.block_bytes) return null;
-      const pieces: Uint8Array[] = [];
-      for await (const piece of file.content) pieces.push(piece);
-      return Buffer.concat(pieces).toString("base64");
+      const chunks: Uint8Array[] = [];
+      for await (const chunk of file.content) chunks.push(chunk);
+      return Buffer.concat(chunks).toString("base64");
     } catch (error) {
       deps.log.warn({ err: error, invocation_id }, "the content of a tool result could not be read");
       return null;
@@ -39,7 +39,7 @@ export function createContentLoader(deps: Pick<KernelDeps, "store" | "artifacts"
 
   return async (scope, messages) => {
     const loaded = [...messages];
-    let [left, blocks_left] = [LIMITS.total_bytes, LIMITS.blocks] as [number, number];
+    let [bytes_left, blocks_left] = [LIMITS.total_bytes, LIMITS.blocks] as [number, number];
     for (let n = loaded.length - 1; n >= 0 && blocks_left > 0; n--) {
       const message = loaded[n] as { content?: Json };
       const { content } = message;
@@ -48,8 +48,8 @@ export function createContentLoader(deps: Pick<KernelDeps, "store" | "artifacts"
       for (const block of content) {
         const bytes = Number(block.bytes);
         const data =
-          isStoredMedia(block) && blocks_left > 0 && bytes <= left ? await read(scope, block) : null;
-        if (data !== null) [left, blocks_left] = [left - bytes, blocks_left - 1];
+          isStoredMedia(block) && blocks_left > 0 && bytes <= bytes_left ? await read(scope, block) : null;
+        if (data !== null) [bytes_left, blocks_left] = [bytes_left - bytes, blocks_left - 1];
         blocks.push(data === null ? block : withData(block, data));
       }
       loaded[n] = { ...message, content: blocks };
@@ -62,7 +62,7 @@ function isStoredMedia(block: ContentBlock): boolean {
   return isArtifact(block) && (isImage(block) || isPdf(block) || isAudio(block));
 }
 
-/** The reference stays beside the data, so that the tape can name the message without the data. */
+/** Keeps the reference next to the data, so that the tape can record the message without the data. */
 function withData(block: ContentBlock, data: string): ContentBlock {
   if (!isObject(block.resource)) return { ...block, data };
   return { ...block, resource: { ...block.resource, blob: data } satisfies JsonObject };

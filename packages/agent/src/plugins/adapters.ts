@@ -31,7 +31,7 @@ export class MountedAdapters implements Adapters {
   readonly #parts: AdapterParts;
   readonly #instances = new Map<string, { instance: Instance; mounts: readonly MountedRoute[] }>();
   #all: readonly MountedRoute[] = [];
-  #listed: readonly AdapterMount[] = [];
+  #mounts: readonly AdapterMount[] = [];
   readonly #listeners = new Set<(plugin: string) => void>();
 
   constructor(parts: AdapterParts) {
@@ -39,7 +39,7 @@ export class MountedAdapters implements Adapters {
   }
 
   list(): readonly AdapterMount[] {
-    return this.#listed;
+    return this.#mounts;
   }
 
   find(method: string, path: string): ReturnType<Adapters["find"]> {
@@ -55,7 +55,7 @@ export class MountedAdapters implements Adapters {
   }
 
   /** Called when a plugin has been unloaded. */
-  removed(plugin: string): void {
+  onRemoved(plugin: string): void {
     if (this.isDisabled(plugin)) for (const listener of this.#listeners) listener(plugin);
   }
 
@@ -130,7 +130,7 @@ export class MountedAdapters implements Adapters {
   #updateMounts(): void {
     const all = [...this.#instances.values()].flatMap(({ mounts }) => mounts);
     this.#all = all.toSorted((a, b) => b.literal - a.literal);
-    this.#listed = all.map(({ mount }) => mount);
+    this.#mounts = all.map(({ mount }) => mount);
   }
 }
 
@@ -158,7 +158,7 @@ export async function checkBody(
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 /** The gateway frames responses itself, and a cookie set on its origin would also reach the console. */
-const FORBIDDEN = new Set([
+const FORBIDDEN_HEADERS = new Set([
   "connection",
   "content-length",
   "keep-alive",
@@ -169,25 +169,25 @@ const FORBIDDEN = new Set([
 
 /** Throws `malformed_response` for an answer that cannot be an HTTP response. */
 function checkResponse(plugin: string, response: unknown): AdapterResponse {
-  const broken = (problem: string) =>
+  const malformed = (problem: string) =>
     new BackplaneError("malformed_response", `${plugin} answered with ${problem}.`);
-  if (typeof response !== "object" || response === null) throw broken("something that is not an object");
+  if (typeof response !== "object" || response === null) throw malformed("something that is not an object");
   const { status, body, headers } = response as { status?: unknown; body?: unknown; headers?: unknown };
   if (typeof status !== "number" || !Number.isInteger(status) || status < 200 || status > 599) {
-    throw broken("a status that is not an integer from 200 to 599");
+    throw malformed("a status that is not an integer from 200 to 599");
   }
   const checked: AdapterResponse = { status };
   if (body !== undefined) {
-    if (!isJson(body, 0)) throw broken("a body that is not JSON");
+    if (!isJson(body, 0)) throw malformed("a body that is not JSON");
     checked.body = body;
   }
   if (headers !== undefined) {
-    if (typeof headers !== "object" || headers === null) throw broken("headers that are not an object");
+    if (typeof headers !== "object" || headers === null) throw malformed("headers that are not an object");
     for (const [name, value] of Object.entries(headers)) {
-      if (!HEADER_NAME.test(name) || FORBIDDEN.has(name.toLowerCase()))
-        throw broken("a header that adapters may not set");
+      if (!HEADER_NAME.test(name) || FORBIDDEN_HEADERS.has(name.toLowerCase()))
+        throw malformed("a header that adapters may not set");
       if (typeof value !== "string" || !HEADER_VALUE.test(value))
-        throw broken("a header value that is not a single line of text");
+        throw malformed("a header value that is not a single line of text");
     }
     checked.headers = { ...(headers as Record<string, string>) };
   }

@@ -1,5 +1,5 @@
 /**
- * Publishes the kernel's events about plugins on the kernel session of every entered org, without waiting when a queue
+ * Publishes the kernel's events about plugins on the kernel session of every org in use, without waiting when a queue
  * is full.
  */
 
@@ -38,15 +38,15 @@ export class Announcer {
   /** Resolves when the plugins of every org have received the event, after all events queued before it. */
   async publishAndWait<K extends AnnouncedKind>(kind: K, payload: BusPayload<K>): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const left = new Set(this.#subscriptions.orgs);
-    const end = this.#kernel.subscribe(kind, ({ org_id }) => {
-      if (left.delete(org_id) && left.size === 0) resolve();
+    const pending_orgs = new Set(this.#subscriptions.orgs);
+    const unsubscribe = this.#kernel.subscribe(kind, ({ org_id }) => {
+      if (pending_orgs.delete(org_id) && pending_orgs.size === 0) resolve();
     });
     try {
       this.publish(kind, payload);
-      if (left.size > 0) await promise;
+      if (pending_orgs.size > 0) await promise;
     } finally {
-      end();
+      unsubscribe();
     }
   }
 

@@ -49,15 +49,15 @@ export function createPluginContext(parts: ContextParts, instance: Instance, sco
   ) {
     checkAlive();
     const { session_id, as } = options;
-    if (category === "tool" && kind === "tool.call.result") return takeResult(payload, session_id);
-    const at = (as === undefined ? null : parts.resolveScope(name, as)) ?? scope;
-    parts.enter(at.org_id);
-    const where = { session_id, project_id: at.project_id };
-    const { id } = await subscriptions.port(name, at.org_id).publish(kind, payload, where);
+    if (category === "tool" && kind === "tool.call.result") return acceptLegacyResult(payload, session_id);
+    const target = (as === undefined ? null : parts.resolveScope(name, as)) ?? scope;
+    parts.enter(target.org_id);
+    const where = { session_id, project_id: target.project_id };
+    const { id } = await subscriptions.port(name, target.org_id).publish(kind, payload, where);
     return { id };
   }
 
-  function takeResult(payload: unknown, session_id: string): { id: string } {
+  function acceptLegacyResult(payload: unknown, session_id: string): { id: string } {
     const rules = new PublishRules({ name, category, prefixes: [] });
     const result = rules.check("tool.call.result", payload, session_id) as LegacyResult;
     if (!instance.legacy.answer(result)) {
@@ -99,9 +99,9 @@ export function createPluginContext(parts: ContextParts, instance: Instance, sco
 }
 
 function scopedLog(log: Logger, plugin: string): PluginLog {
-  const at =
+  const atLevel =
     (level: keyof Logger): PluginLog[keyof PluginLog] =>
     (fields, message) =>
       log[level]({ ...fields, plugin }, message);
-  return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+  return { debug: atLevel("debug"), info: atLevel("info"), warn: atLevel("warn"), error: atLevel("error") };
 }

@@ -1,7 +1,7 @@
 /**
- * One loaded instance of a plugin: its module or process, its running work, and its bus subscriptions. A
- * reload creates a second instance beside the first. Each instance counts and drains its own calls, so that a
- * call ends in the instance in which it began.
+ * One loaded instance of a plugin: its module or process, its running work, and its bus subscriptions. A reload creates
+ * a second instance while the first one still runs. Each instance counts and drains its own calls, so that a call ends
+ * in the instance in which it began.
  */
 
 import type { BusEvent, KernelPlugin, PluginContext, PluginEntry } from "@backplane/contract";
@@ -10,7 +10,7 @@ import type { LoadedPlugin, RegisteredTool, Scope } from "@backplane/ports";
 import type { BusPort } from "@backplane/session";
 import { LegacyCalls } from "./legacy-calls.ts";
 
-const CONTEXTS_KEPT = 1_024;
+const MAX_CONTEXTS = 1_024;
 
 export type Mode = "inline" | "hosted";
 
@@ -85,9 +85,9 @@ export class Instance {
   /** Returns the cached context of this org and project. */
   context({ org_id, project_id }: Scope): PluginContext {
     const key = `${org_id}/${project_id ?? ""}`;
-    const known = this.#contexts.get(key);
-    if (known !== undefined) return known;
-    if (this.#contexts.size >= CONTEXTS_KEPT) this.#contexts.clear();
+    const cached = this.#contexts.get(key);
+    if (cached !== undefined) return cached;
+    if (this.#contexts.size >= MAX_CONTEXTS) this.#contexts.clear();
     const context = this.#hooks.context(this, { org_id, project_id });
     this.#contexts.set(key, context);
     return context;

@@ -186,7 +186,7 @@ export function subscriberFor({ entry, plugin }: Instance): PluginSubscriber {
   return { name, category, bundled: origin === "bundled", prefixes: plugin.prefixes ?? [] };
 }
 
-const PATTERN = /^(\*|[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*(\.\*)?)$/;
+const KIND_PATTERN = /^(\*|[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*(\.\*)?)$/;
 
 /**
  * Throws `plugin.invalid` when the module differs from the entry in its package.json. The entry was read
@@ -202,7 +202,7 @@ function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
   }
   if (typeof version !== "string" || version === "") throw invalid(`${name} has no version`);
   for (const [field, list] of Object.entries({ requires, prefixes })) {
-    if (!isStrings(list)) throw invalid(`${field} of ${name} is not a list of names`);
+    if (!isStringList(list)) throw invalid(`${field} of ${name} is not a list of names`);
   }
   if (!Array.isArray(routes)) throw invalid(`routes of ${name} is not a list`);
   if (routes.length > 0 && (category !== "adapter" || typeof plugin.onRequest !== "function")) {
@@ -213,8 +213,8 @@ function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
 
 /** Throws `plugin.invalid`. Returns the public kinds that do not exist, which cause only a warning. */
 function checkKinds(name: string, kinds: readonly string[]): string[] {
-  if (!isStrings(kinds)) throw invalid(`subscriptions() of ${name} must return a list of event kinds`);
-  const unknown = kinds.find((kind) => !PATTERN.test(kind));
+  if (!isStringList(kinds)) throw invalid(`subscriptions() of ${name} must return a list of event kinds`);
+  const unknown = kinds.find((kind) => !KIND_PATTERN.test(kind));
   if (unknown !== undefined)
     throw invalid(`${name} subscribes to ${JSON.stringify(unknown)}, which is not an event kind or pattern`);
   return kinds.filter((kind) => !kind.endsWith("*") && !kind.startsWith("x.") && !isBusKind(kind));
@@ -240,7 +240,7 @@ function idsOf(instance: Instance): string[] {
   return category === "adapter" && adapterId !== undefined ? [`adapter_id ${adapterId}`] : [];
 }
 
-function isStrings(value: unknown): value is readonly string[] {
+function isStringList(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((item) => typeof item === "string");
 }
 

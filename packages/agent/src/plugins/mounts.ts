@@ -5,7 +5,7 @@ import type { AdapterMount } from "@backplane/ports";
 
 const METHODS: readonly string[] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const SEGMENT = /^(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z0-9._~-]+)$/;
-const API = "/api/";
+const API_PREFIX = "/api/";
 
 export interface MountedRoute {
   mount: AdapterMount;
@@ -29,8 +29,8 @@ export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): M
     throw invalidRoute("may contain only plain segments and {parameters}");
   }
   const params = declared.filter(isParam);
-  if (new Set(params).size < params.length) throw invalidRoute("names a parameter twice");
-  const mounted = api && path.startsWith(API) ? path : `/x/${plugin}${path === "/" ? "" : path}`;
+  if (new Set(params).size < params.length) throw invalidRoute("has the same parameter twice");
+  const mounted = api && path.startsWith(API_PREFIX) ? path : `/x/${plugin}${path === "/" ? "" : path}`;
   const segments = mounted.slice(1).split("/");
   const literal = segments.reduce((sum, segment) => sum + (isParam(segment) ? 0 : segment.length + 1), 0);
   const shape = `${method} /${segments.map((segment) => (isParam(segment) ? "{}" : segment)).join("/")}`;

@@ -45,7 +45,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     isDisabled: (plugin) =>
       registry.list().some(({ name, status }) => name === plugin && status === "disabled"),
   });
-  bus.kernel("adapters").subscribe("plugin.removed", ({ payload }) => adapters.removed(payload.name));
+  bus.kernel("adapters").subscribe("plugin.removed", ({ payload }) => adapters.onRemoved(payload.name));
   const hooks: InstanceHooks = {
     context: (instance, scope) =>
       createPluginContext(
@@ -55,7 +55,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
           service,
           resolveScope: (plugin, as) => callers.resolve(plugin, as).caller?.scope ?? null,
           enter,
-          register: (who, tool) => lifecycle.register(who, tool),
+          register: (owner, tool) => lifecycle.register(owner, tool),
         },
         instance,
         scope,
@@ -75,7 +75,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     lifecycle,
     announcer,
   });
-  const seeding = new Map<string, Promise<boolean>>();
+  const bootstraps = new Map<string, Promise<boolean>>();
   let stopped: Promise<void> | null = null;
   const stopListening = config.onUpdated(({ key }, org_id) => {
     if (org_id === default_scope.org_id) applySetting(key);
@@ -89,22 +89,22 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
 
   async function prepare(org_id: string): Promise<void> {
     enter(org_id);
-    let seeded = seeding.get(org_id);
-    if (seeded === undefined) {
+    let bootstrap = bootstraps.get(org_id);
+    if (bootstrap === undefined) {
       // The host's own credentials must not reach another organisation.
       const defaults = org_id === default_scope.org_id ? deps.provider_defaults : {};
-      seeded = bootstrapProviders(deps, org_id, loadedProviders(), defaults);
-      seeding.set(org_id, seeded);
+      bootstrap = bootstrapProviders(deps, org_id, listLoadedProviders(), defaults);
+      bootstraps.set(org_id, bootstrap);
     }
-    const done = await seeded.catch((error: unknown) => {
-      seeding.delete(org_id);
+    const is_done = await bootstrap.catch((error: unknown) => {
+      bootstraps.delete(org_id);
       throw error;
     });
     // The next request tries again.
-    if (!done) seeding.delete(org_id);
+    if (!is_done) bootstraps.delete(org_id);
   }
 
-  async function providerInstance(org_id: string, provider: string): Promise<Instance | null> {
+  async function findProviderInstance(org_id: string, provider: string): Promise<Instance | null> {
     const owner = await owners.find(org_id, provider);
     for (const instance of lifecycle.loaded) {
       const { entry, plugin, name } = instance;
@@ -114,7 +114,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     return null;
   }
 
-  function loadedProviders(): string[] {
+  function listLoadedProviders(): string[] {
     return registry
       .list()
       .filter(({ status, entry }) => status === "loaded" && entry.category === "llm-provider")
@@ -166,8 +166,10 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
       [...lifecycle.loaded]
         .filter(({ entry }) => entry.category === "strategy")
         .map((instance) => ({ strategy_id: strategyIdOf(instance), plugin: instance.name })),
-    findProviderOwner: async (org_id, provider) => (await providerInstance(org_id, provider))?.name ?? null,
-    providerPlugin: async (org_id, provider) => (await providerInstance(org_id, provider))?.plugin ?? null,
+    findProviderOwner: async (org_id, provider) =>
+      (await findProviderInstance(org_id, provider))?.name ?? null,
+    providerPlugin: async (org_id, provider) =>
+      (await findProviderInstance(org_id, provider))?.plugin ?? null,
     memories: () =>
       [...lifecycle.loaded]
         .filter(({ entry }) => entry.category === "memory")

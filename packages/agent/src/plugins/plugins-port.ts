@@ -89,7 +89,7 @@ interface ServiceCall {
 export type KernelService = (args: JsonObject, identity: ServiceIdentity) => Promise<Json>;
 
 export interface Callers {
-  /** `as` represents `identity` until `end()`, and only for the plugin that `identity` names. */
+  /** `as` represents `identity` until `end()`, and only for the plugin in `identity`. */
   mint(identity: ServiceIdentity): { as: string; end(): void };
   /** Throws auth.invalid when `as` does not belong to a running call or request of this plugin. */
   resolve(plugin: string, as: string | undefined): ServiceIdentity;

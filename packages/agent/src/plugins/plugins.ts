@@ -38,11 +38,11 @@ import { describeThrown, withTimeout } from "./with-timeout.ts";
 
 export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry): AgentPlugins {
   const { config, loader, default_scope, clock } = deps;
-  const home = default_scope.org_id;
+  const default_org = default_scope.org_id;
 
   async function buildView(caller: Caller, record: PluginRecord): Promise<PluginView> {
     const { name, version, status, mode, error, trace, config_schema, entry } = record;
-    const { enabled, trusted } = await readPluginSettings(config, home, name);
+    const { enabled, trusted } = await readPluginSettings(config, default_org, name);
     return {
       name,
       version,
@@ -55,7 +55,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       mode,
       trusted: entry.origin === "bundled" || trusted,
       error,
-      // A stack trace names files of the host.
+      // A stack trace contains paths of the host.
       trace: caller.admin ? trace : null,
       config_schema,
       current_config: await readConfig(caller.scope.org_id, name),
@@ -66,12 +66,12 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
     const prefix = `plugin.${pluginNamespace(name)}.`;
     const nested: JsonObject = {};
     for (const row of await config.rows(org_id, prefix)) {
-      setNested(nested, row.key.slice(prefix.length), masked(org_id, row));
+      setNested(nested, row.key.slice(prefix.length), readMasked(org_id, row));
     }
     return nested;
   }
 
-  function masked(org_id: string, row: ConfigRow): Json {
+  function readMasked(org_id: string, row: ConfigRow): Json {
     try {
       return maskValue(row.key, config.open(org_id, row));
     } catch {
@@ -81,7 +81,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
 
   async function write(caller: Caller, action: string, record: PluginRecord, key: string, value: Json) {
     const audit = buildAudit(deps, caller, action, record.name, { key, value });
-    await config.write(home, { set: { [key]: value } }, { audit });
+    await config.write(default_org, { set: { [key]: value } }, { audit });
     // The write has already queued the change in the registry, so this waits until the change is applied.
     await record.settled();
     return await buildView(caller, record);
@@ -138,7 +138,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       registry.forget(record);
       // A plugin that the removed one had overridden, such as a bundled plugin of the same name, is loaded
       // again.
-      for (const uncovered of await registry.discover()) await registry.load(uncovered);
+      for (const record of await registry.discover()) await registry.load(record);
     },
     async reload(caller, name) {
       requirePluginOperator(caller, "reload a plugin");

@@ -97,18 +97,18 @@ export class PluginRecords {
     for (const problem of problems) log.warn(problem, "a package declares a plugin that is not valid");
     const added: PluginRecord[] = [];
     for (const entry of entries) {
-      const known = this.#records.get(entry.name);
-      if (known === undefined) {
+      const existing = this.#records.get(entry.name);
+      if (existing === undefined) {
         const record = new PluginRecord(entry);
         this.#records.set(entry.name, record);
         added.push(record);
-      } else if (known.instance === null) known.entry = entry;
+      } else if (existing.instance === null) existing.entry = entry;
     }
     return added;
   }
 
   /** The installed entry, which may be newer than the running one. */
-  async installed(name: string): Promise<PluginEntry | undefined> {
+  async findInstalled(name: string): Promise<PluginEntry | undefined> {
     return (await this.#deps.loader.discover()).entries.find((entry) => entry.name === name);
   }
 
@@ -117,18 +117,18 @@ export class PluginRecords {
   }
 
   /** The first requirement that is not loaded, with its status. */
-  missing({ plugin }: Instance): { name: string; why: string } | null {
+  findMissing({ plugin }: Instance): { name: string; status: string } | null {
     for (const name of plugin.requires ?? []) {
-      const needed = this.#records.get(name);
-      if (needed?.status !== "loaded") return { name, why: needed?.status ?? "not installed" };
+      const requirement = this.#records.get(name);
+      if (requirement?.status !== "loaded") return { name, status: requirement?.status ?? "not installed" };
     }
     return null;
   }
 
   /** The plugins that failed because this one was not loaded. They can be loaded again now. */
   unblock(name: string): PluginRecord[] {
-    const freed = this.list().filter((record) => record.blocked_by === name);
-    for (const record of freed) record.blocked_by = null;
-    return freed;
+    const unblocked = this.list().filter((record) => record.blocked_by === name);
+    for (const record of unblocked) record.blocked_by = null;
+    return unblocked;
   }
 }

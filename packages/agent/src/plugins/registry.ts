@@ -1,5 +1,5 @@
 /**
- * Loads, reloads and unloads plugins. The changes of one plugin are serialized.
+ * Loads, reloads and unloads plugins. Changes to one plugin are serialized.
  *
  *   unloaded ─► loaded ─► unloading ─► failed      after `threshold` consecutive failures (plug.failures)
  *                 │           └──────► unloaded    by a stop or a removal, or `disabled` by the operator
@@ -58,26 +58,26 @@ export class PluginRegistry {
   /** Starts all modules in parallel, then loads them in sequence, requirements first. */
   async boot(): Promise<void> {
     await this.discover();
-    const up = new Map<string, Instance>();
+    const started = new Map<string, Instance>();
     await Promise.all(
       this.list().map(async (record) => {
         const instance = await this.#startInstance(record).catch((error: unknown) =>
           this.#fail(record, error),
         );
-        if (instance) up.set(record.name, instance);
+        if (instance) started.set(record.name, instance);
       }),
     );
-    const instances = this.list().flatMap(({ name }) => up.get(name) ?? []);
+    const instances = this.list().flatMap(({ name }) => started.get(name) ?? []);
     const nodes = instances.map(({ name, plugin }) => ({ name, requires: plugin.requires ?? [] }));
     const { names, cycles } = sortByDependencies(nodes);
     for (const [name, cycle] of cycles) {
-      await this.#parts.lifecycle.discard(up.get(name)!);
+      await this.#parts.lifecycle.discard(started.get(name)!);
       this.#fail(this.get(name), new BackplaneError("plugin.invalid", `it requires itself: ${cycle}`));
     }
     for (const name of names) {
       const record = this.get(name);
       await record
-        .queue(() => this.#activate(record, up.get(name)!))
+        .queue(() => this.#activate(record, started.get(name)!))
         .catch((error: unknown) => this.#fail(record, error));
     }
   }
@@ -107,7 +107,7 @@ export class PluginRegistry {
   /** Loads or unloads the plugin according to its `enabled` setting. */
   async applyEnabled(record: PluginRecord): Promise<void> {
     await record.queue(async () => {
-      record.settings = await this.#settings(record);
+      record.settings = await this.#readSettings(record);
       if (record.settings.enabled) await this.#load(record);
       else await this.#unload(record, "disabled");
     });
@@ -154,7 +154,7 @@ export class PluginRegistry {
 
   /** Returns null when the plugin is disabled. */
   async #startInstance(record: PluginRecord): Promise<Instance | null> {
-    record.settings = await this.#settings(record);
+    record.settings = await this.#readSettings(record);
     if (!record.settings.enabled) {
       record.status = "disabled";
       return null;
@@ -181,7 +181,7 @@ export class PluginRegistry {
     if (phase === "first")
       this.#parts.announcer.publish("plugin.loaded", { name: record.name, version, category });
     else this.#parts.announcer.publish("plugin.reloaded", { name: record.name, version });
-    for (const freed of this.#records.unblock(record.name)) void this.load(freed);
+    for (const unblocked of this.#records.unblock(record.name)) void this.load(unblocked);
   }
 
   async #reload(record: PluginRecord): Promise<void> {
@@ -193,10 +193,10 @@ export class PluginRegistry {
       return;
     }
     try {
-      record.settings = await this.#settings(record);
-      const entry = (await this.#records.installed(record.name)) ?? record.entry;
+      record.settings = await this.#readSettings(record);
+      const entry = (await this.#records.findInstalled(record.name)) ?? record.entry;
       const next = await lifecycle.startInstance(entry, this.#modeFor(record, entry), record.settings);
-      if (!subscriptions.fits(subscriberFor(next))) {
+      if (!subscriptions.canReuse(subscriberFor(next))) {
         // An instance with another category or other prefixes cannot use the same subscription, so the old
         // instance is unloaded first.
         await this.#unload(record, "unloaded");
@@ -276,12 +276,12 @@ export class PluginRegistry {
   }
 
   async #checkRequires(record: PluginRecord, instance: Instance): Promise<void> {
-    const missing = this.#records.missing(instance);
+    const missing = this.#records.findMissing(instance);
     if (missing === null) return;
-    const { name, why } = missing;
+    const { name, status } = missing;
     await this.#parts.lifecycle.discard(instance);
     record.blocked_by = name;
-    throw new BackplaneError("plugin.invalid", `it requires ${name}, which is ${why}`, {
+    throw new BackplaneError("plugin.invalid", `it requires ${name}, which is ${status}`, {
       fix: `Install or repair ${name}.`,
     });
   }
@@ -290,7 +290,7 @@ export class PluginRegistry {
     return entry.origin === "bundled" || record.settings.trusted ? "inline" : "hosted";
   }
 
-  #settings({ name }: PluginRecord): Promise<PluginRecord["settings"]> {
+  #readSettings({ name }: PluginRecord): Promise<PluginRecord["settings"]> {
     const { config, default_scope } = this.#parts.deps;
     return readPluginSettings(config, default_scope.org_id, name);
   }

@@ -17,18 +17,18 @@ export function isMeantFor(
     case "tool":
       return event.kind !== "tool.call.request";
     case "strategy":
-      return event.kind !== "strategy.decide.request" || chosenStrategy(event) === strategyIdOf(instance);
+      return event.kind !== "strategy.decide.request" || strategyOfEvent(event) === strategyIdOf(instance);
     case "llm-provider":
       return event.kind !== "llm.call.request" || ownsProvider(instance, event, owners);
     case "memory":
-      return !event.kind.startsWith("memory.") || isNamedStore(instance, event);
+      return !event.kind.startsWith("memory.") || isAddressedStore(instance, event);
     case "adapter":
     case "skill":
       return true;
   }
 }
 
-function isNamedStore({ name }: Instance, { payload }: BusEvent): boolean {
+function isAddressedStore({ name }: Instance, { payload }: BusEvent): boolean {
   const { stores } = payload as { stores?: unknown };
   return !Array.isArray(stores) || stores.includes(name);
 }
@@ -37,7 +37,7 @@ export function strategyIdOf({ plugin }: Instance): string {
   return plugin.strategyId ?? plugin.name;
 }
 
-function chosenStrategy({ payload }: BusEvent): string {
+function strategyOfEvent({ payload }: BusEvent): string {
   const { strategy, state } = payload as { strategy?: unknown; state?: { strategy?: unknown } };
   const chosen = strategy ?? state?.strategy;
   return typeof chosen === "string" ? chosen : LOOP_LIMITS.default_strategy;

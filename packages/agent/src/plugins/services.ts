@@ -7,7 +7,7 @@ import { pluginSettingKey, readPluginSettings } from "@backplane/registry";
 import type { Callers, PluginSystemDeps, ServiceIdentity } from "./plugins-port.ts";
 
 /**
- * Grants that bundled plugins have without a setting of the operator. An empty prefix matches every service.
+ * Grants that bundled plugins have without a setting by the operator. An empty prefix matches every service.
  */
 const BUNDLED_GRANTS: Readonly<Record<string, string>> = {
   web: "",

@@ -9,7 +9,7 @@ import type { Bus, BusPort, PluginRegistration } from "@backplane/session";
 
 export type PluginSubscriber = Pick<PluginRegistration, "name" | "category" | "bundled" | "prefixes">;
 
-interface HeldSubscriber {
+interface SubscriberPorts {
   subscriber: PluginSubscriber;
   ports: Map<string, BusPort>;
 }
@@ -17,7 +17,7 @@ interface HeldSubscriber {
 export class PluginSubscriptions {
   readonly #bus: Bus;
   readonly #orgs = new Set<string>();
-  readonly #held = new Map<string, HeldSubscriber>();
+  readonly #subscribers = new Map<string, SubscriberPorts>();
 
   constructor(bus: Bus) {
     this.#bus = bus;
@@ -29,47 +29,47 @@ export class PluginSubscriptions {
 
   enter(org_id: string): void {
     this.#orgs.add(org_id);
-    for (const held of this.#held.values()) this.#attach(held, org_id);
+    for (const subscribed of this.#subscribers.values()) this.#attach(subscribed, org_id);
   }
 
   /** Returns whether the plugin can keep its existing subscription. */
-  fits(subscriber: PluginSubscriber): boolean {
-    const held = this.#held.get(subscriber.name);
-    return held !== undefined && isSameSubscriber(held.subscriber, subscriber);
+  canReuse(subscriber: PluginSubscriber): boolean {
+    const subscribed = this.#subscribers.get(subscriber.name);
+    return subscribed !== undefined && isSameSubscriber(subscribed.subscriber, subscriber);
   }
 
   /**
-   * Subscribes the plugin in every entered org. When the bus refuses one subscription, this throws and
+   * Subscribes the plugin in every org in use. When the bus rejects one subscription, this throws and
    * removes the others.
    */
   add(subscriber: PluginSubscriber): void {
-    if (this.fits(subscriber)) return;
+    if (this.canReuse(subscriber)) return;
     this.release(subscriber.name);
-    const held: HeldSubscriber = { subscriber, ports: new Map() };
+    const subscribed: SubscriberPorts = { subscriber, ports: new Map() };
     try {
-      for (const org_id of this.#orgs) this.#attach(held, org_id);
+      for (const org_id of this.#orgs) this.#attach(subscribed, org_id);
     } catch (error) {
-      for (const port of held.ports.values()) port.detach();
+      for (const port of subscribed.ports.values()) port.detach();
       throw error;
     }
-    this.#held.set(subscriber.name, held);
+    this.#subscribers.set(subscriber.name, subscribed);
   }
 
   port(name: string, org_id: string): BusPort {
-    const held = this.#held.get(name);
-    if (held === undefined) throw new BackplaneError("cancelled", `${name} is no longer loaded.`);
-    return held.ports.get(org_id) ?? this.#attach(held, org_id);
+    const subscribed = this.#subscribers.get(name);
+    if (subscribed === undefined) throw new BackplaneError("cancelled", `${name} is no longer loaded.`);
+    return subscribed.ports.get(org_id) ?? this.#attach(subscribed, org_id);
   }
 
   release(name: string): void {
-    const held = this.#held.get(name);
-    this.#held.delete(name);
-    for (const port of held?.ports.values() ?? []) port.detach();
+    const subscribed = this.#subscribers.get(name);
+    this.#subscribers.delete(name);
+    for (const port of subscribed?.ports.values() ?? []) port.detach();
   }
 
-  #attach({ subscriber, ports }: HeldSubscriber, org_id: string): BusPort {
-    const known = ports.get(org_id);
-    if (known !== undefined) return known;
+  #attach({ subscriber, ports }: SubscriberPorts, org_id: string): BusPort {
+    const existing = ports.get(org_id);
+    if (existing !== undefined) return existing;
     const port = this.#bus.attach({ ...subscriber, scope: { org_id, project_id: null } });
     ports.set(org_id, port);
     return port;

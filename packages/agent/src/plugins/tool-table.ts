@@ -15,7 +15,7 @@ export class PluginTools implements ToolTable {
   readonly #log: Logger;
   readonly #changes: Pick<Changes, "emit">;
   readonly #by_name = new Map<string, NamedTools>();
-  #listed: readonly RegisteredTool[] | null = null;
+  #sorted: readonly RegisteredTool[] | null = null;
 
   constructor(log: Logger, changes: Pick<Changes, "emit">) {
     this.#log = log;
@@ -28,8 +28,8 @@ export class PluginTools implements ToolTable {
   }
 
   list(): readonly RegisteredTool[] {
-    this.#listed ??= [...this.#by_name.keys()].toSorted().map((name) => this.get(name)!);
-    return this.#listed;
+    this.#sorted ??= [...this.#by_name.keys()].toSorted().map((name) => this.get(name)!);
+    return this.#sorted;
   }
 
   /** Throws when the name belongs to another plugin. */
@@ -46,13 +46,13 @@ export class PluginTools implements ToolTable {
   replace(old: Iterable<RegisteredTool>, next: Iterable<RegisteredTool>): void {
     const added = [...next];
     for (const tool of added) this.check(tool);
-    const dropped = [...old];
-    for (const tool of added) this.#put(tool);
-    for (const tool of dropped) this.#drop(tool);
-    if (added.length + dropped.length > 0) this.#changed();
+    const removed = [...old];
+    for (const tool of added) this.#add(tool);
+    for (const tool of removed) this.#remove(tool);
+    if (added.length + removed.length > 0) this.#onChanged();
   }
 
-  #put(tool: RegisteredTool): void {
+  #add(tool: RegisteredTool): void {
     const named = this.#by_name.get(tool.spec.name) ?? { typed: null, legacy: null };
     named[tool.legacy ? "legacy" : "typed"] = tool;
     this.#by_name.set(tool.spec.name, named);
@@ -65,7 +65,7 @@ export class PluginTools implements ToolTable {
     );
   }
 
-  #drop(tool: RegisteredTool): void {
+  #remove(tool: RegisteredTool): void {
     const named = this.#by_name.get(tool.spec.name);
     if (named === undefined) return;
     // A newer instance of the plugin may already have registered its own tool under this name.
@@ -74,8 +74,8 @@ export class PluginTools implements ToolTable {
     if (named.typed === null && named.legacy === null) this.#by_name.delete(tool.spec.name);
   }
 
-  #changed(): void {
-    this.#listed = null;
+  #onChanged(): void {
+    this.#sorted = null;
     this.#changes.emit("plugin_tools.changed", {});
   }
 }

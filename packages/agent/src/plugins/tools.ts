@@ -43,7 +43,7 @@ export function typedTool(deps: ToolDeps, instance: Instance, tool: KernelTool):
       const brief = await withTimeout(deps.clock, deps.brief_ms, "the approval brief", getBrief).catch(
         () => null,
       );
-      return typeof brief === "string" && brief !== "" ? cut(brief) : null;
+      return typeof brief === "string" && brief !== "" ? truncateBrief(brief) : null;
     },
     ...(tool.preApprove === undefined
       ? {}
@@ -115,29 +115,30 @@ function fromLegacy(name: string, { ok, value, error, envelope, content }: Legac
       ? ({ kind: "text", text: output } as const)
       : ({ kind: "json", data: (output ?? null) as Json } as const);
   const text = typeof output === "string" && output !== "" ? output : name;
-  if (ok) return { ok: true, brief: cut(text), display, ...blocks };
-  return { ok: false, kind: "failed", brief: cut(error ?? `${name} failed`), display, ...blocks };
+  if (ok) return { ok: true, brief: truncateBrief(text), display, ...blocks };
+  return { ok: false, kind: "failed", brief: truncateBrief(error ?? `${name} failed`), display, ...blocks };
 }
 
 /** A plugin's answer is untyped at run time, so its shape is checked here. */
 function checkReturn(name: string, value: unknown): ToolReturn {
   const answer = value as Partial<ToolReturn> | null | undefined;
-  const broken = (problem: string) =>
+  const malformed = (problem: string) =>
     new BackplaneError("malformed_response", `tool ${name} answered without ${problem}`, {
       fix: "Return {ok, brief, display}, and kind where ok is false.",
     });
-  if (typeof answer !== "object" || answer === null) throw broken("a result object");
-  if (typeof answer.brief !== "string") throw broken("a brief");
+  if (typeof answer !== "object" || answer === null) throw malformed("a result object");
+  if (typeof answer.brief !== "string") throw malformed("a brief");
   const { display, brief } = answer;
-  if (typeof display !== "object" || display === null || !isDisplay(display)) throw broken("a display block");
+  if (typeof display !== "object" || display === null || !isDisplay(display))
+    throw malformed("a display block");
   if (answer.content !== undefined && !isContent(answer.content as Json))
-    throw broken("valid content blocks");
+    throw malformed("valid content blocks");
   const content = answer.content === undefined ? {} : { content: answer.content };
-  if (answer.ok === true) return { ok: true, brief: cut(brief), display, ...content };
-  if (answer.ok !== false) throw broken("ok");
+  if (answer.ok === true) return { ok: true, brief: truncateBrief(brief), display, ...content };
+  if (answer.ok !== false) throw malformed("ok");
   const { kind } = answer;
-  if (kind === undefined || !TOOL_ERROR_KINDS.includes(kind)) throw broken("one of the error kinds");
-  return { ok: false, kind, brief: cut(brief), display, ...content };
+  if (kind === undefined || !TOOL_ERROR_KINDS.includes(kind)) throw malformed("one of the error kinds");
+  return { ok: false, kind, brief: truncateBrief(brief), display, ...content };
 }
 
 function isDisplay(display: { kind?: unknown; text?: unknown; markdown?: unknown; data?: unknown }): boolean {
@@ -191,7 +192,7 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
   };
 }
 
-function cut(text: string): string {
+function truncateBrief(text: string): string {
   return text.length > TOOL_BRIEF_LENGTH ? `${text.slice(0, TOOL_BRIEF_LENGTH - 1)}…` : text;
 }
 

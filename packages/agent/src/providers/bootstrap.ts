@@ -49,10 +49,10 @@ export async function bootstrapProviders(
   for (const plugin of plugins) {
     const existing = await config.list(org_id, `providers.${plugin}.`);
     const fallback = existing.size === 0 ? defaults[plugin] : undefined;
-    const wanted = await readInstance(config, org_id, plugin, fallback);
-    const elsewhere = hasOtherDestination(wanted, existing);
-    const missing = [...wanted].filter(
-      ([key]) => !existing.has(key) && !(elsewhere && isSecretConfigKey(key)),
+    const configured = await readInstance(config, org_id, plugin, fallback);
+    const has_other_destination = hasOtherDestination(configured, existing);
+    const missing = [...configured].filter(
+      ([key]) => !existing.has(key) && !(has_other_destination && isSecretConfigKey(key)),
     );
     if (missing.length > 0) await config.write(org_id, { set: Object.fromEntries(missing) }, {});
     const fields = new Map([...missing, ...existing]);
@@ -76,13 +76,13 @@ export async function bootstrapProviders(
  * for.
  */
 function hasOtherDestination(
-  wanted: ReadonlyMap<string, Json>,
+  configured: ReadonlyMap<string, Json>,
   existing: ReadonlyMap<string, Json>,
 ): boolean {
   return [...existing].some(
     ([key, value]) =>
       isDestinationConfig(key, JSON.stringify(value)) &&
-      JSON.stringify(value) !== JSON.stringify(wanted.get(key)),
+      JSON.stringify(value) !== JSON.stringify(configured.get(key)),
   );
 }
 

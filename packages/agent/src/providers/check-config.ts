@@ -49,14 +49,14 @@ export async function checkConfig(
   });
 }
 
-interface ReadSchema {
+interface InstanceSchema {
   known: string[];
   /** True when the schema allows no additional fields. */
   closed: boolean;
   schema: JsonObject;
 }
 
-function readSchema(config_schema: JsonObject | null): ReadSchema {
+function readSchema(config_schema: JsonObject | null): InstanceSchema {
   const { required: _later, additionalProperties, properties, ...rest } = config_schema ?? {};
   const declared = isObject(properties) ? properties : {};
   const closed = additionalProperties === false && rest.patternProperties === undefined;

@@ -9,25 +9,25 @@ type Owners = ReadonlyMap<string, string>;
 export class InstanceOwners {
   readonly #config: LiveConfig;
   readonly #orgs = new Map<string, Owners | Promise<Owners>>();
-  readonly #stop: () => void;
+  readonly #unsubscribe: () => void;
 
   constructor(config: LiveConfig) {
     this.#config = config;
-    this.#stop = config.onUpdated(({ key }, org_id) => {
+    this.#unsubscribe = config.onUpdated(({ key }, org_id) => {
       if (key.endsWith(".plugin") && parseInstanceKey(key) !== null) this.#orgs.delete(org_id);
     });
   }
 
-  /** Null when the instance does not exist. */
+  /** Returns null when the instance does not exist. */
   find(org_id: string, id: string): string | null | Promise<string | null> {
-    const known = this.#orgs.get(org_id) ?? this.#read(org_id);
-    return known instanceof Promise
-      ? known.then((owners) => owners.get(id) ?? null)
-      : (known.get(id) ?? null);
+    const cached = this.#orgs.get(org_id) ?? this.#read(org_id);
+    return cached instanceof Promise
+      ? cached.then((owners) => owners.get(id) ?? null)
+      : (cached.get(id) ?? null);
   }
 
   close(): void {
-    this.#stop();
+    this.#unsubscribe();
   }
 
   #read(org_id: string): Promise<Owners> {

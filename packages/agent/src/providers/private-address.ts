@@ -21,14 +21,14 @@ export function addressOfUrl(url: unknown): string | null {
  * `base_url`. A permission for an address other than the new `base_url` is removed with the change.
  */
 export function withAllowedAddress(
-  before: JsonObject,
+  current: JsonObject,
   fields: JsonObject,
   config_schema: JsonObject | null,
 ): JsonObject {
-  const address = addressOfUrl(baseUrl({ ...before, ...fields }, config_schema));
+  const address = addressOfUrl(baseUrl({ ...current, ...fields }, config_schema));
   const requested = fields[ALLOW_PRIVATE_FIELD];
   if (requested === undefined) {
-    const allowed = before[ALLOW_PRIVATE_FIELD];
+    const allowed = current[ALLOW_PRIVATE_FIELD];
     return allowed === undefined || allowed === address ? fields : { ...fields, [ALLOW_PRIVATE_FIELD]: null };
   }
   if (requested === null || requested === false) return { ...fields, [ALLOW_PRIVATE_FIELD]: null };

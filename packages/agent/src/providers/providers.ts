@@ -40,7 +40,7 @@ import { maskInstance, type ProviderState, readProviders } from "./view.ts";
 
 const ID_LENGTH = 64;
 const SUFFIX_LENGTH = 8;
-const META = ["plugin", "label"];
+const META_FIELDS = ["plugin", "label"];
 
 export interface ProvidersDeps {
   config: LiveConfig;
@@ -91,7 +91,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
 
   async function currentView(org_id: string, id: string): Promise<ProviderView> {
     const { active, instances } = await readProviders(deps, org_id);
-    return toView(maskInstance(find(instances, id)), active);
+    return toView(maskInstance(findInstance(instances, id)), active);
   }
 
   function checkPlugin(name: string): void {
@@ -150,7 +150,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const fields = withoutNulls(
           withAllowedAddress({}, withoutNulls(requested), schemaOf(plugin) ?? null),
         );
-        const id = body.id ?? freshId(plugin);
+        const id = body.id ?? generateId(plugin);
         if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is not a valid instance id`);
         if (instances.some((instance) => instance.id === id)) {
           throw new BackplaneError("provider.conflict", `The instance ${id} already exists.`, {
@@ -172,7 +172,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       }),
     patch: async (caller, id, body) =>
       await change(caller, async ({ instances }, org_id) => {
-        const instance = find(instances, id);
+        const instance = findInstance(instances, id);
         const { label, config: requested = {} } = body;
         const unmasked = Object.entries(requested).filter(([field, value]) => !isMasked(field, value));
         const schema = schemaOf(instance.plugin) ?? null;
@@ -182,10 +182,10 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const unset = Object.keys(
           toConfigKeys(id, Object.fromEntries(changes.filter(([, value]) => value === null))),
         );
-        const changed_to = withoutNulls({ ...instance.config, ...Object.fromEntries(changes) });
+        const new_config = withoutNulls({ ...instance.config, ...Object.fromEntries(changes) });
         await checkFields(
           instance.plugin,
-          changed_to,
+          new_config,
           changes.map(([field]) => field),
         );
         if (label !== undefined) set[`providers.${id}.label`] = label;
@@ -204,7 +204,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       }),
     remove: async (caller, id) =>
       await change(caller, async ({ active, instances }, org_id) => {
-        const { plugin } = find(instances, id);
+        const { plugin } = findInstance(instances, id);
         if (active === id) {
           throw new BackplaneError("provider.conflict", `${id} is the active instance.`, {
             fix: "Make another instance the active one first: backplane provider use <id>",
@@ -222,19 +222,19 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       }),
     setActive: async (caller, id) =>
       await change(caller, async ({ instances }, org_id) => {
-        checkPlugin(find(instances, id).plugin);
+        checkPlugin(findInstance(instances, id).plugin);
         const audit = buildAudit(deps, caller, "provider.activate", id);
         await config.write(org_id, { set: { [ACTIVE_INSTANCE_KEY]: id } }, { audit });
       }),
     async test(caller, id) {
       requireOperator(caller, "test a provider");
-      find((await read(caller.scope.org_id)).instances, id);
+      findInstance((await read(caller.scope.org_id)).instances, id);
       return await deps.probe(caller, id);
     },
   };
 }
 
-function find(instances: readonly ProviderInstance[], id: string): ProviderInstance {
+function findInstance(instances: readonly ProviderInstance[], id: string): ProviderInstance {
   const existing = instances.find((instance) => instance.id === id);
   if (existing === undefined)
     throw new BackplaneError("provider.not_found", `There is no provider instance ${id}.`);
@@ -245,7 +245,7 @@ function toConfigKeys(id: string, fields: JsonObject): Record<string, Json> {
   const keys: Record<string, Json> = {};
   for (const [field, value] of Object.entries(fields)) {
     const key = `providers.${id}.${field}`;
-    if (META.includes(field) || !isConfigKey(key)) {
+    if (META_FIELDS.includes(field) || !isConfigKey(key)) {
       throw invalid(`${JSON.stringify(field).slice(0, 80)} is not a valid field name of an instance`);
     }
     keys[key] = value;
@@ -268,7 +268,7 @@ function isMasked(field: string, value: Json): boolean {
   return isSecretConfigKey(field) && typeof value === "string" && value.startsWith("****");
 }
 
-function freshId(plugin: string): string {
+function generateId(plugin: string): string {
   const stem = plugin.slice(0, ID_LENGTH - SUFFIX_LENGTH - 1).replace(/-+$/, "");
   return `${stem}-${randomBytes(SUFFIX_LENGTH / 2).toString("hex")}`;
 }

@@ -37,16 +37,16 @@ export function maskInstance(instance: ProviderInstance): ProviderInstance {
 }
 
 export function providersView(deps: ViewDeps, org_id: string, reader: string): ProvidersView {
-  const show = (instance: ProviderInstance) =>
+  const toVisible = (instance: ProviderInstance) =>
     instance.plugin === reader ? { ...instance, config: { ...instance.config } } : maskInstance(instance);
   const read = async () => (await readProviders(deps, org_id)).instances;
   return {
-    listInstances: async () => (await read()).map(show),
+    listInstances: async () => (await read()).map(toVisible),
     instancesForPlugin: async (plugin) =>
-      (await read()).filter((instance) => instance.plugin === plugin).map(show),
+      (await read()).filter((instance) => instance.plugin === plugin).map(toVisible),
     async getInstance(id) {
       const provider = (await read()).find((instance) => instance.id === id);
-      return provider === undefined ? null : show(provider);
+      return provider === undefined ? null : toVisible(provider);
     },
     activeId: async () => (await readProviders(deps, org_id)).active,
   };

@@ -18,8 +18,8 @@ import {
   stopCall,
 } from "@backplane/door";
 import type { RegisteredTool } from "@backplane/ports";
-import { readSampling, type SamplingRequest } from "./sampling-request.ts";
-import { type SamplingToolParts, samplingAnswer, samplingTool } from "./sampling-tool.ts";
+import { parseSamplingRequest, type SamplingRequest } from "./sampling-request.ts";
+import { readSamplingAnswer, type SamplingToolParts, samplingTool } from "./sampling-tool.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -39,8 +39,8 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
     const { clock, ids, store } = door.deps;
     const { binding_id, policy, scope } = bound.binding;
     const { max_tokens, per_hour } = policy.sampling!;
-    const request = readSampling(params, max_tokens);
-    if (!(await store.sampling.take(scope.org_id, binding_id, per_hour, HOUR_MS, clock.now())))
+    const request = parseSamplingRequest(params, max_tokens);
+    if (!(await store.sampling.countUse(scope.org_id, binding_id, per_hour, HOUR_MS, clock.now())))
       throw new BackplaneError(
         "request.overloaded",
         `${bound.package.package_id} has used its quota of ${per_hour} model requests per hour.`,
@@ -65,15 +65,15 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
       };
       const ticket = await invoke(door, { caller, context, body });
       // The model call is stopped when the call that requested it has ended.
-      const forget = live.onSettled(() => {
+      const unsubscribe = live.onSettled(() => {
         const model_call = door.live.get(ticket.id);
         if (model_call !== undefined) stopCall(door, model_call, "user");
       });
       const { error, tool_result } = await ticket.settled;
-      forget();
+      unsubscribe();
       if (error !== null)
         throw new BackplaneError("policy.denied", `The model request was not run: ${error.message}`);
-      const { text, model, output } = samplingAnswer(tool_result?.structured_output);
+      const { text, model, output } = readSamplingAnswer(tool_result?.structured_output);
       return {
         role: "assistant",
         content: { type: "text", text },
@@ -85,9 +85,9 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
     }
   }
 
-  const access: SamplingAccess = (door, live, requester) =>
-    requester.bound.binding.policy.sampling === undefined
+  const access: SamplingAccess = (door, live, sampling_caller) =>
+    sampling_caller.bound.binding.policy.sampling === undefined
       ? null
-      : (params) => sample(door, live, requester, params);
+      : (params) => sample(door, live, sampling_caller, params);
   return { access, tool: samplingTool({ ...parts, open }) };
 }

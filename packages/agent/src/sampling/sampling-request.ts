@@ -1,5 +1,5 @@
 /**
- * Parses `sampling/createMessage` of an MCP server into a request for the gateway's model. Only text is
+ * Parses `sampling/createMessage` from an MCP server into a request for the gateway's model. Only text is
  * supported, because every provider accepts text. Tools and the context of other servers are not supported.
  * Other parameters are refused or ignored, as the protocol allows.
  */
@@ -17,7 +17,7 @@ const MAX_MESSAGES = 200;
 const MAX_STOP_SEQUENCES = 16;
 
 /** Throws request.invalid. `token_limit` is the binding's limit of tokens for one request. */
-export function readSampling(params: JsonObject, token_limit: number): SamplingRequest {
+export function parseSamplingRequest(params: JsonObject, token_limit: number): SamplingRequest {
   const { messages, systemPrompt, maxTokens, temperature, stopSequences, tools } = params;
   if (tools !== undefined) throw invalid("tools are not supported");
   if (!Array.isArray(messages) || messages.length === 0 || messages.length > MAX_MESSAGES)
@@ -26,14 +26,14 @@ export function readSampling(params: JsonObject, token_limit: number): SamplingR
     throw invalid("maxTokens must be a whole number of at least 1");
   if (systemPrompt !== undefined && typeof systemPrompt !== "string")
     throw invalid("systemPrompt must be a string");
-  const read = messages.map(readMessage);
+  const parsed_messages = messages.map(readMessage);
   const system = systemPrompt ?? null;
-  const size = read.reduce((sum, { text }) => sum + text.length, system?.length ?? 0);
+  const size = parsed_messages.reduce((sum, { text }) => sum + text.length, system?.length ?? 0);
   if (size > COGNITION_LIMITS.prompt_chars)
     throw invalid(`the texts together have more than ${COGNITION_LIMITS.prompt_chars} characters`);
   return {
     system,
-    messages: read,
+    messages: parsed_messages,
     max_tokens: Math.min(maxTokens, token_limit),
     temperature: typeof temperature === "number" && Number.isFinite(temperature) ? temperature : null,
     stop: Array.isArray(stopSequences)

@@ -5,11 +5,11 @@
  */
 
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, type ToolReturn } from "@backplane/contract";
-import { coreTool, noBrief, SAMPLING_TOOL } from "@backplane/door";
+import { createCoreTool, noBrief, SAMPLING_TOOL } from "@backplane/door";
 import type { KernelDeps, RegisteredTool } from "@backplane/ports";
 import { modelBridgeSession } from "@backplane/session";
+import type { ActiveModels } from "../models/active-models.ts";
 import type { ModelCalls } from "../models/call-model.ts";
-import type { ActiveModels } from "../models/models.ts";
 import type { SamplingRequest } from "./sampling-request.ts";
 
 export interface SamplingToolParts {
@@ -21,7 +21,7 @@ export interface SamplingToolParts {
 }
 
 export function samplingTool({ deps, models, active_models, open }: SamplingToolParts): RegisteredTool {
-  return coreTool(deps.version ?? "0.0.0", {
+  return createCoreTool(deps.version ?? "0.0.0", {
     spec: {
       name: SAMPLING_TOOL,
       description:
@@ -44,7 +44,7 @@ export function samplingTool({ deps, models, active_models, open }: SamplingTool
     brief: noBrief,
     run: async (args, { scope, signal }): Promise<ToolReturn> => {
       const request = open.get(args.request_id as string);
-      if (request === undefined) return refused("model_sampling answers only requests of MCP servers");
+      if (request === undefined) return refused("model_sampling answers only requests from MCP servers");
       const chosen = await active_models.choose(scope.org_id);
       if (chosen === null) return refused("no provider instance is active: backplane provider add");
       const { provider, model } = chosen;
@@ -83,7 +83,7 @@ function refused(text: string): ToolReturn {
 }
 
 /** Reads the tool's answer from its settled row. */
-export function samplingAnswer(structured: unknown): { text: string; model: string; output: number } {
+export function readSamplingAnswer(structured: unknown): { text: string; model: string; output: number } {
   const data = (structured as { display?: { data?: JsonObject } } | undefined)?.display?.data ?? {};
   const { text, model, usage } = data;
   if (typeof text !== "string") throw new BackplaneError("llm.failed", "The model returned no text.");

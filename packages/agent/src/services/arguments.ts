@@ -3,27 +3,27 @@ import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 
 export function text(args: JsonObject, name: string): string {
   const value = args[name];
-  return typeof value === "string" ? value : refuse(name, "a string");
+  return typeof value === "string" ? value : reject(name, "a string");
 }
 
 export function number(args: JsonObject, name: string): number {
   const value = args[name];
-  return typeof value === "number" && Number.isInteger(value) ? value : refuse(name, "a whole number");
+  return typeof value === "number" && Number.isInteger(value) ? value : reject(name, "a whole number");
 }
 
 export function flag(args: JsonObject, name: string): boolean {
   const value = args[name] ?? false;
-  return typeof value === "boolean" ? value : refuse(name, "true or false");
+  return typeof value === "boolean" ? value : reject(name, "true or false");
 }
 
 export function object(args: JsonObject, name: string): JsonObject {
   const value = args[name];
-  return isObject(value) ? value : refuse(name, "an object");
+  return isObject(value) ? value : reject(name, "an object");
 }
 
 export function list(args: JsonObject, name: string): JsonObject[] {
   const value = args[name];
-  return Array.isArray(value) && value.every(isObject) ? value : refuse(name, "a list of objects");
+  return Array.isArray(value) && value.every(isObject) ? value : reject(name, "a list of objects");
 }
 
 /** Returns an empty object when the argument is missing or null. */
@@ -37,7 +37,7 @@ export function optional<N extends string, T>(
   return { [name]: read(args, name) } as { [K in N]?: T };
 }
 
-function refuse(name: string, wanted: string): never {
+function reject(name: string, wanted: string): never {
   const message = `${name} must be ${wanted}`;
   throw new BackplaneError("request.invalid", message, { details: { issues: [{ path: name, message }] } });
 }

@@ -48,17 +48,17 @@ export function netFetch({ runner, config, live }: NetFetchDeps): KernelService 
       const refusal = (error as BackplaneError).details?.refusal;
       const caller = call === null ? undefined : live.get(call.invocation_id);
       if (refusal !== undefined && caller !== undefined) {
-        caller.egress = withOne(caller.egress, refusal as EgressRecord["refusals"][number]);
+        caller.egress = addRefusal(caller.egress, refusal as EgressRecord["refusals"][number]);
       }
       throw error;
     }
   };
 }
 
-function withOne(record: EgressRecord | null, refusal: EgressRecord["refusals"][number]): EgressRecord {
+function addRefusal(record: EgressRecord | null, refusal: EgressRecord["refusals"][number]): EgressRecord {
   const { refused, refusals } = record ?? { refused: 0, refusals: [] };
-  const room = refusals.length < INVOCATION_LIMITS.refusals;
-  return { refused: refused + 1, refusals: room ? [...refusals, refusal] : refusals };
+  const has_room = refusals.length < INVOCATION_LIMITS.refusals;
+  return { refused: refused + 1, refusals: has_room ? [...refusals, refusal] : refusals };
 }
 
 function headersOf(args: JsonObject): Record<string, string> {

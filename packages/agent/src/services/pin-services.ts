@@ -1,4 +1,4 @@
-/** Pins for the bundled tool, in the session of the turn that called it. */
+/** The services `pin.*` for the bundled pin tool. They act on the session of the turn that called the tool. */
 
 import { BackplaneError, type Json } from "@backplane/contract";
 import type { Pins } from "../compaction/pins.ts";
@@ -8,20 +8,20 @@ import { number, optional, text } from "./arguments.ts";
 
 export function pinServices(
   pins: Pins,
-  turnOfCall: (invocation_id: string) => Turn | undefined,
+  findTurn: (invocation_id: string) => Turn | undefined,
 ): [string, KernelService][] {
-  const turnOf = ({ call }: ServiceIdentity): Turn => {
-    const turn = call === null ? undefined : turnOfCall(call.invocation_id);
+  const requireTurn = ({ call }: ServiceIdentity): Turn => {
+    const turn = call === null ? undefined : findTurn(call.invocation_id);
     if (turn === undefined)
       throw new BackplaneError("request.invalid", "Entries can only be pinned during a turn of a session.");
     return turn;
   };
   return [
-    ["pin.list", async (_args, identity) => (await pins.list(turnOf(identity).key)) as unknown as Json],
+    ["pin.list", async (_args, identity) => (await pins.list(requireTurn(identity).key)) as unknown as Json],
     [
       "pin.add",
       async (args, identity) => {
-        const { key, caller } = turnOf(identity);
+        const { key, caller } = requireTurn(identity);
         const { entry_id = await pins.findByText(key, optional(args, "quote", text).quote) } = optional(
           args,
           "entry_id",
@@ -30,6 +30,6 @@ export function pinServices(
         return (await pins.pin(key, caller, entry_id)) as unknown as Json;
       },
     ],
-    ["pin.remove", (args, identity) => pins.unpin(turnOf(identity).key, number(args, "entry_id"))],
+    ["pin.remove", (args, identity) => pins.unpin(requireTurn(identity).key, number(args, "entry_id"))],
   ];
 }

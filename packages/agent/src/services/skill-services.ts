@@ -1,4 +1,4 @@
-/** Skills for the tool that reads them, in the scope of the call that the tool handles. */
+/** The services `skill.*` for the bundled skill tool. They act in the scope of the call that the tool handles. */
 
 import { BackplaneError, type Json } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";

@@ -16,42 +16,42 @@ type CallRequest = BusEvent<"tool.call.request">;
 export interface DispatcherDeps {
   port: KernelPort;
   door: Door;
-  turnAt: (scope: Scope, session_id: string) => Turn | undefined;
+  runningTurn: (scope: Scope, session_id: string) => Turn | undefined;
 }
 
-export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => void {
+export function startDispatcher({ port, door, runningTurn }: DispatcherDeps): () => void {
   const { log } = door.deps;
 
   async function dispatch(event: CallRequest, turn: Turn): Promise<void> {
     const { name, args } = event.payload;
     const call: TurnCall = { key: turn.key, request: event, brief: null };
     const ids = { id: event.payload.id, request_id: event.id };
-    const refuse = (outcome: ToolOutcomeEvent) =>
+    const recordRefusal = (outcome: ToolOutcomeEvent) =>
       turn.waitFor(door.store_wait.run("a call", () => door.turns.refuse(call, outcome), turn.signal));
     const tool = turn.tools.get(name);
     if (tool === undefined) {
-      return await refuse(toolErrorOutcome(ids, "not_found", `there is no tool ${name}`));
+      return await recordRefusal(toolErrorOutcome(ids, "not_found", `there is no tool ${name}`));
     }
     if (!turn.allows(name)) {
       turn.forbidden.push(name);
-      return await refuse(toolErrorOutcome(ids, "rejected", `this agent may not use ${name}`));
+      return await recordRefusal(toolErrorOutcome(ids, "rejected", `this agent may not use ${name}`));
     }
     if (turn.hides(tool)) {
       const brief = `${name} has to be found with ${SEARCH_TOOL} first`;
-      return await refuse(toolErrorOutcome(ids, "not_found", brief));
+      return await recordRefusal(toolErrorOutcome(ids, "not_found", brief));
     }
     port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
     call.brief = await readBrief(tool, event);
     // Nothing is on the tape yet, so a turn that has ended meanwhile leaves no trace of this call.
     if (turn.closing) return;
-    await turn.waitFor(enter(call, turn, tool));
+    await turn.waitFor(invokeThroughDoor(call, turn, tool));
   }
 
   /**
    * Invokes the tool through the door and waits for its end. A refusal by the door is an outcome, not a
    * rejection.
    */
-  async function enter(call: TurnCall, turn: Turn, tool: OfferedTool): Promise<void> {
+  async function invokeThroughDoor(call: TurnCall, turn: Turn, tool: OfferedTool): Promise<void> {
     const { args, id } = call.request.payload;
     try {
       const { chain_id, id: run_id, trace_id } = turn.run;
@@ -63,14 +63,14 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
       // A tool called by the turn is limited to the tools of the turn.
       const { tools: allowed } = turn.limits;
       const narrow = allowed === null ? {} : { narrow: { tools: [...allowed] } };
-      const traced = trace_id === undefined ? {} : { trace_id };
-      const body = { ...target, input: args as never, session_id, chain_id, run_id, ...traced, ...narrow };
+      const trace = trace_id === undefined ? {} : { trace_id };
+      const body = { ...target, input: args as never, session_id, chain_id, run_id, ...trace, ...narrow };
       const request = { caller: turn.caller, body, turn: call, context: turn.context };
       // Nothing is on disk when the store fails here, so the call can be retried.
       const ticket = await door.store_wait.run(
         "a call",
         async () => {
-          await door.lease.confirm(door.store_wait.most_ms, turn.signal);
+          await door.lease.confirm(door.store_wait.max_wait_ms, turn.signal);
           return await invoke(door, request);
         },
         turn.signal,
@@ -100,7 +100,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
   }
 
   return port.subscribe("tool.call.request", (event) => {
-    const turn = turnAt(event, event.session_id);
+    const turn = runningTurn(event, event.session_id);
     if (turn === undefined || !turn.acceptsCall(event.payload.step)) {
       log.warn({ session_id: event.session_id }, "a tool call outside a turn was dropped");
       return;

@@ -39,11 +39,11 @@ interface ModuleCall {
   tool_call_id: string;
 }
 
-type Stopper = (ending: Pick<RunOutcome, "status" | "error">) => void;
+type EndCall = (ending: Pick<RunOutcome, "status" | "error">) => void;
 
 export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
   const { runner, clock } = deps;
-  const running = new IdTable<Stopper>();
+  const running = new IdTable<EndCall>();
 
   async function call(tool: RegisteredTool, request: RunRequest, listener: RunListener): Promise<RunOutcome> {
     const { context } = request;
@@ -59,8 +59,8 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
       tool_call_id: id,
     });
     const { promise: stopped, resolve } = Promise.withResolvers<RunOutcome>();
-    const end: Stopper = ({ status, error }) => {
-      resolve(outcome(status, null, error));
+    const end: EndCall = ({ status, error }) => {
+      resolve(buildOutcome(status, null, error));
       stop.abort();
     };
     running.add(request.invocation_id, end);
@@ -100,7 +100,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
           code: "tool_not_exposed",
           message: `the plugin of ${request.export_id} is not loaded`,
         };
-        return Promise.resolve({ ...outcome("failed", null, error), dispatched: false });
+        return Promise.resolve({ ...buildOutcome("failed", null, error), dispatched: false });
       }
       return call(tool, request, listener);
     },
@@ -153,11 +153,11 @@ type Call = Parameters<RegisteredTool["run"]>[1];
 
 async function run(tool: RegisteredTool, args: JsonObject, call: Call): Promise<RunOutcome> {
   try {
-    return resultOf(await tool.run(args, call));
+    return toOutcome(await tool.run(args, call));
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     const code = codeOf(error) ?? "crashed";
-    return outcome("failed", null, { code, message });
+    return buildOutcome("failed", null, { code, message });
   }
 }
 
@@ -165,11 +165,11 @@ async function run(tool: RegisteredTool, args: JsonObject, call: Call): Promise<
  * Converts the envelope to a tool result: its text for the model, and the envelope itself as the structured
  * output.
  */
-function resultOf(answer: ToolReturn): RunOutcome {
+function toOutcome(answer: ToolReturn): RunOutcome {
   const { ok, brief, display } = answer;
   const envelope: JsonObject = { ok, brief, display: display as unknown as Json };
   if (!answer.ok) envelope.kind = answer.kind;
-  return outcome(
+  return buildOutcome(
     "succeeded",
     {
       content: answer.content ?? [{ type: "text", text: displayText(answer.display) }],
@@ -180,6 +180,6 @@ function resultOf(answer: ToolReturn): RunOutcome {
   );
 }
 
-function outcome(status: RunOutcome["status"], result: Json, error: RunOutcome["error"]): RunOutcome {
+function buildOutcome(status: RunOutcome["status"], result: Json, error: RunOutcome["error"]): RunOutcome {
   return { status, result, error, violations: 0, stderr_tail: null, egress: null, dispatched: true };
 }

@@ -35,9 +35,9 @@ export interface SubagentDeps {
   store_wait: StoreWait;
   random: (bytes: Uint8Array) => void;
   limits: HostPolicy["subagents"];
-  turnOfRun(run_id: string): Turn | undefined;
+  findTurn(run_id: string): Turn | undefined;
   /** Returns the row of a call that runs on this gateway. */
-  callOf(invocation_id: string): InvocationRow | undefined;
+  findCall(invocation_id: string): InvocationRow | undefined;
   /** Calls `listener` when the tool call has ended, with any outcome. */
   onCallEnded(invocation_id: string, listener: () => void): void;
 }
@@ -83,7 +83,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     const child = await deps.store_wait.run("a sub-agent", () => findChild(call, key));
     const earlier = child.run;
     const turn = earlier === null ? await spawn(call, args, goal, requested, child.key) : null;
-    const ended = turn === null ? endOfEarlier(call, earlier!) : endOf(turn);
+    const ended = turn === null ? waitForEarlier(call, earlier!) : waitForEnd(turn);
     // The call may end without waiting for the child.
     ended.catch(() => {});
     const child_id = child.key.session_id;
@@ -100,9 +100,9 @@ export function createSubagents(deps: SubagentDeps): Subagents {
   ): Promise<{ key: SessionKey; run: RunRow | null }> {
     const parent = sessionOf(call);
     for (let n = 0; ; n++) {
-      const part =
+      const suffix =
         key === null ? randomHex8(deps) : hash("sha256", `${call.id} ${n} ${key}`, "hex").slice(0, 8);
-      const child = { ...parent, session_id: `${parent.session_id}${AGENT_SEPARATOR}${part}` };
+      const child = { ...parent, session_id: `${parent.session_id}${AGENT_SEPARATOR}${suffix}` };
       const run = key === null ? null : await store.runs.first(child);
       // Another child of the same session may have the same eight digits.
       const { subagent } = run ?? {};
@@ -173,28 +173,28 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     const { scope } = sessionOf(call);
     const until = clock.monotonic() + PARENT_WAIT_MS;
     for (;;) {
-      const turn = deps.turnOfRun(call.run_id);
+      const turn = deps.findTurn(call.run_id);
       if (turn !== undefined) return turn;
       const run = await deps.store_wait.run("a sub-agent", () => store.runs.get(scope, call.run_id));
-      const may_resume = run?.status === "running" && deps.callOf(call.id) !== undefined;
-      if (!may_resume || clock.monotonic() > until) throw noParent();
+      const may_resume = run?.status === "running" && deps.findCall(call.id) !== undefined;
+      if (!may_resume || clock.monotonic() > until) throw noParentError();
       await pause();
     }
   }
 
   /** The end of a child that an earlier run of the call has started. */
-  async function endOfEarlier(call: TurnCallRow, { id }: RunRow): Promise<ChildEnd> {
+  async function waitForEarlier(call: TurnCallRow, { id }: RunRow): Promise<ChildEnd> {
     for (;;) {
-      const turn = deps.turnOfRun(id);
-      if (turn !== undefined) return await endOf(turn);
-      const recorded = await deps.store_wait.run("a sub-agent", () => recordedEnd(call, id));
+      const turn = deps.findTurn(id);
+      if (turn !== undefined) return await waitForEnd(turn);
+      const recorded = await deps.store_wait.run("a sub-agent", () => readRecordedEnd(call, id));
       if (recorded !== null) return recorded;
-      if (deps.callOf(call.id) === undefined) throw new BackplaneError("cancelled");
+      if (deps.findCall(call.id) === undefined) throw new BackplaneError("cancelled");
       await pause();
     }
   }
 
-  async function recordedEnd(call: TurnCallRow, id: string): Promise<ChildEnd | null> {
+  async function readRecordedEnd(call: TurnCallRow, id: string): Promise<ChildEnd | null> {
     const key = sessionOf(call);
     const run = await store.runs.get(key.scope, id);
     if (run === null || run.status === "running") return null;
@@ -223,11 +223,11 @@ export function createSubagents(deps: SubagentDeps): Subagents {
       computeRemainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, clock.now()),
     );
     // The call of a turn may have been recovered by another gateway, which then waits for the end of the run.
-    if (deps.callOf(subagent.invocation_id) !== undefined)
+    if (deps.findCall(subagent.invocation_id) !== undefined)
       deps.onCallEnded(subagent.invocation_id, () => turn.stop("user"));
     const { session_id } = turn.key;
     const parent = { ...turn.key, session_id: session_id.slice(0, session_id.lastIndexOf(AGENT_SEPARATOR)) };
-    void loop.turnOf(parent)?.then((resumed) => {
+    void loop.turnOfSession(parent)?.then((resumed) => {
       if (resumed?.run.id === parent_run_id) stopWithParent(resumed, turn);
       else turn.stop("user");
     });
@@ -259,13 +259,13 @@ type TurnCallRow = InvocationRow & { run_id: string; session_id: string };
 
 /** Only a tool call of a turn has a parent to fork. */
 function requireCall(deps: SubagentDeps, { call }: ServiceIdentity): TurnCallRow {
-  const row = call === null ? undefined : deps.callOf(call.invocation_id);
+  const row = call === null ? undefined : deps.findCall(call.invocation_id);
   if (row === undefined || row.turn === null || row.run_id === null || row.session_id === null)
-    throw noParent();
+    throw noParentError();
   return row as TurnCallRow;
 }
 
-function noParent(): BackplaneError {
+function noParentError(): BackplaneError {
   return new BackplaneError("policy.denied", "Only a tool call of a running turn can spawn a sub-agent.");
 }
 
@@ -283,7 +283,7 @@ function stopWithParent(parent: Turn, turn: Turn): void {
   void turn.settled.then(() => parent.signal.removeEventListener("abort", stop));
 }
 
-async function endOf(turn: Turn): Promise<ChildEnd> {
+async function waitForEnd(turn: Turn): Promise<ChildEnd> {
   const run = await turn.settled;
   return { run, forbidden: turn.forbidden, reason: reasonOf(turn) };
 }

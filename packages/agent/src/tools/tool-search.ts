@@ -4,7 +4,7 @@
  */
 
 import type { Json, JsonObject, ToolReturn } from "@backplane/contract";
-import { coreTool, noBrief, type OfferedTool, SEARCH_TOOL, searchTools } from "@backplane/door";
+import { createCoreTool, noBrief, type OfferedTool, SEARCH_TOOL, searchTools } from "@backplane/door";
 import type { RegisteredTool } from "@backplane/ports";
 import type { Turn } from "../loop/turn.ts";
 
@@ -13,9 +13,9 @@ const MAX_RESULTS = 20;
 
 export function toolSearch(
   version: string,
-  turnOfCall: (invocation_id: string) => Turn | undefined,
+  findTurn: (invocation_id: string) => Turn | undefined,
 ): RegisteredTool {
-  return coreTool(version, {
+  return createCoreTool(version, {
     spec: {
       name: SEARCH_TOOL,
       description:
@@ -38,20 +38,20 @@ export function toolSearch(
     },
     brief: noBrief,
     run: async (args, { invocation_id }) => {
-      const turn = turnOfCall(invocation_id);
-      if (turn === undefined) return outside();
+      const turn = findTurn(invocation_id);
+      if (turn === undefined) return notInTurn();
       const { query, limit } = args as { query: string; limit?: number };
       const hidden = [...turn.tools.values()].filter(
         ({ name, deferred_by }) => deferred_by !== null && turn.allows(name),
       );
       const matches = searchTools(hidden, query, limit ?? DEFAULT_LIMIT);
-      for (const { name } of matches) turn.found.add(name);
-      return answer(matches);
+      for (const { name } of matches) turn.found_tools.add(name);
+      return toAnswer(matches);
     },
   });
 }
 
-function answer(found: readonly OfferedTool[]): ToolReturn {
+function toAnswer(found: readonly OfferedTool[]): ToolReturn {
   const tools = found.map(
     ({ name, description, parameters }): JsonObject => ({ name, description, parameters }),
   );
@@ -59,7 +59,7 @@ function answer(found: readonly OfferedTool[]): ToolReturn {
   return { ok: true, brief, display: { kind: "json", data: { tools } as Json } };
 }
 
-function outside(): ToolReturn {
+function notInTurn(): ToolReturn {
   const text =
     "tool_search works only in the turns of a conversation; clients can list the catalog themselves";
   return { ok: false, kind: "validation", brief: text, display: { kind: "text", text } };

@@ -7,14 +7,14 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
 /** The payloads of one kind, once there are `count` of them. All must be on the session `kernel`. */
-async function published(fixture: TestSession, kind: string, count = 1): Promise<unknown[]> {
+async function waitForPayloads(fixture: TestSession, kind: string, count = 1): Promise<unknown[]> {
   const all = () => fixture.events.filter((event) => event.kind === kind);
   await expect.poll(() => all().length).toBeGreaterThanOrEqual(count);
   expect(all().every(({ session_id }) => session_id === "kernel")).toBe(true);
   return all().map(({ payload }) => payload);
 }
 
-const PATHS: Record<string, (fixture: TestSession, id: string) => Promise<unknown>> = {
+const SESSION_STARTS: Record<string, (fixture: TestSession, id: string) => Promise<unknown>> = {
   "is created": ({ kernel }, session_id) => kernel.sessions.create(user, { session_id }),
   "gets its first message": (fixture, id) => fixture.say("hello", id),
   "gets its first run": ({ kernel }, session_id) =>
@@ -28,14 +28,14 @@ const PATHS: Record<string, (fixture: TestSession, id: string) => Promise<unknow
     } as never),
 };
 
-for (const [event, begin] of Object.entries(PATHS))
+for (const [event, begin] of Object.entries(SESSION_STARTS))
   verifies("session.events", `publishes session.started once when a session ${event}`, async () => {
     const fixture = await createTestSession();
     await begin(fixture, "new-one");
     await fixture.kernel.sessions.create(user, { session_id: "next", workspace: "notes" });
     const { name: tape_name } = await fixture.kernel.sessions.get(user, { session_id: "new-one" });
     const next = await fixture.kernel.sessions.get(user, { session_id: "next", workspace: "notes" });
-    expect(await published(fixture, "session.started", 2)).toEqual([
+    expect(await waitForPayloads(fixture, "session.started", 2)).toEqual([
       { session_id: "new-one", tape_name, workspace: "default" },
       { session_id: "next", tape_name: next.name, workspace: "notes" },
     ]);
@@ -49,11 +49,11 @@ verifies("session.events", "publishes session.started and session.forked for eve
   await fixture.kernel.chains.fork(user, head_chain_id, {});
   await fixture.kernel.sessions.fork(user, { session_id: "s1" }, { child_id: "branch" });
   await fixture.kernel.chains.fork(user, head_chain_id, { child_id: "from-chain" });
-  expect(await published(fixture, "session.forked", 2)).toEqual([
+  expect(await waitForPayloads(fixture, "session.forked", 2)).toEqual([
     { parent_id: "s1", child_id: "branch" },
     { parent_id: "s1", child_id: "from-chain" },
   ]);
-  expect(await published(fixture, "session.started", 3)).toMatchObject([
+  expect(await waitForPayloads(fixture, "session.started", 3)).toMatchObject([
     { session_id: "s1" },
     { session_id: "branch" },
     { session_id: "from-chain" },
@@ -63,11 +63,11 @@ verifies("session.events", "publishes session.started and session.forked for eve
 verifies("session.events", "publishes session.started and session.forked for a sub-agent", async () => {
   const fixture = await createTestSession({ plugins: [agentTool, autoApprovePlugin().plugin] });
   await fixture.say(`/tool agent ${JSON.stringify({ goal: "/say done" })}`);
-  const [forked, ...more] = await published(fixture, "session.forked");
+  const [forked, ...more] = await waitForPayloads(fixture, "session.forked");
   expect(more).toEqual([]);
   expect(forked).toEqual({ parent_id: "s1", child_id: expect.stringMatching(/^s1::agent::/) });
   const { child_id } = forked as { child_id: string };
-  expect(await published(fixture, "session.started", 2)).toMatchObject([
+  expect(await waitForPayloads(fixture, "session.started", 2)).toMatchObject([
     { session_id: "s1" },
     { session_id: child_id, workspace: "default" },
   ]);
@@ -82,8 +82,8 @@ verifies(
     const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id: "s1" });
     const { archive_path } = await fixture.kernel.sessions.reset(user, { session_id: "s1" });
     expect(archive_path).toBe(`chain:${head_chain_id}`);
-    expect(await published(fixture, "session.reset")).toEqual([{ session_id: "s1", archive_path }]);
-    expect(await published(fixture, "session.archived")).toEqual([{ session_id: "s1", archive_path }]);
+    expect(await waitForPayloads(fixture, "session.reset")).toEqual([{ session_id: "s1", archive_path }]);
+    expect(await waitForPayloads(fixture, "session.archived")).toEqual([{ session_id: "s1", archive_path }]);
   },
 );
 
@@ -93,14 +93,14 @@ test("resets a session without an archive on request and keeps the old chain", a
   const before = await fixture.tape();
   const reset = await fixture.kernel.sessions.reset(user, { session_id: "s1" }, { archive: false });
   expect(reset.archive_path).toBeNull();
-  expect(await published(fixture, "session.reset")).toEqual([{ session_id: "s1", archive_path: null }]);
+  expect(await waitForPayloads(fixture, "session.reset")).toEqual([{ session_id: "s1", archive_path: null }]);
   expect(fixture.events.some(({ kind }) => kind === "session.archived")).toBe(false);
   expect((await fixture.tape()).slice(0, before.length)).toEqual(before);
 });
 
 verifies(
   "session.events",
-  "a handoff writes an anchor, publishes session.handoff and begins the context at the anchor",
+  "writes an anchor on a handoff, publishes session.handoff and begins the context at the anchor",
   async () => {
     const fixture = await createTestSession();
     await fixture.say("the old topic");
@@ -108,7 +108,7 @@ verifies(
     const anchor = { name: "shipped", state };
     const entry = await fixture.kernel.sessions.handoff(user, { session_id: "s1" }, anchor);
     expect(entry).toMatchObject({ kind: "anchor", payload: anchor, meta: { source: "kernel" } });
-    expect(await published(fixture, "session.handoff")).toEqual([{ session_id: "s1", ...anchor }]);
+    expect(await waitForPayloads(fixture, "session.handoff")).toEqual([{ session_id: "s1", ...anchor }]);
     expect((await fixture.tape()).at(-1)).toEqual(entry);
     await fixture.say("the new topic");
     const requests = fixture.events.filter(({ kind }) => kind === "llm.call.request");

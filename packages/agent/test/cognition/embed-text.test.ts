@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest";
-import { Quota } from "../../src/cognition/cognition.ts";
 import { embedText } from "../../src/cognition/embed-text.ts";
 
 const dot = (a: readonly number[], b: readonly number[]) =>
@@ -21,19 +20,4 @@ describe("embedding without a model", () => {
     const far = embedText("the weather in Prague is cold");
     expect(dot(query, near)).toBeGreaterThan(dot(query, far) + 0.1);
   });
-});
-
-test("limits requests per key in any window of one minute", () => {
-  let now = 0;
-  const quota = new Quota({ monotonic: () => now }, 2, 60_000);
-  expect([quota.take("a"), quota.take("a"), quota.take("a"), quota.take("b")]).toEqual([
-    true,
-    true,
-    false,
-    true,
-  ]);
-  now = 59_999;
-  expect(quota.take("a")).toBe(false);
-  now = 60_000;
-  expect([quota.take("a"), quota.take("a"), quota.take("a")]).toEqual([true, true, false]);
 });

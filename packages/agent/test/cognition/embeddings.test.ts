@@ -1,4 +1,7 @@
-/** Embeddings for instruments and plugins: by a provider instance with an embedding model, otherwise by hashing. */
+/**
+ * Embeddings for instruments and plugins: computed by a provider instance with an embedding model, otherwise by
+ * hashing.
+ */
 import type { Embeddings, EmbedRequest, KernelPlugin } from "@backplane/contract";
 import { llmProviderPlugin } from "@backplane/sdk/kernel";
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
@@ -6,7 +9,12 @@ import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../loop/test-session.ts";
 
-const WHO = { org_id: "org_local", project_id: "proj_default", binding_id: "bind_1", plugin_id: "greeter" };
+const INSTRUMENT = {
+  org_id: "org_local",
+  project_id: "proj_default",
+  binding_id: "bind_1",
+  plugin_id: "greeter",
+};
 
 interface Vendor {
   plugin: KernelPlugin;
@@ -37,21 +45,21 @@ function vendorPlugin(): Vendor {
 async function createEmbeddingSession() {
   const vendor = vendorPlugin();
   const fixture = await createTestSession({ plugins: [vendor.plugin] });
-  const set = (embedding_model: string, id = "vectors-b") =>
+  const addInstance = (embedding_model: string, id = "vectors-b") =>
     fixture.kernel.providers.create(admin, { id, plugin: "llm-vectors", config: { embedding_model } });
-  const embed = (text: string) => fixture.kernel.cognition.embed(WHO, text);
-  return { fixture, vendor, set, embed };
+  const embed = (text: string) => fixture.kernel.cognition.embed(INSTRUMENT, text);
+  return { fixture, vendor, addInstance, embed };
 }
 
 verifies("instr.context", "embeds with the embedding model of an instance, else by hashing", async () => {
-  const { fixture, vendor, set, embed } = await createEmbeddingSession();
+  const { fixture, vendor, addInstance, embed } = await createEmbeddingSession();
   expect(await embed("tea")).toHaveLength(256);
   expect(vendor.requests).toEqual([]);
 
-  await set("embed-2");
+  await addInstance("embed-2");
   expect(await embed("tea")).toEqual([3, 1, 0]);
   expect(vendor.requests[0]).toMatchObject({ model: "embed-2", texts: ["tea"] });
-  await set("embed-1", "vectors-a");
+  await addInstance("embed-1", "vectors-a");
   await embed("tea");
   expect(vendor.requests.at(-1)!.model).toBe("embed-1");
   await fixture.kernel.providers.setActive(admin, "vectors-b");
@@ -69,8 +77,8 @@ verifies("instr.context", "embeds with the embedding model of an instance, else 
 });
 
 verifies("instr.context", "never answers with another model when the embedding model fails", async () => {
-  const { vendor, set, embed } = await createEmbeddingSession();
-  await set("embed-1");
+  const { vendor, addInstance, embed } = await createEmbeddingSession();
+  await addInstance("embed-1");
   vendor.answer = () => Promise.reject(new Error("no such model"));
   await expect(embed("tea")).rejects.toMatchObject({ code: "llm.failed" });
   for (const vectors of [[], [[]], [[1], [2]], [[Number.NaN]], [["1" as unknown as number]]]) {

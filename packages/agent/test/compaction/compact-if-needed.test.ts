@@ -43,7 +43,7 @@ function createCompactions(summarize: () => Promise<string>) {
     countCompaction: async () => {},
     chooseModel: async () => ({ provider: "p", model: "m", window: 2_000 }),
     ids: { next: () => "s2" },
-    pins: { withPinned: async () => ({ pins: new Set(), entries }) },
+    pins: { restorePinned: async () => ({ pins: new Set(), entries }) },
     findCompactors: async () => [],
     models: { call: async () => ({ text: await summarize() }) },
   };

@@ -9,43 +9,49 @@ import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
 const REF = { session_id: "s1" };
 
-async function openSession(): Promise<TestSession> {
+async function createLongSession(): Promise<TestSession> {
   const fixture = await createTestSession();
   for (let n = 0; n < 5; n++) await fixture.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
   return fixture;
 }
 
-verifies("compactor.loss", "accounts for every entry of the built-in summary, with its tokens", async () => {
-  const fixture = await openSession();
-  const { sessions } = fixture.kernel;
-  const { id } = await sessions.compact(user, REF);
-  const { tokens_before, tokens_after, loss } = await sessions.compaction(user, id);
-  const entries = await sessions.compactedEntries(user, id);
-  const of = (wanted: string) => entries.filter(({ outcome }) => outcome === wanted);
-  expect(entries).toHaveLength(10);
-  expect(loss).toMatchObject({
-    kept: of("kept").length,
-    condensed: 0,
-    dropped: of("dropped").length,
-    dropped_tokens: of("dropped").reduce((sum, entry) => sum + entry.tokens_before, 0),
-  });
-  expect(of("dropped").length).toBeGreaterThan(0);
-  // Older entries were dropped, without a gap.
-  expect(loss!.dropped_entries).toEqual([[of("dropped")[0]!.entry_id, of("dropped").at(-1)!.entry_id]]);
-  expect(entries.reduce((sum, entry) => sum + entry.tokens_before, 0)).toBe(tokens_before);
-  const in_copies = entries.reduce((sum, entry) => sum + entry.tokens_after, 0);
-  expect(in_copies).toBeLessThanOrEqual(tokens_after!);
-  for (const entry of of("kept")) expect(entry).toMatchObject({ into: [expect.any(Number)] });
-  for (const entry of of("dropped")) expect(entry).toMatchObject({ into: [], tokens_after: 0 });
-  // Later messages, even on the source chain after an undo, do not change the account.
-  await fixture.say("/say after");
-  await sessions.undoCompaction(user, REF);
-  await fixture.say("/say on the old chain");
-  expect(await sessions.compactedEntries(user, id)).toEqual(entries);
-});
+verifies(
+  "compactor.loss",
+  "reports the outcome and the tokens of every entry after a built-in summary",
+  async () => {
+    const fixture = await createLongSession();
+    const { sessions } = fixture.kernel;
+    const { id } = await sessions.compact(user, REF);
+    const { tokens_before, tokens_after, loss } = await sessions.compaction(user, id);
+    const entries = await sessions.compactedEntries(user, id);
+    const withOutcome = (wanted: string) => entries.filter(({ outcome }) => outcome === wanted);
+    expect(entries).toHaveLength(10);
+    expect(loss).toMatchObject({
+      kept: withOutcome("kept").length,
+      condensed: 0,
+      dropped: withOutcome("dropped").length,
+      dropped_tokens: withOutcome("dropped").reduce((sum, entry) => sum + entry.tokens_before, 0),
+    });
+    expect(withOutcome("dropped").length).toBeGreaterThan(0);
+    // Older entries were dropped, without a gap.
+    expect(loss!.dropped_entries).toEqual([
+      [withOutcome("dropped")[0]!.entry_id, withOutcome("dropped").at(-1)!.entry_id],
+    ]);
+    expect(entries.reduce((sum, entry) => sum + entry.tokens_before, 0)).toBe(tokens_before);
+    const in_copies = entries.reduce((sum, entry) => sum + entry.tokens_after, 0);
+    expect(in_copies).toBeLessThanOrEqual(tokens_after!);
+    for (const entry of withOutcome("kept")) expect(entry).toMatchObject({ into: [expect.any(Number)] });
+    for (const entry of withOutcome("dropped")) expect(entry).toMatchObject({ into: [], tokens_after: 0 });
+    // Later messages, even on the source chain after an undo, do not change the report.
+    await fixture.say("/say after");
+    await sessions.undoCompaction(user, REF);
+    await fixture.say("/say on the old chain");
+    expect(await sessions.compactedEntries(user, id)).toEqual(entries);
+  },
+);
 
-verifies("compactor.loss", "reports entries as condensed if a block names them as its sources", async () => {
-  const fixture = await openSession();
+verifies("compactor.loss", "reports entries as condensed if a block lists them as its sources", async () => {
+  const fixture = await createLongSession();
   const { sessions } = fixture.kernel;
   await fixture.bind(manifest([{ id: "weave", kind: "compactor", compactor: {} }]));
   let ids: number[] = [];
@@ -75,7 +81,7 @@ verifies("compactor.loss", "reports entries as condensed if a block names them a
   });
   const entries = await sessions.compactedEntries(user, id);
   expect(entries.map(({ outcome }) => outcome.charAt(0)).join("")).toBe("ddccccddkk");
-  // The block on the new chain names its sources.
+  // The block on the new chain lists its sources.
   const [, woven] = await fixture.kernel.chains.blocks(
     user,
     id,
@@ -90,7 +96,7 @@ verifies(
   "compactor.loss",
   "restores every dropped entry on an undo, and drops the same ones when the compaction is repeated",
   async () => {
-    const fixture = await openSession();
+    const fixture = await createLongSession();
     const { sessions, chains } = fixture.kernel;
     const source = await sessions.get(user, REF);
     const before = await chains.blocks(user, source.head_chain_id, 0, 100);

@@ -5,32 +5,32 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { split } from "../../src/compaction/built-in-summary.ts";
+import { splitAtUserMessage } from "../../src/compaction/built-in-summary.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
 const WINDOW = 4_000;
 
-/** Opens a session whose model has a small window, and nearly fills the window. */
-async function openFull(): Promise<TestSession> {
+/** Creates a session whose model has a small window, and nearly fills the window. */
+async function createNearlyFullSession(): Promise<TestSession> {
   const fixture = await createTestSession();
   await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": WINDOW });
   for (let n = 0; n < 6; n++) await fixture.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
   return fixture;
 }
 
-const compactions = (fixture: TestSession) =>
+const compactionEvents = (fixture: TestSession) =>
   fixture.events.filter(({ kind }) => kind.startsWith("session.compaction."));
 
 verifies(
   "compact.auto",
   "replaces older entries with a summary on a new chain at 80 % of the window",
   async () => {
-    const fixture = await openFull();
+    const fixture = await createNearlyFullSession();
     const before = await fixture.kernel.sessions.get(user, { session_id: "s1" });
-    expect(compactions(fixture)).toEqual([]);
-    for (let n = 0; compactions(fixture).length === 0 && n < 6; n++)
+    expect(compactionEvents(fixture)).toEqual([]);
+    for (let n = 0; compactionEvents(fixture).length === 0 && n < 6; n++)
       await fixture.say(`/say ${n} ${"dolor sit amet ".repeat(60)}`);
-    const [started, completed] = compactions(fixture);
+    const [started, completed] = compactionEvents(fixture);
     expect(started).toMatchObject({ kind: "session.compaction.started", session_id: "kernel" });
     expect(started!.payload).toMatchObject({ target_session_id: "s1" });
     expect(Number(started!.payload.tokens_before)).toBeGreaterThan(WINDOW * 0.7);
@@ -64,7 +64,7 @@ verifies(
 const LOREM = `/say ${"lorem ipsum dolor ".repeat(100)}`;
 
 /** The tokens of the context at the first model call of the next turn. */
-async function tokensWith(fixture: TestSession, text: string): Promise<number> {
+async function countTokensWith(fixture: TestSession, text: string): Promise<number> {
   const context = new ContextBuilder();
   const meta = { meta: {}, date: "2026-01-01T00:00:00Z" };
   const next = { id: 0, kind: "message" as const, payload: { role: "user", content: text }, ...meta };
@@ -72,27 +72,27 @@ async function tokensWith(fixture: TestSession, text: string): Promise<number> {
   return context.tokens;
 }
 
-/** Opens a session in which the returned text, as the next message, fills the window to 80 % plus `more` tokens. */
-async function openAtThreshold(more: number, setUp = async (_fixture: TestSession) => {}) {
+/** Creates a session in which the returned text, as the next message, fills the window to 80 % plus `more` tokens. */
+async function createSessionAtThreshold(more: number, setUp = async (_fixture: TestSession) => {}) {
   const fixture = await createTestSession();
   await setUp(fixture);
   for (let n = 0; n < 4; n++) await fixture.say(LOREM);
   // The window is a whole number if the number of tokens is a multiple of four.
   let text = LOREM;
-  while ((await tokensWith(fixture, text)) % 4 !== 0) text += " x";
-  const tokens = await tokensWith(fixture, text);
+  while ((await countTokensWith(fixture, text)) % 4 !== 0) text += " x";
+  const tokens = await countTokensWith(fixture, text);
   const window = (tokens - 4 * more) / 0.8;
   await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": window });
   return { fixture, text, tokens, window };
 }
 
 verifies("compact.auto", "compacts at 80 % of the window and not before", async () => {
-  const below = await openAtThreshold(-1);
+  const below = await createSessionAtThreshold(-1);
   await below.fixture.say(below.text);
-  expect(compactions(below.fixture)).toEqual([]);
-  const full = await openAtThreshold(0);
+  expect(compactionEvents(below.fixture)).toEqual([]);
+  const full = await createSessionAtThreshold(0);
   await full.fixture.say(full.text);
-  expect(compactions(full.fixture).map(({ kind, payload }) => [kind, payload.tokens_before])).toEqual([
+  expect(compactionEvents(full.fixture).map(({ kind, payload }) => [kind, payload.tokens_before])).toEqual([
     ["session.compaction.started", full.tokens],
     ["session.compaction.completed", full.tokens],
   ]);
@@ -102,7 +102,7 @@ verifies(
   "compact.auto",
   "calls the bound compactor instead of the model, with 40 % of the window as its target",
   async () => {
-    const { fixture, text, window } = await openAtThreshold(0, async (session) => {
+    const { fixture, text, window } = await createSessionAtThreshold(0, async (session) => {
       await session.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
       const new_block = { kind: "response", content: [{ type: "text", text: "kept" }] };
       session.runner.script = ({ request }) => {
@@ -113,7 +113,7 @@ verifies(
       };
     });
     const run = await fixture.say(text);
-    expect(compactions(fixture).map(({ kind, session_id }) => [kind, session_id])).toEqual([
+    expect(compactionEvents(fixture).map(({ kind, session_id }) => [kind, session_id])).toEqual([
       ["session.compaction.started", "kernel"],
       ["session.compaction.completed", "kernel"],
     ]);
@@ -135,7 +135,7 @@ verifies(
 );
 
 /** Answers every request except the request for a summary. */
-const brittle: KernelPlugin = {
+const failingSummaryProvider: KernelPlugin = {
   name: "brittle",
   version: "1.0.0",
   category: "llm-provider",
@@ -155,7 +155,7 @@ verifies(
   "compact.auto",
   "tries a failing compaction three times, reports it once, and continues the turn",
   async () => {
-    const fixture = await createTestSession({ plugins: [brittle] });
+    const fixture = await createTestSession({ plugins: [failingSummaryProvider] });
     await fixture.kernel.config.set(admin, {
       "providers.brittle.plugin": "brittle",
       "providers.brittle.context_window": 2_000,
@@ -164,7 +164,7 @@ verifies(
     const runs = [];
     for (let n = 0; n < 3; n++) runs.push(await fixture.say(`${n} ${"lorem ipsum dolor ".repeat(150)}`));
     expect(runs.map(({ output }) => output?.content)).toEqual(["through", "through", "through"]);
-    const events = compactions(fixture);
+    const events = compactionEvents(fixture);
     expect(events.slice(0, 2).map(({ kind }) => kind)).toEqual([
       "session.compaction.started",
       "session.compaction.failed",
@@ -183,7 +183,7 @@ verifies(
 );
 
 test("splits before a user's message and always keeps the last one", () => {
-  const say = (id: number, role: string, length: number): Entry => ({
+  const message = (id: number, role: string, length: number): Entry => ({
     id,
     kind: "message",
     payload: { role, content: "x".repeat(length) },
@@ -191,15 +191,15 @@ test("splits before a user's message and always keeps the last one", () => {
     date: "2026-01-01T00:00:00Z",
   });
   const entries = [
-    say(1, "user", 400),
-    say(2, "assistant", 400),
-    say(3, "user", 400),
-    say(4, "assistant", 400),
+    message(1, "user", 400),
+    message(2, "assistant", 400),
+    message(3, "user", 400),
+    message(4, "assistant", 400),
   ];
-  const sizes = (target: number) => split(entries, target).recent.map(({ id }) => id);
-  expect(sizes(1_000)).toEqual([3, 4]);
-  expect(sizes(10)).toEqual([3, 4]);
-  expect(split([entries[0]!, entries[1]!], 10).recent).toEqual([]);
+  const recentIds = (target: number) => splitAtUserMessage(entries, target).recent.map(({ id }) => id);
+  expect(recentIds(1_000)).toEqual([3, 4]);
+  expect(recentIds(10)).toEqual([3, 4]);
+  expect(splitAtUserMessage([entries[0]!, entries[1]!], 10).recent).toEqual([]);
 });
 
 verifies("compact.auto", "uses the blocks of the bound compactor as the new context", async () => {

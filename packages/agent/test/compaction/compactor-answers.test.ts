@@ -10,7 +10,7 @@ import { createTestSession, type TestSession } from "../loop/test-session.ts";
 const REF = { session_id: "s1" };
 const TEXT = [{ type: "text", text: "what matters" }];
 
-async function openWithCompactor(answer: () => Json): Promise<TestSession> {
+async function createSessionWithCompactor(answer: () => Json): Promise<TestSession> {
   const fixture = await createTestSession();
   await fixture.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
   for (let n = 0; n < 3; n++) await fixture.say(`/say ${n} ${"lorem ipsum dolor ".repeat(30)}`);
@@ -39,7 +39,7 @@ const MALFORMED: [name: string, answer: Json][] = [
 
 for (const [name, answer] of MALFORMED) {
   verifies("contract.malformed", `refuses ${name} from a compactor and changes nothing`, async () => {
-    const fixture = await openWithCompactor(() => answer);
+    const fixture = await createSessionWithCompactor(() => answer);
     const before = await fixture.kernel.sessions.get(user, REF);
     const tape = await fixture.tape();
     const compacting = fixture.kernel.sessions.compact(user, REF, { compactor: "shrink" });
@@ -76,7 +76,7 @@ test.each<[string, Json]>([
     },
   ],
 ])("accepts a compactor answer with %s", async (_name, answer) => {
-  const fixture = await openWithCompactor(() => answer);
+  const fixture = await createSessionWithCompactor(() => answer);
   expect(await fixture.kernel.sessions.compact(user, REF)).toMatchObject({ origin: "compaction" });
 });
 
@@ -85,7 +85,7 @@ verifies(
   "compacts again after an undo without a message in between, any number of times",
   async () => {
     let turn = 0;
-    const fixture = await openWithCompactor(() => ({
+    const fixture = await createSessionWithCompactor(() => ({
       seed_blocks: [],
       summary: { text: `short ${++turn}` },
     }));

@@ -15,7 +15,7 @@ interface BoundCompactor {
   percent?: number;
 }
 
-async function openWith(...compactors: BoundCompactor[]): Promise<TestSession> {
+async function createSessionWith(...compactors: BoundCompactor[]): Promise<TestSession> {
   const fixture = await createTestSession();
   for (const { id, context = "general", level, percent = 100 } of compactors) {
     const content = manifest([{ id, kind: "compactor", compactor: { target_context: context } }], {
@@ -31,58 +31,58 @@ async function openWith(...compactors: BoundCompactor[]): Promise<TestSession> {
   return fixture;
 }
 
-const called = ({ runner }: TestSession) => runner.requests.map(({ export_id }) => export_id);
+const calledExports = ({ runner }: TestSession) => runner.requests.map(({ export_id }) => export_id);
 
-verifies("compactor.choice", "calls the compactor that the caller names and no other", async () => {
-  const fixture = await openWith({ id: "one" }, { id: "two" });
+verifies("compactor.choice", "calls only the compactor that the caller requests", async () => {
+  const fixture = await createSessionWith({ id: "one" }, { id: "two" });
   const { sessions } = fixture.kernel;
   await sessions.compact(user, REF, { compactor: "two" });
   await sessions.undoCompaction(user, REF);
   await sessions.compact(user, REF, { compactor: "acme/two/two" });
   await sessions.undoCompaction(user, REF);
-  expect(called(fixture)).toEqual(["two", "two"]);
+  expect(calledExports(fixture)).toEqual(["two", "two"]);
   await expect(sessions.compact(user, REF, { compactor: "three" })).rejects.toMatchObject({
     code: "export.not_found",
   });
-  // Another candidate does not replace one that was named.
+  // Another candidate does not replace the requested one.
   fixture.runner.script = () => ended("failed", "plugin_failed");
   await expect(sessions.compact(user, REF, { compactor: "two" })).rejects.toMatchObject({
     code: "plugin_failed",
   });
-  expect(called(fixture)).not.toContain("one");
-  // The model's summary can be named too.
+  expect(calledExports(fixture)).not.toContain("one");
+  // The model's summary can be requested too.
   await sessions.compact(user, REF, { compactor: "model" });
-  expect(called(fixture)).not.toContain("one");
+  expect(calledExports(fixture)).not.toContain("one");
 });
 
 verifies("compactor.choice", "prefers the compactor made for the context of the session", async () => {
-  const fixture = await openWith(
+  const fixture = await createSessionWith(
     { id: "other", context: "support" },
     { id: "general" },
     { id: "coder", context: "coding" },
   );
   const { sessions } = fixture.kernel;
-  const serve = async (options = {}) => {
+  const compactAndUndo = async (options = {}) => {
     fixture.runner.requests.length = 0;
     await sessions.compact(user, REF, options);
     await sessions.undoCompaction(user, REF);
-    return called(fixture);
+    return calledExports(fixture);
   };
-  expect(await serve()).toEqual(["general"]);
-  expect(await serve({ target_context: "coding" })).toEqual(["coder"]);
-  expect(await serve({ target_context: "research" })).toEqual(["general"]);
+  expect(await compactAndUndo()).toEqual(["general"]);
+  expect(await compactAndUndo({ target_context: "coding" })).toEqual(["coder"]);
+  expect(await compactAndUndo({ target_context: "research" })).toEqual(["general"]);
   await sessions.patch(user, REF, { target_context: "support" });
-  expect(await serve()).toEqual(["other"]);
+  expect(await compactAndUndo()).toEqual(["other"]);
 });
 
 verifies("compactor.choice", "uses a project's compactor before the org's", async () => {
-  const fixture = await openWith({ id: "orgs", level: "org" }, { id: "projects" });
+  const fixture = await createSessionWith({ id: "orgs", level: "org" }, { id: "projects" });
   await fixture.kernel.sessions.compact(user, REF);
-  expect(called(fixture)).toEqual(["projects"]);
+  expect(calledExports(fixture)).toEqual(["projects"]);
 });
 
 verifies("compactor.choice", "applies the rollout of a binding per session", async () => {
-  const fixture = await openWith({ id: "some", percent: 50 });
+  const fixture = await createSessionWith({ id: "some", percent: 50 });
   const { sessions } = fixture.kernel;
   const served: boolean[] = [];
   for (let n = 0; n < 12; n++) {
@@ -104,7 +104,7 @@ verifies(
   "compactor.choice",
   "calls the next candidate, and finally the model, when a compactor fails",
   async () => {
-    const fixture = await openWith({ id: "broken" }, { id: "greedy" }, { id: "good" });
+    const fixture = await createSessionWith({ id: "broken" }, { id: "greedy" }, { id: "good" });
     const { sessions } = fixture.kernel;
     const answers: Record<string, () => ReturnType<typeof ok>> = {
       broken: () => ended("failed", "plugin_failed"),
@@ -113,7 +113,7 @@ verifies(
     };
     fixture.runner.script = ({ request }) => answers[request.export_id]!();
     const first = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
-    expect(called(fixture)).toEqual(["broken", "greedy", "good"]);
+    expect(calledExports(fixture)).toEqual(["broken", "greedy", "good"]);
     expect(first.compactor).toMatchObject({ export_id: "good" });
     expect(first.failed_compactors.map(({ export_id, code }) => [export_id, code])).toEqual([
       ["broken", "plugin_failed"],
@@ -132,9 +132,9 @@ verifies(
 );
 
 test("does not call a compactor whose binding is disabled", async () => {
-  const fixture = await openWith({ id: "off" });
+  const fixture = await createSessionWith({ id: "off" });
   const [binding] = (await fixture.kernel.bindings.list(admin, { kind: "compactor" }, { limit: 5 })).items;
   await fixture.kernel.bindings.patch(admin, binding!.binding_id, { status: "disabled" }, undefined);
   await fixture.kernel.sessions.compact(user, REF);
-  expect(called(fixture)).toEqual([]);
+  expect(calledExports(fixture)).toEqual([]);
 });

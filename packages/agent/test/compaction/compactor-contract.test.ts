@@ -1,4 +1,4 @@
-/** The request that a compactor gets, and what the host checks before it uses the answer. */
+/** The request that a compactor receives, and the checks that its answer has to pass. */
 import type { Json, JsonObject } from "@backplane/contract";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -8,14 +8,14 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
 const REF = { session_id: "s1" };
-const NAMED = { compactor: "shrink" };
+const SHRINK = { compactor: "shrink" };
 const text = (words: string) => [{ type: "text", text: words }];
 
 type Blocks = (JsonObject & { entry_id: number; kind: string })[];
 type Answer = (blocks: Blocks) => Json;
 
 /** A session with a system message, two answered questions, a tool call and an open question. */
-async function openSession(answer: Answer): Promise<TestSession> {
+async function createSession(answer: Answer): Promise<TestSession> {
   const fixture = await createTestSession();
   const { sessions, chains } = fixture.kernel;
   await fixture.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
@@ -39,7 +39,7 @@ async function openSession(answer: Answer): Promise<TestSession> {
 }
 
 /** Keeps the blocks that the policy requires. */
-const keepAll: Answer = (blocks) => ({
+const keepRequired: Answer = (blocks) => ({
   seed_blocks: blocks.filter(
     ({ kind, tool_call_id }, n) => kind === "system" || n === 6 || tool_call_id === "c2",
   ),
@@ -51,11 +51,11 @@ verifies(
   "compactor.contract",
   "sends the chain, the target and the policy, and keeps the diagnostics",
   async () => {
-    const fixture = await openSession(keepAll);
+    const fixture = await createSession(keepRequired);
     const { sessions } = fixture.kernel;
     const before = await sessions.get(user, REF);
     const chain = await sessions.compact(user, REF, {
-      ...NAMED,
+      ...SHRINK,
       max_input_tokens: 400,
       target_model: "gpt-5.4",
     });
@@ -89,10 +89,10 @@ verifies(
 );
 
 verifies("compactor.contract", "links the new chain to its source, whose hash does not change", async () => {
-  const fixture = await openSession(keepAll);
+  const fixture = await createSession(keepRequired);
   const { sessions, chains } = fixture.kernel;
   const source = await chains.get(user, (await sessions.get(user, REF)).head_chain_id);
-  const compaction = await sessions.compact(user, REF, NAMED);
+  const compaction = await sessions.compact(user, REF, SHRINK);
   expect(compaction).toMatchObject({
     origin: "compaction",
     parent_chain_id: source.id,
@@ -115,7 +115,7 @@ verifies("compactor.contract", "links the new chain to its source, whose hash do
   expect([await chains.start(user, later.id), await chains.start(user, earlier.id)]).toEqual([start, 0]);
 });
 
-const BROKEN: [promise: string, message: string, answer: Answer][] = [
+const INVALID_SEEDS: [missing: string, message: string, answer: Answer][] = [
   ["a system message", "is a system message", (blocks) => [blocks[6]!, blocks[7]!]],
   ["an open question", "is an open task", (blocks) => [blocks[0]!, blocks[7]!]],
   ["a call without a result", "is an open task", (blocks) => [blocks[0]!, blocks[6]!]],
@@ -141,13 +141,16 @@ const BROKEN: [promise: string, message: string, answer: Answer][] = [
   ],
 ];
 
-for (const [promise, message, answer] of BROKEN) {
-  verifies("compactor.contract", `refuses a seed without ${promise} and changes nothing`, async () => {
-    const fixture = await openSession((blocks) => ({ seed_blocks: answer(blocks), summary: { text: "s" } }));
+for (const [missing, message, answer] of INVALID_SEEDS) {
+  verifies("compactor.contract", `refuses a seed without ${missing} and changes nothing`, async () => {
+    const fixture = await createSession((blocks) => ({
+      seed_blocks: answer(blocks),
+      summary: { text: "s" },
+    }));
     const { sessions, chains } = fixture.kernel;
     const before = await sessions.get(user, REF);
     const tape = await fixture.tape();
-    await expect(sessions.compact(user, REF, NAMED)).rejects.toMatchObject({
+    await expect(sessions.compact(user, REF, SHRINK)).rejects.toMatchObject({
       code: "malformed_response",
       message: expect.stringContaining(message),
     });
@@ -161,28 +164,28 @@ verifies(
   "compactor.contract",
   "allows a compactor to drop entries that the caller's policy does not retain",
   async () => {
-    const fixture = await openSession(() => ({ seed_blocks: [], summary: { text: "short" } }));
+    const fixture = await createSession(() => ({ seed_blocks: [], summary: { text: "short" } }));
     const policy = { retain_system: false, retain_open_tasks: false };
-    await fixture.kernel.sessions.compact(user, REF, { ...NAMED, ...policy });
+    await fixture.kernel.sessions.compact(user, REF, { ...SHRINK, ...policy });
     expect(fixture.runner.requests[0]!.body.policy).toEqual(policy);
   },
 );
 
-/** Keeps what the policy requires, and adds a text of so many tokens. */
-const keepAllAnd =
+/** Keeps the required blocks and adds a summary with this many tokens. */
+const keepRequiredWithSummary =
   (tokens: number): Answer =>
-  (blocks) => ({ ...(keepAll(blocks) as JsonObject), summary: { text: "x".repeat(tokens * 4) } });
+  (blocks) => ({ ...(keepRequired(blocks) as JsonObject), summary: { text: "x".repeat(tokens * 4) } });
 
 verifies("compactor.contract", "refuses an answer that exceeds the target and changes nothing", async () => {
-  const fixture = await openSession(keepAllAnd(200));
+  const fixture = await createSession(keepRequiredWithSummary(200));
   const { sessions } = fixture.kernel;
   const before = await sessions.get(user, REF);
-  await expect(sessions.compact(user, REF, { ...NAMED, max_input_tokens: 150 })).rejects.toMatchObject({
+  await expect(sessions.compact(user, REF, { ...SHRINK, max_input_tokens: 150 })).rejects.toMatchObject({
     code: "malformed_response",
     message: expect.stringMatching(/have about \d+ tokens, and the target allows 150/),
   });
   expect(await sessions.get(user, REF)).toEqual(before);
-  // Without a named compactor, the built-in summary replaces the answer, even if it exceeds the target too.
+  // Without a requested compactor, the built-in summary replaces the answer, even if it exceeds the target too.
   const { id } = await sessions.compact(user, REF, { max_input_tokens: 20 });
   expect(await sessions.compaction(user, id)).toMatchObject({
     compactor: null,
@@ -191,14 +194,14 @@ verifies("compactor.contract", "refuses an answer that exceeds the target and ch
 });
 
 verifies("compactor.contract", "accepts an answer that has exactly the tokens of the target", async () => {
-  const fixture = await openSession(keepAllAnd(200));
+  const fixture = await createSession(keepRequiredWithSummary(200));
   const { sessions } = fixture.kernel;
-  const { id } = await sessions.compact(user, REF, { ...NAMED, max_input_tokens: 1_000 });
+  const { id } = await sessions.compact(user, REF, { ...SHRINK, max_input_tokens: 1_000 });
   const { tokens_after } = await sessions.compaction(user, id);
   await sessions.undoCompaction(user, REF);
-  await sessions.compact(user, REF, { ...NAMED, max_input_tokens: tokens_after! });
+  await sessions.compact(user, REF, { ...SHRINK, max_input_tokens: tokens_after! });
   await sessions.undoCompaction(user, REF);
-  const less = { ...NAMED, max_input_tokens: tokens_after! - 1 };
+  const less = { ...SHRINK, max_input_tokens: tokens_after! - 1 };
   await expect(sessions.compact(user, REF, less)).rejects.toMatchObject({ code: "malformed_response" });
 });
 
@@ -206,24 +209,24 @@ verifies(
   "compactor.contract",
   "leaves half of the target to a compactor if the retained entries exceed it",
   async () => {
-    const fixture = await openSession(keepAllAnd(50));
+    const fixture = await createSession(keepRequiredWithSummary(50));
     const { sessions } = fixture.kernel;
     // The tool result and its call are pinned, and the host adds them to the seed.
     const result = (await fixture.tape()).find(({ kind }) => kind === "tool_result")!;
     await sessions.pin(user, REF, result.id);
-    await sessions.compact(user, REF, { ...NAMED, max_input_tokens: 100 });
+    await sessions.compact(user, REF, { ...SHRINK, max_input_tokens: 100 });
     expect(fixture.runner.requests[0]!.body.target).toMatchObject({ max_input_tokens: 50 });
     await sessions.undoCompaction(user, REF);
-    await expect(sessions.compact(user, REF, { ...NAMED, max_input_tokens: 90 })).rejects.toMatchObject({
+    await expect(sessions.compact(user, REF, { ...SHRINK, max_input_tokens: 90 })).rejects.toMatchObject({
       code: "malformed_response",
     });
   },
 );
 
 test("explains that a compaction is read by the id of its chain", async () => {
-  const fixture = await openSession(keepAll);
+  const fixture = await createSession(keepRequired);
   const { sessions } = fixture.kernel;
-  await sessions.compact(user, REF, NAMED);
+  await sessions.compact(user, REF, SHRINK);
   const { compaction_id } = fixture.runner.requests[0]!.body as { compaction_id: string };
   for (const read of [
     sessions.compaction(user, compaction_id),
@@ -242,14 +245,14 @@ verifies("compactor.contract", "leaves nothing behind after a kill during a comp
   const running = new Promise<void>((resolve) => {
     called = resolve;
   });
-  const fixture = await openSession(keepAll);
+  const fixture = await createSession(keepRequired);
   fixture.runner.script = async () => {
     called();
     return await new Promise<never>(() => {});
   };
   const before = await fixture.kernel.sessions.get(user, REF);
   const tape = await fixture.tape();
-  void fixture.kernel.sessions.compact(user, REF, NAMED).catch(() => {});
+  void fixture.kernel.sessions.compact(user, REF, SHRINK).catch(() => {});
   await running;
   await fixture.crash();
   const again = await createTestSession({ file: fixture.file });

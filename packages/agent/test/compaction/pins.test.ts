@@ -11,14 +11,14 @@ import { createTestSession, type TestSession } from "../loop/test-session.ts";
 const REF = { session_id: "s1" };
 const LOREM = "lorem ipsum dolor ".repeat(40);
 
-interface ShownBlock {
+interface ProjectedBlock {
   entry_id: number;
   kind: string;
   content: { text: string }[];
 }
 
 /** A session whose first message is worth keeping. */
-async function openWithHistory(options: { tool?: boolean } = {}): Promise<TestSession> {
+async function createSessionWithHistory(options: { tool?: boolean } = {}): Promise<TestSession> {
   const fixture = await createTestSession(options.tool === true ? { plugins: [pinTool] } : {});
   await fixture.say("/say the deploy key is on the blue shelf");
   for (let n = 0; n < 4; n++) await fixture.say(`/say ${n} ${LOREM}`);
@@ -29,7 +29,7 @@ const userMessages = async (fixture: TestSession): Promise<Entry[]> =>
   (await fixture.tape()).filter(({ kind, payload }) => kind === "message" && payload.role === "user");
 
 /** The text of the model's context. */
-async function context(fixture: TestSession, session_id = "s1"): Promise<string> {
+async function readContext(fixture: TestSession, session_id = "s1"): Promise<string> {
   const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id });
   const from = await fixture.kernel.chains.start(user, head_chain_id);
   return JSON.stringify(await fixture.kernel.chains.blocks(user, head_chain_id, from, 1_000));
@@ -38,10 +38,10 @@ async function context(fixture: TestSession, session_id = "s1"): Promise<string>
 function bindCompactor(
   fixture: TestSession,
   supports_pinned_items: boolean,
-  seed: (blocks: ShownBlock[]) => Json,
+  seed: (blocks: ProjectedBlock[]) => Json,
 ) {
   fixture.runner.script = ({ request }) => {
-    const { projection } = request.body.source as unknown as { projection: { blocks: ShownBlock[] } };
+    const { projection } = request.body.source as unknown as { projection: { blocks: ProjectedBlock[] } };
     return ok({ seed_blocks: seed(projection.blocks), summary: { text: "short" } });
   };
   return fixture.bind(manifest([{ id: "shrink", kind: "compactor", compactor: { supports_pinned_items } }]));
@@ -51,7 +51,7 @@ verifies(
   "compactor.pins",
   "keeps a pinned message through the built-in summary, an undo and further compactions",
   async () => {
-    const fixture = await openWithHistory();
+    const fixture = await createSessionWithHistory();
     const { sessions } = fixture.kernel;
     const [first, second] = await userMessages(fixture);
     const pin = await sessions.pin(user, REF, first!.id);
@@ -63,28 +63,28 @@ verifies(
     });
     expect(pin.text).toContain("blue shelf");
     await sessions.compact(user, REF);
-    expect(await context(fixture)).toContain("/say the deploy key is on the blue shelf");
-    expect(await context(fixture)).not.toContain(`/say 0 ${LOREM}`);
+    expect(await readContext(fixture)).toContain("/say the deploy key is on the blue shelf");
+    expect(await readContext(fixture)).not.toContain(`/say 0 ${LOREM}`);
     await sessions.undoCompaction(user, REF);
     expect(await sessions.pins(user, REF)).toEqual([pin]);
     // A second generation keeps the copy of the first.
     await sessions.compact(user, REF);
     await fixture.say(`/say again ${LOREM}`);
     await sessions.compact(user, REF);
-    expect(await context(fixture)).toContain("/say the deploy key is on the blue shelf");
+    expect(await readContext(fixture)).toContain("/say the deploy key is on the blue shelf");
     expect(await sessions.pins(user, REF)).toEqual([pin]);
     // An entry that was dropped can be pinned and returns with the next compaction.
     await sessions.pin(user, REF, second!.id);
     expect((await sessions.pins(user, REF)).map(({ in_context }) => in_context)).toEqual([true, false]);
     await fixture.say(`/say more ${LOREM}`);
     await sessions.compact(user, REF);
-    expect(await context(fixture)).toContain("/say 0 lorem");
+    expect(await readContext(fixture)).toContain("/say 0 lorem");
     // Without its pin the entry is summarised like any other.
     expect(await sessions.unpin(user, REF, second!.id)).toBe(true);
     expect(await sessions.unpin(user, REF, second!.id)).toBe(false);
     await fixture.say(`/say last ${LOREM}`);
     await sessions.compact(user, REF);
-    expect(await context(fixture)).not.toContain("/say 0 lorem");
+    expect(await readContext(fixture)).not.toContain("/say 0 lorem");
   },
 );
 
@@ -92,7 +92,7 @@ verifies(
   "compactor.pins",
   "refuses the answer of a compactor that supports pins but drops one, and changes nothing",
   async () => {
-    const fixture = await openWithHistory();
+    const fixture = await createSessionWithHistory();
     const { sessions } = fixture.kernel;
     const [first] = await userMessages(fixture);
     await sessions.pin(user, REF, first!.id);
@@ -104,14 +104,14 @@ verifies(
     });
     expect(await sessions.get(user, REF)).toEqual(before);
     const { projection } = fixture.runner.requests[0]!.body.source as unknown as {
-      projection: { pinned_items: ShownBlock[] };
+      projection: { pinned_items: ProjectedBlock[] };
     };
     expect(projection.pinned_items.map(({ entry_id }) => entry_id)).toEqual([first!.id]);
   },
 );
 
 verifies("compactor.pins", "accepts a seed that repeats the pinned block without its id", async () => {
-  const fixture = await openWithHistory();
+  const fixture = await createSessionWithHistory();
   const { sessions } = fixture.kernel;
   const [first] = await userMessages(fixture);
   await sessions.pin(user, REF, first!.id);
@@ -126,13 +126,13 @@ verifies(
   "compactor.pins",
   "adds the pins to the seed of a compactor that does not support them",
   async () => {
-    const fixture = await openWithHistory();
+    const fixture = await createSessionWithHistory();
     const { sessions } = fixture.kernel;
     const [first] = await userMessages(fixture);
     await sessions.pin(user, REF, first!.id);
     await bindCompactor(fixture, false, () => []);
     await sessions.compact(user, REF, { compactor: "shrink", max_input_tokens: 500 });
-    expect(await context(fixture)).toContain("blue shelf");
+    expect(await readContext(fixture)).toContain("blue shelf");
     const { source, target } = fixture.runner.requests[0]!.body as {
       source: { projection: { pinned_items: Json[] } };
       target: { max_input_tokens: number };
@@ -147,7 +147,7 @@ verifies(
   "compactor.pins",
   "copies the pins of inherited entries to a fork, and removes all pins on a reset",
   async () => {
-    const fixture = await openWithHistory();
+    const fixture = await createSessionWithHistory();
     const { sessions } = fixture.kernel;
     const [first, second] = await userMessages(fixture);
     await sessions.pin(user, REF, first!.id);
@@ -165,7 +165,7 @@ verifies(
 );
 
 verifies("compactor.pins", "lets the model pin, list and unpin with the bundled tool", async () => {
-  const fixture = await openWithHistory({ tool: true });
+  const fixture = await createSessionWithHistory({ tool: true });
   const [first] = await userMessages(fixture);
   // By default, tools that write need approval.
   await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "medium" } });
@@ -189,7 +189,7 @@ verifies("compactor.pins", "lets the model pin, list and unpin with the bundled 
 });
 
 test("rejects pins by guests, of missing entries and of entries outside the conversation", async () => {
-  const fixture = await openWithHistory();
+  const fixture = await createSessionWithHistory();
   const { sessions } = fixture.kernel;
   await expect(sessions.pin(guest, REF, 2)).rejects.toMatchObject({ code: "policy.denied" });
   await expect(sessions.pin(user, REF, 9_999)).rejects.toMatchObject({ code: "request.invalid" });

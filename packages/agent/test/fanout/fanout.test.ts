@@ -10,14 +10,14 @@ verifies(
     await fixture.sessions.create(makeKey());
     for (const text of ["one", "two", "three"]) await fixture.say(text);
     const late = await fixture.watch({ since: 2 });
-    const whole = await fixture.watch({ since: 0 });
-    const cold = await fixture.watch();
-    await until(() => [late, whole, cold].every((watcher) => watcher.replays().length === 1));
+    const from_start = await fixture.watch({ since: 0 });
+    const without_replay = await fixture.watch();
+    await until(() => [late, from_start, without_replay].every((watcher) => watcher.replays().length === 1));
     await fixture.say("four");
     await fixture.idle();
-    expect([late.ids(), whole.ids(), cold.ids()]).toEqual([[3, 4, 5], upTo(5), [5]]);
-    expect([late, whole, cold].map((watcher) => watcher.replays())).toEqual([[2], [4], [0]]);
-    expect(whole.ops[0]).toMatchObject({
+    expect([late.ids(), from_start.ids(), without_replay.ids()]).toEqual([[3, 4, 5], upTo(5), [5]]);
+    expect([late, from_start, without_replay].map((watcher) => watcher.replays())).toEqual([[2], [4], [0]]);
+    expect(from_start.ops[0]).toMatchObject({
       op: "event",
       session_id: "s",
       entry_id: 1,
@@ -28,10 +28,10 @@ verifies(
         payload: { session_id: "s", entry_id: 1, kind: "anchor" },
       },
     });
-    const live = whole.ops.find(({ entry_id }) => entry_id === 5)!.event;
+    const live = from_start.ops.find(({ entry_id }) => entry_id === 5)!.event;
     expect(live).toMatchObject({ kind: "user.message.received", session_id: "s", payload: { text: "four" } });
     expect(Object.keys(live).sort()).toEqual(["id", "kind", "payload", "session_id", "source", "ts"]);
-    const kinds = whole.ops.map(({ event }) => event.kind);
+    const kinds = from_start.ops.map(({ event }) => event.kind);
     expect(kinds.filter((kind) => kind !== "session.context.attached")).toEqual([
       ...upTo(4).map(() => "session.replay.entry"),
       "session.replay.done",
@@ -43,7 +43,7 @@ verifies(
 test("serializes an event once for all connections", async () => {
   const fixture = await createTestFanout();
   const frames = new Set<string>();
-  const shown = new Set<object>();
+  const watched_events = new Set<object>();
   for (let n = 0; n < 3; n++) {
     await fixture.fanout.attach(
       caller,
@@ -54,7 +54,7 @@ test("serializes an event once for all connections", async () => {
         send(watched) {
           if (watched.entry_id !== null) {
             frames.add(watched.frame);
-            shown.add(watched);
+            watched_events.add(watched);
           }
           return 0;
         },
@@ -63,7 +63,7 @@ test("serializes an event once for all connections", async () => {
     );
   }
   await fixture.say("hello");
-  expect([frames.size, shown.size]).toEqual([1, 1]);
+  expect([frames.size, watched_events.size]).toEqual([1, 1]);
 });
 
 test("sends entries written during a replay once and in order", async () => {
@@ -85,13 +85,13 @@ test("keeps the order when the feed is late, repeated or out of order", async ()
   await fixture.sessions.create(makeKey());
   const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
-  fixture.held = [];
+  fixture.delayed_deliveries = [];
   for (const text of ["a", "b", "c"]) await fixture.say(text);
   const joined = await fixture.watch({ since: 1 });
   await until(() => joined.replays().length === 1);
-  const [a, b, c] = fixture.held;
-  fixture.held = null;
-  for (const tell of [c!, a!, c!, b!]) tell();
+  const [a, b, c] = fixture.delayed_deliveries;
+  fixture.delayed_deliveries = null;
+  for (const deliver of [c!, a!, c!, b!]) deliver();
   await fixture.say("d");
   await until(() => watcher.ids().length === 5);
   expect([watcher.ids(), joined.ids()]).toEqual([upTo(5), upTo(5, 2)]);
@@ -103,11 +103,11 @@ test("misses no entry when the feed is out of order during a replay", async () =
   let pages = 0;
   fixture.beforePage = async () => {
     if (++pages > 1) return;
-    fixture.held = [];
+    fixture.delayed_deliveries = [];
     for (const text of ["a", "b", "c"]) await fixture.say(text);
-    const [a, b, c] = fixture.held;
-    fixture.held = null;
-    for (const tell of [a!, a!, c!, b!, b!]) tell();
+    const [a, b, c] = fixture.delayed_deliveries;
+    fixture.delayed_deliveries = null;
+    for (const deliver of [a!, a!, c!, b!, b!]) deliver();
   };
   const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1 && watcher.ids().length > 3);

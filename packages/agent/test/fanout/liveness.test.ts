@@ -38,16 +38,16 @@ verifies(
     expect([throwing.ended, slow.ended, lively.ended]).toEqual([["send_failed"], ["send_failed"], []]);
     expect([slow.ids(), lively.ids()]).toEqual([[2], [2]]);
 
-    const left = await fixture.watch();
-    left.detach();
+    const departed = await fixture.watch();
+    departed.detach();
     fixture.fanout.close();
     await fixture.idle();
-    expect([left.ended, lively.ended]).toEqual([[], ["shutdown"]]);
+    expect([departed.ended, lively.ended]).toEqual([[], ["shutdown"]]);
     const reasonsOf = (connection_id: string) =>
       contextEvents(fixture.seen)
         .filter(({ payload }) => (payload as { connection_id: string }).connection_id === connection_id)
         .map(({ payload }) => (payload as { reason?: string }).reason ?? "attached");
-    const watchers = [quiet, throwing, slow, left, lively];
+    const watchers = [quiet, throwing, slow, departed, lively];
     expect(watchers.map(({ connection_id }) => reasonsOf(connection_id))).toEqual([
       ["attached", "timeout"],
       ["attached", "send_failed"],

@@ -1,7 +1,7 @@
 /** Unfinished answers: the text that a client receives when it attaches, and when it is no longer sent. */
 import { toTapedEntry } from "@backplane/session";
 import { expect, test } from "vitest";
-import { createTestFanout, makeKey, scope, turn, until, upTo } from "./test-fanout.ts";
+import { createTestFanout, makeKey, nextTurn, scope, until, upTo } from "./test-fanout.ts";
 
 test("gives a client that attaches in the middle of an answer the same final text", async () => {
   const fixture = await createTestFanout();
@@ -23,8 +23,8 @@ test("gives a client that attaches in the middle of an answer the same final tex
   await delta(".");
   for (const watcher of [second, cold]) expect(watcher.text()).toBe("Once upon a time.");
   expect(first.text()).toBe("Once upon a ");
-  const caught = second.ops.find(({ event }) => event.payload.catch_up === true)!;
-  expect(caught.event.payload).toEqual({ content: "Once upon a time", catch_up: true, iteration: 1 });
+  const catch_up = second.ops.find(({ event }) => event.payload.catch_up === true)!;
+  expect(catch_up.event.payload).toEqual({ content: "Once upon a time", catch_up: true, iteration: 1 });
   await fixture.write("assistant.message.done", { content: "Once upon a time.", tool_calls: [] });
   await fixture.idle();
   const third = await fixture.watch({ since: 2 });
@@ -39,7 +39,7 @@ test("gives a client that attaches while the model thinks the whole thinking, an
   await fixture.say("tell me");
   const think = (request_id: string, thinking: string) =>
     fixture.publish("llm.call.delta", { request_id, thinking }, "s");
-  const caughtUp = async () => {
+  const readCatchUp = async () => {
     const watcher = await fixture.watch({ since: 2 });
     await until(() => watcher.replays().length === 1);
     watcher.detach();
@@ -49,17 +49,17 @@ test("gives a client that attaches while the model thinks the whole thinking, an
   await think("evt_0", "An earlier call");
   await think("evt_1", "Count the ");
   await think("evt_1", "words first.");
-  expect(await caughtUp()).toEqual([
+  expect(await readCatchUp()).toEqual([
     { request_id: "evt_1", thinking: "Count the words first.", catch_up: true },
   ]);
   await think("evt_1", " And then the lines.");
   await fixture.publish("assistant.message.delta", { content: "Two", iteration: 1 }, "s");
-  expect(await caughtUp()).toEqual([
+  expect(await readCatchUp()).toEqual([
     { request_id: "evt_1", thinking: "Count the words first. And the", catch_up: true, truncated: true },
     { content: "Two", iteration: 1, catch_up: true },
   ]);
   await fixture.publish("llm.call.response", { request_id: "evt_1", text: "Two", usage: {} }, "s");
-  expect(await caughtUp()).toEqual([{ content: "Two", iteration: 1, catch_up: true }]);
+  expect(await readCatchUp()).toEqual([{ content: "Two", iteration: 1, catch_up: true }]);
 });
 
 test("does not show an answer as unfinished when it is on the tape but not published yet", async () => {
@@ -70,7 +70,7 @@ test("does not show an answer as unfinished when it is on the tape but not publi
   const early = await fixture.watch({ since: 0 });
   await until(() => early.replays().length === 1);
   expect(early.text()).toBe("Hel");
-  fixture.held = [];
+  fixture.delayed_deliveries = [];
   const prepared = fixture.bus
     .kernel("loop")
     .prepare("assistant.message.done", { content: "Hello", tool_calls: [] }, { session_id: "s", scope });
@@ -79,7 +79,7 @@ test("does not show an answer as unfinished when it is on the tape but not publi
   const late = await fixture.watch({ since: 0 });
   await until(() => late.replays().length === 1);
   expect(late.text()).toBe("Hello");
-  for (const tell of fixture.held) tell();
+  for (const deliver of fixture.delayed_deliveries) deliver();
   prepared.publish();
   await fixture.idle();
   expect([early.text(), early.ids(), late.ids()]).toEqual(["Hello", upTo(3), upTo(3)]);
@@ -91,13 +91,13 @@ test("ignores deltas that arrive after the answer is on the tape", async () => {
   const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   const hold = Promise.withResolvers<void>();
-  const slow = fixture.plug("slow", "skill");
+  const slow = fixture.attachPlugin("slow", "skill");
   slow.subscribe("assistant.message.delta", () => hold.promise);
   const port = fixture.bus.kernel("loop");
   for (const content of ["Hel", "lo"]) {
     await port.publish("assistant.message.delta", { content }, { session_id: "s", scope });
   }
-  await turn();
+  await nextTurn();
   await fixture.write("assistant.message.done", { content: "Hello", tool_calls: [] });
   hold.resolve();
   await fixture.idle();
@@ -111,6 +111,6 @@ test("limits the kept text of an unfinished answer and marks it as truncated", a
   const fixture = await createTestFanout({ partial_bytes: 10 });
   for (let n = 0; n < 5; n++) await fixture.publish("assistant.message.delta", { content: "four" }, "s");
   const watcher = await fixture.watch();
-  const caught = watcher.ops.find(({ event }) => event.payload.catch_up === true)!;
-  expect(caught.event.payload).toEqual({ content: "fourfourfo", catch_up: true, truncated: true });
+  const catch_up = watcher.ops.find(({ event }) => event.payload.catch_up === true)!;
+  expect(catch_up.event.payload).toEqual({ content: "fourfourfo", catch_up: true, truncated: true });
 });

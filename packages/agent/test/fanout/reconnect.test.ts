@@ -6,8 +6,8 @@ import {
   createTestFanout,
   type FanoutFixture,
   makeKey,
+  nextTurn,
   scope,
-  turn,
   until,
   upTo,
 } from "./test-fanout.ts";
@@ -16,7 +16,7 @@ const CLIENTS = 200;
 const EVENTS = 3_000;
 const PER_TICK = 10;
 
-interface Visit {
+interface ClientVisit {
   since: number;
   ids: number[];
   done_frames: number[];
@@ -29,12 +29,12 @@ verifies(
   async () => {
     const fixture = await createTestFanout();
     await fixture.sessions.create(makeKey());
-    const random = seeded(20_261_115);
-    const visits: Visit[] = [];
+    const random = createRandom(20_261_115);
+    const visits: ClientVisit[] = [];
     let last = 1;
     let writing = true;
 
-    const client = async (): Promise<Visit> => {
+    const client = async (): Promise<ClientVisit> => {
       for (;;) {
         const since = Math.max(0, last - Math.floor(random() * 300));
         const visit = await attach(fixture, since);
@@ -50,7 +50,7 @@ verifies(
       await write(fixture, n);
       last += PER_TICK;
       // Late ticks are not made up for, so the rate never exceeds the configured one.
-      while (performance.now() - from < n + PER_TICK) await turn();
+      while (performance.now() - from < n + PER_TICK) await nextTurn();
     }
     writing = false;
     const final = await Promise.all(clients);
@@ -58,7 +58,7 @@ verifies(
       final.every(({ ids, since, done_frames }) => done_frames.length > 0 && (ids.at(-1) ?? since) === last),
     );
 
-    const wrong = visits.filter(({ since, ids }) => !isRun(ids, since + 1));
+    const wrong = visits.filter(({ since, ids }) => !isSequence(ids, since + 1));
     expect(wrong).toEqual([]);
     expect(visits.filter(({ done_frames }) => done_frames.length > 1)).toEqual([]);
     expect(final.map(({ done_frames }) => done_frames.length)).toEqual(upTo(CLIENTS).map(() => 1));
@@ -68,8 +68,8 @@ verifies(
   60_000,
 );
 
-async function attach({ fanout }: FanoutFixture, since: number): Promise<Visit> {
-  const visit: Visit = { since, ids: [], done_frames: [], detach: () => {} };
+async function attach({ fanout }: FanoutFixture, since: number): Promise<ClientVisit> {
+  const visit: ClientVisit = { since, ids: [], done_frames: [], detach: () => {} };
   const attachment = await fanout.attach(
     caller,
     { session_id: "s" },
@@ -102,12 +102,12 @@ async function write({ bus, persister }: FanoutFixture, n: number): Promise<void
   port.detach();
 }
 
-const isRun = (ids: readonly number[], first: number): boolean => ids.every((id, n) => id === first + n);
+const isSequence = (ids: readonly number[], first: number): boolean => ids.every((id, n) => id === first + n);
 
 const nextMs = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
 
 /** A seeded generator makes the same choices in every run. */
-function seeded(seed: number): () => number {
+function createRandom(seed: number): () => number {
   let state = seed;
   return () => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;

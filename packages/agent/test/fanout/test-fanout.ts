@@ -17,7 +17,7 @@ import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { onTestFinished } from "vitest";
 import type { WrittenListener } from "../../../session/src/sessions/persister.ts";
-import { type OpenBus, openBus, scope, turn, until } from "../../../session/test/bus/open-bus.ts";
+import { createTestBus, nextTurn, scope, type TestBus, until } from "../../../session/test/bus/test-bus.ts";
 import { createFanout, type FanoutDeps, type FanoutService } from "../../src/fanout/fanout.ts";
 
 export const caller: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
@@ -27,12 +27,12 @@ export const makeKey = (session_id = "s", workspace = "default"): SessionKey => 
   session_id,
 });
 
-export interface FanoutFixture extends OpenBus {
+export interface FanoutFixture extends TestBus {
   fanout: FanoutService;
   sessions: Sessions;
   persister: Persister;
   /** While this is set, the feed of the tape is delayed. */
-  held: (() => void)[] | null;
+  delayed_deliveries: (() => void)[] | null;
   /** Runs before each page of a replay is returned. */
   beforePage: () => Promise<void> | void;
   /** Writes to disk first and publishes afterwards, as the loop does. */
@@ -90,8 +90,8 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
   const file = join(folder, "store.db");
   await copyEmptyStore(file);
   const store = await openSqliteStore({ file, threaded: false });
-  const open = openBus();
-  const { bus, clock } = open;
+  const test_bus = createTestBus();
+  const { bus, clock } = test_bus;
   const ids = createIdSource(
     () => clock.now(),
     (bytes) => void randomFillSync(bytes),
@@ -100,7 +100,7 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
   const sessions = createSessions({ store, clock, ids });
   const persister = createPersister({ store, clock, log, onLost: () => {}, onTakenOver: () => {} });
   const port = bus.kernel("loop");
-  const paused: Pick<SessionStore, "replay"> = {
+  const pausable_store: Pick<SessionStore, "replay"> = {
     async replay(...args): Promise<Entry[]> {
       const page = await store.sessions.replay(...args);
       await fixture.beforePage();
@@ -110,11 +110,20 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
   const feed = {
     onWritten: (listener: WrittenListener) =>
       persister.onWritten((key, items) => {
-        if (fixture.held === null) listener(key, items);
-        else fixture.held.push(() => listener(key, items));
+        if (fixture.delayed_deliveries === null) listener(key, items);
+        else fixture.delayed_deliveries.push(() => listener(key, items));
       }),
   };
-  const fanout = createFanout({ store: { sessions: paused }, sessions, bus, feed, clock, ids, log, limits });
+  const fanout = createFanout({
+    store: { sessions: pausable_store },
+    sessions,
+    bus,
+    feed,
+    clock,
+    ids,
+    log,
+    limits,
+  });
   onTestFinished(async () => {
     fanout.close();
     bus.close();
@@ -122,11 +131,11 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
     rmSync(folder, { recursive: true, force: true });
   });
   const fixture: FanoutFixture = {
-    ...open,
+    ...test_bus,
     fanout,
     sessions,
     persister,
-    held: null,
+    delayed_deliveries: null,
     beforePage: () => {},
     async write(kind, payload, session_id = "s") {
       const prepared = port.prepare(kind, payload, { session_id, scope });
@@ -140,7 +149,7 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
     },
     async publish(kind, payload, session_id, at = scope) {
       await port.publish(kind, payload, { session_id, scope: at });
-      await open.idle();
+      await test_bus.idle();
     },
     watch: (options = {}) => watch(fanout, options),
   };
@@ -158,11 +167,11 @@ async function watch(fanout: FanoutService, options: Partial<WatchOptions>): Pro
     ...(options.replaces === undefined ? {} : { replaces: options.replaces }),
     send({ frame, entry_id }) {
       const op = JSON.parse(frame) as Op;
-      if ((op.entry_id ?? null) !== entry_id) throw new Error("the frame names another entry");
+      if ((op.entry_id ?? null) !== entry_id) throw new Error("the frame has another entry id");
       ops.push(op);
       return send(op);
     },
-    drained: turn,
+    drained: nextTurn,
     ended: (reason) => ended.push(reason),
   });
   return {
@@ -194,4 +203,4 @@ const isReplayDone = ({ event }: Op): boolean => event.kind === "session.replay.
 export const upTo = (last: number, first = 1): number[] =>
   Array.from({ length: last - first + 1 }, (_, n) => first + n);
 
-export { scope, turn, until };
+export { nextTurn, scope, until };

@@ -16,7 +16,7 @@ const TRANSCRIPT: Block[] = [
   { kind: "tool_result", content: text("notes.txt"), tool_call_id: "c1" },
 ];
 
-async function host(
+async function runHosted(
   fixture: TestSession,
   script: (running: HarnessScript) => Promise<unknown>,
   session_id = "s1",
@@ -29,7 +29,7 @@ async function host(
   return await (await fixture.kernel.runs.start(user, body)).settled;
 }
 
-const readChain = async (fixture: TestSession, session_id: string) =>
+const headChainId = async (fixture: TestSession, session_id: string) =>
   (await fixture.kernel.sessions.get(user, { session_id })).head_chain_id;
 
 verifies(
@@ -39,8 +39,8 @@ verifies(
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage(HOSTED));
     await fixture.say("/say hello");
-    const run = await host(fixture, async ({ caller }) => {
-      const chain = await readChain(fixture, "s1");
+    const run = await runHosted(fixture, async ({ caller }) => {
+      const chain = await headChainId(fixture, "s1");
       // The harness reads the messages from turns of the built-in loop.
       const before = await fixture.kernel.chains.blocks(caller, chain, 0, 100);
       expect(before.map(({ kind }) => kind)).toEqual(["input", "response", "input"]);
@@ -68,13 +68,13 @@ test("lets a hosted harness write only to the conversation that it continues", a
   await fixture.bind(harnessPackage(HOSTED));
   await fixture.say("/say hello", "other");
   const denied = { code: "policy.denied" };
-  const run = await host(fixture, async ({ caller, request }) => {
+  const run = await runHosted(fixture, async ({ caller, request }) => {
     expect(request.context.gateway.scopes).toContain("chains:write");
     const { chains } = fixture.kernel;
-    const other = await readChain(fixture, "other");
+    const other = await headChainId(fixture, "other");
     await expect(chains.addBlocks(caller, other, TRANSCRIPT)).rejects.toMatchObject(denied);
     await expect(chains.create(caller, { session_id: "s1" })).rejects.toMatchObject(denied);
-    const own = await readChain(fixture, "s1");
+    const own = await headChainId(fixture, "s1");
     await expect(chains.fork(caller, own, { child_id: "copy" })).rejects.toMatchObject(denied);
   });
   expect(run).toMatchObject({ status: "completed", error: null });
@@ -85,7 +85,7 @@ test("withholds chains:write from a harness that continues a session with runs",
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage({ supports: ["continue"] }));
   let scopes: readonly string[] = ["none seen"];
-  await host(fixture, async ({ request }) => {
+  await runHosted(fixture, async ({ request }) => {
     scopes = request.context.gateway.scopes;
   });
   expect(scopes).toEqual(["chains:read", "runs:read", "runs:write", "sessions:read"]);
@@ -101,7 +101,7 @@ test("requests approval for an action of a harness's agent, and records the answ
     ["reject", { status: "failed", error: { code: "approval.rejected" } }],
   ] as const) {
     let invocation_id = "";
-    const run = await host(fixture, async ({ caller }) => {
+    const run = await runHosted(fixture, async ({ caller }) => {
       const ticket = await invocations.invoke(caller, body);
       invocation_id = ticket.invocation.id;
       const approval = await approvals.get(admin, ticket.invocation.approval_id!);

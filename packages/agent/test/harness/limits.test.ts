@@ -11,7 +11,7 @@ import { type HarnessScript, harnessPackage, scriptHarness } from "./test-harnes
 
 type Policy = NonNullable<Parameters<TestSession["kernel"]["runs"]["start"]>[1]["harness"]>["policy"];
 
-async function execute(
+async function runHarness(
   fixture: TestSession,
   policy: NonNullable<Policy>,
   script: (running: HarnessScript) => Promise<unknown>,
@@ -35,7 +35,7 @@ verifies(
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
     const results: PromiseSettledResult<unknown>[] = [];
-    const { done, used } = await execute(fixture, { max_child_runs: 3 }, async ({ run }) => {
+    const { done, used } = await runHarness(fixture, { max_child_runs: 3 }, async ({ run }) => {
       const keys = Array.from({ length: 8 }, (_, n) => `k${n}`);
       const started = keys.map(async (key) => (await run(key, `child-${key}`, "/say x")).ticket!.settled);
       results.push(...(await Promise.allSettled(started)));
@@ -58,7 +58,7 @@ verifies("harness.limits", "ends a child run whose model calls exceed max_steps"
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());
   const ended: Run[] = [];
-  const { used } = await execute(fixture, { max_steps: 2 }, async ({ run }) => {
+  const { used } = await runHarness(fixture, { max_steps: 2 }, async ({ run }) => {
     for (const key of ["a", "b"]) {
       const script = '/tool add {"a": 1, "b": 2}\n/then\n/say done';
       ended.push(await (await run(key, key, script)).ticket!.settled);
@@ -81,10 +81,10 @@ verifies("harness.limits", "refuses compactions that the policy does not allow",
     fixture.kernel.sessions
       .compact(caller, { session_id: "long" })
       .catch((error) => void refused.push(error));
-  await execute(fixture, { allow_compaction: false }, compact);
-  await execute(fixture, { max_compactions: 0 }, compact);
+  await runHarness(fixture, { allow_compaction: false }, compact);
+  await runHarness(fixture, { max_compactions: 0 }, compact);
   expect(refused).toMatchObject([refusal("max_compactions"), refusal("max_compactions")]);
-  const { used } = await execute(fixture, {}, compact);
+  const { used } = await runHarness(fixture, {}, compact);
   expect(refused).toHaveLength(2);
   expect(used).toMatchObject({ compactions: 1 });
 });
@@ -118,7 +118,7 @@ verifies("harness.limits", "refuses a child run that is deeper than max_depth", 
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());
   const refused: unknown[] = [];
-  await execute(fixture, { max_depth: 0 }, async ({ run }) => {
+  await runHarness(fixture, { max_depth: 0 }, async ({ run }) => {
     await run("a", "child", "/say x").catch((error) => void refused.push(error));
   });
   expect(refused).toMatchObject([refusal("max_depth")]);
@@ -134,7 +134,7 @@ verifies(
     await fixture.bind(harnessPackage());
     const runWithPolicy = async (policy: NonNullable<Policy>) => {
       const ended: Run[] = [];
-      const { used } = await execute(fixture, policy, async ({ run }) => {
+      const { used } = await runHarness(fixture, policy, async ({ run }) => {
         ended.push(await (await run("a", `child-${JSON.stringify(policy)}`, spawn)).ticket!.settled);
       });
       const { items } = await fixture.kernel.runs.list(user, {}, { limit: 20 });
@@ -156,7 +156,7 @@ verifies("harness.limits", "auto-compacts a child run only as often as the polic
   await fixture.bind(harnessPackage());
   await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": 2_000 });
   const countCompactions = async (session_id: string, policy: NonNullable<Policy>) => {
-    const { done, used } = await execute(fixture, policy, async ({ run }) => {
+    const { done, used } = await runHarness(fixture, policy, async ({ run }) => {
       for (let n = 0; n < 8; n++)
         await (await run(`${session_id}${n}`, session_id, `/say ${n} ${"lorem ipsum ".repeat(120)}`)).ticket!
           .settled;
@@ -176,7 +176,7 @@ verifies("harness.limits", "auto-compacts a child run only as often as the polic
 test("requires a key for each run that a harness starts", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());
-  const { used } = await execute(fixture, {}, async ({ caller }) => {
+  const { used } = await runHarness(fixture, {}, async ({ caller }) => {
     const body = { session_id: "child", input: { text: "/say x" } };
     await expect(fixture.kernel.runs.start(caller, body)).rejects.toMatchObject({ code: "request.invalid" });
   });
@@ -190,7 +190,7 @@ verifies(
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage({ supports: ["continue"] }));
     const seen: unknown[] = [];
-    await execute(fixture, {}, async ({ request, run }) => {
+    await runHarness(fixture, {}, async ({ request, run }) => {
       seen.push(request.context.gateway.scopes);
       await (await run("same", "s1", "/say x")).ticket!.settled;
       await run("other", "elsewhere", "/say x").catch((error) => void seen.push(error));
@@ -199,7 +199,7 @@ verifies(
     expect(seen[1]).toMatchObject({ code: "policy.denied" });
     const hosted = await createTestSession();
     await hosted.bind(harnessPackage({ mode: "hosted" }));
-    await execute(hosted, { max_child_runs: 5 }, async ({ request, body }) => {
+    await runHarness(hosted, { max_child_runs: 5 }, async ({ request, body }) => {
       expect(request.context.gateway.scopes).not.toContain("runs:write");
       expect(body.policy).toMatchObject({ max_child_runs: 0 });
     });

@@ -9,9 +9,9 @@ import { createTestSession, type TestSession } from "../loop/test-session.ts";
 import { harnessPackage, scriptHarness } from "./test-harness.ts";
 
 const START = { session_id: "s1", input: { text: "fix the bug" }, harness: { export_id: "triage" } };
-const NEVER = () => new Promise<never>(() => {});
+const hangForever = () => new Promise<never>(() => {});
 
-async function startIn(fixture: TestSession): Promise<{ run_id: string; execution_id: string }> {
+async function startRun(fixture: TestSession): Promise<{ run_id: string; execution_id: string }> {
   const { run } = await fixture.kernel.runs.start(user, START);
   return { run_id: run.id, execution_id: run.harness!.execution_id };
 }
@@ -37,18 +37,18 @@ verifies(
     });
     const ticket = await fixture.kernel.runs.start(user, START);
     const { execution_id, invocation_id } = ticket.run.harness!;
-    const types = async () => {
+    const eventNames = async () => {
       const events = await fixture.store.invocations.events(invocation_id, 0, 10);
       return events.map(({ event }) => (event as JsonObject).message ?? event.type);
     };
-    await until(async () => (await types()).length > 0);
+    await until(async () => (await eventNames()).length > 0);
     await new Promise((resolve) => setTimeout(resolve, 30));
-    expect(await types()).toEqual(["before"]);
+    expect(await eventNames()).toEqual(["before"]);
     expect(fixture.events.filter(({ kind }) => kind === "x.harness.event")).toHaveLength(1);
     release.resolve();
     expect(await ticket.settled).toMatchObject({ status: "completed" });
-    await until(async () => (await types()).length === 4);
-    expect(await types()).toEqual(["before", "checkpoint", "after", "checkpoint"]);
+    await until(async () => (await eventNames()).length === 4);
+    expect(await eventNames()).toEqual(["before", "checkpoint", "after", "checkpoint"]);
     expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({
       checkpoint: { kind: "checkpoint", data: { cursor: 2 } },
       checkpoints: 2,
@@ -110,9 +110,9 @@ verifies("harness.checkpoint", "resumes after a gateway crash with the state for
     scriptHarness(first, async ({ event }) => {
       event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: { text: "half done" } } });
       stored = true;
-      return await NEVER();
+      return await hangForever();
     });
-    const { run_id, execution_id } = await startIn(first);
+    const { run_id, execution_id } = await startRun(first);
     await until(() => stored);
     await until(async () => (await first.store.executions.get(scope, execution_id))?.checkpoints === 1);
     await first.crash();
@@ -219,8 +219,10 @@ verifies(
       loss: { kept: 3, condensed: 0, dropped: 3 },
     });
     expect(compaction.tokens_after).toBeLessThan(compaction.tokens_before!);
-    const accounts = await sessions.compactedEntries(user, head_chain_id);
-    expect(accounts.find(({ entry_id }) => entry_id === system!.entry_id)).toMatchObject({ outcome: "kept" });
+    const compacted_entries = await sessions.compactedEntries(user, head_chain_id);
+    expect(compacted_entries.find(({ entry_id }) => entry_id === system!.entry_id)).toMatchObject({
+      outcome: "kept",
+    });
     // The event of the new chain belongs to the trace of the harness.
     const list = async (export_id: string) =>
       (await invocations.list(user, { export_id }, { limit: 5 })).items;
@@ -299,26 +301,26 @@ verifies(
         await ticket!.settled;
         started.push(id);
       }
-      return await NEVER();
+      return await hangForever();
     });
-    const { run_id, execution_id } = await startIn(first);
+    const { run_id, execution_id } = await startRun(first);
     await until(() => started.length === 2);
     await first.crash();
 
     const second = await createTestSession({ file: first.file, start: false });
-    const again: [string, boolean][] = [];
+    const second_runs: [string, boolean][] = [];
     scriptHarness(second, async ({ run }) => {
       for (const key of ["a", "b", "c"]) {
         const { id, ticket } = await run(key, `child-${key}`, `/say ${key}`);
-        again.push([id, ticket === null]);
+        second_runs.push([id, ticket === null]);
         await ticket?.settled;
       }
       return { summary: { text: "all" } };
     });
     await second.kernel.start();
     await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
-    expect(again.slice(0, 2)).toEqual(started.map((id) => [id, true]));
-    expect(again[2]![1]).toBe(false);
+    expect(second_runs.slice(0, 2)).toEqual(started.map((id) => [id, true]));
+    expect(second_runs[2]![1]).toBe(false);
     expect(await second.kernel.runs.execution(user, execution_id)).toMatchObject({ used: { child_runs: 3 } });
     const { items } = await second.kernel.runs.list(user, {}, { limit: 20 });
     expect(items.filter(({ trigger }) => trigger === "harness")).toHaveLength(3);
@@ -338,7 +340,7 @@ verifies(
       throw new Error("stopped");
     });
     first.runner.honoursCancel = true;
-    const { run_id } = await startIn(first);
+    const { run_id } = await startRun(first);
     await until(() => running);
     await first.kernel.stop(1_000);
     expect(await first.store.runs.get(scope, run_id)).toMatchObject({ status: "running" });
@@ -368,7 +370,7 @@ verifies(
       await cancelled;
       return {};
     });
-    const { run_id, execution_id } = await startIn(fixture);
+    const { run_id, execution_id } = await startRun(fixture);
     await until(async () => (await fixture.kernel.runs.execution(user, execution_id)).checkpoints === 1);
     const resume = { ...START, input: { text: "go on" }, harness: { export_id: "triage", execution_id } };
     await expect(fixture.kernel.runs.start(user, resume)).rejects.toMatchObject({

@@ -1,4 +1,4 @@
-/** Model calls of API clients in the kernel: their records after a crash, their limits, and the refusals. */
+/** Model calls by API clients: their records after a crash, their limits, and refused calls. */
 import type { KernelPlugin } from "@backplane/contract";
 import { type Caller, hostPolicy, type LlmEndpointPart, type LlmEndpointRequest } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
@@ -50,11 +50,11 @@ verifies(
     const server = await startPostgres();
     onTestFinished(() => server.stop());
     const host = { recovery: { interval_ms: 50, node_ttl_ms: 1_500 } };
-    const open = async () => {
+    const startGateway = async () => {
       const store = await openPostgresStore({ url: server.url });
       return await seedTestKernel(store, "", { host, plugins: [silentProvider()] });
     };
-    const [first, second] = [await open(), await open()];
+    const [first, second] = [await startGateway(), await startGateway()];
     const { signal } = new AbortController();
     const { id } = await first.kernel.llm.call(admin, request, signal);
     const other = await second.kernel.llm.call(admin, request, signal);
@@ -78,7 +78,7 @@ test("cancels and settles running model calls when the gateway stops", async () 
 });
 
 test("delivers the answer of a provider that does not stream", async () => {
-  const whole: KernelPlugin = {
+  const nonStreamingProvider: KernelPlugin = {
     ...silentProvider(),
     async onEvent({ id, session_id }, ctx) {
       const tool_calls = [{ id: "c1", name: "look", args: { at: "it" } }];
@@ -86,7 +86,7 @@ test("delivers the answer of a provider that does not stream", async () => {
       await ctx.emit("llm.call.response", payload, { session_id });
     },
   };
-  const { kernel } = await createTestKernel({ plugins: [whole] });
+  const { kernel } = await createTestKernel({ plugins: [nonStreamingProvider] });
   const { parts } = await kernel.llm.call(admin, request, new AbortController().signal);
   const all: LlmEndpointPart[] = [];
   for await (const part of parts) all.push(part);
@@ -115,10 +115,10 @@ test("refuses model calls in an archived project", async () => {
 });
 
 /** The endpoints of one gateway, with a provider that never answers. */
-function openEndpoints() {
+function createEndpoints() {
   const opened: { reserved: number }[] = [];
   const lost: number[] = [];
-  const due: (() => void)[] = [];
+  const scheduled: (() => void)[] = [];
   let now = 1_000_000;
   const store = {
     shared: true,
@@ -134,7 +134,7 @@ function openEndpoints() {
     now: () => now,
     monotonic: () => now,
     after: (_ms: number, work: () => void) => {
-      due.push(work);
+      scheduled.push(work);
       return { stop() {} };
     },
   };
@@ -164,10 +164,10 @@ function openEndpoints() {
     module.facade.call({ ...admin, actor }, { ...request, body }, new AbortController().signal);
   const tick = async (ms: number) => {
     now += ms;
-    for (const work of due.splice(0)) work();
+    for (const work of scheduled.splice(0)) work();
     await new Promise((resolve) => setImmediate(resolve));
   };
-  return { module, call, opened, lost, due, tick };
+  return { module, call, opened, lost, scheduled, tick };
 }
 
 const KEY = "key_00000000000000000000000001";
@@ -176,7 +176,7 @@ verifies(
   "llm.gateway",
   "limits the running model calls of one credential but not those of others",
   async () => {
-    const { call } = openEndpoints();
+    const { call } = createEndpoints();
     for (let index = 0; index < MAX_CALLS_PER_CALLER; index++) await call(KEY);
     await expect(call(KEY)).rejects.toMatchObject({ code: "request.overloaded" });
     await call("key_00000000000000000000000002");
@@ -184,7 +184,7 @@ verifies(
 );
 
 verifies("llm.gateway", "reserves tokens for each answer that a client requests", async () => {
-  const { call, opened } = openEndpoints();
+  const { call, opened } = createEndpoints();
   await call(KEY);
   await call(KEY, { ...request.body, n: 8 });
   await call(KEY, { ...request.body, n: "many" });
@@ -194,7 +194,7 @@ verifies("llm.gateway", "reserves tokens for each answer that a client requests"
 });
 
 verifies("llm.gateway", "ends the calls of a stopped gateway while another gateway runs", async () => {
-  const { module, lost, tick, due } = openEndpoints();
+  const { module, lost, tick, scheduled } = createEndpoints();
   await module.start();
   expect(lost).toEqual([1_000_000]);
   await tick(60_000);
@@ -202,5 +202,5 @@ verifies("llm.gateway", "ends the calls of a stopped gateway while another gatew
   expect(lost).toEqual([1_000_000, 1_030_000, 1_090_000]);
   await module.stop();
   await tick(60_000);
-  expect(due).toEqual([]);
+  expect(scheduled).toEqual([]);
 });

@@ -21,17 +21,17 @@ const shell: KernelTool = {
 };
 
 /** An adapter through which a test answers approvals, like a chat client. */
-function surface(): {
+function approvalAdapter(): {
   plugin: KernelPlugin;
-  asked: BusEvent<"approval.request">[];
-  gone: BusEvent[];
+  requests: BusEvent<"approval.request">[];
+  cancellations: BusEvent[];
   answers: BusEvent[];
   ctx: PluginContext;
 } {
   const received = {
     answers: [] as BusEvent[],
-    asked: [] as BusEvent<"approval.request">[],
-    gone: [] as BusEvent[],
+    requests: [] as BusEvent<"approval.request">[],
+    cancellations: [] as BusEvent[],
     ctx: null as never as PluginContext,
   };
   const plugin: KernelPlugin = {
@@ -44,8 +44,9 @@ function surface(): {
     },
     onEvent(event) {
       if (event.kind === "approval.response") received.answers.push(event);
-      else if (event.kind === "approval.request") received.asked.push(event as BusEvent<"approval.request">);
-      else received.gone.push(event);
+      else if (event.kind === "approval.request")
+        received.requests.push(event as BusEvent<"approval.request">);
+      else received.cancellations.push(event);
     },
   };
   return Object.assign(received, { plugin });
@@ -58,32 +59,35 @@ const answer = (
   more = {},
 ) => ctx.emit("approval.response", { id, response, ...more }, { session_id: "kernel" });
 
-async function openAsking(): Promise<{ fixture: TestSession; ui: ReturnType<typeof surface> }> {
+async function createApprovalSession(): Promise<{
+  fixture: TestSession;
+  adapter: ReturnType<typeof approvalAdapter>;
+}> {
   runs.length = 0;
-  const ui = surface();
-  return { fixture: await createTestSession({ tools: [shell], plugins: [ui.plugin] }), ui };
+  const adapter = approvalAdapter();
+  return { fixture: await createTestSession({ tools: [shell], plugins: [adapter.plugin] }), adapter };
 }
 
 verifies("approval.flow", "runs a tool only after an approval on the kernel session", async () => {
-  const { fixture, ui } = await openAsking();
+  const { fixture, adapter } = await createApprovalSession();
   const turn = fixture.say('/tool shell {"command": "ls"}');
-  await until(() => ui.asked.length === 1);
-  const [question] = ui.asked;
+  await until(() => adapter.requests.length === 1);
+  const [question] = adapter.requests;
   expect(question).toMatchObject({
     session_id: "kernel",
     payload: { tool_name: "shell", params: { command: "ls" }, brief: "run: ls", target_session_id: "s1" },
   });
   expect(runs).toEqual([]);
-  await answer(ui.ctx, question!.payload.id, "approve");
+  await answer(adapter.ctx, question!.payload.id, "approve");
   expect((await turn).output!.content).toContain("ran ls");
   expect(runs).toEqual([{ command: "ls" }]);
 });
 
 verifies("approval.flow", "returns a rejection with its reason to the model and runs nothing", async () => {
-  const { fixture, ui } = await openAsking();
+  const { fixture, adapter } = await createApprovalSession();
   const turn = fixture.say('/tool shell {"command": "rm"}');
-  await until(() => ui.asked.length === 1);
-  await answer(ui.ctx, ui.asked[0]!.payload.id, "reject", { feedback: "not on this machine" });
+  await until(() => adapter.requests.length === 1);
+  await answer(adapter.ctx, adapter.requests[0]!.payload.id, "reject", { feedback: "not on this machine" });
   const run = await turn;
   expect(run.status).toBe("completed");
   const error = fixture.events.find(({ kind }) => kind === "tool.error");
@@ -92,10 +96,10 @@ verifies("approval.flow", "returns a rejection with its reason to the model and 
 });
 
 verifies("approval.flow", "publishes an answer from outside the bus with its feedback", async () => {
-  const { fixture, ui } = await openAsking();
+  const { fixture, adapter } = await createApprovalSession();
   const turn = fixture.say('/tool shell {"command": "rm"}');
-  await until(() => ui.asked.length === 1);
-  const { id } = ui.asked[0]!.payload;
+  await until(() => adapter.requests.length === 1);
+  const { id } = adapter.requests[0]!.payload;
   await fixture.kernel.approvals.answer(admin, id, { response: "reject", feedback: "use trash instead" });
   await turn;
   const answered = fixture.events.filter(({ kind }) => kind === "approval.response");
@@ -111,7 +115,7 @@ verifies(
   ["bus.scope", "approval.flow"],
   "sends an accepted answer of a plugin with its feedback to the session's watchers once",
   async () => {
-    const { fixture, ui } = await openAsking();
+    const { fixture, adapter } = await createApprovalSession();
     const watch = async (session_id: string) => {
       const seen: { kind: string; source: string; payload: object }[] = [];
       const send = ({ event }: WatchedEvent) => {
@@ -125,32 +129,32 @@ verifies(
       );
       return seen;
     };
-    const [own, other] = [await watch("s1"), await watch("s2")];
+    const [watcher_events, other] = [await watch("s1"), await watch("s2")];
     const turn = fixture.say('/tool shell {"command": "rm"}');
-    await until(() => ui.asked.length === 1);
-    const { id } = ui.asked[0]!.payload;
-    // Rejected answers do not reach the watchers, even if they name a session.
-    await answer(ui.ctx, id, "approve", { digest: "sha256:other", target_session_id: "s1" });
-    await answer(ui.ctx, "appr_00000000000000000000000000", "approve", { target_session_id: "s2" });
-    await answer(ui.ctx, id, "reject", { feedback: "use trash", target_session_id: "s2" });
+    await until(() => adapter.requests.length === 1);
+    const { id } = adapter.requests[0]!.payload;
+    // Rejected answers do not reach the watchers, even if they contain a session id.
+    await answer(adapter.ctx, id, "approve", { digest: "sha256:other", target_session_id: "s1" });
+    await answer(adapter.ctx, "appr_00000000000000000000000000", "approve", { target_session_id: "s2" });
+    await answer(adapter.ctx, id, "reject", { feedback: "use trash", target_session_id: "s2" });
     await turn;
     const payload = { id, target_session_id: "s1", response: "reject", feedback: "use trash" };
-    expect(own.map(({ kind, source, payload }) => [kind, source, payload])).toEqual([
+    expect(watcher_events.map(({ kind, source, payload }) => [kind, source, payload])).toEqual([
       ["approval.request", "kernel", expect.objectContaining({ id })],
       ["approval.response", "surface", payload],
     ]);
     expect(other).toEqual([]);
     // A plugin receives each published answer once, and an answer over the API once.
-    expect(ui.answers.map(({ source }) => source)).toEqual(["surface", "surface", "surface"]);
+    expect(adapter.answers.map(({ source }) => source)).toEqual(["surface", "surface", "surface"]);
     const second = fixture.say('/tool shell {"command": "ls"}');
-    await until(() => ui.asked.length === 2);
-    await fixture.kernel.approvals.answer(admin, ui.asked[1]!.payload.id, { response: "approve" });
+    await until(() => adapter.requests.length === 2);
+    await fixture.kernel.approvals.answer(admin, adapter.requests[1]!.payload.id, { response: "approve" });
     await second;
-    expect(own.map(({ kind, source }) => [kind, source]).slice(2)).toEqual([
+    expect(watcher_events.map(({ kind, source }) => [kind, source]).slice(2)).toEqual([
       ["approval.request", "kernel"],
       ["approval.response", "kernel"],
     ]);
-    expect(ui.answers.map(({ source }) => source).slice(3)).toEqual(["kernel"]);
+    expect(adapter.answers.map(({ source }) => source).slice(3)).toEqual(["kernel"]);
   },
 );
 
@@ -159,7 +163,7 @@ verifies(
   "lets a tool deny its own call before an approval is requested, but never grant it",
   async () => {
     runs.length = 0;
-    const ui = surface();
+    const adapter = approvalAdapter();
     const answers: Record<string, () => unknown> = {
       no: () => false,
       throws: () => Promise.reject(new Error("no answer")),
@@ -169,13 +173,13 @@ verifies(
       ...shell,
       preApprove: ({ command }) => (answers[command as string]?.() ?? true) as boolean,
     };
-    const fixture = await createTestSession({ tools: [careful], plugins: [ui.plugin] });
+    const fixture = await createTestSession({ tools: [careful], plugins: [adapter.plugin] });
     const refused = () =>
       fixture.events.filter(({ kind }) => kind === "tool.error").map(({ payload }) => payload);
     for (const [n, command] of Object.keys(answers).entries()) {
       const turn = fixture.say(`/tool shell {"command": "${command}"}`);
-      await until(() => refused().length > n || ui.asked.length > 0);
-      expect(ui.asked).toEqual([]);
+      await until(() => refused().length > n || adapter.requests.length > 0);
+      expect(adapter.requests).toEqual([]);
       await turn;
     }
     expect(refused()).toMatchObject(Object.keys(answers).map(() => ({ kind: "rejected" })));
@@ -184,32 +188,32 @@ verifies(
     expect(items.map(({ error }) => error?.code)).toEqual(Object.keys(answers).map(() => "policy.denied"));
     // A call that the tool permits still needs approval.
     const turn = fixture.say('/tool shell {"command": "ls"}');
-    await until(() => ui.asked.length === 1);
+    await until(() => adapter.requests.length === 1);
     expect(runs).toEqual([]);
-    await answer(ui.ctx, ui.asked[0]!.payload.id, "reject");
+    await answer(adapter.ctx, adapter.requests[0]!.payload.id, "reject");
     await turn;
     expect(runs).toEqual([]);
   },
 );
 
 verifies("approval.flow", "runs nothing for forged, late, repeated or mismatched answers", async () => {
-  const { fixture, ui } = await openAsking();
+  const { fixture, adapter } = await createApprovalSession();
   const turn = fixture.say('/tool shell {"command": "one"}\n/tool shell {"command": "two"}');
-  await until(() => ui.asked.length === 2);
-  const [first, second] = ui.asked.map(({ payload }) => payload);
-  await answer(ui.ctx, "appr_00000000000000000000000000", "approve");
+  await until(() => adapter.requests.length === 2);
+  const [first, second] = adapter.requests.map(({ payload }) => payload);
+  await answer(adapter.ctx, "appr_00000000000000000000000000", "approve");
   // The digest belongs to the other call, so this answer is for other arguments.
-  await answer(ui.ctx, first!.id, "approve", { digest: second!.digest });
-  await answer(ui.ctx, second!.id, "reject");
-  await answer(ui.ctx, second!.id, "approve");
+  await answer(adapter.ctx, first!.id, "approve", { digest: second!.digest });
+  await answer(adapter.ctx, second!.id, "reject");
+  await answer(adapter.ctx, second!.id, "approve");
   await until(
     () =>
       fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 3,
   );
   expect(runs).toEqual([]);
-  await answer(ui.ctx, first!.id, "approve");
+  await answer(adapter.ctx, first!.id, "approve");
   await turn;
-  await answer(ui.ctx, first!.id, "approve");
+  await answer(adapter.ctx, first!.id, "approve");
   await until(
     () =>
       fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 4,
@@ -221,56 +225,60 @@ verifies(
   "approval.session-cache",
   "limits an approval for the session to the same tool, arguments and session",
   async () => {
-    const { fixture, ui } = await openAsking();
+    const { fixture, adapter } = await createApprovalSession();
     const first = fixture.say('/tool shell {"command": "ls"}');
-    await until(() => ui.asked.length === 1);
-    await answer(ui.ctx, ui.asked[0]!.payload.id, "approve_for_session");
+    await until(() => adapter.requests.length === 1);
+    await answer(adapter.ctx, adapter.requests[0]!.payload.id, "approve_for_session");
     await first;
     await fixture.say('/tool shell {"command": "ls"}');
-    expect([runs.length, ui.asked.length]).toEqual([2, 1]);
+    expect([runs.length, adapter.requests.length]).toEqual([2, 1]);
     const other = fixture.say('/tool shell {"command": "ps"}');
-    await until(() => ui.asked.length === 2);
-    await answer(ui.ctx, ui.asked[1]!.payload.id, "reject");
+    await until(() => adapter.requests.length === 2);
+    await answer(adapter.ctx, adapter.requests[1]!.payload.id, "reject");
     await other;
     const elsewhere = fixture.say('/tool shell {"command": "ls"}', "s2");
-    await until(() => ui.asked.length === 3);
-    await answer(ui.ctx, ui.asked[2]!.payload.id, "reject");
+    await until(() => adapter.requests.length === 3);
+    await answer(adapter.ctx, adapter.requests[2]!.payload.id, "reject");
     await elsewhere;
     const [grant] = fixture.kernel.approvals.grants(admin);
     await fixture.kernel.approvals.revokeGrant(admin, grant!.id);
     const again = fixture.say('/tool shell {"command": "ls"}');
-    await until(() => ui.asked.length === 4);
-    await answer(ui.ctx, ui.asked[3]!.payload.id, "reject");
+    await until(() => adapter.requests.length === 4);
+    await answer(adapter.ctx, adapter.requests[3]!.payload.id, "reject");
     await again;
     expect(runs).toHaveLength(2);
   },
 );
 
-verifies("approval.parallel", "asks for a separate approval of each identical call in one step", async () => {
-  const { fixture, ui } = await openAsking();
-  const turn = fixture.say(Array.from({ length: 3 }, () => '/tool shell {"command": "ls"}').join("\n"));
-  await until(() => ui.asked.length === 3);
-  const ids = ui.asked.map(({ payload }) => payload.id);
-  expect(new Set(ids).size).toBe(3);
-  for (const id of ids) await answer(ui.ctx, id, "approve");
-  await turn;
-  expect(runs).toHaveLength(3);
-});
+verifies(
+  "approval.parallel",
+  "requests a separate approval for each identical call in one step",
+  async () => {
+    const { fixture, adapter } = await createApprovalSession();
+    const turn = fixture.say(Array.from({ length: 3 }, () => '/tool shell {"command": "ls"}').join("\n"));
+    await until(() => adapter.requests.length === 3);
+    const ids = adapter.requests.map(({ payload }) => payload.id);
+    expect(new Set(ids).size).toBe(3);
+    for (const id of ids) await answer(adapter.ctx, id, "approve");
+    await turn;
+    expect(runs).toHaveLength(3);
+  },
+);
 
 verifies(
   "approval.timeout",
   "withdraws an unanswered approval after the timeout and leaves nothing pending",
   async () => {
     runs.length = 0;
-    const ui = surface();
+    const adapter = approvalAdapter();
     const fixture = await createTestSession({
       tools: [shell],
-      plugins: [ui.plugin],
+      plugins: [adapter.plugin],
       host: { approval_timeout_ms: 300 },
     });
     const run = await fixture.say('/tool shell {"command": "ls"}');
     expect(run.status).toBe("completed");
-    expect(ui.gone.map(({ payload }) => payload)).toMatchObject([
+    expect(adapter.cancellations.map(({ payload }) => payload)).toMatchObject([
       { reason: "timeout", target_session_id: "s1" },
     ]);
     const { items } = await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 10 });
@@ -280,10 +288,10 @@ verifies(
 );
 
 test("publishes an answer given over the API once, so that other prompts close", async () => {
-  const { fixture, ui } = await openAsking();
+  const { fixture, adapter } = await createApprovalSession();
   const turn = fixture.say('/tool shell {"command": "ls"}');
-  await until(() => ui.asked.length === 1);
-  await fixture.kernel.approvals.answer(admin, ui.asked[0]!.payload.id, { response: "approve" });
+  await until(() => adapter.requests.length === 1);
+  await fixture.kernel.approvals.answer(admin, adapter.requests[0]!.payload.id, { response: "approve" });
   await turn;
   const responses = fixture.events.filter(({ kind }) => kind === "approval.response");
   expect(responses).toMatchObject([
@@ -295,35 +303,38 @@ test("publishes an answer given over the API once, so that other prompts close",
 });
 
 test("withdraws the approval when the turn is interrupted", async () => {
-  const { fixture, ui } = await openAsking();
+  const { fixture, adapter } = await createApprovalSession();
   const turn = fixture.say('/tool shell {"command": "ls"}');
-  await until(() => ui.asked.length === 1);
+  await until(() => adapter.requests.length === 1);
   await fixture.kernel.sessions.interrupt(user, { session_id: "s1" });
   expect((await turn).status).toBe("cancelled");
-  await until(() => ui.gone.length === 1);
-  expect(ui.gone[0]!.payload).toMatchObject({ id: ui.asked[0]!.payload.id, reason: "interrupt" });
-  await answer(ui.ctx, ui.asked[0]!.payload.id, "approve");
+  await until(() => adapter.cancellations.length === 1);
+  expect(adapter.cancellations[0]!.payload).toMatchObject({
+    id: adapter.requests[0]!.payload.id,
+    reason: "interrupt",
+  });
+  await answer(adapter.ctx, adapter.requests[0]!.payload.id, "approve");
   await until(() => fixture.logged.some(({ message }) => message.includes("answer to an approval rejected")));
   expect(runs).toEqual([]);
 });
 
 verifies("bus.scope", "keeps an approval and its answer in their own project", async () => {
-  const { fixture, ui } = await openAsking();
+  const { fixture, adapter } = await createApprovalSession();
   const other = { ...user, scope: { ...scope, project_id: "proj_other" } };
   const turn = fixture.kernel.runs.start(other, {
     session_id: "x",
     input: { text: '/tool shell {"command": "ls"}' },
   });
-  await until(() => ui.asked.length === 1);
-  expect(ui.asked[0]).toMatchObject({ project_id: "proj_other" });
+  await until(() => adapter.requests.length === 1);
+  expect(adapter.requests[0]).toMatchObject({ project_id: "proj_other" });
   // This context publishes in the default project, where the approval does not exist.
-  await answer(ui.ctx, ui.asked[0]!.payload.id, "approve");
+  await answer(adapter.ctx, adapter.requests[0]!.payload.id, "approve");
   await until(() => fixture.logged.some(({ message }) => message.includes("answer to an approval rejected")));
   expect(runs).toEqual([]);
-  await expect(fixture.kernel.approvals.get(user, ui.asked[0]!.payload.id)).rejects.toMatchObject({
+  await expect(fixture.kernel.approvals.get(user, adapter.requests[0]!.payload.id)).rejects.toMatchObject({
     code: "approval.not_found",
   });
-  await fixture.kernel.approvals.answer(other, ui.asked[0]!.payload.id, { response: "approve" });
+  await fixture.kernel.approvals.answer(other, adapter.requests[0]!.payload.id, { response: "approve" });
   await (await turn).settled;
   expect(runs).toHaveLength(1);
 });

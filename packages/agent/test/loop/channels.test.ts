@@ -11,24 +11,24 @@ import { addTool, createTestSession, type TestSession } from "./test-session.ts"
 
 const s1 = { session_id: "s1" };
 const desk: Caller = { ...user, channel: "desk" };
-const noAdd: Policy = { channels: { desk: { deny: { tools: ["add"] } } } };
+const denyAdd: Policy = { channels: { desk: { deny: { tools: ["add"] } } } };
 const ADD = '/tool add {"a": 20, "b": 22}';
 
-async function ended({ kernel }: TestSession, run_id: string) {
+async function waitForEnd({ kernel }: TestSession, run_id: string) {
   await until(async () => (await kernel.runs.get(user, run_id)).status !== "running");
   return await kernel.runs.get(user, run_id);
 }
 
 async function say(fixture: TestSession, caller: Caller, text: string, session_id = "s1") {
   const { run_id } = await fixture.kernel.sessions.message(caller, { session_id }, { text });
-  return await ended(fixture, run_id);
+  return await waitForEnd(fixture, run_id);
 }
 
-const offered = ({ events }: TestSession): string[][] =>
+const offeredTools = ({ events }: TestSession): string[][] =>
   events
     .filter(({ kind }) => kind === "llm.call.request")
     .map(({ payload }) => (payload as { tools: { name: string }[] }).tools.map(({ name }) => name));
-const calls = async ({ kernel }: TestSession) =>
+const countAddCalls = async ({ kernel }: TestSession) =>
   (await kernel.invocations.list(user, { export_id: "add" }, { limit: 9 })).items.length;
 
 /** The first call waits until `finish` is called. */
@@ -59,8 +59,8 @@ verifies(
       channels: { desk: { allowed_tool_categories: ["coding"] } },
     });
     const run = await say(fixture, desk, ADD);
-    expect([run.channel, await calls(fixture)]).toEqual(["desk", 0]);
-    expect(offered(fixture)[0]).toEqual(["code"]);
+    expect([run.channel, await countAddCalls(fixture)]).toEqual(["desk", 0]);
+    expect(offeredTools(fixture)[0]).toEqual(["code"]);
     expect((await say(fixture, { ...user, channel: "ws" }, ADD, "s2")).output!.content).toContain("42");
   },
 );
@@ -77,12 +77,12 @@ test("gives a message that an adapter published the channel of the adapter", asy
     },
   };
   const fixture = await createTestSession({ plugins: [adapter] });
-  await fixture.kernel.policy.put(admin, "org", noAdd);
+  await fixture.kernel.policy.put(admin, "org", denyAdd);
   await context!.emit("user.message.received", { text: ADD }, s1);
   const runs = async () => (await fixture.kernel.runs.list(user, s1, { limit: 2 })).items;
   await until(async () => (await runs())[0]?.status === "completed");
   expect(await runs()).toMatchObject([{ channel: "desk", requested_by: "plugin:desk" }]);
-  expect(await calls(fixture)).toBe(0);
+  expect(await countAddCalls(fixture)).toBe(0);
 });
 
 test("keeps a sub-agent on the channel of its parent", async () => {
@@ -90,14 +90,14 @@ test("keeps a sub-agent on the channel of its parent", async () => {
   const fixture = await createTestSession({ plugins: [agentTool, plugin] });
   const spawn = `/tool agent ${JSON.stringify({ goal: ADD })}`;
   expect((await say(fixture, desk, spawn)).output!.content).toContain("42");
-  await fixture.kernel.policy.put(admin, "org", noAdd);
+  await fixture.kernel.policy.put(admin, "org", denyAdd);
   expect((await say(fixture, desk, spawn, "s2")).output!.content).not.toContain("42");
 });
 
-test("gives a message of a limited channel its own turn, without the tools of another channel", async () => {
+test("gives a message from a limited channel its own turn, without the tools of another channel", async () => {
   const { tool, started, finish } = waitingTool();
   const fixture = await createTestSession({ tools: [addTool, tool] });
-  await fixture.kernel.policy.put(admin, "org", noAdd);
+  await fixture.kernel.policy.put(admin, "org", denyAdd);
   const first = await fixture.kernel.sessions.message({ ...user, channel: "ws" }, s1, {
     text: "/tool wait {}",
   });
@@ -108,15 +108,15 @@ test("gives a message of a limited channel its own turn, without the tools of an
   finish();
   const { run_id } = await second;
   expect(run_id).not.toBe(first.run_id);
-  await ended(fixture, run_id);
-  expect(await calls(fixture)).toBe(0);
+  await waitForEnd(fixture, run_id);
+  expect(await countAddCalls(fixture)).toBe(0);
 });
 
 test("keeps the channel of a turn that is resumed after a crash", async () => {
   const { tool, started, finish } = waitingTool();
   const tools = [addTool, tool];
   const first = await createTestSession({ tools });
-  await first.kernel.policy.put(admin, "org", noAdd);
+  await first.kernel.policy.put(admin, "org", denyAdd);
   const { run_id } = await first.kernel.sessions.message({ ...admin, channel: "desk" }, s1, {
     text: `/tool wait {}\n/then\n${ADD}`,
   });
@@ -124,21 +124,25 @@ test("keeps the channel of a turn that is resumed after a crash", async () => {
   await first.crash();
   finish();
   const second = await createTestSession({ tools, file: first.file });
-  expect(await ended(second, run_id)).toMatchObject({ channel: "desk", resumed: 1, status: "completed" });
-  expect(await calls(second)).toBe(0);
+  expect(await waitForEnd(second, run_id)).toMatchObject({
+    channel: "desk",
+    resumed: 1,
+    status: "completed",
+  });
+  expect(await countAddCalls(second)).toBe(0);
 });
 
 test("keeps the channel when the conversation continues after a late approval", async () => {
   const ask: KernelTool = { ...addTool, name: "ask", requires_approval: true };
-  const long = { host: { approval_timeout_ms: 3_600_000 }, tools: [addTool, ask] };
-  const first = await createTestSession(long);
+  const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [addTool, ask] };
+  const first = await createTestSession(options);
   await first.kernel.sessions.message(desk, s1, { text: '/tool ask {"a": 1, "b": 2}' });
   const pending = async ({ kernel }: TestSession) =>
     (await kernel.approvals.list(admin, { status: "pending" }, { limit: 2 })).items;
   await until(async () => (await pending(first)).length === 1);
   await first.kernel.stop(1_000);
   await first.crash();
-  const second = await createTestSession({ ...long, file: first.file });
+  const second = await createTestSession({ ...options, file: first.file });
   const [approval] = await pending(second);
   await second.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
   const runs = async () => (await second.kernel.runs.list(user, s1, { limit: 5 })).items;

@@ -34,7 +34,7 @@ function legacyTool(received: BusEvent[], more: Partial<KernelPlugin> = {}): Ker
 
 verifies("ktool.dispatch", "reports each outcome of a typed call with its own kind", async () => {
   let ran = 0;
-  const strict: KernelTool = {
+  const countingAdd: KernelTool = {
     ...addTool,
     run(args, call) {
       ran++;
@@ -46,14 +46,14 @@ verifies("ktool.dispatch", "reports each outcome of a typed call with its own ki
     name: "broken",
     run: () => Promise.reject(new Error("out of order")),
   };
-  const asking: KernelTool = { ...addTool, name: "asking", requires_approval: true };
+  const needsApproval: KernelTool = { ...addTool, name: "needs_approval", requires_approval: true };
   const fixture = await createTestSession({
-    tools: [strict, broken, asking],
+    tools: [countingAdd, broken, needsApproval],
     host: { approval_timeout_ms: 200 },
   });
   const args = '{"a": 1, "b": 2}';
   await fixture.say(
-    `/tool nothing {}\n/tool add {"a": "x", "c": 1}\n/tool asking ${args}\n/tool broken ${args}\n/tool add ${args}`,
+    `/tool nothing {}\n/tool add {"a": "x", "c": 1}\n/tool needs_approval ${args}\n/tool broken ${args}\n/tool add ${args}`,
   );
   const calls = fixture.events.filter(({ kind }) => kind === "tool.call.request");
   expect(calls.map(({ payload, source }) => [payload.schema_version, source])).toEqual(
@@ -81,7 +81,7 @@ verifies("ktool.dispatch", "reports each outcome of a typed call with its own ki
 
 verifies(
   "ktool.dispatch",
-  "calls a legacy tool only through the door, checked, approved and recorded",
+  "calls a legacy tool only through the door, which checks, approves and records the call",
   async () => {
     const received: BusEvent[] = [];
     const fixture = await createTestSession({ plugins: [legacyTool(received)] });

@@ -6,7 +6,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "./test-session.ts";
 
 /** A provider whose calls fail, after the delta if there is one. */
-function failing(name: string, more: { delta?: string; retryable?: boolean }): KernelPlugin {
+function failingProvider(name: string, more: { delta?: string; retryable?: boolean }): KernelPlugin {
   return {
     name,
     version: "1.0.0",
@@ -16,8 +16,8 @@ function failing(name: string, more: { delta?: string; retryable?: boolean }): K
       const request_id = event.id;
       const { delta, retryable } = more;
       if (delta !== undefined) await ctx.emit("llm.call.delta", { content: delta, request_id }, event);
-      const verdict = retryable === undefined ? {} : { retryable };
-      const failure = { error: "cut off", kind: "connection" as const, request_id, ...verdict };
+      const retry_field = retryable === undefined ? {} : { retryable };
+      const failure = { error: "cut off", kind: "connection" as const, request_id, ...retry_field };
       await ctx.emit("llm.call.error", failure, event);
     },
   };
@@ -25,7 +25,10 @@ function failing(name: string, more: { delta?: string; retryable?: boolean }): K
 
 verifies("llm.retry", "does not retry after the first delta or when the provider forbids it", async () => {
   const fixture = await createTestSession({
-    plugins: [failing("begun", { delta: "half an ans" }), failing("not-retryable", { retryable: false })],
+    plugins: [
+      failingProvider("begun", { delta: "half an ans" }),
+      failingProvider("not-retryable", { retryable: false }),
+    ],
   });
   for (const provider of ["begun", "not-retryable"]) {
     await fixture.kernel.config.set(admin, { [`providers.${provider}.plugin`]: provider, provider });
@@ -81,7 +84,7 @@ verifies(
 );
 
 verifies("bus.correlation", "accepts an answer only from the plugin that was called", async () => {
-  const hijack: KernelPlugin = {
+  const hijacker: KernelPlugin = {
     name: "hijack",
     version: "1.0.0",
     category: "skill",
@@ -94,6 +97,6 @@ verifies("bus.correlation", "accepts an answer only from the plugin that was cal
         await ctx.emit("strategy.decide.response", { next: "done", content: "HIJACKED", request_id }, event);
     },
   };
-  const fixture = await createTestSession({ plugins: [hijack] });
+  const fixture = await createTestSession({ plugins: [hijacker] });
   expect((await fixture.say("/slow 5\n/say mine")).output!.content).toBe("mine");
 });

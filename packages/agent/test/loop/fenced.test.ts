@@ -15,7 +15,7 @@ import { createTestSessionIn, type TestSession } from "./test-session.ts";
 
 const s1 = { session_id: "s1" };
 /** Enough for a busy machine: a gateway fails to start if the store does not answer within a third of this time. */
-const TTL = 3_000;
+const LEASE_MS = 3_000;
 
 let server: TestPostgres;
 let schemas = 0;
@@ -26,17 +26,19 @@ afterAll(async () => {
   await server?.stop();
 });
 
-interface Node extends TestSession {
+interface TestGateway extends TestSession {
   /** Stops the renewal of the leases, as if the gateway were frozen. Returns a function that resumes it. */
   freeze(): () => void;
 }
 
 /** `toolsOf` makes separate tools for each of the two gateways. */
-async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Promise<[Node, Node, string]> {
+async function createTwoGateways(
+  toolsOf: (node: number) => KernelTool[] = () => [],
+): Promise<[TestGateway, TestGateway, string]> {
   const schema = `fenced_${++schemas}`;
-  const open = async (n: number): Promise<Node> => {
+  const createGateway = async (n: number): Promise<TestGateway> => {
     const store = await openPostgresStore({ url: server.url, schema });
-    const host = { recovery: { interval_ms: 100, node_ttl_ms: TTL } };
+    const host = { recovery: { interval_ms: 100, node_ttl_ms: LEASE_MS } };
     const fixture = await createTestSessionIn(store, "", {
       tools: toolsOf(n),
       plugins: [agentTool, autoApprovePlugin().plugin],
@@ -46,9 +48,9 @@ async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Pro
     return {
       ...fixture,
       freeze() {
-        const away = () => Promise.reject(new BackplaneError("store.unavailable"));
-        store.leases = { ...leases, acquire: away };
-        store.jobs = { ...jobs, extend: away };
+        const unavailable = () => Promise.reject(new BackplaneError("store.unavailable"));
+        store.leases = { ...leases, acquire: unavailable };
+        store.jobs = { ...jobs, extend: unavailable };
         return () => {
           store.leases = leases;
           store.jobs = jobs;
@@ -56,7 +58,7 @@ async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Pro
       },
     };
   };
-  const nodes = [await open(0), await open(1)] as const;
+  const nodes = [await createGateway(0), await createGateway(1)] as const;
   const policy = { tolerance: { conversation: "full" } };
   await nodes[0].kernel.policy.patch(admin, "org", policy as never);
   return [...nodes, schema];
@@ -87,7 +89,7 @@ verifies(
   async () => {
     const paid: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();
-    const [first, second] = await twoNodes(payTool(paid, promise));
+    const [first, second] = await createTwoGateways(payTool(paid, promise));
     const { run_id } = await first.kernel.sessions.message(user, s1, { text: PAY_TWICE });
     await until(() => paid.length === 1);
     const thaw = first.freeze();
@@ -119,7 +121,7 @@ verifies(
 
 verifies("subagent.resume", "takes over a sub-agent together with the call that waits for it", async () => {
   const looked: number[] = [];
-  const [first, second] = await twoNodes((node) => [
+  const [first, second] = await createTwoGateways((node) => [
     {
       name: "look",
       description: "Looks.",
@@ -151,7 +153,7 @@ verifies("subagent.resume", "takes over a sub-agent together with the call that 
 });
 
 test("does not dispatch a queued call that another gateway has taken over", async () => {
-  const [first, second] = await twoNodes();
+  const [first, second] = await createTwoGateways();
   const narrow = toolExport("narrow", { max_concurrency: 1 }, { effect_class: "non_idempotent_write" });
   await first.bind(manifest([narrow]));
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -174,7 +176,7 @@ test("does not dispatch a queued call that another gateway has taken over", asyn
 }, 60_000);
 
 test("dispatches nothing while the lease is expired", async () => {
-  const [first, second] = await twoNodes();
+  const [first, second] = await createTwoGateways();
   await second.crash();
   await first.bind(manifest([toolExport("read")]));
   const thaw = first.freeze();
@@ -191,7 +193,7 @@ verifies(
   "node.store-outage",
   "takes over no calls or deliveries of live gateways for one lease after a store outage",
   async () => {
-    const [first, second, schema] = await twoNodes();
+    const [first, second, schema] = await createTwoGateways();
     const content = manifest([
       toolExport("quick"),
       toolExport("read"),
@@ -217,12 +219,12 @@ verifies(
     await until(() => requests("read")[0] === 1);
     // The store is unavailable to both for longer than a lease, and returns for the second gateway first.
     const [thawFirst, thawSecond] = [first.freeze(), second.freeze()];
-    const lapsed = async () => {
+    const haveLeasesExpired = async () => {
       const healths = await Promise.all([first, second].map(({ kernel }) => kernel.health()));
       return healths.every(({ lease }) => !lease.held);
     };
-    await until(lapsed);
-    await new Promise((done) => setTimeout(done, TTL / 2));
+    await until(haveLeasesExpired);
+    await new Promise((done) => setTimeout(done, LEASE_MS / 2));
     const client = new pg.Client({ connectionString: server.url });
     await client.connect();
     await client.query(`update "${schema}".jobs set due_at = 0 where state = 'leased'`);
@@ -247,7 +249,7 @@ verifies(
   async () => {
     const paid: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();
-    const [first, second] = await twoNodes(payTool(paid, promise));
+    const [first, second] = await createTwoGateways(payTool(paid, promise));
     const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool pay {"what": "a"}' });
     await until(() => paid.length === 1);
     const accepted = await second.kernel.sessions.message(user, s1, { text: "/say and this" });

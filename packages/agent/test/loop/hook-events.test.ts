@@ -45,7 +45,7 @@ async function bindHook(fixture: TestSession, scopes: string[] = []): Promise<vo
 
 const hookCalls = (fixture: TestSession) =>
   fixture.runner.requests.filter(({ export_id }) => export_id === "notify");
-const delivered = (fixture: TestSession, type: string) =>
+const deliveredEvents = (fixture: TestSession, type: string) =>
   hookCalls(fixture)
     .map(({ body }) => body.event as DeliveredEvent)
     .filter((event) => event.type === type);
@@ -55,10 +55,10 @@ verifies("hook.content", "delivers task, output, ids and trace of a run, with to
   await bindHook(fixture);
   const token = `vai_dlg_${"x".repeat(43)}`;
   const run = await fixture.say(`/say fixed with ${token}`);
-  await until(() => delivered(fixture, "run.completed").length === 1);
+  await until(() => deliveredEvents(fixture, "run.completed").length === 1);
   const ids = { session_id: "s1", chain_id: run.chain_id, run_id: run.id, trace_id: run.trace_id };
   expect(run.trace_id).toMatch(/^tr_/);
-  expect(delivered(fixture, "run.completed")).toEqual([
+  expect(deliveredEvents(fixture, "run.completed")).toEqual([
     {
       type: "run.completed",
       occurred_at: expect.any(String),
@@ -75,7 +75,7 @@ verifies("hook.content", "delivers task, output, ids and trace of a run, with to
       ...ids,
     },
   ]);
-  expect(delivered(fixture, "run.started")[0]).toMatchObject({
+  expect(deliveredEvents(fixture, "run.started")[0]).toMatchObject({
     summary: { task: "/say fixed with [redacted]", output: "", status: "running" },
     ...ids,
   });
@@ -94,8 +94,8 @@ verifies(
     const fork = await sessions.fork(user, { session_id: "s1" }, { child_id: "s2" });
     const before = compacted.id;
     await sessions.reset(user, { session_id: "s1" });
-    await until(() => delivered(fixture, "session.archived").length === 1);
-    const [created] = delivered(fixture, "session.created");
+    await until(() => deliveredEvents(fixture, "session.archived").length === 1);
+    const [created] = deliveredEvents(fixture, "session.created");
     const first = (await chains.list(user, { session_id: "s1" }, { limit: 10 })).items.at(-1)!;
     expect(created).toMatchObject({
       subject: { kind: "session", id: "s1" },
@@ -104,7 +104,7 @@ verifies(
       chain_id: first.id,
       trace_id: expect.stringMatching(/^tr_/),
     });
-    const [compaction] = delivered(fixture, "chain.compacted");
+    const [compaction] = deliveredEvents(fixture, "chain.compacted");
     expect(compaction).toMatchObject({
       subject: { kind: "chain", id: compacted.id },
       summary: {
@@ -117,11 +117,11 @@ verifies(
       chain_id: compacted.id,
     });
     expect(compaction!.summary.output.length).toBeGreaterThan(0);
-    expect(delivered(fixture, "chain.forked")[0]).toMatchObject({
+    expect(deliveredEvents(fixture, "chain.forked")[0]).toMatchObject({
       summary: { task: "Fork session s2", parent_session_id: "s1" },
       chain_id: fork.head_chain_id,
     });
-    expect(delivered(fixture, "session.archived")[0]).toMatchObject({
+    expect(deliveredEvents(fixture, "session.archived")[0]).toMatchObject({
       summary: { task: "Archive session s1", output: `chain:${before}` },
       chain_id: before,
     });
@@ -143,9 +143,9 @@ verifies(
         const caller = await fixture.kernel.keys.authenticate(delegation_token!);
         return await fixture.call({ export_id: "echo", trace_id: "tr_own" }, caller);
       };
-      const called = call();
-      nested.push(called);
-      return called.then(() => ok(null));
+      const nested_call = call();
+      nested.push(nested_call);
+      return nested_call.then(() => ok(null));
     };
     const run = await fixture.say("/say hello");
     await until(() => nested.length === 1);
@@ -191,9 +191,9 @@ verifies(
     fixture.runner.script = ({ request }) =>
       ok(request.op === "compactor.compact" ? { summary: { text: "short" } } : null);
     const { id } = await sessions.compact(user, { session_id: "s1" });
-    await until(() => delivered(fixture, "chain.compacted").length === 1);
+    await until(() => deliveredEvents(fixture, "chain.compacted").length === 1);
     const [compactor] = (await invocations.list(user, { export_id: "weave" }, { limit: 5 })).items;
-    expect(delivered(fixture, "chain.compacted")).toMatchObject([
+    expect(deliveredEvents(fixture, "chain.compacted")).toMatchObject([
       { chain_id: id, trace_id: compactor!.trace_id },
     ]);
     const { items: hooks } = await invocations.list(user, { export_id: "notify" }, { limit: 20 });
@@ -256,8 +256,8 @@ verifies(
     const fixture = await createTestSession();
     await bindHook(fixture);
     for (const export_id of ["weave", "triage"]) {
-      const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id };
-      await fixture.kernel.bindings.create(admin, named);
+      const binding = { package_id: "acme/devkit", package_version: "0.1.0", export_id };
+      await fixture.kernel.bindings.create(admin, binding);
     }
     fixture.runner.script = ({ request }) => {
       if (request.op === "compactor.compact") {

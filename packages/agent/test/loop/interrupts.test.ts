@@ -11,9 +11,9 @@ const ROUNDS = 60;
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
 /** Ends some time after its signal is aborted. */
-const polite: KernelTool = {
+const slowToStop: KernelTool = {
   ...addTool,
-  name: "polite",
+  name: "slow_to_stop",
   run: (_args, { signal }) =>
     new Promise((resolve) => {
       signal.addEventListener("abort", () => setTimeout(() => resolve(toolOk("stopped")), 5));
@@ -24,14 +24,14 @@ const polite: KernelTool = {
 const needsApproval: KernelTool = { ...addTool, name: "needs_approval", requires_approval: true };
 
 test("records the result of each call before the next message after an interrupt", async () => {
-  const fixture = await createTestSession({ tools: [addTool, polite, needsApproval] });
+  const fixture = await createTestSession({ tools: [addTool, slowToStop, needsApproval] });
   // This tool runs in its own process and never answers.
   await fixture.bind(manifest([toolExport("unresponsive")]));
   fixture.runner.honoursCancel = false;
   fixture.runner.script = () => new Promise(() => {});
-  const random = randomOf(4711);
-  const names = ["add", "polite", "needs_approval", "unresponsive"];
-  const took: number[] = [];
+  const random = createRandom(4711);
+  const names = ["add", "slow_to_stop", "needs_approval", "unresponsive"];
+  const durations: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const session_id = `s${round % 5}`;
     const calls = Array.from({ length: 1 + random(4) }, () => {
@@ -44,12 +44,12 @@ test("records the result of each call before the next message after an interrupt
     const from = performance.now();
     if (await fixture.kernel.sessions.interrupt(user, { session_id })) {
       await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
-      took.push(performance.now() - from);
+      durations.push(performance.now() - from);
     }
     if (random(2) === 0) await fixture.say("/say next", session_id);
   }
-  expect(took.length).toBeGreaterThan(ROUNDS / 2);
-  expect(Math.max(...took)).toBeLessThan(2_000);
+  expect(durations.length).toBeGreaterThan(ROUNDS / 2);
+  expect(Math.max(...durations)).toBeLessThan(2_000);
   for (let n = 0; n < 5; n++) {
     const tape = await fixture.tape(`s${n}`);
     expect(findMismatches(tape)).toEqual([]);
@@ -84,7 +84,7 @@ function failedCallId({ name, data }: Entry["payload"]): unknown {
 }
 
 /** A seeded generator returns the same numbers in every run. */
-function randomOf(seed: number): (below: number) => number {
+function createRandom(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
@@ -100,7 +100,7 @@ test("does not interrupt a turn of the same session id in another workspace", as
   const turn = fixture.say("/tool wait {}");
   await until(() => gate.running === 1);
   expect(await fixture.kernel.sessions.interrupt(user, other)).toBe(false);
-  gate.open[0]!();
+  gate.releases[0]!();
   expect((await turn).status).toBe("completed");
 });
 
@@ -120,5 +120,5 @@ test("interrupts a turn while an event handler hangs", async () => {
   await fixture.kernel.sessions.interrupt(user, { session_id: "s1" });
   expect((await turn).status).toBe("cancelled");
   expect(performance.now() - from).toBeLessThan(5_000);
-  gate.open[0]!();
+  gate.releases[0]!();
 });

@@ -68,7 +68,7 @@ verifies(
     const fixture = await createTestSession({ tools: [gate.tool] });
     const turn = fixture.say('/tool wait {"n": 1}\n/tool wait {"n": 2}\n/tool wait {"n": 3}');
     await until(() => gate.running === 3);
-    for (const open of gate.open.toReversed()) open();
+    for (const release of gate.releases.toReversed()) release();
     expect((await turn).output!.content).toBe(
       "Tool results:\n- wait: done 1\n- wait: done 2\n- wait: done 3",
     );
@@ -94,7 +94,7 @@ verifies(
     expect(gate.aborted.sort()).toEqual(["1", "2"]);
     await until(async () => (await fixture.tape()).filter(({ kind }) => kind === "tool_result").length === 2);
     expect(await fixture.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(false);
-    for (const open of gate.open) open();
+    for (const release of gate.releases) release();
     // The calls that the previous turn left behind do not block the next turn.
     expect((await fixture.say("hello")).status).toBe("completed");
   },
@@ -131,17 +131,17 @@ verifies(
   async () => {
     const plan = strategyPlugin("plan", () => ({ next: "done", content: "planned" }));
     const fixture = await createTestSession({ plugins: [plan] });
-    const strategyOf = async (session_id: string) => {
+    const runWithStrategy = async (session_id: string) => {
       const { strategy, output } = await fixture.say("/say reacted", session_id);
       return [strategy, output?.content];
     };
-    expect(await strategyOf("default")).toEqual(["react", "reacted"]);
+    expect(await runWithStrategy("default")).toEqual(["react", "reacted"]);
     await fixture.kernel.sessions.create(user, { session_id: "planned", strategy: "plan" });
-    expect(await strategyOf("planned")).toEqual(["plan", "planned"]);
+    expect(await runWithStrategy("planned")).toEqual(["plan", "planned"]);
     await fixture.kernel.sessions.create(user, { session_id: "reacted", strategy: "react" });
     await fixture.kernel.config.set(admin, { "kernel.strategy": "plan" });
-    expect(await strategyOf("configured")).toEqual(["plan", "planned"]);
-    expect(await strategyOf("reacted")).toEqual(["react", "reacted"]);
+    expect(await runWithStrategy("configured")).toEqual(["plan", "planned"]);
+    expect(await runWithStrategy("reacted")).toEqual(["react", "reacted"]);
   },
 );
 
@@ -205,7 +205,7 @@ test("writes a message that arrives during a turn immediately and answers it in 
     id: joined.entry_id,
     payload: { content: "/say and this" },
   });
-  gate.open[0]!();
+  gate.releases[0]!();
   const run = await turn;
   expect(run.id).toBe(joined.run_id);
   expect(run.output!.content).toBe("and this");
@@ -219,7 +219,7 @@ test("begins a separate turn for a message whose sender has fewer rights", async
   const first = await sessions.message(admin, session, { text: '/tool wait {"n": 1}' });
   await until(() => gate.running === 1);
   const turn = sessions.message(user, session, { text: "/tool plugins_list {}" });
-  gate.open[0]!();
+  gate.releases[0]!();
   const { run_id } = await turn;
   expect(run_id).not.toBe(first.run_id);
   await until(async () => (await runs.get(user, run_id)).status !== "running");
@@ -292,10 +292,10 @@ verifies(
     const fixture = await createTestSession({ tools: [gate.tool] });
     const turn = fixture.say('/tool wait {"n": 1}');
     await until(() => gate.running === 1);
-    const beside = await fixture.kernel.chains.create(user, { session_id: "s1" });
-    const block = { kind: "input" as const, content: [{ type: "text", text: "beside" }] };
-    await fixture.kernel.chains.addBlocks(user, beside.id, [block]);
-    gate.open[0]!();
+    const other_chain = await fixture.kernel.chains.create(user, { session_id: "s1" });
+    const block = { kind: "input" as const, content: [{ type: "text", text: "on the other chain" }] };
+    await fixture.kernel.chains.addBlocks(user, other_chain.id, [block]);
+    gate.releases[0]!();
     expect((await turn).output!.content).toBe("Tool results:\n- wait: done 1");
   },
 );

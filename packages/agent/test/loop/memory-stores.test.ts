@@ -20,16 +20,16 @@ function memoryPlugin(name: string, memory: KernelPlugin["memory"], hits: Memory
 
 verifies(
   "memory.store",
-  "merges the hits of short-term and long-term stores and names their source",
+  "merges the hits of short-term and long-term stores and includes their source",
   async () => {
     const results: (MemoryEntry[] | null)[] = [];
-    const asking = strategyPlugin("asking", ({ memory }) => {
+    const queryingStrategy = strategyPlugin("querying", ({ memory }) => {
       results.push(memory);
       return memory === null ? { next: "memory", query: "paris", k: 3 } : { next: "done", content: "ok" };
     });
     const fixture = await createTestSession({
       plugins: [
-        asking,
+        queryingStrategy,
         memoryPlugin("archive", undefined, [
           { text: "a city", score: 0.9 },
           { text: "equal", score: 0.5 },
@@ -41,7 +41,7 @@ verifies(
         ]),
       ],
     });
-    await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "asking" });
+    await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "querying" });
     expect((await fixture.say("hello")).status).toBe("completed");
     expect(results.at(-1)).toEqual([
       { text: "a city", score: 0.9, source: "archive", store: "long-term" },
@@ -52,7 +52,7 @@ verifies(
 );
 
 test("continues a turn immediately without the memories of a store that throws", async () => {
-  const asking = strategyPlugin("asking", ({ memory }) =>
+  const queryingStrategy = strategyPlugin("querying", ({ memory }) =>
     memory === null
       ? { next: "memory", query: "paris" }
       : { next: "done", content: `${memory.length} found` },
@@ -62,15 +62,15 @@ test("continues a turn immediately without the memories of a store that throws",
     onEvent: () => Promise.reject(new Error("no disk")),
   };
   const works = memoryPlugin("works", undefined, [{ text: "a city", score: 1 }]);
-  const fixture = await createTestSession({ plugins: [asking, broken, works] });
-  await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "asking" });
+  const fixture = await createTestSession({ plugins: [queryingStrategy, broken, works] });
+  await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "querying" });
   expect((await fixture.say("hello")).output!.content).toBe("1 found");
 });
 
 const DAY_MS = 24 * 3_600_000;
 
 /** Records the queries and writes that reach each store. */
-async function openStores(decide: (queried: boolean) => Decision) {
+async function createStores(decide: (queried: boolean) => Decision) {
   const received: string[] = [];
   const store = (name: string, memory: "short-term" | "long-term", hits: MemoryEntry[]): KernelPlugin => {
     const plugin = memoryPlugin(name, memory, hits);
@@ -109,7 +109,7 @@ verifies(
   "queries short-term stores first for a recent session and long-term stores first for an old one, then the others",
   async () => {
     let k = 1;
-    const { fixture, say } = await openStores((queried) =>
+    const { fixture, say } = await createStores((queried) =>
       queried ? { next: "done", content: "ok" } : { next: "memory", query: "when", k },
     );
     expect(await say()).toEqual({ received: ["recent memory.query"], hits: ["today"] });
@@ -131,7 +131,7 @@ verifies(
   async () => {
     let stores: string[] | undefined;
     let write: MemoryEntry = { text: "note" };
-    const { received, say } = await openStores((queried) =>
+    const { received, say } = await createStores((queried) =>
       queried
         ? { next: "done", content: "ok", write }
         : { next: "memory", query: "when", k: 5, ...(stores === undefined ? {} : { stores }) },

@@ -16,11 +16,11 @@ function tape(...lines: [kind: Entry["kind"], payload: JsonObject, step?: string
 }
 
 const messageEntry = (role: string) => ["message", { role, content: "x" }] as const;
-const called = (id: string, step: string) => ["tool_call", { id, name: "t", args: {} }, step] as const;
-const result = (id: string) =>
+const callEntry = (id: string, step: string) => ["tool_call", { id, name: "t", args: {} }, step] as const;
+const resultEntry = (id: string) =>
   ["tool_result", { tool_call_id: id, ok: true, envelope: { brief: id } }] as const;
-const request = ["event", { name: "llm.call.request", data: {} }] as const;
-const answered = (request_id: string, ...ids: string[]) =>
+const requestEntry = ["event", { name: "llm.call.request", data: {} }] as const;
+const responseEntry = (request_id: string, ...ids: string[]) =>
   [
     "event",
     {
@@ -39,17 +39,17 @@ const progressAfter = (...lines: (readonly [Entry["kind"], JsonObject, string?])
 
 test("starts from the beginning when the turn had not called the model yet", () => {
   expect(progressAfter(messageEntry("user"))).toMatchObject({ answer: null, open: [], usage: [] });
-  expect(progressAfter(messageEntry("user"), request)).toMatchObject({ answer: null, steered: false });
+  expect(progressAfter(messageEntry("user"), requestEntry)).toMatchObject({ answer: null, steered: false });
 });
 
 test("returns the last answer with the results of its calls and omits calls that were not made", () => {
   const progress = progressAfter(
     messageEntry("user"),
-    request,
-    answered("q1", "a", "b", "c"),
-    called("a", "q1"),
-    called("b", "q1"),
-    result("a"),
+    requestEntry,
+    responseEntry("q1", "a", "b", "c"),
+    callEntry("a", "q1"),
+    callEntry("b", "q1"),
+    resultEntry("a"),
   );
   expect(progress.answer).toMatchObject({ step: "q1", text: "q1" });
   expect(progress.answer?.tool_calls.map(({ id }) => id)).toEqual(["a", "b", "c"]);
@@ -65,8 +65,8 @@ test("treats the refusal of a call as its result", () => {
   ] as const;
   const { open, results } = progressAfter(
     messageEntry("user"),
-    answered("q1", "a"),
-    called("a", "q1"),
+    responseEntry("q1", "a"),
+    callEntry("a", "q1"),
     refused,
   );
   expect({ open, result: results.get("a") }).toEqual({ open: [], result: { ok: false, brief: "no" } });
@@ -75,39 +75,41 @@ test("treats the refusal of a call as its result", () => {
 test("waits for the calls of an answer that was not kept and then calls the model", () => {
   const progress = progressAfter(
     messageEntry("user"),
-    answered("q1", "a"),
-    called("a", "q1"),
-    result("a"),
-    called("b", "q2"),
+    responseEntry("q1", "a"),
+    callEntry("a", "q1"),
+    resultEntry("a"),
+    callEntry("b", "q2"),
   );
   expect(progress).toMatchObject({ answer: null, open: ["b"] });
-  expect(progressAfter(messageEntry("user"), called("a", "q0"), answered("q1", "b")).answer).toMatchObject({
+  expect(
+    progressAfter(messageEntry("user"), callEntry("a", "q0"), responseEntry("q1", "b")).answer,
+  ).toMatchObject({
     step: "q1",
   });
 });
 
 test("ignores an answer that became a message or that is older than the turn", () => {
   expect(
-    progressAfter(messageEntry("user"), answered("q1"), messageEntry("assistant"), messageEntry("user"))
+    progressAfter(messageEntry("user"), responseEntry("q1"), messageEntry("assistant"), messageEntry("user"))
       .answer,
   ).toBeNull();
-  const [kind, payload] = answered("q1");
+  const [kind, payload] = responseEntry("q1");
   const progress = progressAfter([kind, { ...payload, old: true }], messageEntry("user"));
   expect(progress).toMatchObject({ answer: null, usage: [] });
   // A call id that an earlier turn has used is open again.
   const again = progressAfter(
     messageEntry("user"),
-    called("a", "q0"),
-    result("a"),
+    callEntry("a", "q0"),
+    resultEntry("a"),
     messageEntry("assistant"),
     messageEntry("user"),
-    called("a", "q1"),
+    callEntry("a", "q1"),
   );
   expect(again.open).toEqual(["a"]);
 });
 
 test("ignores an earlier turn's answer that a compaction has copied past the start of the turn", () => {
-  const entries = tape(messageEntry("user") as never, answered("q1") as never).map((entry) => ({
+  const entries = tape(messageEntry("user") as never, responseEntry("q1") as never).map((entry) => ({
     ...entry,
     meta: { copy_of: entry.id - FIRST_ENTRY_ID + 1 },
   }));
@@ -115,25 +117,25 @@ test("ignores an earlier turn's answer that a compaction has copied past the sta
 });
 
 test("marks a message after the last model call as unanswered", () => {
-  expect(progressAfter(messageEntry("user"), request, answered("q1"), messageEntry("user")).steered).toBe(
-    true,
-  );
-  expect(progressAfter(messageEntry("user"), request, messageEntry("user"), answered("q1")).steered).toBe(
-    true,
-  );
-  expect(progressAfter(messageEntry("user"), messageEntry("user"), request, answered("q1")).steered).toBe(
-    false,
-  );
+  expect(
+    progressAfter(messageEntry("user"), requestEntry, responseEntry("q1"), messageEntry("user")).steered,
+  ).toBe(true);
+  expect(
+    progressAfter(messageEntry("user"), requestEntry, messageEntry("user"), responseEntry("q1")).steered,
+  ).toBe(true);
+  expect(
+    progressAfter(messageEntry("user"), messageEntry("user"), requestEntry, responseEntry("q1")).steered,
+  ).toBe(false);
 });
 
 test("does not reuse an earlier result when a model numbers its calls from zero", () => {
   const again = progressAfter(
     messageEntry("user"),
-    answered("q1", "call_0"),
-    called("call_0", "q1"),
-    result("call_0"),
-    request,
-    answered("q2", "call_0"),
+    responseEntry("q1", "call_0"),
+    callEntry("call_0", "q1"),
+    resultEntry("call_0"),
+    requestEntry,
+    responseEntry("q2", "call_0"),
   );
   expect(again.answer).toMatchObject({ step: "q2" });
   expect({ open: again.open, results: [...again.results.keys()] }).toEqual({ open: [], results: [] });

@@ -7,26 +7,26 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "./test-session.ts";
 
-const ran: string[] = [];
+const deployed_to: string[] = [];
 const deploy: KernelTool = {
   name: "deploy",
   description: "Deploys.",
   parameters: { type: "object", properties: { to: { type: "string" } }, required: ["to"] },
   requires_approval: true,
   run({ to }) {
-    ran.push(to as string);
+    deployed_to.push(to as string);
     return toolOk("deployed");
   },
 };
 const HOUR = 3_600_000;
 
 /** Starts a run that waits for approval, and returns its id. */
-async function askToDeploy({ kernel }: TestSession): Promise<string> {
+async function requestDeploy({ kernel }: TestSession): Promise<string> {
   const text = '/tool deploy {"to": "prod"}';
   return (await kernel.sessions.message(user, { session_id: "s1" }, { text })).run_id;
 }
 
-async function pending({ kernel }: TestSession): Promise<readonly Approval[]> {
+async function listPending({ kernel }: TestSession): Promise<readonly Approval[]> {
   return (await kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
 }
 
@@ -47,21 +47,21 @@ verifies(
   "approval.durable",
   "keeps a durable approval across a restart, accepts its answer afterwards and checks the call again",
   async () => {
-    ran.length = 0;
-    const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
-    const first = await createTestSession(long);
-    const run_id = await askToDeploy(first);
-    await until(async () => (await pending(first)).length === 1);
+    deployed_to.length = 0;
+    const options = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
+    const first = await createTestSession(options);
+    const run_id = await requestDeploy(first);
+    await until(async () => (await listPending(first)).length === 1);
     await first.crash();
 
-    const second = await createTestSession({ ...long, file: first.file });
-    const items = await pending(second);
+    const second = await createTestSession({ ...options, file: first.file });
+    const items = await listPending(second);
     expect(items).toMatchObject([{ tool: "deploy", durable: true, session_id: "s1" }]);
     // The turn waits for the answer again after the restart.
     expect(await second.kernel.runs.get(user, run_id)).toMatchObject({ status: "running" });
     await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
     await until(async () => (await second.tape()).some(({ kind }) => kind === "tool_result"));
-    expect(ran).toEqual(["prod"]);
+    expect(deployed_to).toEqual(["prod"]);
     const result = (await second.tape()).find(({ kind }) => kind === "tool_result");
     expect(result?.payload).toMatchObject({ ok: true, envelope: { brief: "deployed" } });
     await until(async () => (await second.tape()).at(-1)?.payload.role === "assistant");
@@ -71,47 +71,47 @@ verifies(
 );
 
 test("continues the conversation after an orderly stop when the approval is answered", async () => {
-  ran.length = 0;
-  const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
-  const first = await createTestSession(long);
-  const run_id = await askToDeploy(first);
+  deployed_to.length = 0;
+  const options = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
+  const first = await createTestSession(options);
+  const run_id = await requestDeploy(first);
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
   await first.kernel.stop(1_000);
   await first.crash();
-  const second = await createTestSession({ ...long, file: first.file });
+  const second = await createTestSession({ ...options, file: first.file });
   expect(await second.kernel.runs.get(user, run_id)).toMatchObject({
     status: "failed",
     error: { code: "gateway_stopping" },
   });
-  const items = await pending(second);
+  const items = await listPending(second);
   await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
   const last = async () => (await second.tape()).at(-1)?.payload.content;
   await until(async () => JSON.stringify((await last()) ?? "").includes("deployed"));
-  expect(ran).toEqual(["prod"]);
+  expect(deployed_to).toEqual(["prod"]);
 });
 
 verifies(
   "approval.durable",
   "asks for approval again when the tool has changed since the first request",
   async () => {
-    ran.length = 0;
-    const long = { host: { approval_timeout_ms: HOUR } };
-    const first = await createTestSession({ ...long, tools: [deploy] });
-    await askToDeploy(first);
-    await until(async () => (await pending(first)).length === 1);
+    deployed_to.length = 0;
+    const options = { host: { approval_timeout_ms: HOUR } };
+    const first = await createTestSession({ ...options, tools: [deploy] });
+    await requestDeploy(first);
+    await until(async () => (await listPending(first)).length === 1);
     await first.crash();
     const second = await createTestSession({
-      ...long,
+      ...options,
       tools: [{ ...deploy, description: "Deploys and deletes." }],
       file: first.file,
     });
-    const items = await pending(second);
+    const items = await listPending(second);
     await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
-    await until(async () => (await pending(second)).length === 1);
-    const [again] = await pending(second);
+    await until(async () => (await listPending(second)).length === 1);
+    const [again] = await listPending(second);
     expect(again).toMatchObject({ replaces: items[0]!.id, invocation_id: items[0]!.invocation_id });
     expect(again!.changed).toContain("package_digest");
-    expect(ran).toEqual([]);
+    expect(deployed_to).toEqual([]);
   },
 );
 
@@ -123,20 +123,20 @@ verifies(
       [30_000, "cancelled"],
       [HOUR, "pending"],
     ] as const) {
-      ran.length = 0;
+      deployed_to.length = 0;
       const fixture = await createTestSession({ host: { approval_timeout_ms: timeout_ms }, tools: [deploy] });
-      await askToDeploy(fixture);
-      await until(async () => (await pending(fixture)).length === 1);
+      await requestDeploy(fixture);
+      await until(async () => (await listPending(fixture)).length === 1);
       // The grace period is an hour, so a stop that waited for the approval would exceed the timeout of this
       // test.
       await fixture.kernel.stop(HOUR);
       const { items } = await fixture.kernel.approvals.list(user, {}, { limit: 5 });
       expect(items).toMatchObject([{ status }]);
-      const gone = fixture.events
+      const reasons = fixture.events
         .filter(({ kind }) => kind === "approval.cancelled")
         .map(({ payload }) => payload.reason);
-      expect(gone).toEqual(status === "cancelled" ? ["shutdown"] : []);
-      expect(ran).toEqual([]);
+      expect(reasons).toEqual(status === "cancelled" ? ["shutdown"] : []);
+      expect(deployed_to).toEqual([]);
     }
   },
 );
@@ -144,20 +144,20 @@ verifies(
 test("finds a run by its idempotency key after the gateway died", async () => {
   const first = await createTestSession();
   const body = { session_id: "once", input: { text: "/say hello" } };
-  const begun = await first.kernel.runs.startOnce(user, body, "k", "d");
+  const started = await first.kernel.runs.startOnce(user, body, "k", "d");
   expect(await first.kernel.runs.startOnce(user, body, "k", "d")).toEqual({
-    id: begun.id,
-    entry_id: begun.entry_id,
+    id: started.id,
+    entry_id: started.entry_id,
     ticket: null,
   });
   await first.crash();
   const second = await createTestSession({ file: first.file });
   expect(await second.kernel.runs.startOnce(user, body, "k", "d")).toMatchObject({
-    id: begun.id,
+    id: started.id,
     ticket: null,
   });
   const { items } = await second.kernel.runs.list(user, { session_id: "once" }, { limit: 9 });
-  expect(items.map(({ id }) => id)).toEqual([begun.id]);
+  expect(items.map(({ id }) => id)).toEqual([started.id]);
   await expect(second.kernel.runs.startOnce(user, body, "k", "other")).rejects.toMatchObject({
     code: "idempotency.conflict",
   });

@@ -12,7 +12,7 @@ const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify
 const withAnswer = (call: string) => `${call}\n/then\n/say the parent is done`;
 
 /** Records its calls. The first call hangs forever when its arguments request it. */
-function recorded(name: string, effect_class: KernelTool["effect_class"], calls: string[]): KernelTool {
+function recordingTool(name: string, effect_class: KernelTool["effect_class"], calls: string[]): KernelTool {
   return {
     name,
     description: "Records.",
@@ -27,7 +27,7 @@ function recorded(name: string, effect_class: KernelTool["effect_class"], calls:
 }
 
 /** The agent tool, whose requests of one kernel service hang forever before or after the service answers. */
-function hangingAt(service: string, when: "before" | "after"): KernelPlugin {
+function agentToolHangingAt(service: string, when: "before" | "after"): KernelPlugin {
   const hang = () => new Promise<never>(() => {});
   return {
     ...agentTool,
@@ -44,11 +44,11 @@ function hangingAt(service: string, when: "before" | "after"): KernelPlugin {
 }
 
 /** A session whose approvals are all granted, with tools that record their calls in `calls`. */
-async function openAgents(
+async function createAgentSession(
   calls: string[],
   { agent = agentTool, ...more }: Parameters<typeof createTestSession>[0] & { agent?: KernelPlugin } = {},
 ): Promise<TestSession> {
-  const tools = [addTool, recorded("look", "read_only", calls), recorded("pay", undefined, calls)];
+  const tools = [addTool, recordingTool("look", "read_only", calls), recordingTool("pay", undefined, calls)];
   return await createTestSession({ tools, plugins: [agent, autoApprovePlugin().plugin], ...more });
 }
 
@@ -62,7 +62,7 @@ async function subagentRuns({ kernel }: TestSession): Promise<readonly Run[]> {
   return items.filter(({ trigger }) => trigger === "subagent");
 }
 
-const announced = (...fixtures: TestSession[]) =>
+const announcedKinds = (...fixtures: TestSession[]) =>
   fixtures.flatMap(({ events }) =>
     events.filter(({ session_id }) => session_id === "_bridge:agent-tool").map(({ kind }) => kind),
   );
@@ -74,20 +74,20 @@ const agentResults = (tape: readonly Entry[]) => {
   return tape.filter(({ kind, payload }) => kind === "tool_result" && ids.includes(payload.tool_call_id));
 };
 
-const ONCE = ["x.agent.subagent.started", "x.agent.subagent.completed"];
+const STARTED_AND_COMPLETED = ["x.agent.subagent.started", "x.agent.subagent.completed"];
 
 verifies(
   ["subagent.resume", "inv.effect-class"],
   "resumes a sub-agent after a crash and gives its answer to the call that waits for it",
   async () => {
     const calls: string[] = [];
-    const first = await openAgents(calls);
+    const first = await createAgentSession(calls);
     const goal = '/tool pay {}\n/then\n/tool look {"hang": true}\n/then\n/say the child is done';
     const { run_id } = await first.kernel.sessions.message(user, s1, { text: withAnswer(spawn(goal)) });
     await until(() => calls.length === 2);
     await first.crash();
 
-    const second = await openAgents(calls, { file: first.file });
+    const second = await createAgentSession(calls, { file: first.file });
     expect(await waitForEnd(second, run_id)).toMatchObject({
       status: "completed",
       resumed: 1,
@@ -103,7 +103,7 @@ verifies(
     const results = agentResults(await second.tape());
     expect(results).toMatchObject([{ payload: { ok: true } }]);
     expect(JSON.stringify(results[0]!.payload)).toContain("the child is done");
-    expect(announced(first, second)).toEqual(ONCE);
+    expect(announcedKinds(first, second)).toEqual(STARTED_AND_COMPLETED);
   },
 );
 
@@ -112,13 +112,13 @@ verifies(
   "gives the recorded answer of a sub-agent that ended before the crash",
   async () => {
     const calls: string[] = [];
-    const first = await openAgents(calls, { agent: hangingAt("subagent.wait", "after") });
+    const first = await createAgentSession(calls, { agent: agentToolHangingAt("subagent.wait", "after") });
     const goal = "/tool look {}\n/then\n/say the child is done";
     const { run_id } = await first.kernel.sessions.message(user, s1, { text: withAnswer(spawn(goal)) });
     await until(async () => (await subagentRuns(first)).some(({ status }) => status === "completed"));
     await first.crash();
 
-    const second = await openAgents(calls, { file: first.file });
+    const second = await createAgentSession(calls, { file: first.file });
     expect(await waitForEnd(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
     expect(calls).toEqual(["look"]);
     const children = await subagentRuns(second);
@@ -127,7 +127,7 @@ verifies(
     ]);
     const results = agentResults(await second.tape());
     expect(JSON.stringify(results.map(({ payload }) => payload))).toContain("the child is done");
-    expect(announced(first, second)).toEqual(ONCE);
+    expect(announcedKinds(first, second)).toEqual(STARTED_AND_COMPLETED);
   },
 );
 
@@ -136,7 +136,7 @@ verifies(
   "starts the sub-agent of a call that a crash interrupted before the start",
   async () => {
     const calls: string[] = [];
-    const first = await openAgents(calls, { agent: hangingAt("subagent.start", "before") });
+    const first = await createAgentSession(calls, { agent: agentToolHangingAt("subagent.start", "before") });
     const { run_id } = await first.kernel.sessions.message(user, s1, {
       text: withAnswer(spawn("/tool look {}")),
     });
@@ -147,11 +147,11 @@ verifies(
     await until(async () => (await running()).length === 1);
     await first.crash();
 
-    const second = await openAgents(calls, { file: first.file });
+    const second = await createAgentSession(calls, { file: first.file });
     expect(await waitForEnd(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
     expect(calls).toEqual(["look"]);
     expect(await subagentRuns(second)).toMatchObject([{ status: "completed", parent_run_id: run_id }]);
-    expect(announced(first, second)).toEqual(ONCE);
+    expect(announcedKinds(first, second)).toEqual(STARTED_AND_COMPLETED);
   },
 );
 
@@ -160,43 +160,45 @@ verifies(
   "starts the sub-agent of a call that a crash interrupted after the fork",
   async () => {
     const calls: string[] = [];
-    const first = await openAgents(calls);
+    const first = await createAgentSession(calls);
     const { runs } = first.store;
-    const begun: string[] = [];
+    const started_sessions: string[] = [];
     first.store.runs = {
       ...runs,
       start(run, ...more) {
         if (run.trigger !== "subagent") return runs.start(run, ...more);
-        begun.push(run.session_id);
+        started_sessions.push(run.session_id);
         return new Promise(() => {});
       },
     };
     const { run_id } = await first.kernel.sessions.message(user, s1, {
       text: withAnswer(spawn("/tool look {}")),
     });
-    await until(() => begun.length === 1);
+    await until(() => started_sessions.length === 1);
     await first.crash();
 
-    const second = await openAgents(calls, { file: first.file });
+    const second = await createAgentSession(calls, { file: first.file });
     expect(await waitForEnd(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
     expect(calls).toEqual(["look"]);
-    expect(await subagentRuns(second)).toMatchObject([{ status: "completed", session_id: begun[0] }]);
-    expect(announced(first, second)).toEqual(ONCE);
+    expect(await subagentRuns(second)).toMatchObject([
+      { status: "completed", session_id: started_sessions[0] },
+    ]);
+    expect(announcedKinds(first, second)).toEqual(STARTED_AND_COMPLETED);
   },
 );
 
 verifies("subagent.resume", "ends a sub-agent and its parent after a second crash", async () => {
   const calls: string[] = [];
-  const hanging = { ...recorded("look", "read_only", calls), run: () => new Promise<never>(() => {}) };
-  const first = await openAgents(calls, { tools: [hanging] });
+  const hanging = { ...recordingTool("look", "read_only", calls), run: () => new Promise<never>(() => {}) };
+  const first = await createAgentSession(calls, { tools: [hanging] });
   const { run_id } = await first.kernel.sessions.message(user, s1, { text: spawn("/tool look {}") });
-  await until(() => announced(first).length === 1);
+  await until(() => announcedKinds(first).length === 1);
   await first.crash();
-  const second = await openAgents(calls, { tools: [hanging], file: first.file });
+  const second = await createAgentSession(calls, { tools: [hanging], file: first.file });
   await until(async () => (await subagentRuns(second)).every(({ resumed }) => resumed === 1));
   await until(async () => (await second.kernel.runs.get(user, run_id)).resumed === 1);
   await second.crash();
-  const third = await openAgents(calls, { tools: [hanging], file: first.file });
+  const third = await createAgentSession(calls, { tools: [hanging], file: first.file });
   expect(await waitForEnd(third, run_id)).toMatchObject({ status: "failed" });
   await until(async () => (await subagentRuns(third)).every(({ status }) => status === "failed"));
   expect(await subagentRuns(third)).toHaveLength(1);
@@ -204,14 +206,14 @@ verifies("subagent.resume", "ends a sub-agent and its parent after a second cras
 
 verifies("subagent.resume", "resumes nested sub-agents", async () => {
   const calls: string[] = [];
-  const first = await openAgents(calls);
+  const first = await createAgentSession(calls);
   const inner = '/tool look {"hang": true}\n/then\n/say from the bottom';
   const text = withAnswer(spawn(`${spawn(inner)}\n/then\n/say from the middle`));
   const { run_id } = await first.kernel.sessions.message(user, s1, { text });
   await until(() => calls.length === 1);
   await first.crash();
 
-  const second = await openAgents(calls, { file: first.file });
+  const second = await createAgentSession(calls, { file: first.file });
   expect(await waitForEnd(second, run_id)).toMatchObject({ output: { content: "the parent is done" } });
   expect(calls).toEqual(["look", "look"]);
   const children = await subagentRuns(second);
@@ -219,7 +221,11 @@ verifies("subagent.resume", "resumes nested sub-agents", async () => {
     ["completed", 1, "from the bottom"],
     ["completed", 1, "from the middle"],
   ]);
-  expect(announced(first, second)).toEqual([ONCE[0], ...ONCE, ONCE[1]]);
+  expect(announcedKinds(first, second)).toEqual([
+    STARTED_AND_COMPLETED[0],
+    ...STARTED_AND_COMPLETED,
+    STARTED_AND_COMPLETED[1],
+  ]);
 });
 
 verifies(
@@ -227,7 +233,7 @@ verifies(
   "keeps the allow-list and the steps of a resumed sub-agent",
   async () => {
     const calls: string[] = [];
-    const first = await openAgents(calls);
+    const first = await createAgentSession(calls);
     const goal =
       '/tool add {"a": 1, "b": 1}\n/then\n/tool look {"hang": true}\n/then\n/tool pay {}\n/then\n/say no';
     const text = withAnswer(spawn(goal, { tools: ["look"], max_steps: 3 }));
@@ -235,7 +241,7 @@ verifies(
     await until(() => calls.length === 1);
     await first.crash();
 
-    const second = await openAgents(calls, { file: first.file });
+    const second = await createAgentSession(calls, { file: first.file });
     expect(await waitForEnd(second, run_id)).toMatchObject({ status: "completed" });
     expect(calls).toEqual(["look", "look"]);
     expect(await subagentRuns(second)).toMatchObject([
@@ -248,17 +254,17 @@ verifies(
 
 verifies("subagent.resume", "stops a resumed sub-agent with its parent and at its time limit", async () => {
   const slow = `/slow 200\n/say ${"word ".repeat(500)}`;
-  const first = await openAgents([]);
+  const first = await createAgentSession([]);
   const interrupted = await first.kernel.sessions.message(user, s1, { text: withAnswer(spawn(slow)) });
   const limited = await first.kernel.sessions.message(
     user,
     { session_id: "s2" },
     { text: withAnswer(spawn(slow, { max_wall_seconds: 1 })) },
   );
-  await until(() => announced(first).filter((kind) => kind === ONCE[0]).length === 2);
+  await until(() => announcedKinds(first).filter((kind) => kind === STARTED_AND_COMPLETED[0]).length === 2);
   await first.crash();
 
-  const second = await openAgents([], { file: first.file });
+  const second = await createAgentSession([], { file: first.file });
   // On a busy machine the time limit may have passed before the crash.
   const resumedOrEnded = ({ resumed, status }: Run) => resumed === 1 || status !== "running";
   await until(async () => (await subagentRuns(second)).every(resumedOrEnded));
@@ -271,13 +277,13 @@ verifies("subagent.resume", "stops a resumed sub-agent with its parent and at it
 });
 
 verifies("subagent.resume", "gives a resumed sub-agent the rest of its time", async () => {
-  const first = await openAgents([]);
+  const first = await createAgentSession([]);
   const text = spawn(`/slow 200\n/say ${"word ".repeat(500)}`, { max_wall_seconds: 97 });
   await first.kernel.sessions.message(user, s1, { text });
-  await until(() => announced(first).length === 1);
+  await until(() => announcedKinds(first).length === 1);
   await first.crash();
 
-  const second = await openAgents([], { file: first.file, start: false });
+  const second = await createAgentSession([], { file: first.file, start: false });
   second.clock.wall_offset = 50_000;
   const deadlines: number[] = [];
   const after = second.clock.after.bind(second.clock);
@@ -297,14 +303,14 @@ verifies("subagent.resume", "gives a resumed sub-agent the rest of its time", as
 });
 
 verifies("subagent.resume", "ends a sub-agent whose call does not run again", async () => {
-  const first = await openAgents([]);
+  const first = await createAgentSession([]);
   const text = withAnswer(spawn(`/slow 200\n/say ${"word ".repeat(500)}`));
   const { run_id } = await first.kernel.sessions.message(user, s1, { text });
-  await until(() => announced(first).length === 1);
+  await until(() => announcedKinds(first).length === 1);
   await first.crash();
 
   const changed: KernelPlugin = { ...agentTool, version: "0.1.1" };
-  const second = await openAgents([], { agent: changed, file: first.file });
+  const second = await createAgentSession([], { agent: changed, file: first.file });
   expect(await waitForEnd(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
   await until(async () => (await subagentRuns(second)).every(({ status }) => status !== "running"));
   expect(await subagentRuns(second)).toMatchObject([{ status: "failed", error: { code: "loop.failed" } }]);

@@ -12,7 +12,7 @@ import { addTool, createTestSession, type TestSession } from "./test-session.ts"
 const s1 = { session_id: "s1" };
 
 /** A tool that adds its name to `calls` at every call. The first call hangs forever if its arguments set `hang`. */
-function counted(name: string, effect_class: KernelTool["effect_class"], calls: string[]): KernelTool {
+function countingTool(name: string, effect_class: KernelTool["effect_class"], calls: string[]): KernelTool {
   return {
     name,
     description: "Counts.",
@@ -32,7 +32,7 @@ const assistantTexts = (tape: readonly Entry[]) =>
   );
 
 /** The entries that a model would receive, in the order of the tape. */
-const requestOf = (tape: readonly Entry[]) =>
+const contextKinds = (tape: readonly Entry[]) =>
   tape.flatMap(({ kind, payload }) =>
     kind === "message" ? [payload.role] : kind === "event" || kind === "anchor" ? [] : [kind],
   );
@@ -43,9 +43,11 @@ async function waitForEnd(fixture: TestSession, run_id: string) {
 }
 
 /** A caller with an API key that can be revoked. */
-async function keyHolder({ kernel }: TestSession): Promise<{ caller: Caller; revoke: () => Promise<void> }> {
-  const wanted = { name: "k", role: "user", scopes: ["sessions:write"] };
-  const { key, token } = await kernel.keys.create(admin, wanted as never);
+async function createKeyHolder({
+  kernel,
+}: TestSession): Promise<{ caller: Caller; revoke: () => Promise<void> }> {
+  const options = { name: "k", role: "user", scopes: ["sessions:write"] };
+  const { key, token } = await kernel.keys.create(admin, options as never);
   const caller = await kernel.keys.authenticate(token);
   return { caller, revoke: () => kernel.keys.revoke(admin, key.id) };
 }
@@ -53,19 +55,19 @@ async function keyHolder({ kernel }: TestSession): Promise<{ caller: Caller; rev
 test("resumes a turn after a crash during its tool calls and repeats only calls that may run twice", async () => {
   const calls: string[] = [];
   const tools = [
-    counted("look", "read_only", calls),
-    counted("pay", undefined, calls),
-    counted("quick", "read_only", calls),
+    countingTool("look", "read_only", calls),
+    countingTool("pay", undefined, calls),
+    countingTool("quick", "read_only", calls),
   ];
   const first = await createTestSession({ tools });
   const text =
     '/say working\n/tool look {"hang": true}\n/tool pay {"hang": true}\n/tool quick {}\n/then\n/say over';
   const { run_id } = await first.kernel.sessions.message(user, s1, { text });
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_result"));
-  const asked_for = async () =>
+  const pendingApprovals = async () =>
     (await first.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
-  await until(async () => (await asked_for()).length === 1);
-  await first.kernel.approvals.answer(admin, (await asked_for())[0]!.id, { response: "approve" });
+  await until(async () => (await pendingApprovals()).length === 1);
+  await first.kernel.approvals.answer(admin, (await pendingApprovals())[0]!.id, { response: "approve" });
   await until(() => calls.length === 3);
   await first.crash();
 
@@ -91,8 +93,8 @@ test("resumes a turn after a crash during its tool calls and repeats only calls 
 
 verifies("tools.token-cost", "keeps the tools that the model found before a crash", async () => {
   const calls: string[] = [];
-  const weather = { ...counted("weather", "read_only", calls), description: "Weather.", deferred: true };
-  const tools = [addTool, weather, counted("wait", "read_only", calls)];
+  const weather = { ...countingTool("weather", "read_only", calls), description: "Weather.", deferred: true };
+  const tools = [addTool, weather, countingTool("wait", "read_only", calls)];
   const first = await createTestSession({ tools });
   const text =
     '/tool tool_search {"query": "weather"}\n/then\n/tool wait {"hang": true}\n/then\n/tool weather {}\n/then\n/say over';
@@ -125,7 +127,9 @@ test("keeps an answer that was given before a crash without calling the model ag
   const tape = await first.tape();
   // Simulates a crash between the model's last answer and the end of the turn.
   const last = tape.findIndex(({ kind, payload }) => kind === "message" && payload.role === "assistant");
-  const cut = tape.slice(1, last).map(({ kind, payload, meta, date }) => ({ kind, payload, meta, date }));
+  const entries_before_answer = tape
+    .slice(1, last)
+    .map(({ kind, payload, meta, date }) => ({ kind, payload, meta, date }));
   const { node_id: _, ...row } = { ...(await first.kernel.runs.get(user, run_id)), node_id: "" };
   const key = { scope: user.scope, workspace: "default", session_id: "cut" };
   await first.kernel.sessions.create(user, { session_id: "cut" });
@@ -140,7 +144,12 @@ test("keeps an answer that was given before a crash without calling the model ag
     fence: 0,
     joins: 0,
   };
-  await first.store.runs.start(open, { key, entries: cut }, cut.length, {});
+  await first.store.runs.start(
+    open,
+    { key, entries: entries_before_answer },
+    entries_before_answer.length,
+    {},
+  );
   await first.crash();
   const second = await createTestSession({ file: first.file });
   expect(await waitForEnd(second, run.id)).toMatchObject({ status: "completed", resumed: 1, iterations: 2 });
@@ -150,7 +159,10 @@ test("keeps an answer that was given before a crash without calling the model ag
 
 test("adds a message to a resumed turn and ends its calls on an interrupt", async () => {
   const calls: string[] = [];
-  const hanging: KernelTool = { ...counted("look", "read_only", calls), run: () => new Promise(() => {}) };
+  const hanging: KernelTool = {
+    ...countingTool("look", "read_only", calls),
+    run: () => new Promise(() => {}),
+  };
   const first = await createTestSession({ tools: [hanging] });
   const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
@@ -161,12 +173,12 @@ test("adds a message to a resumed turn and ends its calls on an interrupt", asyn
   expect(await second.kernel.sessions.interrupt(user, s1)).toBe(true);
   expect(await waitForEnd(second, run_id)).toMatchObject({ status: "cancelled" });
   const tape = await second.tape();
-  expect(requestOf(tape)).toEqual(["user", "tool_call", "user", "tool_result", "assistant"]);
+  expect(contextKinds(tape)).toEqual(["user", "tool_call", "user", "tool_result", "assistant"]);
 });
 
 test("ends a turn that crashed the gateway twice and records the reason", async () => {
   const calls: string[] = [];
-  const tools = [{ ...counted("look", "read_only", calls), run: () => new Promise<never>(() => {}) }];
+  const tools = [{ ...countingTool("look", "read_only", calls), run: () => new Promise<never>(() => {}) }];
   const first = await createTestSession({ tools });
   const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
@@ -180,14 +192,14 @@ test("ends a turn that crashed the gateway twice and records the reason", async 
     error: { code: "loop.failed", message: expect.stringContaining("twice") },
   });
   const tape = await third.tape();
-  expect(requestOf(tape)).toEqual(["user", "tool_call", "tool_result", "assistant"]);
+  expect(contextKinds(tape)).toEqual(["user", "tool_call", "tool_result", "assistant"]);
   expect(await third.say("hello")).toMatchObject({ status: "completed" });
 });
 
 test("ends interrupted turns when resuming is off or the caller lost its authority", async () => {
   const slow = "/slow 50\n/say one two three four five six";
   const first = await createTestSession();
-  const { caller, revoke } = await keyHolder(first);
+  const { caller, revoke } = await createKeyHolder(first);
   const own_run = await first.kernel.sessions.message(user, s1, { text: slow });
   const keyed = await first.kernel.sessions.message(caller, { session_id: "s2" }, { text: slow });
   await until(() => first.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
@@ -205,7 +217,7 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
   expect((await waitForEnd(second, keyed.run_id)).resumed).toBeUndefined();
 
   const third = await createTestSession();
-  const key_holder = await keyHolder(third);
+  const key_holder = await createKeyHolder(third);
   const foreign_run = await third.kernel.sessions.message(key_holder.caller, s1, { text: slow });
   await until(() => third.events.some(({ kind }) => kind === "assistant.message.delta"));
   await key_holder.revoke();
@@ -219,7 +231,7 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
 
 verifies("tools.context", "returns control to the user after a crash when the result yields", async () => {
   const calls: string[] = [];
-  const tools = [counted("look", "read_only", calls)];
+  const tools = [countingTool("look", "read_only", calls)];
   const first = await createTestSession({ tools });
   await first.bind(manifest([toolExport("choose")]), { policy: { class: "worker" } });
   first.runner.script = () => ok({ content: [{ type: "text", text: "Which one?" }], yield_to_user: true });
@@ -237,13 +249,17 @@ verifies("tools.context", "returns control to the user after a crash when the re
 });
 
 /** Makes a provider number its tool calls from zero in every answer, as some model servers do. */
-const counting = (plugin: KernelPlugin): KernelPlugin => ({
+const numberingFromZero = (plugin: KernelPlugin): KernelPlugin => ({
   ...plugin,
   onEvent(event, ctx) {
     const emit: typeof ctx.emit = (kind, payload, options) => {
       const { tool_calls } = payload as { tool_calls?: { id: string }[] };
-      const same = tool_calls?.map((call, n) => ({ ...call, id: `call_${n}` }));
-      return ctx.emit(kind, same === undefined ? payload : { ...payload, tool_calls: same }, options);
+      const renumbered = tool_calls?.map((call, n) => ({ ...call, id: `call_${n}` }));
+      return ctx.emit(
+        kind,
+        renumbered === undefined ? payload : { ...payload, tool_calls: renumbered },
+        options,
+      );
     };
     return plugin.onEvent!(event, { ...ctx, emit });
   },
@@ -251,8 +267,8 @@ const counting = (plugin: KernelPlugin): KernelPlugin => ({
 
 test("runs a tool call of a later answer even when the model reuses an id", async () => {
   const calls: string[] = [];
-  const tools = [counted("look", "read_only", calls), counted("count", "read_only", calls)];
-  const provider = counting(echo);
+  const tools = [countingTool("look", "read_only", calls), countingTool("count", "read_only", calls)];
+  const provider = numberingFromZero(echo);
   const first = await createTestSession({ tools, provider });
   const text = '/tool look {"hang": true}\n/then\n/tool count {}\n/then\n/say over';
   const { run_id } = await first.kernel.sessions.message(user, s1, { text });
@@ -268,7 +284,7 @@ test("runs a tool call of a later answer even when the model reuses an id", asyn
 
 verifies("inv.effect-class", "repeats a plugin's read-only tool call after a restart", async () => {
   const calls: string[] = [];
-  const tools = [addTool, counted("look", "read_only", calls)];
+  const tools = [addTool, countingTool("look", "read_only", calls)];
   const first = await createTestSession({ tools });
   await first.kernel.sessions.message(user, s1, { text: '/tool look {"hang": true}' });
   await until(() => calls.length === 1);

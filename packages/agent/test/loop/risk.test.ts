@@ -20,9 +20,9 @@ const makeTool = (risk: Risk, more: Partial<KernelTool> = {}): KernelTool => ({
 });
 const RISKY = (["low", "medium", "high", "critical", "unknown"] as const).map((risk) => makeTool(risk));
 
-const pending = async ({ kernel }: TestSession) =>
+const listPending = async ({ kernel }: TestSession) =>
   (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
-const offered = ({ events }: TestSession): string[][] =>
+const offeredTools = ({ events }: TestSession): string[][] =>
   events
     .filter(({ kind }) => kind === "llm.call.request")
     .map(({ payload }) =>
@@ -32,12 +32,15 @@ const outcomes = ({ events }: TestSession): BusEvent[] =>
   events.filter(({ kind }) => kind === "tool.call.result" || kind === "tool.error");
 
 /** Returns the tools that need approval when a turn calls all of them. Every approval is rejected. */
-async function asksIn(fixture: TestSession, start: (text: string) => Promise<unknown>): Promise<string[]> {
+async function findToolsNeedingApproval(
+  fixture: TestSession,
+  start: (text: string) => Promise<unknown>,
+): Promise<string[]> {
   const turn = start(RISKY.map(({ name }) => `/tool ${name} {}`).join("\n"));
   const before = outcomes(fixture).length;
-  let approvals = await pending(fixture);
+  let approvals = await listPending(fixture);
   await until(async () => {
-    approvals = await pending(fixture);
+    approvals = await listPending(fixture);
     return approvals.length + outcomes(fixture).length - before === RISKY.length;
   });
   for (const { id } of approvals) await fixture.kernel.approvals.answer(admin, id, { response: "reject" });
@@ -47,25 +50,31 @@ async function asksIn(fixture: TestSession, start: (text: string) => Promise<unk
 
 verifies(
   "tools.risk",
-  "asks for approval of every call above the tolerance, and always for critical risk",
+  "requests approval for every call above the tolerance, and always for critical risk",
   async () => {
     const fixture = await createTestSession({ tools: RISKY });
     const say = (text: string) => fixture.say(text);
-    expect(await asksIn(fixture, say)).toEqual(["critical", "high", "medium", "unknown"]);
+    expect(await findToolsNeedingApproval(fixture, say)).toEqual(["critical", "high", "medium", "unknown"]);
     const tolerate = (conversation: "none" | "medium" | "full") =>
       fixture.kernel.policy.put(admin, "org", { tolerance: { conversation } });
     await tolerate("none");
-    expect(await asksIn(fixture, say)).toEqual(["critical", "high", "low", "medium", "unknown"]);
+    expect(await findToolsNeedingApproval(fixture, say)).toEqual([
+      "critical",
+      "high",
+      "low",
+      "medium",
+      "unknown",
+    ]);
     await tolerate("medium");
-    expect(await asksIn(fixture, say)).toEqual(["critical", "high", "unknown"]);
+    expect(await findToolsNeedingApproval(fixture, say)).toEqual(["critical", "high", "unknown"]);
     await tolerate("full");
-    expect(await asksIn(fixture, say)).toEqual(["critical"]);
+    expect(await findToolsNeedingApproval(fixture, say)).toEqual(["critical"]);
   },
 );
 
 verifies(
   "tools.risk",
-  "applies a separate tolerance to each context and refuses calls of headless runs instead of asking",
+  "applies a separate tolerance to each context and refuses calls in headless runs instead of requesting approval",
   async () => {
     const fixture = await createTestSession({ tools: RISKY });
     await fixture.kernel.policy.put(admin, "org", {
@@ -76,10 +85,10 @@ verifies(
       const ticket = await fixture.kernel.runs.start(user, { session_id: "s2", input: { text }, ...options });
       return await ticket.settled;
     };
-    expect(await asksIn(fixture, start())).toEqual(["critical", "high", "unknown"]);
-    expect(await asksIn(fixture, start("conversation"))).toEqual(["critical"]);
+    expect(await findToolsNeedingApproval(fixture, start())).toEqual(["critical", "high", "unknown"]);
+    expect(await findToolsNeedingApproval(fixture, start("conversation"))).toEqual(["critical"]);
     const before = outcomes(fixture).length;
-    expect(await asksIn(fixture, start("headless"))).toEqual([]);
+    expect(await findToolsNeedingApproval(fixture, start("headless"))).toEqual([]);
     const results = outcomes(fixture).slice(before);
     expect(results.map(({ kind }) => kind).toSorted()).toEqual([
       "tool.call.result",
@@ -102,13 +111,13 @@ verifies(
 
 verifies(
   "tools.risk-map",
-  "asks for approval of a requires_approval tool at any risk and tolerance",
+  "requests approval for a requires_approval tool at any risk and tolerance",
   async () => {
     const fixture = await createTestSession({ tools: [makeTool("low", { requires_approval: true })] });
     await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });
     const turn = fixture.say("/tool do_low {}");
-    await until(async () => (await pending(fixture)).length === 1);
-    const [approval] = await pending(fixture);
+    await until(async () => (await listPending(fixture)).length === 1);
+    const [approval] = await listPending(fixture);
     expect(approval).toMatchObject({ tool: "do_low", risk: "low", reason: "the tool requires approval" });
     await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
     await turn;
@@ -127,13 +136,17 @@ verifies(
     });
     const entries = await fixture.kernel.catalog.entries(user, { all: false });
     const costs = new Map(entries.map(({ name, token_cost }) => [name, token_cost]));
-    const spelled = { name: addTool.name, description: addTool.description, parameters: addTool.parameters };
-    expect(costs.get("add")).toBe(Math.ceil(JSON.stringify(spelled).length / 4));
+    const model_tool = {
+      name: addTool.name,
+      description: addTool.description,
+      parameters: addTool.parameters,
+    };
+    expect(costs.get("add")).toBe(Math.ceil(JSON.stringify(model_tool).length / 4));
     expect([...costs.keys()]).toEqual(["add", "tool_search", "weather"]);
     await fixture.say(
       '/tool weather {}\n/then\n/tool tool_search {"query": "weather forecast"}\n/then\n/tool weather {}\n/then\n/say end',
     );
-    expect(offered(fixture)).toEqual([
+    expect(offeredTools(fixture)).toEqual([
       ["add", "tool_search"],
       ["add", "tool_search"],
       ["add", "tool_search", "weather"],
@@ -149,13 +162,13 @@ verifies(
     expect(ran!.payload).toMatchObject({ ok: true });
     // The next run begins without the found tool. Without deferred tools the search tool is not offered.
     await fixture.say("/say hello", "s3");
-    expect(offered(fixture).at(-1)).toEqual(["add", "tool_search"]);
+    expect(offeredTools(fixture).at(-1)).toEqual(["add", "tool_search"]);
     const plain = await createTestSession();
     await plain.say("/say hello");
-    expect(offered(plain)).toEqual([["add"]]);
+    expect(offeredTools(plain)).toEqual([["add"]]);
     await plain.kernel.policy.put(admin, "org", { deferred_tools: ["a*"] });
     await plain.say("/say hello");
-    expect(offered(plain).at(-1)).toEqual(["tool_search"]);
+    expect(offeredTools(plain).at(-1)).toEqual(["tool_search"]);
   },
 );
 
@@ -177,7 +190,7 @@ test("uses one catalog for a whole turn but applies a policy change from the nex
   await fixture.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["add"] } } } });
   gate.resolve();
   await turn;
-  expect(offered(fixture)).toEqual([
+  expect(offeredTools(fixture)).toEqual([
     ["add", "wait"],
     ["add", "wait"],
     ["add", "wait"],
@@ -190,7 +203,7 @@ test("uses one catalog for a whole turn but applies a policy change from the nex
     "there is no tool late",
   ]);
   await fixture.say("/say again");
-  expect(offered(fixture).at(-1)).toEqual(["late", "wait"]);
+  expect(offeredTools(fixture).at(-1)).toEqual(["late", "wait"]);
 });
 
 verifies(
@@ -204,8 +217,8 @@ verifies(
     await fixture.bind(content);
     await fixture.kernel.policy.put(admin, "org", { tool_token_budget: 500 });
     await fixture.say('/tool tool_search {"query": "weather"}\n/then\n/say end');
-    expect(offered(fixture).map((names) => names.includes("weather"))).toEqual([false, true]);
-    expect(offered(fixture)[0]).toContain("tool_search");
+    expect(offeredTools(fixture).map((names) => names.includes("weather"))).toEqual([false, true]);
+    expect(offeredTools(fixture)[0]).toContain("tool_search");
   },
 );
 
@@ -230,6 +243,6 @@ verifies(
     const after = await cost(8_000);
     expect(before).toBeGreaterThan(62_000);
     expect(after).toBeLessThanOrEqual(8_000);
-    expect(offered(fixture).at(-1)).toContain("tool_search");
+    expect(offeredTools(fixture).at(-1)).toContain("tool_search");
   },
 );

@@ -6,15 +6,19 @@ import { LoopSettings } from "../../src/loop/settings.ts";
 
 const key = { scope, workspace: "/w", session_id: "s1" };
 
-function createSettings(config: Record<string, Json>, own: string | null = null) {
-  const state = { own, updated: (_change: { key: string }, _org_id: string) => {} };
+function createSettings(config: Record<string, Json>, session_strategy: string | null = null) {
+  const state = { session_strategy, updated: (_change: { key: string }, _org_id: string) => {} };
   const live = {
     get: async (_org: string, name: string) => config[name],
     onUpdated: (listener: typeof state.updated) => {
       state.updated = listener;
     },
   };
-  const sessions = { get: async () => ({ metadata: state.own === null ? {} : { strategy: state.own } }) };
+  const sessions = {
+    get: async () => ({
+      metadata: state.session_strategy === null ? {} : { strategy: state.session_strategy },
+    }),
+  };
   return { state, settings: new LoopSettings(live as never, sessions as never, "default") };
 }
 
@@ -22,7 +26,7 @@ test("prefers the requested strategy to the session's, and the session's to the 
   const { settings, state } = createSettings({ "kernel.strategy": "org" }, "own");
   expect((await settings.read(key, "requested")).strategy).toBe("requested");
   expect((await settings.read(key, undefined)).strategy).toBe("own");
-  state.own = null;
+  state.session_strategy = null;
   settings.forget(key);
   expect((await settings.read(key, undefined)).strategy).toBe("org");
   expect((await createSettings({}).settings.read(key, undefined)).strategy).toBe("default");

@@ -64,9 +64,9 @@ verifies(
       expect([at, run.status, run.error, run.output?.content]).toEqual([at, "completed", null, "over"]);
       expect(called).toBe(2);
       const tape = await fixture.tape();
-      const names = (name: string) => tape.filter(({ payload }) => payload.name === name);
-      expect(names("llm.call.request")).toHaveLength(3);
-      expect(names("llm.call.response")).toHaveLength(3);
+      const entriesNamed = (name: string) => tape.filter(({ payload }) => payload.name === name);
+      expect(entriesNamed("llm.call.request")).toHaveLength(3);
+      expect(entriesNamed("llm.call.response")).toHaveLength(3);
       expect(tape.filter(({ kind }) => kind === "tool_call")).toHaveLength(2);
       expect(tape.filter(({ kind, payload }) => kind === "tool_result" && payload.ok === true)).toHaveLength(
         2,

@@ -12,7 +12,7 @@ import { describe, expect, test } from "vitest";
 import { createTestSession, strategyPlugin } from "./test-session.ts";
 
 /** A strategy that makes these decisions one after another and records the states that it receives. */
-function scripted(...decisions: Decision[]) {
+function scriptedStrategy(...decisions: Decision[]) {
   const states: AgentLoopState[] = [];
   const plugin = strategyPlugin("scripted", (state) => decisions[states.push(state) - 1] ?? { next: "done" });
   return { plugin, states };
@@ -27,8 +27,8 @@ const memory: KernelPlugin = {
     void (await ctx.emit("memory.result", { hits: [], request_id: event.id }, event)),
 };
 
-async function run(text: string, decisions: Decision[], plugins: KernelPlugin[] = []) {
-  const { plugin, states } = scripted(...decisions);
+async function runTurn(text: string, decisions: Decision[], plugins: KernelPlugin[] = []) {
+  const { plugin, states } = scriptedStrategy(...decisions);
   const fixture = await createTestSession({ plugins: [plugin, ...plugins] });
   await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "scripted" });
   const ended = await fixture.say(text);
@@ -50,7 +50,7 @@ describe("the order of steps", () => {
       ],
     ],
   ])("fails a turn whose strategy requests %s", async ([, text, decisions]) => {
-    const { ended } = await run(text, decisions);
+    const { ended } = await runTurn(text, decisions);
     expect(ended).toMatchObject({ status: "failed", error: { code: "loop.failed" } });
   });
 });
@@ -69,7 +69,7 @@ test("fails a turn immediately with the cause when its strategy throws", async (
 });
 
 test("sends the system text of the strategy before the conversation", async () => {
-  const { eventsOf } = await run("/say hi", [{ next: "llm", system: "Be brief." }]);
+  const { eventsOf } = await runTurn("/say hi", [{ next: "llm", system: "Be brief." }]);
   const [request] = eventsOf("llm.call.request");
   expect(request!.payload.messages).toMatchObject([
     { role: "system", content: "Be brief." },
@@ -79,7 +79,7 @@ test("sends the system text of the strategy before the conversation", async () =
 
 test("shows the strategy the results of the last step only", async () => {
   const text = '/tool add {"a": 1, "b": 2}\n/then\n/say done';
-  const { states, ended } = await run(text, [{ next: "llm" }, { next: "tool" }, { next: "llm" }]);
+  const { states, ended } = await runTurn(text, [{ next: "llm" }, { next: "tool" }, { next: "llm" }]);
   expect(states.map(({ phase, tool_results }) => [phase, tool_results.map(({ brief }) => brief)])).toEqual([
     ["start", []],
     ["llm", []],
@@ -90,7 +90,7 @@ test("shows the strategy the results of the last step only", async () => {
 });
 
 test("records the tool calls of the last answer although they did not run", async () => {
-  const { fixture, eventsOf } = await run('/tool add {"a": 1, "b": 2}', [{ next: "llm" }]);
+  const { fixture, eventsOf } = await runTurn('/tool add {"a": 1, "b": 2}', [{ next: "llm" }]);
   const last = (await fixture.tape()).at(-1)!;
   expect(last.payload.tool_calls).toMatchObject([{ name: "add" }]);
   expect(eventsOf("tool.call.request")).toEqual([]);
@@ -98,7 +98,7 @@ test("records the tool calls of the last answer although they did not run", asyn
 
 test("adds up the usage of all model calls of a turn", async () => {
   const text = '/tool add {"a": 1, "b": 2}\n/then\n/say done';
-  const { ended, eventsOf } = await run(text, [{ next: "llm" }, { next: "tool" }, { next: "llm" }]);
+  const { ended, eventsOf } = await runTurn(text, [{ next: "llm" }, { next: "tool" }, { next: "llm" }]);
   const usages = eventsOf("llm.call.response").map(({ payload }) => payload.usage as TokenUsage);
   expect(usages).toHaveLength(2);
   expect(ended.usage.output).toBe(usages[0]!.output + usages[1]!.output);
@@ -111,7 +111,7 @@ async function startGatedTurn() {
   const requested = Promise.withResolvers<void>();
   let steps = 0;
   const slow: KernelPlugin = {
-    ...scripted().plugin,
+    ...scriptedStrategy().plugin,
     async onEvent(event, ctx) {
       const step = ++steps;
       if (step === 2) {
@@ -150,24 +150,24 @@ test("refuses to start a run while a turn of the session is running", async () =
 
 test("writes a memory at the end of a turn if a memory plugin is loaded", async () => {
   const done: Decision = { next: "done", content: "ok", write: { text: "the user likes tea" } };
-  const remembered = await run("hello", [done], [memory]);
+  const remembered = await runTurn("hello", [done], [memory]);
   expect(remembered.eventsOf("memory.write").map(({ payload }) => payload.entry)).toEqual([
     { text: "the user likes tea" },
   ]);
-  expect((await run("hello", [done])).eventsOf("memory.write")).toEqual([]);
+  expect((await runTurn("hello", [done])).eventsOf("memory.write")).toEqual([]);
 });
 
 test("ends a turn whose model requests too many calls in one step", async () => {
   const calls = (count: number) => Array(count).fill('/tool add {"a": 1, "b": 2}').join("\n");
   const decisions: Decision[] = [{ next: "llm" }, { next: "tool" }];
-  const { ended } = await run(calls(LOOP_LIMITS.tools_per_step + 1), decisions);
+  const { ended } = await runTurn(calls(LOOP_LIMITS.tools_per_step + 1), decisions);
   expect(ended).toMatchObject({ status: "failed", error: { code: "loop.failed" } });
-  expect((await run(calls(LOOP_LIMITS.tools_per_step), decisions)).ended.status).toBe("completed");
+  expect((await runTurn(calls(LOOP_LIMITS.tools_per_step), decisions)).ended.status).toBe("completed");
 });
 
 test("writes an event at the start and at the end of a turn, with the code of a failure", async () => {
   const events = async (decisions: Decision[]) => {
-    const { fixture, ended } = await run("/say hi", decisions);
+    const { fixture, ended } = await runTurn("/say hi", decisions);
     const all = await fixture.store.outbox.read(0, 100, user.scope);
     return all.flatMap(({ type, subject, summary }) =>
       subject.id === ended.id ? [[type, summary.code]] : [],

@@ -9,7 +9,7 @@ import { addTool, createTestSession, gatedTool, strategyPlugin, type TestSession
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
 /** A test session with the tool `agent`. It approves every approval request and records it in `requests`. */
-async function openAgents(
+async function createAgentSession(
   options: Parameters<typeof createTestSession>[0] = {},
 ): Promise<TestSession & { requests: BusEvent[] }> {
   const { requests, plugin } = autoApprovePlugin();
@@ -17,7 +17,7 @@ async function openAgents(
   return { ...fixture, requests };
 }
 
-const bridge = (fixture: TestSession) =>
+const bridgeEvents = (fixture: TestSession) =>
   fixture.events
     .filter(({ session_id }) => session_id === "_bridge:agent-tool")
     .map(({ kind, payload }) => ({ kind, payload }));
@@ -26,12 +26,12 @@ verifies(
   "subagent.tool",
   "runs a sub-agent on an overlay of the parent's tape after one approval and returns its answer",
   async () => {
-    const fixture = await openAgents();
+    const fixture = await createAgentSession();
     const run = await fixture.say(spawn('/tool add {"a": 20, "b": 22}'));
     expect(run.status).toBe("completed");
     expect(run.output!.content).toContain("42");
     expect(fixture.requests).toHaveLength(1);
-    const [started, completed] = bridge(fixture);
+    const [started, completed] = bridgeEvents(fixture);
     expect(started).toMatchObject({ kind: "x.agent.subagent.started", payload: { parent_id: "s1" } });
     const child_id = String(started!.payload.child_id);
     expect(child_id).toMatch(/^s1::agent::[0-9a-f]{8}$/);
@@ -53,9 +53,9 @@ verifies(
 );
 
 verifies(["subagent.enforced", "subagent.tool"], "never runs a tool outside the allow-list", async () => {
-  const fixture = await openAgents();
+  const fixture = await createAgentSession();
   await fixture.say(spawn('/tool add {"a": 1, "b": 1}', { tools: ["agent"] }));
-  const narrowed = bridge(fixture).find(({ kind }) => kind === "x.agent.allowlist.narrowed");
+  const narrowed = bridgeEvents(fixture).find(({ kind }) => kind === "x.agent.allowlist.narrowed");
   expect(narrowed?.payload).toMatchObject({ attempted: ["add"], allowed: ["agent"] });
   const { items } = await fixture.kernel.invocations.list(user, { export_id: "add" }, { limit: 5 });
   expect(items).toEqual([]);
@@ -71,38 +71,38 @@ verifies(["subagent.enforced", "subagent.tool"], "never runs a tool outside the 
 });
 
 verifies("subagent.tool", "allows five levels of sub-agents with an approval for every spawn", async () => {
-  const fixture = await openAgents();
+  const fixture = await createAgentSession();
   let goal = "/say the bottom";
   for (let depth = 0; depth < 6; depth++) goal = spawn(goal);
   const run = await fixture.say(goal);
   expect(run.status).toBe("completed");
   expect(fixture.requests).toHaveLength(6);
-  const started = bridge(fixture).filter(({ kind }) => kind === "x.agent.subagent.started");
+  const started = bridgeEvents(fixture).filter(({ kind }) => kind === "x.agent.subagent.started");
   expect(started).toHaveLength(5);
   expect(String(started.at(-1)!.payload.child_id).split("::agent::")).toHaveLength(6);
 });
 
 verifies("subagent.tool", "enforces the limits of the host, whatever a call requests", async () => {
   const host = { subagents: { depth: 1, wall_ms: 1_000, steps: 2 } };
-  const fixture = await openAgents({ host });
+  const fixture = await createAgentSession({ host });
   await fixture.say(spawn(spawn("/say too deep")));
-  expect(bridge(fixture).filter(({ kind }) => kind.endsWith("started"))).toHaveLength(1);
+  expect(bridgeEvents(fixture).filter(({ kind }) => kind.endsWith("started"))).toHaveLength(1);
   const steps = Array.from({ length: 4 }, () => '/tool add {"a": 1, "b": 1}').join("\n/then\n");
   await fixture.say(spawn(steps, { max_steps: 100 }), "s2");
   const { items } = await fixture.kernel.runs.list(user, {}, { limit: 1 });
   expect(items[0]).toMatchObject({ iterations: 2, error: { code: "loop.iterations" } });
   await fixture.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`, { max_wall_seconds: 900 }), "s3");
-  expect(bridge(fixture).at(-1)).toMatchObject({ payload: { reason: "timeout" } });
+  expect(bridgeEvents(fixture).at(-1)).toMatchObject({ payload: { reason: "timeout" } });
 });
 
 verifies(
   "subagent.tool",
   "enforces wall time and steps, and interrupts the child with its parent",
   async () => {
-    const fixture = await openAgents();
+    const fixture = await createAgentSession();
     const run = await fixture.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`, { max_wall_seconds: 1 }));
     expect(run.status).toBe("completed");
-    expect(bridge(fixture).at(-1)).toMatchObject({
+    expect(bridgeEvents(fixture).at(-1)).toMatchObject({
       kind: "x.agent.subagent.failed",
       payload: { reason: "timeout" },
     });
@@ -111,7 +111,7 @@ verifies(
     const { items } = await fixture.kernel.runs.list(user, {}, { limit: 1 });
     expect(items[0]).toMatchObject({ iterations: 2, error: { code: "loop.iterations" } });
     const turn = fixture.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`), "s3");
-    await until(() => bridge(fixture).filter(({ kind }) => kind.endsWith("started")).length === 3);
+    await until(() => bridgeEvents(fixture).filter(({ kind }) => kind.endsWith("started")).length === 3);
     await fixture.kernel.sessions.interrupt(user, { session_id: "s3" });
     expect((await turn).status).toBe("cancelled");
     await until(async () => {
@@ -129,7 +129,7 @@ verifies("subagent.tool", "reports the strategy that the child uses and why it f
   const { plugin } = autoApprovePlugin();
   const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, plugin, planner] });
   const strategies = () =>
-    bridge(fixture)
+    bridgeEvents(fixture)
       .filter(({ kind }) => kind.endsWith("started"))
       .map(({ payload }) => payload.strategy);
   await fixture.say(spawn("/say hi"));
@@ -141,7 +141,7 @@ verifies("subagent.tool", "reports the strategy that the child uses and why it f
   await fixture.say(spawn(steps, { max_steps: 2 }), "s3");
   const [child] = (await fixture.kernel.runs.list(user, {}, { limit: 1 })).items;
   expect(child!.error!.code).toBe("loop.iterations");
-  expect(bridge(fixture).at(-1)).toMatchObject({
+  expect(bridgeEvents(fixture).at(-1)).toMatchObject({
     payload: { detail: "error", error: child!.error!.message },
   });
   const result = fixture.events.filter(({ kind }) => kind === "tool.call.result").at(-1)!;
@@ -149,7 +149,7 @@ verifies("subagent.tool", "reports the strategy that the child uses and why it f
 });
 
 verifies("bus.scope", "publishes a tool's events in the project that called the tool", async () => {
-  const fixture = await openAgents();
+  const fixture = await createAgentSession();
   const other = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
   const { settled } = await fixture.kernel.runs.start(other, {
     session_id: "x",
@@ -161,7 +161,7 @@ verifies("bus.scope", "publishes a tool's events in the project that called the 
 });
 
 verifies("tools.risk", "gives a sub-agent the context of the turn that spawned it", async () => {
-  const fixture = await openAgents();
+  const fixture = await createAgentSession();
   const tolerance = { conversation: "low", background: "none" } as const;
   await fixture.kernel.policy.put(admin, "org", { tolerance });
   const child = '/tool add {"a": 20, "b": 22}';
@@ -187,12 +187,12 @@ verifies("subagent.enforced", "ends a child together with the call that spawned 
   });
   const [child] = (await fixture.kernel.runs.list(user, {}, { limit: 1 })).items;
   expect(child).toMatchObject({ trigger: "subagent", status: "cancelled" });
-  gate.open[0]!();
+  gate.releases[0]!();
 });
 
 verifies("bus.scope", "sends the approvals of sub-agents to the watchers of the parent session", async () => {
-  const asking = { ...addTool, name: "asking", requires_approval: true };
-  const fixture = await createTestSession({ tools: [asking], plugins: [agentTool] });
+  const needsApproval = { ...addTool, name: "needs_approval", requires_approval: true };
+  const fixture = await createTestSession({ tools: [needsApproval], plugins: [agentTool] });
   await fixture.kernel.sessions.create(user, { session_id: "s1" });
   const approval_requests: { id: string; target: string }[] = [];
   await fixture.kernel.fanout.attach(
@@ -211,7 +211,7 @@ verifies("bus.scope", "sends the approvals of sub-agents to the watchers of the 
       ended: () => {},
     },
   );
-  const goal = '/tool asking {"a": 1, "b": 2}';
+  const goal = '/tool needs_approval {"a": 1, "b": 2}';
   const turn = fixture.say(`/tool agent ${JSON.stringify({ goal })}`);
   await until(() => approval_requests.length === 1);
   await fixture.kernel.approvals.answer(admin, approval_requests[0]!.id, { response: "approve" });

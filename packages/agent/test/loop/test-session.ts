@@ -27,11 +27,12 @@ import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 /** A tool that answers when the test releases it. */
 export function gatedTool(name: string): {
   tool: KernelTool;
-  open: (() => void)[];
+  /** One function per running call; each lets its call return. */
+  releases: (() => void)[];
   aborted: string[];
   running: number;
 } {
-  const gate = { open: [] as (() => void)[], aborted: [] as string[], running: 0 };
+  const gate = { releases: [] as (() => void)[], aborted: [] as string[], running: 0 };
   const tool: KernelTool = {
     name,
     description: "Waits.",
@@ -40,7 +41,7 @@ export function gatedTool(name: string): {
     async run({ n }, { signal }) {
       gate.running++;
       signal.addEventListener("abort", () => gate.aborted.push(JSON.stringify(n)));
-      await new Promise<void>((resolve) => gate.open.push(resolve));
+      await new Promise<void>((resolve) => gate.releases.push(resolve));
       return toolOk(`done ${JSON.stringify(n)}`);
     },
   };
@@ -90,7 +91,7 @@ type TestSessionOptions = TestKernelOptions & { tools?: KernelTool[]; provider?:
 export function createTestSession(
   options: TestSessionOptions & { file?: string } = {},
 ): Promise<TestSession> {
-  return createFrom(
+  return createTestSessionWith(
     (base) => createTestKernel({ ...base, ...(options.file && { file: options.file }) }),
     options,
   );
@@ -101,11 +102,11 @@ export function createTestSessionIn(
   file: string,
   options: TestSessionOptions = {},
 ): Promise<TestSession> {
-  return createFrom((base) => seedTestKernel(store, file, base), options);
+  return createTestSessionWith((base) => seedTestKernel(store, file, base), options);
 }
 
-async function createFrom(
-  open: (base: TestKernelOptions) => Promise<TestKernel>,
+async function createTestSessionWith(
+  createKernel: (base: TestKernelOptions) => Promise<TestKernel>,
   options: TestSessionOptions,
 ): Promise<TestSession> {
   const { tools = [addTool], plugins = [], provider = echo, ...rest } = options;
@@ -117,7 +118,7 @@ async function createFrom(
     subscriptions: () => ["*"],
     onEvent: (event) => void events.push(event),
   };
-  const fixture = await open({
+  const fixture = await createKernel({
     ...rest,
     plugins: [provider, react, toolPlugin("numbers", ...tools), spy, ...plugins],
   });

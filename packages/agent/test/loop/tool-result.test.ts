@@ -1,4 +1,6 @@
-/** The tool_result entry of a bound tool's call: the host writes it from the checked result, whatever the tool sends. */
+/**
+ * The tool_result entry of a bound tool's call: the host writes it from the checked result, whatever the tool sends.
+ */
 import type { Json, JsonObject } from "@backplane/contract";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";

@@ -29,7 +29,7 @@ test("accepts only calls of the current step, and none while the turn ends", asy
   expect(turn.acceptsCall("s2")).toBe(true);
 });
 
-test("ends after the calls that it started", async () => {
+test("closes only after its calls have ended", async () => {
   const turn = createTurn();
   const call = Promise.withResolvers<void>();
   void turn.waitFor(call.promise);
@@ -76,7 +76,7 @@ test("offers the allowed tools, and deferred ones after they were found", () => 
     [name, { name, deferred_by } as OfferedTool] as const;
   turn.tools = new Map([tool("plain", null), tool("late", "policy"), tool("forbidden", null)]);
   expect(turn.offered()).toEqual(["plain"]);
-  turn.found.add("late");
+  turn.found_tools.add("late");
   expect(turn.offered()).toEqual(["plain", "late"]);
 });
 
@@ -109,7 +109,7 @@ test("hides a tool deferred by the budget only from an agent that may search for
   ] as const) {
     const turn = createTurn(allowed === null ? null : [...allowed]);
     expect(turn.hides(tool(deferred_by)), JSON.stringify([allowed, deferred_by])).toBe(hidden);
-    turn.found.add("a");
+    turn.found_tools.add("a");
     expect(turn.hides(tool(deferred_by))).toBe(false);
   }
 });

@@ -5,21 +5,21 @@ import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "./test-session.ts";
 
-const asks = (yield_to_user: boolean) =>
+const askUser = (yield_to_user: boolean) =>
   ok({ content: [{ type: "text", text: "Which one?" }], status: "waiting for you", yield_to_user });
 
 verifies("tools.context", "ends the turn without another model call when a result yields", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([toolExport("choose")]), { policy: { class: "worker" } });
-  const models = () => fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
+  const countModelCalls = () => fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
 
-  fixture.runner.script = () => asks(false);
+  fixture.runner.script = () => askUser(false);
   await fixture.say("/tool choose {}", "goes_on");
-  expect(models()).toBe(2);
+  expect(countModelCalls()).toBe(2);
 
-  fixture.runner.script = () => asks(true);
+  fixture.runner.script = () => askUser(true);
   const run = await fixture.say("/tool choose {}");
-  expect(models()).toBe(3);
+  expect(countModelCalls()).toBe(3);
   expect(run).toMatchObject({ status: "completed", iterations: 1, output: { content: "Which one?" } });
   const result = fixture.events.findLast(({ kind }) => kind === "tool.call.result")!;
   expect(result.payload).toMatchObject({ ok: true, status: "waiting for you", yield_to_user: true });

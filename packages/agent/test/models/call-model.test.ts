@@ -6,8 +6,8 @@ import { ModelCalls, toModelAnswer } from "../../src/models/call-model.ts";
 
 type Answer = { kind: string; payload: object; delta?: string };
 /** How the bus ends a request whose handler timed out or threw. */
-type Refusal = { code: "timeout" | "plugin_failed"; message: string };
-type Reply = Answer | Refusal;
+type BusFailure = { code: "timeout" | "plugin_failed"; message: string };
+type Reply = Answer | BusFailure;
 
 /** A provider that answers each attempt with the next reply, and a clock whose pauses are only recorded. */
 function createCalls(replies: Reply[]) {
@@ -76,8 +76,8 @@ test("retries a few times, with increasing pauses", async () => {
 });
 
 test("retries neither after the first delta nor an error that the provider marks as not retryable", async () => {
-  const begun = createCalls([{ ...failure(), delta: "half" }, ANSWER]);
-  await expect(begun.call()).rejects.toMatchObject({ code: "llm.failed" });
+  const with_delta = createCalls([{ ...failure(), delta: "half" }, ANSWER]);
+  await expect(with_delta.call()).rejects.toMatchObject({ code: "llm.failed" });
   const not_retryable = createCalls([failure({ retryable: false }), ANSWER]);
   await expect(not_retryable.call()).rejects.toMatchObject({ code: "llm.failed" });
   const retryable = createCalls([failure({ kind: "other", retryable: true }), ANSWER]);

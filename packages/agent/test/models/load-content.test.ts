@@ -89,7 +89,7 @@ verifies("content.blocks", "loads stored PDFs and audio, and no other files", as
   ]);
 });
 
-verifies("content.blocks", "loads only files that the named call refers to", async () => {
+verifies("content.blocks", "loads only files that belong to the call in the reference", async () => {
   const { load, opened } = createLoader();
   for (const id of ["inv_other", "inv_2"]) {
     const block = imageBlock(id);

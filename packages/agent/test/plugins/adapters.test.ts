@@ -95,13 +95,13 @@ test("checks an adapter's response and hides the details of what it throws", asy
       loader.add(adapter("web", "/api/a", (adapter_request, ctx) => onRequest(adapter_request, ctx))),
     { timeouts: { request_ms: 30 } },
   );
-  const ask = (next: unknown) => {
+  const requestWith = (next: unknown) => {
     onRequest = typeof next === "function" ? (next as OnRequest) : () => next as AdapterResponse;
     return get(fixture, "/api/a");
   };
   const good = { status: 599, body: [1, null, { a: "b" }], headers: { "X-Thing": "a; b" } };
-  expect(await ask(good)).toEqual(good);
-  expect(await ask({ status: 204 })).toEqual({ status: 204 });
+  expect(await requestWith(good)).toEqual(good);
+  expect(await requestWith({ status: 204 })).toEqual({ status: 204 });
   for (const bad of [
     null,
     "text",
@@ -119,10 +119,10 @@ test("checks an adapter's response and hides the details of what it throws", asy
     { status: 200, headers: { "Set-Cookie": "session=stolen" } },
     { status: 200, headers: { "content-length": "9" } },
   ]) {
-    expect(await codeOfRejected(ask(bad)), JSON.stringify(bad)).toBe("malformed_response");
+    expect(await codeOfRejected(requestWith(bad)), JSON.stringify(bad)).toBe("malformed_response");
   }
-  expect(await codeOfRejected(ask(() => new Promise(() => {})))).toBe("timeout");
-  const thrown = ask(() => {
+  expect(await codeOfRejected(requestWith(() => new Promise(() => {})))).toBe("timeout");
+  const thrown = requestWith(() => {
     throw new Error("secret detail");
   });
   await expect(thrown).rejects.toMatchObject({
@@ -136,7 +136,7 @@ test("checks an adapter's response and hides the details of what it throws", asy
   );
   expect(
     await codeOfRejected(
-      ask((request: AdapterRequest, ctx: PluginContext) => ctx.service("config.get", {}, request.as)),
+      requestWith((request: AdapterRequest, ctx: PluginContext) => ctx.service("config.get", {}, request.as)),
     ),
   ).toBe("config.not_found");
 });

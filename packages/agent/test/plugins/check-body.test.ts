@@ -6,7 +6,7 @@ import { checkBody } from "../../src/plugins/adapters.ts";
 const schemas = shareSchemas();
 afterAll(() => schemas.close());
 
-const mount = (body?: object) =>
+const createMount = (body?: object) =>
   ({
     method: "POST",
     path: "/a",
@@ -19,22 +19,26 @@ const mount = (body?: object) =>
 
 const days = { type: "object", properties: { days: { type: "integer" } }, required: ["days"] };
 
-test("checks a body against the adapter's schema and names the path of every issue", async () => {
-  await checkBody(schemas, mount(days), { days: 3 });
-  const refused = await checkBody(schemas, mount(days), { days: "many" }).catch((error: unknown) => error);
+test("checks a body against the adapter's schema and reports the path of every issue", async () => {
+  await checkBody(schemas, createMount(days), { days: 3 });
+  const refused = await checkBody(schemas, createMount(days), { days: "many" }).catch(
+    (error: unknown) => error,
+  );
   expect(codeOf(refused)).toBe("request.invalid");
   expect(refused).toMatchObject({ details: { issues: [{ path: "body.days" }] } });
   for (const body of [null, {}, [], "days"])
-    await expect(checkBody(schemas, mount(days), body)).rejects.toMatchObject({ code: "request.invalid" });
+    await expect(checkBody(schemas, createMount(days), body)).rejects.toMatchObject({
+      code: "request.invalid",
+    });
 });
 
 test("compiles a separate check when the schema of a route changes", async () => {
   const text = { ...days, properties: { days: { type: "string" } } };
-  await checkBody(schemas, mount(text), { days: "many" });
-  await expect(checkBody(schemas, mount(days), { days: "many" })).rejects.toThrow();
+  await checkBody(schemas, createMount(text), { days: "many" });
+  await expect(checkBody(schemas, createMount(days), { days: "many" })).rejects.toThrow();
 });
 
 test("passes any body to an adapter without a schema", async () => {
-  await expect(checkBody(schemas, mount(), null)).resolves.toBeUndefined();
-  await expect(checkBody(undefined, mount(days), null)).resolves.toBeUndefined();
+  await expect(checkBody(schemas, createMount(), null)).resolves.toBeUndefined();
+  await expect(checkBody(undefined, createMount(days), null)).resolves.toBeUndefined();
 });

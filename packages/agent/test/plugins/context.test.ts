@@ -1,21 +1,28 @@
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { codeOfRejected, createTestPlugins, keepContext, plugin, scope, settle } from "./test-plugins.ts";
+import {
+  captureContext,
+  codeOfRejected,
+  createTestPlugins,
+  drainBus,
+  plugin,
+  scope,
+} from "./test-plugins.ts";
 
-const llm = (name: string, onLoad: (ctx: PluginContext) => void) => () =>
+const providerPlugin = (name: string, onLoad: (ctx: PluginContext) => void) => () =>
   plugin(name, "llm-provider", { onLoad });
 
 verifies(
   "plug.context",
   "provides emit, a scoped logger, config, the providers view and a state directory",
   async () => {
-    const skill = keepContext();
-    const provider = keepContext();
+    const skill = captureContext();
+    const provider = captureContext();
     const fixture = await createTestPlugins((loader) => {
       loader.add(() => plugin("my-skill", "skill", skill));
-      loader.add(llm("llm-one", provider.onLoad));
-      loader.add(llm("llm-two", () => {}));
+      loader.add(providerPlugin("llm-one", provider.onLoad));
+      loader.add(providerPlugin("llm-two", () => {}));
     });
     const { ctx } = skill;
     expect(ctx.name).toBe("my-skill");
@@ -23,7 +30,7 @@ verifies(
 
     // The kernel sets id, time, source, org and project.
     const { id } = await ctx.emit("x.my-skill.done", { n: 1 }, { session_id: "s1" });
-    await settle(fixture.bus);
+    await drainBus(fixture.bus);
     expect(fixture.seen.find((event) => event.id === id)).toMatchObject({
       kind: "x.my-skill.done",
       source: "my-skill",
@@ -82,34 +89,34 @@ verifies(
   "bus.reserved",
   "lets a plugin publish only the kinds and sessions that its category allows",
   async () => {
-    const plugins = { adapter: keepContext(), skill: keepContext(), tool: keepContext() };
+    const plugins = { adapter: captureContext(), skill: captureContext(), tool: captureContext() };
     const fixture = await createTestPlugins((loader) => {
       loader.add(() => plugin("an-adapter", "adapter", plugins.adapter));
       loader.add(() => plugin("a-skill", "skill", plugins.skill));
       loader.add(() => plugin("a-tool", "tool", plugins.tool));
     });
-    const emit = (who: keyof typeof plugins, kind: string, payload: object, session_id = "s1") =>
-      codeOfRejected(plugins[who].ctx.emit(kind, payload as never, { session_id }));
+    const emit = (category: keyof typeof plugins, kind: string, payload: object, session_id = "s1") =>
+      codeOfRejected(plugins[category].ctx.emit(kind, payload as never, { session_id }));
     const answer = { id: "a", response: "approve" };
-    const open = "nothing was thrown";
-    expect(await emit("adapter", "user.message.received", { text: "hi" })).toBe(open);
-    expect(await emit("adapter", "approval.response", answer, "kernel")).toBe(open);
+    const ALLOWED = "nothing was thrown";
+    expect(await emit("adapter", "user.message.received", { text: "hi" })).toBe(ALLOWED);
+    expect(await emit("adapter", "approval.response", answer, "kernel")).toBe(ALLOWED);
     expect(await emit("adapter", "approval.response", answer)).toBe("policy.denied");
     expect(await emit("adapter", "config.updated", { key: "k", prefix_match_hint: "" }, "kernel")).toBe(
       "policy.denied",
     );
     expect(await emit("adapter", "user.message.received", { text: "hi" }, "kernel")).toBe("policy.denied");
     expect(await emit("skill", "approval.response", answer, "kernel")).toBe("policy.denied");
-    expect(await emit("skill", "user.message.received", { text: "hi" })).toBe(open);
+    expect(await emit("skill", "user.message.received", { text: "hi" })).toBe(ALLOWED);
     expect(
       await emit("skill", "plugin.loaded", { name: "x", version: "1", category: "tool" }, "kernel"),
     ).toBe("policy.denied");
     expect(await emit("tool", "llm.call.response", { usage: {} })).toBe("policy.denied");
     expect(await emit("tool", "x.a-skill.kind", {})).toBe("policy.denied");
     expect(await emit("tool", "x.a-tool.kind", {}, "_bridge:a-skill")).toBe("policy.denied");
-    expect(await emit("tool", "x.a-tool.kind", {}, "_bridge:a-tool:1")).toBe(open);
+    expect(await emit("tool", "x.a-tool.kind", {}, "_bridge:a-tool:1")).toBe(ALLOWED);
     expect(await emit("tool", "x.a-tool.kind", {}, "kernel")).toBe("policy.denied");
-    await settle(fixture.bus);
+    await drainBus(fixture.bus);
     expect(new Set(fixture.seen.map(({ source }) => source))).toEqual(
       new Set(["kernel", "an-adapter", "a-skill", "a-tool"]),
     );
@@ -120,7 +127,7 @@ verifies(
 );
 
 test("refuses every operation of an unloaded plugin's context", async () => {
-  const holder = keepContext();
+  const holder = captureContext();
   const fixture = await createTestPlugins((loader) => loader.add(() => plugin("gone", "tool", holder)));
   await fixture.system.stop("x");
   const { ctx } = holder;

@@ -7,19 +7,19 @@ import { createTestSession } from "../loop/test-session.ts";
 import {
   codeOfRejected,
   createTestPlugins,
+  drainBus,
   plugin,
-  settle,
   type TestPlugins,
   until,
 } from "./test-plugins.ts";
 
-const elsewhere: Caller = { ...owner, scope: { org_id: "org_acme", project_id: null } };
+const other_org_owner: Caller = { ...owner, scope: { org_id: "org_acme", project_id: null } };
 const delegated = {
   ...admin,
   delegation: { invocation_id: "inv_1", scopes: [], grant: {} },
 } as unknown as Caller;
 
-const audited = async ({ store }: TestPlugins) =>
+const auditLines = async ({ store }: TestPlugins) =>
   (await store.audit.list({ ...scope, project_id: null }, {}, { limit: 100 })).items
     .map(({ actor, action, subject }) => `${actor} ${action} ${subject}`)
     .toReversed();
@@ -66,7 +66,7 @@ test("lets only an operator change plugins and only an admin trust one", async (
     loader.add(() => plugin("third", "skill"), { origin: "installed" }),
   );
   const { facade } = fixture.system;
-  for (const caller of [user, guest, elsewhere, delegated]) {
+  for (const caller of [user, guest, other_org_owner, delegated]) {
     for (const work of [
       () => facade.setEnabled(caller, "third", false),
       () => facade.install(caller, "acme-tool", { editable: false }),
@@ -77,11 +77,11 @@ test("lets only an operator change plugins and only an admin trust one", async (
       expect(await codeOfRejected(work())).toBe("policy.denied");
     }
   }
-  for (const caller of [owner, elsewhere, delegated]) {
+  for (const caller of [owner, other_org_owner, delegated]) {
     expect(await codeOfRejected(facade.setTrusted(caller, "third", true))).toBe("auth.scope");
   }
   expect(fixture.status("third")).toBe("loaded");
-  expect(await audited(fixture)).toEqual([]);
+  expect(await auditLines(fixture)).toEqual([]);
   expect(
     ["trusted", "services", "api", "allowed_domains"].map((field) =>
       isPluginGrantKey(`plugin.third.${field}`),
@@ -124,7 +124,7 @@ test("enables or disables a plugin immediately through the facade or any write o
   await until(() => fixture.status("switchy") === "loaded");
   // The setting of another org has no effect.
   await fixture.set({ "plugin.switchy.enabled": false }, "org_acme");
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(fixture.status("switchy")).toBe("loaded");
   expect(calls).toEqual(["load", "unload", "load", "unload", "load"]);
   expect(fixture.announced()).toEqual([
@@ -134,7 +134,7 @@ test("enables or disables a plugin immediately through the facade or any write o
     "plugin.removed switchy",
     "plugin.loaded switchy",
   ]);
-  expect(await audited(fixture)).toEqual([
+  expect(await auditLines(fixture)).toEqual([
     "key_owner plugin.enable switchy",
     "key_owner plugin.enable switchy",
   ]);
@@ -161,7 +161,7 @@ test("runs a trusted plugin inline and hosts it again when trust is withdrawn", 
     "load third inline",
     "load third hosted",
   ]);
-  expect(await audited(fixture)).toEqual(["admin plugin.trust third", "admin plugin.trust third"]);
+  expect(await auditLines(fixture)).toEqual(["admin plugin.trust third", "admin plugin.trust third"]);
   expect(await codeOfRejected(fixture.system.facade.setTrusted(admin, "own", true))).toBe("request.invalid");
 });
 
@@ -194,9 +194,9 @@ test("loads installed plugins, unloads removed ones and restores an overridden b
   });
   await facade.remove(owner, "acme-tool");
   expect(fixture.status("acme-tool")).toBe("unknown");
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(fixture.announced().at(-1)).toBe("plugin.removed acme-tool");
-  expect(await audited(fixture)).toEqual([
+  expect(await auditLines(fixture)).toEqual([
     "key_owner plugin.install acme-tool",
     "key_owner plugin.install absent",
     "key_owner plugin.install ./my-override",

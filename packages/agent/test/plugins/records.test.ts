@@ -15,44 +15,48 @@ const entry = (name: string, version = "1.0.0"): PluginEntry => ({
   module: "",
 });
 
-function records() {
+function createRecords() {
   const installed: PluginEntry[] = [];
   const warned: string[] = [];
   const loader = { discover: async () => ({ entries: installed, problems: [{ source: "odd" }] }) };
   const log = createTestLogger((level, message) => warned.push(`${level} ${message}`));
   const deps = { loader, log } as unknown as PluginSystemDeps;
-  return { known: new PluginRecords(deps), installed, warned };
+  return { records: new PluginRecords(deps), installed, warned };
 }
 const running = (requires: string[]) => ({ plugin: { requires } }) as unknown as Instance;
 
 test("discovers each package once and keeps the loaded entry of a running plugin", async () => {
-  const { known, installed, warned } = records();
+  const { records, installed, warned } = createRecords();
   installed.push(entry("a"), entry("b"));
-  expect((await known.discover()).map(({ name }) => name)).toEqual(["a", "b"]);
-  known.get("b").instance = running([]);
+  expect((await records.discover()).map(({ name }) => name)).toEqual(["a", "b"]);
+  records.get("b").instance = running([]);
   installed.splice(0, 2, entry("a", "2.0.0"), entry("b", "2.0.0"), entry("c"));
-  expect((await known.discover()).map(({ name }) => name)).toEqual(["c"]);
-  expect(known.list().map((record) => `${record.name} ${record.entry.version}`)).toEqual([
+  expect((await records.discover()).map(({ name }) => name)).toEqual(["c"]);
+  expect(records.list().map((record) => `${record.name} ${record.entry.version}`)).toEqual([
     "a 2.0.0",
     "b 1.0.0",
     "c 1.0.0",
   ]);
-  expect((await known.installed("b"))?.version).toBe("2.0.0");
+  expect((await records.findInstalled("b"))?.version).toBe("2.0.0");
   expect(warned).toEqual(Array(2).fill("warn a package declares a plugin that is not valid"));
-  known.forget(known.get("a"));
-  expect(known.find("a")).toBeUndefined();
-  expect(() => known.get("a")).toThrow(expect.objectContaining({ code: "plugin.not_found" }));
+  records.forget(records.get("a"));
+  expect(records.find("a")).toBeUndefined();
+  expect(() => records.get("a")).toThrow(expect.objectContaining({ code: "plugin.not_found" }));
 });
 
-test("names the first missing requirement and unblocks waiting plugins once", async () => {
-  const { known, installed } = records();
+test("reports the first missing requirement and unblocks waiting plugins once", async () => {
+  const { records, installed } = createRecords();
   installed.push(entry("base"), entry("top"));
-  await known.discover();
-  const [base, top] = [known.get("base"), known.get("top")];
-  expect(known.missing(running([]))).toBeNull();
-  expect(known.missing(running(["base"]))).toEqual({ name: "base", why: "unloaded" });
+  await records.discover();
+  const [base, top] = [records.get("base"), records.get("top")];
+  expect(records.findMissing(running([]))).toBeNull();
+  expect(records.findMissing(running(["base"]))).toEqual({ name: "base", status: "unloaded" });
   base.status = "loaded";
-  expect(known.missing(running(["base", "gone"]))).toEqual({ name: "gone", why: "not installed" });
+  expect(records.findMissing(running(["base", "gone"]))).toEqual({ name: "gone", status: "not installed" });
   top.blocked_by = "base";
-  expect([known.unblock("other"), known.unblock("base"), known.unblock("base")]).toEqual([[], [top], []]);
+  expect([records.unblock("other"), records.unblock("base"), records.unblock("base")]).toEqual([
+    [],
+    [top],
+    [],
+  ]);
 });

@@ -3,7 +3,7 @@ import type { KernelPlugin, PluginCategory } from "@backplane/contract";
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createTestPlugins, plugin, settle, until } from "./test-plugins.ts";
+import { createTestPlugins, drainBus, plugin, until } from "./test-plugins.ts";
 
 const boom = () => {
   throw new Error("boom");
@@ -51,7 +51,7 @@ verifies("plug.abi", "loads one plugin of each category and calls every ABI hook
       trace: null,
     })),
   );
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   const events = fixture.seen.filter(({ kind }) => kind === "plugin.loaded");
   expect(events.map(({ payload }) => payload)).toEqual(
     loaded.map((name) => ({ name, version: "2.1.0", category: name.slice(2) })),
@@ -61,7 +61,7 @@ verifies("plug.abi", "loads one plugin of each category and calls every ABI hook
   calls.length = 0;
   await fixture.publish("kernel.ready", { version: "1" }, "kernel");
   await fixture.publish("user.message.received", { text: "not asked for" });
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(calls.toSorted()).toEqual(
     categories.map((category) => `onEvent(kernel.ready,p-${category}) p-${category}`).toSorted(),
   );
@@ -76,7 +76,7 @@ verifies("plug.abi", "loads one plugin of each category and calls every ABI hook
   expect(calls).toHaveLength(6);
 });
 
-test("fails a plugin with a missing, failed, disabled or circular requirement and names it", async () => {
+test("fails a plugin with a missing, failed, disabled or circular requirement and reports it", async () => {
   const fixture = await createTestPlugins(
     (loader) => {
       loader.add(() => plugin("needs-absent", "skill", { requires: ["absent"] }));
@@ -177,13 +177,13 @@ test("enters an org once and delivers its events with a context of that org", as
   await fixture.set({ "plugin.echo_skill.tone": "plain" });
   await fixture.set({ "plugin.echo_skill.tone": "loud" }, "org_acme");
   await fixture.publish("user.message.received", { text: "not entered yet" }, "s1", acme);
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(received).toEqual([]);
   fixture.system.enter("org_acme");
   fixture.system.enter("org_acme");
   await fixture.publish("user.message.received", { text: "hi" }, "s1", acme);
   await fixture.publish("user.message.received", { text: "hi" });
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(received.toSorted()).toEqual(['org_acme/proj_one "loud"', 'org_local/proj_default "plain"']);
   const emitted = fixture.seen.filter(({ kind }) => kind === "x.echo-skill.heard");
   expect(emitted.map(({ org_id, project_id }) => `${org_id}/${project_id}`).toSorted()).toEqual([

@@ -2,7 +2,7 @@
 import type { KernelPlugin } from "@backplane/contract";
 import { admin, owner } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { call, createTestPlugins, plugin, settle, until } from "./test-plugins.ts";
+import { createTestPlugins, createToolCall, drainBus, plugin, until } from "./test-plugins.ts";
 
 test("reloads immediately, finishes running calls in the old instance, and delivers each event once", async () => {
   const gates: PromiseWithResolvers<void>[] = [];
@@ -37,16 +37,16 @@ test("reloads immediately, finishes running calls in the old instance, and deliv
     version = 1;
   });
   const old = fixture.system.tools.get("t")!;
-  const running = old.run({}, call());
+  const running = old.run({}, createToolCall());
   await fixture.publish("user.message.received", { text: "a" });
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   version = 2;
   expect(await fixture.system.facade.reload(owner, "hot")).toMatchObject({
     version: "2.0.0",
     status: "loaded",
   });
   await fixture.publish("user.message.received", { text: "b" });
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   const renewed = fixture.system.tools.get("t")!;
   expect(renewed.version).toBe("2.0.0");
   expect(renewed.generation).toBeGreaterThan(old.generation);
@@ -54,7 +54,7 @@ test("reloads immediately, finishes running calls in the old instance, and deliv
   gates[0]!.resolve();
   expect(await running).toMatchObject({ brief: "1.0.0" });
   await until(() => log.includes("unload 1.0.0"));
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(fixture.announced()).toEqual(["plugin.loaded hot", "plugin.reloaded hot"]);
   expect(fixture.seen.filter(({ kind }) => kind === "x.hot.ran").map(({ payload }) => payload)).toEqual([
     { version: "1.0.0" },
@@ -81,7 +81,7 @@ test("keeps the old instance running after a failed reload and reports the reaso
     message: "hot could not be reloaded: syntax",
   });
   await fixture.publish("user.message.received", { text: "a" });
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(received).toEqual(["heard"]);
   expect(fixture.system.snapshot()[0]).toMatchObject({ status: "loaded", error: "reload failed: syntax" });
   expect(fixture.announced()).toEqual(["plugin.loaded hot", "plugin.error hot"]);

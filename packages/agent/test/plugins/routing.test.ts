@@ -1,9 +1,9 @@
 import type { BusEvent, KernelPlugin, PluginCategory } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createTestPlugins, plugin, settle } from "./test-plugins.ts";
+import { createTestPlugins, drainBus, plugin } from "./test-plugins.ts";
 
-function listeners(...plugins: [string, PluginCategory, string[], Partial<KernelPlugin>?][]) {
+function recordingPlugins(...plugins: [string, PluginCategory, string[], Partial<KernelPlugin>?][]) {
   const received: string[] = [];
   return {
     received,
@@ -20,7 +20,7 @@ function listeners(...plugins: [string, PluginCategory, string[], Partial<Kernel
 }
 
 test("routes a model call to the instance's owner, even right after the owner changed", async () => {
-  const { received, makers } = listeners(
+  const { received, makers } = recordingPlugins(
     ["llm-one", "llm-provider", ["llm.call.request"]],
     ["llm-two", "llm-provider", ["llm.*"], { providerId: "two" }],
     ["watcher", "adapter", ["llm.call.request"]],
@@ -28,7 +28,7 @@ test("routes a model call to the instance's owner, even right after the owner ch
   const fixture = await createTestPlugins((loader) => {
     for (const make of makers) loader.add(make);
   });
-  const ask = async (provider: string, org_id = "org_local") => {
+  const routeModelCall = async (provider: string, org_id = "org_local") => {
     received.length = 0;
     const where = { org_id, project_id: "proj_default" };
     await fixture.publish(
@@ -37,33 +37,33 @@ test("routes a model call to the instance's owner, even right after the owner ch
       "s1",
       where,
     );
-    await settle(fixture.bus);
+    await drainBus(fixture.bus);
     return received.filter((line) => !line.startsWith("watcher"));
   };
   await fixture.set({ "providers.prod.plugin": "llm-one" });
-  expect(await ask("prod")).toEqual(["llm-one llm.call.request"]);
+  expect(await routeModelCall("prod")).toEqual(["llm-one llm.call.request"]);
   expect(received).toContain("watcher llm.call.request");
   await fixture.set({ "providers.prod.plugin": "llm-two" });
-  expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
-  expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
-  expect(await ask("two")).toEqual(["llm-two llm.call.request"]);
-  expect(await ask("absent")).toEqual([]);
-  // An instance whose id equals another plugin's provider_id still belongs to the plugin that it names.
+  expect(await routeModelCall("prod")).toEqual(["llm-two llm.call.request"]);
+  expect(await routeModelCall("prod")).toEqual(["llm-two llm.call.request"]);
+  expect(await routeModelCall("two")).toEqual(["llm-two llm.call.request"]);
+  expect(await routeModelCall("absent")).toEqual([]);
+  // An instance whose id equals another plugin's provider_id still belongs to the plugin in its configuration.
   await fixture.set({ "providers.two.plugin": "llm-one" });
-  expect(await ask("two")).toEqual(["llm-one llm.call.request"]);
+  expect(await routeModelCall("two")).toEqual(["llm-one llm.call.request"]);
   // Instances are per org.
   fixture.system.enter("org_acme");
-  expect(await ask("prod", "org_acme")).toEqual([]);
+  expect(await routeModelCall("prod", "org_acme")).toEqual([]);
   await fixture.set({ "providers.prod.plugin": "llm-one" }, "org_acme");
-  expect(await ask("prod", "org_acme")).toEqual(["llm-one llm.call.request"]);
-  expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
+  expect(await routeModelCall("prod", "org_acme")).toEqual(["llm-one llm.call.request"]);
+  expect(await routeModelCall("prod")).toEqual(["llm-two llm.call.request"]);
 });
 
 verifies(
   "plug.extras",
   "routes a decision to the session's strategy, which is react by default",
   async () => {
-    const { received, makers } = listeners(
+    const { received, makers } = recordingPlugins(
       ["strategy-react", "strategy", ["strategy.decide.request"], { strategyId: "react" }],
       ["plan-first", "strategy", ["strategy.*", "user.*"]],
     );
@@ -79,7 +79,7 @@ verifies(
     await fixture.publish("strategy.decide.request", { state: { strategy: "plan-first" } });
     await fixture.publish("strategy.decide.request", { state: {}, strategy: "absent" });
     await fixture.publish("user.message.received", { text: "hi" });
-    await settle(fixture.bus);
+    await drainBus(fixture.bus);
     expect(received).toEqual([
       "strategy-react strategy.decide.request",
       "plan-first strategy.decide.request",
@@ -90,7 +90,7 @@ verifies(
 );
 
 test("never delivers tool calls to tool plugins over the bus, but delivers other subscribed events", async () => {
-  const { received, makers } = listeners(
+  const { received, makers } = recordingPlugins(
     ["a-tool", "tool", ["*"]],
     ["a-memory", "memory", ["memory.query", "memory.write"]],
     ["a-skill", "skill", ["tool.call.request"]],
@@ -98,12 +98,12 @@ test("never delivers tool calls to tool plugins over the bus, but delivers other
   const fixture = await createTestPlugins((loader) => {
     for (const make of makers) loader.add(make);
   });
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   received.length = 0;
   await fixture.publish("tool.call.request", { id: "c", name: "t", args: {} });
   await fixture.publish("memory.query", { query: "q", k: 1 });
   await fixture.publish("memory.write", { entry: {} });
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(received.toSorted()).toEqual([
     "a-memory memory.query",
     "a-memory memory.write",

@@ -2,7 +2,7 @@
 import { BackplaneError, type BusEvent } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createTestPlugins, plugin, settle, until } from "./test-plugins.ts";
+import { createTestPlugins, drainBus, plugin, until } from "./test-plugins.ts";
 
 verifies(
   "plug.failures",
@@ -12,7 +12,7 @@ verifies(
     let unloads = 0;
     let statusAtUnload = "";
     let mode: "throw" | "reject" | "fine" | "hold" = "throw";
-    const held: PromiseWithResolvers<void>[] = [];
+    const pending_events: PromiseWithResolvers<void>[] = [];
     const received: BusEvent[] = [];
     const fixture = await createTestPlugins((loader) => {
       loader.add(() =>
@@ -22,7 +22,7 @@ verifies(
             if (mode === "throw") throw new Error("shaky failed");
             if (mode === "hold") {
               const pending = Promise.withResolvers<void>();
-              held.push(pending);
+              pending_events.push(pending);
               return pending.promise;
             }
             if (mode === "reject") return Promise.reject(new Error("shaky failed later"));
@@ -51,7 +51,7 @@ verifies(
     const stillborn = fixture.system.snapshot().find(({ name }) => name === "stillborn");
     expect(stillborn).toMatchObject({ status: "failed", error: "cannot open my file" });
     expect(stillborn?.trace).toContain("supervisor.test.ts");
-    await settle(fixture.bus);
+    await drainBus(fixture.bus);
     expect(fixture.announced()).toEqual([
       "plugin.loaded shaky",
       "plugin.loaded steady",
@@ -61,7 +61,7 @@ verifies(
 
     const say = async () => {
       await fixture.publish("user.message.received", { text: "hi" });
-      await settle(fixture.bus);
+      await drainBus(fixture.bus);
     };
     await say();
     await say();
@@ -77,15 +77,15 @@ verifies(
     mode = "hold";
     for (const session of ["a", "b", "c", "d"])
       await fixture.publish("user.message.received", { text: "hi" }, session);
-    await until(() => held.length === 4);
-    for (const pending of held) pending.reject(new Error("shaky failed later"));
-    await settle(fixture.bus);
+    await until(() => pending_events.length === 4);
+    for (const pending of pending_events) pending.reject(new Error("shaky failed later"));
+    await drainBus(fixture.bus);
     expect(fixture.status("shaky")).toBe("unloading");
     await fixture.publish("user.message.received", { text: "nobody home" });
-    await settle(fixture.bus);
+    await drainBus(fixture.bus);
     unloading.resolve();
     await until(() => fixture.status("shaky") === "failed");
-    await settle(fixture.bus);
+    await drainBus(fixture.bus);
     expect({ unloads, statusAtUnload }).toEqual({ unloads: 1, statusAtUnload: "unloading" });
     expect(fixture.announced().filter((line) => line.startsWith("plugin.removed"))).toEqual([
       "plugin.removed shaky",
@@ -121,7 +121,7 @@ test("counts a handler past its deadline as one failure against the configured t
   await until(() => fixture.system.snapshot()[0]!.failures === 1);
   // The late rejection is not counted as another failure and does not reset the count.
   stuck[0]!.reject(new Error("late"));
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(fixture.system.snapshot()[0]).toMatchObject({ failures: 1, status: "loaded" });
   await fixture.publish("user.message.received", { text: "2" });
   await until(() => fixture.status("slow") === "failed");
@@ -155,7 +155,7 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
   expect(loads).toBe(2);
   // A handled event after the restart resets the count.
   await fixture.publish("user.message.received", { text: "still there?" });
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(received).toEqual(["still there?"]);
   expect(fixture.system.snapshot()[0]?.failures).toBe(0);
 
@@ -165,7 +165,7 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
   }
   fixture.loader.kill("crashing", "exit code 9");
   await until(() => fixture.status("crashing") === "failed");
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(fixture.system.snapshot()[0]).toMatchObject({ failures: 3, error: "exit code 9" });
   expect(loads).toBe(4);
   expect(fixture.announced()).toEqual([
@@ -203,7 +203,7 @@ test("counts the exit of a process with many calls in flight as one failure", as
     await fixture.publish("user.message.received", { text: "x" }, session);
   await until(() => stuck.length === 4);
   for (const pending of stuck) pending.reject(new BackplaneError("crashed", "the process ended"));
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(fixture.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
   fixture.loader.kill("busy");
   await until(() => fixture.system.snapshot()[0]!.failures === 1 && fixture.status("busy") === "loaded");

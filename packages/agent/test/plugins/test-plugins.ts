@@ -230,13 +230,13 @@ export async function until(condition: () => boolean | Promise<boolean>): Promis
 }
 
 /** Waits until every event that is already on the bus is delivered. */
-export async function settle(bus: Bus): Promise<void> {
+export async function drainBus(bus: Bus): Promise<void> {
   await until(() => bus.stats().queued === 0 && bus.stats().running === 0);
   await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Keeps the context that a plugin receives in onLoad. */
-export function keepContext(): { ctx: PluginContext; onLoad: (ctx: PluginContext) => void } {
+/** Captures the context that a plugin receives in onLoad. */
+export function captureContext(): { ctx: PluginContext; onLoad: (ctx: PluginContext) => void } {
   const parts = {
     ctx: null as unknown as PluginContext,
     onLoad: (ctx: PluginContext) => {
@@ -246,7 +246,7 @@ export function keepContext(): { ctx: PluginContext; onLoad: (ctx: PluginContext
   return parts;
 }
 
-export function call(more: Partial<KernelToolCall> = {}): KernelToolCall & { scope: Scope } {
+export function createToolCall(more: Partial<KernelToolCall> = {}): KernelToolCall & { scope: Scope } {
   return {
     id: "call_1",
     invocation_id: "inv_1",

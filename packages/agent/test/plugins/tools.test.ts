@@ -2,13 +2,13 @@ import type { BusEvent, KernelTool, PluginContext, ToolReturn } from "@backplane
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import {
-  call,
+  captureContext,
   codeOfRejected,
   createTestPlugins,
-  keepContext,
+  createToolCall,
+  drainBus,
   plugin,
   scope,
-  settle,
   until,
 } from "./test-plugins.ts";
 
@@ -52,9 +52,11 @@ test("registers a typed tool with its spec, runs it and returns its approval bri
     mode: "inline",
     legacy: false,
   });
-  expect(await tool_entry.run({ text: "hi" }, call())).toEqual(ok("hi"));
+  expect(await tool_entry.run({ text: "hi" }, createToolCall())).toEqual(ok("hi"));
   expect(await tool_entry.brief({ text: "hi" })).toHaveLength(80);
-  await expect(fixture.system.tools.get("crash")!.run({}, call())).rejects.toThrow(new TypeError("oops"));
+  await expect(fixture.system.tools.get("crash")!.run({}, createToolCall())).rejects.toThrow(
+    new TypeError("oops"),
+  );
   expect(await fixture.system.tools.get("crash")!.brief({})).toBeNull();
   expect(fixture.system.tools.get("absent")).toBeNull();
   expect(fixture.status("tools")).toBe("loaded");
@@ -71,15 +73,15 @@ test.each([
   const fixture = await createTestPlugins((loader) =>
     loader.add(toolPlugin("tools", tool("bad", { run: () => answer as ToolReturn }))),
   );
-  await expect(fixture.system.tools.get("bad")!.run({}, call())).rejects.toMatchObject({
+  await expect(fixture.system.tools.get("bad")!.run({}, createToolCall())).rejects.toMatchObject({
     code: "malformed_response",
     message: `tool bad answered without ${missing}`,
   });
 });
 
 test("registers tools only for tool plugins, once per name, with a valid name and an object schema", async () => {
-  const holder = keepContext();
-  const skill = keepContext();
+  const holder = captureContext();
+  const skill = captureContext();
   let changes = 0;
   const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("tools", "tool", holder));
@@ -221,8 +223,8 @@ test("calls a legacy tool through an event and does not publish its result", asy
     loader.add(() => plugin("old", "tool", { toolName: "old", onEvent })),
   );
   const old = fixture.system.tools.get("old")!;
-  const ask = (want: string, more = {}) => old.run({ want }, call(more));
-  expect(await ask("text")).toEqual({
+  const runLegacy = (want: string, more = {}) => old.run({ want }, createToolCall(more));
+  expect(await runLegacy("text")).toEqual({
     ok: true,
     brief: `${"x".repeat(79)}…`,
     display: { kind: "text", text: "x".repeat(200) },
@@ -233,30 +235,34 @@ test("calls a legacy tool through an event and does not publish its result", asy
     ...scope,
     payload: { id: "call_1", name: "old" },
   });
-  expect(await ask("data")).toEqual({ ok: true, brief: "old", display: { kind: "json", data: { n: 1 } } });
-  expect(await ask("none")).toEqual({ ok: true, brief: "old", display: { kind: "json", data: null } });
+  expect(await runLegacy("data")).toEqual({
+    ok: true,
+    brief: "old",
+    display: { kind: "json", data: { n: 1 } },
+  });
+  expect(await runLegacy("none")).toEqual({ ok: true, brief: "old", display: { kind: "json", data: null } });
   const failed = {
     ok: false,
     kind: "failed",
     brief: "no such file",
     display: { kind: "text", text: "no such file" },
   };
-  expect(await ask("error")).toEqual(failed);
-  expect(await ask("envelope")).toEqual(ok("enveloped"));
-  await expect(ask("throw")).rejects.toThrow("legacy crash");
+  expect(await runLegacy("error")).toEqual(failed);
+  expect(await runLegacy("envelope")).toEqual(ok("enveloped"));
+  await expect(runLegacy("throw")).rejects.toThrow("legacy crash");
   expect(fixture.system.snapshot()[0]?.failures).toBe(1);
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(fixture.seen.find(({ kind }) => kind === "plugin.error")?.payload).toEqual({
     name: "old",
     error: "legacy crash",
   });
   const stop = new AbortController();
-  const silent = ask("silence", { signal: stop.signal, session_id: null });
+  const silent = runLegacy("silence", { signal: stop.signal, session_id: null });
   await until(() => requests.length === 7);
   expect(requests[6]?.session_id).toBe("_bridge:old");
   stop.abort();
   expect(await codeOfRejected(silent)).toBe("cancelled");
-  await settle(fixture.bus);
+  await drainBus(fixture.bus);
   expect(fixture.seen.filter(({ kind }) => kind === "tool.call.result")).toEqual([]);
   expect(fixture.logged.filter(({ message }) => message.includes("no call waits for"))).toHaveLength(7);
 });

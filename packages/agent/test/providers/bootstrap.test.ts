@@ -8,7 +8,10 @@ import { createTestPlugins, plugin, scope } from "../plugins/test-plugins.ts";
 
 const ORG = scope.org_id;
 
-async function seeded(before: Record<string, Json>, plugins = ["llm-openai", "llm-anthropic", "llm-echo"]) {
+async function createSystem(
+  before: Record<string, Json>,
+  plugins = ["llm-openai", "llm-anthropic", "llm-echo"],
+) {
   const fixture = await createTestPlugins(
     (loader) => {
       for (const name of plugins) loader.add(() => plugin(name, "llm-provider"));
@@ -25,7 +28,7 @@ verifies("llm.instances", "fills the initial instances from the environment of t
     "llm-anthropic": { api_key: "sk-ant-1234" },
   };
   const bootstrap = async (before: Record<string, Json>) => {
-    const fixture = await seeded(before);
+    const fixture = await createSystem(before);
     await bootstrapProviders(fixture.deps, ORG, ["llm-openai", "llm-anthropic", "llm-echo"], defaults);
     return await fixture.values();
   };
@@ -46,7 +49,7 @@ verifies("llm.instances", "fills the initial instances from the environment of t
   expect(settings).toMatchObject({ "providers.llm-openai.api_key": "sk-own", provider: "llm-openai" });
   expect(settings).not.toHaveProperty(["providers.llm-openai.base_url"]);
   expect(settings).not.toHaveProperty(["providers.llm-anthropic.api_key"]);
-  const keyless = await seeded({});
+  const keyless = await createSystem({});
   await bootstrapProviders(keyless.deps, ORG, ["llm-anthropic", "llm-echo"], {
     "llm-anthropic": { api_key: "sk-ant-1234" },
   });
@@ -57,7 +60,7 @@ verifies(
   "llm.instances",
   "creates one instance per provider on the first start and copies its configuration",
   async () => {
-    const fixture = await seeded({
+    const fixture = await createSystem({
       "plugin.llm_openai.api_key": "sk-secret-1234",
       "plugin.llm_openai.base_url": "https://api.example.com",
       "plugin.llm_openai.enabled": true,
@@ -88,30 +91,30 @@ verifies(
 );
 
 test("activates the offline provider without a key and keeps an operator's choice", async () => {
-  const fresh = await seeded({});
+  const fresh = await createSystem({});
   await fresh.system.start();
   expect((await fresh.values()).provider).toBe("llm-echo");
-  const chosen = await seeded({ provider: "mine", "providers.llm-openai.label": "My label" });
+  const chosen = await createSystem({ provider: "mine", "providers.llm-openai.label": "My label" });
   await chosen.system.start();
   expect(await chosen.values()).toMatchObject({ provider: "mine", "providers.llm-openai.label": "My label" });
 });
 
 test("writes the marker last and reaches the same state after a crash at any write", async () => {
-  const whole = await seeded({ "plugin.llm_openai.model": "m" });
+  const complete = await createSystem({ "plugin.llm_openai.model": "m" });
   let writes = 0;
   const counting: LiveConfig = {
-    ...whole.config,
+    ...complete.config,
     write: (...args) => {
       writes++;
-      return whole.config.write(...args);
+      return complete.config.write(...args);
     },
   };
   const plugins = ["llm-openai", "llm-anthropic", "llm-echo"];
-  await bootstrapProviders({ ...whole.deps, config: counting }, ORG, plugins);
-  const expected = { ...(await whole.values()), [SEEDED_KEY]: expect.any(String) as string };
+  await bootstrapProviders({ ...complete.deps, config: counting }, ORG, plugins);
+  const expected = { ...(await complete.values()), [SEEDED_KEY]: expect.any(String) as string };
   expect(writes).toBe(5);
   for (let fatal = 1; fatal <= writes; fatal++) {
-    const fixture = await seeded({ "plugin.llm_openai.model": "m" });
+    const fixture = await createSystem({ "plugin.llm_openai.model": "m" });
     let left = fatal;
     const dying: LiveConfig = {
       ...fixture.config,
@@ -128,7 +131,7 @@ test("writes the marker last and reaches the same state after a crash at any wri
 });
 
 test("sets no marker without a provider, so that a later one is still set up", async () => {
-  const fixture = await seeded({}, []);
+  const fixture = await createSystem({}, []);
   await fixture.system.start();
   expect(await fixture.config.get(ORG, SEEDED_KEY)).toBeUndefined();
   fixture.loader.offer("acme-llm", () => plugin("acme-llm", "llm-provider"));
@@ -146,7 +149,10 @@ verifies(
       "plugin.llm_openai.base_url": "https://api.example.com",
       "plugin.llm_openai.model": "m",
     };
-    const fixture = await seeded({ ...configured, "providers.llm-openai.base_url": "https://evil.example" });
+    const fixture = await createSystem({
+      ...configured,
+      "providers.llm-openai.base_url": "https://evil.example",
+    });
     await fixture.system.start();
     const instance = async () => Object.fromEntries(await fixture.config.list(ORG, "providers.llm-openai."));
     expect(await instance()).toEqual({

@@ -34,7 +34,7 @@ test("accepts valid fields, missing required fields and empty strings", async ()
   expect(await check({ base_url: "", temperature: null })).toBeNull();
 });
 
-test("names each invalid field and its expected type, but never its value", async () => {
+test("reports each invalid field and its expected type, but never its value", async () => {
   const wrong = await check({ temperature: 3, base_url: "nowhere", api_key: "sk-1" });
   expect(wrong).toMatchObject({ code: "provider.invalid" });
   expect(wrong?.details.issues.map(({ path }) => path).toSorted()).toEqual([
@@ -46,7 +46,7 @@ test("names each invalid field and its expected type, but never its value", asyn
   expect((await check({ context_window: "big" }))?.message).toContain("config.context_window");
 });
 
-test("names an unknown field and the known ones when the schema is closed", async () => {
+test("reports an unknown field and lists the known ones when the schema is closed", async () => {
   const wrong = await check({ modle: "m" });
   expect(wrong?.message).toContain("config.modle: llm-x has no such field");
   expect(wrong?.message).toContain("api_key, base_url, model, temperature, context_window");

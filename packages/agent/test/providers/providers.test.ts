@@ -6,7 +6,7 @@ import { codeOfRejected, createTestPlugins, plugin, type TestPlugins } from "../
 
 const configSchema = { type: "object" };
 
-const open = () =>
+const createSystem = () =>
   createTestPlugins((loader) => {
     loader.add(() => plugin("llm-openai", "llm-provider", { configSchema }));
     loader.add(() => plugin("llm-echo", "llm-provider"));
@@ -21,7 +21,7 @@ verifies(
   "llm.instances",
   "manages several instances of one plugin, checks their ids and announces each changed field",
   async () => {
-    const fixture = await open();
+    const fixture = await createSystem();
     const { providers } = fixture.system;
     expect(await idsOf(fixture)).toEqual(["llm-echo*", "llm-openai"]);
 
@@ -69,8 +69,8 @@ verifies(
     expect(await fixture.config.get(scope.org_id, "providers.prod.params")).toBeUndefined();
     await providers.patch(user, "prod", { label: "Renamed", config: { api_key: "sk-fresh-5678" } });
     expect(await fixture.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
-    const same = { base_url: "https://other.example.com", api_key: "****5678" };
-    await providers.patch(user, "prod", { config: same });
+    const unchanged = { base_url: "https://other.example.com", api_key: "****5678" };
+    await providers.patch(user, "prod", { config: unchanged });
     expect(await fixture.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
     received.length = 0;
     await providers.patch(user, "prod", {});
@@ -92,7 +92,7 @@ verifies(
 );
 
 test("removes the last instance of a plugin that is no longer loaded", async () => {
-  const fixture = await open();
+  const fixture = await createSystem();
   const { providers } = fixture.system;
   await fixture.set({ "providers.gone.plugin": "llm-gone", "providers.lame.plugin": "llm-broken" });
   expect(await idsOf(fixture)).toEqual(["gone", "lame", "llm-echo*", "llm-openai"]);
@@ -108,7 +108,7 @@ test("removes the last instance of a plugin that is no longer loaded", async () 
 });
 
 test("rejects unknown plugins and instances, other categories and invalid fields", async () => {
-  const fixture = await open();
+  const fixture = await createSystem();
   const { providers } = fixture.system;
   const create = (body: { id?: string; plugin: string; config?: JsonObject }) =>
     codeOfRejected(providers.create(user, body));
@@ -143,14 +143,14 @@ test("rejects unknown plugins and instances, other categories and invalid fields
 });
 
 test("shows secrets only to an admin on request and audits it", async () => {
-  const fixture = await open();
+  const fixture = await createSystem();
   const { providers } = fixture.system;
   await providers.create(user, { id: "prod", plugin: "llm-openai", config: { api_key: "sk-secret-1234" } });
-  const keyIn = (rows: { id: string; config: JsonObject }[]) =>
+  const apiKeyOf = (rows: { id: string; config: JsonObject }[]) =>
     rows.find(({ id }) => id === "prod")?.config.api_key;
-  expect(keyIn(await providers.list(admin, { show: false }))).toBe("****1234");
+  expect(apiKeyOf(await providers.list(admin, { show: false }))).toBe("****1234");
   expect(await codeOfRejected(providers.list(user, { show: true }))).toBe("auth.scope");
-  expect(keyIn(await providers.list(admin, { show: true }))).toBe("sk-secret-1234");
+  expect(apiKeyOf(await providers.list(admin, { show: true }))).toBe("sk-secret-1234");
   const audit = (await fixture.store.audit.list(user.scope, {}, { limit: 10 })).items;
   expect(audit.map(({ actor, action }) => `${actor} ${action}`)).toEqual([
     "admin provider.show",
@@ -160,12 +160,12 @@ test("shows secrets only to an admin on request and audits it", async () => {
 });
 
 test("accepts one of ten concurrent creates, and never removes the last instance", async () => {
-  const fixture = await open();
+  const fixture = await createSystem();
   const { providers } = fixture.system;
-  const tries = Array.from({ length: 10 }, (_, n) =>
+  const attempts = Array.from({ length: 10 }, (_, n) =>
     codeOfRejected(providers.create(user, { id: "same", plugin: "llm-openai", config: { n } })),
   );
-  const codes = await Promise.all(tries);
+  const codes = await Promise.all(attempts);
   expect(codes.filter((code) => code === "nothing was thrown")).toHaveLength(1);
   expect(codes.filter((code) => code === "provider.conflict")).toHaveLength(9);
   const both = [providers.remove(user, "same"), providers.remove(user, "llm-openai")].map(codeOfRejected);
@@ -173,7 +173,7 @@ test("accepts one of ten concurrent creates, and never removes the last instance
 });
 
 test("creates separate instances for another org on first access", async () => {
-  const fixture = await open();
+  const fixture = await createSystem();
   const acme = { ...user, scope: { org_id: "org_acme", project_id: null } };
   const rows = await fixture.system.providers.list(acme, { show: false });
   expect(rows.map(({ id }) => id)).toEqual(["llm-echo", "llm-openai"]);

@@ -23,7 +23,7 @@ const TOOL = ToolExportSchema.parse({
   permissions: {},
   tool: { effect_class: "read_only", risk: "low" },
 });
-const QUESTION = (text: string, more: JsonObject = {}): JsonObject => ({
+const samplingParams = (text: string, more: JsonObject = {}): JsonObject => ({
   messages: [{ role: "user", content: { type: "text", text } }],
   maxTokens: 5_000,
   ...more,
@@ -33,14 +33,14 @@ async function createSamplingSession(policy: BindingPolicy) {
   const fixture = await createTestSession();
   fixture.runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
   const { binding_id } = await fixture.bind(SERVER, { policy });
-  return { ...asking(fixture), binding_id };
+  return { ...scriptSamplingServer(fixture), binding_id };
 }
 
 /** The server sends one sampling request for each call. */
-function asking(talk: TestSession) {
+function scriptSamplingServer(session: TestSession) {
   const answers: Json[] = [];
-  let question: JsonObject = QUESTION("hi there");
-  talk.runner.script = async ({ answerRequest }) => {
+  let question: JsonObject = samplingParams("hi there");
+  session.runner.script = async ({ answerRequest }) => {
     const answer = await (
       answerRequest?.("sampling/createMessage", question) ?? Promise.resolve("nobody")
     ).catch((error: BackplaneError) => `${error.code}: ${error.message}`);
@@ -48,32 +48,32 @@ function asking(talk: TestSession) {
     return ok();
   };
   const call = (context?: "conversation" | "headless", caller = user) =>
-    talk.kernel.invocations.invoke(
+    session.kernel.invocations.invoke(
       caller,
       { export_id: TOOL.id, input: {} },
       { ...(context && { context }) },
     );
-  const recorded = async (): Promise<Invocation[]> =>
-    (await talk.kernel.invocations.list(admin, { export_id: "model_sampling" }, { limit: 50 })).items;
+  const listSamplingCalls = async (): Promise<Invocation[]> =>
+    (await session.kernel.invocations.list(admin, { export_id: "model_sampling" }, { limit: 50 })).items;
   return {
-    ...talk,
+    ...session,
     answers,
     call,
-    recorded,
+    listSamplingCalls,
     answerRequest: (sampling_params: JsonObject) => {
       question = sampling_params;
     },
   };
 }
 
-const pending = async ({ kernel }: Pick<TestSession, "kernel">) =>
+const listPending = async ({ kernel }: Pick<TestSession, "kernel">) =>
   (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
 
 test("refuses sampling and records nothing without an operator policy", async () => {
   const fixture = await createSamplingSession({});
   await (await fixture.call()).settled;
   expect(fixture.answers).toEqual(["nobody"]);
-  expect(await fixture.recorded()).toEqual([]);
+  expect(await fixture.listSamplingCalls()).toEqual([]);
 });
 
 verifies(
@@ -91,7 +91,7 @@ verifies(
         stopReason: "endTurn",
       },
     ]);
-    const [row] = await fixture.recorded();
+    const [row] = await fixture.listSamplingCalls();
     expect(row).toMatchObject({
       status: "succeeded",
       requested_by: user.actor,
@@ -102,14 +102,14 @@ verifies(
     expect(request?.payload).toMatchObject({ params: { max_tokens: 100 }, tools: [] });
 
     // Only text without tools is accepted. An invalid request does not count against the quota.
-    fixture.answerRequest(QUESTION("x", { tools: [] }));
+    fixture.answerRequest(samplingParams("x", { tools: [] }));
     await (await fixture.call()).settled;
     fixture.answerRequest({
       messages: [{ role: "user", content: { type: "image", data: "" } }],
       maxTokens: 1,
     });
     await (await fixture.call()).settled;
-    fixture.answerRequest(QUESTION("again"));
+    fixture.answerRequest(samplingParams("again"));
     for (let n = 0; n < 2; n++) await (await fixture.call()).settled;
     expect(fixture.answers.slice(1)).toEqual([
       expect.stringContaining("request.invalid: sampling: tools are not supported"),
@@ -122,11 +122,11 @@ verifies(
   },
 );
 
-test("asks for approval in a conversation and refuses a headless run and a guest", async () => {
+test("requests approval in a conversation and refuses a headless run and a guest", async () => {
   const fixture = await createSamplingSession({ sampling: { max_tokens: 100, per_hour: 20 } });
   const { settled } = await fixture.call("conversation");
-  await until(async () => (await pending(fixture)).length === 1);
-  const [approval] = await pending(fixture);
+  await until(async () => (await listPending(fixture)).length === 1);
+  const [approval] = await listPending(fixture);
   expect(approval).toMatchObject({ tool: "model_sampling", risk: "medium" });
   expect(JSON.stringify(approval)).toContain("hi there");
   await fixture.kernel.approvals.answer(admin, approval!.id, { response: "reject" });
@@ -147,10 +147,10 @@ test("asks for approval in a conversation and refuses a headless run and a guest
 test("withdraws the approval when the call is cancelled", async () => {
   const fixture = await createSamplingSession({ sampling: { max_tokens: 100, per_hour: 20 } });
   const { id } = await fixture.call("conversation");
-  await until(async () => (await pending(fixture)).length === 1);
+  await until(async () => (await listPending(fixture)).length === 1);
   await fixture.kernel.invocations.cancel(user, id);
-  await until(async () => (await fixture.recorded())[0]?.status === "cancelled");
-  expect(await pending(fixture)).toEqual([]);
+  await until(async () => (await fixture.listSamplingCalls())[0]?.status === "cancelled");
+  expect(await listPending(fixture)).toEqual([]);
 });
 
 test("keeps the quota across a restart and renews it after an hour", async () => {
@@ -159,7 +159,7 @@ test("keeps the quota across a restart and renews it after an hour", async () =>
   await first.crash();
   const runner = new ScriptedRunner();
   runner.description = first.runner.description;
-  const second = asking(await createTestSession({ file: first.file, runner }));
+  const second = scriptSamplingServer(await createTestSession({ file: first.file, runner }));
   for (let n = 0; n < 2; n++) await (await second.call()).settled;
   expect(second.answers).toEqual([
     expect.objectContaining({ role: "assistant" }),
@@ -174,7 +174,9 @@ test("shares one quota among all nodes", { timeout: 60_000 }, async () => {
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
   const node = async () =>
-    asking(await createTestSessionIn(await openPostgresStore({ url: postgres.url, schema: "sampling" }), ""));
+    scriptSamplingServer(
+      await createTestSessionIn(await openPostgresStore({ url: postgres.url, schema: "sampling" }), ""),
+    );
   const [first, second] = [await node(), await node()];
   for (const { runner } of [first, second])
     runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });

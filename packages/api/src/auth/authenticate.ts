@@ -1,7 +1,7 @@
 /**
  * Turns the credential of a request into a Caller. A token in the Authorization header takes precedence over the cookie.
- * The admin acts in the default project unless Backplane-Org and Backplane-Project name another; no other credential may
- * send those headers.
+ * The admin acts in the default project unless Backplane-Org and Backplane-Project select another one; no other
+ * credential may send those headers.
  */
 import { hash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
@@ -47,18 +47,18 @@ export function createAuthenticator(deps: {
   return {
     authenticate(headers, mutating) {
       const header = headers.authorization;
-      if (header === undefined) return byCookie(headers, mutating);
-      if (verified.matches(header)) return adminFor(headers);
+      if (header === undefined) return authenticateByCookie(headers, mutating);
+      if (verified.matches(header)) return adminCallerFor(headers);
       const token = bearerToken(header);
-      if (token.startsWith("bpk_") || token.startsWith("vai_dlg_")) return byKey(headers, token);
+      if (token.startsWith("bpk_") || token.startsWith("vai_dlg_")) return authenticateByKey(headers, token);
       if (!timingSafeEqual(hash("sha256", token, "buffer"), expected))
         throw new BackplaneError("auth.invalid");
       verified.remember(header);
-      return adminFor(headers);
+      return adminCallerFor(headers);
     },
   };
 
-  function byCookie(headers: IncomingHttpHeaders, mutating: boolean): Caller {
+  function authenticateByCookie(headers: IncomingHttpHeaders, mutating: boolean): Caller {
     const cookie = readSessionCookie(headers.cookie);
     if (cookie === null) throw new BackplaneError("auth.missing");
     if (!deps.console_login.isValid(cookie))
@@ -67,10 +67,10 @@ export function createAuthenticator(deps: {
       });
     // Browsers attach cookies to requests from other sites too, so a write must also come from our own origin.
     if (mutating && !deps.hosts.sameOrigin(headers)) throw new BackplaneError("auth.origin");
-    return adminFor(headers);
+    return adminCallerFor(headers);
   }
 
-  async function byKey(headers: IncomingHttpHeaders, token: string): Promise<Caller> {
+  async function authenticateByKey(headers: IncomingHttpHeaders, token: string): Promise<Caller> {
     const proof = headers["backplane-listener"];
     const caller = await deps.keys.authenticate(token, typeof proof === "string" ? proof : undefined);
     if (headers["backplane-org"] !== undefined || headers["backplane-project"] !== undefined)
@@ -108,7 +108,7 @@ function bearerToken(header: string): string {
   return token;
 }
 
-function adminFor(headers: IncomingHttpHeaders): Caller {
+function adminCallerFor(headers: IncomingHttpHeaders): Caller {
   const org = headers["backplane-org"];
   const project = headers["backplane-project"];
   if (org === undefined && project === undefined) return ADMIN;

@@ -2,7 +2,7 @@ import { BackplaneError } from "@backplane/contract";
 import { type Caller, requireScope } from "@backplane/ports";
 import type { RouteAuth } from "../http/route.ts";
 
-/** Throws auth.scope when the caller may not use a route at all. The kernel decides which rows it may see. */
+/** Throws auth.scope when the caller may not use a route at all. The kernel decides which rows the caller may see. */
 export function authorize(caller: Caller, auth: Exclude<RouteAuth, "public">): void {
   if ("host" in auth) {
     if (caller.actor !== "admin") throw missingScope("admin token");
@@ -10,7 +10,7 @@ export function authorize(caller: Caller, auth: Exclude<RouteAuth, "public">): v
   }
   const delegation = caller.delegation;
   if (delegation !== undefined) {
-    // A delegated token may use only routes that name a delegation scope, whatever its caller's scopes are.
+    // A delegated token may use only routes with a delegation scope, whatever its caller's scopes are.
     const needs = "scope" in auth ? auth.delegated : undefined;
     if (needs === undefined || (needs !== "any" && !delegation.scopes.includes(needs)))
       throw missingScope(needs ?? "a credential that is not delegated");

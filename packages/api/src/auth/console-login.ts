@@ -9,7 +9,7 @@ export const CODE_TTL_MS = 5 * 60_000;
 export const SESSION_TTL_MS = 12 * 3_600_000;
 const COOKIE = "backplane_session";
 /** The maximum number of codes and of sessions. Beyond it, the oldest is evicted. */
-const MAX_OPEN = 256;
+const MAX_ENTRIES = 256;
 
 export interface ConsoleLogin {
   mintCode(): string;
@@ -34,9 +34,9 @@ export function createConsoleLogin(clock: Clock, saved: SavedLogins = NOT_SAVED)
   const latest = clock.now() + SESSION_TTL_MS;
   const sessions = new Map(saved.load().filter(([, expires_at]) => expires_at <= latest));
 
-  const add = (map: Map<string, number>, ttl: number) => {
+  const issueSecret = (map: Map<string, number>, ttl: number) => {
     const now = clock.now();
-    for (const [key, expires_at] of map) if (expires_at <= now || map.size >= MAX_OPEN) map.delete(key);
+    for (const [key, expires_at] of map) if (expires_at <= now || map.size >= MAX_ENTRIES) map.delete(key);
     const secret = randomBytes(32).toString("base64url");
     map.set(digest(secret), now + ttl);
     return secret;
@@ -44,13 +44,13 @@ export function createConsoleLogin(clock: Clock, saved: SavedLogins = NOT_SAVED)
   const isFuture = (expires_at: number | undefined) => expires_at !== undefined && expires_at > clock.now();
 
   return {
-    mintCode: () => add(codes, CODE_TTL_MS),
+    mintCode: () => issueSecret(codes, CODE_TTL_MS),
     redeem(code) {
       const key = digest(code);
       const expires_at = codes.get(key);
       codes.delete(key);
       if (!isFuture(expires_at)) return null;
-      const cookie = add(sessions, SESSION_TTL_MS);
+      const cookie = issueSecret(sessions, SESSION_TTL_MS);
       saved.save([...sessions]);
       return cookie;
     },

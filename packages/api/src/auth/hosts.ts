@@ -1,8 +1,8 @@
 /**
- * Checks Host and Origin before any credential. A page of another site whose name resolves to this machine (DNS
- * rebinding) still sends its own name in Host, and a page of another origin sends its own Origin. A request must name
- * one host: with two Host headers, or with a target such as `http://other/path` beside the Host header, a proxy in
- * front may have checked a different name than this check does.
+ * Checks Host and Origin before any credential. A page from another site whose name resolves to this machine (DNS
+ * rebinding) still sends its own name in Host, and a page from another origin sends its own Origin. A request must
+ * specify exactly one host: with two Host headers, or with a target such as `http://other/path` in addition to the Host
+ * header, a proxy in front may have checked a different name than this check does.
  */
 
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
@@ -10,13 +10,13 @@ import { BackplaneError } from "@backplane/contract";
 
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
 
-/** The parts of a request that name its host. */
+/** The parts of a request that specify its host. */
 type HostedRequest = Pick<IncomingMessage, "headers" | "rawHeaders" | "url">;
 
 export interface HostCheck {
   /** Throws auth.host or auth.origin. */
   check(request: HostedRequest): void;
-  /** Whether Origin is present and names this gateway itself. */
+  /** Whether Origin is present and is the origin of this gateway. */
   sameOrigin(headers: IncomingHttpHeaders): boolean;
 }
 

@@ -58,7 +58,7 @@ export function toErrorResponse(thrown: unknown, request_id: string, docs_base: 
   };
 }
 
-/** The log names the file that could not be written; the response does not, because it may go to a remote client. */
+/** Logged with the file that could not be written. The response omits it, because it may go to a remote client. */
 function unexpectedIn(error: BackplaneError): unknown {
   if (error.code === "internal") return error.cause ?? error;
   return diskFault(error.cause) === null ? null : error;

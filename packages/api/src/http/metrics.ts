@@ -67,9 +67,9 @@ export function createMetrics(): Metrics {
         "counter",
         "Calls of all callers that ended on this gateway, by kind, execution class and final status.",
       );
-      for (const { kind, class: runs_as, status, count } of health.ended)
+      for (const { kind, class: execution_class, status, count } of health.ended)
         lines.push(
-          `backplane_invocations_total{kind="${kind}",class="${runs_as}",status="${status}"} ${count}`,
+          `backplane_invocations_total{kind="${kind}",class="${execution_class}",status="${status}"} ${count}`,
         );
       gauge(lines, "backplane_invocations_running", "Running invocations.", health.invocations.running);
       gauge(
@@ -129,10 +129,10 @@ function renderRoutes(lines: string[], routes: Map<string, RouteCounts>): void {
   );
   for (const [route, counts] of routes) {
     if (counts.total === 0) continue;
-    let seen = 0;
+    let cumulative = 0;
     for (let i = 0; i < BUCKETS_S.length; i++) {
-      seen += counts.buckets[i]!;
-      lines.push(`${name}_bucket{route="${route}",le="${BUCKETS_S[i]}"} ${seen}`);
+      cumulative += counts.buckets[i]!;
+      lines.push(`${name}_bucket{route="${route}",le="${BUCKETS_S[i]}"} ${cumulative}`);
     }
     lines.push(`${name}_bucket{route="${route}",le="+Inf"} ${counts.total}`);
     lines.push(`${name}_sum{route="${route}"} ${counts.sum_s}`);

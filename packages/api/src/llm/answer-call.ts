@@ -35,20 +35,20 @@ interface CallsDeps {
 
 export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
   const { kernel, clock } = deps;
-  const open = new Set<AbortController>();
+  const active_calls = new Set<AbortController>();
 
   /** Runs the work with a controller that is aborted when the client disconnects or its credential expires. */
   async function runAbortable<T>(
     { caller, request, reply }: EndpointRequest,
     work: (stop: AbortController) => Promise<T>,
   ): Promise<T> {
-    if (open.size >= MAX_CALLS)
+    if (active_calls.size >= MAX_CALLS)
       throw new BackplaneError("request.overloaded", "Too many model calls are running.", {
         details: { retry_after_ms: 1_000 },
       });
     const stop = new AbortController();
     const abort = () => stop.abort();
-    open.add(stop);
+    active_calls.add(stop);
     reply.raw.once("close", abort);
     if (reply.raw.destroyed) abort();
     const credential =
@@ -60,7 +60,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
     } finally {
       credential?.stop();
       reply.raw.off("close", abort);
-      open.delete(stop);
+      active_calls.delete(stop);
     }
   }
 
@@ -98,7 +98,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
         ),
       ),
     close() {
-      for (const stop of open) stop.abort();
+      for (const stop of active_calls) stop.abort();
     },
   };
 
@@ -107,7 +107,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
     headers: Record<string, string>,
     stream: EndpointStream,
     first: IteratorResult<LlmEndpointPart>,
-    rest: AsyncIterator<LlmEndpointPart>,
+    remaining: AsyncIterator<LlmEndpointPart>,
     stop: AbortSignal,
   ): Promise<void> {
     raw.writeHead(200, {
@@ -121,7 +121,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
       if (!raw.writableNeedDrain) raw.write(stream.heartbeat);
     });
     try {
-      for (let step = first; step.done !== true && !stop.aborted; step = await rest.next()) {
+      for (let step = first; step.done !== true && !stop.aborted; step = await remaining.next()) {
         const text = stream.part(step.value);
         if (text === "" || raw.write(text)) continue;
         await once(raw, "drain", { signal: stop }).catch(() => undefined);

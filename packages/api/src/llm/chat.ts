@@ -25,7 +25,7 @@ import {
   unsupported,
 } from "./read-request.ts";
 
-const FINISH: Record<AnswerEnding, string> = {
+const FINISH_REASONS: Record<AnswerEnding, string> = {
   end: "stop",
   stop_sequence: "stop",
   length: "length",
@@ -56,14 +56,14 @@ export const chat: EndpointProtocol = {
     let [message, ending, usage]: [JsonObject, AnswerEnding, JsonObject] = [{}, "end", {}];
     for (const part of parts) {
       if (part.type === "end") {
-        message = wholeMessage(answer);
+        message = buildMessage(answer);
         ending = toAnswerEnding(part.stop_reason, answer.has_calls);
         usage = chatUsage(part.usage);
       } else if (part.type !== "native") for (const _ of answer.add(part));
     }
     return {
       ...envelope(context, "chat.completion"),
-      choices: [{ index: 0, message, logprobs: null, finish_reason: FINISH[ending] }],
+      choices: [{ index: 0, message, logprobs: null, finish_reason: FINISH_REASONS[ending] }],
       usage,
     };
   },
@@ -76,29 +76,29 @@ class ChatStream implements EndpointStream {
   readonly #blocks: AnswerBlocks;
   /** The position of each tool call among the tool calls, by the index of its block. */
   readonly #calls = new Map<number, number>();
-  readonly #usage: boolean;
-  #began = false;
-  #native = false;
+  readonly #includes_usage: boolean;
+  #has_begun = false;
+  #is_native = false;
 
   constructor(context: AnswerContext) {
     this.#context = context;
     this.#blocks = new AnswerBlocks(`call_${context.id}_`);
     const { stream_options } = context.body;
-    this.#usage = isObject(stream_options) && stream_options.include_usage === true;
+    this.#includes_usage = isObject(stream_options) && stream_options.include_usage === true;
   }
 
   part(part: LlmEndpointPart): string {
     if (part.type === "native") {
-      this.#native = true;
+      this.#is_native = true;
       return this.#isUnwanted(part.event) ? "" : formatSseEvent(null, part.event);
     }
     let out = "";
     if (part.type === "end") {
-      if (this.#native) return formatSseEvent(null, "[DONE]");
+      if (this.#is_native) return formatSseEvent(null, "[DONE]");
       out += this.#begin();
       const ending = toAnswerEnding(part.stop_reason, this.#blocks.has_calls);
-      out += this.#chunk({}, FINISH[ending]);
-      if (this.#usage)
+      out += this.#chunk({}, FINISH_REASONS[ending]);
+      if (this.#includes_usage)
         out += formatSseEvent(null, {
           ...envelope(this.#context, "chat.completion.chunk"),
           choices: [],
@@ -117,12 +117,12 @@ class ChatStream implements EndpointStream {
 
   /** The provider is always asked for the usage; the client gets that chunk only if it requested the usage itself. */
   #isUnwanted({ choices, usage }: JsonObject): boolean {
-    return !this.#usage && Array.isArray(choices) && choices.length === 0 && isObject(usage);
+    return !this.#includes_usage && Array.isArray(choices) && choices.length === 0 && isObject(usage);
   }
 
   #begin(): string {
-    if (this.#began) return "";
-    this.#began = true;
+    if (this.#has_begun) return "";
+    this.#has_begun = true;
     return this.#chunk({ role: "assistant", content: "" });
   }
 
@@ -146,7 +146,7 @@ class ChatStream implements EndpointStream {
     return formatSseEvent(null, {
       ...envelope(this.#context, "chat.completion.chunk"),
       choices: [{ index: 0, delta, logprobs: null, finish_reason }],
-      ...(this.#usage ? { usage: null } : {}),
+      ...(this.#includes_usage ? { usage: null } : {}),
     });
   }
 }
@@ -155,7 +155,7 @@ function envelope({ id, created, model }: AnswerContext, object: string): JsonOb
   return { id: `chatcmpl-${id}`, object, created, model };
 }
 
-function wholeMessage({ blocks }: AnswerBlocks): JsonObject {
+function buildMessage({ blocks }: AnswerBlocks): JsonObject {
   const joined = (type: string) =>
     blocks
       .filter((block) => block.type === type)
@@ -251,8 +251,8 @@ function toOptions(body: JsonObject): LlmOptions {
 function toChoice(choice: Json | undefined): LlmOptions["tool_choice"] {
   if (choice === "auto" || choice === "none" || choice === "required") return choice;
   if (!isObject(choice)) return undefined;
-  const named = isObject(choice.function) ? choice.function : choice.custom;
-  return isObject(named) ? { name: textOr(named.name) } : undefined;
+  const target = isObject(choice.function) ? choice.function : choice.custom;
+  return isObject(target) ? { name: textOr(target.name) } : undefined;
 }
 
 function toJsonOutput(format: Json | undefined): LlmOptions["json_output"] {

@@ -38,10 +38,10 @@ import {
 } from "./read-request.ts";
 import { isWrappedSeal, unwrapSeal, wrapSeal } from "./seal.ts";
 
-const SIGNATURE = "anthropic:";
-const REDACTED = "anthropic-redacted:";
+const SIGNATURE_PREFIX = "anthropic:";
+const REDACTED_PREFIX = "anthropic-redacted:";
 
-const STOP: Record<AnswerEnding, string> = {
+const STOP_REASONS: Record<AnswerEnding, string> = {
   end: "end_turn",
   length: "max_tokens",
   tool: "tool_use",
@@ -72,7 +72,12 @@ export const messages: EndpointProtocol = {
         usage = messageUsage(part.usage);
       } else if (part.type !== "native") for (const _ of answer.add(part));
     }
-    return { ...message(context), content: answer.blocks.map(wholeBlock), stop_reason: STOP[ending], usage };
+    return {
+      ...message(context),
+      content: answer.blocks.map(toContentBlock),
+      stop_reason: STOP_REASONS[ending],
+      usage,
+    };
   },
   errorBody: anthropicError,
 };
@@ -81,8 +86,8 @@ class MessageStream implements EndpointStream {
   readonly heartbeat = formatSseEvent("ping", { type: "ping" });
   readonly #context: AnswerContext;
   readonly #blocks: AnswerBlocks;
-  #began = false;
-  #native = false;
+  #has_begun = false;
+  #is_native = false;
 
   constructor(context: AnswerContext) {
     this.#context = context;
@@ -91,7 +96,7 @@ class MessageStream implements EndpointStream {
 
   part(part: LlmEndpointPart): string {
     if (part.type === "native") {
-      this.#native = true;
+      this.#is_native = true;
       return formatSseEvent(textOr(part.event.type), part.event);
     }
     if (part.type !== "end") {
@@ -99,10 +104,10 @@ class MessageStream implements EndpointStream {
       for (const event of this.#blocks.add(part)) out += blockEvent(event);
       return out;
     }
-    if (this.#native) return "";
+    if (this.#is_native) return "";
     let out = this.#begin();
     for (const event of this.#blocks.close()) out += blockEvent(event);
-    const stop_reason = STOP[toAnswerEnding(part.stop_reason, this.#blocks.has_calls)];
+    const stop_reason = STOP_REASONS[toAnswerEnding(part.stop_reason, this.#blocks.has_calls)];
     const delta = { stop_reason, stop_sequence: null };
     out += formatSseEvent("message_delta", { type: "message_delta", delta, usage: messageUsage(part.usage) });
     return out + formatSseEvent("message_stop", { type: "message_stop" });
@@ -113,8 +118,8 @@ class MessageStream implements EndpointStream {
   }
 
   #begin(): string {
-    if (this.#began) return "";
-    this.#began = true;
+    if (this.#has_begun) return "";
+    this.#has_begun = true;
     return formatSseEvent("message_start", { type: "message_start", message: message(this.#context) });
   }
 }
@@ -136,10 +141,12 @@ function blockEvent(event: BlockEvent): string {
   const { block } = event;
   const { index } = block;
   const send = (type: string, fields: JsonObject) => formatSseEvent(type, { type, index, ...fields });
-  const redacted = block.seal?.startsWith(REDACTED) === true;
+  const redacted = block.seal?.startsWith(REDACTED_PREFIX) === true;
   switch (event.type) {
     case "open":
-      return send("content_block_start", { content_block: redacted ? wholeBlock(block) : emptyBlock(block) });
+      return send("content_block_start", {
+        content_block: redacted ? toContentBlock(block) : emptyBlock(block),
+      });
     case "delta":
       return send("content_block_delta", { delta: toDelta(block, event.text) });
     case "close": {
@@ -147,7 +154,7 @@ function blockEvent(event: BlockEvent): string {
         block.seal === null || redacted
           ? ""
           : send("content_block_delta", {
-              delta: { type: "signature_delta", signature: wrapSeal(block.seal, SIGNATURE) },
+              delta: { type: "signature_delta", signature: wrapSeal(block.seal, SIGNATURE_PREFIX) },
             });
       return signature + send("content_block_stop", {});
     }
@@ -166,11 +173,16 @@ function toDelta({ type }: AnswerBlock, text: string): JsonObject {
   return { type: "input_json_delta", partial_json: text };
 }
 
-function wholeBlock({ type, id, name, text, seal }: AnswerBlock): JsonObject {
+function toContentBlock({ type, id, name, text, seal }: AnswerBlock): JsonObject {
   if (type === "text") return { type: "text", text };
   if (type === "tool_call") return { type: "tool_use", id, name, input: toArguments(text) };
-  if (seal?.startsWith(REDACTED)) return { type: "redacted_thinking", data: seal.slice(REDACTED.length) };
-  return { type: "thinking", thinking: text, signature: seal === null ? "" : wrapSeal(seal, SIGNATURE) };
+  if (seal?.startsWith(REDACTED_PREFIX))
+    return { type: "redacted_thinking", data: seal.slice(REDACTED_PREFIX.length) };
+  return {
+    type: "thinking",
+    thinking: text,
+    signature: seal === null ? "" : wrapSeal(seal, SIGNATURE_PREFIX),
+  };
 }
 
 function messageUsage(usage: TokenUsage): JsonObject {
@@ -204,8 +216,8 @@ function toMessages({ role, content = "" }: JsonObject): ChatMessage[] {
         ]
       : [],
   );
-  const rest = blocks.filter(({ type }) => type !== "tool_result").map(toBlock);
-  return rest.length === 0 ? results : [...results, { role: "user", content: rest }];
+  const user_blocks = blocks.filter(({ type }) => type !== "tool_result").map(toBlock);
+  return user_blocks.length === 0 ? results : [...results, { role: "user", content: user_blocks }];
 }
 
 function assistantMessage(blocks: readonly JsonObject[]): ChatMessage {
@@ -217,7 +229,7 @@ function assistantMessage(blocks: readonly JsonObject[]): ChatMessage {
       tool_calls.push({ id: textOr(block.id), name: textOr(block.name), args: toArguments(block.input) });
     else if (block.type === "thinking") thinking.push(toThinkingBlock(block));
     else if (block.type === "redacted_thinking")
-      thinking.push({ text: "", seal: `${REDACTED}${textOr(block.data)}` });
+      thinking.push({ text: "", seal: `${REDACTED_PREFIX}${textOr(block.data)}` });
     else if (block.type === "text") content.push({ type: "text", text: textOr(block.text) });
   }
   return {
@@ -230,7 +242,7 @@ function assistantMessage(blocks: readonly JsonObject[]): ChatMessage {
 
 function toThinkingBlock({ thinking, signature }: JsonObject): ThinkingBlock {
   const [text, proof] = [textOr(thinking), textOr(signature)];
-  return proof === "" ? { text } : { text, seal: unwrapSeal(proof, SIGNATURE) };
+  return proof === "" ? { text } : { text, seal: unwrapSeal(proof, SIGNATURE_PREFIX) };
 }
 
 function resultContent(content: Json | undefined): Json {

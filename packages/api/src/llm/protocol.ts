@@ -7,7 +7,7 @@ export interface AnswerContext {
   id: string;
   /** Seconds since the epoch. */
   created: number;
-  /** The model as the client named it. */
+  /** The model name that the client sent. */
   model: string;
   body: JsonObject;
 }

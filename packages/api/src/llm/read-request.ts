@@ -34,8 +34,8 @@ export function freeTextTool(name: string, description: string): LlmTool {
   return { name, description, parameters: { type: "object", properties: { input }, required: ["input"] } };
 }
 
-export function textOr(value: Json | undefined, otherwise = ""): string {
-  return typeof value === "string" ? value : otherwise;
+export function textOr(value: Json | undefined, fallback = ""): string {
+  return typeof value === "string" ? value : fallback;
 }
 
 export function listOf(value: Json | undefined): JsonObject[] {
@@ -76,7 +76,7 @@ export function imageBlock(url: string): JsonObject {
 
 const MEDIA_PARTS: ReadonlySet<string> = new Set(["document", "file", "input_file", "input_audio"]);
 
-/** A file or audio that a client sent with its data, as a content block. Null if there is no data in it. */
+/** A file or audio that a client sent with its data, as a content block. Null if the part contains no data. */
 export function mediaBlock(part: JsonObject): JsonObject | null {
   if (!MEDIA_PARTS.has(textOr(part.type))) return null;
   const block = normalizeContent(part as ContentBlock);

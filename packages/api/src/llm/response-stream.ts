@@ -18,8 +18,8 @@ export class ResponseStream implements EndpointStream {
   readonly #context: AnswerContext;
   readonly #items: ResponseItems;
   readonly #blocks: AnswerBlocks;
-  #next = 0;
-  #native = false;
+  #next_sequence = 0;
+  #is_native = false;
 
   constructor(context: AnswerContext) {
     this.#context = context;
@@ -29,7 +29,7 @@ export class ResponseStream implements EndpointStream {
 
   part(part: LlmEndpointPart): string {
     if (part.type === "native") {
-      this.#native = true;
+      this.#is_native = true;
       return formatSseEvent(textOr(part.event.type), part.event);
     }
     if (part.type !== "end") {
@@ -37,10 +37,10 @@ export class ResponseStream implements EndpointStream {
       for (const event of this.#blocks.add(part)) out += this.#event(event);
       return out;
     }
-    if (this.#native) return "";
+    if (this.#is_native) return "";
     let out = this.#begin();
     for (const event of this.#blocks.close()) out += this.#event(event);
-    const response = endedResponse(this.#context, this.#items, this.#blocks, part);
+    const response = finalResponse(this.#context, this.#items, this.#blocks, part);
     return out + this.#send(`response.${textOr(response.status)}`, { response });
   }
 
@@ -51,81 +51,93 @@ export class ResponseStream implements EndpointStream {
   }
 
   #begin(): string {
-    if (this.#next > 0) return "";
+    if (this.#next_sequence > 0) return "";
     const response = buildResponse(this.#context, "in_progress", []);
     return this.#send("response.created", { response }) + this.#send("response.in_progress", { response });
   }
 
   #send(type: string, fields: JsonObject): string {
-    return formatSseEvent(type, { type, sequence_number: this.#next++, ...fields });
+    return formatSseEvent(type, { type, sequence_number: this.#next_sequence++, ...fields });
   }
 
   #event(event: BlockEvent): string {
     const { block } = event;
     const output_index = block.index;
     const item_id = this.#items.idOf(block);
-    const at = { item_id, output_index };
+    const position = { item_id, output_index };
     const item = (done: boolean) => this.#items.toItem(block, done);
     if (event.type === "open") {
       const added = this.#send("response.output_item.added", { output_index, item: item(false) });
       if (block.type === "text") {
         const part = { type: "output_text", text: "", annotations: [], logprobs: [] };
-        return added + this.#send("response.content_part.added", { ...at, content_index: 0, part });
+        return added + this.#send("response.content_part.added", { ...position, content_index: 0, part });
       }
       if (block.type === "tool_call" || block.seal !== null) return added;
       const part = { type: "summary_text", text: "" };
-      return added + this.#send("response.reasoning_summary_part.added", { ...at, summary_index: 0, part });
+      return (
+        added + this.#send("response.reasoning_summary_part.added", { ...position, summary_index: 0, part })
+      );
     }
     if (event.type === "delta") {
       const delta = event.text;
       if (block.type === "text")
-        return this.#send("response.output_text.delta", { ...at, content_index: 0, delta, logprobs: [] });
+        return this.#send("response.output_text.delta", {
+          ...position,
+          content_index: 0,
+          delta,
+          logprobs: [],
+        });
       if (block.type === "thinking")
-        return this.#send("response.reasoning_summary_text.delta", { ...at, summary_index: 0, delta });
+        return this.#send("response.reasoning_summary_text.delta", { ...position, summary_index: 0, delta });
       // The text of a free-text tool is inside the JSON arguments, so it is known only when they are complete.
       if (this.#items.isCustom(block)) return "";
-      return this.#send("response.function_call_arguments.delta", { ...at, delta });
+      return this.#send("response.function_call_arguments.delta", { ...position, delta });
     }
     return (
-      this.#closing(block, at) + this.#send("response.output_item.done", { output_index, item: item(true) })
+      this.#closeEvents(block, position) +
+      this.#send("response.output_item.done", { output_index, item: item(true) })
     );
   }
 
-  #closing(block: AnswerBlock, at: JsonObject): string {
+  #closeEvents(block: AnswerBlock, position: JsonObject): string {
     const { text } = block;
     if (block.type === "text") {
       const part = { type: "output_text", text, annotations: [], logprobs: [] };
       return (
-        this.#send("response.output_text.done", { ...at, content_index: 0, text, logprobs: [] }) +
-        this.#send("response.content_part.done", { ...at, content_index: 0, part })
+        this.#send("response.output_text.done", { ...position, content_index: 0, text, logprobs: [] }) +
+        this.#send("response.content_part.done", { ...position, content_index: 0, part })
       );
     }
     if (block.type === "thinking") {
       if (text === "") return "";
       const part = { type: "summary_text", text };
       return (
-        this.#send("response.reasoning_summary_text.done", { ...at, summary_index: 0, text }) +
-        this.#send("response.reasoning_summary_part.done", { ...at, summary_index: 0, part })
+        this.#send("response.reasoning_summary_text.done", { ...position, summary_index: 0, text }) +
+        this.#send("response.reasoning_summary_part.done", { ...position, summary_index: 0, part })
       );
     }
     if (this.#items.isCustom(block)) {
       const input = freeText(block);
       return (
-        this.#send("response.custom_tool_call_input.delta", { ...at, delta: input }) +
-        this.#send("response.custom_tool_call_input.done", { ...at, input })
+        this.#send("response.custom_tool_call_input.delta", { ...position, delta: input }) +
+        this.#send("response.custom_tool_call_input.done", { ...position, input })
       );
     }
     const args = text === "" ? "{}" : text;
-    return this.#send("response.function_call_arguments.done", { ...at, name: block.name, arguments: args });
+    return this.#send("response.function_call_arguments.done", {
+      ...position,
+      name: block.name,
+      arguments: args,
+    });
   }
 }
 
-export function wholeResponse(parts: readonly LlmEndpointPart[], context: AnswerContext): JsonObject {
+export function buildAnswerBody(parts: readonly LlmEndpointPart[], context: AnswerContext): JsonObject {
   const native = parts.find((part) => part.type === "native");
   if (native !== undefined) return native.event;
   const answer = new AnswerBlocks(`call_${context.id}_`);
   for (const part of parts) {
-    if (part.type === "end") return endedResponse(context, new ResponseItems(context), answer, part);
+    if (part.type === "end") return finalResponse(context, new ResponseItems(context), answer, part);
     if (part.type !== "native") for (const _ of answer.add(part));
   }
   return buildResponse(context, "incomplete", []);
@@ -199,7 +211,7 @@ function freeText({ text }: AnswerBlock): string {
 
 type AnswerEnd = Extract<LlmEndpointPart, { type: "end" }>;
 
-function endedResponse(
+function finalResponse(
   context: AnswerContext,
   items: ResponseItems,
   answer: AnswerBlocks,

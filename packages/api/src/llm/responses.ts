@@ -23,12 +23,12 @@ import {
   toArguments,
   unsupported,
 } from "./read-request.ts";
-import { joinName, ResponseStream, wholeResponse } from "./response-stream.ts";
+import { buildAnswerBody, joinName, ResponseStream } from "./response-stream.ts";
 import { isWrappedSeal, unwrapSeal } from "./seal.ts";
 
 export const responses: EndpointProtocol = {
   read(body, headers) {
-    refuseStored(body);
+    rejectStoredState(body);
     const { input } = body;
     const items = typeof input === "string" ? [{ role: "user", content: input }] : listOf(input);
     const instructions: ChatMessage[] =
@@ -40,17 +40,23 @@ export const responses: EndpointProtocol = {
       messages: [...instructions, ...toMessages(items)],
       tools: listOf(body.tools).flatMap(toTool),
       options: toOptions(body),
-      body: Array.isArray(input) ? { ...body, input: items.filter(isOwnItem) } : body,
+      body: Array.isArray(input) ? { ...body, input: items.filter(isAcceptedByVendor) } : body,
       headers,
     };
   },
   stream: (context) => new ResponseStream(context),
-  answerBody: wholeResponse,
+  answerBody: buildAnswerBody,
   errorBody: openAiError,
 };
 
 /** Responses and conversations stored at the vendor would be shared by everyone who uses the same provider instance. */
-function refuseStored({ store, previous_response_id, conversation, background, prompt }: JsonObject): void {
+function rejectStoredState({
+  store,
+  previous_response_id,
+  conversation,
+  background,
+  prompt,
+}: JsonObject): void {
   const fix = "Send the whole conversation in input, with store: false.";
   if (store === true) throw unsupported("store", `Responses are not stored. ${fix}`);
   if (previous_response_id != null)
@@ -66,7 +72,7 @@ function refuseStored({ store, previous_response_id, conversation, background, p
 }
 
 /** The vendor refuses reasoning that another vendor's model wrote. */
-function isOwnItem({ type, encrypted_content }: JsonObject): boolean {
+function isAcceptedByVendor({ type, encrypted_content }: JsonObject): boolean {
   return type !== "reasoning" || !isWrappedSeal(encrypted_content);
 }
 

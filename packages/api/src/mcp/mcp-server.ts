@@ -20,9 +20,9 @@ import { createLogLevelForwarding } from "./notifications/forward-log-level.ts";
 import { createListWatch } from "./notifications/list-watch.ts";
 import { sessionNotifications } from "./notifications/notification-streams.ts";
 import { createSubscriptions } from "./notifications/subscriptions.ts";
-import { createPost, sessionNotFound } from "./post-message.ts";
+import { createPostHandler, sessionNotFound } from "./post-message.ts";
 import { errorMessage, McpError } from "./protocol/json-rpc.ts";
-import { namesStateless, requestHeader } from "./protocol/revisions.ts";
+import { hasStatelessVersion, requestHeader } from "./protocol/revisions.ts";
 import { type McpSession, McpSessions } from "./session/sessions.ts";
 
 export interface McpDeps {
@@ -58,19 +58,19 @@ export function createMcpServer(deps: McpDeps): McpServer {
   const suspended = new SuspendedCalls(clock);
   const names = createToolNames(kernel.catalog);
   const server_lists = createServerLists(kernel, clock, deps.log);
-  const parts = {
+  const services = {
     names,
     resources: createResources(server_lists),
     prompts: createPrompts(server_lists),
     subscriptions: createSubscriptions(kernel, clock),
   };
   const methods = createMethods({
-    ...parts,
+    ...services,
     pages: createToolPages(),
     onLevelChanged: createLogLevelForwarding(kernel),
   });
   const server = { name: "backplane", title: "Backplane", version: deps.version };
-  const post = createPost({ ...deps, ...parts, suspended, sessions, lists, methods, server });
+  const post = createPostHandler({ ...deps, ...services, suspended, sessions, lists, methods, server });
 
   /** Null if the caller sees no such server. Not a promise for the whole catalog (benchmark mcp.http-call.cpu). */
   type Find = (caller: Caller, name: string | null) => Promise<View | null> | View;
@@ -78,11 +78,16 @@ export function createMcpServer(deps: McpDeps): McpServer {
 
   function findSession(caller: Caller, view: View, headers: IncomingHttpHeaders): McpSession | RouteResponse {
     const id = requestHeader(headers["mcp-session-id"]);
-    if (id === undefined || namesStateless(headers)) return methodNotAllowed();
+    if (id === undefined || hasStatelessVersion(headers)) return methodNotAllowed();
     return sessions.find(caller, id, view.server?.binding_id ?? null) ?? unknownSession();
   }
 
-  function endpoint(path: string, suffix: string, about: string, nameIn: (params: unknown) => string | null) {
+  function endpoint(
+    path: string,
+    suffix: string,
+    target: string,
+    readServerName: (params: unknown) => string | null,
+  ) {
     const params = path.includes("{") ? { params: ServerParams } : {};
     const shared = { path, ...params, tag: "MCP", auth: AUTH } as const;
     return [
@@ -90,7 +95,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
         ...shared,
         method: "POST",
         operation_id: `mcpMessage${suffix}`,
-        summary: `Send an MCP message to ${about}`,
+        summary: `Send an MCP message to ${target}`,
         description:
           "The response is JSON, or an event stream when notifications or questions come before the result. " +
           "`initialize` returns an Mcp-Session-Id; requests without one are independent of each other.",
@@ -104,7 +109,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
         },
         async handler({ caller: sender, params: path_params, body, request, reply }) {
           const caller = withChannel(sender, MCP_CHANNEL);
-          const name = nameIn(path_params);
+          const name = readServerName(path_params);
           const server = find(caller, name);
           const view = server instanceof Promise ? await server : server;
           if (view === null) return serverNotFound(name);
@@ -115,16 +120,16 @@ export function createMcpServer(deps: McpDeps): McpServer {
         ...shared,
         method: "GET",
         operation_id: `mcpEvents${suffix}`,
-        summary: `Receive notifications of ${about}`,
+        summary: `Receive notifications of ${target}`,
         responses: { 200: { description: "The stream of the session.", type: "text/event-stream" } },
         async handler({ caller: sender, params: path_params, request, reply }) {
           const caller = withChannel(sender, MCP_CHANNEL);
-          const name = nameIn(path_params);
+          const name = readServerName(path_params);
           const view = await find(caller, name);
           if (view === null) return serverNotFound(name);
           const session = findSession(caller, view, request.raw.headers);
           if (!("calls" in session)) return session;
-          const stream = await sessionNotifications(session, { ...parts, lists });
+          const stream = await sessionNotifications(session, { ...services, lists });
           return await deps.streams.stream(reply, stream.items).finally(stream.close);
         },
       }),
@@ -132,12 +137,12 @@ export function createMcpServer(deps: McpDeps): McpServer {
         ...shared,
         method: "DELETE",
         operation_id: `mcpEndSession${suffix}`,
-        summary: `End an MCP session of ${about}`,
+        summary: `End an MCP session of ${target}`,
         description: "Calls in flight are cancelled.",
         responses: { 204: { description: "Ended." } },
         async handler({ caller: sender, params: path_params, request }) {
           const caller = withChannel(sender, MCP_CHANNEL);
-          const name = nameIn(path_params);
+          const name = readServerName(path_params);
           const view = await find(caller, name);
           if (view === null) return serverNotFound(name);
           const session = findSession(caller, view, request.raw.headers);
@@ -166,7 +171,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
     routes,
     close() {
       lists.close();
-      parts.subscriptions.close();
+      services.subscriptions.close();
       server_lists.close();
       suspended.close();
     },

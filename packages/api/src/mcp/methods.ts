@@ -49,7 +49,7 @@ export function instructionsOf({ server }: View): string {
 /** `negotiated` is for revisions up to 2025-11-25, `stateless` for later ones. */
 export function createMethods(deps: MethodDeps): { negotiated: Methods; stateless: Methods } {
   const { names, pages, resources, prompts } = deps;
-  const both: [string, Method][] = [
+  const shared: [string, Method][] = [
     [
       "tools/list",
       async ({ cursor }, { caller, view }) => pages.page(await names.list(caller, view), cursor),
@@ -60,13 +60,13 @@ export function createMethods(deps: MethodDeps): { negotiated: Methods; stateles
   ];
   return {
     negotiated: new Map<string, Method>([
-      ...both,
+      ...shared,
       ["ping", () => ({})],
       ["logging/setLevel", (params, exchange) => setLevel(deps, params, exchange)],
       ["resources/subscribe", (params, exchange) => subscribe(deps, params, exchange)],
       ["resources/unsubscribe", unsubscribe],
     ]),
-    stateless: new Map<string, Method>([...both, ["server/discover", discover]]),
+    stateless: new Map<string, Method>([...shared, ["server/discover", discover]]),
   };
 }
 

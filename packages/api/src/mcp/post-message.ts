@@ -28,8 +28,8 @@ import {
   checkVersionHeader,
   chooseRevision,
   DEFAULT_REVISION,
+  hasStatelessVersion,
   isStateless,
-  namesStateless,
   requestHeader,
 } from "./protocol/revisions.ts";
 import {
@@ -60,25 +60,25 @@ const REVISIONS_WITH_BATCHES: ReadonlySet<string> = new Set(["2025-03-26", "2024
 const MAX_BATCH = 100;
 const ACCEPTED: RouteResponse = { status: 202, empty: true };
 
-export function createPost(deps: PostDeps): (post: Post) => Promise<RouteResponse> {
+export function createPostHandler(deps: PostDeps): (post: Post) => Promise<RouteResponse> {
   const server_info: JsonObject = { ...deps.server };
 
   return async function handlePost(post) {
-    const accepts = acceptsOf(post.headers.accept);
+    const accepts = readAccept(post.headers.accept);
     if (accepts === null)
       return errorWithStatus(
         406,
         null,
         new McpError(MCP_ERRORS.refused, "Accept must contain application/json and text/event-stream"),
       );
-    if (Array.isArray(post.body)) return await batch(post, post.body);
+    if (Array.isArray(post.body)) return await handleBatch(post, post.body);
     const message = readMessage(post.body);
     if (message === null) return errorWithStatus(400, idIn(post.body), notJsonRpc());
     if (message.kind === "request") return await request(post, message, accepts.streams);
     try {
-      if (!namesStateless(post.headers)) {
+      if (!hasStatelessVersion(post.headers)) {
         checkVersionHeader(post.headers);
-        receive(sessionOf(post), message);
+        receive(findSession(post), message);
       }
       return ACCEPTED;
     } catch (error) {
@@ -98,7 +98,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
       if (stateless)
         return await serve(message, statelessExchange(post, message, streams, server_info), post.reply);
       if (message.method === "initialize") return initialize(post, message);
-      return await serve(message, negotiatedExchange(post, sessionOf(post), streams), post.reply);
+      return await serve(message, negotiatedExchange(post, findSession(post), streams), post.reply);
     } catch (error) {
       return errorResponse(error, message.id, stateless && codeIn(error) === MCP_ERRORS.method_not_found);
     }
@@ -147,7 +147,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
   }
 
   /** Null if the client sent no session id. Throws for an unknown one. */
-  function sessionOf({ caller, headers, view }: Post): McpSession | null {
+  function findSession({ caller, headers, view }: Post): McpSession | null {
     const id = requestHeader(headers["mcp-session-id"]);
     if (id === undefined) return null;
     const session = deps.sessions.find(caller, id, view.server?.binding_id ?? null);
@@ -174,10 +174,10 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
   }
 
   /** The responses to a batch are sent together. Revisions without batches accept only single messages. */
-  async function batch(post: Post, messages: unknown[]): Promise<RouteResponse> {
+  async function handleBatch(post: Post, messages: unknown[]): Promise<RouteResponse> {
     try {
       checkVersionHeader(post.headers);
-      const session = sessionOf(post);
+      const session = findSession(post);
       const version =
         session?.version ?? requestHeader(post.headers["mcp-protocol-version"]) ?? DEFAULT_REVISION;
       if (!REVISIONS_WITH_BATCHES.has(version))
@@ -203,7 +203,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
       const response = await serve(message, negotiatedExchange(post, session, false), null);
       return "json" in response ? (response.json as Json) : null;
     } catch (error) {
-      return errorMessage(message.id, rpcErrorOf(error));
+      return errorMessage(message.id, toRpcError(error));
     }
   }
 
@@ -212,10 +212,10 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
     const code = codeIn(error);
     const always = code === MCP_ERRORS.session_not_found || code === MCP_ERRORS.missing_capability;
     const status = invalid_request || always ? statusOf(code) : 200;
-    return errorWithStatus(status, id, rpcErrorOf(error));
+    return errorWithStatus(status, id, toRpcError(error));
   }
 
-  function rpcErrorOf(error: unknown): McpError {
+  function toRpcError(error: unknown): McpError {
     if (isMcpError(error)) return error;
     const known = toBackplaneError(error);
     if (known !== error || known.code === "internal") deps.log.error({ err: error }, "MCP request failed");
@@ -248,7 +248,7 @@ function idIn(body: unknown): McpRequestId | null {
 }
 
 /** Null if the client accepts neither JSON nor event streams. Without an Accept header it gets JSON. */
-function acceptsOf(accept: string | undefined): { streams: boolean } | null {
+function readAccept(accept: string | undefined): { streams: boolean } | null {
   if (accept === undefined || accept === "") return { streams: false };
   const streams = accept.includes("text/event-stream");
   return streams || /application\/(json|\*)|\*\/\*/.test(accept) ? { streams } : null;

@@ -113,7 +113,7 @@ function describe(route: Route, components: Components): JsonSchema {
   return operation;
 }
 
-/** The bodies of other formats are described as their own documentation does: model vendors, and the web API of `/api`. */
+/** The bodies of other formats are described as in their own documentation: model vendors, and the web API of `/api`. */
 function describesScope({ auth, path, error_schema }: Route): boolean {
   return auth !== "public" && path.startsWith("/v1/") && error_schema === undefined;
 }
@@ -148,17 +148,17 @@ function describeMount(mount: AdapterMount, components: Components): JsonSchema 
 function responses(route: Route, components: Components): JsonSchema {
   const all: JsonSchema = {};
   for (const [status, response] of Object.entries(route.responses)) {
-    const described: JsonSchema = { description: response.description };
+    const response_object: JsonSchema = { description: response.description };
     if (response.schema !== undefined || response.type !== undefined)
-      described.content = {
+      response_object.content = {
         [response.type ?? "application/json"]: {
           schema: response.schema ? components.convert(response.schema, "output") : { type: "string" },
         },
         ...(route.progress === true ? { "text/event-stream": { schema: { type: "string" } } } : {}),
       };
     if (route.etag && status !== "304" && status !== "204")
-      described.headers = { ETag: { schema: { type: "string" } } };
-    all[status] = described;
+      response_object.headers = { ETag: { schema: { type: "string" } } };
+    all[status] = response_object;
   }
   all.default = errorResponse(components, route.error_schema);
   return all;
@@ -177,7 +177,7 @@ function errorResponse(components: Components, schema: z.ZodType = contract.Erro
 
 function parameters(
   schema: z.ZodType | undefined,
-  where: "path" | "query",
+  location: "path" | "query",
   components: Components,
 ): JsonSchema[] {
   if (schema === undefined) return [];
@@ -189,8 +189,8 @@ function parameters(
     const { description, ...rest } = property;
     return {
       name,
-      in: where,
-      required: where === "path" || (object.required ?? []).includes(name),
+      in: location,
+      required: location === "path" || (object.required ?? []).includes(name),
       ...(description === undefined ? {} : { description }),
       schema: rest,
     };

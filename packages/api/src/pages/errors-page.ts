@@ -12,7 +12,9 @@ const FAMILIES: Record<ErrorSpec["family"], string> = {
 export function renderErrorsPage(): string {
   const codes = Object.entries(ERROR_CODES) as [string, ErrorSpec][];
   const sections = Object.entries(FAMILIES).map(([family, title]) => {
-    const rows = codes.filter(([, spec]) => spec.family === family).map(([code, spec]) => row(code, spec));
+    const rows = codes
+      .filter(([, spec]) => spec.family === family)
+      .map(([code, spec]) => renderCode(code, spec));
     return `<section><h2>${title}</h2>${rows.join("\n")}</section>`;
   });
   return `<!doctype html>
@@ -35,12 +37,12 @@ ${sections.join("\n")}
 `;
 }
 
-function row(code: string, spec: ErrorSpec): string {
-  const again = spec.retryable ? '<span class="tag">retryable</span>' : "";
-  return `<article class="card code" id="${code}"><h3><a href="#${code}"><code>${code}</code></a> <span class="tag">${spec.http}</span> ${again}</h3><p>${prose(spec.what)}</p><p class="fix">${prose(spec.remedy)}</p></article>`;
+function renderCode(code: string, spec: ErrorSpec): string {
+  const retry_tag = spec.retryable ? '<span class="tag">retryable</span>' : "";
+  return `<article class="card code" id="${code}"><h3><a href="#${code}"><code>${code}</code></a> <span class="tag">${spec.http}</span> ${retry_tag}</h3><p>${renderProse(spec.what)}</p><p class="fix">${renderProse(spec.remedy)}</p></article>`;
 }
 
 /** Text in which backticks mark code. */
-function prose(text: string): string {
+function renderProse(text: string): string {
   return escapeHtml(text).replace(/`([^`]+)`/g, "<code>$1</code>");
 }

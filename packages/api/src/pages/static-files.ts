@@ -39,7 +39,7 @@ export type FindFile = (name: string) => StaticFile | null;
 export function createChatFiles(): FindFile {
   return cachedFiles(CHAT_FILES, (name) =>
     name === "remedies.json"
-      ? remedies()
+      ? buildRemedies()
       : readFileSync(new URL(`../../static/chat/${name}`, import.meta.url), "utf8"),
   );
 }
@@ -95,7 +95,7 @@ function cachedFiles(names: readonly string[], read: (name: string) => string): 
 }
 
 /** The remedy of each error code. An error in an event has no fix, so the page looks up the remedy by code. */
-function remedies(): string {
+function buildRemedies(): string {
   const lines = Object.entries(ERROR_CODES).map(([code, { remedy }]) => [code, remedy]);
   return JSON.stringify(Object.fromEntries(lines));
 }

@@ -1,6 +1,6 @@
 /**
- * A body may state the scope that it is meant for, as the binding record of VAI does: `scope: {org_id, project_id}`. It
- * must be the scope of the credential, or a project of the credential's whole organisation. `project_id: null`, the scope
+ * A body may state the scope that it is meant for, as the binding record of VAI does: `scope: {org_id, project_id}`. The
+ * scope must be that of the credential, or a project of the credential's whole organisation. `project_id: null`, the scope
  * of a row for all projects, is the same as `org_wide: true` and needs the same right.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
@@ -23,7 +23,7 @@ export const BodyScopeSchema = z
   })
   .describe(
     "The scope that a request is meant for. A body without it means the scope of the credential: the project of a key, or " +
-      "the project that the admin token names in Backplane-Project (default proj_default). A scope that the credential " +
+      "the project that the admin token selects with Backplane-Project (default proj_default). A scope that the credential " +
       "does not have is refused with auth.scope.",
   );
 
@@ -40,7 +40,7 @@ export function acceptsBodyScope(schema: z.ZodType): boolean {
 }
 
 /** `schema` is that of the route. */
-export function takeBodyScope(caller: Caller | null, schema: z.ZodType, body: unknown): ScopedBody {
+export function extractBodyScope(caller: Caller | null, schema: z.ZodType, body: unknown): ScopedBody {
   if (caller === null || !isObject(body) || !isObject(body.scope) || !acceptsBodyScope(schema))
     return { body, scope: null };
   const { scope: stated, ...rest } = body;
@@ -50,13 +50,13 @@ export function takeBodyScope(caller: Caller | null, schema: z.ZodType, body: un
     const message = `body.scope: ${unknown_fields[0]} is not a field of a scope; use org_id and project_id`;
     throw new BackplaneError("request.invalid", message);
   }
-  if (org_id !== caller.scope.org_id) throw otherScope(caller, "organisation", org_id);
+  if (org_id !== caller.scope.org_id) throw scopeMismatch(caller, "organisation", org_id);
   checkOrgWide(stated.project_id, rest.org_wide);
   if (project_id === caller.scope.project_id) return { body: rest, scope: null };
   if (project_id === null && hasField(schema, "org_wide") && isWholeOrg(caller))
     return { body: { ...rest, org_wide: true }, scope: null };
   if (caller.scope.project_id !== null || typeof project_id !== "string" || project_id === "")
-    throw otherScope(caller, "project", project_id);
+    throw scopeMismatch(caller, "project", project_id);
   return { body: rest, scope: { org_id: caller.scope.org_id, project_id } };
 }
 
@@ -65,8 +65,8 @@ function checkOrgWide(project_id: unknown, org_wide: unknown): void {
   const contradicts =
     project_id === null ? org_wide === false : project_id !== undefined && org_wide === true;
   if (!contradicts) return;
-  const meant = project_id === null ? "all projects" : `the project ${JSON.stringify(project_id)}`;
-  const message = `body.scope names ${meant}, but body.org_wide is ${String(org_wide)}; leave one of them out`;
+  const stated_target = project_id === null ? "all projects" : `the project ${JSON.stringify(project_id)}`;
+  const message = `body.scope names ${stated_target}, but body.org_wide is ${String(org_wide)}; leave one of them out`;
   throw new BackplaneError("request.invalid", message);
 }
 
@@ -74,16 +74,17 @@ function hasField(schema: z.ZodType, name: string): boolean {
   return "shape" in schema && Object.hasOwn(schema.shape as object, name);
 }
 
-function otherScope(caller: Caller, noun: "organisation" | "project", stated: unknown): BackplaneError {
+function scopeMismatch(caller: Caller, noun: "organisation" | "project", stated: unknown): BackplaneError {
   const own = noun === "organisation" ? caller.scope.org_id : caller.scope.project_id;
   const message = `body.scope names the ${noun} ${JSON.stringify(stated)}, but the credential is for ${own ?? "the whole organisation"}.`;
   return new BackplaneError("auth.scope", message, { fix: fixFor(caller, noun, stated) });
 }
 
 function fixFor({ actor, delegation }: Caller, noun: "organisation" | "project", stated: unknown): string {
-  if (noun === "project" && stated === null) return "Leave scope out, or name a project of the credential.";
+  if (noun === "project" && stated === null)
+    return "Leave scope out, or specify a project of the credential.";
   if (actor !== HOST_ADMIN || delegation !== undefined)
     return `Leave scope out, or use a credential for that ${noun}.`;
   const header = noun === "project" ? "Backplane-Project" : "Backplane-Org";
-  return `Leave scope out, or name the ${noun} in the header ${header}.`;
+  return `Leave scope out, or specify the ${noun} in the header ${header}.`;
 }

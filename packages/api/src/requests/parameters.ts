@@ -4,17 +4,17 @@ import type { SessionRef } from "@backplane/ports";
 import { z } from "zod";
 
 /** A name without control characters and lone surrogates: PostgreSQL cannot store NUL. */
-export const nameOf = (max: number) =>
+export const nameSchema = (max: number) =>
   z
     .string()
     .max(max)
     .regex(/^[^\p{Cc}\p{Cs}]*$/u, "must not contain control characters");
 
-export const IdParams = z.object({ id: nameOf(256).min(1) });
+export const IdParams = z.object({ id: nameSchema(256).min(1) });
 
 export const PageQuery = z.strictObject({
   limit: z.coerce.number().int().min(1).max(500).default(50).describe("Rows per page."),
-  after: nameOf(256).optional().describe("`next` of the previous page."),
+  after: nameSchema(256).optional().describe("`next` of the previous page."),
 });
 
 export const listSchema = (item: z.ZodType) =>
@@ -42,8 +42,8 @@ export function waitMs(wait: z.output<typeof WaitSeconds>): number {
 }
 
 /** Only the length is limited here; the kernel decides which session ids a client may use. */
-export const SessionId = nameOf(256).min(1);
-export const Workspace = nameOf(1_024).min(1);
+export const SessionId = nameSchema(256).min(1);
+export const Workspace = nameSchema(1_024).min(1);
 
 export const WorkspaceQuery = z.strictObject({
   workspace: Workspace.optional().describe("Default `default`."),

@@ -23,7 +23,7 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
       operation_id: "installAgentPlugin",
       summary: "Install an Agent Plugins folder",
       description:
-        "The body is an archive, or JSON that names a folder on the host (admin token only). Each server of its mcp.json " +
+        "The body is an archive, or JSON that specifies a folder on the host (admin token only). Each server of its mcp.json " +
         "becomes a package, and all its skills become one package. The field `binding` of each package is the request body that binds it. `left_out` lists " +
         "the parts that cannot be used, with the reason.",
       tag: "Packages",

@@ -29,7 +29,7 @@ export function allowRuleRoutes({ kernel }: RouteDeps): Route[] {
       summary: "Allow calls to a tool or server without asking each time",
       description:
         "Covers the tool or server within the policy's `lasting_approvals`, for the caller itself unless `identity` says " +
-        "otherwise. The rule does not hold if a call's grant has become wider since. 403 allow_rule.refused names " +
+        "otherwise. The rule does not apply if a call's grant has become wider since. 403 allow_rule.refused states " +
         "the reason when a rule is not possible.",
       tag: "Approvals",
       auth: { scope: "approvals:answer" },

@@ -1,9 +1,9 @@
 import { AuditEntrySchema, AuditReportSchema } from "@backplane/contract/schema";
 import { defineRoute, type Route } from "../http/route.ts";
-import { listSchema, nameOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { listSchema, nameSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
-const ListQuery = PageQuery.extend({ action: nameOf(128).optional() });
+const ListQuery = PageQuery.extend({ action: nameSchema(128).optional() });
 
 export function auditRoutes({ kernel }: RouteDeps): Route[] {
   return [

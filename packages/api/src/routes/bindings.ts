@@ -73,7 +73,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "upgradeBindings",
       summary: "Move all bindings of a package to another version",
       description:
-        "Moves all of them or none. Policy, config, secrets and rollout are kept. Trust in the old bytes (policy.host_target, a lowered class) is dropped and permissions that only the new version requests are withheld; `previous` lists both. With `percent` below 100 the bindings keep their version, and bindings beside them (`share_of`) get that share of the calls; an upgrade with a higher percentage continues the rollout, and one with 100 completes it. With `new_permissions: hold` a version that requests more permissions waits in `held_upgrade` until an admin upgrades with `grant`. A version that crashes or fails too often during its `trial` is rolled back by the gateway. Responds 409 if a binding was changed concurrently.",
+        "Moves all of them or none. Policy, config, secrets and rollout are kept. Trust in the old bytes (policy.host_target, a lowered class) is dropped and permissions that only the new version requests are withheld; `previous` lists both. With `percent` below 100 the bindings keep their version, and additional bindings (`share_of`) get that share of the calls; an upgrade with a higher percentage continues the rollout, and one with 100 completes it. With `new_permissions: hold` a version that requests more permissions waits in `held_upgrade` until an admin upgrades with `grant`. A version that crashes or fails too often during its `trial` is rolled back by the gateway. Responds 409 if a binding was changed concurrently.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       body: BindingUpgradeSchema,

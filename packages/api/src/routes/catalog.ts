@@ -3,7 +3,7 @@ import { CatalogEntrySchema, ChannelNameSchema } from "@backplane/contract/schem
 import { requireOperator, withChannel } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { nameOf } from "../requests/parameters.ts";
+import { nameSchema } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const CatalogQuery = z.strictObject({
@@ -52,7 +52,7 @@ export function catalogRoutes({ kernel }: RouteDeps): Route[] {
         "The tool that has the name comes first; each of the others states why it does not have the name.",
       tag: "Discovery",
       auth: { scope: "exports:read" },
-      params: z.object({ name: nameOf(128).min(1) }),
+      params: z.object({ name: nameSchema(128).min(1) }),
       responses: {
         200: {
           description: "All of them; there is no next page.",

@@ -9,7 +9,7 @@ import {
   EntryCursor,
   IdParams,
   listSchema,
-  nameOf,
+  nameSchema,
   PageQuery,
   SessionId,
   splitPage,
@@ -22,15 +22,15 @@ import type { RouteDeps } from "./route-deps.ts";
 const READ = { scope: "sessions:read", delegated: "chains:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "chains:write" } as const;
 
-const At = z.int().min(0).optional().describe("The last inherited entry; default all.");
+const LastInherited = z.int().min(0).optional().describe("The last inherited entry; default all.");
 const ChainCreate = z.strictObject({
   session_id: SessionId,
   workspace: Workspace.optional(),
-  from_chain_id: nameOf(128).min(1).optional().describe("Default: the session's head."),
-  at: At,
+  from_chain_id: nameSchema(128).min(1).optional().describe("Default: the session's head."),
+  at: LastInherited,
 });
 const ChainFork = z.strictObject({
-  at: At,
+  at: LastInherited,
   child_id: SessionId.optional().describe(
     "The id of a new session; by default the fork stays in this session.",
   ),
@@ -73,9 +73,9 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "The chain.", schema: ChainSchema } },
       handler({ caller, query, body, request }) {
-        const wanted = definedFields({ ...query, ...body });
-        return createInTransaction(kernel, caller, request, wanted, 201, {
-          create: (once) => chains.create(caller, wanted, once),
+        const fields = definedFields({ ...query, ...body });
+        return createInTransaction(kernel, caller, request, fields, 201, {
+          create: (once) => chains.create(caller, fields, once),
           again: ({ id }: { id: string }) => chains.get(caller, id),
         });
       },
@@ -136,7 +136,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 200: { description: "A page.", schema: listSchema(BlockSchema) } },
       handler: async ({ caller, params, query }) => ({
         status: 200,
-        json: await pageOfBlocks(caller, params.id, query.after, query.limit),
+        json: await readBlockPage(caller, params.id, query.after, query.limit),
       }),
     }),
     defineRoute({
@@ -202,7 +202,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
     }),
   ];
 
-  async function pageOfBlocks(caller: Caller, id: string, after: number | undefined, limit: number) {
+  async function readBlockPage(caller: Caller, id: string, after: number | undefined, limit: number) {
     const { last_entry_id } = await chains.get(caller, id);
     const items: Block[] = [];
     let read_to = after ?? (await chains.start(caller, id));

@@ -9,7 +9,7 @@ import {
   EntryCursor,
   IdParams,
   listSchema,
-  nameOf,
+  nameSchema,
   PageQuery,
   SessionId,
   splitPage,
@@ -25,13 +25,13 @@ const WRITE = { scope: "sessions:write", delegated: "compactions:write" } as con
 const CompactionCreate = z.strictObject({
   session_id: SessionId,
   workspace: Workspace.optional(),
-  compactor: nameOf(512)
+  compactor: nameSchema(512)
     .min(1)
     .optional()
     .describe(
       "A binding id, an export id or `package_id/export_id`; `model` for the built-in summary. By default the gateway chooses.",
     ),
-  target_context: nameOf(64)
+  target_context: nameSchema(64)
     .min(1)
     .optional()
     .describe(
@@ -40,7 +40,7 @@ const CompactionCreate = z.strictObject({
   target: z
     .strictObject({
       max_input_tokens: z.int().min(1).optional().describe("The size to aim for."),
-      target_model: nameOf(256).min(1).optional().describe("Default: the active model."),
+      target_model: nameSchema(256).min(1).optional().describe("Default: the active model."),
     })
     .optional(),
   policy: z
@@ -75,9 +75,9 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "The new chain and its source.", schema: CompactionSchema } },
       handler({ caller, query, body, request }) {
-        const wanted = definedFields({ ...query, ...body });
-        return createOnce(kernel, caller, request, wanted, async () => {
-          const ref = toSessionRef(body.session_id, wanted);
+        const fields = definedFields({ ...query, ...body });
+        return createOnce(kernel, caller, request, fields, async () => {
+          const ref = toSessionRef(body.session_id, fields);
           await sessions.get(caller, ref);
           const { compactor, target_context, target, policy } = body;
           const options = definedFields({ compactor, target_context, ...target, ...policy });
@@ -133,9 +133,9 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       },
       async handler({ caller, params, query }) {
         const all = await sessions.compactedEntries(caller, params.id);
-        const rest = all.filter(({ entry_id }) => entry_id > query.after);
-        const items = rest.slice(0, query.limit);
-        const next = rest.length > items.length ? String(items.at(-1)!.entry_id) : null;
+        const remaining = all.filter(({ entry_id }) => entry_id > query.after);
+        const items = remaining.slice(0, query.limit);
+        const next = remaining.length > items.length ? String(items.at(-1)!.entry_id) : null;
         return { status: 200, json: { items, next } };
       },
     }),
@@ -154,10 +154,10 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
         const chain = await chains.get(caller, params.id);
         if (chain.origin !== "compaction")
           throw new BackplaneError("request.invalid", "This chain is not a compaction.");
-        const inside = enterProject(caller, chain);
-        const { head_chain_id } = await sessions.get(inside, chain);
+        const project_caller = enterProject(caller, chain);
+        const { head_chain_id } = await sessions.get(project_caller, chain);
         if (head_chain_id !== chain.id) throw new BackplaneError("chain.changed");
-        return { status: 200, json: await sessions.undoCompaction(inside, chain) };
+        return { status: 200, json: await sessions.undoCompaction(project_caller, chain) };
       },
     }),
   ];

@@ -5,12 +5,12 @@ import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
-import { IdParams, listSchema, nameOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { IdParams, listSchema, nameSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const ListQuery = PageQuery.extend({
   status: z.enum(DELIVERY_STATUSES).optional().describe("`dead` lists the dead letters."),
-  binding_id: nameOf(64).min(1).optional(),
+  binding_id: nameSchema(64).min(1).optional(),
 });
 
 export function deliveryRoutes({ kernel }: RouteDeps): Route[] {
@@ -103,7 +103,7 @@ export function deliveryRoutes({ kernel }: RouteDeps): Route[] {
         operation_id: paused ? "pauseHook" : "resumeHook",
         summary: paused ? "Pause the deliveries to a hook" : "Resume the deliveries to a hook",
         description: paused
-          ? "Events are kept and delivered after a resume. Deliveries in progress finish."
+          ? "Events are kept and delivered after the hook is resumed. Deliveries in progress finish."
           : "Delivers the events that were kept, in their order.",
         tag: "Deliveries",
         auth: { scope: "bindings:write" },

@@ -29,7 +29,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
       operation_id: "installPlugin",
       summary: "Install and bind packages",
       description:
-        "The body is JSON that names a source with the settings of its bindings, or an archive of any format. Packages, " +
+        "The body is JSON that specifies a source with the settings of its bindings, or an archive of any format. Packages, " +
         "new bindings and bindings that move from another version are stored in one transaction; after an error nothing " +
         "is installed. Binding needs the scope bindings:write as well. `left_out` lists the servers and skills that cannot " +
         "be used. Responds 200 if everything was already installed and bound.",
@@ -66,8 +66,8 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
       operation_id: "inspectPlugin",
       summary: "Inspect a source",
       description:
-        "The body is JSON that names a source, or an archive. Nothing is installed and no code of the source runs. Kernel " +
-        "plugins are named in `plugins`; they are installed with POST /api/plugins/install.",
+        "The body is JSON that specifies a source, or an archive. Nothing is installed and no code of the source runs. Kernel " +
+        "plugins are listed in `plugins`; they are installed with POST /api/plugins/install.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       query: ArchiveQuery,

@@ -19,7 +19,7 @@ import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "../requests
 import {
   IdParams,
   listSchema,
-  nameOf,
+  nameSchema,
   PageQuery,
   splitPage,
   WaitSeconds,
@@ -37,11 +37,11 @@ const InvokeBody = (
   InvokeBodySchema as unknown as { safeExtend(shape: Record<string, z.ZodType>): unknown }
 ).safeExtend({
   input: z.unknown().optional(),
-  binding_id: nameOf(64).optional(),
-  session_id: nameOf(256).min(1).optional(),
-  chain_id: nameOf(128).min(1).optional(),
-  run_id: nameOf(128).min(1).optional(),
-  trace_id: nameOf(128).min(1).optional(),
+  binding_id: nameSchema(64).optional(),
+  session_id: nameSchema(256).min(1).optional(),
+  chain_id: nameSchema(128).min(1).optional(),
+  run_id: nameSchema(128).min(1).optional(),
+  trace_id: nameSchema(128).min(1).optional(),
 }) as typeof InvokeBodySchema;
 
 const InvokeQuery = z.strictObject({ wait: WaitSeconds });
@@ -50,7 +50,7 @@ const STATUS_NAMES = INVOCATION_STATUSES.join(", ");
 
 const StatusList = z
   .string()
-  // Each status once: every number of statuses is a statement of its own in the store.
+  // Duplicates are removed, because the store prepares one statement for each number of statuses.
   .transform((text) => [...new Set(text.split(","))])
   .pipe(
     z.array(
@@ -64,8 +64,8 @@ const StatusList = z
 const ListQuery = PageQuery.extend({
   status: StatusList.optional(),
   export_id: ExportIdSchema.optional(),
-  session_id: nameOf(256).optional(),
-  binding_id: nameOf(64).optional(),
+  session_id: nameSchema(256).optional(),
+  binding_id: nameSchema(64).optional(),
 });
 
 const TraceQuery = PageQuery.extend({
@@ -85,7 +85,7 @@ const AfterQuery = z.strictObject({
 
 export function invocationRoutes(deps: RouteDeps): Route[] {
   const { kernel, streams } = deps;
-  const waiter = createWaiter(deps);
+  const waiter = createInvocationWaiter(deps);
   return [
     defineRoute({
       method: "POST",
@@ -286,7 +286,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
     const digest = requestDigest(caller, request, body);
     const { id, ticket } = await kernel.invocations.invokeOnce(caller, body, key, digest);
     if (ticket === null) {
-      const record = await waiter.forRow(caller, id, wait_ms);
+      const record = await waiter.forId(caller, id, wait_ms);
       return { ...respond(record), headers: REPLAYED_HEADERS };
     }
     return respond(await waiter.forTicket(caller, ticket, wait_ms));
@@ -298,7 +298,7 @@ function respond(record: Invocation): { status: number; json: Invocation } {
 }
 
 /** Resolves with the final record, or with the current one when the time runs out. */
-function createWaiter({ kernel, clock }: Pick<RouteDeps, "kernel" | "clock">) {
+function createInvocationWaiter({ kernel, clock }: Pick<RouteDeps, "kernel" | "clock">) {
   return {
     /** For an invocation that this request has started. */
     async forTicket(caller: Caller, ticket: Ticket, wait_ms: number): Promise<Invocation> {
@@ -307,7 +307,7 @@ function createWaiter({ kernel, clock }: Pick<RouteDeps, "kernel" | "clock">) {
       return ended ?? kernel.invocations.get(caller, ticket.id);
     },
     /** For any invocation. */
-    async forRow(caller: Caller, id: string, wait_ms: number): Promise<Invocation> {
+    async forId(caller: Caller, id: string, wait_ms: number): Promise<Invocation> {
       const current = await kernel.invocations.get(caller, id);
       if (wait_ms === 0 || isTerminal(current.status)) return current;
       const stop = new AbortController();

@@ -9,7 +9,7 @@ import { chat } from "../llm/chat.ts";
 import { messages } from "../llm/messages.ts";
 import type { EndpointProtocol } from "../llm/protocol.ts";
 import { responses } from "../llm/responses.ts";
-import { IdParams, listSchema, nameOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { IdParams, listSchema, nameSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 /** Vendors accept 32 MB; images are part of the body. */
@@ -72,7 +72,7 @@ const AnthropicErrorSchema = z.object({
 
 const DESCRIPTION =
   "With `stream: true` the response is a stream of server-sent events in the vendor's format. Errors have the vendor's " +
-  "format too. The header `backplane-llm-call` names the record of the call. See docs/llm-endpoints.md.";
+  "format too. The header `backplane-llm-call` identifies the record of the call. See docs/llm-endpoints.md.";
 
 /** One shape for the clients of both vendors. */
 const ModelSchema = z.object({
@@ -186,7 +186,7 @@ export function llmRoutes({ kernel, endpoint_calls }: RouteDeps): Route[] {
       summary: "Read one model",
       tag: "Models",
       auth: INVOKE,
-      params: z.object({ id: nameOf(512).min(1).describe("With the slash encoded as %2F.") }),
+      params: z.object({ id: nameSchema(512).min(1).describe("With the slash encoded as %2F.") }),
       error_schema: OpenAiErrorSchema,
       responses: { 200: { description: "The model.", schema: ModelSchema } },
       async handler({ caller, params }) {
@@ -208,8 +208,8 @@ export function llmRoutes({ kernel, endpoint_calls }: RouteDeps): Route[] {
       tag: "Models",
       auth: { scope: "llm:read" },
       query: PageQuery.extend({
-        run_id: nameOf(256).optional(),
-        invocation_id: nameOf(256).optional().describe("The call whose delegated token was used."),
+        run_id: nameSchema(256).optional(),
+        invocation_id: nameSchema(256).optional().describe("The call whose delegated token was used."),
       }),
       responses: { 200: { description: "A page, newest first.", schema: listSchema(LlmCallSchema) } },
       async handler({ caller, query }) {

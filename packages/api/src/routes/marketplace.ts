@@ -95,7 +95,7 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "searchServers",
       summary: "Search a public registry of MCP servers",
       description:
-        "Searches the registry of `marketplace.mcp_registry`. Nobody has reviewed what it lists. `sources` are arguments of " +
+        "Searches the registry of `marketplace.mcp_registry`. Its entries have not been reviewed. `sources` are arguments of " +
         "`backplane plugin install`.",
       tag: "Packages",
       auth: { scope: "packages:read" },

@@ -43,7 +43,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       operation_id: "installPackage",
       summary: "Install a package",
       description:
-        "The body is an archive, or JSON that names a source. Installing the same bytes again responds 200 with the " +
+        "The body is an archive, or JSON that specifies a source. Installing the same bytes again responds 200 with the " +
         "existing package; different bytes under the same version get package.conflict.",
       tag: "Packages",
       auth: { scope: "packages:write" },

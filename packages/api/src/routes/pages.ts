@@ -71,11 +71,11 @@ const FILES: { path: string; file: string; type: string; operation_id: string; s
 
 export function pageRoutes({ kernel }: Pick<RouteDeps, "kernel">): Route[] {
   const chat_files = createChatFiles();
-  const whileEnabled = () => requireWebAdapter(kernel.adapters);
+  const requireEnabled = () => requireWebAdapter(kernel.adapters);
   return [
-    ...FILES.map((file) => staticRoute(file, file.path === "/" ? whileEnabled : () => {})),
+    ...FILES.map((file) => staticRoute(file, file.path === "/" ? requireEnabled : () => {})),
     folderRoute("/static/chat/{file}", "chatFile", "Scripts and styles of the chat page", (name) => {
-      whileEnabled();
+      requireEnabled();
       return chat_files(name);
     }),
     folderRoute("/static/explorer/{file}", "explorerFile", "Files of Swagger UI", createExplorerFiles()),
@@ -93,7 +93,7 @@ export function pageRoutes({ kernel }: Pick<RouteDeps, "kernel">): Route[] {
   ];
 }
 
-/** The application finds out in the browser which of its pages the path names, so every path gets the same page. */
+/** The application reads the path in the browser and shows the matching page, so every path gets the same document. */
 const CONSOLE_PATHS = [
   { path: "/console", operation_id: "consoleHome" },
   { path: "/console/{page}", operation_id: "consolePage" },

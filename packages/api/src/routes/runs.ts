@@ -19,7 +19,7 @@ import {
   EntryCursor,
   IdParams,
   listSchema,
-  nameOf,
+  nameSchema,
   PageQuery,
   SessionId,
   splitPage,
@@ -39,11 +39,11 @@ const WRITE = { scope: "sessions:write", delegated: "runs:write" } as const;
 
 const HarnessBody = z
   .strictObject({
-    binding_id: nameOf(64).min(1).optional(),
+    binding_id: nameSchema(64).min(1).optional(),
     package_id: PackageIdSchema.optional(),
     export_id: ExportIdSchema.optional(),
     mode: z.enum(HARNESS_MODES).optional().describe("Default start."),
-    execution_id: nameOf(128)
+    execution_id: nameSchema(128)
       .min(1)
       .optional()
       .describe("With the mode resume: the execution that continues at its last checkpoint."),
@@ -53,7 +53,7 @@ const HarnessBody = z
     timeout_ms: z.int().min(1).max(86_400_000).optional(),
   })
   .refine(({ binding_id, export_id }) => binding_id !== undefined || export_id !== undefined, {
-    message: "name a binding_id or an export_id",
+    message: "specify a binding_id or an export_id",
     path: ["export_id"],
   })
   .refine(({ mode = "start", execution_id }) => (mode === "resume") === (execution_id !== undefined), {
@@ -68,13 +68,13 @@ const HarnessBody = z
 const RunCreate = z
   .strictObject({
     session_id: SessionId.optional(),
-    chain_id: nameOf(128)
+    chain_id: nameSchema(128)
       .min(1)
       .optional()
       .describe("Instead of session_id; must be the head of its session."),
     workspace: Workspace.optional(),
     input: UserMessageBody,
-    strategy: nameOf(128).min(1).optional(),
+    strategy: nameSchema(128).min(1).optional(),
     harness: HarnessBody.optional().describe("Executes a harness instead of a turn of the agent loop."),
     context: z
       .enum(RISK_CONTEXTS)
@@ -128,15 +128,15 @@ export function runRoutes(deps: RouteDeps): Route[] {
         202: { description: "The run is in progress.", schema: RunSchema },
       },
       async handler({ caller, query, body, request, reply }) {
-        const wanted = buildStartRequest(query.workspace, body);
+        const start_request = buildStartRequest(query.workspace, body);
         const key = readIdempotencyKey(request);
         if (key === null) {
-          const ticket = await runs.start(caller, wanted);
+          const ticket = await runs.start(caller, start_request);
           const started = { id: ticket.run.id, entry_id: ticket.entry_id };
           return respond(caller, started, ticket, query, request, reply, {});
         }
-        const digest = requestDigest(caller, request, wanted);
-        const { ticket, ...started } = await runs.startOnce(caller, wanted, key, digest);
+        const digest = requestDigest(caller, request, start_request);
+        const { ticket, ...started } = await runs.startOnce(caller, start_request, key, digest);
         return respond(
           caller,
           started,
@@ -184,7 +184,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       summary: "Read a harness execution",
       description:
         "Shows its status, its last checkpoint, and how much of its limits its runs have used. `harness.execution_id` of " +
-        "a run names it. A delegated token sees only its own execution.",
+        "a run identifies it. A delegated token sees only its own execution.",
       tag: "Runs",
       auth: READ,
       params: IdParams,
@@ -246,15 +246,15 @@ export function runRoutes(deps: RouteDeps): Route[] {
     reply: FastifyReply,
     announce: boolean,
   ): Promise<RouteResponse> {
-    const opened = await openRunStream(deps, caller, id, after);
+    const run_stream = await openRunStream(deps, caller, id, after);
     const run = await runs.get(caller, id);
     try {
       return await streams.stream(reply, async function* (stop): AsyncGenerator<SseItem> {
         if (announce) yield { event: "run.started", data: JSON.stringify(run) };
-        yield* opened.items(stop);
+        yield* run_stream.items(stop);
       });
     } finally {
-      opened.close();
+      run_stream.close();
     }
   }
 
@@ -285,37 +285,37 @@ export function runRoutes(deps: RouteDeps): Route[] {
     entry_id: number,
     stop: AbortSignal,
   ): Promise<Run | null> {
-    const opened = await openRunStream(deps, caller, id, entry_id);
+    const run_stream = await openRunStream(deps, caller, id, entry_id);
     try {
-      for await (const item of opened.items(stop))
+      for await (const item of run_stream.items(stop))
         if (item.event === "run") return JSON.parse(item.data) as Run;
       return null;
     } finally {
-      opened.close();
+      run_stream.close();
     }
   }
 }
 
-type Start = Parameters<RouteDeps["kernel"]["runs"]["start"]>[1];
+type StartRequest = Parameters<RouteDeps["kernel"]["runs"]["start"]>[1];
 
 function buildStartRequest(
   workspace: string | undefined,
   { chain_id, session_id, input, ...rest }: z.output<typeof RunCreate>,
-): Start {
+): StartRequest {
   const message = definedFields(input);
   const { strategy, context, harness } = rest;
-  const options = { ...definedFields({ strategy, context }), ...harnessOf(harness) };
+  const options = { ...definedFields({ strategy, context }), ...toHarnessOption(harness) };
   if (chain_id !== undefined) return { chain_id, input: message, ...options };
   const where = definedFields({ workspace: rest.workspace ?? workspace });
   return { session_id: session_id!, ...where, input: message, ...options };
 }
 
-function harnessOf(harness: z.output<typeof HarnessBody> | undefined): Pick<Start, "harness"> {
+function toHarnessOption(harness: z.output<typeof HarnessBody> | undefined): Pick<StartRequest, "harness"> {
   if (harness === undefined) return {};
-  const { mode: _mode, policy, ...named } = harness;
+  const { mode: _mode, policy, ...target } = harness;
   return {
     harness: {
-      ...definedFields(named),
+      ...definedFields(target),
       ...(policy === undefined ? {} : { policy: definedFields(policy) }),
     },
   };

@@ -9,7 +9,7 @@ import {
   EntryCursor,
   IdParams,
   listSchema,
-  nameOf,
+  nameSchema,
   PageQuery,
   SessionId,
   splitPage,
@@ -30,7 +30,7 @@ const SessionCreate = z.strictObject({
   session_id: SessionId.optional().describe("By default the kernel generates an id."),
   workspace: Workspace.optional(),
   metadata: JsonObjectSchema.optional(),
-  strategy: nameOf(128).min(1).optional(),
+  strategy: nameSchema(128).min(1).optional(),
 });
 const ForkBody = z.strictObject({
   child_id: SessionId.optional(),
@@ -43,8 +43,10 @@ const ResetBody = z.strictObject({
     .describe("If false, the closed chain is kept but not announced as an archive. Default true."),
 });
 const HandoffBody = z.strictObject({
-  name: nameOf(128).min(1).describe("Names that begin with session/ are reserved."),
-  state: JsonObjectSchema.describe("`summary`, if it is a string, is what the model sees of the past."),
+  name: nameSchema(128).min(1).describe("Names that begin with session/ are reserved."),
+  state: JsonObjectSchema.describe(
+    "If `summary` is a string, the model sees it in place of the earlier entries.",
+  ),
 });
 const ResetSchema = SessionSchema.extend({
   archive_path: z.string().nullable().describe("`chain:` and the id of the archived chain, or null."),
@@ -82,9 +84,9 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "The session.", schema: SessionSchema } },
       handler({ caller, query, body, request }) {
-        const wanted = definedFields({ ...query, ...body });
-        return createInTransaction(kernel, caller, request, wanted, 201, {
-          create: (once) => sessions.create(caller, wanted, once),
+        const fields = definedFields({ ...query, ...body });
+        return createInTransaction(kernel, caller, request, fields, 201, {
+          create: (once) => sessions.create(caller, fields, once),
           again: ({ session_id, workspace }: Required<SessionRef>) =>
             sessions.get(caller, { session_id, workspace }),
         });

@@ -99,15 +99,15 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       },
       async handler({ query, request }) {
         try {
-          const browser = secretsOf(request.headers.cookie);
-          const opened = await kernel.signIns.open(query.ticket, { browser });
-          const { authorization_url: location, secret } = opened;
+          const browser = readCookieSecrets(request.headers.cookie);
+          const sign_in = await kernel.signIns.open(query.ticket, { browser });
+          const { authorization_url: location, secret } = sign_in;
           const headers = { ...SIGN_IN_PAGE_HEADERS, location };
           if (secret === null) return { status: 303, empty: true, headers };
           return {
             status: 303,
             empty: true,
-            headers: { ...headers, "set-cookie": setCookieHeader(secret, opened) },
+            headers: { ...headers, "set-cookie": setCookieHeader(secret, sign_in) },
           };
         } catch (thrown) {
           return errorPage(thrown);
@@ -132,7 +132,7 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
         // The raw URL: its parameters are compared byte by byte.
         const redirect = `http://gateway${request.raw.url ?? ""}`;
         try {
-          await kernel.signIns.complete({ browser: secretsOf(request.headers.cookie) }, redirect);
+          await kernel.signIns.complete({ browser: readCookieSecrets(request.headers.cookie) }, redirect);
           return page(200, "Signed in", "You can close this window.");
         } catch (thrown) {
           return errorPage(thrown);
@@ -186,7 +186,7 @@ function setCookieHeader(
   return `${name}=${secret}; Path=/oauth; HttpOnly; SameSite=Lax; Max-Age=${age}${secure ? "; Secure" : ""}`;
 }
 
-function secretsOf(header: string | undefined): string[] {
+function readCookieSecrets(header: string | undefined): string[] {
   const parts = (header ?? "").split(";").map((part) => part.trim());
   return parts.filter((part) => part.startsWith(COOKIE)).map((part) => part.slice(part.indexOf("=") + 1));
 }

@@ -178,7 +178,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
 }
 
 /** The pool key reveals how processes are shared, so it is not part of the response. */
-function withoutPoolKey(held: RunnerHealth["held_back"][number]) {
-  const { binding_id, package_id, failures, retry_at, last_error } = held;
+function withoutPoolKey(plugin: RunnerHealth["held_back"][number]) {
+  const { binding_id, package_id, failures, retry_at, last_error } = plugin;
   return { binding_id, package_id, failures, retry_at, last_error };
 }

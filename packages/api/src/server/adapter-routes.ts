@@ -28,7 +28,7 @@ export function registerAdapterRoutes(app: FastifyInstance, deps: AdapterRouteDe
   const matches = new WeakMap<FastifyRequest, AdapterMatch>();
   const meters = new Map<string, RouteMeter>();
 
-  const meterOf = (mount: AdapterMount): RouteMeter => {
+  const getMeter = (mount: AdapterMount): RouteMeter => {
     const name = operationIdOf(mount);
     const meter = meters.get(name) ?? deps.metrics.route(name);
     meters.set(name, meter);
@@ -53,7 +53,7 @@ export function registerAdapterRoutes(app: FastifyInstance, deps: AdapterRouteDe
       },
       onResponse(request, reply, done) {
         const match = matches.get(request);
-        const meter = match === undefined ? deps.unknown : meterOf(match.mount);
+        const meter = match === undefined ? deps.unknown : getMeter(match.mount);
         meter.count(reply.statusCode, reply.elapsedTime);
         done();
       },

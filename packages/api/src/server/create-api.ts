@@ -134,7 +134,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
       return codeOf(error)?.startsWith("auth.") !== true;
     }
   };
-  const openStreams = (max: number) =>
+  const createStreams = (max: number) =>
     createEventStreams({
       clock,
       max,
@@ -146,8 +146,8 @@ export async function createApi(options: ApiOptions): Promise<Api> {
       },
       isCredentialValid: ({ raw }) => isCredentialValid(raw.headers),
     });
-  const streams = openStreams(options.limits?.event_streams ?? EVENT_STREAMS);
-  const mcp_streams = openStreams(options.limits?.sockets ?? SOCKETS);
+  const streams = createStreams(options.limits?.event_streams ?? EVENT_STREAMS);
+  const mcp_streams = createStreams(options.limits?.sockets ?? SOCKETS);
   const mcp = createMcpServer({
     kernel,
     clock,
@@ -188,12 +188,14 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     if (response.unexpected !== null) log.error({ request_id, err: response.unexpected }, "request failed");
     if (response.retry_after_s !== null) reply.header("retry-after", String(response.retry_after_s));
     if (response.status === 401) reply.header("www-authenticate", 'Bearer realm="backplane"');
-    const own = endpointErrorResponse(reply.request, response);
-    if (own !== null) reply.headers(own.headers);
+    const endpoint_error = endpointErrorResponse(reply.request, response);
+    if (endpoint_error !== null) reply.headers(endpoint_error.headers);
     const body =
-      own?.body ?? mcpErrorBody(reply.request, response) ?? envelopeFor(reply.request, response.envelope);
+      endpoint_error?.body ??
+      mcpErrorBody(reply.request, response) ??
+      envelopeFor(reply.request, response.envelope);
     return reply
-      .code(own?.status ?? response.status)
+      .code(endpoint_error?.status ?? response.status)
       .header("x-request-id", request_id)
       .header("content-type", "application/json; charset=utf-8")
       .send(JSON.stringify(body));
@@ -214,13 +216,13 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     return reply;
   });
 
-  const served: string[] = [];
+  const served_routes: string[] = [];
   app.addHook("onRoute", ({ method, url }) => {
-    for (const each of [method].flat()) served.push(`${each} ${url}`);
+    for (const each of [method].flat()) served_routes.push(`${each} ${url}`);
   });
   registerRoutes(app, routes, { gate, metrics, streams, clock });
   registerAdapterRoutes(app, { adapters: kernel.adapters, gate, metrics, unknown });
-  app.decorate("servedRoutes", served);
+  app.decorate("servedRoutes", served_routes);
   app.decorate("mintLoginCode", () => console_login.mintCode());
   app.decorate("routeTable", routes);
   const sockets = attachWebSockets(app.server, {

@@ -10,7 +10,7 @@ import { z } from "zod";
 import { authenticateRequest, checkRequestGate, type Gate } from "../auth/gate.ts";
 import type { Metrics, RouteMeter } from "../http/metrics.ts";
 import { fastifyPath, type Route, type RouteContext, type RouteResponse } from "../http/route.ts";
-import { takeBodyScope } from "../requests/body-scope.ts";
+import { extractBodyScope } from "../requests/body-scope.ts";
 import { checkRequest } from "../requests/check-request.ts";
 import { isUpload } from "../requests/upload.ts";
 import type { EventStreams } from "../sse/event-streams.ts";
@@ -43,7 +43,7 @@ function register(
   meter: RouteMeter,
 ): void {
   const { auth, params, body } = route;
-  const query = route.query ?? (refusesOtherQueries(route) ? NoQuery : undefined);
+  const query = route.query ?? (rejectsUnknownQuery(route) ? NoQuery : undefined);
   app.route({
     method: route.method,
     url: fastifyPath(route.path),
@@ -87,7 +87,7 @@ function register(
   function checkBody(caller: Caller | null, value: unknown): { caller: Caller | null; body: unknown } {
     if (body === undefined || (route.uploads !== undefined && isUpload(value)))
       return { caller, body: value };
-    const stated = takeBodyScope(caller, body, value);
+    const stated = extractBodyScope(caller, body, value);
     const translated = route.translate === undefined ? stated.body : route.translate(stated.body);
     return {
       caller: stated.scope === null ? caller : { ...caller!, scope: stated.scope },
@@ -101,7 +101,7 @@ function register(
  * filter would look like one that matched everything. Pages and sign-ins get parameters from browsers and other
  * servers, and the clients of a vendor's protocol send the vendor's own.
  */
-function refusesOtherQueries({ path, error_schema }: Route): boolean {
+function rejectsUnknownQuery({ path, error_schema }: Route): boolean {
   return path.startsWith("/v1/") && error_schema === undefined;
 }
 

@@ -58,14 +58,14 @@ export function itemOfEntry(session_id: string, entry: Entry): SseItem | null {
 function itemFor(
   entry_id: number,
   session_id: string,
-  described: KernelEvent | null,
+  kernel_event: KernelEvent | null,
   { id, ts, source }: { id: string; ts: number; source: string },
 ): SseItem | null {
-  if (described === null || !STREAMED_KINDS.has(described.kind)) return null;
-  const event = { id, kind: described.kind, session_id, ts, source, payload: described.payload };
+  if (kernel_event === null || !STREAMED_KINDS.has(kernel_event.kind)) return null;
+  const event = { id, kind: kernel_event.kind, session_id, ts, source, payload: kernel_event.payload };
   return {
     id: entry_id,
-    event: described.kind,
+    event: kernel_event.kind,
     data: JSON.stringify({ op: "event", session_id, event, entry_id }),
   };
 }

@@ -53,12 +53,12 @@ async function* replay(
   const ended_at = Date.parse(run.ended_at ?? run.started_at);
   for (let after = from; !stop.aborted; ) {
     const page = await kernel.sessions.entries(caller, ref, after, PAGE);
-    const of_run = page.filter(({ id, date }) => (last > 0 ? id <= last : Date.parse(date) <= ended_at));
-    for (const entry of of_run) {
+    const run_entries = page.filter(({ id, date }) => (last > 0 ? id <= last : Date.parse(date) <= ended_at));
+    for (const entry of run_entries) {
       const item = itemOfEntry(ref.session_id, entry);
       if (item !== null) yield item;
     }
-    if (page.length < PAGE || of_run.length < page.length) break;
+    if (page.length < PAGE || run_entries.length < page.length) break;
     after = page.at(-1)!.id;
   }
   yield { event: "run", data: JSON.stringify(run) };

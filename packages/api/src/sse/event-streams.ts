@@ -36,19 +36,19 @@ export function createEventStreams(deps: {
   count(change: 1 | -1): void;
   isCredentialValid(request: FastifyRequest): Promise<boolean>;
 }): EventStreams {
-  const open = new Set<AbortController>();
+  const open_streams = new Set<AbortController>();
   let closed = false;
 
   return {
     async stream(reply, source) {
-      if (open.size >= deps.max)
+      if (open_streams.size >= deps.max)
         throw new BackplaneError("request.overloaded", "Too many event streams are open.", {
           details: { retry_after_ms: 5_000 },
         });
       const raw = reply.raw;
       const stop = new AbortController();
       const abort = () => stop.abort();
-      open.add(stop);
+      open_streams.add(stop);
       deps.count(1);
       raw.once("close", abort);
       if (closed || raw.destroyed) abort();
@@ -71,7 +71,7 @@ export function createEventStreams(deps: {
         credential?.stop();
         raw.off("close", abort);
         stop.abort();
-        open.delete(stop);
+        open_streams.delete(stop);
         deps.count(-1);
         raw.end();
       }
@@ -79,7 +79,7 @@ export function createEventStreams(deps: {
     },
     close() {
       closed = true;
-      for (const stop of open) stop.abort();
+      for (const stop of open_streams) stop.abort();
     },
   };
 }

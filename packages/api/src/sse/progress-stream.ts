@@ -25,10 +25,10 @@ export async function* progressItems(
   stop: AbortSignal,
   work: (operation: Operation) => RouteResponse | Promise<RouteResponse>,
 ): AsyncGenerator<SseItem> {
-  const began = clock.monotonic();
+  const started_at = clock.monotonic();
   const pending: ProgressReport[] = [];
   let last = UNREPORTED;
-  let sent_at = began;
+  let sent_at = started_at;
   let ended = false;
   let wake = () => {};
   const report = (progress: ProgressReport) => {
@@ -54,7 +54,7 @@ export async function* progressItems(
   const item = (progress: ProgressReport): SseItem => {
     last = progress;
     sent_at = clock.monotonic();
-    const event: ProgressEvent = { operation_id, ...progress, elapsed_ms: Math.round(sent_at - began) };
+    const event: ProgressEvent = { operation_id, ...progress, elapsed_ms: Math.round(sent_at - started_at) };
     return { event: "progress", data: JSON.stringify(event) };
   };
   for (;;) {

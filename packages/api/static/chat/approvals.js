@@ -10,11 +10,11 @@ const RISKS = {
   critical: ["◆", "Critical risk"],
   unknown: ["?", "Unknown risk"],
 };
-const CAREFUL = new Set(["high", "critical", "unknown"]);
+const NEEDS_CARE = new Set(["high", "critical", "unknown"]);
 const POLL_MS = 1_000;
 
-/** `acts`: send(op) returns its ref or null, speak(text), changed(had_focus), mayFocus(), isLive(). */
-export function createApprovals(container, acts) {
+/** `actions`: send(op) returns its ref or null, speak(text), changed(had_focus), mayFocus(), isLive(). */
+export function createApprovals(container, actions) {
   const pending = new Map();
   const cards = new Map();
   const sent = new Map();
@@ -22,17 +22,17 @@ export function createApprovals(container, acts) {
   let timer = null;
   let refreshing = false;
 
-  const groupOf = (digest) => [...pending.values()].filter((one) => one.digest === digest);
+  const groupOf = (digest) => [...pending.values()].filter((approval) => approval.digest === digest);
 
   function add(approval) {
     if (pending.has(approval.id)) return;
     pending.set(approval.id, approval);
-    const fresh = !cards.has(approval.digest);
+    const is_new = !cards.has(approval.digest);
     draw(approval.digest);
-    if (fresh) {
-      const [, word] = RISKS[riskOf(approval)];
-      acts.speak(`Approval needed: ${approval.brief || approval.tool}. ${word}.`);
-      if (CAREFUL.has(riskOf(approval)) && acts.mayFocus()) cards.get(approval.digest).reject.focus();
+    if (is_new) {
+      const [, risk_label] = RISKS[riskOf(approval)];
+      actions.speak(`Approval needed: ${approval.brief || approval.tool}. ${risk_label}.`);
+      if (NEEDS_CARE.has(riskOf(approval)) && actions.mayFocus()) cards.get(approval.digest).reject.focus();
     }
     timer ??= setInterval(tick, POLL_MS);
   }
@@ -54,7 +54,7 @@ export function createApprovals(container, acts) {
       const focused = card?.had_focus === true || card?.node.contains(document.activeElement) === true;
       card?.node.remove();
       cards.delete(digest);
-      acts.changed(focused);
+      actions.changed(focused);
       return;
     }
     if (card === undefined) {
@@ -64,19 +64,25 @@ export function createApprovals(container, acts) {
     }
     card.times.textContent = group.length === 1 ? "" : `×${group.length}`;
     countDown(card, group);
-    acts.changed(false);
+    actions.changed(false);
   }
 
   function answer(digest, reply, feedback) {
     const card = cards.get(digest);
-    const said = reply.response === "reject" && feedback !== "" ? { feedback } : {};
+    const feedback_field = reply.response === "reject" && feedback !== "" ? { feedback } : {};
     // A disabled control loses the focus.
     card.had_focus = card.node.contains(document.activeElement);
     card.disable(true);
-    // One rule covers all of them, so only the first answer makes one.
+    // One rule covers all of them, so only the first answer creates a rule.
     const others = reply.response === "approve_always" ? { response: "approve" } : reply;
     for (const [index, { id }] of groupOf(digest).entries()) {
-      const ref = acts.send({ op: "approve", id, ...(index === 0 ? reply : others), digest, ...said });
+      const ref = actions.send({
+        op: "approve",
+        id,
+        ...(index === 0 ? reply : others),
+        digest,
+        ...feedback_field,
+      });
       if (ref === null) {
         card.disable(false);
         card.problem.textContent = "Not connected. Your answer was not sent.";
@@ -88,11 +94,11 @@ export function createApprovals(container, acts) {
 
   function tick() {
     for (const [digest, card] of cards) countDown(card, groupOf(digest));
-    if (!document.hidden && acts.isLive()) void refresh();
+    if (!document.hidden && actions.isLive()) void refresh();
   }
 
   /** Approvals of sub-agents are shown in the conversation that started them. */
-  function belongs(id) {
+  function belongsToSession(id) {
     return id === session_id || (id ?? "").startsWith(`${session_id}::agent::`);
   }
 
@@ -100,15 +106,15 @@ export function createApprovals(container, acts) {
   async function refresh() {
     if (session_id === null || refreshing) return;
     refreshing = true;
-    const asked = session_id;
+    const requested_session = session_id;
     const known = [...pending.keys()];
     try {
       const { items } = await call("GET", "/v1/approvals?status=pending&limit=500");
-      if (asked !== session_id) return;
-      const open = items.filter((one) => belongs(one.session_id));
-      const ids = new Set(open.map(({ id }) => id));
+      if (requested_session !== session_id) return;
+      const open_approvals = items.filter((approval) => belongsToSession(approval.session_id));
+      const ids = new Set(open_approvals.map(({ id }) => id));
       for (const id of known) if (!ids.has(id)) remove(id);
-      for (const one of open) if (!known.includes(one.id)) add(one);
+      for (const approval of open_approvals) if (!known.includes(approval.id)) add(approval);
     } catch {
       // The status chip shows that the gateway is unreachable; attaching refreshes again.
     } finally {
@@ -129,13 +135,13 @@ export function createApprovals(container, acts) {
       else if (kind === "approval.response") void refresh();
     },
     /** True when the op is the response to an answer of this page. */
-    settled(op) {
-      const about = sent.get(op.ref);
-      if (about === undefined) return false;
+    handleReply(op) {
+      const answered = sent.get(op.ref);
+      if (answered === undefined) return false;
       sent.delete(op.ref);
-      if (op.op === "accepted" || op.code === "approval.closed") remove(about.id);
+      if (op.op === "accepted" || op.code === "approval.closed") remove(answered.id);
       else {
-        const card = cards.get(about.digest);
+        const card = cards.get(answered.digest);
         card?.disable(false);
         if (card !== undefined) card.problem.textContent = `${op.code}: ${op.message} ${op.fix}`;
       }
@@ -147,7 +153,7 @@ export function createApprovals(container, acts) {
 function makeCard(approval, onAnswer) {
   const { tool, brief, reason, input, may_cover, changed } = approval;
   const risk = riskOf(approval);
-  const [icon, word] = RISKS[risk];
+  const [icon, risk_label] = RISKS[risk];
   const feedback = el("input", { type: "text", maxlength: "2000", placeholder: "Why not (optional)" });
   const button = (label, reply, properties = {}) =>
     el(
@@ -155,7 +161,11 @@ function makeCard(approval, onAnswer) {
       { type: "button", onclick: () => onAnswer(reply, feedback.value.trim()), ...properties },
       label,
     );
-  const once = button("Allow once", { response: "approve" }, CAREFUL.has(risk) ? {} : { class: "primary" });
+  const once = button(
+    "Allow once",
+    { response: "approve" },
+    NEEDS_CARE.has(risk) ? {} : { class: "primary" },
+  );
   const lasting = lastingAnswers(approval).map(({ label, reply, title }) => button(label, reply, { title }));
   const reject = button("Reject", { response: "reject" }, { class: "reject" });
   feedback.addEventListener("keydown", (event) => {
@@ -167,12 +177,12 @@ function makeCard(approval, onAnswer) {
   const title = el("h2", {}, "Approve ", el("code", {}, tool), " ", times);
   const node = el(
     "article",
-    { class: `approval ${risk}`, role: "group", "aria-label": `Approval of ${tool}, ${word}` },
+    { class: `approval ${risk}`, role: "group", "aria-label": `Approval of ${tool}, ${risk_label}` },
     el(
       "header",
       {},
       title,
-      el("span", { class: `risk ${risk}` }, el("span", { "aria-hidden": "true" }, icon), ` ${word}`),
+      el("span", { class: `risk ${risk}` }, el("span", { "aria-hidden": "true" }, icon), ` ${risk_label}`),
       left,
     ),
     // The default brief only repeats the arguments.
@@ -191,7 +201,7 @@ function makeCard(approval, onAnswer) {
       ? el(
           "p",
           { class: "muted" },
-          `“Always” lasts beyond this session, for calls of up to ${word.toLowerCase()}, until the rule is removed.`,
+          `“Always” lasts beyond this session, for calls of up to ${risk_label.toLowerCase()}, until the rule is removed.`,
         )
       : null,
     problem,
@@ -247,12 +257,12 @@ function countDown(card, group) {
   const soonest = Math.min(...group.map(({ expires_at }) => Date.parse(expires_at)));
   if (!Number.isFinite(soonest)) return;
   const seconds = Math.max(0, Math.ceil((soonest - Date.now()) / 1000));
-  const text = seconds === 0 ? "Expired" : `${span(seconds)} left`;
+  const text = seconds === 0 ? "Expired" : `${formatDuration(seconds)} left`;
   if (card.left.textContent !== text) card.left.textContent = text;
   if (seconds === 0) card.disable(true);
 }
 
-function span(seconds) {
+function formatDuration(seconds) {
   if (seconds < 100) return `${seconds} s`;
   if (seconds < 6_000) return `${Math.ceil(seconds / 60)} min`;
   return `${Math.ceil(seconds / 3_600)} h`;

@@ -13,7 +13,7 @@ const EXAMPLES = [
 
 /** `send` returns whether the text was sent; `last` returns the previous message. */
 export function createComposer({ form, message, examples }, { send, last }) {
-  function put(text) {
+  function setText(text) {
     message.value = text;
     message.style.height = "auto";
     message.style.height = `${Math.min(message.scrollHeight + 2, innerHeight * 0.4)}px`;
@@ -21,26 +21,26 @@ export function createComposer({ form, message, examples }, { send, last }) {
 
   function submit() {
     const text = message.value.trim();
-    if (text !== "" && send(text)) put("");
+    if (text !== "" && send(text)) setText("");
   }
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     submit();
   });
-  message.addEventListener("input", () => put(message.value));
+  message.addEventListener("input", () => setText(message.value));
   message.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       submit();
     } else if (event.key === "ArrowUp" && message.value === "") {
-      put(last());
+      setText(last());
       event.preventDefault();
     }
   });
   const example = ([label, text]) => {
     const onclick = () => {
-      put(text);
+      setText(text);
       message.focus();
     };
     return el(
@@ -55,7 +55,7 @@ export function createComposer({ form, message, examples }, { send, last }) {
     focus: () => message.focus(),
     /** Puts back a message that was not sent, unless the person has typed another one. */
     restore(text) {
-      put(message.value === "" ? text : message.value);
+      setText(message.value === "" ? text : message.value);
     },
   };
 }

@@ -21,31 +21,31 @@ export function createConnection(handlers) {
   let silence = null;
   let refs = 0;
   let attached = false;
-  let known = false;
+  let was_connected = false;
   let signed_out = false;
   let queue = [];
   const tabs = new BroadcastChannel("login");
 
-  const ready = () => socket?.readyState === WebSocket.OPEN;
+  const isOpen = () => socket?.readyState === WebSocket.OPEN;
 
   function send(op) {
-    if (!ready()) return null;
+    if (!isOpen()) return null;
     const ref = op.ref ?? `r${++refs}`;
     socket.send(JSON.stringify({ ...op, ref }));
     return ref;
   }
 
   /** Sends an op for the open session once it is attached. Returns the ref of the op, or null without a connection. */
-  function act(op) {
+  function sendToSession(op) {
     if (attached) return send({ ...op, connection_id });
-    if (!ready()) return null;
+    if (!isOpen()) return null;
     const ref = `r${++refs}`;
     queue.push({ ...op, ref });
     return ref;
   }
 
   function attach() {
-    if (session_id === null || !ready()) return;
+    if (session_id === null || !isOpen()) return;
     const replaces = connection_id === null ? {} : { connection_id };
     send({ op: "attach", session_id, since_entry: handlers.since(), ...replaces });
   }
@@ -56,7 +56,7 @@ export function createConnection(handlers) {
     socket = opened;
     opened.addEventListener("open", () => {
       delay = FIRST_DELAY_MS;
-      known = true;
+      was_connected = true;
       signed_out = false;
       tabs.postMessage("signed-in");
       startHeartbeat(20_000);
@@ -76,7 +76,7 @@ export function createConnection(handlers) {
   function receive(op) {
     if (op.op === "attached") {
       if (op.session_id !== session_id) {
-        // The person opened another session meanwhile.
+        // The person opened another session in the meantime.
         send({ op: "detach", connection_id: op.connection_id });
         return;
       }
@@ -85,7 +85,7 @@ export function createConnection(handlers) {
       startHeartbeat(op.heartbeat_ms / 3);
       handlers.state("live");
       handlers.attached(op);
-      for (const waiting of queue.splice(0)) act(waiting);
+      for (const queued of queue.splice(0)) sendToSession(queued);
     } else if (op.op === "event" && op.session_id !== session_id) return;
     else handlers.op(op);
   }
@@ -110,7 +110,7 @@ export function createConnection(handlers) {
     socket = null;
     attached = false;
     queue = [];
-    if (known) handlers.state("reconnecting");
+    if (was_connected) handlers.state("reconnecting");
     signed_out = await isSignedOut();
     if (signed_out) {
       handlers.state("signed-out");
@@ -150,7 +150,7 @@ export function createConnection(handlers) {
 
   return {
     send,
-    act,
+    sendToSession,
     /** Detaches from the open session and attaches to this one; null for none. */
     watch(next) {
       if (attached) send({ op: "detach", connection_id });

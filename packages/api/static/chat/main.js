@@ -69,11 +69,11 @@ function receive(op) {
     case "event":
       return receiveEvent(op);
     case "accepted":
-      if (approvals.settled(op)) return;
+      if (approvals.handleReply(op)) return;
       if (op.of === "message" && op.ref === unsent?.ref) unsent = null;
       return;
     case "error":
-      if (approvals.settled(op)) return;
+      if (approvals.handleReply(op)) return;
       if (op.ref !== undefined && op.ref === unsent?.ref) restoreUnsent();
       showError(op);
   }
@@ -88,7 +88,7 @@ function receiveEvent(op) {
   } else if (kind === "session.compaction.started") speak("Summarising earlier messages");
   else if (kind === "session.compaction.failed")
     showError({ code: "loop.failed", message: op.event.payload.error });
-  else transcript.take(op);
+  else transcript.receive(op);
   if (op.event.payload.kind === "anchor" && live) checkCompaction().catch(showError);
 }
 
@@ -106,11 +106,12 @@ async function replayed() {
   }
   const { running, run_id } = transcript;
   if (!running || run_id === null) return;
-  const asked = transcript;
+  const requested = transcript;
   const run = await call("GET", `/v1/runs/${encodeURIComponent(run_id)}`).catch(() => null);
-  if (run === null || run.status === "running" || asked !== transcript || asked.run_id !== run_id) return;
+  if (run === null || run.status === "running" || requested !== transcript || requested.run_id !== run_id)
+    return;
   // The tape records the end of a turn; a turn that ended without this record was interrupted by a crash.
-  asked.endRun(run.error ?? { code: "loop.failed", message: "The turn ended without an answer." });
+  requested.endRun(run.error ?? { code: "loop.failed", message: "The turn ended without an answer." });
 }
 
 function open(id) {
@@ -118,7 +119,7 @@ function open(id) {
   session_id = id;
   view.clear();
   clearError();
-  transcript = new Transcript({ ...view, state: stateSoon });
+  transcript = new Transcript({ ...view, state: scheduleState });
   unsent = null;
   at_end = true;
   approvals.watch(id);
@@ -155,16 +156,16 @@ function showState(next) {
 
 function drawState() {
   const running = transcript.running;
-  const out = state === "signed-out";
+  const signed_out = state === "signed-out";
   byId("stop").hidden = !running;
   byId("send").disabled = state !== "live";
-  byId("signed-out").hidden = !out;
-  byId("empty").hidden = out || transcript.items.length > 0 || (session_id !== null && running);
-  byId("sign-out").hidden = out || state === "connecting";
+  byId("signed-out").hidden = !signed_out;
+  byId("empty").hidden = signed_out || transcript.items.length > 0 || (session_id !== null && running);
+  byId("sign-out").hidden = signed_out || state === "connecting";
   byId("log").hidden = transcript.items.length === 0;
-  const was = byId("conversation").dataset.running === "true";
+  const was_running = byId("conversation").dataset.running === "true";
   byId("conversation").dataset.running = String(running);
-  if (was && !running) speak("Answer complete");
+  if (was_running && !running) speak("Answer complete");
 }
 
 /** Returns false when the text was not sent; it then stays in the message box. */
@@ -174,7 +175,7 @@ function send(text) {
   if (session_id === null) location.hash = encodeURIComponent(newId());
   if (sessionInUrl() !== session_id) open(sessionInUrl());
   at_end = true;
-  const ref = connection.act({ op: "message", text });
+  const ref = connection.sendToSession({ op: "message", text });
   if (ref === null) return false;
   unsent = { ref, text, after: transcript.last };
   return true;
@@ -187,7 +188,7 @@ function restoreUnsent() {
 }
 
 function interrupt() {
-  if (transcript.running) connection.act({ op: "interrupt" });
+  if (transcript.running) connection.sendToSession({ op: "interrupt" });
 }
 
 async function fork(at) {
@@ -212,9 +213,9 @@ async function pin(entry_id, pinned) {
 }
 
 async function showPins() {
-  const asked = transcript;
+  const requested = transcript;
   const { items } = await call("GET", `/v1/sessions/${encodeURIComponent(session_id)}/pins`);
-  if (asked === transcript) asked.setPinned(new Set(items.map(({ entry_id }) => entry_id)));
+  if (requested === transcript) requested.setPinned(new Set(items.map(({ entry_id }) => entry_id)));
 }
 
 async function undo() {
@@ -228,11 +229,11 @@ async function undo() {
 
 /** The marker of an undone compaction stays on the tape; the origin of the head chain shows whether it is in effect. */
 async function checkCompaction() {
-  const asked = transcript;
-  if (!asked.items.some(({ of }) => of === "compaction")) return;
+  const requested = transcript;
+  if (!requested.items.some(({ of }) => of === "compaction")) return;
   const { head_chain_id } = await call("GET", `/v1/sessions/${encodeURIComponent(session_id)}`);
   const { origin } = await call("GET", `/v1/chains/${encodeURIComponent(head_chain_id)}`);
-  if (asked === transcript) asked.setCompactionInEffect(origin === "compaction");
+  if (requested === transcript) requested.setCompactionInEffect(origin === "compaction");
 }
 
 /** A readable id. The first message creates the session. */
@@ -249,9 +250,9 @@ function hideSessions() {
 }
 
 /** The end of a turn is shown with its last text, which is drawn in the next frame. */
-function stateSoon() {
+function scheduleState() {
   if (transcript.running) drawState();
-  view.drawSoon();
+  view.scheduleDraw();
 }
 
 function drawn() {

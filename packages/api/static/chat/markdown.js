@@ -33,9 +33,9 @@ export function parse(text) {
         blocks.push({ type: "list", ordered, start: ordered ? Number(item[2]) : 1, items: [] });
       last().items.push({ text: item[3], depth: item[1].length > 1 ? 1 : 0 });
     } else if (line.startsWith(">")) {
-      const said = line.replace(/^>\s?/, "");
-      if (last()?.type === "quote") last().text += `\n${said}`;
-      else blocks.push({ type: "quote", text: said });
+      const quoted = line.replace(/^>\s?/, "");
+      if (last()?.type === "quote") last().text += `\n${quoted}`;
+      else blocks.push({ type: "quote", text: quoted });
     } else if (last()?.type === "text") last().text += `\n${line}`;
     else blocks.push({ type: "text", text: line });
   }
@@ -49,16 +49,18 @@ const INLINE =
 export function parseInline(text) {
   const spans = [];
   let end = 0;
-  for (const found of text.matchAll(INLINE)) {
-    if (found.index > end) spans.push({ type: "text", text: text.slice(end, found.index) });
-    end = found.index + found[0].length;
-    const [whole, , code, bold, em, label, target, bare] = found;
+  for (const match of text.matchAll(INLINE)) {
+    if (match.index > end) spans.push({ type: "text", text: text.slice(end, match.index) });
+    end = match.index + match[0].length;
+    const [match_text, , code, bold, em, label, target, bare] = match;
     if (code !== undefined) spans.push({ type: "code", text: code.trim() === "" ? code : code.trim() });
     else if (bold !== undefined) spans.push({ type: "bold", spans: parseInline(bold) });
     else if (em !== undefined) spans.push({ type: "em", spans: parseInline(em) });
     else {
       const href = safeLink(target ?? bare);
-      spans.push(href === null ? { type: "text", text: whole } : { type: "link", href, text: label ?? bare });
+      spans.push(
+        href === null ? { type: "text", text: match_text } : { type: "link", href, text: label ?? bare },
+      );
     }
   }
   if (end < text.length) spans.push({ type: "text", text: text.slice(end) });
@@ -77,9 +79,9 @@ export function safeLink(target) {
 }
 
 export function markdown(text) {
-  const into = document.createDocumentFragment();
-  into.append(...parse(text).map(blockNode));
-  return into;
+  const fragment = document.createDocumentFragment();
+  fragment.append(...parse(text).map(blockNode));
+  return fragment;
 }
 
 function blockNode(block) {

@@ -1,17 +1,17 @@
-// The list of sessions, newest first, with a search by id. The fragment of the URL names the open one.
+// The list of sessions, newest first, with a search by id. The fragment of the URL identifies the open session.
 import { call } from "./api.js";
 import { ago, el } from "./dom.js";
 
 const PAGE = 100;
 const AGENT = "::agent::";
 
-export function createSidebar({ list, find, note }, failed) {
+export function createSidebar({ list, find, note }, onError) {
   let sessions = [];
   let current = null;
 
   function draw() {
-    const wanted = find.value.trim().toLowerCase();
-    const shown = sessions.filter(({ id }) => id.toLowerCase().includes(wanted));
+    const query = find.value.trim().toLowerCase();
+    const shown = sessions.filter(({ id }) => id.toLowerCase().includes(query));
     list.replaceChildren(...shown.map((session) => row(session, session.id === current)));
     if (sessions.length === 0) note.textContent = "No session yet.";
     else note.textContent = shown.length === 0 ? "No session has this in its id." : "";
@@ -24,7 +24,7 @@ export function createSidebar({ list, find, note }, failed) {
       sessions = page.sessions.filter(({ id }) => !id.includes(AGENT));
       draw();
     } catch (error) {
-      failed(error);
+      onError(error);
     }
   }
 

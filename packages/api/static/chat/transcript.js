@@ -8,18 +8,18 @@ export function entryOf({ event, entry_id }) {
   const { kind, payload, ts } = event;
   if (kind === "session.replay.entry")
     return { id: entry_id, at: ts, kind: payload.kind, payload: payload.payload, live: {} };
-  const shaped = (of, body, live = {}) => ({ id: entry_id, at: ts, kind: of, payload: body, live });
+  const toEntry = (of, body, live = {}) => ({ id: entry_id, at: ts, kind: of, payload: body, live });
   switch (kind) {
     case "user.message.received":
-      return shaped("message", { role: "user", content: payload.text });
+      return toEntry("message", { role: "user", content: payload.text });
     case "assistant.message.done":
-      return shaped("message", { role: "assistant", content: payload.content }, payload);
+      return toEntry("message", { role: "assistant", content: payload.content }, payload);
     case "tool.call.request":
-      return shaped("tool_call", payload);
+      return toEntry("tool_call", payload);
     case "tool.call.result":
-      return shaped("tool_result", { ...payload, tool_call_id: payload.id });
+      return toEntry("tool_result", { ...payload, tool_call_id: payload.id });
     default:
-      return shaped("event", { name: kind, data: payload });
+      return toEntry("event", { name: kind, data: payload });
   }
 }
 
@@ -50,7 +50,7 @@ export class Transcript {
     this.#streaming = null;
   }
 
-  take(op) {
+  receive(op) {
     if (op.entry_id !== undefined) {
       if (op.entry_id <= this.last) return;
       this.last = op.entry_id;
@@ -63,9 +63,9 @@ export class Transcript {
 
   /** Thoughts of one model call are one item; the answer or a tool call ends it. */
   #think({ thinking, request_id }) {
-    const open = this.#thinking;
-    if (open !== null && open.request_id === request_id)
-      return this.#change(open, { text: open.text + thinking });
+    const current = this.#thinking;
+    if (current !== null && current.request_id === request_id)
+      return this.#change(current, { text: current.text + thinking });
     this.#thinking = { type: "thinking", text: thinking, request_id };
     this.#add(this.#thinking, this.#streaming);
   }
@@ -84,9 +84,9 @@ export class Transcript {
 
   /** Only the last compaction can be undone, and only while it is in effect. */
   setCompactionInEffect(in_effect) {
-    const made = this.items.filter(({ of }) => of === "compaction");
-    for (const item of made) {
-      const last = item === made.at(-1);
+    const compactions = this.items.filter(({ of }) => of === "compaction");
+    for (const item of compactions) {
+      const last = item === compactions.at(-1);
       this.#change(item, { undoable: in_effect && last, undone: last ? !in_effect : item.undone });
     }
   }
@@ -142,28 +142,34 @@ export class Transcript {
     const stopped = this.#interrupted || live.status === "cancelled";
     this.running = live.status === "running";
     this.#interrupted = false;
-    const settled = { entry_id, at, text, streaming: false, ...(stopped ? { note: "Interrupted" } : {}) };
-    const open = this.#streaming;
+    const final_fields = {
+      entry_id,
+      at,
+      text,
+      streaming: false,
+      ...(stopped ? { note: "Interrupted" } : {}),
+    };
+    const current = this.#streaming;
     this.#streaming = null;
     if (text === "") {
-      if (open !== null) this.#remove(open);
+      if (current !== null) this.#remove(current);
       if (stopped) this.#add({ type: "marker", of: "interrupted", entry_id });
-    } else if (open !== null) this.#change(open, settled);
-    else this.#add({ type: "assistant", ...settled });
+    } else if (current !== null) this.#change(current, final_fields);
+    else this.#add({ type: "assistant", ...final_fields });
   }
 
   #delta({ payload, ts }) {
     const { content, catch_up, iteration } = payload;
-    let open = this.#streaming;
-    if (open !== null && open.iteration !== iteration && catch_up !== true) {
-      this.#change(open, { streaming: false });
-      open = null;
+    let current = this.#streaming;
+    if (current !== null && current.iteration !== iteration && catch_up !== true) {
+      this.#change(current, { streaming: false });
+      current = null;
     }
-    if (open === null) {
-      open = { type: "assistant", at: ts, text: content, iteration, streaming: true };
-      this.#streaming = open;
-      this.#add(open);
-    } else this.#change(open, { text: catch_up === true ? content : open.text + content, iteration });
+    if (current === null) {
+      current = { type: "assistant", at: ts, text: content, iteration, streaming: true };
+      this.#streaming = current;
+      this.#add(current);
+    } else this.#change(current, { text: catch_up === true ? content : current.text + content, iteration });
     if (!this.running) {
       this.running = true;
       this.#view.state();
@@ -178,7 +184,7 @@ export class Transcript {
     this.#add(item);
   }
 
-  /** Output arrives in pieces; the result repeats the end of it. */
+  /** Output arrives in chunks; the result repeats the end of the output. */
   #progress({ id, status, output = "" }) {
     const tool = this.#tools.get(id);
     if (tool?.status !== "running") return;
@@ -213,7 +219,7 @@ export class Transcript {
         this.run_id = data.state?.run_id ?? this.run_id;
         return;
       case "llm.call.response":
-        return this.#textBesideCalls(data);
+        return this.#textWithCalls(data);
       case "user.interrupt":
         this.#interrupted = this.running;
         return;
@@ -223,12 +229,12 @@ export class Transcript {
   }
 
   /** The text that a model sends together with tool calls is only in this event. */
-  #textBesideCalls({ text = "", tool_calls = [] }) {
+  #textWithCalls({ text = "", tool_calls = [] }) {
     if (tool_calls.length === 0) return;
-    const open = this.#streaming;
+    const current = this.#streaming;
     this.#streaming = null;
-    if (open !== null && text !== "") this.#change(open, { text, streaming: false });
-    else if (open !== null) this.#remove(open);
+    if (current !== null && text !== "") this.#change(current, { text, streaming: false });
+    else if (current !== null) this.#remove(current);
     else if (text !== "") {
       const first = tool_calls.map(({ id }) => this.#tools.get(id)).find((tool) => tool !== undefined);
       this.#add({ type: "assistant", text, streaming: false }, first ?? null);

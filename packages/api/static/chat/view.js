@@ -5,13 +5,13 @@ import { markdown } from "./markdown.js";
 
 const STATUS = { running: ["…", "running"], ok: ["✓", "ok"], error: ["✗", "failed"] };
 
-/** `acts`: fork(entry_id), pin(entry_id, pinned), undo(), remedyOf(code), drawn() after each drawing. */
-export function createView(log, acts) {
+/** `actions`: fork(entry_id), pin(entry_id, pinned), undo(), remedyOf(code), drawn() after each drawing. */
+export function createView(log, actions) {
   const nodes = new Map();
   const dirty = new Set();
   let drawing = false;
 
-  function drawSoon() {
+  function scheduleDraw() {
     if (drawing) return;
     drawing = true;
     requestAnimationFrame(draw);
@@ -22,26 +22,26 @@ export function createView(log, acts) {
     for (const item of dirty) {
       const old = nodes.get(item);
       if (old === undefined) continue;
-      const fresh = article(item, acts);
-      keepOpen(old, fresh);
-      old.replaceWith(fresh);
-      nodes.set(item, fresh);
+      const replacement = article(item, actions);
+      keepOpen(old, replacement);
+      old.replaceWith(replacement);
+      nodes.set(item, replacement);
     }
     dirty.clear();
-    acts.drawn();
+    actions.drawn();
   }
 
   return {
-    drawSoon,
+    scheduleDraw,
     added(item, next) {
-      const node = article(item, acts);
+      const node = article(item, actions);
       nodes.set(item, node);
       log.insertBefore(node, next === null ? null : (nodes.get(next) ?? null));
-      drawSoon();
+      scheduleDraw();
     },
     changed(item) {
       dirty.add(item);
-      drawSoon();
+      scheduleDraw();
     },
     removed(item) {
       nodes.get(item)?.remove();
@@ -57,24 +57,24 @@ export function createView(log, acts) {
 }
 
 /** Keeps details open and the focus where it was. */
-function keepOpen(old, fresh) {
+function keepOpen(old, replacement) {
   const details = old.querySelector("details");
-  const again = fresh.querySelector("details");
-  if (details !== null && again !== null) {
-    again.open = details.open;
+  const new_details = replacement.querySelector("details");
+  if (details !== null && new_details !== null) {
+    new_details.open = details.open;
     if (details.contains(document.activeElement))
-      queueMicrotask(() => again.querySelector("summary").focus());
+      queueMicrotask(() => new_details.querySelector("summary").focus());
   }
 }
 
-function article(item, acts) {
+function article(item, actions) {
   switch (item.type) {
     case "user":
       return el(
         "article",
         { class: "item user", "aria-label": "You" },
         el("div", { class: "text plain" }, item.text),
-        buttons(item, acts),
+        buttons(item, actions),
       );
     case "assistant":
       return el(
@@ -87,7 +87,7 @@ function article(item, acts) {
         },
         el("div", { class: "text" }, markdown(item.text)),
         item.note === undefined ? null : el("p", { class: "note" }, `■ ${item.note}`),
-        item.streaming ? null : buttons(item, acts),
+        item.streaming ? null : buttons(item, actions),
       );
     case "thinking":
       return el(
@@ -98,31 +98,31 @@ function article(item, acts) {
     case "tool":
       return toolCard(item);
     case "error":
-      return errorCard(item, acts);
+      return errorCard(item, actions);
     default:
-      return marker(item, acts);
+      return marker(item, actions);
   }
 }
 
-function buttons(item, acts) {
+function buttons(item, actions) {
   if (!item.entry_id) return null;
-  return el("div", { class: "actions" }, forkButton(item, acts), pinButton(item, acts));
+  return el("div", { class: "actions" }, forkButton(item, actions), pinButton(item, actions));
 }
 
-function forkButton({ entry_id }, acts) {
+function forkButton({ entry_id }, actions) {
   return el(
     "button",
     {
       type: "button",
       class: "quiet fork",
       title: "Start a new session with all messages up to here",
-      onclick: () => acts.fork(entry_id),
+      onclick: () => actions.fork(entry_id),
     },
     "Fork from here",
   );
 }
 
-function pinButton({ entry_id, pinned = false }, acts) {
+function pinButton({ entry_id, pinned = false }, actions) {
   return el(
     "button",
     {
@@ -130,7 +130,7 @@ function pinButton({ entry_id, pinned = false }, acts) {
       class: pinned ? "quiet pin pinned" : "quiet pin",
       title: "A pinned message stays as it is when earlier messages are summarised",
       "aria-pressed": String(pinned),
-      onclick: () => acts.pin(entry_id, !pinned),
+      onclick: () => actions.pin(entry_id, !pinned),
     },
     pinned ? "Unpin" : "Pin",
   );
@@ -138,10 +138,10 @@ function pinButton({ entry_id, pinned = false }, acts) {
 
 function toolCard(item) {
   const { id, name, args, status, display, kind, note, progress, content } = item;
-  const [icon, word] = STATUS[status];
+  const [icon, status_label] = STATUS[status];
   const brief = status === "running" ? (progress?.status ?? "") : item.brief;
-  const own = kind === "failed" ? "reported an error" : `${word}: ${kind}`;
-  const problem = status === "error" && kind ? own : word;
+  const error_label = kind === "failed" ? "reported an error" : `${status_label}: ${kind}`;
+  const problem = status === "error" && kind ? error_label : status_label;
   return el(
     "article",
     { class: `item tool ${status}`, "aria-label": `Tool ${name}, ${problem}`, "data-call": id },
@@ -194,9 +194,9 @@ function displayNode(display) {
 }
 
 /** Shows the fix of the error, or the remedy of its code. */
-export function errorCard({ code, message, fix = "" }, acts) {
+export function errorCard({ code, message, fix = "" }, actions) {
   const remedy = el("div", { class: "fix" }, markdown(fix));
-  if (fix === "") void acts.remedyOf(code).then((text) => remedy.append(markdown(text)));
+  if (fix === "") void actions.remedyOf(code).then((text) => remedy.append(markdown(text)));
   return el(
     "article",
     { class: "item error", "aria-label": "Error" },
@@ -206,7 +206,7 @@ export function errorCard({ code, message, fix = "" }, acts) {
   );
 }
 
-function marker(item, acts) {
+function marker(item, actions) {
   const { of, tokens_before, tokens_after, summary } = item;
   if (of === "interrupted") return line("■ Interrupted");
   if (of === "reset") return line("The session was reset; the messages above are archived");
@@ -218,7 +218,7 @@ function marker(item, acts) {
     { class: "item marker", "aria-label": "Compaction" },
     el("details", {}, el("summary", {}, state), el("div", { class: "text" }, markdown(summary ?? ""))),
     item.undoable
-      ? el("button", { type: "button", class: "quiet", onclick: () => acts.undo() }, "Undo compaction")
+      ? el("button", { type: "button", class: "quiet", onclick: () => actions.undo() }, "Undo compaction")
       : null,
   );
 }

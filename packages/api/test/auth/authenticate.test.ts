@@ -4,22 +4,22 @@ import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi({ plugins: await loadBundledPlugins("web") });
+  api = await startApi({ plugins: await loadBundledPlugins("web") });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const code = async (...args: Parameters<TestApi["call"]>) => {
-  const response = await t.call(...args);
+  const response = await api.call(...args);
   return [response.status, response.json?.error?.code];
 };
 const signIn = async () => {
-  const opened = await t.call("GET", `/login?code=${t.api.mintLoginCode()}`, { token: null });
+  const opened = await api.call("GET", `/login?code=${api.api.mintLoginCode()}`, { token: null });
   return String(opened.headers["set-cookie"]).split(";", 1)[0]!;
 };
 
-const OPEN = new Set([
+const PUBLIC_ROUTES = new Set([
   "GET /healthz",
   "GET /readyz",
   "GET /login",
@@ -47,21 +47,21 @@ verifies(
   "webapi.auth",
   "requires a credential on every route except health, one-time links and static files",
   async () => {
-    const mounts = t.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted }));
+    const mounts = api.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted }));
     expect(mounts.length).toBeGreaterThan(20);
-    const routes = [...t.api.routeTable.map(({ method, path }) => ({ method, path })), ...mounts];
+    const routes = [...api.api.routeTable.map(({ method, path }) => ({ method, path })), ...mounts];
     expect(routes.length).toBeGreaterThan(30);
     for (const { method, path } of routes) {
       const url = path.replaceAll(/\{\w+\}/g, "some_id");
-      const none = await t.call(method, url, { token: null });
-      const wrong = await t.call(method, url, { token: "wrong" });
-      if (OPEN.has(`${method} ${path}`)) continue;
+      const none = await api.call(method, url, { token: null });
+      const wrong = await api.call(method, url, { token: "wrong" });
+      if (PUBLIC_ROUTES.has(`${method} ${path}`)) continue;
       const codeOf = ({ headers, json }: TestResponse) => headers["backplane-error-code"] ?? json.error.code;
       expect([none.status, codeOf(none)], `${method} ${path}`).toEqual([401, "auth.missing"]);
       expect([wrong.status, codeOf(wrong)], `${method} ${path}`).toEqual([401, "auth.invalid"]);
     }
-    const open = routes.filter(({ method, path }) => OPEN.has(`${method} ${path}`));
-    expect(open).toHaveLength(OPEN.size);
+    const public_routes = routes.filter(({ method, path }) => PUBLIC_ROUTES.has(`${method} ${path}`));
+    expect(public_routes).toHaveLength(PUBLIC_ROUTES.size);
     expect(await code("GET", "/v1/status", { token: "bpk_unknown" })).toEqual([401, "auth.invalid"]);
     expect(await code("GET", "/v1/status", { token: "vai_dlg_unknown" })).toEqual([401, "auth.invalid"]);
     expect(await code("GET", "/v1/status", { headers: { authorization: "Basic x" } })).toEqual([
@@ -83,37 +83,37 @@ verifies(
       ]);
       expect(await code("GET", url, { headers: { origin: "null" } }), url).toEqual([403, "auth.origin"]);
     }
-    const own = { host: "gateway.example:8443", origin: "https://gateway.example:8443" };
-    expect((await t.call("GET", "/v1/status", { headers: own })).status).toBe(200);
+    const own_host = { host: "gateway.example:8443", origin: "https://gateway.example:8443" };
+    expect((await api.call("GET", "/v1/status", { headers: own_host })).status).toBe(200);
   },
 );
 
 verifies("webapi.auth", "exchanges a one-time link for an HttpOnly SameSite cookie once", async () => {
-  const link = `/login?code=${t.api.mintLoginCode()}`;
-  const opened = await t.call("GET", link, { token: null });
+  const link = `/login?code=${api.api.mintLoginCode()}`;
+  const opened = await api.call("GET", link, { token: null });
   expect([opened.status, opened.headers.location]).toEqual([303, "/"]);
   expect(opened.headers["set-cookie"]).toMatch(/; HttpOnly; SameSite=Strict/);
   expect(await code("GET", link, { token: null })).toEqual([401, "auth.link_used"]);
   expect(await code("GET", "/login?code=guessed", { token: null })).toEqual([401, "auth.link_used"]);
   expect(await code("GET", "/login", { token: null })).toEqual([401, "auth.link_used"]);
-  const expired = `/login?code=${t.api.mintLoginCode()}`;
-  t.clock.advance(5 * 60_000);
+  const expired = `/login?code=${api.api.mintLoginCode()}`;
+  api.clock.advance(5 * 60_000);
   expect(await code("GET", expired, { token: null })).toEqual([401, "auth.link_used"]);
 
-  const page = await t.call("GET", link, { token: null, headers: { accept: "text/html,*/*;q=0.8" } });
+  const page = await api.call("GET", link, { token: null, headers: { accept: "text/html,*/*;q=0.8" } });
   expect([page.status, page.headers["content-type"]]).toEqual([401, "text/html; charset=utf-8"]);
   expect(page.headers["cache-control"]).toBe("no-store");
   expect(page.text).toContain("backplane open");
 
-  const created = await t.call("POST", "/v1/login-links");
-  expect((await t.call("GET", created.json.path, { token: null })).status).toBe(303);
+  const created = await api.call("POST", "/v1/login-links");
+  expect((await api.call("GET", created.json.path, { token: null })).status).toBe(303);
 });
 
 verifies("webapi.auth", "accepts the cookie for reads, and for writes only from our own origin", async () => {
   const cookie = await signIn();
   const headers = { cookie };
   const origin = "http://127.0.0.1:7420";
-  const read = await t.call("GET", "/v1/status", { token: null, headers });
+  const read = await api.call("GET", "/v1/status", { token: null, headers });
   expect([read.status, read.json.caller.actor]).toEqual([200, "admin"]);
   const put = (more: Record<string, string>) =>
     code("PUT", "/v1/secrets/from_console", {
@@ -129,11 +129,11 @@ verifies("webapi.auth", "accepts the cookie for reads, and for writes only from 
     401,
     "auth.invalid",
   ]);
-  const out = await t.call("POST", "/v1/logout", { token: null, headers: { cookie, origin } });
+  const out = await api.call("POST", "/v1/logout", { token: null, headers: { cookie, origin } });
   expect(out.status).toBe(204);
   expect(await code("GET", "/v1/status", { token: null, headers })).toEqual([401, "auth.invalid"]);
   const later = await signIn();
-  t.clock.advance(12 * 3_600_000);
+  api.clock.advance(12 * 3_600_000);
   expect(await code("GET", "/v1/status", { token: null, headers: { cookie: later } })).toEqual([
     401,
     "auth.invalid",
@@ -156,7 +156,7 @@ verifies("webapi.auth", "rejects bodies that are not JSON", async () => {
 
 test("limits a key to its scopes and refuses it admin headers and login links", async () => {
   const key = async (scopes: string[]) =>
-    (await t.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token as string;
+    (await api.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token as string;
   const reader = await key(["bindings:read"]);
   expect(await code("GET", "/v1/plugin-bindings", { token: reader })).toEqual([200, undefined]);
   expect(await code("POST", "/v1/plugin-bindings", { token: reader, body: {} })).toEqual([403, "auth.scope"]);
@@ -170,7 +170,7 @@ test("limits a key to its scopes and refuses it admin headers and login links", 
 
 test("lets the admin choose org and project by headers", async () => {
   const scopeWith = async (headers: Record<string, string>) => {
-    const { caller } = (await t.call("GET", "/v1/status", { headers })).json;
+    const { caller } = (await api.call("GET", "/v1/status", { headers })).json;
     return [caller.org_id, caller.project_id];
   };
   expect(await scopeWith({})).toEqual(["org_local", "proj_default"]);
@@ -185,27 +185,29 @@ test("lets the admin choose org and project by headers", async () => {
 });
 
 test("limits a delegated token to tool calls and their records until its invocation ends", async () => {
-  const folder = writeSamplePackage(t.home, "1.0.0", "", ["tools:invoke"]);
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+  const folder = writeSamplePackage(api.home, "1.0.0", "", ["tools:invoke"]);
+  await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
   for (const export_id of ["echo", "shrink"])
-    await t.call("POST", "/v1/plugin-bindings", {
+    await api.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id },
     });
-  const before = t.runner.requests.length;
-  const parent = await t.call("POST", "/v1/invocations", {
+  const before = api.runner.requests.length;
+  const parent = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" } },
   });
-  await t.runner.started(before + 1);
-  const token = t.runner.requests[before]!.context.gateway!.delegation_token;
+  await api.runner.started(before + 1);
+  const token = api.runner.requests[before]!.context.gateway!.delegation_token;
   expect(token).toMatch(/^vai_dlg_/);
 
-  const child = await t.call("POST", "/v1/invocations?wait", {
+  const child = await api.call("POST", "/v1/invocations?wait", {
     token,
     body: { export_id: "echo", input: {} },
   });
   expect([child.status, child.json.status]).toEqual([200, "succeeded"]);
   expect(await code("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([200, undefined]);
-  const unrelated = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  const unrelated = await api.call("POST", "/v1/invocations?wait", {
+    body: { export_id: "echo", input: {} },
+  });
   expect(await code("GET", `/v1/invocations/${unrelated.json.id}`, { token })).toEqual([
     404,
     "invocation.not_found",
@@ -213,20 +215,20 @@ test("limits a delegated token to tool calls and their records until its invocat
   for (const url of ["/v1/invocations", "/v1/secrets", "/v1/status", "/v1/plugin-hooks", "/openapi.json"])
     expect(await code("GET", url, { token }), url).toEqual([403, "auth.scope"]);
 
-  t.runner.release(parent.json.id);
-  await t.call("GET", `/v1/invocations/${parent.json.id}/events`);
+  api.runner.release(parent.json.id);
+  await api.call("GET", `/v1/invocations/${parent.json.id}/events`);
   expect(await code("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([401, "auth.invalid"]);
 });
 
 test("does not accept a token that only resembles the last valid one", async () => {
-  expect((await t.call("GET", "/v1/status")).status).toBe(200);
-  expect((await t.call("GET", "/v1/status")).status).toBe(200);
+  expect((await api.call("GET", "/v1/status")).status).toBe(200);
+  expect((await api.call("GET", "/v1/status")).status).toBe(200);
   for (const token of [
     `${ADMIN_TOKEN.slice(0, -1)}X`,
     `X${ADMIN_TOKEN.slice(1)}`,
     `${ADMIN_TOKEN.slice(0, -1)}é`,
   ])
     expect(await code("GET", "/v1/status", { token })).toEqual([401, "auth.invalid"]);
-  expect((await t.call("GET", "/v1/status")).status).toBe(200);
-  expect((await t.call("GET", "/v1/status", { headers: { "backplane-org": "no org" } })).status).toBe(400);
+  expect((await api.call("GET", "/v1/status")).status).toBe(200);
+  expect((await api.call("GET", "/v1/status", { headers: { "backplane-org": "no org" } })).status).toBe(400);
 });

@@ -1,4 +1,4 @@
-/** The gateway itself determines the channel of a request; a client cannot name another. */
+/** The gateway itself determines the channel of a request; a client cannot choose another one. */
 import { once } from "node:events";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket } from "ws";
@@ -7,27 +7,27 @@ import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { connect } from "../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 let base = "";
 beforeAll(async () => {
   const plugins = await loadBundledPlugins("strategy-react", "llm-echo", "web");
-  ({ t, base } = await startBoundApi(["echo"], ["tools:invoke"], { plugins }));
+  ({ api, base } = await startBoundApi(["echo"], ["tools:invoke"], { plugins }));
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
-const limit = (channels: object) => t.call("PUT", "/v1/policy", { body: { channels } });
+const setChannelPolicies = (channels: object) => api.call("PUT", "/v1/policy", { body: { channels } });
 const noEcho = { deny: { tools: ["echo"] } };
 const invoke = async (more: object = {}) =>
-  (await t.call("POST", "/v1/invocations?wait=5", { body: { export_id: "echo" }, ...more })).json;
-const listed = async (token?: string) => {
+  (await api.call("POST", "/v1/invocations?wait=5", { body: { export_id: "echo" }, ...more })).json;
+const listsEcho = async (token?: string) => {
   const client = await connect(base, "2026-07-28", token);
   const { last } = await client.ask("tools/list");
   return (last.result.tools as { name: string }[]).some(({ name }) => name === "echo");
 };
 
 test.for<[string, (session_id: string) => Promise<unknown>]>([
-  ["api", (id) => t.call("POST", `/v1/sessions/${id}/messages`, { body: { text: "hi" } })],
-  ["web", (id) => t.call("POST", `/api/sessions/${id}/message`, { body: { text: "hi" } })],
+  ["api", (id) => api.call("POST", `/v1/sessions/${id}/messages`, { body: { text: "hi" } })],
+  ["web", (id) => api.call("POST", `/api/sessions/${id}/message`, { body: { text: "hi" } })],
   [
     "ws",
     async (session_id) => {
@@ -50,27 +50,27 @@ test.for<[string, (session_id: string) => Promise<unknown>]>([
 ])("records the channel %s of a message", async ([channel, send]) => {
   const session_id = `on-${channel}`;
   await send(session_id);
-  const { items } = (await t.call("GET", `/v1/runs?session_id=${session_id}`)).json;
+  const { items } = (await api.call("GET", `/v1/runs?session_id=${session_id}`)).json;
   expect(items).toMatchObject([{ channel }]);
 });
 
 test("applies the policy of the request's channel to calls, the catalog and explanations", async () => {
-  await limit({ api: noEcho });
+  await setChannelPolicies({ api: noEcho });
   const refused = await invoke({ headers: { "backplane-channel": "mcp", "x-channel": "mcp" } });
   expect(refused.error).toMatchObject({ code: "policy.denied", details: { rule: "channel" } });
-  const key = await t.call("POST", "/v1/keys", {
+  const key = await api.call("POST", "/v1/keys", {
     body: { name: "k", role: "user", scopes: ["invocations:write"] },
   });
   expect((await invoke({ token: key.json.token })).error.details.rule).toBe("channel");
   const names = async (query: string) =>
-    (await t.call("GET", `/v1/catalog${query}`)).json.items.map(({ name }: { name: string }) => name);
+    (await api.call("GET", `/v1/catalog${query}`)).json.items.map(({ name }: { name: string }) => name);
   expect(await names("")).not.toContain("echo");
   expect(await names("?channel=mcp")).toContain("echo");
-  const explain = async (more: string) => (await t.call("GET", `/v1/policy:explain?tool=echo${more}`)).json;
+  const explain = async (more: string) => (await api.call("GET", `/v1/policy:explain?tool=echo${more}`)).json;
   expect(await explain("")).toMatchObject({ outcome: "deny", decided_by: "channel", channel: "api" });
   expect(await explain("&channel=mcp")).toMatchObject({ outcome: "run", channel: "mcp" });
-  expect(await listed()).toBe(true);
-  await limit({ ws: { tolerance: { conversation: "none" } } });
+  expect(await listsEcho()).toBe(true);
+  await setChannelPolicies({ ws: { tolerance: { conversation: "none" } } });
   expect(await explain("&channel=ws")).toMatchObject({
     decided_by: "risk",
     reason: "its risk is low, and conversation calls on the channel ws tolerate none",
@@ -78,33 +78,33 @@ test("applies the policy of the request's channel to calls, the catalog and expl
     tolerance_channel: "ws",
   });
   expect(await explain("")).toMatchObject({ outcome: "run", tolerance: "low", tolerance_channel: null });
-  await limit({ mcp: noEcho });
+  await setChannelPolicies({ mcp: noEcho });
   expect((await invoke()).status).toBe("succeeded");
-  expect(await listed()).toBe(false);
+  expect(await listsEcho()).toBe(false);
   expect((await explain("&channel=mcp")).winner).toMatchObject({ status: "hidden" });
-  await limit({});
+  await setChannelPolicies({});
 });
 
 test("keeps a plugin on the channel of its call, whichever endpoint it uses", async () => {
-  const before = t.runner.requests.length;
+  const before = api.runner.requests.length;
   const body = { export_id: "echo", input: { do: "wait" } };
-  const { id } = (await t.call("POST", "/v1/invocations", { body })).json;
-  await t.runner.started(before + 1);
-  const token = t.runner.requests[before]!.context.gateway.delegation_token!;
-  const called = async () =>
-    (await t.call("POST", "/v1/invocations", { token, body: { export_id: "echo" } })).json.error;
-  await limit({ mcp: noEcho });
-  expect(await listed(token)).toBe(true);
-  await limit({ api: noEcho });
-  expect(await listed(token)).toBe(false);
-  expect(await called()).toMatchObject({ code: "policy.denied", details: { rule: "channel" } });
-  await limit({});
-  t.runner.release(id);
+  const { id } = (await api.call("POST", "/v1/invocations", { body })).json;
+  await api.runner.started(before + 1);
+  const token = api.runner.requests[before]!.context.gateway.delegation_token!;
+  const callError = async () =>
+    (await api.call("POST", "/v1/invocations", { token, body: { export_id: "echo" } })).json.error;
+  await setChannelPolicies({ mcp: noEcho });
+  expect(await listsEcho(token)).toBe(true);
+  await setChannelPolicies({ api: noEcho });
+  expect(await listsEcho(token)).toBe(false);
+  expect(await callError()).toMatchObject({ code: "policy.denied", details: { rule: "channel" } });
+  await setChannelPolicies({});
+  api.runner.release(id);
 });
 
 test("refuses the catalog of another channel to a guest", async () => {
   const body = { name: "g", role: "guest", scopes: ["exports:read"] };
-  const { token } = (await t.call("POST", "/v1/keys", { body })).json;
-  expect((await t.call("GET", "/v1/catalog", { token })).status).toBe(200);
-  expect((await t.call("GET", "/v1/catalog?channel=mcp", { token })).json.error.code).toBe("policy.denied");
+  const { token } = (await api.call("POST", "/v1/keys", { body })).json;
+  expect((await api.call("GET", "/v1/catalog", { token })).status).toBe(200);
+  expect((await api.call("GET", "/v1/catalog?channel=mcp", { token })).json.error.code).toBe("policy.denied");
 });

@@ -62,59 +62,59 @@ const ROUTES_BY_SCOPE: Record<DelegationScope, string[]> = {
   ],
 };
 /** The record and files of a call that the token itself started; it sees no others. */
-const ALWAYS = ["GET /v1/invocations/{id}", "GET /v1/invocations/{id}/artifacts/{sha256}"];
+const ROUTES_OF_EVERY_TOKEN = ["GET /v1/invocations/{id}", "GET /v1/invocations/{id}/artifacts/{sha256}"];
 
-let t: TestApi;
+let api: TestApi;
 let base = "";
 beforeAll(async () => {
-  t = await startApi({ plugins: await loadBundledPlugins("strategy-react", "llm-echo", "web") });
-  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
-  const folder = writeSamplePackage(t.home, "1.0.0", "", [...DELEGATION_SCOPES]);
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
-  await t.call("POST", "/v1/plugin-bindings", {
+  api = await startApi({ plugins: await loadBundledPlugins("strategy-react", "llm-echo", "web") });
+  base = await api.api.listen({ host: "127.0.0.1", port: 0 });
+  const folder = writeSamplePackage(api.home, "1.0.0", "", [...DELEGATION_SCOPES]);
+  await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+  await api.call("POST", "/v1/plugin-bindings", {
     body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" },
   });
-  await t.call("POST", "/v1/sessions", { body: { session_id: "shown" } });
+  await api.call("POST", "/v1/sessions", { body: { session_id: "shown" } });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 /** Starts a call with only these scopes and returns its token. */
-async function call(...scopes: DelegationScope[]): Promise<{ id: string; token: string }> {
-  const before = t.runner.requests.length;
+async function startCall(...scopes: DelegationScope[]): Promise<{ id: string; token: string }> {
+  const before = api.runner.requests.length;
   const narrow = { gateway_api_scopes: scopes };
-  const { json } = await t.call("POST", "/v1/invocations", {
+  const { json } = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" }, narrow },
   });
-  await t.runner.started(before + 1);
-  const { gateway } = t.runner.requests[before]!.context;
+  await api.runner.started(before + 1);
+  const { gateway } = api.runner.requests[before]!.context;
   expect(gateway.scopes).toEqual(scopes);
   return { id: json.id as string, token: gateway.delegation_token! };
 }
 
-async function end(id: string): Promise<void> {
-  t.runner.release(id);
-  await t.call("GET", `/v1/invocations/${id}/events`);
+async function endCall(id: string): Promise<void> {
+  api.runner.release(id);
+  await api.call("GET", `/v1/invocations/${id}/events`);
 }
 
 test.each(DELEGATION_SCOPES)("%s allows its routes and no others", async (scope) => {
-  const { id, token } = await call(scope);
+  const { id, token } = await startCall(scope);
   const allowed_routes: string[] = [];
   const served = [
-    ...t.api.routeTable,
-    ...t.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted, auth: null })),
+    ...api.api.routeTable,
+    ...api.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted, auth: null })),
   ];
   expect(served.filter(({ path }) => path.startsWith("/api/")).length).toBeGreaterThan(5);
   for (const { method, path, auth } of served) {
     if (auth === "public") continue;
     const url = path.replaceAll(/\{\w+\}/g, "none");
-    const response = await t.call(method, url, { token, ...(method === "GET" ? {} : { body: {} }) });
+    const response = await api.call(method, url, { token, ...(method === "GET" ? {} : { body: {} }) });
     const code = response.headers["backplane-error-code"] ?? response.json?.error?.code;
     if (response.status === 403 && code === "auth.scope") continue;
     expect(response.status, `${method} ${path}`).not.toBe(401);
     allowed_routes.push(`${method} ${path}`);
   }
-  expect(allowed_routes.toSorted()).toEqual([...ROUTES_BY_SCOPE[scope], ...ALWAYS].toSorted());
-  await end(id);
+  expect(allowed_routes.toSorted()).toEqual([...ROUTES_BY_SCOPE[scope], ...ROUTES_OF_EVERY_TOKEN].toSorted());
+  await endCall(id);
 });
 
 const dial = (token: string) =>
@@ -135,9 +135,9 @@ async function upgrade(token: string): Promise<number> {
 
 test("allows /ws only with sessions:read", async () => {
   for (const scope of DELEGATION_SCOPES) {
-    const { id, token } = await call(scope);
+    const { id, token } = await startCall(scope);
     expect(await upgrade(token), scope).toBe(scope === "sessions:read" ? 101 : 403);
-    await end(id);
+    await endCall(id);
     expect(await upgrade(token), scope).toBe(401);
   }
 });
@@ -146,14 +146,14 @@ verifies(
   "delegation.token",
   "ends the requests, sockets and streams of a delegated token with its call, and stores only its hash",
   async () => {
-    const { id, token } = await call("sessions:read", "tools:invoke");
+    const { id, token } = await startCall("sessions:read", "tools:invoke");
     expect(token).toMatch(/^vai_dlg_[A-Za-z0-9_-]{43}$/);
     const authorization = `Bearer ${token}`;
-    expect((await t.call("GET", "/v1/sessions/shown", { token })).status).toBe(200);
-    const wrong = await t.call("GET", "/v1/chains?session_id=shown", { token });
+    expect((await api.call("GET", "/v1/sessions/shown", { token })).status).toBe(200);
+    const wrong = await api.call("GET", "/v1/chains?session_id=shown", { token });
     expect([wrong.status, wrong.json.error.code]).toEqual([403, "auth.scope"]);
     // The token acts in the org and project of its call and cannot choose others.
-    const elsewhere = await t.call("GET", "/v1/sessions", {
+    const elsewhere = await api.call("GET", "/v1/sessions", {
       token,
       headers: { "backplane-project": "proj_b" },
     });
@@ -172,30 +172,33 @@ verifies(
     await new Promise((resolve) => setTimeout(resolve, 1_200));
     expect(ws.readyState).toBe(WebSocket.OPEN);
     const since = performance.now();
-    await end(id);
-    const dead = await t.call("GET", "/v1/sessions/shown", { token });
+    await endCall(id);
+    const dead = await api.call("GET", "/v1/sessions/shown", { token });
     expect([dead.status, dead.json.error.code]).toEqual([401, "auth.invalid"]);
     const closed = await gone;
     expect(closed.code).toBe(4401);
     expect(closed.at - since).toBeLessThan(1_000);
     expect((await ended) - since).toBeLessThan(1_000);
 
-    const unknown = writeSamplePackage(t.home, "2.0.0", "", ["sessions:read", "everything"]);
-    const installed = await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: unknown } } });
+    const unknown = writeSamplePackage(api.home, "2.0.0", "", ["sessions:read", "everything"]);
+    const installed = await api.call("POST", "/v1/plugin-packages", {
+      body: { source: { folder: unknown } },
+    });
     expect(installed.status).toBe(422);
     expect(installed.text).toContain("gateway_api_scopes");
 
-    const stored = readdirSync(t.home).filter((name) => name.startsWith("store.db"));
-    for (const file of stored) expect(readFileSync(join(t.home, file)).includes(token.slice(8))).toBe(false);
+    const stored = readdirSync(api.home).filter((name) => name.startsWith("store.db"));
+    for (const file of stored)
+      expect(readFileSync(join(api.home, file)).includes(token.slice(8))).toBe(false);
   },
 );
 
 test("rejects ended, altered and invented delegated tokens", async () => {
-  const { id, token } = await call("sessions:read");
-  expect((await t.call("GET", "/v1/sessions", { token })).status).toBe(200);
-  expect((await t.call("GET", "/v1/sessions", { token: `${token}x` })).status).toBe(401);
-  await end(id);
+  const { id, token } = await startCall("sessions:read");
+  expect((await api.call("GET", "/v1/sessions", { token })).status).toBe(200);
+  expect((await api.call("GET", "/v1/sessions", { token: `${token}x` })).status).toBe(401);
+  await endCall(id);
   for (const other of [token, "vai_dlg_", `vai_dlg_${"A".repeat(43)}`]) {
-    expect((await t.call("GET", "/v1/sessions", { token: other })).status).toBe(401);
+    expect((await api.call("GET", "/v1/sessions", { token: other })).status).toBe(401);
   }
 });

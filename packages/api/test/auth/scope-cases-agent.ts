@@ -17,7 +17,7 @@ const SESSION = {
   reach: "project",
   except: { org: [404] },
 } as const;
-/** Naming a session that does not exist creates it in the caller's own scope. */
+/** A request for a session that does not exist creates it in the caller's own scope. */
 const NAMED_SESSION = { object: "session by name", scope: "sessions:write", reach: "own" } as const;
 const PLUGIN = { object: "kernel plugin", scope: "plugins:write", reach: "default" } as const;
 const CONFIG = { scope: "config:write", reach: "named" } as const;

@@ -13,7 +13,7 @@ import { type Case, missing, type Reach, type Request, type ScopeFixture } from 
 const newSigningKey = () =>
   generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "pem" }) as string;
 
-const bindable = async (fixture: ScopeFixture) => ({
+const bindingBody = async (fixture: ScopeFixture) => ({
   package_id: "acme/devkit",
   package_version: await fixture.version(),
   export_id: "echo",
@@ -28,7 +28,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "binding of a project",
       scope: "bindings:write",
       reach: "own",
-      request: async (fixture) => ({ path: "/v1/plugin-bindings", body: await bindable(fixture) }),
+      request: async (fixture) => ({ path: "/v1/plugin-bindings", body: await bindingBody(fixture) }),
       // Nothing is installed in the other org.
       also: [422],
     },
@@ -38,7 +38,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       reach: "named",
       request: async (fixture) => ({
         path: "/v1/plugin-bindings",
-        body: { ...(await bindable(fixture)), org_wide: true },
+        body: { ...(await bindingBody(fixture)), org_wide: true },
       }),
       except: { foreignOrg: [422] },
     },
@@ -284,7 +284,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   ],
   "POST /v1/invocations": [
     {
-      object: "call of an org's binding",
+      object: "call to an org's binding",
       scope: "invocations:write",
       reach: "own",
       request: async (fixture) => ({
@@ -423,7 +423,7 @@ function policies(request: (level: string) => Request): Case[] {
       scope: "policy:write",
       reach: "own",
       request: () => request("project"),
-      // A caller without a project has to name one.
+      // A caller without a project has to specify one.
       except: { org: [400], foreignOrg: [400] },
     },
   ];

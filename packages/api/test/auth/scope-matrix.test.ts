@@ -9,7 +9,13 @@ import { packToBuffer } from "../support/pack-to-buffer.ts";
 import { writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 import { MATRIX } from "./scope-cases.ts";
-import { type Case, type Reach, type ScopeFixture, WHO, type Who } from "./scope-matrix.ts";
+import {
+  type Case,
+  CREDENTIAL_KINDS,
+  type CredentialKind,
+  type Reach,
+  type ScopeFixture,
+} from "./scope-matrix.ts";
 
 interface ReadQuery {
   sql: StatementSync;
@@ -17,29 +23,32 @@ interface ReadQuery {
   by_org: boolean;
 }
 
-let t: TestApi;
+let api: TestApi;
 let database: DatabaseSync;
-let reads: Map<string, ReadQuery>;
+let row_queries: Map<string, ReadQuery>;
 let count = 0;
 const tokens = new Map<string, string>();
 
 beforeAll(async () => {
   const spare: KernelPlugin = { name: "spare", version: "1.0.0", category: "skill", subscriptions: () => [] };
   const model: KernelPlugin = { ...spare, name: "llm-spare", category: "llm-provider" };
-  t = await startApi({
+  api = await startApi({
     plugins: await loadBundledPlugins("web", "llm-echo", "strategy-react", spare, model),
   });
-  database = new DatabaseSync(join(t.home, "store.db"), { readOnly: true });
-  reads = new Map(TABLES.map((table) => [table, prepareRead(table)]));
-  const source = { folder: writeSamplePackage(t.home) };
+  database = new DatabaseSync(join(api.home, "store.db"), { readOnly: true });
+  row_queries = new Map(TABLES.map((table) => [table, prepareRead(table)]));
+  const source = { folder: writeSamplePackage(api.home) };
   await fixture.admin("POST", "/v1/plugin-packages", { source });
 });
 afterAll(async () => {
   database?.close();
-  await t?.close();
+  await api?.close();
 });
 
-const SCOPES_OF: Record<Exclude<Who, "nobody" | "host">, { org_id: string; project_id: string | null }> = {
+const SCOPES_OF: Record<
+  Exclude<CredentialKind, "nobody" | "host">,
+  { org_id: string; project_id: string | null }
+> = {
   unscoped: { org_id: "org_local", project_id: "proj_default" },
   project: { org_id: "org_local", project_id: "proj_default" },
   projectAdmin: { org_id: "org_local", project_id: "proj_default" },
@@ -49,7 +58,7 @@ const SCOPES_OF: Record<Exclude<Who, "nobody" | "host">, { org_id: string; proje
 };
 
 /** Undefined for the host's admin. */
-async function issueToken(who: Who, scope: Case["scope"]): Promise<string | null | undefined> {
+async function issueToken(who: CredentialKind, scope: Case["scope"]): Promise<string | null | undefined> {
   if (who === "nobody") return null;
   if (who === "host") return undefined;
   const name = `${who} ${scope}`;
@@ -62,24 +71,24 @@ async function issueToken(who: Who, scope: Case["scope"]): Promise<string | null
   return token;
 }
 
-function chooseScopes(who: Who, scope: Case["scope"]): KeyScope[] {
+function chooseScopes(who: CredentialKind, scope: Case["scope"]): KeyScope[] {
   if (who === "unscoped") return KEY_SCOPES.filter((granted) => granted !== "admin" && granted !== scope);
   if (who === "projectAdmin" || scope === "host") return ["admin"];
   return [scope === "any" ? "exports:read" : scope];
 }
 
-const installed = () =>
+const installPackage = () =>
   fixture.admin("POST", "/v1/plugin-packages", { source: { folder: fixture.folder() } });
 
 const fixture: ScopeFixture = {
   next: (stem) => `${stem}-${++count}`,
   async admin(method, path, body) {
-    const { status, json, text } = await t.call(method, path, body === undefined ? {} : { body });
+    const { status, json, text } = await api.call(method, path, body === undefined ? {} : { body });
     expect(status, `${method} ${path} ${text}`).toBeLessThan(300);
     return json;
   },
   async as(who, scope, method, path, body) {
-    const { status, json, text } = await t.call(method, path, {
+    const { status, json, text } = await api.call(method, path, {
       body,
       token: (await issueToken(who, scope))!,
     });
@@ -91,10 +100,10 @@ const fixture: ScopeFixture = {
     const body = { package_id: "acme/devkit", package_version, export_id, org_wide };
     return (await fixture.admin("POST", "/v1/plugin-bindings", body)).binding_id as string;
   },
-  package: async () => (await installed()).id as string,
-  version: async () => (await installed()).version as string,
+  package: async () => (await installPackage()).id as string,
+  version: async () => (await installPackage()).version as string,
   archive: () => packToBuffer(fixture.folder()),
-  folder: () => writeSamplePackage(t.home, `1.0.${++count}`),
+  folder: () => writeSamplePackage(api.home, `1.0.${++count}`),
   async provider() {
     const id = fixture.next("mine");
     const config = { base_url: "https://a.example", api_key: "sk-of-the-org" };
@@ -104,7 +113,7 @@ const fixture: ScopeFixture = {
 };
 
 /** The expected status for each credential, by whom the change affects. `ok` is 2xx, or a status that the case allows. */
-const EXPECTED: Record<Reach, Record<Who, "ok" | number>> = {
+const EXPECTED: Record<Reach, Record<CredentialKind, "ok" | number>> = {
   own: of(["ok", "ok", "ok", "ok", "ok"]),
   project: of([404, "ok", "ok", 404, "ok"]),
   org: of([403, 403, 403, 404, "ok"]),
@@ -144,7 +153,7 @@ const TABLES = [
 /** The checksum of a row covers all its columns. Reading the columns themselves took most of the time of this file. */
 function dumpRows(org_id?: string): string {
   return TABLES.map((table) => {
-    const { sql, by_org } = reads.get(table)!;
+    const { sql, by_org } = row_queries.get(table)!;
     const row = by_org ? sql.get(org_id ?? null) : sql.get();
     return `${table} ${String(row!.rows)}`;
   }).join("\n");
@@ -185,17 +194,17 @@ for (const [operation, cases] of Object.entries(MATRIX)) {
       "sec.scope-of-change",
       `${operation}: ${scopeCase.object}, reach ${scopeCase.reach}`,
       async () => {
-        for (const who of WHO) await check(method, operation, scopeCase, who);
+        for (const who of CREDENTIAL_KINDS) await check(method, operation, scopeCase, who);
       },
     );
   }
 }
 
-async function check(method: string, operation: string, scopeCase: Case, who: Who): Promise<void> {
+async function check(method: string, operation: string, scopeCase: Case, who: CredentialKind): Promise<void> {
   const token = await issueToken(who, scopeCase.scope);
   const { path, body, headers = {} } = await scopeCase.request(fixture);
   const before = { all: dumpRows(), own: dumpRows("org_local"), plugins: await pluginStates() };
-  const response = await t.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
+  const response = await api.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
   const summary = `${operation} (${scopeCase.object}) by ${who}: ${response.status} ${response.text.slice(0, 300)}`;
   // If any credential is accepted, no credential lacks the scope.
   const normal = who === "unscoped" && scopeCase.scope === "any" ? "ok" : EXPECTED[scopeCase.reach][who];
@@ -216,9 +225,9 @@ test("enables and disables a plugin over both APIs, for callers that are allowed
   const state = async () =>
     ((await pluginStates()) as { name: string; status: string }[]).find(({ name }) => name === "spare")
       ?.status;
-  await t.call("PATCH", "/api/plugins/spare", { body: { enabled: false }, token });
+  await api.call("PATCH", "/api/plugins/spare", { body: { enabled: false }, token });
   expect(await state()).toBe("disabled");
   const config = (await issueToken("org", "config:write"))!;
-  await t.call("PATCH", "/api/config/plugin.spare.enabled", { body: { value: true }, token: config });
+  await api.call("PATCH", "/api/config/plugin.spare.enabled", { body: { value: true }, token: config });
   await expect.poll(state).toBe("loaded");
 });

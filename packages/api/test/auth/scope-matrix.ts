@@ -2,7 +2,7 @@
 import type { KeyScope } from "@backplane/contract";
 
 /** Credentials, from none to the host's own. Keys have the role owner and the scope of the case. */
-export const WHO = [
+export const CREDENTIAL_KINDS = [
   "nobody",
   /** A key of the project with every scope except the required one. */
   "unscoped",
@@ -13,12 +13,12 @@ export const WHO = [
   "org",
   "host",
 ] as const;
-export type Who = (typeof WHO)[number];
+export type CredentialKind = (typeof CREDENTIAL_KINDS)[number];
 
 /**
  * - own: creates in the caller's own scope, so every caller with the scope may use it.
  * - project: an object of one project. org: an object that serves every project. named: like org, but found by its name
- *   inside an org, so another org's credential names its own object.
+ *   inside an org, so another org's credential refers to its own object.
  * - default: serves every org and is changed by a credential of the default org. host: belongs to no org.
  */
 export type Reach = "own" | "project" | "org" | "named" | "default" | "host";
@@ -38,8 +38,8 @@ export interface Case {
   request(fixture: ScopeFixture): Promise<Request> | Request;
   /** Statuses besides 2xx that authorized callers may get, because the test prepared no object for the request. */
   also?: readonly number[];
-  /** Credentials whose status differs from that of `reach`, with the reason beside it. */
-  except?: Partial<Record<Who, readonly number[]>>;
+  /** Credentials whose status differs from that of `reach`, with the reason in a comment. */
+  except?: Partial<Record<CredentialKind, readonly number[]>>;
 }
 
 /** Creates the objects of the cases. */
@@ -48,13 +48,13 @@ export interface ScopeFixture {
   next(stem: string): string;
   admin(method: string, path: string, body?: unknown): Promise<{ [field: string]: unknown }>;
   as(
-    who: Who,
+    who: CredentialKind,
     scope: KeyScope,
     method: string,
     path: string,
     body?: unknown,
   ): Promise<{ [field: string]: unknown }>;
-  /** Binds a new version; the export is `echo` unless it is named. */
+  /** Binds a new version; the export is `echo` unless another one is specified. */
   binding(org_wide: boolean, export_id?: string): Promise<string>;
   /** Installs a new version and returns its id. */
   package(): Promise<string>;

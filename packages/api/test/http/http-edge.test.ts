@@ -13,16 +13,16 @@ import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
 const AUTH = `Authorization: Bearer ${ADMIN_TOKEN}`;
 const UPGRADE = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"];
 
-let t: TestApi;
+let api: TestApi;
 let port: number;
 let local: string;
 beforeAll(async () => {
-  t = await startApi();
-  await t.api.listen({ host: "127.0.0.1", port: 0 });
-  ({ port } = t.api.server.address() as AddressInfo);
+  api = await startApi();
+  await api.api.listen({ host: "127.0.0.1", port: 0 });
+  ({ port } = api.api.server.address() as AddressInfo);
   local = `Host: 127.0.0.1:${port}`;
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 /** Sends raw bytes and reads until the header block of the final response is complete. */
 async function exchange(head: readonly string[], body = ""): Promise<string> {

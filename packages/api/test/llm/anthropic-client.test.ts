@@ -5,16 +5,16 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { type LlmApi, startLlmApi } from "../support/llm-api.ts";
 import { chatStream, messageStream, responseEvents } from "../support/vendor-server.ts";
 
-let t: LlmApi;
+let api: LlmApi;
 beforeAll(async () => {
-  t = await startLlmApi();
+  api = await startLlmApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 const hello: Anthropic.MessageParam[] = [{ role: "user", content: "hello" }];
-const upstream = () => t.vendor.requests.at(-1)!;
+const upstream = () => api.vendor.requests.at(-1)!;
 const WEATHER = { type: "object" as const, properties: { city: { type: "string" } } };
 
 verifies("llm.gateway", "passes messages through unchanged, with beta headers and cache marks", async () => {
@@ -32,7 +32,7 @@ verifies("llm.gateway", "passes messages through unchanged, with beta headers an
     stop_sequence: null,
     usage: { input_tokens: 5, cache_read_input_tokens: 4, output_tokens: 3, service_tier: "standard" },
   };
-  t.vendor.answer({ json: message });
+  api.vendor.answer({ json: message });
   const sent = {
     max_tokens: 2_000,
     system: [{ type: "text", text: "Be brief.", cache_control: { type: "ephemeral" } }],
@@ -51,7 +51,7 @@ verifies("llm.gateway", "passes messages through unchanged, with beta headers an
     metadata: { user_id: "u" },
     future_field: true,
   };
-  const received = await t
+  const received = await api
     .anthropic()
     .messages.create(
       { ...sent, model: "claude/claude-up" } as unknown as Anthropic.MessageCreateParamsNonStreaming,
@@ -84,28 +84,32 @@ verifies("llm.gateway", "streams message events as the provider sent them", asyn
     ],
     "tool_use",
   );
-  t.vendor.answer({ sse });
-  const response = await fetch(`${t.url}/v1/messages?beta=true`, {
+  api.vendor.answer({ sse });
+  const response = await fetch(`${api.url}/v1/messages?beta=true`, {
     method: "POST",
-    headers: { "content-type": "application/json", "x-api-key": await t.key() },
+    headers: { "content-type": "application/json", "x-api-key": await api.key() },
     body: JSON.stringify({ model: "claude-up", max_tokens: 100, stream: true, messages: hello }),
   });
   expect(response.headers.get("content-type")).toContain("text/event-stream");
   expect(await response.text()).toBe(sse);
-  t.vendor.answer({ sse });
-  const whole = await t
+  api.vendor.answer({ sse });
+  const final_message = await api
     .anthropic()
     .messages.stream({ model: "claude-up", max_tokens: 100, messages: hello })
     .finalMessage();
-  expect(whole.content).toEqual([
+  expect(final_message.content).toEqual([
     { type: "thinking", thinking: "hm", signature: "sig" },
     { type: "tool_use", id: "toolu_1", name: "weather", input: { city: "Oslo" } },
   ]);
-  expect(whole.usage).toMatchObject({ input_tokens: 7, cache_read_input_tokens: 3, output_tokens: 9 });
+  expect(final_message.usage).toMatchObject({
+    input_tokens: 7,
+    cache_read_input_tokens: 3,
+    output_tokens: 9,
+  });
 });
 
 verifies("llm.gateway", "translates tools, images and results of messages to chat completions", async () => {
-  t.vendor.answer({
+  api.vendor.answer({
     sse: chatStream(
       [
         { content: "Let me " },
@@ -127,7 +131,7 @@ verifies("llm.gateway", "translates tools, images and results of messages to cha
     type: "image" as const,
     source: { type: "base64" as const, media_type: "image/png" as const, data: PNG },
   };
-  const stream = t.anthropic().messages.stream({
+  const stream = api.anthropic().messages.stream({
     model: "chat/gpt-up",
     max_tokens: 300,
     system: [
@@ -159,7 +163,7 @@ verifies("llm.gateway", "translates tools, images and results of messages to cha
   });
   const seen: string[] = [];
   for await (const event of stream) seen.push(event.type);
-  const whole = await stream.finalMessage();
+  const final_message = await stream.finalMessage();
   expect(seen).toEqual([
     "message_start",
     "content_block_start",
@@ -176,7 +180,7 @@ verifies("llm.gateway", "translates tools, images and results of messages to cha
     "message_delta",
     "message_stop",
   ]);
-  expect(whole).toMatchObject({
+  expect(final_message).toMatchObject({
     type: "message",
     role: "assistant",
     stop_reason: "tool_use",
@@ -227,7 +231,7 @@ verifies(
       model: "m",
       output,
     });
-    t.vendor.answer({
+    api.vendor.answer({
       sse: responseEvents(
         { type: "response.created", response: response([]) },
         {
@@ -247,7 +251,7 @@ verifies(
       max_tokens: 50,
       thinking: { type: "enabled" as const, budget_tokens: 1_024 },
     };
-    const first = await t.anthropic().messages.create({ ...settings, messages: hello });
+    const first = await api.anthropic().messages.create({ ...settings, messages: hello });
     expect(first.content).toMatchObject([
       { type: "thinking", thinking: "why" },
       { type: "text", text: "so" },
@@ -257,13 +261,13 @@ verifies(
       include: ["reasoning.encrypted_content"],
     });
     const next = { messages: [...hello, { role: "assistant" as const, content: first.content }, ...hello] };
-    t.vendor.answer({
+    api.vendor.answer({
       sse: responseEvents(
         { type: "response.output_text.delta", item_id: "m", output_index: 0, content_index: 0, delta: "ok" },
         { type: "response.completed", response: response([]) },
       ),
     });
-    await t.anthropic().messages.create({ ...settings, ...next });
+    await api.anthropic().messages.create({ ...settings, ...next });
     expect(upstream().body.input).toMatchObject([
       { role: "user" },
       {
@@ -276,8 +280,8 @@ verifies(
       { role: "user" },
     ]);
     // The same conversation at Anthropic: its API would refuse the foreign signature.
-    t.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
-    await t.anthropic().messages.create({ ...settings, ...next, model: "claude/claude-up" });
+    api.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
+    await api.anthropic().messages.create({ ...settings, ...next, model: "claude/claude-up" });
     expect(upstream().body.messages).toMatchObject([
       { role: "user" },
       { role: "assistant", content: [{ type: "text", text: "so" }] },
@@ -286,24 +290,24 @@ verifies(
   },
 );
 
-test("leaves out unsigned thinking of another model, and messages that consisted of it", async () => {
-  t.vendor.answer({
+test("leaves out unsigned thinking of another model, and messages that contain nothing else", async () => {
+  api.vendor.answer({
     sse: chatStream([{ reasoning_content: "unsigned" }, { content: "so" }], "stop"),
   });
   const settings = { model: "chat/gpt-up", max_tokens: 50 };
-  const { content } = await t.anthropic().messages.create({ ...settings, messages: hello });
+  const { content } = await api.anthropic().messages.create({ ...settings, messages: hello });
   expect(content).toEqual([
     { type: "thinking", thinking: "unsigned", signature: "" },
     { type: "text", text: "so" },
   ]);
-  t.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
+  api.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
   const messages: Anthropic.MessageParam[] = [
     ...hello,
     { role: "assistant", content },
     { role: "assistant", content: [content[0]!] },
     ...hello,
   ];
-  await t.anthropic().messages.create({ ...settings, model: "claude/claude-up", messages });
+  await api.anthropic().messages.create({ ...settings, model: "claude/claude-up", messages });
   expect(upstream().body.messages).toEqual([
     ...hello,
     { role: "assistant", content: [{ type: "text", text: "so" }] },
@@ -312,19 +316,19 @@ test("leaves out unsigned thinking of another model, and messages that consisted
 });
 
 test("counts tokens at the vendor, and estimates them for other providers", async () => {
-  t.vendor.answer({ json: { input_tokens: 321 } });
-  const counted = await t.anthropic().messages.countTokens({ model: "claude/claude-up", messages: hello });
+  api.vendor.answer({ json: { input_tokens: 321 } });
+  const counted = await api.anthropic().messages.countTokens({ model: "claude/claude-up", messages: hello });
   expect(counted).toEqual({ input_tokens: 321 });
   expect(upstream()).toMatchObject({
     path: "/v1/messages/count_tokens",
     body: { model: "claude-up", messages: hello },
   });
-  const before = t.vendor.requests.length;
+  const before = api.vendor.requests.length;
   const text = "four letters a word ".repeat(100);
-  const estimated = await t
+  const estimated = await api
     .anthropic()
     .messages.countTokens({ model: "chat/gpt-up", messages: [{ role: "user", content: text }] });
   expect(estimated.input_tokens).toBeGreaterThan(400);
   expect(estimated.input_tokens).toBeLessThan(700);
-  expect(t.vendor.requests).toHaveLength(before);
+  expect(api.vendor.requests).toHaveLength(before);
 });

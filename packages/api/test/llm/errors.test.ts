@@ -6,21 +6,21 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { type LlmApi, startLlmApi } from "../support/llm-api.ts";
 import { chatStream } from "../support/vendor-server.ts";
 
-let t: LlmApi;
+let api: LlmApi;
 beforeAll(async () => {
-  t = await startLlmApi({ timeout_s: 1 });
+  api = await startLlmApi({ timeout_s: 1 });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const hello = [{ role: "user" as const, content: "hello" }];
 const chat = (body: object = {}, token?: string) =>
-  t.openai(token).chat.completions.create({
+  api.openai(token).chat.completions.create({
     model: "chat/gpt-up",
     messages: hello,
     ...body,
   } as OpenAI.ChatCompletionCreateParamsNonStreaming);
 const message = (body: object = {}, token?: string) =>
-  t.anthropic(token).messages.create({
+  api.anthropic(token).messages.create({
     model: "claude/claude-up",
     max_tokens: 9,
     messages: hello,
@@ -49,7 +49,7 @@ verifies(
       status: 401,
       error: { type: "error", error: { type: "authentication_error" } },
     });
-    const reader = await t.key({ scopes: ["invocations:read"] });
+    const reader = await api.key({ scopes: ["invocations:read"] });
     expect(await failure(chat({}, reader))).toMatchObject({
       status: 403,
       error: { type: "permission_error" },
@@ -73,7 +73,7 @@ verifies(
       status: 400,
       error: { error: { type: "invalid_request_error" } },
     });
-    expect(t.vendor.requests).toEqual([]);
+    expect(api.vendor.requests).toEqual([]);
   },
 );
 
@@ -81,18 +81,18 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
   const upstream = {
     error: { message: "secret detail sk-vendor", type: "rate_limit_error", code: "rate_limit_exceeded" },
   };
-  t.vendor.answer({ status: 429, json: upstream, headers: { "retry-after": "7" } });
+  api.vendor.answer({ status: 429, json: upstream, headers: { "retry-after": "7" } });
   const limited = await failure(chat());
   expect(limited).toMatchObject({ status: 429, error: { code: "rate_limit_exceeded" } });
   expect(limited.headers.get("retry-after")).toBe("7");
   expect(JSON.stringify(limited.error)).not.toContain("secret detail");
   // The gateway's credential is wrong, not the client's.
-  t.vendor.answer({ status: 401, json: upstream });
+  api.vendor.answer({ status: 401, json: upstream });
   expect(await failure(chat({ stream: true }))).toMatchObject({
     status: 502,
     error: { type: "server_error" },
   });
-  t.vendor.answer({
+  api.vendor.answer({
     status: 529,
     json: { type: "error", error: { type: "overloaded_error", message: "x" } },
   });
@@ -100,7 +100,7 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
     status: 529,
     error: { error: { type: "overloaded_error" } },
   });
-  t.vendor.answer({ status: 400, json: upstream });
+  api.vendor.answer({ status: 400, json: upstream });
   expect(await failure(message({ model: "chat/gpt-up" }))).toMatchObject({
     status: 400,
     error: { error: { type: "invalid_request_error" } },
@@ -109,7 +109,7 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
 
 test("ends a stream that fails after it began with an error event", async () => {
   const first = chatStream([{ content: "a" }], "stop").split("\n\n")[0]!;
-  t.vendor.answer({ sse: `${first}\n\n` });
+  api.vendor.answer({ sse: `${first}\n\n` });
   const stream = (await chat({ stream: true })) as unknown as AsyncIterable<OpenAI.ChatCompletionChunk>;
   const seen: string[] = [];
   const read = async () => {
@@ -117,12 +117,14 @@ test("ends a stream that fails after it began with an error event", async () => 
   };
   await expect(read()).rejects.toBeInstanceOf(APIError);
   expect(seen).toEqual(["a"]);
-  t.vendor.answer({ sse: `${first}\n\n` });
-  const translated = t.anthropic().messages.stream({ model: "chat/gpt-up", max_tokens: 9, messages: hello });
+  api.vendor.answer({ sse: `${first}\n\n` });
+  const translated = api
+    .anthropic()
+    .messages.stream({ model: "chat/gpt-up", max_tokens: 9, messages: hello });
   await expect(translated.finalMessage()).rejects.toMatchObject({ error: { type: "error" } });
-  t.vendor.answer({ sse: `${first}\n\n` });
+  api.vendor.answer({ sse: `${first}\n\n` });
   const events: { type: string }[] = [];
-  for await (const event of await t
+  for await (const event of await api
     .openai()
     .responses.create({ model: "chat/gpt-up", input: "hi", stream: true }))
     events.push(event);
@@ -133,6 +135,6 @@ test("ends a stream that fails after it began with an error event", async () => 
 });
 
 test("responds 504 when the provider sends nothing until its timeout", async () => {
-  t.vendor.answer({ sse: "", hold: true });
+  api.vendor.answer({ sse: "", hold: true });
   expect(await failure(chat())).toMatchObject({ status: 504, error: { type: "server_error" } });
 });

@@ -1,4 +1,4 @@
-/** Requests of clients that try to spend more than their budget, or to read data that they may not see. */
+/** Requests from clients that try to spend more than their budget, or to read data that they may not see. */
 import type { JsonObject } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -8,11 +8,11 @@ import { responses } from "../../src/llm/responses.ts";
 import { type LlmApi, startLlmApi } from "../support/llm-api.ts";
 import { chatStream } from "../support/vendor-server.ts";
 
-let t: LlmApi;
+let api: LlmApi;
 beforeAll(async () => {
-  t = await startLlmApi();
+  api = await startLlmApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const hello = [{ role: "user" as const, content: "hello" }];
 const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
@@ -25,16 +25,16 @@ const completion = {
 
 async function post(path: string, token: string, body: JsonObject): Promise<Response> {
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  return await fetch(`${t.url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+  return await fetch(`${api.url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
 }
 const ask = (token: string, body: JsonObject) =>
   post("/v1/chat/completions", token, { model: "chat/gpt-up", messages: hello, ...body });
 const statusOf = async (response: Promise<Response>) => (await response).status;
-const lastCall = async () => (await t.call("GET", "/v1/llm-calls?limit=1")).json.items[0];
+const lastCall = async () => (await api.call("GET", "/v1/llm-calls?limit=1")).json.items[0];
 
 /** Streams the beginning of an answer and disconnects. */
 async function cancel(token: string, body: JsonObject, deltas: object[] = [{ content: "a" }]): Promise<void> {
-  t.vendor.answer({ sse: chatStream(deltas, "stop").split("data: [DONE]")[0]!, hold: true });
+  api.vendor.answer({ sse: chatStream(deltas, "stop").split("data: [DONE]")[0]!, hold: true });
   const response = await ask(token, { ...body, stream: true });
   expect(response.status).toBe(200);
   const reader = response.body!.getReader();
@@ -45,37 +45,37 @@ async function cancel(token: string, body: JsonObject, deltas: object[] = [{ con
 }
 
 verifies("llm.gateway", "reserves no negative, fractional or enormous number of tokens", async () => {
-  const token = await t.key({ llm: { tokens_per_day: 5_000_000 } });
+  const token = await api.key({ llm: { tokens_per_day: 5_000_000 } });
   for (const max_tokens of [-10_000_000, 0.5, 1e300]) await cancel(token, { max_tokens });
-  t.vendor.answer({ json: { ...completion, usage: { ...usage, prompt_tokens: 5_000_000 } } });
+  api.vendor.answer({ json: { ...completion, usage: { ...usage, prompt_tokens: 5_000_000 } } });
   expect(await statusOf(ask(token, {}))).toBe(200);
   // A remaining negative reservation would allow this call.
   expect(await statusOf(ask(token, {}))).toBe(429);
 });
 
 verifies("llm.gateway", "counts the tokens that were streamed before a client disconnects", async () => {
-  const token = await t.key({ llm: { tokens_per_day: 1_000 } });
+  const token = await api.key({ llm: { tokens_per_day: 1_000 } });
   const deltas = Array.from({ length: 1_200 }, () => ({ content: "a" }));
   await cancel(token, { max_tokens: 1 }, deltas);
   expect(await statusOf(ask(token, {}))).toBe(429);
 });
 
 verifies("llm.gateway", "counts the estimate of a call whose provider reports no usage", async () => {
-  const token = await t.key({ llm: { tokens_per_day: 1_000 } });
-  t.vendor.answer({ json: { ...completion, usage: undefined } });
+  const token = await api.key({ llm: { tokens_per_day: 1_000 } });
+  api.vendor.answer({ json: { ...completion, usage: undefined } });
   expect(await statusOf(ask(token, { max_tokens: 1_000 }))).toBe(200);
   expect(await statusOf(ask(token, {}))).toBe(429);
 });
 
 verifies("llm.gateway", "keeps a client's stream_options when it retries without include_usage", async () => {
-  const token = await t.key();
+  const token = await api.key();
   const refusal = {
     error: { message: "Unknown parameter: stream_options.x", type: "invalid_request_error" },
   };
-  t.vendor.answer({ status: 400, json: refusal }, { status: 400, json: refusal });
-  const before = t.vendor.requests.length;
+  api.vendor.answer({ status: 400, json: refusal }, { status: 400, json: refusal });
+  const before = api.vendor.requests.length;
   expect(await statusOf(ask(token, { stream: true, stream_options: { x: 1 } }))).toBe(400);
-  expect(t.vendor.requests.slice(before).map(({ body }) => body.stream_options)).toEqual([
+  expect(api.vendor.requests.slice(before).map(({ body }) => body.stream_options)).toEqual([
     { x: 1, include_usage: true },
     { x: 1 },
   ]);
@@ -115,7 +115,7 @@ verifies("llm.gateway", "does not pass on a reference to a stored artifact", () 
 });
 
 test("refuses stop sequences that are not strings", async () => {
-  const token = await t.key();
+  const token = await api.key();
   const stop = [{ toString: 1, valueOf: 1 }];
   const refused = await ask(token, { stop });
   expect(refused.status).toBe(400);
@@ -124,8 +124,8 @@ test("refuses stop sequences that are not strings", async () => {
   expect(await statusOf(post("/v1/messages", token, message))).toBe(400);
 });
 
-test("names the invalid field without referring to details that a vendor's error does not have", async () => {
-  const response = await ask(await t.key(), { messages: 5 });
+test("identifies the invalid field without referring to details that a vendor's error does not have", async () => {
+  const response = await ask(await api.key(), { messages: 5 });
   const { error } = (await response.json()) as { error: { message: string } };
   expect(error.message).toContain("body.messages");
   expect(error.message).not.toContain("details");

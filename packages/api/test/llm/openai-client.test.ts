@@ -5,11 +5,11 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { type LlmApi, startLlmApi } from "../support/llm-api.ts";
 import { chatStream, messageStream, responseEvents } from "../support/vendor-server.ts";
 
-let t: LlmApi;
+let api: LlmApi;
 beforeAll(async () => {
-  t = await startLlmApi();
+  api = await startLlmApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -22,7 +22,7 @@ const WEATHER = {
 const tools: OpenAI.ChatCompletionFunctionTool[] = [
   { type: "function", function: { name: "weather", description: "The weather", parameters: WEATHER } },
 ];
-const upstream = () => t.vendor.requests.at(-1)!;
+const upstream = () => api.vendor.requests.at(-1)!;
 
 verifies("llm.gateway", "passes a chat completion through unchanged, unknown fields included", async () => {
   const answer = {
@@ -45,14 +45,14 @@ verifies("llm.gateway", "passes a chat completion through unchanged, unknown fie
       prompt_tokens_details: { cached_tokens: 4 },
     },
   };
-  t.vendor.answer({ json: answer });
+  api.vendor.answer({ json: answer });
   const sent = {
     model: "chat/gpt-up",
     messages: hello,
     logit_bias: { "50256": -100 },
     vendor_field: { a: [1] },
   };
-  const received = await t
+  const received = await api
     .openai()
     .chat.completions.create(sent as OpenAI.ChatCompletionCreateParamsNonStreaming);
   expect(received).toEqual(answer);
@@ -63,7 +63,7 @@ verifies("llm.gateway", "passes a chat completion through unchanged, unknown fie
 
 verifies("llm.gateway", "streams chat chunks as the provider sent them", async () => {
   const usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
-  t.vendor.answer({
+  api.vendor.answer({
     sse: chatStream(
       [
         { role: "assistant", content: "a" },
@@ -73,7 +73,9 @@ verifies("llm.gateway", "streams chat chunks as the provider sent them", async (
       usage,
     ),
   });
-  const stream = await t.openai().chat.completions.create({ model: "gpt-up", messages: hello, stream: true });
+  const stream = await api
+    .openai()
+    .chat.completions.create({ model: "gpt-up", messages: hello, stream: true });
   const chunks: OpenAI.ChatCompletionChunk[] = [];
   for await (const chunk of stream) chunks.push(chunk);
   expect(chunks.map(({ choices }) => choices[0]?.delta)).toEqual([
@@ -83,8 +85,8 @@ verifies("llm.gateway", "streams chat chunks as the provider sent them", async (
   ]);
   // The gateway asked for the usage, the client did not.
   expect(upstream().body.stream_options).toEqual({ include_usage: true });
-  t.vendor.answer({ sse: chatStream([{ content: "a" }], "stop", usage) });
-  const counted = await t.openai().chat.completions.create({
+  api.vendor.answer({ sse: chatStream([{ content: "a" }], "stop", usage) });
+  const counted = await api.openai().chat.completions.create({
     model: "gpt-up",
     messages: hello,
     stream: true,
@@ -99,7 +101,7 @@ verifies(
   "llm.gateway",
   "translates tools, images and system messages from chat completions to messages",
   async () => {
-    t.vendor.answer({
+    api.vendor.answer({
       sse: messageStream(
         [
           { start: { type: "text", text: "" }, deltas: [{ type: "text_delta", text: "Let me see. " }] },
@@ -115,7 +117,7 @@ verifies(
         "tool_use",
       ),
     });
-    const stream = t.openai().chat.completions.stream({
+    const stream = api.openai().chat.completions.stream({
       model: "claude/claude-up",
       max_completion_tokens: 500,
       tools,
@@ -144,8 +146,8 @@ verifies(
         { role: "tool", tool_call_id: "c1", content: "sunny" },
       ],
     });
-    const whole = await stream.finalChatCompletion();
-    expect(whole.choices[0]).toMatchObject({
+    const final_answer = await stream.finalChatCompletion();
+    expect(final_answer.choices[0]).toMatchObject({
       finish_reason: "tool_calls",
       message: {
         content: "Let me see. ",
@@ -155,7 +157,7 @@ verifies(
         ],
       },
     });
-    expect(whole.usage).toMatchObject({
+    expect(final_answer.usage).toMatchObject({
       prompt_tokens: 12,
       completion_tokens: 9,
       total_tokens: 21,
@@ -191,7 +193,7 @@ verifies(
 );
 
 test("returns a translated completion without a stream", async () => {
-  t.vendor.answer({
+  api.vendor.answer({
     sse: messageStream(
       [
         {
@@ -206,7 +208,7 @@ test("returns a translated completion without a stream", async () => {
       "max_tokens",
     ),
   });
-  const received = await t.openai().chat.completions.create({
+  const received = await api.openai().chat.completions.create({
     model: "claude-up",
     messages: hello,
     reasoning_effort: "low",
@@ -255,9 +257,9 @@ verifies("llm.gateway", "passes responses with encrypted reasoning through uncha
     { type: "response.output_item.done", output_index: 0, item: REASONING },
     { type: "response.completed", response: finished([REASONING]) },
   ];
-  t.vendor.answer({ sse: responseEvents(...events) });
+  api.vendor.answer({ sse: responseEvents(...events) });
   const input = [REASONING, { type: "message" as const, role: "user" as const, content: "go on" }];
-  const stream = await t.openai().responses.create({
+  const stream = await api.openai().responses.create({
     model: "resp/gpt-resp",
     input: input as OpenAI.Responses.ResponseInput,
     include: ["reasoning.encrypted_content"],
@@ -276,14 +278,14 @@ verifies("llm.gateway", "passes responses with encrypted reasoning through uncha
     stream: true,
     prompt_cache_key: "k",
   });
-  t.vendor.answer({ json: finished([REASONING]) });
-  const whole = await t.openai().responses.create({ model: "gpt-resp", input: "hi" });
-  expect(whole).toMatchObject({ id: "resp_up", output: [REASONING] });
+  api.vendor.answer({ json: finished([REASONING]) });
+  const final_answer = await api.openai().responses.create({ model: "gpt-resp", input: "hi" });
+  expect(final_answer).toMatchObject({ id: "resp_up", output: [REASONING] });
   expect(upstream().body).toMatchObject({ store: false, stream: false });
 });
 
 verifies("llm.gateway", "streams responses from a chat provider with free-text tools", async () => {
-  t.vendor.answer({
+  api.vendor.answer({
     sse: chatStream(
       [
         { reasoning_content: "thinking" },
@@ -301,7 +303,7 @@ verifies("llm.gateway", "streams responses from a chat provider with free-text t
       { prompt_tokens: 8, completion_tokens: 3, total_tokens: 11 },
     ),
   });
-  const stream = t.openai().responses.stream({
+  const stream = api.openai().responses.stream({
     model: "chat/gpt-up",
     instructions: "You code.",
     input: [
@@ -323,7 +325,7 @@ verifies("llm.gateway", "streams responses from a chat provider with free-text t
     seen.push(event.type);
     numbers.push(event.sequence_number);
   }
-  const whole = await stream.finalResponse();
+  const final_answer = await stream.finalResponse();
   expect(seen).toEqual([
     "response.created",
     "response.in_progress",
@@ -352,14 +354,14 @@ verifies("llm.gateway", "streams responses from a chat provider with free-text t
     "response.completed",
   ]);
   expect(numbers).toEqual(seen.map((_, n) => n));
-  expect(whole.status).toBe("completed");
-  expect(whole.output).toMatchObject([
+  expect(final_answer.status).toBe("completed");
+  expect(final_answer.output).toMatchObject([
     { type: "reasoning", summary: [{ type: "summary_text", text: "thinking" }] },
     { type: "message", content: [{ type: "output_text", text: "I call" }] },
     { type: "function_call", call_id: "call_1", name: "shell", arguments: '{"cmd":"ls"}' },
     { type: "custom_tool_call", call_id: "call_2", name: "patch", input: "*** Begin" },
   ]);
-  expect(whole.usage).toMatchObject({ input_tokens: 8, output_tokens: 3, total_tokens: 11 });
+  expect(final_answer.usage).toMatchObject({ input_tokens: 8, output_tokens: 3, total_tokens: 11 });
   expect(upstream().body).toMatchObject({
     messages: [
       { role: "system", content: "You code." },
@@ -390,16 +392,16 @@ verifies(
       start: { type: "tool_use", id: "toolu_9", name: "shell", input: {} },
       deltas: [{ type: "input_json_delta", partial_json: "{}" }],
     };
-    t.vendor.answer({ sse: messageStream([signed, call], "tool_use") });
+    api.vendor.answer({ sse: messageStream([signed, call], "tool_use") });
     const tool = { type: "function" as const, name: "shell", parameters: { type: "object" }, strict: false };
     const settings = { model: "claude/claude-up", tools: [tool], reasoning: { effort: "high" as const } };
-    const first = await t.openai().responses.create({ ...settings, input: "hi" });
+    const first = await api.openai().responses.create({ ...settings, input: "hi" });
     expect(first.output).toMatchObject([
       { type: "reasoning" },
       { type: "function_call", call_id: "toolu_9" },
     ]);
-    t.vendor.answer({ sse: messageStream([], "end_turn") });
-    await t.openai().responses.create({
+    api.vendor.answer({ sse: messageStream([], "end_turn") });
+    await api.openai().responses.create({
       ...settings,
       input: [
         { role: "user", content: "hi" },
@@ -431,20 +433,20 @@ test.each([
   ["input", { input: [{ type: "item_reference" as const, id: "rs_1" }] }],
 ])("refuses a response that would need stored state: %s", async (_param, fields) => {
   const body = { model: "resp/gpt-resp", input: "hi", ...fields };
-  const failed = t.openai().responses.create(body as OpenAI.Responses.ResponseCreateParamsNonStreaming);
+  const failed = api.openai().responses.create(body as OpenAI.Responses.ResponseCreateParamsNonStreaming);
   await expect(failed).rejects.toMatchObject({ status: 400, type: "invalid_request_error" });
 });
 
 test("lists the models for both vendors' clients", async () => {
   const ids: string[] = [];
-  for await (const { id } of t.openai().models.list()) ids.push(id);
+  for await (const { id } of api.openai().models.list()) ids.push(id);
   expect(ids).toEqual(
     expect.arrayContaining(["chat/gpt-up", "resp/gpt-resp", "claude/claude-up", "echo/echo-1"]),
   );
   const seen: string[] = [];
-  for await (const { id, type } of t.anthropic().models.list()) seen.push(`${type} ${id}`);
+  for await (const { id, type } of api.anthropic().models.list()) seen.push(`${type} ${id}`);
   expect(seen).toContain("model claude/claude-up");
-  expect(await t.openai().models.retrieve("chat/gpt-up")).toMatchObject({
+  expect(await api.openai().models.retrieve("chat/gpt-up")).toMatchObject({
     id: "chat/gpt-up",
     object: "model",
   });
@@ -452,7 +454,7 @@ test("lists the models for both vendors' clients", async () => {
 
 verifies("llm.gateway", "offers tools of a namespace to a provider without namespaces", async () => {
   const call = { index: 0, id: "call_1", function: { name: "mcp__files__read", arguments: '{"path":"a"}' } };
-  t.vendor.answer({ sse: chatStream([{ tool_calls: [call] }], "tool_calls") });
+  api.vendor.answer({ sse: chatStream([{ tool_calls: [call] }], "tool_calls") });
   const files = {
     type: "namespace",
     name: "mcp__files",
@@ -475,8 +477,8 @@ verifies("llm.gateway", "offers tools of a namespace to a provider without names
     tools: [files],
     store: false,
   };
-  const whole = await t.openai().responses.create(body as never);
-  expect((whole as { output: unknown }).output).toMatchObject([
+  const final_answer = await api.openai().responses.create(body as never);
+  expect((final_answer as { output: unknown }).output).toMatchObject([
     {
       type: "function_call",
       call_id: "call_1",

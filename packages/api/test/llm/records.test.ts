@@ -6,24 +6,24 @@ import { type LlmApi, startLlmApi } from "../support/llm-api.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { chatStream } from "../support/vendor-server.ts";
 
-let t: LlmApi;
+let api: LlmApi;
 beforeAll(async () => {
-  t = await startLlmApi();
+  api = await startLlmApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const hello = [{ role: "user" as const, content: "hello" }];
 const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
 const ask = (token?: string, body: object = {}) =>
-  t.openai(token).chat.completions.create({ model: "chat/gpt-up", messages: hello, ...body }, {});
-const whole = {
+  api.openai(token).chat.completions.create({ model: "chat/gpt-up", messages: hello, ...body }, {});
+const completion = {
   id: "c",
   object: "chat.completion",
   choices: [{ index: 0, message: {}, finish_reason: "stop" }],
   usage,
 };
-const calls = async (query = "") => (await t.call("GET", `/v1/llm-calls${query}`)).json.items;
-const refused = async (answer: Promise<unknown>) => {
+const calls = async (query = "") => (await api.call("GET", `/v1/llm-calls${query}`)).json.items;
+const refusalOf = async (answer: Promise<unknown>) => {
   const error = await answer.then(
     () => null,
     (thrown: unknown) => thrown as { status: number; code: string; headers: Headers },
@@ -33,16 +33,16 @@ const refused = async (answer: Promise<unknown>) => {
 
 verifies(
   "llm.gateway",
-  "writes the record to disk before the provider answers and settles it with the usage",
+  "writes the record to disk before the provider answers and completes it with the usage",
   async () => {
-    t.vendor.answer({
+    api.vendor.answer({
       sse: chatStream([{ content: "a" }], "stop", usage)
         .split("\n\n")[0]!
         .concat("\n\n"),
       hold: true,
     });
-    const token = await t.key();
-    const stream = await t
+    const token = await api.key();
+    const stream = await api
       .openai(token)
       .chat.completions.create({ model: "gpt-up", messages: hello, stream: true });
     const [running] = await calls();
@@ -57,21 +57,21 @@ verifies(
       actor: expect.stringMatching(/^key_/),
     });
     expect(running.key_id).toBe(running.actor);
-    const upstream = t.vendor.requests.at(-1)!;
+    const upstream = api.vendor.requests.at(-1)!;
     stream.controller.abort();
     // The provider's connection is closed because the client has disconnected.
     await upstream.closed;
     await expect.poll(async () => (await calls())[0]).toMatchObject({ id: running.id, status: "cancelled" });
-    t.vendor.answer({ json: whole });
+    api.vendor.answer({ json: completion });
     const { response } = await ask(token).withResponse();
     const id = response.headers.get("backplane-llm-call")!;
-    expect((await t.call("GET", `/v1/llm-calls/${id}`)).json).toMatchObject({
+    expect((await api.call("GET", `/v1/llm-calls/${id}`)).json).toMatchObject({
       status: "succeeded",
       stop_reason: "stop",
       usage: { input: 10, output: 5, total: 15 },
       error: null,
     });
-    t.vendor.answer({ status: 503, json: {} });
+    api.vendor.answer({ status: 503, json: {} });
     await expect(ask(token)).rejects.toMatchObject({ status: 503 });
     expect((await calls())[0]).toMatchObject({
       status: "failed",
@@ -81,14 +81,14 @@ verifies(
 );
 
 verifies("llm.gateway", "admits no more concurrent calls than the budget of a key allows", async () => {
-  const token = await t.key({ llm: { requests_per_day: 3 } });
-  t.vendor.answer(...Array.from({ length: 3 }, () => ({ json: whole })));
-  const before = t.vendor.requests.length;
-  const answers = await Promise.all(Array.from({ length: 8 }, () => refused(ask(token))));
+  const token = await api.key({ llm: { requests_per_day: 3 } });
+  api.vendor.answer(...Array.from({ length: 3 }, () => ({ json: completion })));
+  const before = api.vendor.requests.length;
+  const answers = await Promise.all(Array.from({ length: 8 }, () => refusalOf(ask(token))));
   expect(answers.filter((each) => each === null)).toHaveLength(3);
   expect(answers.filter((each) => each?.join() === "429,insufficient_quota")).toHaveLength(5);
-  expect(t.vendor.requests).toHaveLength(before + 3);
-  const failed = await t
+  expect(api.vendor.requests).toHaveLength(before + 3);
+  const failed = await api
     .anthropic(token)
     .messages.create({ model: "claude-up", max_tokens: 5, messages: hello })
     .catch((error: { status: number; error: unknown; headers: Headers }) => error);
@@ -103,16 +103,18 @@ verifies(
   "llm.gateway",
   "counts running calls towards a token budget and replaces the estimate at their end",
   async () => {
-    const token = await t.key({ llm: { tokens_per_day: 1_000 } });
-    t.vendor.answer({ json: whole }, { json: whole });
+    const token = await api.key({ llm: { tokens_per_day: 1_000 } });
+    api.vendor.answer({ json: completion }, { json: completion });
     // Each call reserves about 900 tokens, so the third would start above the limit; each really uses 15.
-    const many = await Promise.all(Array.from({ length: 4 }, () => refused(ask(token, { max_tokens: 900 }))));
+    const many = await Promise.all(
+      Array.from({ length: 4 }, () => refusalOf(ask(token, { max_tokens: 900 }))),
+    );
     expect(many.filter((each) => each === null)).toHaveLength(2);
-    t.vendor.answer({ json: whole });
-    expect(await refused(ask(token, { max_tokens: 900 }))).toBeNull();
-    t.vendor.answer({ json: { ...whole, usage: { ...usage, prompt_tokens: 2_000 } } });
-    expect(await refused(ask(token))).toBeNull();
-    expect(await refused(ask(token))).toEqual([429, "insufficient_quota"]);
+    api.vendor.answer({ json: completion });
+    expect(await refusalOf(ask(token, { max_tokens: 900 }))).toBeNull();
+    api.vendor.answer({ json: { ...completion, usage: { ...usage, prompt_tokens: 2_000 } } });
+    expect(await refusalOf(ask(token))).toBeNull();
+    expect(await refusalOf(ask(token))).toEqual([429, "insufficient_quota"]);
   },
 );
 
@@ -122,67 +124,67 @@ verifies(
   async () => {
     const project = { project_id: "proj_budget" };
     const scoped = { "backplane-project": "proj_budget" };
-    const set = await t.call("PATCH", "/v1/policy?level=project", {
+    const set = await api.call("PATCH", "/v1/policy?level=project", {
       headers: scoped,
       body: { llm: { requests_per_minute: 2 } },
     });
     expect(set.status, set.text).toBe(200);
-    const [a, b] = [await t.key(project), await t.key(project)];
-    t.vendor.answer({ json: whole }, { json: whole }, { json: whole });
-    expect(await refused(ask(a))).toBeNull();
-    expect(await refused(ask(b))).toBeNull();
-    expect(await refused(ask(a))).toEqual([429, "insufficient_quota"]);
-    t.clock.advance(60_000);
-    expect(await refused(ask(b))).toBeNull();
+    const [a, b] = [await api.key(project), await api.key(project)];
+    api.vendor.answer({ json: completion }, { json: completion }, { json: completion });
+    expect(await refusalOf(ask(a))).toBeNull();
+    expect(await refusalOf(ask(b))).toBeNull();
+    expect(await refusalOf(ask(a))).toEqual([429, "insufficient_quota"]);
+    api.clock.advance(60_000);
+    expect(await refusalOf(ask(b))).toBeNull();
   },
 );
 
 test("offers a key only the models that it may use", async () => {
-  const token = await t.key({ llm: { models: ["claude/*"] } });
+  const token = await api.key({ llm: { models: ["claude/*"] } });
   const ids: string[] = [];
-  for await (const { id } of t.openai(token).models.list()) ids.push(id);
+  for await (const { id } of api.openai(token).models.list()) ids.push(id);
   expect(ids).toEqual(["claude/claude-up"]);
-  expect(await refused(ask(token))).toEqual([404, "model_not_found"]);
+  expect(await refusalOf(ask(token))).toEqual([404, "model_not_found"]);
 });
 
 verifies(
   "llm.gateway",
-  "accepts a delegated token until its call ends, and names that call in the record",
+  "accepts a delegated token until its call ends, and identifies that call in the record",
   async () => {
-    const folder = writeSamplePackage(t.home, "1.0.0", "", ["llm:invoke"]);
-    await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
-    await t.call("POST", "/v1/plugin-bindings", {
+    const folder = writeSamplePackage(api.home, "1.0.0", "", ["llm:invoke"]);
+    await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+    await api.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" },
     });
     const { token: key } = (
-      await t.call("POST", "/v1/keys", {
+      await api.call("POST", "/v1/keys", {
         body: { name: "owner", role: "owner", scopes: ["admin"], llm: { requests_per_day: 2 } },
       })
     ).json;
-    const before = t.runner.requests.length;
-    const { json } = await t.call("POST", "/v1/invocations", {
+    const before = api.runner.requests.length;
+    const { json } = await api.call("POST", "/v1/invocations", {
       body: { export_id: "echo", input: { do: "wait" } },
       token: key,
     });
-    await t.runner.started(before + 1);
-    const token = t.runner.requests[before]!.context.gateway.delegation_token!;
-    t.vendor.answer({ json: whole });
-    expect(await refused(ask(token))).toBeNull();
+    await api.runner.started(before + 1);
+    const token = api.runner.requests[before]!.context.gateway.delegation_token!;
+    api.vendor.answer({ json: completion });
+    expect(await refusalOf(ask(token))).toBeNull();
     const [call] = await calls(`?invocation_id=${json.id}`);
     expect(call).toMatchObject({ actor: json.id, invocation_id: json.id, status: "succeeded" });
     expect(call.key_id).toMatch(/^key_/);
     // The token is sent in Anthropic's header, and the stream ends with the call that owns the token.
-    t.vendor.answer({ sse: "event: ping\ndata: {}\n\n", hold: true });
-    const held = t
+    api.vendor.answer({ sse: "event: ping\ndata: {}\n\n", hold: true });
+    const held = api
       .anthropic(token)
       .messages.create({ model: "claude-up", max_tokens: 5, messages: hello, stream: true });
-    const upstreams = t.vendor.requests.length;
-    await expect.poll(() => t.vendor.requests.length).toBe(upstreams + 1);
-    t.runner.release(json.id);
-    await t.vendor.requests.at(-1)!.closed;
+    const upstreams = api.vendor.requests.length;
+    await expect.poll(() => api.vendor.requests.length).toBe(upstreams + 1);
+    api.runner.release(json.id);
+    await api.vendor.requests.at(-1)!.closed;
     await expect(held).rejects.toBeDefined();
     await expect.poll(async () => (await calls())[0].status).toBe("cancelled");
     await sleep(0);
-    expect(await refused(ask(token))).toEqual([401, "invalid_api_key"]);
+    expect(await refusalOf(ask(token))).toEqual([401, "invalid_api_key"]);
   },
 );

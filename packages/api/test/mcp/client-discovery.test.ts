@@ -2,11 +2,11 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
+  api = await startApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 test.each([
   "/.well-known/oauth-authorization-server",
@@ -15,7 +15,7 @@ test.each([
   "/.well-known/oauth-protected-resource/mcp",
   "/.well-known/openid-configuration",
 ])("responds to %s with 404 and JSON, since there is no authorization server", async (path) => {
-  const response = await t.call("GET", path, { token: null });
+  const response = await api.call("GET", path, { token: null });
   expect(response.status).toBe(404);
   expect(response.headers["content-type"]).toMatch(/^application\/json/);
   expect(JSON.parse(response.text)).toMatchObject({ error: { code: "route.not_found" } });
@@ -25,7 +25,7 @@ test("explains in JSON why an invalid or missing token is refused at /mcp", asyn
   const body = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
   const headers = { accept: "application/json, text/event-stream" };
   const refused = async (token: string | null) => {
-    const response = await t.call("POST", "/mcp", { body, headers, token });
+    const response = await api.call("POST", "/mcp", { body, headers, token });
     expect(response.status).toBe(401);
     expect(response.headers["content-type"]).toMatch(/^application\/json/);
     return JSON.stringify(JSON.parse(response.text));
@@ -38,7 +38,7 @@ test.each(["/register", "/token"])(
   "tells a client that tries OAuth at %s to send a key, as an OAuth error",
   async (url) => {
     const headers = { host: "127.0.0.1:7420" };
-    const refused = await t.api.inject({ method: "POST", url, headers, payload: { client_name: "x" } });
+    const refused = await api.api.inject({ method: "POST", url, headers, payload: { client_name: "x" } });
     expect(refused.statusCode).toBe(404);
     expect(refused.json()).toEqual({
       error: "invalid_request",

@@ -4,12 +4,12 @@ import { startBoundApi } from "../support/bound-api.ts";
 import { call, connect, META, request, send } from "../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 let base = "";
 beforeAll(async () => {
-  ({ t, base } = await startBoundApi(["echo"], ["tools:invoke"]));
+  ({ api, base } = await startBoundApi(["echo"], ["tools:invoke"]));
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const plain = { jsonrpc: "2.0", id: 1, method: "ping" };
 
@@ -142,7 +142,7 @@ test("rejects stateless requests whose headers do not match the body", async () 
 });
 
 test("checks credential, host and origin like every route", async () => {
-  const key = await t.call("POST", "/v1/keys", { body: { name: "reader", scopes: ["exports:read"] } });
+  const key = await api.call("POST", "/v1/keys", { body: { name: "reader", scopes: ["exports:read"] } });
   const refusals: [Record<string, string>, string | undefined, number, string][] = [
     [{ origin: "https://evil.example" }, undefined, 403, "auth.origin"],
     [{}, "wrong", 401, "auth.invalid"],
@@ -152,13 +152,13 @@ test("checks credential, host and origin like every route", async () => {
     const response = await send(base, plain, { headers, ...(token === undefined ? {} : { token }) });
     expect([response.status, response.last.error.code]).toEqual([status, code]);
   }
-  const foreign = await t.call("POST", "/mcp", { body: plain, headers: { host: "evil.example" } });
+  const foreign = await api.call("POST", "/mcp", { body: plain, headers: { host: "evil.example" } });
   expect(foreign.json.error.code).toBe("auth.host");
 });
 
 test("hides a session, its calls and its tools from other callers", async () => {
   const other = { "backplane-project": "proj_other" };
-  const key = await t.call("POST", "/v1/keys", {
+  const key = await api.call("POST", "/v1/keys", {
     body: { name: "other", scopes: ["invocations:write"] },
     headers: other,
   });
@@ -168,46 +168,46 @@ test("hides a session, its calls and its tools from other callers", async () => 
   expect((await other_client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
 
   const admin_client = await connect(base, "2025-11-25");
-  const before = t.runner.requests.length;
+  const before = api.runner.requests.length;
   const running = admin_client.ask("tools/call", call("echo", { do: "wait" }), { id: 77 });
-  await t.runner.started(before + 1);
-  const { invocation_id } = t.runner.requests[before]!;
+  await api.runner.started(before + 1);
+  const { invocation_id } = api.runner.requests[before]!;
   const stolen = { ...admin_client.headers };
   expect((await send(base, plain, { token, headers: stolen })).status).toBe(404);
   const cancel = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 77 } };
   expect((await send(base, cancel, { token, headers: stolen })).status).toBe(404);
   expect((await other_client.ask("ping")).status).toBe(200);
   await send(base, cancel, { token, headers: other_client.headers });
-  t.runner.release(invocation_id);
+  api.runner.release(invocation_id);
   expect((await running).last.result.content[0].text).toBe("released");
 });
 
 test("limits a delegated token with tools:invoke to the tools of its grant", async () => {
-  const before = t.runner.requests.length;
+  const before = api.runner.requests.length;
   const narrow = { gateway_api_scopes: ["tools:invoke"], tools: ["ask"] };
-  const held = await t.call("POST", "/v1/invocations", {
+  const held = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" }, narrow },
   });
-  await t.runner.started(before + 1);
-  const { gateway } = t.runner.requests[before]!.context;
+  await api.runner.started(before + 1);
+  const { gateway } = api.runner.requests[before]!.context;
   const client = await connect(base, "2026-07-28", gateway.delegation_token!);
   expect((await client.ask("tools/list")).last.result.tools).toEqual([]);
   expect((await client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
-  t.runner.release(held.json.id as string);
+  api.runner.release(held.json.id as string);
 });
 
 test("records a call with a delegated token under the session of the call that owns the token", async () => {
-  const before = t.runner.requests.length;
+  const before = api.runner.requests.length;
   const narrow = { gateway_api_scopes: ["tools:invoke"] };
-  const held = await t.call("POST", "/v1/invocations", {
+  const held = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" }, session_id: "talk", narrow },
   });
-  await t.runner.started(before + 1);
-  const { gateway } = t.runner.requests[before]!.context;
+  await api.runner.started(before + 1);
+  const { gateway } = api.runner.requests[before]!.context;
   const client = await connect(base, "2025-11-25", gateway.delegation_token!);
   const { last } = await client.ask("tools/call", call("echo"));
   const id = last.result._meta["backplane/invocation_id"] as string;
-  const { json } = await t.call("GET", `/v1/invocations/${id}`);
+  const { json } = await api.call("GET", `/v1/invocations/${id}`);
   expect(json).toMatchObject({ session_id: "talk", requested_by: held.json.id });
-  t.runner.release(held.json.id as string);
+  api.runner.release(held.json.id as string);
 });

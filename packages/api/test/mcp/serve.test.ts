@@ -27,22 +27,23 @@ const progressReporter: KernelPlugin = {
   },
 };
 
-let t: TestApi;
+let api: TestApi;
 let base = "";
-let asking = "";
+let ask_binding_id = "";
 beforeAll(async () => {
-  ({ t, base } = await startBoundApi(["echo", "notify"], [], {
+  ({ api, base } = await startBoundApi(["echo", "notify"], [], {
     plugins: await loadBundledPlugins(progressReporter),
   }));
-  await t.call("PATCH", "/v1/policy", { body: { tolerance: { conversation: "medium" } } });
-  asking = await bind("ask");
+  await api.call("PATCH", "/v1/policy", { body: { tolerance: { conversation: "medium" } } });
+  ask_binding_id = await bind("ask");
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
-const bind = (export_id: string, headers: Record<string, string> = {}) => bindSample(t, export_id, headers);
+const bind = (export_id: string, headers: Record<string, string> = {}) => bindSample(api, export_id, headers);
 
-const setStatus = (status: string) => t.call("PATCH", `/v1/plugin-bindings/${asking}`, { body: { status } });
-const settledRow = async (id: string) => (await t.call("GET", `/v1/invocations/${id}`)).json;
+const setStatus = (status: string) =>
+  api.call("PATCH", `/v1/plugin-bindings/${ask_binding_id}`, { body: { status } });
+const readInvocation = async (id: string) => (await api.call("GET", `/v1/invocations/${id}`)).json;
 const idOf = (result: JsonObject) => (result._meta as JsonObject)["backplane/invocation_id"] as string;
 
 describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
@@ -52,7 +53,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
   });
   const stateless = revision === "2026-07-28";
 
-  test("lists kernel tools and bound exports by name, and only tools", async () => {
+  test("lists kernel tools and bound tool exports by name, and no other exports", async () => {
     const { last } = await client.ask("tools/list");
     const tools = last.result.tools as JsonObject[];
     expect(tools.map(({ name }) => name)).toEqual(["ask", "echo", "tell"]);
@@ -72,7 +73,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     const { status, form, last } = await client.ask("tools/call", call("echo", { text: "hi" }));
     expect([status, form]).toEqual([200, "json"]);
     expect(last.result).toMatchObject({ content: [{ type: "text", text: "hi" }], isError: false });
-    const row = await settledRow(idOf(last.result));
+    const row = await readInvocation(idOf(last.result));
     expect(row).toMatchObject({ status: "succeeded", export_id: "echo", input: { text: "hi" } });
   });
 
@@ -134,16 +135,16 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
       "notifications/progress",
       "notifications/message",
     ]);
-    await t.call("POST", `/v1/approvals/${approval}:answer`, { body: { response: "approve" } });
+    await api.call("POST", `/v1/approvals/${approval}:answer`, { body: { response: "approve" } });
     expect((await running).last.result).toMatchObject({ isError: false, content: [{ text: "done" }] });
 
     // Without a stream the client only waits; the model receives a rejection.
     const quiet = client.ask("tools/call", call("ask"), { headers: { accept: "application/json" } });
     const pending = async (): Promise<string> => {
-      const { json } = await t.call("GET", "/v1/approvals?status=pending");
+      const { json } = await api.call("GET", "/v1/approvals?status=pending");
       return (json.items[0]?.id as string | undefined) ?? (await new Promise(setImmediate).then(pending));
     };
-    await t.call("POST", `/v1/approvals/${await pending()}:answer`, { body: { response: "reject" } });
+    await api.call("POST", `/v1/approvals/${await pending()}:answer`, { body: { response: "reject" } });
     const { form, last } = await quiet;
     expect(form).toBe("json");
     expect(last.result).toMatchObject({
@@ -262,16 +263,16 @@ test("sends no log messages to a stateless call that did not request them", asyn
 
 test("limits an approval for the session to the MCP session that requested it", async () => {
   const [first, other] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
-  const requested = async (client: McpClient, response: string) => {
+  const callAndAnswer = async (client: McpClient, response: string) => {
     const seen = Promise.withResolvers<void>();
     const running = client.ask("tools/call", call("ask", {}, "p"), { each: () => seen.resolve() });
     await seen.promise;
-    const { json } = await t.call("GET", "/v1/approvals?status=pending");
-    await t.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response } });
+    const { json } = await api.call("GET", "/v1/approvals?status=pending");
+    await api.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response } });
     return (await running).last.result.isError as boolean;
   };
-  expect(await requested(first, "approve_for_session")).toBe(false);
+  expect(await callAndAnswer(first, "approve_for_session")).toBe(false);
   const again = await first.ask("tools/call", call("ask"));
   expect([again.form, again.last.result.isError]).toEqual(["json", false]);
-  expect(await requested(other, "reject")).toBe(true);
+  expect(await callAndAnswer(other, "reject")).toBe(true);
 });

@@ -5,27 +5,27 @@ import { fastifyPath } from "../../src/http/route.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 // biome-ignore lint/suspicious/noExplicitAny: the tests read arbitrary parts of the document
 let document: any;
 beforeAll(async () => {
-  t = await startApi({ plugins: await loadBundledPlugins("web") });
-  document = (await t.call("GET", "/openapi.json")).json;
+  api = await startApi({ plugins: await loadBundledPlugins("web") });
+  document = (await api.call("GET", "/openapi.json")).json;
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 verifies("api.openapi", "generates OpenAPI 3.1 with every served route", () => {
   expect(document.openapi).toBe("3.1.0");
   const described = new Set<string>();
   for (const [path, methods] of Object.entries(document.paths as Record<string, object>))
     for (const method of Object.keys(methods)) described.add(`${method.toUpperCase()} ${fastifyPath(path)}`);
-  const served = t.api.servedRoutes;
+  const served = api.api.servedRoutes;
   expect(served.length).toBeGreaterThan(30);
-  const mounted = t.kernel.adapters.list().map((mount) => `${mount.method} ${fastifyPath(mount.mounted)}`);
+  const mounted = api.kernel.adapters.list().map((mount) => `${mount.method} ${fastifyPath(mount.mounted)}`);
   expect(mounted.length).toBeGreaterThan(20);
-  const wild = served.filter((route) => route.endsWith("/*"));
-  expect(new Set(wild.map((route) => route.split(" ")[1]))).toEqual(new Set(["/api/*", "/x/*"]));
-  const all = [...served.filter((route) => !wild.includes(route)), ...mounted];
+  const wildcard_routes = served.filter((route) => route.endsWith("/*"));
+  expect(new Set(wildcard_routes.map((route) => route.split(" ")[1]))).toEqual(new Set(["/api/*", "/x/*"]));
+  const all = [...served.filter((route) => !wildcard_routes.includes(route)), ...mounted];
   expect(all.filter((route) => !described.has(route))).toEqual([]);
   expect([...described].filter((route) => !all.includes(route))).toEqual([]);
 });
@@ -53,14 +53,14 @@ verifies(
   },
 );
 
-verifies("api.openapi", "refuses query parameters that the document does not name", async () => {
+verifies("api.openapi", "refuses query parameters that the document does not list", async () => {
   const accepted: string[] = [];
   for (const [path, methods] of Object.entries(document.paths as Record<string, object>)) {
     // The protocols of model vendors have their own parameters.
     if (!path.startsWith("/v1/") || /^\/v1\/(?:models|messages|chat|responses)\b/.test(path)) continue;
     for (const method of Object.keys(methods)) {
       const url = `${path.replace("{sha256}", "0".repeat(64)).replaceAll(/\{\w+\}/g, "absent")}?unknown_parameter=1`;
-      const response = await t.call(method.toUpperCase(), url, method === "get" ? {} : { body: {} });
+      const response = await api.call(method.toUpperCase(), url, method === "get" ? {} : { body: {} });
       const message = JSON.stringify(response.json?.error?.details ?? {});
       // A request with an invalid body may be refused for its body first.
       const refused = response.status === 400 && (method !== "get" || message.includes("unknown_parameter"));
@@ -102,7 +102,7 @@ verifies(
   "api.openapi",
   "serves the explorer and all its files itself, under a strict content security policy",
   async () => {
-    const page = await t.call("GET", "/explorer", { token: null });
+    const page = await api.call("GET", "/explorer", { token: null });
     expect(page.status).toBe(200);
     const csp = String(page.headers["content-security-policy"]);
     expect(csp).toMatch(/default-src 'none'/);
@@ -111,12 +111,12 @@ verifies(
     expect(linked.filter((url) => !url.startsWith("/") && url !== "data:,")).toEqual([]);
     expect(page.text).not.toMatch(/<script>|<style| style=| on\w+=/);
     for (const url of linked.filter((link) => link.startsWith("/static/"))) {
-      const file = await t.call("GET", url, { token: null });
+      const file = await api.call("GET", url, { token: null });
       expect(file.status, url).toBe(200);
       // Swagger UI contains URLs in texts; the test in a browser shows that it requests none of them.
       if (!url.startsWith("/static/explorer/"))
         expect(file.text, url).not.toMatch(/https?:\/\/|@import|innerHTML|eval\(/);
     }
-    expect((await t.call("GET", "/openapi.json", { token: null })).status).toBe(401);
+    expect((await api.call("GET", "/openapi.json", { token: null })).status).toBe(401);
   },
 );

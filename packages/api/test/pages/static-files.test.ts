@@ -4,13 +4,13 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { CHAT_FILES, createChatFiles } from "../../src/pages/static-files.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
+  api = await startApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
-const get = (path: string) => t.call("GET", path, { token: null });
+const get = (path: string) => api.call("GET", path, { token: null });
 
 test("serves the chat page without a credential, from its own origin, in under 76 kB", async () => {
   const page = await get("/");
@@ -87,7 +87,7 @@ test("caches files of the console whose name has a hash, and compresses them for
   const [, script] = /src="(\/static\/console\/index-[^"]+)"/.exec((await get("/console")).text)!;
   const plain = await get(script!);
   expect(plain.headers["cache-control"]).toBe("public, max-age=31536000, immutable");
-  const packed = await t.call("GET", script!, { token: null, headers: { "accept-encoding": "gzip" } });
+  const packed = await api.call("GET", script!, { token: null, headers: { "accept-encoding": "gzip" } });
   expect(packed.headers["content-encoding"]).toBe("gzip");
   expect(Number(packed.headers["content-length"])).toBeLessThan(plain.text.length / 2);
   expect((await get("/static/console/color-scheme.js")).headers["cache-control"]).toBe("no-cache");

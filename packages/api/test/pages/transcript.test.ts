@@ -17,7 +17,7 @@ interface Transcript {
   last: number;
   running: boolean;
   run_id: string | null;
-  take(op: unknown): void;
+  receive(op: unknown): void;
   reattached(): void;
   endRun(error: { code: string; message: string }): void;
 }
@@ -39,15 +39,15 @@ function createTranscript() {
   return {
     transcript,
     live: (entry_id: number, kind: string, payload: object) =>
-      transcript.take({ op: "event", event: event(kind, payload), entry_id }),
+      transcript.receive({ op: "event", event: event(kind, payload), entry_id }),
     replay: (entry_id: number, kind: string, payload: object, ts = 100) =>
-      transcript.take({
+      transcript.receive({
         op: "event",
         event: event("session.replay.entry", { entry_id, kind, payload }, ts),
         entry_id,
       }),
     delta: (content: string, more: object = {}) =>
-      transcript.take({ op: "event", event: event("assistant.message.delta", { content, ...more }) }),
+      transcript.receive({ op: "event", event: event("assistant.message.delta", { content, ...more }) }),
     texts: () => page.map(({ type, text, of, status }) => `${type}: ${text ?? of ?? status ?? ""}`),
     page,
   };
@@ -97,7 +97,7 @@ test("ignores repeated entries and resumes after the last one", () => {
   expect(transcript.last).toBe(2);
 });
 
-test("replaces streamed text on catch-up and removes it when the answer ended meanwhile", () => {
+test("replaces streamed text on catch-up, and with the final answer if it ended in the meantime", () => {
   const { live, delta, texts, transcript } = createTranscript();
   live(1, "user.message.received", { text: "go" });
   delta("half an ans");
@@ -167,7 +167,7 @@ test("places a message sent during an answer before that answer", () => {
 test("collects the thoughts of each model call in one item before its answer", () => {
   const { transcript, live, delta, texts } = createTranscript();
   const think = (thinking: string, request_id: string) =>
-    transcript.take({
+    transcript.receive({
       op: "event",
       event: { kind: "llm.call.delta", payload: { thinking, request_id }, ts: 1 },
     });
@@ -218,7 +218,7 @@ verifies(
 verifies("content.progress", "shows the status and the collected output of a running tool", () => {
   const { transcript, live, replay, page } = createTranscript();
   const progress = (payload: object) =>
-    transcript.take({
+    transcript.receive({
       op: "event",
       event: { kind: "x.loop.tool.progress", payload: { id: "c1", ...payload } },
     });

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { parseJsonBody } from "../../src/requests/json-body.ts";
 
 const parse = (text: string) => parseJsonBody(Buffer.from(text));
-const refused = (text: string) => {
+const parseOutcome = (text: string) => {
   try {
     parse(text);
     return "accepted";
@@ -20,26 +20,26 @@ describe("parseJsonBody", () => {
 
   test("accepts 64 levels of nesting and rejects 65, ignoring brackets in strings", () => {
     const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
-    expect(refused(nested(64))).toBe("accepted");
-    expect(refused(nested(65))).toBe("request.invalid");
-    expect(refused(nested(500_000))).toBe("request.invalid");
-    expect(refused(JSON.stringify({ a: "[{".repeat(200), b: '\\"[[' }))).toBe("accepted");
+    expect(parseOutcome(nested(64))).toBe("accepted");
+    expect(parseOutcome(nested(65))).toBe("request.invalid");
+    expect(parseOutcome(nested(500_000))).toBe("request.invalid");
+    expect(parseOutcome(JSON.stringify({ a: "[{".repeat(200), b: '\\"[[' }))).toBe("accepted");
   });
 
   test("rejects a __proto__ key at any depth and in any escaping, but not as a value", () => {
-    expect(refused('{"a":[{"__proto__":{}}]}')).toBe("request.invalid");
-    expect(refused('{"\\u005f_proto\\u005F_":{}}')).toBe("request.invalid");
-    expect(refused('{"a":"__proto__"}')).toBe("accepted");
+    expect(parseOutcome('{"a":[{"__proto__":{}}]}')).toBe("request.invalid");
+    expect(parseOutcome('{"\\u005f_proto\\u005F_":{}}')).toBe("request.invalid");
+    expect(parseOutcome('{"a":"__proto__"}')).toBe("accepted");
   });
 
   test("rejects invalid JSON without echoing it", () => {
-    expect(refused('{"token": tok_secret')).toBe("request.invalid");
+    expect(parseOutcome('{"token": tok_secret')).toBe("request.invalid");
     expect(() => parse('{"token": tok_secret')).not.toThrow(/tok_secret/);
   });
 
   test("rejects values that would change when written again", () => {
-    expect(refused('{"a":1e999}')).toBe("request.invalid");
-    expect(refused('{"a":[-1e999]}')).toBe("request.invalid");
+    expect(parseOutcome('{"a":1e999}')).toBe("request.invalid");
+    expect(parseOutcome('{"a":[-1e999]}')).toBe("request.invalid");
     expect(parse('{"a":1e308,"b":"é😀"}')).toEqual({ a: 1e308, b: "é😀" });
     const broken = Buffer.concat([Buffer.from('{"a":"'), Buffer.from([0xc3, 0x28]), Buffer.from('"}')]);
     expect(() => parseJsonBody(broken)).toThrow(expect.objectContaining({ code: "request.invalid" }));

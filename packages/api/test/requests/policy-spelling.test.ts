@@ -23,8 +23,8 @@ test.for<[object, object]>([
   ],
   [{ channels: null }, { channels: null }],
   [{ somethingElse: 1 }, { somethingElse: 1 }],
-])("translates %j", ([input, wanted]) => {
-  expect(canonicalPolicy(input)).toEqual(wanted);
+])("translates %j to the canonical spelling", ([input, expected]) => {
+  expect(canonicalPolicy(input)).toEqual(expected);
 });
 
 test("refuses a field that is set in two spellings", () => {

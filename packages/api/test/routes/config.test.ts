@@ -6,14 +6,14 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi({ plugins: await loadBundledPlugins("web") });
+  api = await startApi({ plugins: await loadBundledPlugins("web") });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const keyWith = async (...scopes: string[]) =>
-  (await t.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
+  (await api.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
 const statusAndBody = (response: TestResponse) => [response.status, response.json];
 
 verifies(
@@ -21,8 +21,8 @@ verifies(
   "lists, reads, patches and deletes configuration, with masked secrets unless an admin requests one",
   async () => {
     const value = "sk-verysecretvalue-9876";
-    expect(statusAndBody(await t.call("GET", "/api/config"))).toEqual([200, {}]);
-    const patch = (key: string, body: unknown) => t.call("PATCH", `/api/config/${key}`, { body });
+    expect(statusAndBody(await api.call("GET", "/api/config"))).toEqual([200, {}]);
+    const patch = (key: string, body: unknown) => api.call("PATCH", `/api/config/${key}`, { body });
     expect(statusAndBody(await patch("provider", { value: "prod" }))).toEqual([
       200,
       { key: "provider", ok: true },
@@ -45,38 +45,38 @@ verifies(
       "plugin.x.retry_token": "****",
       provider: "prod",
     };
-    expect(statusAndBody(await t.call("GET", "/api/config"))).toEqual([200, all]);
-    expect((await t.call("GET", "/api/config?show=1")).json).toEqual(all);
+    expect(statusAndBody(await api.call("GET", "/api/config"))).toEqual([200, all]);
+    expect((await api.call("GET", "/api/config?show=1")).json).toEqual(all);
     for (const [key, item] of Object.entries(all)) {
-      const response = await t.call("GET", `/api/config/${key}`);
+      const response = await api.call("GET", `/api/config/${key}`);
       expect(statusAndBody(response)).toEqual([200, { key, value: item }]);
     }
 
     const url = "/api/config/plugin.x.api_key";
-    expect((await t.call("GET", `${url}?show=0`)).json.value).toBe("****9876");
-    expect(statusAndBody(await t.call("GET", `${url}?show=1`))).toEqual([
+    expect((await api.call("GET", `${url}?show=0`)).json.value).toBe("****9876");
+    expect(statusAndBody(await api.call("GET", `${url}?show=1`))).toEqual([
       200,
       { key: "plugin.x.api_key", value },
     ]);
     const reader = await keyWith("config:read");
-    expect((await t.call("GET", url, { token: reader })).json.value).toBe("****9876");
-    const refused = await t.call("GET", `${url}?show=1`, { token: reader });
+    expect((await api.call("GET", url, { token: reader })).json.value).toBe("****9876");
+    const refused = await api.call("GET", `${url}?show=1`, { token: reader });
     expect([refused.status, refused.json.error.code]).toEqual([403, "auth.scope"]);
     expect(refused.text).not.toContain("9876");
-    const audit = await t.call("GET", "/v1/audit?action=config.show");
+    const audit = await api.call("GET", "/v1/audit?action=config.show");
     expect(audit.json.items).toMatchObject([{ actor: "admin", subject: "plugin.x.api_key" }]);
-    expect((await t.call("GET", "/v1/audit")).text).not.toContain(value);
-    for (const name of readdirSync(t.home).filter((file) => file.startsWith("store.db"))) {
-      expect(readFileSync(join(t.home, name)).includes(value), name).toBe(false);
+    expect((await api.call("GET", "/v1/audit")).text).not.toContain(value);
+    for (const name of readdirSync(api.home).filter((file) => file.startsWith("store.db"))) {
+      expect(readFileSync(join(api.home, name)).includes(value), name).toBe(false);
     }
 
-    const remove = async (key: string) => statusAndBody(await t.call("DELETE", `/api/config/${key}`));
+    const remove = async (key: string) => statusAndBody(await api.call("DELETE", `/api/config/${key}`));
     expect(await remove("provider")).toEqual([200, { key: "provider", removed: true }]);
     expect(await remove("provider")).toEqual([200, { key: "provider", removed: false }]);
-    expect((await t.call("GET", "/api/config/provider")).status).toBe(404);
+    expect((await api.call("GET", "/api/config/provider")).status).toBe(404);
     expect(await remove("plugin.x.*")).toEqual([200, { key: "plugin.x.*", removed: true }]);
     expect(await remove("plugin.x.*")).toEqual([200, { key: "plugin.x.*", removed: false }]);
-    expect((await t.call("GET", "/api/config")).json).toEqual({});
+    expect((await api.call("GET", "/api/config")).json).toEqual({});
   },
 );
 
@@ -86,33 +86,33 @@ verifies("webapi.config", "adds the field detail to the error envelope under /ap
   const body = { value: 1 };
   const huge = { value: "x".repeat(CONFIG_LIMITS.value_bytes) };
   const cases: [Promise<TestResponse>, number, string][] = [
-    [t.call("GET", "/api/config/none"), 404, "config.not_found"],
-    [t.call("GET", "/api/config/none?show=1"), 404, "config.not_found"],
-    [t.call("GET", "/api/config/a..b"), 400, "request.invalid"],
-    [t.call("GET", "/api/config/a.*"), 400, "request.invalid"],
-    [t.call("GET", "/api/config/a?show=yes"), 400, "request.invalid"],
-    [t.call("GET", "/api/config/%ff"), 400, "request.invalid"],
-    [t.call("GET", `/api/config/${"x".repeat(600)}`), 400, "request.invalid"],
-    [t.call("PATCH", "/api/config/*", { body }), 400, "request.invalid"],
-    [t.call("PATCH", "/api/config/a.__proto__", { body }), 400, "request.invalid"],
-    [t.call("PATCH", "/api/config/a", { body: {} }), 400, "request.invalid"],
-    [t.call("PATCH", "/api/config/a", { body: { value: 1, more: 2 } }), 400, "request.invalid"],
-    [t.call("PATCH", "/api/config/a", { body: "{oops", headers: json }), 400, "request.invalid"],
+    [api.call("GET", "/api/config/none"), 404, "config.not_found"],
+    [api.call("GET", "/api/config/none?show=1"), 404, "config.not_found"],
+    [api.call("GET", "/api/config/a..b"), 400, "request.invalid"],
+    [api.call("GET", "/api/config/a.*"), 400, "request.invalid"],
+    [api.call("GET", "/api/config/a?show=yes"), 400, "request.invalid"],
+    [api.call("GET", "/api/config/%ff"), 400, "request.invalid"],
+    [api.call("GET", `/api/config/${"x".repeat(600)}`), 400, "request.invalid"],
+    [api.call("PATCH", "/api/config/*", { body }), 400, "request.invalid"],
+    [api.call("PATCH", "/api/config/a.__proto__", { body }), 400, "request.invalid"],
+    [api.call("PATCH", "/api/config/a", { body: {} }), 400, "request.invalid"],
+    [api.call("PATCH", "/api/config/a", { body: { value: 1, more: 2 } }), 400, "request.invalid"],
+    [api.call("PATCH", "/api/config/a", { body: "{oops", headers: json }), 400, "request.invalid"],
     [
-      t.call("PATCH", "/api/config/a", { body: "v", headers: { "content-type": "text/plain" } }),
+      api.call("PATCH", "/api/config/a", { body: "v", headers: { "content-type": "text/plain" } }),
       415,
       "request.not_json",
     ],
-    [t.call("PATCH", "/api/config/a", { body: huge }), 413, "config.limit"],
-    [t.call("DELETE", "/api/config/a.b*"), 400, "request.invalid"],
-    [t.call("GET", "/api/config", { token: null }), 401, "auth.missing"],
-    [t.call("GET", "/%61pi/config", { token: null }), 401, "auth.missing"],
-    [t.call("GET", "/api/config", { headers: { host: "evil.example" } }), 403, "auth.host"],
-    [t.call("PATCH", "/api/config/a", { body, token: reader }), 403, "auth.scope"],
-    [t.call("DELETE", "/api/config/a", { token: reader }), 403, "auth.scope"],
-    [t.call("POST", "/api/config", { body }), 404, "route.not_found"],
-    [t.call("GET", "/api"), 404, "route.not_found"],
-    [t.call("GET", "/api/nothing?x=1"), 404, "route.not_found"],
+    [api.call("PATCH", "/api/config/a", { body: huge }), 413, "config.limit"],
+    [api.call("DELETE", "/api/config/a.b*"), 400, "request.invalid"],
+    [api.call("GET", "/api/config", { token: null }), 401, "auth.missing"],
+    [api.call("GET", "/%61pi/config", { token: null }), 401, "auth.missing"],
+    [api.call("GET", "/api/config", { headers: { host: "evil.example" } }), 403, "auth.host"],
+    [api.call("PATCH", "/api/config/a", { body, token: reader }), 403, "auth.scope"],
+    [api.call("DELETE", "/api/config/a", { token: reader }), 403, "auth.scope"],
+    [api.call("POST", "/api/config", { body }), 404, "route.not_found"],
+    [api.call("GET", "/api"), 404, "route.not_found"],
+    [api.call("GET", "/api/nothing?x=1"), 404, "route.not_found"],
   ];
   for (const [input, status, code] of cases) {
     const response = await input;
@@ -121,15 +121,15 @@ verifies("webapi.config", "adds the field detail to the error envelope under /ap
     expect(response.json.detail).toBe(response.json.error.message);
   }
   for (const url of ["/apis", "/v1/plugin-packages/pkg_none", "/x?/api/config"]) {
-    expect(Object.keys((await t.call("GET", url)).json)).toEqual(["error"]);
+    expect(Object.keys((await api.call("GET", url)).json)).toEqual(["error"]);
   }
 });
 
 test("separates the configuration of orgs", async () => {
   const other = { "backplane-org": "org_other" };
-  await t.call("PATCH", "/api/config/shared.key", { body: { value: 1 } });
-  await t.call("PATCH", "/api/config/shared.key", { body: { value: 2 }, headers: other });
-  expect((await t.call("GET", "/api/config/shared.key")).json.value).toBe(1);
-  expect((await t.call("DELETE", "/api/config/shared.*", { headers: other })).json.removed).toBe(true);
-  expect((await t.call("GET", "/api/config/shared.key")).json.value).toBe(1);
+  await api.call("PATCH", "/api/config/shared.key", { body: { value: 1 } });
+  await api.call("PATCH", "/api/config/shared.key", { body: { value: 2 }, headers: other });
+  expect((await api.call("GET", "/api/config/shared.key")).json.value).toBe(1);
+  expect((await api.call("DELETE", "/api/config/shared.*", { headers: other })).json.removed).toBe(true);
+  expect((await api.call("GET", "/api/config/shared.key")).json.value).toBe(1);
 });

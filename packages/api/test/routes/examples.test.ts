@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { afterEach, expect, test } from "vitest";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 const folders: string[] = [];
 afterEach(async () => {
-  await t.close();
+  await api.close();
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
 });
 
@@ -17,19 +17,19 @@ test("lists the examples with the first paragraph of their README, for the admin
   for (const name of ["second", "first"]) mkdirSync(join(examples_folder, name));
   writeFileSync(join(examples_folder, "first/README.md"), "# First\n\nSays `hello`,\ntwice.\n\nMore.\n");
   writeFileSync(join(examples_folder, "notes.txt"), "");
-  t = await startApi({ api: { examples_folder } });
-  expect((await t.call("GET", "/v1/plugin-examples")).json).toEqual({
+  api = await startApi({ api: { examples_folder } });
+  expect((await api.call("GET", "/v1/plugin-examples")).json).toEqual({
     items: [
       { name: "first", path: join(examples_folder, "first"), description: "Says hello, twice." },
       { name: "second", path: join(examples_folder, "second"), description: "" },
     ],
   });
   const body = { name: "other", role: "admin", scopes: ["packages:write", "admin"] };
-  const { token } = (await t.call("POST", "/v1/keys", { body })).json;
-  expect((await t.call("GET", "/v1/plugin-examples", { token })).status).toBe(403);
+  const { token } = (await api.call("POST", "/v1/keys", { body })).json;
+  expect((await api.call("GET", "/v1/plugin-examples", { token })).status).toBe(403);
 });
 
 test("lists no examples where they are not installed", async () => {
-  t = await startApi();
-  expect((await t.call("GET", "/v1/plugin-examples")).json).toEqual({ items: [] });
+  api = await startApi();
+  expect((await api.call("GET", "/v1/plugin-examples")).json).toEqual({ items: [] });
 });

@@ -3,22 +3,22 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
-  await t.call("POST", "/v1/plugin-packages", {
-    body: { source: { folder: writeSamplePackage(t.home) } },
+  api = await startApi();
+  await api.call("POST", "/v1/plugin-packages", {
+    body: { source: { folder: writeSamplePackage(api.home) } },
   });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const bind = (export_id: string, headers: Record<string, string> = {}, more: object = {}) =>
-  t.call("POST", "/v1/plugin-bindings", {
+  api.call("POST", "/v1/plugin-bindings", {
     body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id, ...more },
     headers,
   });
 const listExports = async (list: string, call: Parameters<TestApi["call"]>[2] = {}) => {
-  const response = await t.call("GET", `/v1/plugin-${list}`, call);
+  const response = await api.call("GET", `/v1/plugin-${list}`, call);
   return response.json.items.map((item: { export_id: string }) => item.export_id);
 };
 
@@ -38,17 +38,17 @@ verifies(
     expect(await listExports("tools", { headers: { "backplane-project": "proj_other" } })).toEqual(["ask"]);
     expect(await listExports("tools", { headers: { "backplane-org": "org_other" } })).toEqual([]);
 
-    const echo = (await t.call("GET", "/v1/plugin-tools")).json.items[0];
+    const echo = (await api.call("GET", "/v1/plugin-tools")).json.items[0];
     expect(echo).toMatchObject({ kind: "tool", class: "isolated", package_version: "1.0.0" });
     expect(echo.input_schema).toEqual({ type: "object", properties: { text: { type: "string" } } });
 
-    const key = await t.call("POST", "/v1/keys", {
+    const key = await api.call("POST", "/v1/keys", {
       body: { name: "other", project_id: "proj_other", scopes: ["exports:read"] },
     });
     expect(await listExports("tools", { token: key.json.token })).toEqual(["ask"]);
-    await t.call(
+    await api.call(
       "PATCH",
-      `/v1/plugin-bindings/${(await t.call("GET", "/v1/plugin-bindings?kind=hook")).json.items[0].binding_id}`,
+      `/v1/plugin-bindings/${(await api.call("GET", "/v1/plugin-bindings?kind=hook")).json.items[0].binding_id}`,
       {
         body: { status: "disabled" },
       },

@@ -9,17 +9,17 @@ import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { readStream } from "../support/read-stream.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 let base = "";
 beforeAll(async () => {
   const plugins = await loadBundledPlugins("strategy-react", "llm-echo", "web");
-  ({ t, base } = await startBoundApi(["triage"], [], { plugins }));
-  t.runner.run = async (_request, listener) => {
+  ({ api, base } = await startBoundApi(["triage"], [], { plugins }));
+  api.runner.run = async (_request, listener) => {
     listener.event({ type: "progress", message: "looking" });
     return ok({ summary: { text: "fixed it" } });
   };
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const AUTHORIZED = { authorization: `Bearer ${ADMIN_TOKEN}` };
 const makeBody = (session_id: string, harness: JsonObject) => ({
@@ -28,35 +28,39 @@ const makeBody = (session_id: string, harness: JsonObject) => ({
   harness,
 });
 
-verifies("harness.contract", "refuses an ambiguous or invalid harness body and names the field", async () => {
-  for (const [harness, field] of [
-    [{}, "body.harness.export_id"],
-    [{ export_id: "triage", mode: "restart" }, "body.harness.mode"],
-    [{ export_id: "triage", mode: "resume" }, "body.harness.execution_id"],
-    [{ export_id: "triage", execution_id: "exec_1" }, "body.harness.execution_id"],
-    [{ export_id: "triage", mode: "resume", execution_id: "exec_1", policy: {} }, "body.harness.policy"],
-    [{ export_id: "triage", policy: { max_depth: -1 } }, "body.harness.policy.max_depth"],
-    [{ export_id: "triage", policy: { max_child_runs: 1.5 } }, "body.harness.policy.max_child_runs"],
-    [{ export_id: "triage", policy: { max_steps: "10" } }, "body.harness.policy.max_steps"],
-    [{ export_id: "triage", policy: { max_compactions: 1e9 } }, "body.harness.policy.max_compactions"],
-    [{ export_id: "triage", policy: { max_time_ms: 0 } }, "body.harness.policy.max_time_ms"],
-    [{ export_id: "triage", policy: { allow_compaction: "no" } }, "body.harness.policy.allow_compaction"],
-    [{ export_id: "triage", policy: { max_runs: 1 } }, "body.harness.policy"],
-    [{ export_id: "triage", timeout_ms: 0 }, "body.harness.timeout_ms"],
-    [{ export_id: "triage", checkpoint: {} }, "body.harness"],
-  ] as [JsonObject, string][]) {
-    const { status, json } = await t.call("POST", "/v1/runs", { body: makeBody("refused", harness) });
-    const paths = json.error.details.issues.map(({ path }: { path: string }) => path);
-    expect([status, json.error.code, paths], JSON.stringify(harness)).toEqual([
-      400,
-      "request.invalid",
-      [field],
-    ]);
-  }
-  // The refused requests created nothing.
-  expect((await t.call("GET", "/v1/runs?session_id=refused")).json.items).toEqual([]);
-  expect((await t.call("GET", "/v1/sessions/refused")).status).toBe(404);
-});
+verifies(
+  "harness.contract",
+  "refuses an ambiguous or invalid harness body and identifies the field",
+  async () => {
+    for (const [harness, field] of [
+      [{}, "body.harness.export_id"],
+      [{ export_id: "triage", mode: "restart" }, "body.harness.mode"],
+      [{ export_id: "triage", mode: "resume" }, "body.harness.execution_id"],
+      [{ export_id: "triage", execution_id: "exec_1" }, "body.harness.execution_id"],
+      [{ export_id: "triage", mode: "resume", execution_id: "exec_1", policy: {} }, "body.harness.policy"],
+      [{ export_id: "triage", policy: { max_depth: -1 } }, "body.harness.policy.max_depth"],
+      [{ export_id: "triage", policy: { max_child_runs: 1.5 } }, "body.harness.policy.max_child_runs"],
+      [{ export_id: "triage", policy: { max_steps: "10" } }, "body.harness.policy.max_steps"],
+      [{ export_id: "triage", policy: { max_compactions: 1e9 } }, "body.harness.policy.max_compactions"],
+      [{ export_id: "triage", policy: { max_time_ms: 0 } }, "body.harness.policy.max_time_ms"],
+      [{ export_id: "triage", policy: { allow_compaction: "no" } }, "body.harness.policy.allow_compaction"],
+      [{ export_id: "triage", policy: { max_runs: 1 } }, "body.harness.policy"],
+      [{ export_id: "triage", timeout_ms: 0 }, "body.harness.timeout_ms"],
+      [{ export_id: "triage", checkpoint: {} }, "body.harness"],
+    ] as [JsonObject, string][]) {
+      const { status, json } = await api.call("POST", "/v1/runs", { body: makeBody("refused", harness) });
+      const paths = json.error.details.issues.map(({ path }: { path: string }) => path);
+      expect([status, json.error.code, paths], JSON.stringify(harness)).toEqual([
+        400,
+        "request.invalid",
+        [field],
+      ]);
+    }
+    // The refused requests created nothing.
+    expect((await api.call("GET", "/v1/runs?session_id=refused")).json.items).toEqual([]);
+    expect((await api.call("GET", "/v1/sessions/refused")).status).toBe(404);
+  },
+);
 
 const EVENTS = ["x.harness.started", "x.harness.event", "x.harness.ended"];
 
@@ -85,7 +89,7 @@ verifies(
   ["harness.contract", "ws.schema"],
   "sends the events of a harness to the sockets of its session",
   async () => {
-    await t.call("POST", "/v1/sessions", { body: { session_id: "socket" } });
+    await api.call("POST", "/v1/sessions", { body: { session_id: "socket" } });
     const ws = new WebSocket(`${base.replace("http:", "ws:")}/ws`, { headers: AUTHORIZED });
     const ops: JsonObject[] = [];
     const attached = Promise.withResolvers<void>();
@@ -98,7 +102,7 @@ verifies(
     });
     ws.on("open", () => ws.send(JSON.stringify({ op: "attach", session_id: "socket" })));
     await attached.promise;
-    const started = await t.call("POST", "/v1/runs?wait=20", {
+    const started = await api.call("POST", "/v1/runs?wait=20", {
       body: makeBody("socket", { export_id: "triage" }),
     });
     expect(started.json).toMatchObject({ status: "completed" });

@@ -6,17 +6,18 @@ import { packToBuffer } from "../support/pack-to-buffer.ts";
 import { writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
+  api = await startApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const PATH = "/v1/plugin-installations";
 
-const send = (body: object, headers: Record<string, string> = {}) => t.call("POST", PATH, { body, headers });
+const send = (body: object, headers: Record<string, string> = {}) =>
+  api.call("POST", PATH, { body, headers });
 const upload = (body: Buffer, settings?: object | string, headers: Record<string, string> = {}) =>
-  t.call("POST", PATH, {
+  api.call("POST", PATH, {
     body,
     headers: {
       "content-type": "application/octet-stream",
@@ -29,17 +30,17 @@ const upload = (body: Buffer, settings?: object | string, headers: Record<string
 
 async function counts() {
   const [packages, bindings] = await Promise.all(
-    ["plugin-packages", "plugin-bindings"].map((noun) => t.call("GET", `/v1/${noun}?limit=500`)),
+    ["plugin-packages", "plugin-bindings"].map((noun) => api.call("GET", `/v1/${noun}?limit=500`)),
   );
   return [
     packages!.json.items.length,
     bindings!.json.items.length,
-    readdirSync(join(t.home, "blobs/sha256")).length,
+    readdirSync(join(api.home, "blobs/sha256")).length,
   ];
 }
 
 test("installs and binds an archive with its settings, and responds 200 to a repetition", async () => {
-  const archive = await packToBuffer(writeSamplePackage(t.home, "1.0.0"));
+  const archive = await packToBuffer(writeSamplePackage(api.home, "1.0.0"));
   const settings = { bind: true, policy: { timeout_ms: 5_000 } };
   const done = await upload(archive, settings);
   expect(done.status).toBe(201);
@@ -50,15 +51,15 @@ test("installs and binds an archive with its settings, and responds 200 to a rep
   expect(again.json.bindings.map(({ change }: { change: string }) => change)).toEqual(
     Array.from({ length: 6 }, () => "unchanged"),
   );
-  const next = await upload(await packToBuffer(writeSamplePackage(t.home, "1.1.0")), { bind: true });
+  const next = await upload(await packToBuffer(writeSamplePackage(api.home, "1.1.0")), { bind: true });
   expect(next.status).toBe(201);
   expect(next.json.bindings).toMatchObject(
     Array.from({ length: 6 }, () => ({ change: "moved", binding: { policy: { timeout_ms: 5_000 } } })),
   );
 });
 
-test("installs a folder, a remote server and an mcp.json that a JSON body names", async () => {
-  const folder = writeSamplePackage(t.home, "2.0.0");
+test("installs a folder, a remote server and an mcp.json that a JSON body specifies", async () => {
+  const folder = writeSamplePackage(api.home, "2.0.0");
   expect((await send({ source: { kind: "folder", path: folder } })).json).toMatchObject({ bindings: [] });
   const remote = await send({
     source: { kind: "mcp_url", name: "remote", url: "https://remote.invalid/mcp" },
@@ -83,12 +84,12 @@ test("installs a folder, a remote server and an mcp.json that a JSON body names"
 });
 
 test("reports the kind and contents of a source without installing it", async () => {
-  const archive = await packToBuffer(writeSamplePackage(t.home, "3.0.0"));
+  const archive = await packToBuffer(writeSamplePackage(api.home, "3.0.0"));
   const headers = { "content-type": "application/octet-stream" };
   const before = await counts();
-  const uploaded = await t.call("POST", `${PATH}:inspect`, { body: archive, headers });
+  const uploaded = await api.call("POST", `${PATH}:inspect`, { body: archive, headers });
   expect(uploaded.json).toMatchObject({ kind: "package", packages: [{ version: "3.0.0", binds: false }] });
-  const kernel = join(t.home, "kernel");
+  const kernel = join(api.home, "kernel");
   mkdirSync(kernel);
   const group = { memory: { category: "memory" } };
   writeFileSync(
@@ -97,7 +98,7 @@ test("reports the kind and contents of a source without installing it", async ()
   );
   writeFileSync(join(kernel, "i.js"), "");
   const source = { kind: "folder", path: kernel };
-  const inspected = await t.call("POST", `${PATH}:inspect`, { body: { source } });
+  const inspected = await api.call("POST", `${PATH}:inspect`, { body: { source } });
   expect(inspected.json).toMatchObject({
     kind: "kernel_plugins",
     plugins: [{ name: "memory", source: kernel }],
@@ -110,7 +111,7 @@ test("reports the kind and contents of a source without installing it", async ()
 });
 
 test("stores neither rows nor files of an archive whose bindings fail", async () => {
-  const archive = await packToBuffer(writeSamplePackage(t.home, "4.0.0"));
+  const archive = await packToBuffer(writeSamplePackage(api.home, "4.0.0"));
   const before = await counts();
   for (const settings of [
     { bind: true, secrets: { nothing: "secret://org_local/x" } },
@@ -123,14 +124,14 @@ test("stores neither rows nor files of an archive whose bindings fail", async ()
 });
 
 test("repeats the first response for the same Idempotency-Key and refuses it with other settings or bytes", async () => {
-  const archive = await packToBuffer(writeSamplePackage(t.home, "5.0.0"));
+  const archive = await packToBuffer(writeSamplePackage(api.home, "5.0.0"));
   const key = { "idempotency-key": "install-5" };
   const first = await upload(archive, { bind: false }, key);
   const again = await upload(archive, { bind: false }, key);
   expect([first.status, again.status]).toEqual([201, 201]);
   expect(again.headers["idempotency-replayed"]).toBe("true");
   expect(again.json).toEqual(first.json);
-  const other = await packToBuffer(writeSamplePackage(t.home, "5.0.1"));
+  const other = await packToBuffer(writeSamplePackage(api.home, "5.0.1"));
   for (const conflicting of [
     await upload(archive, { bind: true }, key),
     await upload(other, { bind: false }, key),
@@ -149,13 +150,13 @@ test.each([
   ['{"config":{"a":"\u00fc"}}', "must be ASCII"],
   [`{"config":{"a":"${"x".repeat(8_200)}"}}`, "larger than 8192 bytes"],
 ])("refuses the settings %.20s", async (settings, reason) => {
-  const response = await upload(await packToBuffer(writeSamplePackage(t.home, "6.0.0")), settings);
+  const response = await upload(await packToBuffer(writeSamplePackage(api.home, "6.0.0")), settings);
   expect(response.status).toBeGreaterThanOrEqual(400);
   expect(response.json.error.message).toContain(reason);
 });
 
 test("accepts characters beyond ASCII as escapes", async () => {
-  const archive = await packToBuffer(writeSamplePackage(t.home, "7.0.0"));
+  const archive = await packToBuffer(writeSamplePackage(api.home, "7.0.0"));
   const done = await upload(archive, '{"bind":true,"config":{"w\\u00e4hrung":1}}');
   expect(done.json.error.message).toContain("/config");
 });

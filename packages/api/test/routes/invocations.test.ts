@@ -4,21 +4,21 @@ import { ADMIN } from "../support/callers.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
-  await t.call("POST", "/v1/plugin-packages", {
-    body: { source: { folder: writeSamplePackage(t.home) } },
+  api = await startApi();
+  await api.call("POST", "/v1/plugin-packages", {
+    body: { source: { folder: writeSamplePackage(api.home) } },
   });
   for (const export_id of ["echo", "ask"])
-    await t.call("POST", "/v1/plugin-bindings", {
+    await api.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id },
     });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const invoke = (query: string, body: object, headers: Record<string, string> = {}) =>
-  t.call("POST", `/v1/invocations${query}`, { body, headers });
+  api.call("POST", `/v1/invocations${query}`, { body, headers });
 
 verifies(
   "api.invocations",
@@ -27,15 +27,15 @@ verifies(
     const started = await invoke("", { export_id: "echo", input: { do: "wait" } });
     expect([started.status, started.json.status]).toEqual([202, "running"]);
     const url = `/v1/invocations/${started.json.id}`;
-    expect((await t.call("GET", url)).json).toMatchObject({ id: started.json.id, status: "running" });
-    const listed = (await t.call("GET", "/v1/invocations?status=running&export_id=echo")).json.items;
+    expect((await api.call("GET", url)).json).toMatchObject({ id: started.json.id, status: "running" });
+    const listed = (await api.call("GET", "/v1/invocations?status=running&export_id=echo")).json.items;
     expect(listed.map((item: { id: string }) => item.id)).toEqual([started.json.id]);
-    const either = (await t.call("GET", "/v1/invocations?status=failed,running,failed&export_id=echo")).json
+    const either = (await api.call("GET", "/v1/invocations?status=failed,running,failed&export_id=echo")).json
       .items;
     expect(either.map((item: { id: string }) => item.id)).toEqual([started.json.id]);
-    const neither = await t.call("GET", "/v1/invocations?status=failed,retryable_failure&export_id=echo");
+    const neither = await api.call("GET", "/v1/invocations?status=failed,retryable_failure&export_id=echo");
     expect(neither.json.items).toEqual([]);
-    const unknown = await t.call("GET", "/v1/invocations?status=failed,lost");
+    const unknown = await api.call("GET", "/v1/invocations?status=failed,lost");
     expect([unknown.status, unknown.json.error]).toMatchObject([
       400,
       {
@@ -44,12 +44,12 @@ verifies(
       },
     ]);
 
-    await t.runner.started(1);
-    const cancelled = await t.call("POST", `${url}:cancel`);
+    await api.runner.started(1);
+    const cancelled = await api.call("POST", `${url}:cancel`);
     expect(cancelled.status).toBe(202);
-    const events = await t.call("GET", `${url}/events`);
+    const events = await api.call("GET", `${url}/events`);
     expect(events.text).toMatch(/event: settled\ndata: .*"status":"cancelled"/);
-    const late = await t.call("POST", `${url}:cancel`);
+    const late = await api.call("POST", `${url}:cancel`);
     expect([late.status, late.json.error.code]).toEqual([409, "invocation.settled"]);
   },
 );
@@ -78,14 +78,14 @@ verifies(
 
 test("responds 202 with the current record when wait runs out", async () => {
   const held = invoke("?wait=20", { export_id: "echo", input: { do: "wait" } });
-  await t.runner.started(t.runner.requests.length + 1);
+  await api.runner.started(api.runner.requests.length + 1);
   // The timer of `wait` starts once the row is on disk.
-  const request = t.runner.requests.at(-1)!;
-  await t.kernel.invocations.get({ ...ADMIN }, request.invocation_id);
-  t.clock.advance(20_000);
+  const request = api.runner.requests.at(-1)!;
+  await api.kernel.invocations.get({ ...ADMIN }, request.invocation_id);
+  api.clock.advance(20_000);
   const response = await held;
   expect([response.status, response.json.status]).toEqual([202, "running"]);
-  t.runner.release(request.invocation_id);
+  api.runner.release(request.invocation_id);
 });
 
 verifies(
@@ -95,17 +95,17 @@ verifies(
     const waiting = await invoke("", { export_id: "ask", input: { text: "please" } });
     expect([waiting.status, waiting.json.status]).toEqual([202, "waiting_approval"]);
     expect(waiting.json.id).toMatch(/^inv_/);
-    await t.call("POST", `/v1/approvals/${waiting.json.approval_id}:answer`, {
+    await api.call("POST", `/v1/approvals/${waiting.json.approval_id}:answer`, {
       body: { response: "reject" },
     });
 
     const held = invoke("?wait=30", { export_id: "ask", input: { text: "again" } });
     const pending = await vi.waitFor(async () => {
-      const { items } = (await t.call("GET", "/v1/approvals?status=pending")).json;
+      const { items } = (await api.call("GET", "/v1/approvals?status=pending")).json;
       expect(items).toHaveLength(1);
       return items[0] as { id: string };
     }, 10_000);
-    await t.call("POST", `/v1/approvals/${pending.id}:answer`, { body: { response: "approve" } });
+    await api.call("POST", `/v1/approvals/${pending.id}:answer`, { body: { response: "approve" } });
     const done = await held;
     expect([done.status, done.json.status]).toEqual([200, "succeeded"]);
   },
@@ -117,7 +117,7 @@ verifies(
   async () => {
     const refused = await invoke("?wait", { export_id: "echo", input: { text: 7 } });
     expect([refused.status, refused.json.error.code]).toEqual([422, "input.invalid"]);
-    const record = await t.call("GET", `/v1/invocations/${refused.json.error.details.invocation_id}`);
+    const record = await api.call("GET", `/v1/invocations/${refused.json.error.details.invocation_id}`);
     expect(record.json).toMatchObject({ status: "failed", error: { code: "input.invalid" } });
     const unknown = await invoke("", { export_id: "nothing" });
     expect([unknown.status, unknown.json.error.code]).toEqual([404, "export.not_found"]);
@@ -127,34 +127,34 @@ verifies(
 verifies("api.invocations", "replays events after Last-Event-ID and ends with the record", async () => {
   const done = await invoke("?wait", { export_id: "echo", input: { do: "talk" } });
   const url = `/v1/invocations/${done.json.id}/events`;
-  const all = await t.call("GET", url);
+  const all = await api.call("GET", url);
   expect(all.headers["content-type"]).toMatch(/^text\/event-stream/);
   const ids = (text: string) => [...text.matchAll(/^id: (\d+)$/gm)].map((match) => Number(match[1]));
   expect(ids(all.text)).toEqual([1, 2, 3]);
   expect(all.text).toMatch(/data: \{"seq":1,.*"message":"one"/);
   expect(all.text.trimEnd().split("\n\n").at(-1)).toMatch(/^event: settled\ndata: \{"id":"inv_/);
-  const rest = await t.call("GET", url, { headers: { "last-event-id": "2" } });
+  const rest = await api.call("GET", url, { headers: { "last-event-id": "2" } });
   expect(ids(rest.text)).toEqual([3]);
-  expect(ids((await t.call("GET", `${url}?after=1`)).text)).toEqual([2, 3]);
+  expect(ids((await api.call("GET", `${url}?after=1`)).text)).toEqual([2, 3]);
   for (const id of ["x", "-1", "1.5", "0x1", "99999999999999999999"])
-    expect((await t.call("GET", url, { headers: { "last-event-id": id } })).status, id).toBe(400);
-  expect((await t.call("GET", "/v1/invocations/inv_none/events")).status).toBe(404);
+    expect((await api.call("GET", url, { headers: { "last-event-id": id } })).status, id).toBe(400);
+  expect((await api.call("GET", "/v1/invocations/inv_none/events")).status).toBe(404);
 });
 
 test("runs a call once for repeats of an Idempotency-Key, even while it is running", async () => {
   const headers = { "idempotency-key": "invoke-1" };
-  const before = t.runner.requests.length;
+  const before = api.runner.requests.length;
   const body = { export_id: "echo", input: { do: "wait" } };
   const first = await invoke("", body, headers);
   const repeat = await invoke("", body, headers);
   expect([first.status, repeat.status, repeat.json.id]).toEqual([202, 202, first.json.id]);
   expect(repeat.headers["idempotency-replayed"]).toBe("true");
   const held = invoke("?wait=30", { input: { do: "wait" }, export_id: "echo" }, headers);
-  await t.runner.started(before + 1);
-  t.runner.release(first.json.id);
+  await api.runner.started(before + 1);
+  api.runner.release(first.json.id);
   const ended = await held;
   expect([ended.status, ended.json.id, ended.json.status]).toEqual([200, first.json.id, "succeeded"]);
-  expect(t.runner.requests.length).toBe(before + 1);
+  expect(api.runner.requests.length).toBe(before + 1);
   const other = await invoke("", { export_id: "echo" }, headers);
   expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
 });

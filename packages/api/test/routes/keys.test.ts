@@ -5,29 +5,29 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
+  api = await startApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const onDisk = (text: string) =>
-  readdirSync(t.home)
+  readdirSync(api.home)
     .filter((name) => name.startsWith("store.db"))
-    .some((name) => readFileSync(join(t.home, name)).includes(text));
+    .some((name) => readFileSync(join(api.home, name)).includes(text));
 
 verifies(
   "api.keys",
   "creates a key with org, project, role and scopes, returns its token once, stores a hash and revokes it",
   async () => {
     for (const role of ROLES) {
-      const created = await t.call("POST", "/v1/keys", {
+      const created = await api.call("POST", "/v1/keys", {
         body: { name: `a ${role}`, role, project_id: "proj_a", scopes: ["secrets:read"] },
       });
       expect([created.status, created.json.key.role]).toEqual([201, role]);
     }
     const body = { name: "reader", project_id: "proj_a", role: "user", scopes: ["secrets:read"] };
-    const created = await t.call("POST", "/v1/keys", { body });
+    const created = await api.call("POST", "/v1/keys", { body });
     const { key, token } = created.json;
     expect(token).toMatch(/^bpk_/);
     expect(key).toMatchObject({
@@ -37,35 +37,35 @@ verifies(
       scopes: ["secrets:read"],
     });
 
-    expect((await t.call("GET", "/v1/secrets", { token })).status).toBe(200);
-    const beyond = await t.call("GET", "/v1/keys", { token });
-    expect([beyond.status, beyond.json.error.details.needs]).toEqual([403, "keys:read"]);
-    expect((await t.call("GET", "/v1/status", { token })).json.caller).toMatchObject({
+    expect((await api.call("GET", "/v1/secrets", { token })).status).toBe(200);
+    const without_scope = await api.call("GET", "/v1/keys", { token });
+    expect([without_scope.status, without_scope.json.error.details.needs]).toEqual([403, "keys:read"]);
+    expect((await api.call("GET", "/v1/status", { token })).json.caller).toMatchObject({
       actor: key.id,
       project_id: "proj_a",
     });
 
-    const elsewhere = await t.call("POST", "/v1/keys", {
+    const elsewhere = await api.call("POST", "/v1/keys", {
       body: { ...body, org_id: "org_b", project_id: null },
     });
     expect(elsewhere.json.key).toMatchObject({ org_id: "org_b", project_id: null });
-    const status = await t.call("GET", "/v1/status", { token: elsewhere.json.token });
+    const status = await api.call("GET", "/v1/status", { token: elsewhere.json.token });
     expect(status.json.caller).toMatchObject({ org_id: "org_b", project_id: null, role: "user" });
 
-    const all = await t.call("GET", "/v1/keys?project=*");
+    const all = await api.call("GET", "/v1/keys?project=*");
     expect(all.json.items.map((item: { id: string }) => item.id)).toContain(key.id);
-    expect((await t.call("GET", "/v1/keys")).text).not.toContain(key.id);
-    expect((await t.call("GET", "/v1/keys?project=nowhere")).status).toBe(400);
-    const listed = await t.call("GET", "/v1/keys", { headers: { "backplane-project": "*" } });
+    expect((await api.call("GET", "/v1/keys")).text).not.toContain(key.id);
+    expect((await api.call("GET", "/v1/keys?project=nowhere")).status).toBe(400);
+    const listed = await api.call("GET", "/v1/keys", { headers: { "backplane-project": "*" } });
     expect(listed.text).not.toContain(elsewhere.json.key.id);
     expect(listed.json.items.map((item: { id: string }) => item.id)).toContain(key.id);
     expect(listed.text).not.toContain(token);
     expect(onDisk(key.id)).toBe(true);
     expect(onDisk(token)).toBe(false);
 
-    expect((await t.call("DELETE", `/v1/keys/${key.id}`)).status).toBe(404);
-    expect((await t.call("DELETE", `/v1/keys/${key.id}?project=*`)).status).toBe(204);
-    const revoked = await t.call("GET", "/v1/secrets", { token });
+    expect((await api.call("DELETE", `/v1/keys/${key.id}`)).status).toBe(404);
+    expect((await api.call("DELETE", `/v1/keys/${key.id}?project=*`)).status).toBe(204);
+    const revoked = await api.call("GET", "/v1/secrets", { token });
     expect([revoked.status, revoked.json.error.code]).toEqual([401, "auth.invalid"]);
   },
 );
@@ -73,8 +73,8 @@ verifies(
 test("returns no token for a repeated create", async () => {
   const headers = { "idempotency-key": "key-1" };
   const body = { name: "once", scopes: ["secrets:read"] };
-  const first = await t.call("POST", "/v1/keys", { body, headers });
-  const repeat = await t.call("POST", "/v1/keys", { body, headers });
+  const first = await api.call("POST", "/v1/keys", { body, headers });
+  const repeat = await api.call("POST", "/v1/keys", { body, headers });
   expect([first.status, repeat.status]).toEqual([201, 201]);
   expect(first.json.token).toMatch(/^bpk_/);
   expect(repeat.json).toEqual({ key: first.json.key, token: null });
@@ -82,11 +82,11 @@ test("returns no token for a repeated create", async () => {
 });
 
 test("rejects an expired key", async () => {
-  const expires_at = new Date(t.clock.now() + 60_000).toISOString();
-  const created = await t.call("POST", "/v1/keys", {
+  const expires_at = new Date(api.clock.now() + 60_000).toISOString();
+  const created = await api.call("POST", "/v1/keys", {
     body: { name: "short", scopes: ["secrets:read"], expires_at },
   });
-  expect((await t.call("GET", "/v1/secrets", { token: created.json.token })).status).toBe(200);
-  t.clock.advance(61_000);
-  expect((await t.call("GET", "/v1/secrets", { token: created.json.token })).status).toBe(401);
+  expect((await api.call("GET", "/v1/secrets", { token: created.json.token })).status).toBe(200);
+  api.clock.advance(61_000);
+  expect((await api.call("GET", "/v1/secrets", { token: created.json.token })).status).toBe(401);
 });

@@ -7,11 +7,11 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
+  api = await startApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 async function packVersion(version: string, remark: string): Promise<Buffer> {
   const chunks: Buffer[] = [];
@@ -21,14 +21,14 @@ async function packVersion(version: string, remark: string): Promise<Buffer> {
       done();
     },
   });
-  await packFolder(writeSamplePackage(t.home, version, remark), sink);
+  await packFolder(writeSamplePackage(api.home, version, remark), sink);
   return Buffer.concat(chunks);
 }
 
 const upload = (body: Buffer) =>
-  t.call("POST", "/v1/plugin-packages", { body, headers: { "content-type": "application/octet-stream" } });
+  api.call("POST", "/v1/plugin-packages", { body, headers: { "content-type": "application/octet-stream" } });
 
-const treeOf = (digest: string) => join(t.home, "blobs", "sha256", digest.slice("sha256:".length), "tree");
+const treeOf = (digest: string) => join(api.home, "blobs", "sha256", digest.slice("sha256:".length), "tree");
 
 /** Counts the responses by status; a 500 is never allowed, because a caller cannot handle it. */
 function count(answers: readonly TestResponse[]): Record<number, number> {
@@ -59,7 +59,7 @@ test.each([20, 100])(
       await packVersion(`2.0.${racers}`, "one"),
       await packVersion(`2.0.${racers}`, "other"),
     ];
-    const before = readdirSync(join(t.home, "blobs", "sha256")).length;
+    const before = readdirSync(join(api.home, "blobs", "sha256")).length;
     const answers = await Promise.all(
       Array.from({ length: racers }, (_, index) => upload(index % 2 === 0 ? first : other)),
     );
@@ -67,7 +67,7 @@ test.each([20, 100])(
     const created = answers.find(({ status }) => status === 201)!.json;
     expect(existsSync(treeOf(created.digest))).toBe(true);
     // The bytes of the refused installs belong to no package and were removed.
-    expect(readdirSync(join(t.home, "blobs", "sha256"))).toHaveLength(before + 1);
+    expect(readdirSync(join(api.home, "blobs", "sha256"))).toHaveLength(before + 1);
     for (const { status, json } of answers)
       if (status === 409) expect(json.error.code).toBe("package.conflict");
   },
@@ -79,11 +79,11 @@ test("never leaves a row without files when a package is removed and installed c
     const { id } = (await upload(archive)).json;
     const answers = await Promise.all([
       ...Array.from({ length: 6 }, () => upload(archive)),
-      t.call("DELETE", `/v1/plugin-packages/${id}`),
+      api.call("DELETE", `/v1/plugin-packages/${id}`),
       ...Array.from({ length: 6 }, () => upload(archive)),
     ]);
     count(answers);
-    const { items } = (await t.call("GET", "/v1/plugin-packages?limit=200")).json;
+    const { items } = (await api.call("GET", "/v1/plugin-packages?limit=200")).json;
     for (const { digest } of items) expect(existsSync(treeOf(digest)), `round ${round}`).toBe(true);
   }
 });

@@ -9,24 +9,24 @@ import { packToBuffer } from "../support/pack-to-buffer.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi({ api: { limits: { upload_bytes: 200_000 } } });
+  api = await startApi({ api: { limits: { upload_bytes: 200_000 } } });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const sampleArchive = (version: string, remark = ""): Promise<Buffer> =>
-  packToBuffer(writeSamplePackage(t.home, version, remark));
+  packToBuffer(writeSamplePackage(api.home, version, remark));
 
 const upload = (body: Buffer, headers: Record<string, string> = {}, token?: string) =>
-  t.call("POST", "/v1/plugin-packages", {
+  api.call("POST", "/v1/plugin-packages", {
     body,
     headers: { "content-type": "application/octet-stream", ...headers },
     ...(token === undefined ? {} : { token }),
   });
 
 async function keyWith(scopes: string[]): Promise<string> {
-  return (await t.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token;
+  return (await api.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token;
 }
 
 verifies(
@@ -42,37 +42,37 @@ verifies(
     expect([again.status, again.json]).toEqual([200, created.json]);
 
     const { id } = created.json;
-    expect((await t.call("GET", "/v1/plugin-packages")).json.items).toEqual([created.json]);
-    expect((await t.call("GET", `/v1/plugin-packages/${id}`)).json).toEqual(created.json);
+    expect((await api.call("GET", "/v1/plugin-packages")).json.items).toEqual([created.json]);
+    expect((await api.call("GET", `/v1/plugin-packages/${id}`)).json).toEqual(created.json);
 
-    const binding = await t.call("POST", "/v1/plugin-bindings", {
+    const binding = await api.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" },
     });
-    const bound = await t.call("DELETE", `/v1/plugin-packages/${id}`);
+    const bound = await api.call("DELETE", `/v1/plugin-packages/${id}`);
     expect([bound.status, bound.json.error.code]).toEqual([409, "package.bound"]);
     expect(bound.json.error.details.bindings).toEqual([binding.json.binding_id]);
-    await t.call("DELETE", `/v1/plugin-bindings/${binding.json.binding_id}`);
-    expect((await t.call("DELETE", `/v1/plugin-packages/${id}`)).status).toBe(204);
-    expect((await t.call("GET", `/v1/plugin-packages/${id}`)).status).toBe(404);
+    await api.call("DELETE", `/v1/plugin-bindings/${binding.json.binding_id}`);
+    expect((await api.call("DELETE", `/v1/plugin-packages/${id}`)).status).toBe(204);
+    expect((await api.call("GET", `/v1/plugin-packages/${id}`)).status).toBe(404);
   },
 );
 
 verifies("api.packages", "accepts a folder on the host only with the admin token", async () => {
-  const folder = writeSamplePackage(t.home, "2.0.0");
-  const text = await t.call("POST", "/v1/plugin-packages", { body: { source: `folder:${folder}` } });
+  const folder = writeSamplePackage(api.home, "2.0.0");
+  const text = await api.call("POST", "/v1/plugin-packages", { body: { source: `folder:${folder}` } });
   expect([text.status, text.json.origin]).toEqual([201, "folder"]);
-  const object = await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+  const object = await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
   expect([object.status, object.json.id]).toEqual([200, text.json.id]);
 
   const token = await keyWith(["packages:write"]);
   for (const other of [token, await keyWith(["admin"])]) {
-    const refused = await t.call("POST", "/v1/plugin-packages", {
+    const refused = await api.call("POST", "/v1/plugin-packages", {
       body: { source: { folder } },
       token: other,
     });
     expect([refused.status, refused.json.error.code]).toEqual([403, "package.source_forbidden"]);
   }
-  const relative = await t.call("POST", "/v1/plugin-packages", { body: { source: "folder:../x" } });
+  const relative = await api.call("POST", "/v1/plugin-packages", { body: { source: "folder:../x" } });
   expect([relative.status, relative.json.error.code]).toEqual([400, "request.invalid"]);
   const asArchive = await upload(await sampleArchive("2.0.1"), {}, token);
   expect(asArchive.status).toBe(201);
@@ -92,11 +92,11 @@ test("rejects an upload over the limit and a body that is not an archive", async
 });
 
 test("rejects a streamed archive that exceeds the limit and stores no part of it", async () => {
-  const dir = writeSamplePackage(t.home, "5.0.0");
+  const dir = writeSamplePackage(api.home, "5.0.0");
   writeFileSync(join(dir, "noise.bin"), randomBytes(300_000));
   const stream = new PassThrough();
   const packing = packFolder(dir, stream).catch(() => undefined);
-  const response = await t.api.inject({
+  const response = await api.api.inject({
     method: "POST",
     url: "/v1/plugin-packages",
     headers: {
@@ -109,7 +109,7 @@ test("rejects a streamed archive that exceeds the limit and stores no part of it
   stream.resume();
   await packing;
   expect([response.statusCode, response.json().error.code]).toEqual([413, "request.too_large"]);
-  expect((await t.call("GET", "/v1/plugin-packages?limit=500")).text).not.toContain('"5.0.0"');
+  expect((await api.call("GET", "/v1/plugin-packages?limit=500")).text).not.toContain('"5.0.0"');
 });
 
 test("replays the response to a repeated upload and rejects other bytes under the same Idempotency-Key", async () => {
@@ -124,17 +124,17 @@ test("replays the response to a repeated upload and rejects other bytes under th
   ]);
   const other = await upload(await sampleArchive("4.0.1"), headers);
   expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
-  const versions = (await t.call("GET", "/v1/plugin-packages")).json.items.map(
+  const versions = (await api.call("GET", "/v1/plugin-packages")).json.items.map(
     (item: { version: string }) => item.version,
   );
   expect(versions).not.toContain("4.0.1");
 });
 
 test("paginates the list of packages", async () => {
-  const first = await t.call("GET", "/v1/plugin-packages?limit=2");
+  const first = await api.call("GET", "/v1/plugin-packages?limit=2");
   expect(first.json.items).toHaveLength(2);
-  const second = await t.call("GET", `/v1/plugin-packages?limit=2&after=${first.json.next}`);
+  const second = await api.call("GET", `/v1/plugin-packages?limit=2&after=${first.json.next}`);
   expect(second.json.items.length).toBeGreaterThan(0);
   expect(second.json.items).not.toContainEqual(first.json.items[0]);
-  expect((await t.call("GET", "/v1/plugin-packages?limit=0")).status).toBe(400);
+  expect((await api.call("GET", "/v1/plugin-packages?limit=0")).status).toBe(400);
 });

@@ -3,29 +3,29 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
-  const folder = writeSamplePackage(t.home);
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+  api = await startApi();
+  const folder = writeSamplePackage(api.home);
+  await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
   for (const export_id of ["echo", "ask"]) {
     const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id };
-    await t.call("POST", "/v1/plugin-bindings", { body });
+    await api.call("POST", "/v1/plugin-bindings", { body });
   }
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const explain = async (tool: string, more = "") =>
-  (await t.call("GET", `/v1/policy:explain?tool=${tool}${more}`)).json;
-const invoke = (export_id: string) => t.call("POST", "/v1/invocations?wait=5", { body: { export_id } });
+  (await api.call("GET", `/v1/policy:explain?tool=${tool}${more}`)).json;
+const invoke = (export_id: string) => api.call("POST", "/v1/invocations?wait=5", { body: { export_id } });
 const createKey = async (role: string, scopes: string[]) =>
-  (await t.call("POST", "/v1/keys", { body: { name: role, role, scopes } })).json.token as string;
+  (await api.call("POST", "/v1/keys", { body: { name: role, role, scopes } })).json.token as string;
 
 verifies(
   "api.policy",
   "reads and sets all parts of the policy, with effect from the next call and an audit entry",
   async () => {
-    const fresh = await t.call("GET", "/v1/policy");
+    const fresh = await api.call("GET", "/v1/policy");
     expect([fresh.status, fresh.headers.etag, fresh.json.policy]).toEqual([200, '"0"', {}]);
     expect(fresh.json.effective.tolerance).toEqual({
       conversation: "low",
@@ -35,7 +35,7 @@ verifies(
     expect((await invoke("echo")).json.status).toBe("succeeded");
 
     const set = { tolerance: { conversation: "full" }, allowed_origins: ["core"], host: { network: "none" } };
-    const put = await t.call("PUT", "/v1/policy", { body: set, headers: { "if-match": '"0"' } });
+    const put = await api.call("PUT", "/v1/policy", { body: set, headers: { "if-match": '"0"' } });
     expect([put.status, put.headers.etag, put.json.policy]).toEqual([200, '"1"', set]);
     expect(put.json.effective).toMatchObject({ tolerance: { conversation: "full", headless: "low" } });
     const refused = await invoke("echo");
@@ -46,7 +46,7 @@ verifies(
     ]);
 
     const open = { allowed_origins: null, allowed_tool_categories: ["coding"] };
-    const patch = await t.call("PATCH", "/v1/policy", { body: open, headers: { "if-match": '"1"' } });
+    const patch = await api.call("PATCH", "/v1/policy", { body: open, headers: { "if-match": '"1"' } });
     expect(patch.json.policy).toEqual({
       ...set,
       allowed_tool_categories: ["coding"],
@@ -55,13 +55,13 @@ verifies(
     expect((await invoke("echo")).json.error.details.rule).toBe("category");
 
     const roles = { owner: { deny: { tools: ["ech*"] } } };
-    await t.call("PATCH", "/v1/policy", { body: { allowed_tool_categories: null, roles } });
+    await api.call("PATCH", "/v1/policy", { body: { allowed_tool_categories: null, roles } });
     expect((await invoke("echo")).json.error.details.rule).toBe("role");
-    const last = await t.call("PUT", "/v1/policy", { body: {} });
+    const last = await api.call("PUT", "/v1/policy", { body: {} });
     expect(last.json.generation).toBe(4);
     expect((await invoke("echo")).json.status).toBe("succeeded");
 
-    const { items } = (await t.call("GET", "/v1/audit?action=policy.set")).json;
+    const { items } = (await api.call("GET", "/v1/audit?action=policy.set")).json;
     expect(items).toHaveLength(4);
     expect(items.at(-1)).toMatchObject({
       actor: "admin",
@@ -72,14 +72,14 @@ verifies(
 );
 
 test("rejects a write with a stale ETag and an invalid policy", async () => {
-  const { generation } = (await t.call("GET", "/v1/policy")).json;
+  const { generation } = (await api.call("GET", "/v1/policy")).json;
   const stale = { "if-match": `"${generation + 7}"` };
-  expect((await t.call("PUT", "/v1/policy", { body: {}, headers: stale })).status).toBe(412);
+  expect((await api.call("PUT", "/v1/policy", { body: {}, headers: stale })).status).toBe(412);
   expect(
-    (await t.call("PATCH", "/v1/policy", { body: {}, headers: { "if-match": '"x", "y"' } })).status,
+    (await api.call("PATCH", "/v1/policy", { body: {}, headers: { "if-match": '"x", "y"' } })).status,
   ).toBe(412);
   const known = { "if-none-match": `"${generation}"` };
-  expect((await t.call("GET", "/v1/policy", { headers: known })).status).toBe(304);
+  expect((await api.call("GET", "/v1/policy", { headers: known })).status).toBe(304);
   for (const body of [
     { tolerance: { conversation: "all" } },
     { allowed_origins: ["moon"] },
@@ -89,32 +89,34 @@ test("rejects a write with a stale ETag and an invalid policy", async () => {
     { rules: [{ action: "deny", when: [{ pointer: "a", exists: true }] }] },
     { surprise: 1 },
   ]) {
-    const response = await t.call("PUT", "/v1/policy", { body });
+    const response = await api.call("PUT", "/v1/policy", { body });
     expect([response.status, response.json.error.code], JSON.stringify(body)).toEqual([
       400,
       "request.invalid",
     ]);
   }
-  expect((await t.call("GET", "/v1/policy")).json.generation).toBe(generation);
+  expect((await api.call("GET", "/v1/policy")).json.generation).toBe(generation);
 });
 
 test("lets project admins write only their project's policy, users only read it, and guests do neither", async () => {
   const scopes = ["policy:read", "policy:write"];
   const user = await createKey("user", scopes);
-  expect((await t.call("GET", "/v1/policy", { token: user })).status).toBe(200);
+  expect((await api.call("GET", "/v1/policy", { token: user })).status).toBe(200);
   for (const level of ["org", "project"])
-    expect((await t.call("PUT", `/v1/policy?level=${level}`, { token: user, body: {} })).status).toBe(403);
+    expect((await api.call("PUT", `/v1/policy?level=${level}`, { token: user, body: {} })).status).toBe(403);
   const guest = await createKey("guest", ["policy:read"]);
-  expect((await t.call("GET", "/v1/policy", { token: guest })).status).toBe(403);
+  expect((await api.call("GET", "/v1/policy", { token: guest })).status).toBe(403);
   const reader = await createKey("admin", ["policy:read"]);
-  expect((await t.call("PUT", "/v1/policy", { token: reader, body: {} })).json.error.code).toBe("auth.scope");
+  expect((await api.call("PUT", "/v1/policy", { token: reader, body: {} })).json.error.code).toBe(
+    "auth.scope",
+  );
   const admin = await createKey("admin", scopes);
-  expect((await t.call("PUT", "/v1/policy", { token: admin, body: {} })).status).toBe(403);
+  expect((await api.call("PUT", "/v1/policy", { token: admin, body: {} })).status).toBe(403);
   const body = { tolerance: { conversation: "none" } };
-  const own = await t.call("PUT", "/v1/policy?level=project", { token: admin, body });
+  const own = await api.call("PUT", "/v1/policy?level=project", { token: admin, body });
   expect([own.status, own.json.project_id]).toEqual([200, "proj_default"]);
   expect(await explain("echo")).toMatchObject({ outcome: "ask", decided_by: "risk", tolerance: "none" });
-  await t.call("PUT", "/v1/policy?level=project", { body: {} });
+  await api.call("PUT", "/v1/policy?level=project", { body: {} });
 });
 
 test("explains the deciding rule, all rules in order and the source of the risk", async () => {
@@ -138,20 +140,20 @@ test("explains the deciding rule, all rules in order and the source of the risk"
     outcome: "deny",
     decided_by: "input",
   });
-  expect((await t.call("GET", "/v1/policy:explain?tool=echo&input={")).status).toBe(400);
-  const none = await t.call("GET", "/v1/policy:explain?tool=nothing");
+  expect((await api.call("GET", "/v1/policy:explain?tool=echo&input={")).status).toBe(400);
+  const none = await api.call("GET", "/v1/policy:explain?tool=nothing");
   expect([none.status, none.json.error.code]).toEqual([404, "tool.not_found"]);
 });
 
 test("lists the catalog with origin, risk and cost, and hidden tools with the reason", async () => {
-  const { items } = (await t.call("GET", "/v1/catalog")).json;
+  const { items } = (await api.call("GET", "/v1/catalog")).json;
   const own = ["plugin_install", "plugin_unload", "plugins_list"];
   expect(items.map(({ name }: { name: string }) => name)).toEqual(["ask", "echo", ...own]);
   expect(items[1]).toMatchObject({ origin: "plugin", risk: "low", status: "offered", reason: null });
   expect(items[1].token_cost).toBeGreaterThan(10);
-  await t.call("PATCH", "/v1/policy", { body: { roles: { owner: { deny: { tools: ["ask"] } } } } });
+  await api.call("PATCH", "/v1/policy", { body: { roles: { owner: { deny: { tools: ["ask"] } } } } });
   const names = async (query: string) =>
-    (await t.call("GET", `/v1/catalog${query}`)).json.items.map(
+    (await api.call("GET", `/v1/catalog${query}`)).json.items.map(
       (item: { name: string; status: string }) => `${item.name} ${item.status}`,
     );
   const core = own.map((name) => `${name} offered`);
@@ -165,8 +167,8 @@ test("lists the catalog with origin, risk and cost, and hidden tools with the re
     "server_request hidden",
     "tool_search hidden",
   ]);
-  const [hidden] = (await t.call("GET", "/v1/catalog/ask")).json.items;
+  const [hidden] = (await api.call("GET", "/v1/catalog/ask")).json.items;
   expect(hidden.reason).toContain("the tool is denied");
-  expect((await t.call("GET", "/v1/catalog/none")).json.error.code).toBe("tool.not_found");
-  await t.call("PUT", "/v1/policy", { body: {} });
+  expect((await api.call("GET", "/v1/catalog/none")).json.error.code).toBe("tool.not_found");
+  await api.call("PUT", "/v1/policy", { body: {} });
 });

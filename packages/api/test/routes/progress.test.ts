@@ -5,7 +5,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { ADMIN_TOKEN, startApi } from "../support/start-api.ts";
 
 /** Replaces a method of the kernel: records the signal that it receives, and reports a step. */
-function work(signals: (AbortSignal | undefined)[], result: unknown) {
+function reportStep(signals: (AbortSignal | undefined)[], result: unknown) {
   return async (...args: unknown[]) => {
     const operation = args.at(-1) as Operation | undefined;
     signals.push(operation?.signal);
@@ -20,15 +20,15 @@ verifies("run.progress", "streams the progress of every request that installs so
     ...kernel,
     packages: {
       ...kernel.packages,
-      install: work(signals, { package: {}, created: true }),
-      installAgentPlugin: work(signals, {}),
+      install: reportStep(signals, { package: {}, created: true }),
+      installAgentPlugin: reportStep(signals, {}),
     },
-    installations: { ...kernel.installations, install: work(signals, { packages: [], bindings: [] }) },
-    workspaces: { ...kernel.workspaces, trust: work(signals, {}) },
-    plugins: { ...kernel.plugins, inspect: work(signals, []), install: work(signals, []) },
+    installations: { ...kernel.installations, install: reportStep(signals, { packages: [], bindings: [] }) },
+    workspaces: { ...kernel.workspaces, trust: reportStep(signals, {}) },
+    plugins: { ...kernel.plugins, inspect: reportStep(signals, []), install: reportStep(signals, []) },
   });
-  const t = await startApi({ wrap });
-  onTestFinished(() => t.close());
+  const api = await startApi({ wrap });
+  onTestFinished(() => api.close());
   const folder = { source: { folder: "/srv/plugin" } };
   const requests: [path: string, body: object][] = [
     ["/v1/plugin-packages", folder],
@@ -39,9 +39,9 @@ verifies("run.progress", "streams the progress of every request that installs so
     ["/v1/plugins:install", { source: "acme" }],
   ];
   for (const [path, body] of requests) {
-    // The scripted results do not match the schemas that `t.call` checks.
+    // The scripted results do not match the schemas that `api.call` checks.
     const send = (accept: string) =>
-      t.api.inject({
+      api.api.inject({
         method: "POST",
         url: path,
         headers: { host: "127.0.0.1:7420", authorization: `Bearer ${ADMIN_TOKEN}`, accept },

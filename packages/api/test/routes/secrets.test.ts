@@ -5,21 +5,21 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
+  api = await startApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 verifies(
   "api.secrets",
   "never returns a secret or stores it in plain text, and shows its name, last characters and bindings",
   async () => {
     const value = "sk-verysecretvalue-9876";
-    const seen: string[] = [];
+    const response_texts: string[] = [];
     const call: TestApi["call"] = async (...args) => {
-      const response = await t.call(...args);
-      seen.push(response.text);
+      const response = await api.call(...args);
+      response_texts.push(response.text);
       return response;
     };
     const put = await call("PUT", "/v1/secrets/jira_token", { body: { value } });
@@ -27,7 +27,7 @@ verifies(
     expect((await call("PUT", "/v1/secrets/jira_token", { body: { value } })).json.version).toBe(2);
     expect((await call("PUT", "/v1/secrets/short", { body: { value: "tiny" } })).json.last4).toBe("****");
 
-    await call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(t.home) } } });
+    await call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(api.home) } } });
     const bound = await call("POST", "/v1/plugin-bindings", {
       body: {
         package_id: PACKAGE_ID,
@@ -38,7 +38,7 @@ verifies(
     });
     expect(bound.json.status).toBe("active");
     await call("POST", "/v1/invocations?wait", { body: { export_id: "search", input: {} } });
-    expect(JSON.stringify(t.runner.requests[0]?.context)).toContain(value);
+    expect(JSON.stringify(api.runner.requests[0]?.context)).toContain(value);
 
     const read = await call("GET", "/v1/secrets/jira_token");
     expect(read.json).toMatchObject({ name: "jira_token", last4: "9876", used_by: [bound.json.binding_id] });
@@ -46,15 +46,15 @@ verifies(
     await call("GET", "/v1/audit");
     await call("GET", "/v1/invocations");
     await call("PUT", "/v1/secrets/jira_token", { body: { value, extra: value } });
-    expect(seen.join("\n")).not.toContain(value);
+    expect(response_texts.join("\n")).not.toContain(value);
 
     const used = await call("DELETE", "/v1/secrets/jira_token");
     expect([used.status, used.json.error.details.used_by]).toEqual([409, [bound.json.binding_id]]);
     expect((await call("DELETE", "/v1/secrets/short")).status).toBe(204);
     expect((await call("GET", "/v1/secrets/short")).status).toBe(404);
 
-    const stored = readdirSync(t.home).filter((name) => name.startsWith("store.db"));
+    const stored = readdirSync(api.home).filter((name) => name.startsWith("store.db"));
     expect(stored).not.toEqual([]);
-    for (const name of stored) expect(readFileSync(join(t.home, name)).includes(value), name).toBe(false);
+    for (const name of stored) expect(readFileSync(join(api.home, name)).includes(value), name).toBe(false);
   },
 );

@@ -5,22 +5,22 @@ import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi({ plugins: await loadBundledPlugins("strategy-react", "llm-echo") });
+  api = await startApi({ plugins: await loadBundledPlugins("strategy-react", "llm-echo") });
   await run("ids-1", "/say hi");
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const statusAndCode = ({ status, json }: TestResponse) => [status, json?.error?.code];
 const run = (session_id: string, text: string) =>
-  t.call("POST", "/v1/runs?wait=true", { body: { session_id, input: { text } } });
+  api.call("POST", "/v1/runs?wait=true", { body: { session_id, input: { text } } });
 
 verifies(
   "bus.session-ids",
   "rejects session ids of the kernel, bridges and sub-agents on every route",
   async () => {
-    const { json: session } = await t.call("GET", "/v1/sessions/ids-1");
+    const { json: session } = await api.call("GET", "/v1/sessions/ids-1");
     const input = { text: "x" };
     for (const id of [
       "kernel",
@@ -33,29 +33,29 @@ verifies(
     ]) {
       const part = encodeURIComponent(id);
       const responses = [
-        t.call("POST", "/v1/sessions", { body: { session_id: id } }),
-        t.call("PATCH", `/v1/sessions/${part}`, { body: { metadata: {} } }),
-        t.call("POST", "/v1/sessions/ids-1:branch", { body: { child_id: id } }),
-        t.call("POST", `/v1/sessions/${part}/messages`, { body: input }),
-        t.call("POST", `/v1/sessions/${part}:interrupt`),
-        t.call("POST", `/v1/sessions/${part}:reset`),
-        t.call("POST", `/v1/sessions/${part}:handoff`, { body: { name: "n", state: {} } }),
-        t.call("POST", `/v1/chains/${session.head_chain_id}:fork`, { body: { child_id: id } }),
-        t.call("POST", "/v1/runs", { body: { session_id: id, input } }),
-        t.call("POST", "/v1/invocations", { body: { export_id: "x", session_id: id } }),
+        api.call("POST", "/v1/sessions", { body: { session_id: id } }),
+        api.call("PATCH", `/v1/sessions/${part}`, { body: { metadata: {} } }),
+        api.call("POST", "/v1/sessions/ids-1:branch", { body: { child_id: id } }),
+        api.call("POST", `/v1/sessions/${part}/messages`, { body: input }),
+        api.call("POST", `/v1/sessions/${part}:interrupt`),
+        api.call("POST", `/v1/sessions/${part}:reset`),
+        api.call("POST", `/v1/sessions/${part}:handoff`, { body: { name: "n", state: {} } }),
+        api.call("POST", `/v1/chains/${session.head_chain_id}:fork`, { body: { child_id: id } }),
+        api.call("POST", "/v1/runs", { body: { session_id: id, input } }),
+        api.call("POST", "/v1/invocations", { body: { export_id: "x", session_id: id } }),
       ];
       for (const response of await Promise.all(responses))
         expect(statusAndCode(response), id).toEqual([400, "request.invalid"]);
       // These routes only look a session up, so they may also respond that it does not exist.
       const lookups = [
-        t.call("GET", `/v1/sessions/${part}/events`),
-        t.call("POST", "/v1/chains", { body: { session_id: id } }),
-        t.call("POST", "/v1/compactions", { body: { session_id: id } }),
-        t.call("POST", `/v1/sessions/${part}:branch`),
+        api.call("GET", `/v1/sessions/${part}/events`),
+        api.call("POST", "/v1/chains", { body: { session_id: id } }),
+        api.call("POST", "/v1/compactions", { body: { session_id: id } }),
+        api.call("POST", `/v1/sessions/${part}:branch`),
       ];
       for (const response of await Promise.all(lookups)) expect([400, 404], id).toContain(response.status);
     }
-    const sessions = (await t.call("GET", "/v1/sessions?limit=500")).json.items as { id: string }[];
+    const sessions = (await api.call("GET", "/v1/sessions?limit=500")).json.items as { id: string }[];
     expect(sessions.filter(({ id }) => /^kernel$|_bridge|::agent::|[\s\u200b]/.test(id))).toEqual([]);
   },
 );
@@ -66,7 +66,7 @@ verifies(
   async () => {
     const other_project = { "backplane-project": "proj_other", "x-request-id": "same" };
     const own_project = { "x-request-id": "same" };
-    const other_run = await t.call("POST", "/v1/runs?wait=true", {
+    const other_run = await api.call("POST", "/v1/runs?wait=true", {
       body: { session_id: "theirs", input: { text: "/say secret words" } },
       headers: other_project,
     });
@@ -95,8 +95,8 @@ verifies(
       ["POST", (resource) => `/v1/runs/${resource}:cancel`, id],
     ];
     for (const [method, path, resource, body] of requests) {
-      const foreign = await t.call(method, path(resource), { body, headers: own_project });
-      const missing = await t.call(method, path(resource.replace(/.{6}$/, "zzzzzz")), {
+      const foreign = await api.call(method, path(resource), { body, headers: own_project });
+      const missing = await api.call(method, path(resource.replace(/.{6}$/, "zzzzzz")), {
         body,
         headers: own_project,
       });
@@ -105,8 +105,8 @@ verifies(
     for (const key of ["chain_id", "from_chain_id"]) {
       const requestWith = (resource: string) =>
         key === "chain_id"
-          ? t.call("POST", "/v1/runs", { body: { chain_id: resource, input }, headers: own_project })
-          : t.call("POST", "/v1/chains", {
+          ? api.call("POST", "/v1/runs", { body: { chain_id: resource, input }, headers: own_project })
+          : api.call("POST", "/v1/chains", {
               body: { session_id: "ids-1", from_chain_id: resource },
               headers: own_project,
             });
@@ -114,43 +114,45 @@ verifies(
       expect((await requestWith(chain_id)).text).toBe((await requestWith(unknown_id)).text);
     }
     for (const list of ["sessions", "chains?session_id=ids-1"])
-      expect((await t.call("GET", `/v1/${list}`)).text).not.toMatch(/theirs|secret words/);
+      expect((await api.call("GET", `/v1/${list}`)).text).not.toMatch(/theirs|secret words/);
     // The same name in this project is another session.
-    expect((await t.call("POST", "/v1/sessions", { body: { session_id: "theirs" } })).status).toBe(201);
-    expect((await t.call("GET", `/v1/runs/${id}`, { headers: other_project })).json.status).toBe("completed");
+    expect((await api.call("POST", "/v1/sessions", { body: { session_id: "theirs" } })).status).toBe(201);
+    expect((await api.call("GET", `/v1/runs/${id}`, { headers: other_project })).json.status).toBe(
+      "completed",
+    );
   },
 );
 
 test("rejects a key without the scope of the route, and write requests from a guest", async () => {
   const keyWith = async (role: string, ...scopes: string[]) =>
-    (await t.call("POST", "/v1/keys", { body: { name: "k", role, scopes } })).json.token as string;
+    (await api.call("POST", "/v1/keys", { body: { name: "k", role, scopes } })).json.token as string;
   const reader = await keyWith("user", "sessions:read");
   const guest = await keyWith("guest", "sessions:read", "sessions:write");
   const unrelated = await keyWith("user", "audit:read");
   const body = { session_id: "scopes", input: { text: "/say x" } };
   for (const token of [reader, guest, unrelated])
-    expect((await t.call("POST", "/v1/runs", { body, token })).status).toBe(403);
+    expect((await api.call("POST", "/v1/runs", { body, token })).status).toBe(403);
   for (const path of ["sessions", "chains?session_id=ids-1", "compactions?session_id=ids-1"]) {
-    expect((await t.call("GET", `/v1/${path}`, { token: reader })).status, path).toBe(200);
-    const refused = await t.call("GET", `/v1/${path}`, { token: unrelated });
+    expect((await api.call("GET", `/v1/${path}`, { token: reader })).status, path).toBe(200);
+    const refused = await api.call("GET", `/v1/${path}`, { token: unrelated });
     expect(statusAndCode(refused)).toEqual([403, "auth.scope"]);
   }
 });
 
 test("limits a delegated token to the routes of its scope", async () => {
   const delegated = async (version: string, ...scopes: string[]) => {
-    const folder = writeSamplePackage(t.home, version, "", scopes);
-    await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
-    const bound = await t.call("POST", "/v1/plugin-bindings", {
+    const folder = writeSamplePackage(api.home, version, "", scopes);
+    await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+    const bound = await api.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: version, export_id: "echo" },
     });
-    const before = t.runner.requests.length;
+    const before = api.runner.requests.length;
     const { binding_id } = bound.json;
-    await t.call("POST", "/v1/invocations", { body: { binding_id, input: { do: "wait" } } });
-    await t.runner.started(before + 1);
-    return { binding_id, token: t.runner.requests[before]!.context.gateway!.delegation_token };
+    await api.call("POST", "/v1/invocations", { body: { binding_id, input: { do: "wait" } } });
+    await api.runner.started(before + 1);
+    return { binding_id, token: api.runner.requests[before]!.context.gateway!.delegation_token };
   };
-  const { json: session } = await t.call("GET", "/v1/sessions/ids-1");
+  const { json: session } = await api.call("GET", "/v1/sessions/ids-1");
   const chain = session.head_chain_id as string;
   const input = { text: "/say delegated" };
   const routes: [scope: string, method: string, path: string, body?: unknown][] = [
@@ -168,11 +170,11 @@ test("limits a delegated token to the routes of its scope", async () => {
   for (const [n, scope] of scopes.entries()) {
     const { binding_id, token } = await delegated(`1.0.${n}`, scope);
     for (const [needs, method, path, body] of routes) {
-      const { status } = await t.call(method, path, { body, token });
+      const { status } = await api.call(method, path, { body, token });
       if (needs === scope) expect(status, `${scope}: ${method} ${path}`).toBeLessThan(300);
       else expect(status, `${scope}: ${method} ${path}`).toBe(403);
     }
     // Otherwise the next version would move this binding, and a moved binding does not get new scopes.
-    expect((await t.call("DELETE", `/v1/plugin-bindings/${binding_id}`)).status).toBe(204);
+    expect((await api.call("DELETE", `/v1/plugin-bindings/${binding_id}`)).status).toBe(204);
   }
 });

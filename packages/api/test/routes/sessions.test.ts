@@ -21,20 +21,20 @@ const shop: KernelPlugin = {
     }),
 };
 
-let t: TestApi;
+let api: TestApi;
 let url: string;
 beforeAll(async () => {
-  t = await startApi({ plugins: await loadBundledPlugins("strategy-react", "llm-echo", shop) });
-  url = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  api = await startApi({ plugins: await loadBundledPlugins("strategy-react", "llm-echo", shop) });
+  url = await api.api.listen({ host: "127.0.0.1", port: 0 });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const statusAndCode = ({ status, json }: TestResponse) => [status, json?.error?.code];
 const run = (session_id: string, text: string, query = "?wait=true") =>
-  t.call("POST", `/v1/runs${query}`, { body: { session_id, input: { text } } });
+  api.call("POST", `/v1/runs${query}`, { body: { session_id, input: { text } } });
 /** Enough messages for a compaction in a small context window. */
 const sendLongMessages = async (session_id: string) => {
-  await t.kernel.config.set(ADMIN, { "providers.llm-echo.context_window": 10_000 });
+  await api.kernel.config.set(ADMIN, { "providers.llm-echo.context_window": 10_000 });
   for (const n of [1, 2, 3]) await run(session_id, `${"many words ".repeat(400)}${n}`);
 };
 const stream = (path: string, init: RequestInit = {}) =>
@@ -44,61 +44,61 @@ const stream = (path: string, init: RequestInit = {}) =>
   });
 
 test("creates, reads, changes, branches and resets a session, and sends it messages", async () => {
-  const created = await t.call("POST", "/v1/sessions", {
+  const created = await api.call("POST", "/v1/sessions", {
     body: { session_id: "support-42", metadata: { topic: "billing" } },
   });
   expect([created.status, created.json.id, created.json.workspace]).toEqual([201, "support-42", "default"]);
-  expect(statusAndCode(await t.call("POST", "/v1/sessions", { body: { session_id: "support-42" } }))).toEqual(
-    [409, "session.conflict"],
-  );
-  const named = await t.call("POST", "/v1/sessions?workspace=west", { body: {} });
+  expect(
+    statusAndCode(await api.call("POST", "/v1/sessions", { body: { session_id: "support-42" } })),
+  ).toEqual([409, "session.conflict"]);
+  const named = await api.call("POST", "/v1/sessions?workspace=west", { body: {} });
   expect([named.status, named.json.workspace]).toEqual([201, "west"]);
 
-  const sent = await t.call("POST", "/v1/sessions/support-42/messages", { body: { text: "hello" } });
+  const sent = await api.call("POST", "/v1/sessions/support-42/messages", { body: { text: "hello" } });
   expect([sent.status, Object.keys(sent.json)]).toEqual([202, ["entry_id", "event_id", "run_id"]]);
   expect((await stream(`/v1/runs/${sent.json.run_id}/events`)).at(-1)?.event).toBe("run");
-  const page = await t.call("GET", "/v1/sessions/support-42/entries?limit=2");
+  const page = await api.call("GET", "/v1/sessions/support-42/entries?limit=2");
   expect(page.json.items.map(({ id }: { id: number }) => id)).toEqual([1, 2]);
-  const rest = await t.call("GET", `/v1/sessions/support-42/entries?after=${page.json.next}&limit=1000`);
+  const rest = await api.call("GET", `/v1/sessions/support-42/entries?after=${page.json.next}&limit=1000`);
   expect([rest.json.items[0].id, rest.json.next]).toEqual([3, null]);
   const kinds = [...page.json.items, ...rest.json.items].filter(({ kind }) => kind === "message");
   expect(kinds.map(({ payload }) => payload.role)).toEqual(["user", "assistant"]);
 
-  const patched = await t.call("PATCH", "/v1/sessions/support-42", {
+  const patched = await api.call("PATCH", "/v1/sessions/support-42", {
     body: { metadata: { topic: null, mood: "good" } },
   });
   expect(patched.json.metadata).toEqual({ mood: "good" });
-  const listed = await t.call("GET", "/v1/sessions?workspace=west");
+  const listed = await api.call("GET", "/v1/sessions?workspace=west");
   expect(listed.json.items).toEqual([named.json]);
-  expect((await t.call("GET", "/v1/sessions?limit=1")).json.next).not.toBeNull();
+  expect((await api.call("GET", "/v1/sessions?limit=1")).json.next).not.toBeNull();
 
-  const child = await t.call("POST", "/v1/sessions/support-42:branch", {
+  const child = await api.call("POST", "/v1/sessions/support-42:branch", {
     body: { child_id: "support-43", at: sent.json.entry_id },
   });
   expect([child.status, child.json.parent_session_id]).toEqual([201, "support-42"]);
-  const inherited = await t.call("GET", "/v1/sessions/support-43/entries");
+  const inherited = await api.call("GET", "/v1/sessions/support-43/entries");
   expect(inherited.json.items.map(({ id }: { id: number }) => id)).toEqual([1, sent.json.entry_id]);
-  expect((await t.call("POST", "/v1/sessions/support-42:branch")).status).toBe(201);
+  expect((await api.call("POST", "/v1/sessions/support-42:branch")).status).toBe(201);
 
-  const reset = await t.call("POST", "/v1/sessions/support-42:reset");
+  const reset = await api.call("POST", "/v1/sessions/support-42:reset");
   expect(reset.json.head_chain_id).not.toBe(patched.json.head_chain_id);
   expect(reset.json.archive_path).toBe(`chain:${patched.json.head_chain_id}`);
-  const closed = await t.call("POST", "/v1/sessions/support-42:reset", { body: { archive: false } });
+  const closed = await api.call("POST", "/v1/sessions/support-42:reset", { body: { archive: false } });
   expect([closed.status, closed.json.archive_path]).toEqual([200, null]);
   const anchor = { name: "shipped", state: { summary: "The order was shipped." } };
-  const handoff = await t.call("POST", "/v1/sessions/support-42:handoff", { body: anchor });
+  const handoff = await api.call("POST", "/v1/sessions/support-42:handoff", { body: anchor });
   expect(handoff).toMatchObject({ status: 201, json: { kind: "anchor", payload: anchor } });
-  const idle = await t.call("POST", "/v1/sessions/support-42:interrupt");
+  const idle = await api.call("POST", "/v1/sessions/support-42:interrupt");
   expect(idle.json).toEqual({ interrupted: false });
 });
 
 test("accepts session ids with colons, slashes and umlauts", async () => {
   for (const id of ["a:b", "team/7", "grün", "x::y", "q?z%41"]) {
-    const created = await t.call("POST", "/v1/sessions", { body: { session_id: id } });
+    const created = await api.call("POST", "/v1/sessions", { body: { session_id: id } });
     expect([created.status, created.json.id]).toEqual([201, id]);
     const part = encodeURIComponent(id);
-    expect((await t.call("GET", `/v1/sessions/${part}`)).json.id).toBe(id);
-    const child = await t.call("POST", `/v1/sessions/${part}:branch`);
+    expect((await api.call("GET", `/v1/sessions/${part}`)).json.id).toBe(id);
+    const child = await api.call("POST", `/v1/sessions/${part}:branch`);
     expect([child.status, child.json.parent_session_id]).toEqual([201, id]);
   }
 });
@@ -106,19 +106,21 @@ test("accepts session ids with colons, slashes and umlauts", async () => {
 test("forks a chain, adds blocks of all six kinds, verifies it and lists its runs", async () => {
   const { json: done } = await run("chains-1", "one");
   expect(done.status).toBe("completed");
-  const { json: session } = await t.call("GET", "/v1/sessions/chains-1");
-  const { json: head } = await t.call("GET", `/v1/chains/${session.head_chain_id}`);
+  const { json: session } = await api.call("GET", "/v1/sessions/chains-1");
+  const { json: head } = await api.call("GET", `/v1/chains/${session.head_chain_id}`);
   expect([head.session_id, head.origin]).toEqual(["chains-1", "start"]);
-  expect((await t.call("GET", `/v1/chains/${head.id}/runs`)).json.items).toEqual([done]);
+  expect((await api.call("GET", `/v1/chains/${head.id}/runs`)).json.items).toEqual([done]);
 
-  const second = await t.call("POST", "/v1/chains", { body: { session_id: "chains-1" } });
+  const second = await api.call("POST", "/v1/chains", { body: { session_id: "chains-1" } });
   expect([second.status, second.json.parent_chain_id]).toEqual([201, head.id]);
-  const fork = await t.call("POST", `/v1/chains/${head.id}:fork`, { body: { child_id: "chains-2", at: 2 } });
+  const fork = await api.call("POST", `/v1/chains/${head.id}:fork`, {
+    body: { child_id: "chains-2", at: 2 },
+  });
   expect([fork.status, fork.json.session_id, fork.json.fork_entry_id]).toEqual([201, "chains-2", 2]);
-  const listed = await t.call("GET", "/v1/chains?session_id=chains-1");
+  const listed = await api.call("GET", "/v1/chains?session_id=chains-1");
   expect(listed.json.items.map(({ id }: { id: string }) => id)).toEqual([second.json.id, head.id]);
-  expect(statusAndCode(await t.call("GET", "/v1/chains"))).toEqual([400, "request.invalid"]);
-  expect(statusAndCode(await t.call("GET", "/v1/chains?session_id=nobody"))).toEqual([
+  expect(statusAndCode(await api.call("GET", "/v1/chains"))).toEqual([400, "request.invalid"]);
+  expect(statusAndCode(await api.call("GET", "/v1/chains?session_id=nobody"))).toEqual([
     404,
     "session.not_found",
   ]);
@@ -133,9 +135,9 @@ test("forks a chain, adds blocks of all six kinds, verifies it and lists its run
     { kind: "response", content: text("this") },
   ];
   const path = `/v1/chains/${fork.json.id}/blocks`;
-  const added = await t.call("POST", path, { body: { blocks } });
+  const added = await api.call("POST", path, { body: { blocks } });
   expect([added.status, added.json.items.length]).toEqual([201, 6]);
-  const all = await t.call("GET", path);
+  const all = await api.call("GET", path);
   expect(all.json.items.map(({ kind }: { kind: string }) => kind)).toEqual([
     "input",
     ...blocks.map(({ kind }) => kind),
@@ -143,16 +145,16 @@ test("forks a chain, adds blocks of all six kinds, verifies it and lists its run
   expect(all.json.next).toBeNull();
   const paged: unknown[] = [];
   for (let after: string | null = "0"; after !== null; ) {
-    const page: TestResponse = await t.call("GET", `${path}?limit=2&after=${after}`);
+    const page: TestResponse = await api.call("GET", `${path}?limit=2&after=${after}`);
     paged.push(...page.json.items);
     after = page.json.next;
   }
   expect(paged).toEqual(all.json.items);
-  expect(statusAndCode(await t.call("POST", path, { body: { blocks: [{ kind: "memo" }] } }))).toEqual([
+  expect(statusAndCode(await api.call("POST", path, { body: { blocks: [{ kind: "memo" }] } }))).toEqual([
     400,
     "request.invalid",
   ]);
-  const verified = await t.call("GET", `/v1/chains/${fork.json.id}:verify`);
+  const verified = await api.call("GET", `/v1/chains/${fork.json.id}:verify`);
   expect(verified.json).toEqual({ valid: true, broken: null });
 });
 
@@ -163,8 +165,8 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
     "completed",
     "hi there",
   ]);
-  expect((await t.call("GET", `/v1/runs/${waited.json.id}`)).json).toEqual(waited.json);
-  const on_head = await t.call("POST", "/v1/runs?wait=20", {
+  expect((await api.call("GET", `/v1/runs/${waited.json.id}`)).json).toEqual(waited.json);
+  const on_head = await api.call("POST", "/v1/runs?wait=20", {
     body: { chain_id: waited.json.chain_id, input: { text: "/say two" } },
   });
   expect(on_head.json.output.content).toBe("two");
@@ -196,7 +198,7 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
     headers: { "last-event-id": expected[0]![0]! },
   });
   expect(resumed.map(({ id, event }) => [id, event])).toEqual([...expected.slice(1), [null, "run"]]);
-  const { json: first } = await t.call("GET", `/v1/runs/${waited.json.id}`);
+  const { json: first } = await api.call("GET", `/v1/runs/${waited.json.id}`);
   const early = await stream(`/v1/runs/${first.id}/events`);
   expect(JSON.parse(early.at(-1)!.data)).toEqual(first);
   expect(JSON.parse(early[1]!.data).event.payload.text).toBe("/say hi there");
@@ -205,12 +207,15 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
   const slow = await run("runs-2", "/slow 20000\n/say one two", "");
   expect([slow.status, slow.json.status]).toEqual([202, "running"]);
   const followed = stream(`/v1/runs/${slow.json.id}/events`);
-  const cancelled = await t.call("POST", `/v1/runs/${slow.json.id}:cancel`);
+  const cancelled = await api.call("POST", `/v1/runs/${slow.json.id}:cancel`);
   expect([cancelled.status, cancelled.json.status]).toEqual([200, "cancelled"]);
   expect(JSON.parse((await followed).at(-1)!.data)).toEqual(cancelled.json);
-  expect(statusAndCode(await t.call("POST", `/v1/runs/${slow.json.id}:cancel`))).toEqual([409, "run.ended"]);
+  expect(statusAndCode(await api.call("POST", `/v1/runs/${slow.json.id}:cancel`))).toEqual([
+    409,
+    "run.ended",
+  ]);
   for (const wrong of [{ input: { text: "x" } }, { session_id: "a", chain_id: "b", input: { text: "x" } }])
-    expect(statusAndCode(await t.call("POST", "/v1/runs", { body: wrong }))).toEqual([
+    expect(statusAndCode(await api.call("POST", "/v1/runs", { body: wrong }))).toEqual([
       400,
       "request.invalid",
     ]);
@@ -219,7 +224,7 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
 test("sends a pending approval request once to a client that connects later", async () => {
   const { json: waiting } = await run("asks-1", "/tool buy\n/then\n/say bought", "");
   await expect
-    .poll(async () => (await t.call("GET", "/v1/approvals?status=pending")).json.items.length)
+    .poll(async () => (await api.call("GET", "/v1/approvals?status=pending")).json.items.length)
     .toBe(1);
   const requests: string[] = [];
   const items = await readStream(`${url}/v1/runs/${waiting.id}/events`, {
@@ -229,7 +234,7 @@ test("sends a pending approval request once to a client that connects later", as
       const { payload } = JSON.parse(data).event;
       expect(payload).toMatchObject({ tool_name: "buy", target_session_id: "asks-1" });
       requests.push(payload.id);
-      void t.call("POST", `/v1/approvals/${payload.id}:answer`, { body: { response: "approve" } });
+      void api.call("POST", `/v1/approvals/${payload.id}:answer`, { body: { response: "approve" } });
     },
   });
   expect(requests).toHaveLength(1);
@@ -257,31 +262,31 @@ test("follows all events of a session without creating it", async () => {
   expect(ids).toEqual(ids.map((_, n) => n + 1));
   expect(seen.filter((kind) => kind === "session.replay.done")).toHaveLength(1);
   expect(seen).toContain("assistant.message.delta");
-  await expect.poll(() => t.kernel.fanout.stats().connections).toBe(0);
-  expect(statusAndCode(await t.call("GET", "/v1/sessions/nobody/events"))).toEqual([
+  await expect.poll(() => api.kernel.fanout.stats().connections).toBe(0);
+  expect(statusAndCode(await api.call("GET", "/v1/sessions/nobody/events"))).toEqual([
     404,
     "session.not_found",
   ]);
-  expect(statusAndCode(await t.call("GET", "/v1/sessions/nobody"))).toEqual([404, "session.not_found"]);
+  expect(statusAndCode(await api.call("GET", "/v1/sessions/nobody"))).toEqual([404, "session.not_found"]);
 });
 
 test("compacts a session onto a new chain and undoes the compaction once", async () => {
   await sendLongMessages("compact-1");
-  const { json: before } = await t.call("GET", "/v1/sessions/compact-1");
-  const created = await t.call("POST", "/v1/compactions", { body: { session_id: "compact-1" } });
+  const { json: before } = await api.call("GET", "/v1/sessions/compact-1");
+  const created = await api.call("POST", "/v1/compactions", { body: { session_id: "compact-1" } });
   expect(created.status, created.text).toBe(201);
   expect(created.json.chain).toMatchObject({ origin: "compaction", parent_chain_id: before.head_chain_id });
   expect(created.json.source.chain_id).toBe(before.head_chain_id);
   expect(created.json.tokens_after).toBeLessThan(created.json.tokens_before);
-  const listed = await t.call("GET", "/v1/compactions?session_id=compact-1");
+  const listed = await api.call("GET", "/v1/compactions?session_id=compact-1");
   expect(listed.json.items).toEqual([created.json]);
-  const undone = await t.call("POST", `/v1/compactions/${created.json.chain.id}:undo`);
+  const undone = await api.call("POST", `/v1/compactions/${created.json.chain.id}:undo`);
   expect([undone.status, undone.json.id]).toEqual([200, before.head_chain_id]);
-  expect(statusAndCode(await t.call("POST", `/v1/compactions/${created.json.chain.id}:undo`))).toEqual([
+  expect(statusAndCode(await api.call("POST", `/v1/compactions/${created.json.chain.id}:undo`))).toEqual([
     409,
     "chain.changed",
   ]);
-  expect(statusAndCode(await t.call("POST", `/v1/compactions/${before.head_chain_id}:undo`))).toEqual([
+  expect(statusAndCode(await api.call("POST", `/v1/compactions/${before.head_chain_id}:undo`))).toEqual([
     400,
     "request.invalid",
   ]);
@@ -292,28 +297,28 @@ verifies(
   "shows what a compaction did with each entry, and its chain from the summary on",
   async () => {
     await sendLongMessages("loss-1");
-    const created = await t.call("POST", "/v1/compactions", {
+    const created = await api.call("POST", "/v1/compactions", {
       body: { session_id: "loss-1", compactor: "model", policy: { retain_system: false } },
     });
     expect(created.status, created.text).toBe(201);
     const id = created.json.chain.id as string;
-    expect((await t.call("GET", `/v1/compactions/${id}`)).json).toEqual(created.json);
-    const all = await t.call("GET", `/v1/compactions/${id}/entries`);
+    expect((await api.call("GET", `/v1/compactions/${id}`)).json).toEqual(created.json);
+    const all = await api.call("GET", `/v1/compactions/${id}/entries`);
     const { loss } = created.json;
     expect(all.json.items).toHaveLength(loss.kept + loss.condensed + loss.dropped);
     expect(all.json.items[0]).toMatchObject({ outcome: "dropped", tokens_after: 0 });
-    const page = await t.call("GET", `/v1/compactions/${id}/entries?limit=2`);
+    const page = await api.call("GET", `/v1/compactions/${id}/entries?limit=2`);
     expect(page.json).toEqual({
       items: all.json.items.slice(0, 2),
       next: String(all.json.items[1].entry_id),
     });
-    const rest = await t.call("GET", `/v1/compactions/${id}/entries?after=${page.json.next}`);
+    const rest = await api.call("GET", `/v1/compactions/${id}/entries?after=${page.json.next}`);
     expect(rest.json).toEqual({ items: all.json.items.slice(2), next: null });
-    expect(statusAndCode(await t.call("GET", `/v1/compactions/${created.json.source.chain_id}`))).toEqual([
+    expect(statusAndCode(await api.call("GET", `/v1/compactions/${created.json.source.chain_id}`))).toEqual([
       400,
       "request.invalid",
     ]);
-    const blocks = (query: string) => t.call("GET", `/v1/chains/${id}/blocks${query}`);
+    const blocks = (query: string) => api.call("GET", `/v1/chains/${id}/blocks${query}`);
     const derived = (await blocks("")).json.items;
     expect(derived[0]).toMatchObject({
       kind: "system",
@@ -325,25 +330,28 @@ verifies(
 
 verifies("compactor.pins", "pins, lists and unpins entries over HTTP", async () => {
   await run("pins-1", "/say keep this");
-  const { json } = await t.call("GET", "/v1/sessions/pins-1/entries");
+  const { json } = await api.call("GET", "/v1/sessions/pins-1/entries");
   const entry_id = json.items.find((item: { kind: string }) => item.kind === "message").id;
   const path = "/v1/sessions/pins-1/pins";
-  const pinned = await t.call("POST", path, { body: { entry_id } });
+  const pinned = await api.call("POST", path, { body: { entry_id } });
   expect([pinned.status, pinned.json.text]).toEqual([201, "/say keep this"]);
-  await t.call("POST", path, { body: { entry_id } });
-  expect((await t.call("GET", path)).json).toEqual({ items: [pinned.json], next: null });
-  expect(statusAndCode(await t.call("POST", path, { body: { entry_id: 1 } }))).toEqual([
+  await api.call("POST", path, { body: { entry_id } });
+  expect((await api.call("GET", path)).json).toEqual({ items: [pinned.json], next: null });
+  expect(statusAndCode(await api.call("POST", path, { body: { entry_id: 1 } }))).toEqual([
     400,
     "request.invalid",
   ]);
-  for (let n = 0; n < 2; n++) expect((await t.call("DELETE", `${path}/${entry_id}`)).status).toBe(204);
-  expect((await t.call("GET", path)).json.items).toEqual([]);
-  expect(statusAndCode(await t.call("GET", "/v1/sessions/nobody/pins"))).toEqual([404, "session.not_found"]);
+  for (let n = 0; n < 2; n++) expect((await api.call("DELETE", `${path}/${entry_id}`)).status).toBe(204);
+  expect((await api.call("GET", path)).json.items).toEqual([]);
+  expect(statusAndCode(await api.call("GET", "/v1/sessions/nobody/pins"))).toEqual([
+    404,
+    "session.not_found",
+  ]);
 });
 
 verifies("api.sessions", "honours Idempotency-Key on every create", async () => {
   await sendLongMessages("once-1");
-  const { json: session } = await t.call("GET", "/v1/sessions/once-1");
+  const { json: session } = await api.call("GET", "/v1/sessions/once-1");
   const chain = session.head_chain_id as string;
   const creates: [string, unknown, unknown][] = [
     ["/v1/sessions", { metadata: { a: 1 } }, { metadata: { a: 2 } }],
@@ -365,22 +373,22 @@ verifies("api.sessions", "honours Idempotency-Key on every create", async () => 
   ];
   for (const [n, [path, body, other]] of creates.entries()) {
     const headers = { "idempotency-key": `key-${n}` };
-    const first = await t.call("POST", path, { body, headers });
+    const first = await api.call("POST", path, { body, headers });
     expect(first.status, `${path} ${first.text}`).toBeLessThan(300);
-    const again = await t.call("POST", path, { body, headers });
+    const again = await api.call("POST", path, { body, headers });
     expect([again.status, again.json, again.headers["idempotency-replayed"]], path).toEqual([
       first.status,
       first.json,
       "true",
     ]);
-    expect(statusAndCode(await t.call("POST", path, { body: other, headers })), path).toEqual([
+    expect(statusAndCode(await api.call("POST", path, { body: other, headers })), path).toEqual([
       409,
       "idempotency.conflict",
     ]);
     // Waits for the turn of a message, so that the next create finds none running.
     if (first.json.run_id !== undefined) await stream(`/v1/runs/${first.json.run_id}/events`);
   }
-  const { json: runs } = await t.call("GET", `/v1/chains/${chain}/runs`);
+  const { json: runs } = await api.call("GET", `/v1/chains/${chain}/runs`);
   const texts = runs.items.map((item: { input: { text: string } }) => item.input.text);
   expect(texts.filter((text: string) => text === "/say x")).toHaveLength(1);
 });

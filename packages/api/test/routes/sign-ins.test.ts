@@ -2,15 +2,15 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi();
+  api = await startApi();
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 test("shows a page without the request's parameters for an unknown state", async () => {
   const evil = encodeURIComponent("<script>alert(1)</script>");
-  const response = await t.call("GET", `/oauth/callback?state=nobody&code=c0de-c0de&error=${evil}`, {
+  const response = await api.call("GET", `/oauth/callback?state=nobody&code=c0de-c0de&error=${evil}`, {
     token: null,
   });
   expect(response.status).toBe(400);
@@ -27,7 +27,7 @@ test("shows a page without the request's parameters for an unknown state", async
 
 test("neither redirects nor sets a cookie for an unknown ticket", async () => {
   for (const path of ["/oauth/start?ticket=t1cket-t1cket", "/oauth/start"]) {
-    const response = await t.call("GET", path, { token: null });
+    const response = await api.call("GET", path, { token: null });
     expect(response.status).toBe(400);
     expect(response.headers).toMatchObject({ "cache-control": "no-store", "referrer-policy": "no-referrer" });
     expect(response.headers.location).toBeUndefined();
@@ -38,23 +38,25 @@ test("neither redirects nor sets a cookie for an unknown ticket", async () => {
 });
 
 test("serves client metadata only with a public URL", async () => {
-  const response = await t.call("GET", "/client-metadata.json", { token: null });
+  const response = await api.call("GET", "/client-metadata.json", { token: null });
   expect([response.status, response.json.error.code]).toEqual([404, "route.not_found"]);
 });
 
 test("lets only an admin begin, complete or end a sign-in, and rejects unknown fields", async () => {
-  const created = await t.call("POST", "/v1/keys", { body: { name: "k", scopes: ["bindings:write"] } });
+  const created = await api.call("POST", "/v1/keys", { body: { name: "k", scopes: ["bindings:write"] } });
   const token = (created.json as unknown as { token: string }).token;
   for (const path of [
     "/v1/plugin-bindings/bind_x:login",
     "/v1/plugin-bindings/bind_x:logout",
     "/v1/sign-ins:complete",
   ]) {
-    const response = await t.call("POST", path, { token, body: {} });
+    const response = await api.call("POST", path, { token, body: {} });
     expect([response.status, response.json.error.code], path).toEqual([403, "auth.scope"]);
   }
-  const unknownField = await t.call("POST", "/v1/plugin-bindings/bind_x:login", { body: { password: "x" } });
+  const unknownField = await api.call("POST", "/v1/plugin-bindings/bind_x:login", {
+    body: { password: "x" },
+  });
   expect(unknownField.json.error.code).toBe("request.invalid");
-  const none = await t.call("POST", "/v1/plugin-bindings/bind_x:login", { body: {} });
+  const none = await api.call("POST", "/v1/plugin-bindings/bind_x:login", { body: {} });
   expect(none.json.error.code).toBe("binding.not_found");
 });

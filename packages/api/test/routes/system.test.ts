@@ -4,30 +4,30 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
-afterEach(() => t.close());
+let api: TestApi;
+afterEach(() => api.close());
 
 test("responds 503 on readyz, but not on healthz, while the store is unavailable or the gateway stops", async () => {
   let health: Partial<Awaited<ReturnType<Kernel["health"]>>> = {};
-  t = await startApi({
+  api = await startApi({
     wrap: (kernel) => ({ ...kernel, health: async () => ({ ...(await kernel.health()), ...health }) }),
   });
   const ready = async () => {
-    const response = await t.call("GET", "/readyz", { token: null });
+    const response = await api.call("GET", "/readyz", { token: null });
     return [response.status, response.json.error?.code];
   };
   expect(await ready()).toEqual([200, undefined]);
   health = { store: { ok: false, error: "disk on fire at /srv" } };
   expect(await ready()).toEqual([503, "store.unavailable"]);
-  expect((await t.call("GET", "/v1/status")).text).not.toContain("/srv");
+  expect((await api.call("GET", "/v1/status")).text).not.toContain("/srv");
   health = { stopping: true };
   expect(await ready()).toEqual([503, "gateway_stopping"]);
-  expect((await t.call("GET", "/healthz", { token: null })).json).toEqual({ status: "ok" });
+  expect((await api.call("GET", "/healthz", { token: null })).json).toEqual({ status: "ok" });
 });
 
 test("reports running work, the caller's scope and the sandbox in the status", async () => {
-  t = await startApi();
-  const { json } = await t.call("GET", "/v1/status");
+  api = await startApi();
+  const { json } = await api.call("GET", "/v1/status");
   expect(json).toMatchObject({
     version: "0.0.0-test",
     ready: true,
@@ -49,27 +49,29 @@ verifies("server.idle", "shows the memory of running servers to the host's admin
       memory_bytes: 80 * 1024 * 1024,
     } as const,
   ];
-  t = await startApi({
+  api = await startApi({
     wrap: (kernel) => ({ ...kernel, servers: { ...kernel.servers, processes: async () => servers } }),
   });
-  expect((await t.call("GET", "/v1/status")).json.runner.servers).toEqual(servers);
+  expect((await api.call("GET", "/v1/status")).json.runner.servers).toEqual(servers);
   const body = { name: "other", role: "admin", project_id: "proj_a", scopes: ["secrets:read"] };
-  const { token } = (await t.call("POST", "/v1/keys", { body })).json;
-  const { json } = await t.call("GET", "/v1/status", { token });
+  const { token } = (await api.call("POST", "/v1/keys", { body })).json;
+  const { json } = await api.call("GET", "/v1/status", { token });
   expect(json.runner.servers).toEqual([]);
 });
 
 test("counts requests by route and status, and invocations by final status", async () => {
-  t = await startApi();
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(t.home) } } });
-  await t.call("POST", "/v1/plugin-bindings", {
+  api = await startApi();
+  await api.call("POST", "/v1/plugin-packages", {
+    body: { source: { folder: writeSamplePackage(api.home) } },
+  });
+  await api.call("POST", "/v1/plugin-bindings", {
     body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" },
   });
   for (const what of ["echo", "fail", "fail"])
-    await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: { do: what } } });
-  await t.call("GET", "/v1/secrets", { token: null });
-  await t.call("GET", "/nowhere");
-  const { text, headers } = await t.call("GET", "/metrics");
+    await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: { do: what } } });
+  await api.call("GET", "/v1/secrets", { token: null });
+  await api.call("GET", "/nowhere");
+  const { text, headers } = await api.call("GET", "/metrics");
   expect(headers["content-type"]).toMatch(/^text\/plain; version=0\.0\.4/);
   const lines = text.split("\n");
   expect(lines).toContain('backplane_http_requests_total{route="invoke",status="200"} 3');

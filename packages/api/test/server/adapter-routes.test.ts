@@ -5,7 +5,7 @@ import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { ADMIN } from "../support/callers.ts";
 import { startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
-const seen: AdapterRequest[] = [];
+const plugin_requests: AdapterRequest[] = [];
 const weather: KernelPlugin = {
   name: "weather",
   version: "1.0.0",
@@ -32,7 +32,7 @@ const weather: KernelPlugin = {
   ],
   subscriptions: () => [],
   async onRequest(request: AdapterRequest, ctx: PluginContext): Promise<AdapterResponse> {
-    seen.push(request);
+    plugin_requests.push(request);
     if (request.route === "GET /break") throw new Error("the author's own words, with a token sk-123");
     if (request.route === "DELETE /all")
       return { status: 204, headers: { "X-Content-Type-Options": "none" } };
@@ -43,18 +43,18 @@ const weather: KernelPlugin = {
   },
 };
 
-let t: TestApi;
+let api: TestApi;
 beforeAll(async () => {
-  t = await startApi({ plugins: await loadBundledPlugins("web", weather) });
+  api = await startApi({ plugins: await loadBundledPlugins("web", weather) });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const statusAndCode = ({ status, json }: TestResponse) => [status, json?.error?.code];
 const keyWith = async (...scopes: string[]) =>
-  (await t.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
+  (await api.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
 
 test("serves the routes of a third-party plugin under /x/NAME, always as JSON", async () => {
-  const response = await t.call("POST", "/x/weather/cities/S%C3%A3o%20Paulo?unit=c&unit=f", {
+  const response = await api.call("POST", "/x/weather/cities/S%C3%A3o%20Paulo?unit=c&unit=f", {
     body: { days: 3 },
   });
   expect([response.status, response.json, response.headers["x-weather"]]).toEqual([
@@ -62,52 +62,52 @@ test("serves the routes of a third-party plugin under /x/NAME, always as JSON", 
     { city: "São Paulo" },
     "sun",
   ]);
-  expect(seen.at(-1)).toMatchObject({
+  expect(plugin_requests.at(-1)).toMatchObject({
     route: "POST /cities/{city}",
     params: { city: "São Paulo" },
     query: { unit: "f" },
     body: { days: 3 },
   });
-  const page = await t.call("GET", "/x/weather/page");
+  const page = await api.call("GET", "/x/weather/page");
   expect([page.headers["content-type"], page.json]).toEqual([
     "application/json; charset=utf-8",
     "<script>alert(1)</script>",
   ]);
   expect(page.headers["x-content-type-options"]).toBe("nosniff");
-  const gone = await t.call("DELETE", "/x/weather/all");
+  const gone = await api.call("DELETE", "/x/weather/all");
   expect([gone.status, gone.text]).toEqual([204, ""]);
   expect(gone.headers["x-content-type-options"]).toBe("nosniff");
 });
 
 test("checks host, origin, credential and scope before it calls the plugin", async () => {
-  const before = seen.length;
+  const before = plugin_requests.length;
   const reader = await keyWith("sessions:read");
   const url = "/x/weather/cities/Oslo";
   const body = { days: 1 };
   const text = { "content-type": "text/plain" };
   const cases: [Promise<TestResponse>, number, string][] = [
-    [t.call("POST", url, { body, token: null }), 401, "auth.missing"],
-    [t.call("POST", url, { body, token: "wrong" }), 401, "auth.invalid"],
-    [t.call("POST", url, { body, token: reader }), 403, "auth.scope"],
-    [t.call("POST", url, { body, headers: { host: "evil.example" } }), 403, "auth.host"],
-    [t.call("POST", url, { body, headers: { origin: "https://evil.example" } }), 403, "auth.origin"],
-    [t.call("POST", url, { body: "days=1", headers: text }), 415, "request.not_json"],
-    [t.call("POST", url, { body: {} }), 400, "request.invalid"],
-    [t.call("POST", url, { body: { days: "many" } }), 400, "request.invalid"],
-    [t.call("POST", url), 400, "request.invalid"],
-    [t.call("GET", "/x/weather"), 404, "route.not_found"],
-    [t.call("GET", "/x/weather/cities/Oslo/more"), 404, "route.not_found"],
-    [t.call("GET", "/x/nobody/page"), 404, "route.not_found"],
+    [api.call("POST", url, { body, token: null }), 401, "auth.missing"],
+    [api.call("POST", url, { body, token: "wrong" }), 401, "auth.invalid"],
+    [api.call("POST", url, { body, token: reader }), 403, "auth.scope"],
+    [api.call("POST", url, { body, headers: { host: "evil.example" } }), 403, "auth.host"],
+    [api.call("POST", url, { body, headers: { origin: "https://evil.example" } }), 403, "auth.origin"],
+    [api.call("POST", url, { body: "days=1", headers: text }), 415, "request.not_json"],
+    [api.call("POST", url, { body: {} }), 400, "request.invalid"],
+    [api.call("POST", url, { body: { days: "many" } }), 400, "request.invalid"],
+    [api.call("POST", url), 400, "request.invalid"],
+    [api.call("GET", "/x/weather"), 404, "route.not_found"],
+    [api.call("GET", "/x/weather/cities/Oslo/more"), 404, "route.not_found"],
+    [api.call("GET", "/x/nobody/page"), 404, "route.not_found"],
   ];
   for (const [input, status, code] of cases) expect(statusAndCode(await input)).toEqual([status, code]);
-  const other = await t.call("PUT", url, { body });
+  const other = await api.call("PUT", url, { body });
   expect([...statusAndCode(other), other.headers.allow]).toEqual([404, "route.not_found", "POST"]);
   expect(other.json.error.details.allow).toEqual(["POST"]);
-  expect(seen.length).toBe(before);
+  expect(plugin_requests.length).toBe(before);
 });
 
-test("names the plugin that failed and hides the text of its error", async () => {
-  const broken = await t.call("GET", "/x/weather/break");
+test("reports which plugin failed and hides the text of its error", async () => {
+  const broken = await api.call("GET", "/x/weather/break");
   expect(broken.json.error.code).toBe("crashed");
   expect(broken.text).toContain("weather");
   expect(broken.text).not.toMatch(/sk-123|author/);
@@ -117,25 +117,25 @@ verifies(
   "plug.web-adapter",
   "removes /api from the routes and the document when the web plugin is disabled, and keeps /v1",
   async () => {
-    const paths = async () => (await t.call("GET", "/openapi.json")).json.paths as Record<string, object>;
+    const paths = async () => (await api.call("GET", "/openapi.json")).json.paths as Record<string, object>;
     const all = await paths();
     expect(all["/api/config/{key}"]).toHaveProperty("patch.x-backplane-plugin", "web");
     expect(all["/x/weather/cities/{city}"]).toHaveProperty("post.x-backplane-scope", "sessions:write");
-    const metrics = await t.call("GET", "/metrics");
+    const metrics = await api.call("GET", "/metrics");
     expect(metrics.text).toContain('route="weather_post_x_weather_cities_by_city",status="201"} 1');
 
-    await t.kernel.plugins.setEnabled(ADMIN, "web", false);
-    expect(statusAndCode(await t.call("GET", "/api/config"))).toEqual([404, "route.not_found"]);
-    expect(statusAndCode(await t.call("PATCH", "/api/plugins/web", { body: { enabled: true } }))).toEqual([
+    await api.kernel.plugins.setEnabled(ADMIN, "web", false);
+    expect(statusAndCode(await api.call("GET", "/api/config"))).toEqual([404, "route.not_found"]);
+    expect(statusAndCode(await api.call("PATCH", "/api/plugins/web", { body: { enabled: true } }))).toEqual([
       404,
       "route.not_found",
     ]);
     expect(Object.keys(await paths()).filter((path) => path.startsWith("/api"))).toEqual([]);
-    expect((await t.call("GET", "/v1/sessions")).status).toBe(200);
-    expect((await t.call("GET", "/x/weather/page")).status).toBe(200);
+    expect((await api.call("GET", "/v1/sessions")).status).toBe(200);
+    expect((await api.call("GET", "/x/weather/page")).status).toBe(200);
 
-    await t.kernel.plugins.setEnabled(ADMIN, "web", true);
-    expect((await t.call("GET", "/api/config")).status).toBe(200);
+    await api.kernel.plugins.setEnabled(ADMIN, "web", true);
+    expect((await api.call("GET", "/api/config")).status).toBe(200);
     expect(Object.keys(await paths())).toEqual(Object.keys(all));
   },
 );
@@ -144,20 +144,20 @@ verifies(
   "plug.web-adapter",
   "loads the web adapter like any plugin and mounts its routes again under /api after a reload",
   async () => {
-    const { items } = (await t.call("GET", "/v1/plugins")).json as { items: { name: string }[] };
+    const { items } = (await api.call("GET", "/v1/plugins")).json as { items: { name: string }[] };
     expect(items.find(({ name }) => name === "web")).toMatchObject({
       category: "adapter",
       origin: "bundled",
       status: "loaded",
     });
     const mounted = () =>
-      t.kernel.adapters.list().flatMap((mount) => (mount.plugin === "web" ? [mount.mounted] : []));
+      api.kernel.adapters.list().flatMap((mount) => (mount.plugin === "web" ? [mount.mounted] : []));
     const before = mounted();
     expect(before.length).toBeGreaterThan(10);
     expect(before.filter((path) => !path.startsWith("/api/"))).toEqual([]);
-    await t.kernel.plugins.reload(ADMIN, "web");
+    await api.kernel.plugins.reload(ADMIN, "web");
     expect(mounted().toSorted()).toEqual(before.toSorted());
-    expect((await t.call("GET", "/api/config")).status).toBe(200);
-    expect(statusAndCode(await t.call("GET", "/x/web/api/config"))).toEqual([404, "route.not_found"]);
+    expect((await api.call("GET", "/api/config")).status).toBe(200);
+    expect(statusAndCode(await api.call("GET", "/x/web/api/config"))).toEqual([404, "route.not_found"]);
   },
 );

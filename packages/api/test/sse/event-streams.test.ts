@@ -6,18 +6,20 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 let base: string;
 let watchers = 0;
 beforeEach(async () => {
-  t = await startApi({ wrap: countWatchers, api: { limits: { event_streams: 12 } } });
-  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(t.home) } } });
-  await t.call("POST", "/v1/plugin-bindings", {
+  api = await startApi({ wrap: countWatchers, api: { limits: { event_streams: 12 } } });
+  base = await api.api.listen({ host: "127.0.0.1", port: 0 });
+  await api.call("POST", "/v1/plugin-packages", {
+    body: { source: { folder: writeSamplePackage(api.home) } },
+  });
+  await api.call("POST", "/v1/plugin-bindings", {
     body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" },
   });
 });
-afterEach(() => t.close());
+afterEach(() => api.close());
 
 /** Wraps the kernel to count open watchers. */
 function countWatchers(kernel: Kernel): Kernel {
@@ -44,11 +46,11 @@ const open = (path: string, headers: Record<string, string> = {}, signal?: Abort
   });
 
 async function startCall(): Promise<string> {
-  const before = t.runner.requests.length;
-  const started = await t.call("POST", "/v1/invocations", {
+  const before = api.runner.requests.length;
+  const started = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" } },
   });
-  await t.runner.started(before + 1);
+  await api.runner.started(before + 1);
   return started.json.id;
 }
 
@@ -66,7 +68,7 @@ async function readUntil(response: Response, enough: (text: string) => boolean):
   return text;
 }
 
-const toEnd = (response: Response) => readUntil(response, () => false);
+const readToEnd = (response: Response) => readUntil(response, () => false);
 
 verifies(
   "api.invocations",
@@ -75,14 +77,14 @@ verifies(
     const id = await startCall();
     const client = new AbortController();
     const first = await open(`/v1/invocations/${id}/events`, {}, client.signal);
-    for (const message of ["one", "two"]) t.runner.emit(id, { type: "progress", message });
+    for (const message of ["one", "two"]) api.runner.emit(id, { type: "progress", message });
     const seen = await readUntil(first, (text) => text.includes('"two"'));
     expect(seen).toMatch(/id: 1\ndata: .*"one".*\n\nid: 2\ndata: .*"two"/);
     client.abort();
-    t.runner.emit(id, { type: "progress", message: "three" });
+    api.runner.emit(id, { type: "progress", message: "three" });
     const second = await open(`/v1/invocations/${id}/events`, { "last-event-id": "2" });
-    t.runner.emit(id, { type: "progress", message: "four" });
-    t.runner.release(id);
+    api.runner.emit(id, { type: "progress", message: "four" });
+    api.runner.release(id);
     const rest = await second.text();
     expect([...rest.matchAll(/^id: (\d+)$/gm)].map((match) => match[1])).toEqual(["3", "4"]);
     expect(rest).toMatch(/event: settled\ndata: \{"id":"inv_.*"status":"succeeded"/);
@@ -99,7 +101,7 @@ test("stops watching when the client disconnects", async () => {
   await vi.waitFor(() => expect(watchers).toBe(10), 5_000);
   client.abort();
   await vi.waitFor(() => expect(watchers).toBe(0), 5_000);
-  expect((await t.call("GET", "/metrics")).text).toMatch(/backplane_event_streams 0/);
+  expect((await api.call("GET", "/metrics")).text).toMatch(/backplane_event_streams 0/);
 });
 
 test("ends open streams when the server closes", async () => {
@@ -107,8 +109,8 @@ test("ends open streams when the server closes", async () => {
   const stream = await open(`/v1/invocations/${id}/events`);
   const all = await open("/v1/events");
   await readUntil(stream, (text) => text.includes("connected"));
-  const closed = t.api.close();
-  await Promise.all([toEnd(stream), toEnd(all), closed]);
+  const closed = api.api.close();
+  await Promise.all([readToEnd(stream), readToEnd(all), closed]);
   expect(watchers).toBe(0);
 });
 
@@ -116,28 +118,28 @@ test("sends heartbeats on a quiet stream", async () => {
   const id = await startCall();
   const stream = await open(`/v1/invocations/${id}/events`);
   await readUntil(stream, (text) => text.includes("connected"));
-  t.clock.advance(15_000);
+  api.clock.advance(15_000);
   expect(await readUntil(stream, (text) => text.includes("alive"))).toContain(": alive\n\n");
-  t.runner.release(id);
-  await toEnd(stream);
+  api.runner.release(id);
+  await readToEnd(stream);
 });
 
 test("streams semantic events with type and cursor and resumes after a cursor", async () => {
-  const done = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  const done = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
   const text = await readUntil(await open("/v1/events"), (so_far) => so_far.includes(done.json.id));
   expect(text).toMatch(/id: \d+\nevent: binding.changed\ndata: \{/);
   expect(text).toMatch(/event: invocation.settled/);
   const ids = [...text.matchAll(/^id: (\d+)$/gm)].map((match) => Number(match[1]));
   expect(ids).toEqual(ids.toSorted((a, b) => a - b));
-  const second = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  const second = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
   const rest = await readUntil(await open("/v1/events", { "last-event-id": String(ids.at(-1)) }), (so_far) =>
     so_far.includes(second.json.id),
   );
   expect(rest).not.toContain(done.json.id);
 });
 
-test("starts after the latest event and names the position to resume after", async () => {
-  const before = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+test("starts after the latest event and reports the position to resume after", async () => {
+  const before = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
   await readUntil(await open("/v1/events"), (so_far) => so_far.includes(before.json.id));
   // The position follows the commits with a short delay.
   const position = async () => {
@@ -152,7 +154,7 @@ test("starts after the latest event and names the position to resume after", asy
   const last = Number([...all.matchAll(/^id: (\d+)$/gm)].at(-1)![1]);
   await vi.waitFor(async () => expect(await position()).toBeGreaterThanOrEqual(last), 10_000);
   const stream = await open("/v1/events?after=latest");
-  const after = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  const after = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
   const text = await readUntil(stream, (so_far) => so_far.includes(after.json.id));
   expect(text).not.toContain(before.json.id);
   const resumed = await open("/v1/events?after=latest", { "last-event-id": String(last) });
@@ -160,10 +162,10 @@ test("starts after the latest event and names the position to resume after", asy
 });
 
 test("responds 413 to an upload over the limit while the client is still sending", async () => {
-  await t.close();
-  t = await startApi({ api: { limits: { upload_bytes: 100_000 } } });
-  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
-  const { port } = t.api.server.address() as { port: number };
+  await api.close();
+  api = await startApi({ api: { limits: { upload_bytes: 100_000 } } });
+  base = await api.api.listen({ host: "127.0.0.1", port: 0 });
+  const { port } = api.api.server.address() as { port: number };
   const socket = connect(port, "127.0.0.1");
   socket.write(
     `POST /v1/plugin-packages HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
@@ -191,7 +193,7 @@ function tarHeader(name: string, size: number): Buffer {
 }
 
 test("rejects an invalid upload before the rest of it is sent", async () => {
-  const { port } = t.api.server.address() as { port: number };
+  const { port } = api.api.server.address() as { port: number };
   const socket = connect(port, "127.0.0.1");
   socket.write(
     `POST /v1/plugin-packages HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
@@ -213,7 +215,7 @@ test("rejects streams over the limit with 429 until one is closed", async () => 
   expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([429, "5"]);
   expect(await rejected.json()).toMatchObject({ error: { code: "request.overloaded", retryable: true } });
   // Other requests are still served.
-  expect((await t.call("GET", "/v1/status")).status).toBe(200);
+  expect((await api.call("GET", "/v1/status")).status).toBe(200);
   stops[0]!.abort();
   await vi.waitFor(async () => {
     const stop = new AbortController();

@@ -39,7 +39,7 @@ function manualClock() {
   return { clock, advance };
 }
 
-function start() {
+function startStream() {
   const { clock, advance } = manualClock();
   const done = Promise.withResolvers<RouteResponse>();
   const stop = new AbortController();
@@ -57,67 +57,67 @@ function start() {
 }
 
 verifies("run.progress", "repeats the last report every second while nothing else happens", async () => {
-  const t = start();
-  t.operation().report(CHECK);
-  await t.advance(3_050);
-  expect(t.items.map(({ data }) => data)).toEqual([
+  const stream = startStream();
+  stream.operation().report(CHECK);
+  await stream.advance(3_050);
+  expect(stream.items.map(({ data }) => data)).toEqual([
     { operation_id: "req_1", ...CHECK, elapsed_ms: expect.any(Number) },
     { operation_id: "req_1", ...CHECK, elapsed_ms: expect.any(Number) },
     { operation_id: "req_1", ...CHECK, elapsed_ms: expect.any(Number) },
     { operation_id: "req_1", ...CHECK, elapsed_ms: expect.any(Number) },
   ]);
-  const times = t.items.map(({ data }) => data.elapsed_ms as number);
+  const times = stream.items.map(({ data }) => data.elapsed_ms as number);
   expect(Math.max(...times.map((at, index) => at - (times[index - 1] ?? 0)))).toBeLessThan(2_000);
-  t.done.resolve({ status: 200, json: { a: 1 } });
-  await t.reading;
-  expect(t.items.at(-1)).toEqual({ event: "result", data: { a: 1 } });
+  stream.done.resolve({ status: 200, json: { a: 1 } });
+  await stream.reading;
+  expect(stream.items.at(-1)).toEqual({ event: "result", data: { a: 1 } });
 });
 
 test("reports that it is reading the request if the work reports nothing", async () => {
-  const t = start();
-  await t.advance(1_300);
-  expect(t.items).toMatchObject([{ event: "progress", data: { step: "read" } }]);
-  t.done.resolve({ status: 200, text: '{"b":2}', type: "application/json" });
-  await t.reading;
-  expect(t.items.at(-1)).toEqual({ event: "result", data: { b: 2 } });
+  const stream = startStream();
+  await stream.advance(1_300);
+  expect(stream.items).toMatchObject([{ event: "progress", data: { step: "read" } }]);
+  stream.done.resolve({ status: 200, text: '{"b":2}', type: "application/json" });
+  await stream.reading;
+  expect(stream.items.at(-1)).toEqual({ event: "result", data: { b: 2 } });
 });
 
 test("sends every step, and only the latest of many counts within a step", async () => {
-  const t = start();
-  for (let i = 1; i <= 500; i++) t.operation().report(count(i));
-  t.operation().report(CHECK);
-  await t.advance(50);
-  for (let i = 501; i <= 900; i++) t.operation().report(count(i));
-  await t.advance(100);
-  for (let i = 901; i <= 1_000; i++) t.operation().report(count(i));
-  await t.advance(300);
-  expect(t.items.map(({ data }) => data.done ?? data.step)).toEqual([500, "check", 900, 1_000]);
-  t.done.resolve({ status: 200, json: null });
-  await t.reading;
+  const stream = startStream();
+  for (let i = 1; i <= 500; i++) stream.operation().report(count(i));
+  stream.operation().report(CHECK);
+  await stream.advance(50);
+  for (let i = 501; i <= 900; i++) stream.operation().report(count(i));
+  await stream.advance(100);
+  for (let i = 901; i <= 1_000; i++) stream.operation().report(count(i));
+  await stream.advance(300);
+  expect(stream.items.map(({ data }) => data.done ?? data.step)).toEqual([500, "check", 900, 1_000]);
+  stream.done.resolve({ status: 200, json: null });
+  await stream.reading;
 });
 
 test("fails with the error of the work, after its last report", async () => {
-  const t = start();
-  t.operation().report(CHECK);
-  t.done.reject(new BackplaneError("package.invalid"));
-  await expect(t.reading).rejects.toMatchObject({ code: "package.invalid" });
-  expect(t.items).toMatchObject([{ event: "progress", data: CHECK }]);
+  const stream = startStream();
+  stream.operation().report(CHECK);
+  stream.done.reject(new BackplaneError("package.invalid"));
+  await expect(stream.reading).rejects.toMatchObject({ code: "package.invalid" });
+  expect(stream.items).toMatchObject([{ event: "progress", data: CHECK }]);
 });
 
 test("cancels the work when the stream ends, and waits until the work has ended", async () => {
-  const t = start();
-  t.stop.abort();
-  expect(t.operation().signal.aborted).toBe(true);
+  const stream = startStream();
+  stream.stop.abort();
+  expect(stream.operation().signal.aborted).toBe(true);
   let ended = false;
-  void t.reading
+  void stream.reading
     .catch(() => {})
     .then(() => {
       ended = true;
     });
-  await t.advance(500);
+  await stream.advance(500);
   expect(ended).toBe(false);
-  t.done.reject(new BackplaneError("request.cancelled"));
-  await expect(t.reading).rejects.toMatchObject({ code: "request.cancelled" });
+  stream.done.reject(new BackplaneError("request.cancelled"));
+  await expect(stream.reading).rejects.toMatchObject({ code: "request.cancelled" });
 });
 
 test("recognizes a request for an event stream by its Accept header", () => {

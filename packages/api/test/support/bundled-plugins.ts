@@ -6,11 +6,13 @@ import { pathToFileURL } from "node:url";
 import type { KernelPlugin, PluginEntry } from "@backplane/contract";
 import type { PluginLoader } from "@backplane/ports";
 
-export async function loadBundledPlugins(...wanted: (string | KernelPlugin)[]): Promise<PluginLoader> {
+export async function loadBundledPlugins(
+  ...requested_plugins: (string | KernelPlugin)[]
+): Promise<PluginLoader> {
   const plugins = new Map<string, KernelPlugin>();
   const entries: PluginEntry[] = [];
-  for (const requested of wanted) {
-    const plugin = typeof requested === "string" ? await imported(requested) : requested;
+  for (const requested of requested_plugins) {
+    const plugin = typeof requested === "string" ? await importPlugin(requested) : requested;
     const { name, version, category } = plugin;
     plugins.set(name, plugin);
     const origin = typeof requested === "string" ? "bundled" : "installed";
@@ -30,7 +32,7 @@ export async function loadBundledPlugins(...wanted: (string | KernelPlugin)[]): 
   };
 }
 
-async function imported(name: string): Promise<KernelPlugin> {
+async function importPlugin(name: string): Promise<KernelPlugin> {
   const file = pathToFileURL(resolve("plugins", name, "src/plugin.ts")).href;
   return ((await import(file)) as { plugin: KernelPlugin }).plugin;
 }

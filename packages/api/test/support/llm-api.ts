@@ -27,9 +27,9 @@ export interface LlmApi extends TestApi {
 export async function startLlmApi(config: JsonObject = {}): Promise<LlmApi> {
   const vendor = await startVendorServer();
   const plugins = await loadBundledPlugins("llm-openai", "llm-anthropic", "llm-echo");
-  const t = await startApi({ plugins });
-  const url = await t.api.listen({ host: "127.0.0.1", port: 0 });
-  const { providers } = t.kernel;
+  const api = await startApi({ plugins });
+  const url = await api.api.listen({ host: "127.0.0.1", port: 0 });
+  const { providers } = api.kernel;
   const openai = { base_url: `${vendor.url}/v1`, api_key: "sk-vendor", ...config };
   await providers.create(ADMIN, { id: "chat", plugin: "llm-openai", config: { ...openai, model: "gpt-up" } });
   await providers.create(ADMIN, {
@@ -44,14 +44,14 @@ export async function startLlmApi(config: JsonObject = {}): Promise<LlmApi> {
   });
   await providers.create(ADMIN, { id: "echo", plugin: "llm-echo", config: { model: "echo-1" } });
   return {
-    ...t,
+    ...api,
     vendor,
     url,
     openai: (apiKey = ADMIN_TOKEN) => new OpenAI({ apiKey, baseURL: `${url}/v1`, maxRetries: 0 }),
     anthropic: (apiKey = ADMIN_TOKEN) =>
       new Anthropic({ apiKey, authToken: null, baseURL: url, maxRetries: 0 }),
     async key(body = {}) {
-      const created = await t.kernel.keys.create(ADMIN, {
+      const created = await api.kernel.keys.create(ADMIN, {
         name: "client",
         role: "user",
         scopes: ["llm:invoke"],
@@ -60,7 +60,7 @@ export async function startLlmApi(config: JsonObject = {}): Promise<LlmApi> {
       return created.token;
     },
     async close() {
-      await t.close();
+      await api.close();
       await vendor.close();
     },
   };

@@ -28,19 +28,19 @@ export interface SendOptions {
   each?: (message: JsonObject) => void;
 }
 
-export async function send(base: string, body: unknown, sending: SendOptions = {}): Promise<McpReply> {
+export async function send(base: string, body: unknown, options: SendOptions = {}): Promise<McpReply> {
   const response = await fetch(`${base}/mcp`, {
     method: "POST",
     headers: {
-      authorization: `Bearer ${sending.token ?? ADMIN_TOKEN}`,
+      authorization: `Bearer ${options.token ?? ADMIN_TOKEN}`,
       "content-type": "application/json",
       accept: "application/json, text/event-stream",
-      ...sending.headers,
+      ...options.headers,
     },
     body: typeof body === "string" ? body : JSON.stringify(body),
-    ...(sending.signal === undefined ? {} : { signal: sending.signal }),
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
   });
-  return await read(response, sending.each);
+  return await read(response, options.each);
 }
 
 export async function read(response: Response, each?: (message: JsonObject) => void): Promise<McpReply> {
@@ -81,7 +81,7 @@ export interface McpClient {
   ask(
     method: string,
     params?: JsonObject,
-    sending?: SendOptions & { id?: string | number },
+    options?: SendOptions & { id?: string | number },
   ): Promise<McpReply>;
   /** Headers for requests that a test sends itself. */
   headers: Record<string, string>;
@@ -95,21 +95,21 @@ export async function connect(
 ): Promise<McpClient> {
   if (revision === "2026-07-28") return stateless(base, token, capabilities);
   const hello = { protocolVersion: revision, capabilities, clientInfo: { name: "test", version: "1" } };
-  const opened = await send(base, request("initialize", hello), { token });
-  const version = opened.last.result.protocolVersion as string;
+  const initialized = await send(base, request("initialize", hello), { token });
+  const version = initialized.last.result.protocolVersion as string;
   const headers = {
-    "mcp-session-id": opened.headers.get("mcp-session-id")!,
+    "mcp-session-id": initialized.headers.get("mcp-session-id")!,
     "mcp-protocol-version": version,
   };
   await send(base, { jsonrpc: "2.0", method: "notifications/initialized" }, { token, headers });
   return {
     revision: version,
     headers,
-    ask: (method, params, sending = {}) =>
-      send(base, request(method, params, sending.id), {
+    ask: (method, params, options = {}) =>
+      send(base, request(method, params, options.id), {
         token,
-        ...sending,
-        headers: { ...headers, ...sending.headers },
+        ...options,
+        headers: { ...headers, ...options.headers },
       }),
   };
 }
@@ -119,21 +119,21 @@ function stateless(base: string, token: string, capabilities: JsonObject): McpCl
   return {
     revision: "2026-07-28",
     headers,
-    ask(method, params = {}, sending = {}) {
+    ask(method, params = {}, options = {}) {
       const _meta = {
         [META.version]: "2026-07-28",
         [META.capabilities]: capabilities,
         ...(params._meta as JsonObject),
       };
-      const named = params.name ?? params.uri;
-      return send(base, request(method, { ...params, _meta }, sending.id), {
+      const target_name = params.name ?? params.uri;
+      return send(base, request(method, { ...params, _meta }, options.id), {
         token,
-        ...sending,
+        ...options,
         headers: {
           ...headers,
           "mcp-method": method,
-          ...(typeof named === "string" ? { "mcp-name": named } : {}),
-          ...sending.headers,
+          ...(typeof target_name === "string" ? { "mcp-name": target_name } : {}),
+          ...options.headers,
         },
       });
     },

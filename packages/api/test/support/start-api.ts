@@ -226,7 +226,7 @@ interface ScriptedRunner extends Runner {
 
 function createScriptedRunner(): ScriptedRunner {
   const requests: RunRequest[] = [];
-  const open = new Map<string, { end(outcome: RunOutcome): void; listener: RunListener }>();
+  const waiting_calls = new Map<string, { end(outcome: RunOutcome): void; listener: RunListener }>();
   const watchers: { count: number; resolve: () => void }[] = [];
   return {
     requests,
@@ -236,7 +236,7 @@ function createScriptedRunner(): ScriptedRunner {
       const input = (request.body.input ?? {}) as { do?: string; text?: string };
       if (input.do === "wait")
         return new Promise((end) => {
-          open.set(request.invocation_id, { end, listener });
+          waiting_calls.set(request.invocation_id, { end, listener });
         });
       if (input.do === "talk")
         for (const message of ["one", "two", "three"]) listener.event({ type: "progress", message });
@@ -248,29 +248,29 @@ function createScriptedRunner(): ScriptedRunner {
       });
     },
     release(id) {
-      open.get(id)?.end(outcome("succeeded", { content: [{ type: "text", text: "released" }] }));
-      open.delete(id);
+      waiting_calls.get(id)?.end(outcome("succeeded", { content: [{ type: "text", text: "released" }] }));
+      waiting_calls.delete(id);
     },
-    emit: (id, event) => open.get(id)?.listener.event(event),
+    emit: (id, event) => waiting_calls.get(id)?.listener.event(event),
     started: (count) =>
       requests.length >= count
         ? Promise.resolve()
         : new Promise((resolve) => void watchers.push({ count, resolve })),
     cancel(id, reason) {
-      const call = open.get(id);
+      const call = waiting_calls.get(id);
       call?.end(outcome("cancelled", null, { code: "cancelled", message: `cancelled: ${reason}` }));
-      return open.delete(id);
+      return waiting_calls.delete(id);
     },
     retire() {},
     health: () => ({
       processes: 0,
       prewarmed: 0,
-      running: open.size,
+      running: waiting_calls.size,
       held_back: [],
       sandbox: { enabled: true, available: true, reason: "" },
     }),
     async close() {
-      for (const call of open.values())
+      for (const call of waiting_calls.values())
         call.end(outcome("cancelled", null, { code: "cancelled", message: "closed" }));
     },
   };

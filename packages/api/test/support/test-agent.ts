@@ -136,19 +136,19 @@ export async function startWs(
   const agent = await createTestAgent(options.fanout);
   const wrap = (kernel: Kernel): Kernel => {
     const { fanout, sessions } = agent.parts;
-    const whole = { ...kernel, fanout, sessions: { ...kernel.sessions, ...sessions } };
-    return options.wrap?.(whole) ?? whole;
+    const wrapped = { ...kernel, fanout, sessions: { ...kernel.sessions, ...sessions } };
+    return options.wrap?.(wrapped) ?? wrapped;
   };
-  const t = await startApi({ ...options, wrap });
-  const base = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  const api = await startApi({ ...options, wrap });
+  const base = await api.api.listen({ host: "127.0.0.1", port: 0 });
   const url = base.replace("http:", "ws:");
   return {
-    ...t,
+    ...api,
     agent,
     url,
     connect: (connect_options) => connect(url, connect_options),
     async close() {
-      await t.close();
+      await api.close();
       await agent.close();
     },
   };
@@ -175,26 +175,26 @@ function connect(url: string, options: ConnectOptions = {}): Promise<Remote> {
   };
   const ws = new WebSocket(url + path, protocols, { headers, perMessageDeflate: false });
   const ops: WsServerOp[] = [];
-  const taken = new Set<WsServerOp>();
+  const returned = new Set<WsServerOp>();
   const waiting = new Set<() => void>();
   const closed = new Promise<{ code: number; reason: string }>((resolve) => {
     ws.on("close", (code, reason) => resolve({ code, reason: reason.toString() }));
   });
   ws.on("message", (data: Buffer) => {
     ops.push(WsServerOpSchema.parse(JSON.parse(data.toString())));
-    for (const look of waiting) look();
+    for (const check of waiting) check();
   });
   const next: Remote["next"] = (kind, where = () => true) =>
     new Promise((resolve) => {
-      const look = () => {
-        const match = ops.find((op) => op.op === kind && !taken.has(op) && where(op as never));
+      const check = () => {
+        const match = ops.find((op) => op.op === kind && !returned.has(op) && where(op as never));
         if (match === undefined) return;
-        taken.add(match);
-        waiting.delete(look);
+        returned.add(match);
+        waiting.delete(check);
         resolve(match as never);
       };
-      waiting.add(look);
-      look();
+      waiting.add(check);
+      check();
     });
   const remote: Remote = {
     ws,

@@ -73,8 +73,8 @@ export function chatStream(
   const base = { id: "chatcmpl-up", object: "chat.completion.chunk", created: 1, model: "gpt-up" };
   const chunk = (delta: object, finish: string | null) =>
     data({ ...base, choices: [{ index: 0, delta, finish_reason: finish }] });
-  const counted = usage === null ? "" : data({ ...base, choices: [], usage });
-  return `${deltas.map((delta) => chunk(delta, null)).join("")}${chunk({}, finish_reason)}${counted}data: [DONE]\n\n`;
+  const usage_chunk = usage === null ? "" : data({ ...base, choices: [], usage });
+  return `${deltas.map((delta) => chunk(delta, null)).join("")}${chunk({}, finish_reason)}${usage_chunk}data: [DONE]\n\n`;
 }
 
 /** A message as a stream: its blocks, each with its deltas. */

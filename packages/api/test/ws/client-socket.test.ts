@@ -4,14 +4,14 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startWs, type TestWs } from "../support/test-agent.ts";
 
-let t: TestWs;
+let api: TestWs;
 beforeEach(async () => {
-  t = await startWs();
+  api = await startWs();
 });
-afterEach(() => t.close());
+afterEach(() => api.close());
 
-async function attached(op: object = {}) {
-  const remote = await t.connect();
+async function connectAttached(op: object = {}) {
+  const remote = await api.connect();
   remote.send({ op: "attach", session_id: "s", ...op });
   const { connection_id, last_entry_id } = await remote.next("attached");
   return { ...remote, connection_id, last_entry_id };
@@ -21,7 +21,7 @@ const entryIds = (ops: readonly { op: string; entry_id?: number }[]) =>
   ops.flatMap(({ entry_id, op }) => (op === "event" && entry_id !== undefined ? [entry_id] : []));
 
 verifies("ws.schema", "supports every operation and resumes after a lost connection", async () => {
-  const first = await attached({ since_entry: 0, ref: "a1" });
+  const first = await connectAttached({ since_entry: 0, ref: "a1" });
   expect(first.ops[0]).toEqual({
     op: "attached",
     connection_id: first.connection_id,
@@ -54,7 +54,7 @@ verifies("ws.schema", "supports every operation and resumes after a lost connect
   first.send({ op: "interrupt" });
   expect(await first.next("accepted")).toMatchObject({ of: "interrupt", interrupted: true });
   expect(await first.next("accepted")).toMatchObject({ of: "interrupt", interrupted: false });
-  expect(t.agent.interrupts).toEqual(Array(2).fill({ session_id: "s", workspace: "default" }));
+  expect(api.agent.interrupts).toEqual(Array(2).fill({ session_id: "s", workspace: "default" }));
 
   const approval = await pendingApproval();
   first.send({ op: "approve", id: approval, response: "reject", feedback: "no", ref: "p1" });
@@ -68,10 +68,10 @@ verifies("ws.schema", "supports every operation and resumes after a lost connect
 
   // The connection breaks; the client reconnects with its last entry.
   first.ws.terminate();
-  await t.agent.write("user.message.received", { text: "meanwhile" }, "s");
-  const second = await attached({ since_entry: 2, connection_id: first.connection_id });
+  await api.agent.write("user.message.received", { text: "meanwhile" }, "s");
+  const second = await connectAttached({ since_entry: 2, connection_id: first.connection_id });
   await second.event("session.replay.done");
-  await t.agent.write("user.message.received", { text: "live" }, "s");
+  await api.agent.write("user.message.received", { text: "live" }, "s");
   await second.event("user.message.received");
   expect(entryIds(second.ops)).toEqual([3, 4]);
 
@@ -86,22 +86,24 @@ verifies("ws.schema", "supports every operation and resumes after a lost connect
   });
   second.send({ op: "message", text: "hello?" });
   expect(await second.next("error")).toMatchObject({ of: "message", code: "request.invalid" });
-  expect(t.agent.fanout.stats().connections).toBe(0);
+  expect(api.agent.fanout.stats().connections).toBe(0);
 });
 
 async function pendingApproval(): Promise<string> {
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(t.home) } } });
-  await t.call("POST", "/v1/plugin-bindings", {
+  await api.call("POST", "/v1/plugin-packages", {
+    body: { source: { folder: writeSamplePackage(api.home) } },
+  });
+  await api.call("POST", "/v1/plugin-bindings", {
     body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "ask" },
   });
-  const { json } = await t.call("POST", "/v1/invocations", {
+  const { json } = await api.call("POST", "/v1/invocations", {
     body: { export_id: "ask", input: { text: "?" } },
   });
   return json.approval_id;
 }
 
 test("responds to an invalid frame with an error and keeps the socket open", async () => {
-  const remote = await attached();
+  const remote = await connectAttached();
   const frames: unknown[] = [
     "{",
     "[]",
@@ -128,26 +130,26 @@ test("responds to an invalid frame with an error and keeps the socket open", asy
 });
 
 test("closes the socket after too many invalid frames or one that is too large", async () => {
-  const noisy = await attached();
+  const noisy = await connectAttached();
   for (let n = 0; n < 17; n++) noisy.send("{");
   expect((await noisy.closed).code).toBe(1008);
   expect(noisy.ops.filter(({ op }) => op === "error")).toHaveLength(17);
-  const large = await attached();
+  const large = await connectAttached();
   large.send({ op: "message", text: "x".repeat(1024 * 1024) });
   expect((await large.closed).code).toBe(1009);
-  await expect.poll(() => t.agent.fanout.stats().connections).toBe(0);
+  await expect.poll(() => api.agent.fanout.stats().connections).toBe(0);
 });
 
 test("sends attached before any event, with and without a replay", async () => {
   for (const since_entry of [null, 0]) {
-    const remote = await attached({ since_entry });
+    const remote = await connectAttached({ since_entry });
     await remote.event("session.replay.done");
     expect(remote.ops[0]!.op).toBe("attached");
   }
 });
 
 test("requires connection_id when a socket is attached to several sessions", async () => {
-  const remote = await attached();
+  const remote = await connectAttached();
   remote.send({ op: "attach", session_id: "s" });
   expect((await remote.next("error")).message).toMatch(/already attached to s/);
   remote.send({ op: "attach", session_id: "other" });
@@ -158,13 +160,15 @@ test("requires connection_id when a socket is attached to several sessions", asy
   const { session_id, event } = await remote.event("user.message.received");
   expect([session_id, event.session_id, event.payload.text]).toEqual(["other", "other", "to the other"]);
   remote.ws.close();
-  await expect.poll(() => t.agent.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
+  await expect.poll(() => api.agent.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
 });
 
 test("rejects messages and interrupts of a read-only credential", async () => {
-  const { json } = await t.call("POST", "/v1/keys", { body: { name: "reader", scopes: ["sessions:read"] } });
-  await t.agent.write("user.message.received", { text: "hello" }, "s");
-  const remote = await t.connect({ token: json.token });
+  const { json } = await api.call("POST", "/v1/keys", {
+    body: { name: "reader", scopes: ["sessions:read"] },
+  });
+  await api.agent.write("user.message.received", { text: "hello" }, "s");
+  const remote = await api.connect({ token: json.token });
   remote.send({ op: "attach", session_id: "none" });
   expect(await remote.next("error")).toMatchObject({ code: "session.not_found" });
   remote.send({ op: "attach", session_id: "s" });
@@ -180,31 +184,31 @@ test("rejects messages and interrupts of a read-only credential", async () => {
 });
 
 test("detaches a client that stays silent for too long", async () => {
-  const remote = await attached();
-  t.agent.advance(65_050);
+  const remote = await connectAttached();
+  api.agent.advance(65_050);
   expect(await remote.next("detached")).toMatchObject({ reason: "timeout" });
   expect((await remote.closed).code).toBe(4408);
 });
 
 test("counts a ping as a heartbeat", async () => {
-  const remote = await attached();
+  const remote = await connectAttached();
   for (let n = 0; n < 4; n++) {
     remote.ws.ping();
     await once(remote.ws, "pong");
-    t.agent.advance(30_000);
+    api.agent.advance(30_000);
   }
-  expect(t.agent.fanout.stats().connections).toBe(1);
+  expect(api.agent.fanout.stats().connections).toBe(1);
 });
 
 test("notifies all clients when the server closes, even when one does not respond", async () => {
-  const remote = await attached();
-  const unresponsive = await attached();
+  const remote = await connectAttached();
+  const unresponsive = await connectAttached();
   unresponsive.ws.pause();
   const seen: unknown[] = [];
-  t.agent.bus
+  api.agent.bus
     .kernel("test")
     .subscribe("session.context.detached", ({ payload }) => void seen.push(payload.reason));
-  const closing = t.api.close();
+  const closing = api.api.close();
   expect(await remote.next("detached")).toMatchObject({ reason: "shutdown" });
   expect((await remote.closed).code).toBe(1001);
   await closing;
@@ -212,18 +216,18 @@ test("notifies all clients when the server closes, even when one does not respon
 });
 
 test("closes the socket when the fan-out ends", async () => {
-  const remote = await attached();
-  t.agent.fanout.close();
+  const remote = await connectAttached();
+  api.agent.fanout.close();
   expect(await remote.next("detached")).toMatchObject({ reason: "shutdown" });
   expect((await remote.closed).code).toBe(1001);
 });
 
 test("hides the cause of an internal error from the client and logs it", async () => {
-  const remote = await attached();
-  t.agent.broken = new Error("secret of the store");
+  const remote = await connectAttached();
+  api.agent.broken = new Error("secret of the store");
   remote.send({ op: "message", text: "hello", ref: "r" });
   const error = await remote.next("error");
   expect(error).toMatchObject({ code: "internal", ref: "r" });
   expect(JSON.stringify(error)).not.toContain("secret");
-  expect(t.logged.some(({ message }) => message === "WebSocket operation failed")).toBe(true);
+  expect(api.logged.some(({ message }) => message === "WebSocket operation failed")).toBe(true);
 });

@@ -6,12 +6,12 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { ADMIN_TOKEN } from "../support/start-api.ts";
 import { startWs, type TestWs } from "../support/test-agent.ts";
 
-let t: TestWs;
+let api: TestWs;
 let failing = false;
 beforeEach(async () => {
-  t = await startWs({ wrap: acceptDelegated, api: { limits: { sockets: 3 } } });
+  api = await startWs({ wrap: acceptDelegated, api: { limits: { sockets: 3 } } });
 });
-afterEach(() => t.close());
+afterEach(() => api.close());
 
 /** Wraps the kernel to accept two delegated tokens, one of them with a scope for sessions. */
 function acceptDelegated(kernel: Kernel): Kernel {
@@ -37,14 +37,14 @@ function acceptDelegated(kernel: Kernel): Kernel {
 }
 
 const refusal = (options: Parameters<TestWs["connect"]>[0]) =>
-  t.connect(options).then(
+  api.connect(options).then(
     () => "opened",
     (error: Error & { status: number }) => `${error.status} ${error.message}`,
   );
 
 test("rejects an upgrade request without a valid credential before the handshake", async () => {
-  const key = await t.call("POST", "/v1/keys", { body: { name: "other", scopes: ["audit:read"] } });
-  const port = new URL(t.url).port;
+  const key = await api.call("POST", "/v1/keys", { body: { name: "other", scopes: ["audit:read"] } });
+  const port = new URL(api.url).port;
   expect(await refusal({ token: null })).toBe("401 auth.missing");
   expect(await refusal({ token: "wrong" })).toBe("401 auth.invalid");
   expect(await refusal({ token: null, protocols: ["backplane.v1", "bearer.wrong"] })).toBe(
@@ -60,19 +60,19 @@ test("rejects an upgrade request without a valid credential before the handshake
   expect(await refusal({ path: "/wss" })).toBe("404 route.not_found");
   expect(await refusal({ token: "vai_dlg_reads" })).toBe("opened");
   expect(await refusal({ headers: { origin: `http://127.0.0.1:${port}` } })).toBe("opened");
-  const missing = await t.connect({ token: null }).catch((error: { headers: object }) => error);
+  const missing = await api.connect({ token: null }).catch((error: { headers: object }) => error);
   expect(missing).toMatchObject({ headers: { "www-authenticate": 'Bearer realm="backplane"' } });
 });
 
 test("accepts a token as a subprotocol and does not send it back", async () => {
-  const remote = await t.connect({ token: null, protocols: [`bearer.${ADMIN_TOKEN}`, "backplane.v1"] });
+  const remote = await api.connect({ token: null, protocols: [`bearer.${ADMIN_TOKEN}`, "backplane.v1"] });
   expect(remote.ws.protocol).toBe("backplane.v1");
 });
 
 test("accepts the console cookie only from our own origin", async () => {
-  const login = await t.call("GET", `/login?code=${t.api.mintLoginCode()}`, { token: null });
+  const login = await api.call("GET", `/login?code=${api.api.mintLoginCode()}`, { token: null });
   const cookie = String(login.headers["set-cookie"]).split(";")[0]!;
-  const origin = t.url.replace("ws:", "http:");
+  const origin = api.url.replace("ws:", "http:");
   expect(await refusal({ token: null, headers: { cookie } })).toBe("403 auth.origin");
   expect(await refusal({ token: null, headers: { cookie, origin: "http://localhost:1" } })).toBe(
     "403 auth.origin",
@@ -81,7 +81,7 @@ test("accepts the console cookie only from our own origin", async () => {
 });
 
 test("rejects sockets over the limit with 429", async () => {
-  const open = await Promise.all([t.connect(), t.connect(), t.connect()]);
+  const open = await Promise.all([api.connect(), api.connect(), api.connect()]);
   expect(await refusal({})).toBe("429 request.overloaded");
   open[0]!.ws.terminate();
   await expect.poll(() => refusal({})).toBe("opened");
@@ -89,7 +89,7 @@ test("rejects sockets over the limit with 429", async () => {
 
 test("treats other upgrades as ordinary requests and responds to an invalid handshake with the envelope", async () => {
   const answer = async (lines: string[]) => {
-    const socket = dial(Number(new URL(t.url).port), "127.0.0.1");
+    const socket = dial(Number(new URL(api.url).port), "127.0.0.1");
     socket.end(`${["GET /healthz HTTP/1.1", "Host: 127.0.0.1", ...lines].join("\r\n")}\r\n\r\n`);
     let text = "";
     socket.on("data", (chunk) => (text += chunk));
@@ -104,7 +104,7 @@ test("treats other upgrades as ordinary requests and responds to an invalid hand
     `Authorization: Bearer ${ADMIN_TOKEN}`,
   ]);
   expect(broken).toMatch(/^HTTP\/1\.1 404 .*route\.not_found/s);
-  const socket = dial(Number(new URL(t.url).port), "127.0.0.1");
+  const socket = dial(Number(new URL(api.url).port), "127.0.0.1");
   socket.write(
     `GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`,
   );
@@ -113,25 +113,25 @@ test("treats other upgrades as ordinary requests and responds to an invalid hand
 });
 
 test("rejects operations of a revoked key and closes its socket at the next check", async () => {
-  const key = await t.call("POST", "/v1/keys", {
+  const key = await api.call("POST", "/v1/keys", {
     body: { name: "watcher", scopes: ["sessions:read", "sessions:write"] },
   });
-  const socket = await t.connect({ token: key.json.token });
-  const other = await t.connect({ token: key.json.token });
+  const socket = await api.connect({ token: key.json.token });
+  const other = await api.connect({ token: key.json.token });
   socket.send({ op: "attach", session_id: "s" });
   await socket.next("attached");
-  await t.call("DELETE", `/v1/keys/${key.json.key.id}`);
+  await api.call("DELETE", `/v1/keys/${key.json.key.id}`);
   socket.send({ op: "message", text: "hello" });
   expect(await socket.next("error")).toMatchObject({ of: "message", code: "auth.invalid" });
-  t.clock.advance(30_000);
+  api.clock.advance(30_000);
   expect((await Promise.all([socket.closed, other.closed])).map(({ code }) => code)).toEqual([4401, 4401]);
 });
 
 test("keeps sockets open while the store is unavailable", async () => {
-  const key = await t.call("POST", "/v1/keys", { body: { name: "watcher", scopes: ["sessions:read"] } });
-  const remote = await t.connect({ token: key.json.token });
+  const key = await api.call("POST", "/v1/keys", { body: { name: "watcher", scopes: ["sessions:read"] } });
+  const remote = await api.connect({ token: key.json.token });
   failing = true;
-  t.clock.advance(30_000);
+  api.clock.advance(30_000);
   remote.send({ op: "attach", session_id: "s" });
   expect(await remote.next("error")).toMatchObject({ code: "store.unavailable", retryable: true });
   failing = false;
@@ -140,12 +140,12 @@ test("keeps sockets open while the store is unavailable", async () => {
 });
 
 test("closes a socket that is idle and silent", async () => {
-  const silent = await t.connect();
-  const pinging = await t.connect();
+  const silent = await api.connect();
+  const pinging = await api.connect();
   for (const ms of [30_000, 30_000, 30_000]) {
     pinging.ws.ping();
     await once(pinging.ws, "pong");
-    t.clock.advance(ms);
+    api.clock.advance(ms);
   }
   expect((await silent.closed).code).toBe(4408);
   expect(pinging.ws.readyState).toBe(pinging.ws.OPEN);

@@ -5,35 +5,35 @@ import { textFrame } from "../../src/ws/text-frame.ts";
 import { WebSocketWriter, WriteTicks } from "../../src/ws/websocket-writer.ts";
 import { startWs, type TestWs } from "../support/test-agent.ts";
 
-let t: TestWs;
+let api: TestWs;
 beforeEach(async () => {
-  t = await startWs();
+  api = await startWs();
 });
-afterEach(() => t.close());
+afterEach(() => api.close());
 
-async function watcher() {
-  const remote = await t.connect();
+async function connectWatcher() {
+  const remote = await api.connect();
   remote.send({ op: "attach", session_id: "s", since_entry: 0 });
   await remote.next("attached");
   return remote;
 }
 
 test("does not interleave event frames with pongs, whatever their size", async () => {
-  const remotes = await Promise.all([watcher(), watcher(), watcher()]);
+  const remotes = await Promise.all([connectWatcher(), connectWatcher(), connectWatcher()]);
   const sizes = [10, 130, 70_000, 5, 300_000, 126];
   let pongs = 0;
   for (const { ws } of remotes) ws.on("pong", () => pongs++);
   let expected = 0;
   for (let round = 0; round < 20; round++) {
     for (const size of sizes)
-      void t.agent.publish("assistant.message.delta", { content: "é".repeat(size) }, "s");
+      void api.agent.publish("assistant.message.delta", { content: "é".repeat(size) }, "s");
     for (const { ws } of remotes) {
       ws.ping(Buffer.alloc(100, 7));
       expected++;
     }
     await new Promise((resolve) => setImmediate(resolve));
   }
-  await t.agent.write("user.message.received", { text: "end" }, "s");
+  await api.agent.write("user.message.received", { text: "end" }, "s");
   for (const remote of remotes) {
     await remote.event("user.message.received");
     const lengths = remote.ops.flatMap((op) =>
@@ -47,11 +47,11 @@ test("does not interleave event frames with pongs, whatever their size", async (
 }, 20_000);
 
 test("disconnects a client that does not read, without affecting the others", async () => {
-  const slow = await watcher();
-  const fast = await watcher();
+  const slow = await connectWatcher();
+  const fast = await connectWatcher();
   slow.ws.pause();
   const detached = new Promise((resolve) => {
-    t.agent.bus
+    api.agent.bus
       .kernel("test")
       .subscribe("session.context.detached", ({ payload }) => resolve(payload.reason));
   });
@@ -62,34 +62,34 @@ test("disconnects a client that does not read, without affecting the others", as
     reason = value;
   });
   while (reason === null && sent < 1_000) {
-    await t.agent.publish("assistant.message.delta", { content }, "s");
+    await api.agent.publish("assistant.message.delta", { content }, "s");
     sent++;
     await fast.event("assistant.message.delta");
   }
   expect(reason).toBe("send_failed");
   slow.ws.resume();
   expect((await slow.closed).code).toBe(1006);
-  expect(t.agent.fanout.stats().connections).toBe(1);
+  expect(api.agent.fanout.stats().connections).toBe(1);
   // Buffers of the operating system are added to the limit.
   expect(sent * content.length).toBeLessThan(40 * 1024 * 1024);
 }, 20_000);
 
 test("disconnects a client that keeps sending pings and does not read the pongs", async () => {
-  const remote = await watcher();
+  const remote = await connectWatcher();
   remote.ws.pause();
-  for (let n = 0; n < 400 && t.agent.fanout.stats().connections > 0; n++) {
+  for (let n = 0; n < 400 && api.agent.fanout.stats().connections > 0; n++) {
     for (let i = 0; i < 500; i++) remote.ws.ping(Buffer.alloc(125), true, () => {});
     await new Promise((resolve) => setImmediate(resolve));
   }
-  await expect.poll(() => t.agent.fanout.stats().connections, { timeout: 10_000 }).toBe(0);
+  await expect.poll(() => api.agent.fanout.stats().connections, { timeout: 10_000 }).toBe(0);
   remote.ws.terminate();
 }, 30_000);
 
 test("replays a long tape to a slow client", async () => {
   for (let n = 0; n < 200; n++) {
-    await t.agent.write("user.message.received", { text: "x".repeat(50_000) }, "s");
+    await api.agent.write("user.message.received", { text: "x".repeat(50_000) }, "s");
   }
-  const remote = await t.connect();
+  const remote = await api.connect();
   remote.send({ op: "attach", session_id: "s", since_entry: 0 });
   await remote.next("attached");
   const { ws } = remote;

@@ -62,13 +62,13 @@ function readCase(value: unknown, where: string, export_ids: readonly string[]):
   const unknown = Object.keys(value).find((field) => !FIELDS.includes(field));
   if (unknown !== undefined) throw invalidCase(where, `${unknown} is not one of ${FIELDS.join(", ")}`);
   const { name, export: export_id, expect } = value;
-  if (typeof name !== "string" || name === "") throw invalidCase(where, "name is not a text");
+  if (typeof name !== "string" || name === "") throw invalidCase(where, "name must be a non-empty string");
   if (typeof export_id !== "string" || !export_ids.includes(export_id))
     throw invalidCase(where, `export is not one of ${export_ids.join(", ")}`);
   if (!isObject(expect)) throw invalidCase(where, "expect is not an object");
-  const unexpected = Object.keys(expect).find((field) => !EXPECTED_FIELDS.includes(field));
-  if (unexpected !== undefined)
-    throw invalidCase(where, `expect.${unexpected} is not one of ${EXPECTED_FIELDS.join(", ")}`);
+  const unknown_expectation = Object.keys(expect).find((field) => !EXPECTED_FIELDS.includes(field));
+  if (unknown_expectation !== undefined)
+    throw invalidCase(where, `expect.${unknown_expectation} is not one of ${EXPECTED_FIELDS.join(", ")}`);
   for (const field of ["config", "secrets"])
     if (value[field] !== undefined && !isObject(value[field]))
       throw invalidCase(where, `${field} is not an object`);
@@ -87,7 +87,7 @@ export interface CaseOutcome {
   error: { code: string; message: string } | null;
 }
 
-/** Describes the first difference; null if the outcome is the expected one. */
+/** Describes the first difference from the expectation; null if there is none. */
 export function compareOutcome(expect: Expectation, outcome: CaseOutcome, is_hook: boolean): string | null {
   const success = is_hook ? "ack" : "succeeded";
   const status = expect.status ?? (expect.error === undefined ? success : "failed");
@@ -96,8 +96,8 @@ export function compareOutcome(expect: Expectation, outcome: CaseOutcome, is_hoo
     return `the status is ${outcome.status}, expected ${status}${reason}`;
   }
   if (expect.output !== undefined) {
-    const different = findMissing(expect.output, outcome.output, "output");
-    if (different !== null) return different;
+    const difference = findDifference(expect.output, outcome.output, "output");
+    if (difference !== null) return difference;
   }
   if (expect.text !== undefined && !outcome.text.includes(expect.text))
     return `the text is ${JSON.stringify(outcome.text)}, expected one with ${JSON.stringify(expect.text)}`;
@@ -110,18 +110,18 @@ export function compareOutcome(expect: Expectation, outcome: CaseOutcome, is_hoo
 }
 
 /** Objects may have more fields than expected; lists and other values must be equal. */
-function findMissing(expected: Json, actual: Json | undefined, path: string): string | null {
+function findDifference(expected: Json, actual: Json | undefined, path: string): string | null {
   if (isObject(expected) && isObject(actual)) {
     for (const [key, value] of Object.entries(expected)) {
-      const different = findMissing(value as Json, actual[key], `${path}.${key}`);
-      if (different !== null) return different;
+      const difference = findDifference(value as Json, actual[key], `${path}.${key}`);
+      if (difference !== null) return difference;
     }
     return null;
   }
   if (Array.isArray(expected) && Array.isArray(actual) && expected.length === actual.length) {
     for (const [index, value] of expected.entries()) {
-      const different = findMissing(value, actual[index], `${path}[${index}]`);
-      if (different !== null) return different;
+      const difference = findDifference(value, actual[index], `${path}[${index}]`);
+      if (difference !== null) return difference;
     }
     return null;
   }

@@ -1,4 +1,4 @@
-/** The report as JUnit XML, which CI systems show as tests. */
+/** Formats the report as JUnit XML, which CI systems display as test results. */
 import type { ConformanceReport, RuleResult } from "./report.ts";
 
 export function formatJunit({
@@ -15,8 +15,8 @@ export function formatJunit({
   const cases = results.map((result) => formatCase(result, `${package_id}.${protocol}`));
   return [
     '<?xml version="1.0" encoding="UTF-8"?>',
-    `<testsuites ${counts} time="${seconds(duration_ms)}">`,
-    `  <testsuite name="${escapeXml(suite)}" ${counts} time="${seconds(duration_ms)}">`,
+    `<testsuites ${counts} time="${formatSeconds(duration_ms)}">`,
+    `  <testsuite name="${escapeXml(suite)}" ${counts} time="${formatSeconds(duration_ms)}">`,
     ...cases,
     "  </testsuite>",
     "</testsuites>",
@@ -25,9 +25,9 @@ export function formatJunit({
 }
 
 function formatCase({ id, rule, status, failure }: RuleResult, group: string): string {
-  const open = `    <testcase classname="${escapeXml(group)}" name="${escapeXml(`${id}: ${rule}`)}"`;
-  if (status === "passed") return `${open}/>`;
-  if (status === "skipped") return `${open}><skipped/></testcase>`;
+  const start_tag = `    <testcase classname="${escapeXml(group)}" name="${escapeXml(`${id}: ${rule}`)}"`;
+  if (status === "passed") return `${start_tag}/>`;
+  if (status === "skipped") return `${start_tag}><skipped/></testcase>`;
   const { message, frame, fix, transcript, stderr } = failure!;
   const text = [
     message,
@@ -36,14 +36,14 @@ function formatCase({ id, rule, status, failure }: RuleResult, group: string): s
     ...transcript.map(({ at_ms, from, text: line }) => `${at_ms} ms ${from}: ${line}`),
     ...(stderr === "" ? [] : [`stderr: ${stderr}`]),
   ].join("\n");
-  return `${open}><failure type="${escapeXml(id)}" message="${escapeXml(message)}">${escapeXml(text)}</failure></testcase>`;
+  return `${start_tag}><failure type="${escapeXml(id)}" message="${escapeXml(message)}">${escapeXml(text)}</failure></testcase>`;
 }
 
-const seconds = (ms: number) => (ms / 1_000).toFixed(3);
+const formatSeconds = (ms: number) => (ms / 1_000).toFixed(3);
 
 const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 
-/** Characters that XML 1.0 does not allow are replaced; a plugin may have written them. */
+/** Also replaces characters that XML 1.0 does not allow, because a plugin may have written them. */
 function escapeXml(text: string): string {
   return text
     .toWellFormed()

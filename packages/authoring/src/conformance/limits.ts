@@ -1,4 +1,4 @@
-/** How long the suite waits, in the process's own time. */
+/** How long the suite waits. A wait is extended while a busy machine gives the plugin process little CPU time. */
 import { SIDE_TIMEOUTS, VAI_TIMEOUTS } from "@backplane/contract";
 
 export interface ConformanceLimits {

@@ -1,4 +1,4 @@
-/** The report of one run: one result for each rule of the protocol and one for each case of the author. */
+/** The report of one run: one result for each rule of the protocol and one for each of the author's cases. */
 import type { BrokenRule } from "./broken-rule.ts";
 import type { ProtocolRule, RuleId } from "./rules.ts";
 import type { TranscriptLine } from "./transcript.ts";
@@ -38,7 +38,7 @@ export interface ConformanceReport {
   duration_ms: number;
 }
 
-/** Where a failure was seen. */
+/** The state of the process that the suite had recorded when a rule was broken. */
 export interface FailureContext {
   export_id: string | null;
   transcript: TranscriptLine[];
@@ -56,20 +56,20 @@ export class Findings {
       this.#results.set(id, { id, rule, status: "skipped", failure: null });
   }
 
-  /** A rule that was broken once stays failed. */
-  passed(...ids: RuleId[]): void {
+  /** Marks rules as passed, except those that already failed. */
+  markPassed(...ids: RuleId[]): void {
     for (const id of ids) {
       const result = this.#results.get(id);
       if (result?.status === "skipped") result.status = "passed";
     }
   }
 
-  /** Only the first failure of a rule is kept: the others usually have the same cause. */
-  failed({ rule, message, frame }: BrokenRule, evidence: FailureContext): void {
+  /** Records only the first failure of a rule, because later ones usually have the same cause. */
+  recordFailure({ rule, message, frame }: BrokenRule, context: FailureContext): void {
     const result = this.#results.get(rule)!;
     if (result.status === "failed") return;
     result.status = "failed";
-    result.failure = { message, frame, fix: this.#rules[rule]!.fix, ...evidence };
+    result.failure = { message, frame, fix: this.#rules[rule]!.fix, ...context };
   }
 
   isBroken(id: RuleId): boolean {

@@ -1,6 +1,6 @@
 /**
- * The rules that a plugin process must follow, each with its sentence in spec/protocol.md and what to change
- * in a plugin that breaks it. The ids are public: reports, CI and `spec/protocol.md` name them.
+ * The rules that a plugin process must follow, each with its sentence in spec/protocol.md and the change that repairs
+ * a plugin that breaks it. The ids are public: reports, CI and `spec/protocol.md` refer to them.
  */
 
 export interface ProtocolRule {
@@ -84,11 +84,11 @@ export const VAI_RULES = {
     fix: 'Send {"protocol":"vai.rpc.v1","type":"event","request_id":…,"event":{"type":"progress","message":…}}.',
   },
   "event.belongs": {
-    rule: "An event names a request that is not answered yet.",
+    rule: "An event refers to a request that is not answered yet.",
     fix: "Send all events of a request before its response.",
   },
   "input.invalid": {
-    rule: "A request whose input the plugin cannot use is answered, and the process goes on.",
+    rule: "A request whose input the plugin cannot use is answered, and the process keeps running.",
     fix: 'Catch errors of the handler and answer with status "failed".',
   },
   "request.concurrent": {
@@ -96,11 +96,11 @@ export const VAI_RULES = {
     fix: "Keep the bytes after a frame: they belong to the next one.",
   },
   "request.unknown-op": {
-    rule: "A request with an unknown op is answered with a failure, and the process goes on.",
+    rule: "A request with an unknown op is answered with a failure, and the process keeps running.",
     fix: "Answer ok:false with an error for an op that you do not know.",
   },
   "request.unknown-export": {
-    rule: "A request for an unknown export is answered with a failure, and the process goes on.",
+    rule: "A request for an unknown export is answered with a failure, and the process keeps running.",
     fix: "Compare export_id with your exports, and answer ok:false or a failed status for any other.",
   },
   "read.utf8": {
@@ -108,7 +108,7 @@ export const VAI_RULES = {
     fix: "Read bytes and decode them afterwards; a read of characters runs into the next frame.",
   },
   "read.split": {
-    rule: "A frame may arrive in several pieces.",
+    rule: "A frame may arrive in several chunks.",
     fix: "Read until the header and then Content-Length bytes are complete.",
   },
   "read.headers": {
@@ -121,7 +121,7 @@ export const VAI_RULES = {
   },
   "read.invalid": {
     rule: "A frame that is not JSON ends the connection: the plugin exits.",
-    fix: "Exit when a frame cannot be parsed; what follows it cannot be trusted.",
+    fix: "Exit when a frame cannot be parsed; the bytes after it cannot be trusted.",
   },
   "read.oversized": {
     rule: "A frame larger than 1 MiB ends the connection before its body is read: the plugin exits.",

@@ -26,9 +26,9 @@ export async function openConformanceSuite(options: ConformanceOptions): Promise
   return {
     async run(folder) {
       const started = performance.now();
-      const opened = await home.open(folder);
+      const plugin = await home.open(folder);
       try {
-        const { manifest, digest } = opened;
+        const { manifest, digest } = plugin;
         const { package_id, version, runtime } = manifest;
         assertTestable(manifest);
         const cases = readCases(
@@ -37,8 +37,8 @@ export async function openConformanceSuite(options: ConformanceOptions): Promise
         );
         const side = runtime.protocol === "rterm.plugin.v1";
         const findings = new Findings(side ? SIDE_RULES : VAI_RULES);
-        if (side) await runSideChecks(opened, limits, cases, findings);
-        else await runVaiChecks(opened, { version: options.version, limits }, cases, findings);
+        if (side) await runSideChecks(plugin, limits, cases, findings);
+        else await runVaiChecks(plugin, { version: options.version, limits }, cases, findings);
         const results = findings.results();
         const failed = countStatus(results, "failed");
         return {
@@ -54,7 +54,7 @@ export async function openConformanceSuite(options: ConformanceOptions): Promise
           duration_ms: Math.round(performance.now() - started),
         };
       } finally {
-        opened.release();
+        plugin.release();
       }
     },
     close: () => home.close(),

@@ -21,8 +21,8 @@ import { makeSample } from "./samples.ts";
 import { Transcript } from "./transcript.ts";
 
 const PROTOCOL = "rterm.plugin.v1";
-const SHOWN_LINES = 8;
-const SHOWN_STDERR = 2_000;
+const MAX_REPORTED_LINES = 8;
+const MAX_REPORTED_STDERR = 2_000;
 const MAX_WAIT_MS = 30_000;
 
 interface SideCall {
@@ -35,16 +35,16 @@ interface SideCall {
 }
 
 export async function runSideChecks(
-  opened: OpenedPackage,
+  plugin: OpenedPackage,
   limits: ConformanceLimits,
   cases: readonly AuthorCase[],
   findings: Findings,
 ): Promise<void> {
-  const tools = opened.manifest.exports.filter((each) => each.kind === "tool");
-  const suite = new SideSuite(opened, limits, findings);
+  const tools = plugin.manifest.exports.filter((each) => each.kind === "tool");
+  const suite = new SideSuite(plugin, limits, findings);
   for (const tool of tools) {
-    const sample = makeSample(opened.schema(tool.tool.input_schema));
-    const check = await opened.check(tool.tool.input_schema);
+    const sample = makeSample(plugin.schema(tool.tool.input_schema));
+    const check = await plugin.check(tool.tool.input_schema);
     const valid = check === null || (await check(sample)).length === 0;
     if (valid && !(await suite.checkCall(tool, sample))) return;
     for (const each of cases.filter((test_case) => test_case.export === tool.id))
@@ -52,46 +52,46 @@ export async function runSideChecks(
   }
   const [first] = tools;
   if (first === undefined) return;
-  await suite.checkUnusable(first);
+  await suite.checkUnusableInput(first);
   await suite.checkUnknownTool(first);
   await suite.checkEndOfInput(first);
 }
 
 class SideSuite {
-  readonly #opened: OpenedPackage;
+  readonly #plugin: OpenedPackage;
   readonly #limits: ConformanceLimits;
   readonly #findings: Findings;
 
-  constructor(opened: OpenedPackage, limits: ConformanceLimits, findings: Findings) {
-    this.#opened = opened;
+  constructor(plugin: OpenedPackage, limits: ConformanceLimits, findings: Findings) {
+    this.#plugin = plugin;
     this.#limits = limits;
     this.#findings = findings;
   }
 
   /** False if there was no valid handshake, so that no other check can succeed. */
   async checkCall(tool: ManifestToolExport, input: Json): Promise<boolean> {
-    const checkOutput = await this.#opened.check(tool.tool.output_schema);
+    const checkOutput = await this.#plugin.check(tool.tool.output_schema);
     await this.#run(tool, async (session) => {
-      const response = await session.call({ tool_name: nameOf(tool), input, rule: "side.response" });
+      const response = await session.call({ tool_name: toolNameOf(tool), input, rule: "side.response" });
       await checkSideOutput(tool.id, response, checkOutput);
-      this.#findings.passed(
+      this.#findings.markPassed(
         "start.runs",
         "side.handshake",
         "side.identity",
         "side.tools",
         "side.capabilities",
       );
-      this.#findings.passed("side.response", "side.exit", "side.output");
-      if (checkOutput !== null) this.#findings.passed("side.schema");
-      if (tool.permissions.secret_slots.length > 0) this.#findings.passed("secrets.hidden");
+      this.#findings.markPassed("side.response", "side.exit", "side.output");
+      if (checkOutput !== null) this.#findings.markPassed("side.schema");
+      if (tool.permissions.secret_slots.length > 0) this.#findings.markPassed("secrets.hidden");
     });
     return !START_RULES.some((rule) => this.#findings.isBroken(rule));
   }
 
-  async checkUnusable(tool: ManifestToolExport): Promise<void> {
+  async checkUnusableInput(tool: ManifestToolExport): Promise<void> {
     await this.#run(tool, async (session) => {
-      await session.call({ tool_name: nameOf(tool), input: [null], rule: "side.input" });
-      this.#findings.passed("side.input");
+      await session.call({ tool_name: toolNameOf(tool), input: [null], rule: "side.input" });
+      this.#findings.markPassed("side.input");
     });
   }
 
@@ -104,7 +104,7 @@ class SideSuite {
       });
       if (response.status !== "error")
         throw new BrokenRule("side.unknown-tool", "The request was answered with status ok.", response);
-      this.#findings.passed("side.unknown-tool");
+      this.#findings.markPassed("side.unknown-tool");
     });
   }
 
@@ -112,8 +112,8 @@ class SideSuite {
     await this.#run(tool, async (session) => {
       await session.handshake();
       session.closeInput();
-      await session.exitWithin(this.#limits.handshake_ms, "side.stdin-end", "the end of stdin");
-      this.#findings.passed("side.stdin-end");
+      await session.waitForExit(this.#limits.handshake_ms, "side.stdin-end", "the end of stdin");
+      this.#findings.markPassed("side.stdin-end");
     });
   }
 
@@ -121,11 +121,11 @@ class SideSuite {
     tool: ManifestToolExport,
     { name, input, config, secrets, expect }: AuthorCase,
   ): Promise<void> {
-    const rule = `The case of the author: ${tool.id} gives the expected result.`;
-    const checkOutput = await this.#opened.check(tool.tool.output_schema);
+    const rule = `The author's case: ${tool.id} gives the expected result.`;
+    const checkOutput = await this.#plugin.check(tool.tool.output_schema);
     const broken = await this.#run(tool, async (session) => {
       const response = await session.call({
-        tool_name: nameOf(tool),
+        tool_name: toolNameOf(tool),
         input: input ?? {},
         rule: "side.response",
         ...(config === undefined ? {} : { config }),
@@ -147,25 +147,25 @@ class SideSuite {
               message: `${tool.id}: ${difference}.`,
               frame: session.redact(JSON.stringify(response)),
               fix: "Correct the plugin, or the case in tests/.",
-              ...session.evidence(),
+              ...session.failureContext(),
             };
       this.#findings.addCase(name, rule, failure);
     });
     if (broken === null) return;
     const { message, frame } = broken.rule;
     const fix = `Correct the broken rule ${broken.rule.rule} first.`;
-    this.#findings.addCase(name, rule, { message, frame, fix, ...broken.evidence });
+    this.#findings.addCase(name, rule, { message, frame, fix, ...broken.context });
   }
 
-  /** Runs one check in a process of its own. Resolves to the rule that it broke. */
+  /** Runs one check in a separate process. Resolves to the broken rule, or null if the check passed. */
   async #run(
     tool: ManifestToolExport,
     check: (session: SideSession) => Promise<void>,
-  ): Promise<{ rule: BrokenRule; evidence: FailureContext } | null> {
+  ): Promise<{ rule: BrokenRule; context: FailureContext } | null> {
     let session: SideSession | null = null;
     try {
-      const program = await this.#opened.start(requestedGrant(this.#opened, tool));
-      session = new SideSession(program, this.#opened, tool, this.#limits);
+      const program = await this.#plugin.start(requestedGrant(this.#plugin, tool));
+      session = new SideSession(program, this.#plugin, tool, this.#limits);
       await check(session);
       await session.close();
       session.requireNoSecrets();
@@ -173,9 +173,9 @@ class SideSuite {
     } catch (error) {
       await session?.close();
       const rule = toBrokenRule(error);
-      const evidence = session?.evidence() ?? { export_id: tool.id, transcript: [], stderr: "" };
-      this.#findings.failed(rule, evidence);
-      return { rule, evidence };
+      const failure_context = session?.failureContext() ?? { export_id: tool.id, transcript: [], stderr: "" };
+      this.#findings.recordFailure(rule, failure_context);
+      return { rule, context: failure_context };
     }
   }
 }
@@ -184,30 +184,30 @@ const START_RULES: readonly SideRule[] = ["start.runs", "side.handshake", "side.
 
 class SideSession {
   readonly #program: StartedProgram;
-  readonly #opened: OpenedPackage;
+  readonly #plugin: OpenedPackage;
   readonly #tool: ManifestToolExport;
   readonly #limits: ConformanceLimits;
   readonly #transcript = new Transcript();
   #redactor: Redactor | null = null;
-  #text = "";
-  #all = "";
+  #unread = "";
+  #all_output = "";
   #stderr = "";
   #exit: ProgramExit | null = null;
   #wake: () => void = () => {};
 
   constructor(
     program: StartedProgram,
-    opened: OpenedPackage,
+    plugin: OpenedPackage,
     tool: ManifestToolExport,
     limits: ConformanceLimits,
   ) {
     this.#program = program;
     this.#limits = limits;
-    this.#opened = opened;
+    this.#plugin = plugin;
     this.#tool = tool;
     program.stdout.setEncoding("utf8").on("data", (chunk: string) => {
-      this.#text += chunk;
-      this.#all += chunk;
+      this.#unread += chunk;
+      this.#all_output += chunk;
       this.#wake();
     });
     program.stderr.setEncoding("utf8").on("data", (chunk: string) => {
@@ -223,13 +223,13 @@ class SideSession {
     return this.#redactor?.text(text) ?? text;
   }
 
-  evidence(): FailureContext {
+  failureContext(): FailureContext {
     return {
       export_id: this.#tool.id,
       transcript: this.#transcript
-        .last(SHOWN_LINES)
+        .last(MAX_REPORTED_LINES)
         .map((line) => ({ ...line, text: this.redact(line.text) })),
-      stderr: this.redact(this.#stderr.slice(-SHOWN_STDERR)),
+      stderr: this.redact(this.#stderr.slice(-MAX_REPORTED_STDERR)),
     };
   }
 
@@ -246,7 +246,7 @@ class SideSession {
     { plugin_id, protocol_version, exposed_tools, capabilities = [] }: JsonObject,
     line: JsonObject,
   ): void {
-    const { manifest } = this.#opened;
+    const { manifest } = this.#plugin;
     const { package_id, runtime } = manifest;
     const ids =
       runtime.plugin_id === undefined
@@ -261,28 +261,28 @@ class SideSession {
     if (protocol_version !== PROTOCOL)
       throw new BrokenRule("side.identity", `protocol_version is ${JSON.stringify(protocol_version)}.`, line);
     const missing = manifest.exports.find(
-      (each) => each.kind === "tool" && !(exposed_tools as Json[]).includes(nameOf(each)),
+      (each) => each.kind === "tool" && !(exposed_tools as Json[]).includes(toolNameOf(each)),
     );
     if (missing !== undefined)
       throw new BrokenRule("side.tools", `exposed_tools does not contain ${missing.id}.`, line);
-    const named = capabilities as string[];
+    const reported = capabilities as string[];
     const allowed = runtime.capabilities;
-    const bad = named.find(
+    const invalid = reported.find(
       (name, index) =>
         name.trim() !== name ||
         name === "" ||
-        named.indexOf(name) !== index ||
+        reported.indexOf(name) !== index ||
         allowed?.includes(name) === false,
     );
-    if (bad !== undefined)
+    if (invalid !== undefined)
       throw new BrokenRule(
         "side.capabilities",
-        `The capability ${JSON.stringify(bad)} is empty, repeated or not in the manifest.`,
+        `The capability ${JSON.stringify(invalid)} is empty, repeated or not in the manifest.`,
         line,
       );
   }
 
-  /** Runs one whole exchange, including the exit. */
+  /** Runs one exchange from the handshake to the exit of the process. */
   async call({ tool_name, input, config, secrets, rule }: SideCall): Promise<JsonObject> {
     await this.handshake();
     const request_id = `req_${crypto.randomUUID().slice(0, 8)}`;
@@ -290,7 +290,7 @@ class SideSession {
     const values =
       secrets ?? Object.fromEntries(slots.map((slot) => [slot, `made-up-${crypto.randomUUID()}`]));
     this.#redactor = createRedactor(Object.values(values));
-    const settings = config ?? makeSample(this.#opened.schema(this.#tool.config_schema));
+    const settings = config ?? makeSample(this.#plugin.schema(this.#tool.config_schema));
     const context = {
       invocation_id: "inv_test",
       trace_id: "tr_test",
@@ -299,17 +299,17 @@ class SideSession {
       gateway: { base_url: "http://127.0.0.1:7420", scopes: [] },
       config: isObject(settings) ? settings : {},
       secrets: values,
-      grant: requestedGrant(this.#opened, this.#tool) as unknown as JsonObject,
+      grant: requestedGrant(this.#plugin, this.#tool) as unknown as JsonObject,
     };
     this.#send({ type: "request", request_id, tool_name, context, input });
     const line = await this.#read(rule, Math.min(this.#tool.default_timeout_ms, MAX_WAIT_MS));
     const problem = checkSideResponse(line) ?? checkSideOutcome(line, request_id);
     if (problem !== undefined)
       throw new BrokenRule("side.response", `The response is invalid: ${problem}.`, line);
-    const { code, message } = await this.exitWithin(this.#limits.teardown_ms, "side.exit", "the response");
-    const rest = this.#text;
-    if (rest.trim() !== "")
-      throw new BrokenRule("side.output", "stdout has output after the response.", rest);
+    const { code, message } = await this.waitForExit(this.#limits.teardown_ms, "side.exit", "the response");
+    const trailing_output = this.#unread;
+    if (trailing_output.trim() !== "")
+      throw new BrokenRule("side.output", "stdout has output after the response.", trailing_output);
     if (code !== 0) throw new BrokenRule("side.exit", `The process did not exit with code 0. ${message}`);
     return line;
   }
@@ -319,8 +319,8 @@ class SideSession {
     this.#program.stdin.end();
   }
 
-  async exitWithin(ms: number, rule: SideRule, after: string): Promise<ProgramExit> {
-    await this.#until(
+  async waitForExit(ms: number, rule: SideRule, after: string): Promise<ProgramExit> {
+    await this.#waitUntil(
       () => this.#exit !== null,
       ms,
       () => {
@@ -332,7 +332,7 @@ class SideSession {
 
   requireNoSecrets(): void {
     for (const [text, where] of [
-      [this.#all, "stdout"],
+      [this.#all_output, "stdout"],
       [this.#stderr, "stderr"],
     ] as const)
       if (this.redact(text) !== text)
@@ -354,20 +354,24 @@ class SideSession {
   }
 
   async #read(rule: SideRule, ms: number): Promise<JsonObject> {
-    await this.#until(
-      () => this.#text.includes("\n") || this.#exit !== null,
+    await this.#waitUntil(
+      () => this.#unread.includes("\n") || this.#exit !== null,
       ms,
       () => {
-        throw new BrokenRule(rule, `No line arrived within ${ms} ms.`, this.#text === "" ? null : this.#text);
+        throw new BrokenRule(
+          rule,
+          `No line arrived within ${ms} ms.`,
+          this.#unread === "" ? null : this.#unread,
+        );
       },
     );
-    const end = this.#text.indexOf("\n");
+    const end = this.#unread.indexOf("\n");
     if (end === -1) {
       const reason = await this.#program.explainExit(this.#exit!, this.#stderr);
       throw new BrokenRule(rule === "side.handshake" ? "start.runs" : rule, reason);
     }
-    const text = this.#text.slice(0, end);
-    this.#text = this.#text.slice(end + 1);
+    const text = this.#unread.slice(0, end);
+    this.#unread = this.#unread.slice(end + 1);
     this.#transcript.add("plugin", text);
     try {
       const line = JSON.parse(text) as Json;
@@ -378,8 +382,8 @@ class SideSession {
     throw new BrokenRule("side.output", "A line of stdout is not a JSON object.", text);
   }
 
-  /** Waits in the process's own time. */
-  async #until(done: () => boolean, ms: number, late: () => never): Promise<void> {
+  /** The wait is extended while the process gets little CPU time. */
+  async #waitUntil(done: () => boolean, ms: number, onTimeout: () => never): Promise<void> {
     let expired = false;
     const stop = this.#program.after(ms, () => {
       expired = true;
@@ -387,7 +391,7 @@ class SideSession {
     });
     try {
       while (!done()) {
-        if (expired) late();
+        if (expired) onTimeout();
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
         });
@@ -398,7 +402,7 @@ class SideSession {
   }
 }
 
-function nameOf({ id, tool }: ManifestToolExport): string {
+function toolNameOf({ id, tool }: ManifestToolExport): string {
   return tool.tool_name ?? id;
 }
 

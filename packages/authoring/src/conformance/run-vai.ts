@@ -6,12 +6,12 @@ import { type AuthorCase, type CaseOutcome, compareOutcome } from "./cases.ts";
 import type { ConformanceLimits } from "./limits.ts";
 import type { FailureContext, Findings } from "./report.ts";
 import type { VaiRule } from "./rules.ts";
-import { call, checkResult, describeExport, type TestedExport } from "./vai-calls.ts";
+import { callExport, checkResult, describeExport, type TestedExport } from "./vai-calls.ts";
 import { ENDING_CHECKS, EXPORT_CHECKS, PROTOCOL_CHECKS, type VaiCheck } from "./vai-checks.ts";
 import { ProcessEnded, VaiTestSession } from "./vai-test-session.ts";
 
-/** Rules that hold for every frame: they pass if a whole session broke none of them. */
-const ALWAYS: readonly VaiRule[] = [
+/** Rules that apply to every frame. Each passes unless a session broke it. */
+const RULES_OF_EVERY_FRAME: readonly VaiRule[] = [
   "start.runs",
   "hello.answers",
   "hello.shape",
@@ -25,23 +25,25 @@ const ALWAYS: readonly VaiRule[] = [
   "event.belongs",
 ];
 
-interface SuiteHost {
+interface VaiSuiteHost {
   version: string;
   limits: ConformanceLimits;
 }
 
 export async function runVaiChecks(
-  opened: OpenedPackage,
-  host: SuiteHost,
+  plugin: OpenedPackage,
+  host: VaiSuiteHost,
   cases: readonly AuthorCase[],
   findings: Findings,
 ): Promise<void> {
-  const suite = new VaiSuite(opened, host, findings);
+  const suite = new VaiSuite(plugin, host, findings);
   const tested: TestedExport[] = [];
-  for (const exported of opened.manifest.exports) tested.push(await describeExport(opened, exported));
-  // Without a first answer, every other check would fail for the same reason.
+  for (const exported of plugin.manifest.exports) tested.push(await describeExport(plugin, exported));
+  // If the process does not start, every other check would fail for the same reason.
   if (!(await suite.canStart(tested[0]!))) return;
-  const ending = Promise.all(ENDING_CHECKS.map((check) => suite.runAlone(check, tested[0]!)));
+  const ending_checks = Promise.all(
+    ENDING_CHECKS.map((check) => suite.runInSeparateProcess(check, tested[0]!)),
+  );
   try {
     for (const each of tested) {
       await suite.runAll(EXPORT_CHECKS, each);
@@ -49,25 +51,25 @@ export async function runVaiChecks(
       if (each === tested[0]) await suite.runAll(PROTOCOL_CHECKS, each);
     }
   } finally {
-    await ending;
+    await ending_checks;
     await suite.close();
   }
-  findings.passed(...ALWAYS);
-  if (tested.some(({ exported }) => exported.kind === "compactor")) findings.passed("compactor.retains");
-  if (tested.some(({ checkOutput }) => checkOutput !== null)) findings.passed("result.schema");
+  findings.markPassed(...RULES_OF_EVERY_FRAME);
+  if (tested.some(({ exported }) => exported.kind === "compactor")) findings.markPassed("compactor.retains");
+  if (tested.some(({ checkOutput }) => checkOutput !== null)) findings.markPassed("result.schema");
   const hasSecrets = ({ grant }: TestedExport) =>
     grant.secret_slots.length + grant.gateway_api_scopes.length > 0;
-  if (tested.some(hasSecrets)) findings.passed("secrets.hidden");
+  if (tested.some(hasSecrets)) findings.markPassed("secrets.hidden");
 }
 
 class VaiSuite {
-  readonly #opened: OpenedPackage;
-  readonly #host: SuiteHost;
+  readonly #plugin: OpenedPackage;
+  readonly #host: VaiSuiteHost;
   readonly #findings: Findings;
   #session: { session: VaiTestSession; tested: TestedExport } | null = null;
 
-  constructor(opened: OpenedPackage, host: SuiteHost, findings: Findings) {
-    this.#opened = opened;
+  constructor(plugin: OpenedPackage, host: VaiSuiteHost, findings: Findings) {
+    this.#plugin = plugin;
     this.#host = host;
     this.#findings = findings;
   }
@@ -87,8 +89,8 @@ class VaiSuite {
   }
 
   /** Runs the check in a separate process, which the check ends. */
-  async runAlone(check: VaiCheck, tested: TestedExport): Promise<void> {
-    const session = await this.#open(tested);
+  async runInSeparateProcess(check: VaiCheck, tested: TestedExport): Promise<void> {
+    const session = await this.#startSession(tested);
     if (session === null) return;
     await this.#run(check, session, tested);
     await session.close();
@@ -103,11 +105,11 @@ class VaiSuite {
   }
 
   async close(): Promise<void> {
-    const open = this.#session;
+    const current = this.#session;
     this.#session = null;
-    if (open === null) return;
-    await open.session.close();
-    this.#collect(open.session, open.tested);
+    if (current === null) return;
+    await current.session.close();
+    this.#collectViolations(current.session, current.tested);
   }
 
   async #run(check: VaiCheck, session: VaiTestSession, tested: TestedExport): Promise<void> {
@@ -115,20 +117,20 @@ class VaiSuite {
       const running = check.run(session, tested);
       if (running === null) return;
       await running;
-      this.#findings.passed(check.rule, ...(check.covers ?? []));
+      this.#findings.markPassed(check.rule, ...(check.covers ?? []));
     } catch (error) {
-      this.#findings.failed(toBrokenRule(error, check.rule), describeContext(session, tested));
+      this.#findings.recordFailure(toBrokenRule(error, check.rule), describeContext(session, tested));
       // A late answer to a failed check must not reach the next check.
       await session.close();
     }
-    this.#collect(session, tested);
+    this.#collectViolations(session, tested);
   }
 
   async #runCase(each: AuthorCase, session: VaiTestSession, tested: TestedExport): Promise<void> {
     const { name, input, config, secrets, expect } = each;
-    const rule = `The case of the author: ${tested.exported.id} gives the expected result.`;
+    const rule = `The author's case: ${tested.exported.id} gives the expected result.`;
     try {
-      const frame = await call(session, tested, {
+      const frame = await callExport(session, tested, {
         ...(input === undefined ? {} : { input }),
         ...(config === undefined ? {} : { config }),
         ...(secrets === undefined ? {} : { secrets }),
@@ -145,7 +147,7 @@ class VaiSuite {
         });
     } catch (error) {
       const broken = toBrokenRule(error, "response.answers");
-      this.#findings.failed(broken, describeContext(session, tested));
+      this.#findings.recordFailure(broken, describeContext(session, tested));
       this.#findings.addCase(name, rule, {
         message: broken.message,
         frame: broken.frame,
@@ -154,35 +156,35 @@ class VaiSuite {
       });
       await session.close();
     }
-    this.#collect(session, tested);
+    this.#collectViolations(session, tested);
   }
 
-  #collect(session: VaiTestSession, tested: TestedExport): void {
+  #collectViolations(session: VaiTestSession, tested: TestedExport): void {
     for (const broken of session.takeViolations())
-      this.#findings.failed(broken, describeContext(session, tested));
+      this.#findings.recordFailure(broken, describeContext(session, tested));
   }
 
-  /** The process of the exports with this grant; a new one after a failure. */
+  /** Returns the running session for exports with this grant, or starts one. Null if it could not be started. */
   async #sessionFor(tested: TestedExport): Promise<VaiTestSession | null> {
-    const open = this.#session;
-    if (open?.session.usable && sameGrant(open.tested, tested)) return open.session;
+    const current = this.#session;
+    if (current?.session.usable && sameGrant(current.tested, tested)) return current.session;
     await this.close();
-    const session = await this.#open(tested);
+    const session = await this.#startSession(tested);
     if (session !== null) this.#session = { session, tested };
     return session;
   }
 
-  /** Null if the process could not be started; the broken rule is then recorded. */
-  async #open(tested: TestedExport): Promise<VaiTestSession | null> {
-    const { package_id, version } = this.#opened.manifest;
+  /** Resolves to null if the process could not be started; the broken rule is then recorded. */
+  async #startSession(tested: TestedExport): Promise<VaiTestSession | null> {
+    const { package_id, version } = this.#plugin.manifest;
     let session: VaiTestSession | null = null;
     try {
-      session = new VaiTestSession(await this.#opened.start(tested.grant), this.#host.limits);
+      session = new VaiTestSession(await this.#plugin.start(tested.grant), this.#host.limits);
       await session.hello(this.#host.version, { package_id, version });
       return session;
     } catch (error) {
       if (session === null && (error as { code?: string }).code !== "launch_failed") throw error;
-      this.#findings.failed(
+      this.#findings.recordFailure(
         toBrokenRule(error, "start.runs"),
         session === null ? { export_id: null, transcript: [], stderr: "" } : describeContext(session, tested),
       );
@@ -233,7 +235,7 @@ function outcomeOf(frame: JsonObject): CaseOutcome {
     : isObject(summary) && typeof summary.text === "string"
       ? summary.text
       : "";
-  const named = isObject(error) ? error : {};
+  const error_fields = isObject(error) ? error : {};
   return {
     status,
     output: structured_output === undefined ? result : structured_output,
@@ -241,10 +243,13 @@ function outcomeOf(frame: JsonObject): CaseOutcome {
     error:
       status === "succeeded" || status === "ack"
         ? null
-        : { code: textOr(named.code, "plugin_failed"), message: textOr(named.message, text) },
+        : {
+            code: stringOr(error_fields.code, "plugin_failed"),
+            message: stringOr(error_fields.message, text),
+          },
   };
 }
 
-function textOr(value: Json | undefined, otherwise: string): string {
+function stringOr(value: Json | undefined, otherwise: string): string {
   return typeof value === "string" ? value : otherwise;
 }

@@ -14,11 +14,11 @@ export function makeSample(schema: Json | null, root: Json | null = schema, dept
   if (schema.default !== undefined) return schema.default;
   if (constant !== undefined) return constant;
   if (Array.isArray(values) && values.length > 0) return values[0]!;
-  if (typeof schema.$ref === "string") return makeSample(resolve(root, schema.$ref), root, depth + 1);
+  if (typeof schema.$ref === "string") return makeSample(resolveRef(root, schema.$ref), root, depth + 1);
   for (const key of ["oneOf", "anyOf"])
     if (Array.isArray(schema[key]) && schema[key].length > 0)
       return makeSample(schema[key][0]!, root, depth + 1);
-  if (Array.isArray(schema.allOf)) return makeSample(merge(schema, root), root, depth + 1);
+  if (Array.isArray(schema.allOf)) return makeSample(mergeAllParts(schema, root), root, depth + 1);
   return makeSampleOfType(schema, root, depth);
 }
 
@@ -58,11 +58,11 @@ const FORMATS: Record<string, string> = {
 
 function sampleText({ format, minLength, maxLength, pattern }: JsonObject): string {
   if (typeof format === "string" && FORMATS[format] !== undefined) return FORMATS[format];
-  // No value is generated from a pattern, except for the most common pattern, a URL.
+  // No value is generated from a pattern, except for the usual pattern of a URL.
   if (typeof pattern === "string" && /https\?|https:/.test(pattern)) return "https://example.com";
-  const least = typeof minLength === "number" ? minLength : 0;
-  const most = typeof maxLength === "number" ? maxLength : Number.POSITIVE_INFINITY;
-  return "example".padEnd(least, "x").slice(0, Math.max(most, least));
+  const min_length = typeof minLength === "number" ? minLength : 0;
+  const max_length = typeof maxLength === "number" ? maxLength : Number.POSITIVE_INFINITY;
+  return "example".padEnd(min_length, "x").slice(0, Math.max(max_length, min_length));
 }
 
 function sampleNumber({ minimum, exclusiveMinimum, maximum, multipleOf }: JsonObject): number {
@@ -72,10 +72,10 @@ function sampleNumber({ minimum, exclusiveMinimum, maximum, multipleOf }: JsonOb
   return typeof maximum === "number" ? Math.min(maximum, 1) : 1;
 }
 
-function merge(schema: JsonObject, root: Json | null): JsonObject {
+function mergeAllParts(schema: JsonObject, root: Json | null): JsonObject {
   const { allOf, ...rest } = schema;
   const parts = [rest, ...(allOf as Json[])].map((part) =>
-    isObject(part) && typeof part.$ref === "string" ? resolve(root, part.$ref) : part,
+    isObject(part) && typeof part.$ref === "string" ? resolveRef(root, part.$ref) : part,
   );
   const merged: JsonObject = { type: "object", properties: {}, required: [] };
   for (const part of parts) {
@@ -86,8 +86,8 @@ function merge(schema: JsonObject, root: Json | null): JsonObject {
   return merged;
 }
 
-/** Only references within the document; schemas of plugins have no others. */
-function resolve(root: Json | null, ref: string): Json | null {
+/** Resolves references within the document; plugin schemas contain no others. */
+function resolveRef(root: Json | null, ref: string): Json | null {
   let target: Json | undefined = root ?? undefined;
   for (const part of ref.replace(/^#\/?/, "").split("/").filter(Boolean)) {
     const name = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
@@ -96,14 +96,14 @@ function resolve(root: Json | null, ref: string): Json | null {
   return target ?? null;
 }
 
-const text = (words: string) => [{ type: "text", text: words }];
+const textContent = (text: string) => [{ type: "text", text }];
 
 /** A conversation with everything that a compactor must keep: a system message, a pinned block and an open task. */
 const CONVERSATION: JsonObject[] = [
-  { entry_id: 1, kind: "system", content: text("Answer briefly.") },
-  { entry_id: 2, kind: "input", content: text("My name is Ada.") },
-  { entry_id: 3, kind: "response", content: text("Hello, Ada.") },
-  { entry_id: 4, kind: "input", content: text("How many words are in this file?") },
+  { entry_id: 1, kind: "system", content: textContent("Answer briefly.") },
+  { entry_id: 2, kind: "input", content: textContent("My name is Ada.") },
+  { entry_id: 3, kind: "response", content: textContent("Hello, Ada.") },
+  { entry_id: 4, kind: "input", content: textContent("How many words are in this file?") },
   {
     entry_id: 5,
     kind: "tool_call",
@@ -115,25 +115,25 @@ const CONVERSATION: JsonObject[] = [
   {
     entry_id: 6,
     kind: "tool_result",
-    content: text("2"),
+    content: textContent("2"),
     tool_call_id: "call_1",
     name: "word_count",
     is_error: false,
   },
-  { entry_id: 7, kind: "response", content: text("It has two words.") },
-  { entry_id: 8, kind: "input", content: text("And how many lines?") },
+  { entry_id: 7, kind: "response", content: textContent("It has two words.") },
+  { entry_id: 8, kind: "input", content: textContent("And how many lines?") },
 ];
-const PINNED = [2];
-const SYSTEM = [1];
-const OPEN = [8];
+const PINNED_IDS = [2];
+const SYSTEM_IDS = [1];
+const OPEN_TASK_IDS = [8];
 
-/** The entries that the seed must contain. */
-export function retainedEntries(supports_pinned_items: boolean): JsonObject[] {
-  const ids = [...SYSTEM, ...(supports_pinned_items ? PINNED : []), ...OPEN];
+/** The entries of the sample conversation that the compactor's seed must contain. */
+export function requiredEntries(supports_pinned_items: boolean): JsonObject[] {
+  const ids = [...SYSTEM_IDS, ...(supports_pinned_items ? PINNED_IDS : []), ...OPEN_TASK_IDS];
   return CONVERSATION.filter(({ entry_id }) => ids.includes(entry_id as number));
 }
 
-/** The body of a request without export_id and context. `input` replaces what the suite would send. */
+/** The body of a request without export_id and context. `input` replaces the sample input or fields of it. */
 export function requestBody(exported: PluginExport, count: number, input: Json): JsonObject {
   switch (exported.kind) {
     case "tool":
@@ -178,7 +178,7 @@ function sampleCompaction({ supports_pinned_items }: { supports_pinned_items: bo
         transport: "inline",
         blocks: CONVERSATION,
         pinned_items: supports_pinned_items
-          ? CONVERSATION.filter(({ entry_id }) => PINNED.includes(entry_id as number))
+          ? CONVERSATION.filter(({ entry_id }) => PINNED_IDS.includes(entry_id as number))
           : [],
         token_estimate: 120,
       },
@@ -191,7 +191,7 @@ function sampleCompaction({ supports_pinned_items }: { supports_pinned_items: bo
 const HARNESS_START: JsonObject = {
   mode: "start",
   target: { session_id: "sess_test", chain_id: "ch_test", execution_id: "exec_test" },
-  trigger: { type: "user_request", input: text("Count the words.\nCount the lines.") },
+  trigger: { type: "user_request", input: textContent("Count the words.\nCount the lines.") },
   policy: {
     max_depth: 4,
     max_child_runs: 12,

@@ -1,11 +1,11 @@
-/** The frames exchanged with one process. The last of them are shown with a broken rule. */
+/** The frames exchanged with one process. The report of a broken rule includes the last of them. */
 import type { JsonObject } from "@backplane/contract";
 
 export interface TranscriptLine {
   /** Milliseconds since the process was started. */
   at_ms: number;
   from: "host" | "plugin";
-  /** The frame as JSON, or what was sent or received instead of one. */
+  /** The frame as JSON, or a description of other bytes that were sent or received. */
   text: string;
 }
 

@@ -1,4 +1,4 @@
-/** Calls of exports over a session: the context that the gateway would send, and the checks of every response. */
+/** Calls to exports over a session, with the context that the gateway would send, and checks of their responses. */
 import {
   canonicalJson,
   compactorIssue,
@@ -8,20 +8,20 @@ import {
   type Json,
   type JsonObject,
   OPS,
-  parseToolResult,
   type PluginExport,
+  parseToolResult,
 } from "@backplane/contract";
 import type { SchemaCheck } from "@backplane/ports";
 import type { OpenedPackage } from "../package/open-package.ts";
 import { BrokenRule } from "./broken-rule.ts";
-import { requestBody, retainedEntries, makeSample } from "./samples.ts";
+import { makeSample, requestBody, requiredEntries } from "./samples.ts";
 import type { VaiTestSession } from "./vai-test-session.ts";
 
 /** An export with the values that the suite sends to it. */
 export interface TestedExport {
   exported: PluginExport;
   grant: Grant;
-  /** Valid input; null if none could be made from the input schema. */
+  /** Valid input; null if none could be generated from the input schema. */
   input: Json | null;
   config: JsonObject;
   checkOutput: SchemaCheck | null;
@@ -32,10 +32,10 @@ export interface TestedExport {
 /** Longer timeouts of exports are for real work; the suite's inputs are small. */
 const MAX_WAIT_MS = 30_000;
 
-export async function describeExport(opened: OpenedPackage, exported: PluginExport): Promise<TestedExport> {
+export async function describeExport(plugin: OpenedPackage, exported: PluginExport): Promise<TestedExport> {
   const { permissions, config_schema } = exported;
   const tool = exported.kind === "tool" ? exported.tool : undefined;
-  const config = makeSample(opened.schema(config_schema));
+  const config = makeSample(plugin.schema(config_schema));
   return {
     exported,
     grant: {
@@ -50,16 +50,16 @@ export async function describeExport(opened: OpenedPackage, exported: PluginExpo
       capabilities: [],
       tools: null,
     },
-    input: await sampleInput(opened, tool?.input_schema),
+    input: await sampleInput(plugin, tool?.input_schema),
     config: isObject(config) ? config : {},
-    checkOutput: await opened.check(tool?.output_schema),
+    checkOutput: await plugin.check(tool?.output_schema),
     timeout_ms: Math.min(exported.default_timeout_ms, MAX_WAIT_MS),
   };
 }
 
-async function sampleInput(opened: OpenedPackage, path: string | undefined): Promise<Json | null> {
-  const sample = makeSample(opened.schema(path));
-  const check = await opened.check(path);
+async function sampleInput(plugin: OpenedPackage, path: string | undefined): Promise<Json | null> {
+  const sample = makeSample(plugin.schema(path));
+  const check = await plugin.check(path);
   return check === null || (await check(sample)).length === 0 ? sample : null;
 }
 
@@ -72,16 +72,16 @@ export interface CallOptions {
 }
 
 /** The body of a request, with a context as the gateway sends it. */
-export async function callBody(
+export async function buildCallBody(
   session: VaiTestSession,
   { exported, grant, input, config }: TestedExport,
   options: CallOptions = {},
 ): Promise<JsonObject> {
-  const count = session.nextNumber();
+  const count = session.nextCallNumber();
   const secrets =
-    options.secrets ?? Object.fromEntries(grant.secret_slots.map((slot) => [slot, madeUpSecret()]));
-  const token = grant.gateway_api_scopes.length > 0 ? madeUpSecret() : null;
-  session.hide([...Object.values(secrets), ...(token === null ? [] : [token])]);
+    options.secrets ?? Object.fromEntries(grant.secret_slots.map((slot) => [slot, makeSecret()]));
+  const token = grant.gateway_api_scopes.length > 0 ? makeSecret() : null;
+  session.addSecrets([...Object.values(secrets), ...(token === null ? [] : [token])]);
   const scratch_dir = await session.makeScratch(`call_${count}`);
   const context: JsonObject = {
     invocation_id: `inv_test_${count}`,
@@ -110,28 +110,32 @@ export async function callBody(
   };
 }
 
-function madeUpSecret(): string {
+function makeSecret(): string {
   return `made-up-${crypto.randomUUID()}`;
 }
 
 /** Sends a valid request and waits for its response. */
-export async function call(
+export async function callExport(
   session: VaiTestSession,
   tested: TestedExport,
   options: CallOptions = {},
   encode?: (frame: JsonObject) => (string | Buffer)[],
 ): Promise<JsonObject> {
-  const body = await callBody(session, tested, options);
-  return await answerTo(session, tested, session.request(OPS[tested.exported.kind], body, encode).response);
+  const body = await buildCallBody(session, tested, options);
+  return await waitForAnswer(
+    session,
+    tested,
+    session.request(OPS[tested.exported.kind], body, encode).response,
+  );
 }
 
-export function answerTo(
+export function waitForAnswer(
   session: VaiTestSession,
   { exported, timeout_ms }: Pick<TestedExport, "exported" | "timeout_ms">,
   response: Promise<JsonObject>,
 ): Promise<JsonObject> {
   return session.within(response, timeout_ms, () =>
-    session.missing("response.answers", `${exported.id} did not answer within ${timeout_ms} ms`),
+    session.missingAnswer("response.answers", `${exported.id} did not answer within ${timeout_ms} ms`),
   );
 }
 
@@ -139,7 +143,7 @@ export function answerTo(
 export async function checkResult(
   { exported, checkOutput }: TestedExport,
   frame: JsonObject,
-  retention = true,
+  check_retention = true,
 ): Promise<void> {
   if (frame.ok !== true) return;
   const { status, result = null } = frame.body as { status: string; result?: Json };
@@ -158,7 +162,7 @@ export async function checkResult(
       : harnessIssue(result);
   if (issue !== null)
     throw new BrokenRule("result.shape", `The result of ${exported.id} is invalid: ${issue}.`, frame);
-  if (exported.kind === "compactor" && retention)
+  if (exported.kind === "compactor" && check_retention)
     checkRetained(exported.compactor.supports_pinned_items, result as JsonObject, frame);
 }
 
@@ -183,25 +187,25 @@ async function checkToolResult(
     throw new BrokenRule("result.schema", `structured_output${issue.path} of ${id} ${issue.message}.`, frame);
 }
 
-/** Compares the seed with the conversation of the sample, as the host compares it with the chain. */
+/** Compares the seed with the sample conversation, as the host compares it with the chain. */
 function checkRetained(
   supports_pinned_items: boolean,
   { seed_blocks = [] }: JsonObject,
   frame: JsonObject,
 ): void {
   const blocks = seed_blocks as JsonObject[];
-  const seeded = new Set(blocks.map(signatureOf));
-  const lost = retainedEntries(supports_pinned_items).find((block) => !seeded.has(signatureOf(block)));
+  const seed_keys = new Set(blocks.map(comparisonKey));
+  const lost = requiredEntries(supports_pinned_items).find((block) => !seed_keys.has(comparisonKey(block)));
   if (lost !== undefined)
     throw new BrokenRule(
       "compactor.retains",
       `The block ${JSON.stringify(lost)} is missing from seed_blocks.`,
       frame,
     );
-  const called = new Set<Json | undefined>();
+  const call_ids = new Set<Json | undefined>();
   for (const { kind, tool_call_id } of blocks) {
-    if (kind === "tool_call") called.add(tool_call_id);
-    if (kind === "tool_result" && !called.has(tool_call_id))
+    if (kind === "tool_call") call_ids.add(tool_call_id);
+    if (kind === "tool_result" && !call_ids.has(tool_call_id))
       throw new BrokenRule(
         "compactor.retains",
         `The result of ${JSON.stringify(tool_call_id)} is not after its call.`,
@@ -210,7 +214,7 @@ function checkRetained(
   }
 }
 
-/** Blocks are compared without their ids. */
-function signatureOf({ entry_id: _id, from_entries: _from, ...block }: JsonObject): string {
+/** Leaves out the entry ids, which a compactor may change. */
+function comparisonKey({ entry_id: _id, from_entries: _from, ...block }: JsonObject): string {
   return canonicalJson(block);
 }

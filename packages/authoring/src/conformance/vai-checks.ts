@@ -1,12 +1,12 @@
 /**
- * The checks of `vai.rpc.v1`. Those of one export share a process; those that end the process have one of their own. An
- * exit or a missing answer breaks the rule of the check that was running.
+ * The checks of `vai.rpc.v1`. The checks of one export share a process; each check that ends the process runs in its
+ * own. An exit or a missing answer breaks the rule of the check that was running.
  */
 import { type JsonObject, OPS, WIRE_LIMITS } from "@backplane/contract";
 import { encodeContentLength } from "@backplane/wire";
 import { BrokenRule } from "./broken-rule.ts";
 import type { VaiRule } from "./rules.ts";
-import { answerTo, call, callBody, checkResult, type TestedExport } from "./vai-calls.ts";
+import { buildCallBody, callExport, checkResult, type TestedExport, waitForAnswer } from "./vai-calls.ts";
 import type { VaiTestSession } from "./vai-test-session.ts";
 
 export interface VaiCheck {
@@ -17,48 +17,51 @@ export interface VaiCheck {
   run(session: VaiTestSession, tested: TestedExport): Promise<void> | null;
 }
 
-/** For each export. */
+/** Run for each export. */
 export const EXPORT_CHECKS: readonly VaiCheck[] = [
   {
     rule: "response.answers",
     covers: ["response.shape", "response.status", "result.shape"],
     run: (session, tested) =>
-      tested.input === null ? null : call(session, tested).then((frame) => checkResult(tested, frame)),
+      tested.input === null ? null : callExport(session, tested).then((frame) => checkResult(tested, frame)),
   },
   {
     rule: "input.invalid",
     // The gateway compares input with the schema, but a schema rarely describes every constraint.
     run: async (session, tested) => {
-      const body = await callBody(session, tested);
-      await answerTo(
+      const body = await buildCallBody(session, tested);
+      await waitForAnswer(
         session,
         tested,
-        session.request(OPS[tested.exported.kind], { ...body, ...UNUSABLE[tested.exported.kind] }).response,
+        session.request(OPS[tested.exported.kind], { ...body, ...UNUSABLE_FIELDS[tested.exported.kind] })
+          .response,
       );
     },
   },
   {
     rule: "deadline.passed",
     run: async (session, tested) => {
-      await call(session, tested, { context: { deadline_at: new Date(Date.now() - 1_000).toISOString() } });
+      await callExport(session, tested, {
+        context: { deadline_at: new Date(Date.now() - 1_000).toISOString() },
+      });
     },
   },
   { rule: "cancel.answers", run: cancelCall },
 ];
 
-/** Once for the process, with its first export. */
+/** Run once, with the first export. */
 export const PROTOCOL_CHECKS: readonly VaiCheck[] = [
   {
     rule: "read.utf8",
     run: async (session, tested) => {
-      await call(session, tested, { context: { trace_id: "tr_žluťoučký kůň 🐎" } });
-      await call(session, tested);
+      await callExport(session, tested, { context: { trace_id: "tr_žluťoučký kůň 🐎" } });
+      await callExport(session, tested);
     },
   },
   {
     rule: "read.split",
     run: async (session, tested) => {
-      await call(session, tested, {}, (frame) => {
+      await callExport(session, tested, {}, (frame) => {
         const bytes = Buffer.from(encodeContentLength(frame));
         const cuts = [9, bytes.indexOf("\r\n\r\n") + 2, Math.floor(bytes.length / 2)];
         return [0, ...cuts].map((from, index) => bytes.subarray(from, cuts[index] ?? bytes.length));
@@ -68,30 +71,30 @@ export const PROTOCOL_CHECKS: readonly VaiCheck[] = [
   {
     rule: "read.headers",
     run: async (session, tested) => {
-      await call(session, tested, {}, (frame) => {
+      await callExport(session, tested, {}, (frame) => {
         const body = JSON.stringify(frame);
         const length = `CONTENT-LENGTH: ${Buffer.byteLength(body)}`;
         return [`Content-Type: application/json\r\n${length}\r\n\r\n${body}`];
       });
     },
   },
-  { rule: "request.concurrent", covers: ["response.once", "response.id"], run: callTogether },
+  { rule: "request.concurrent", covers: ["response.once", "response.id"], run: callConcurrently },
   {
     rule: "read.large",
     run: async (session, tested) => {
-      const body = await callBody(session, tested);
-      const room = WIRE_LIMITS.frame_bytes - Buffer.byteLength(JSON.stringify(body)) - 500;
+      const body = await buildCallBody(session, tested);
+      const padding = WIRE_LIMITS.frame_bytes - Buffer.byteLength(JSON.stringify(body)) - 500;
       const large = {
         ...body,
-        context: { ...(body.context as JsonObject), trace_id: `tr_${"x".repeat(room)}` },
+        context: { ...(body.context as JsonObject), trace_id: `tr_${"x".repeat(padding)}` },
       };
-      await answerTo(session, tested, session.request(OPS[tested.exported.kind], large).response);
+      await waitForAnswer(session, tested, session.request(OPS[tested.exported.kind], large).response);
     },
   },
   {
     rule: "request.unknown-op",
     run: async (session, tested) => {
-      const body = await callBody(session, tested);
+      const body = await buildCallBody(session, tested);
       await requireFailure(
         "request.unknown-op",
         session,
@@ -103,7 +106,7 @@ export const PROTOCOL_CHECKS: readonly VaiCheck[] = [
   {
     rule: "request.unknown-export",
     run: async (session, tested) => {
-      const body = { ...(await callBody(session, tested)), export_id: "no_such_export" };
+      const body = { ...(await buildCallBody(session, tested)), export_id: "no_such_export" };
       const { response } = session.request(OPS[tested.exported.kind], body);
       await requireFailure("request.unknown-export", session, tested, response);
     },
@@ -111,11 +114,14 @@ export const PROTOCOL_CHECKS: readonly VaiCheck[] = [
   {
     rule: "cancel.unknown",
     run: async (session, tested) => {
-      const { frame, response } = session.prepare(OPS[tested.exported.kind], await callBody(session, tested));
+      const { frame, response } = session.prepare(
+        OPS[tested.exported.kind],
+        await buildCallBody(session, tested),
+      );
       session.send({ protocol: "vai.rpc.v1", type: "cancel", request_id: "req_none", reason: "user" });
       await session.pause();
       session.send(frame);
-      await answerTo(session, tested, response);
+      await waitForAnswer(session, tested, response);
     },
   },
   {
@@ -129,7 +135,7 @@ export const PROTOCOL_CHECKS: readonly VaiCheck[] = [
   },
 ];
 
-/** Each in a process of its own, after the hello. */
+/** Each runs in a separate process, after the hello. */
 export const ENDING_CHECKS: readonly VaiCheck[] = [
   {
     rule: "read.invalid",
@@ -156,7 +162,7 @@ export const ENDING_CHECKS: readonly VaiCheck[] = [
 ];
 
 /** Fields that replace those of a valid request. */
-const UNUSABLE: Record<TestedExport["exported"]["kind"], JsonObject> = {
+const UNUSABLE_FIELDS: Record<TestedExport["exported"]["kind"], JsonObject> = {
   tool: { input: [null] },
   hook: { event: { type: "no.such.event" } },
   compactor: { source: { chain_id: "ch_test", projection: { transport: "inline" } } },
@@ -165,27 +171,27 @@ const UNUSABLE: Record<TestedExport["exported"]["kind"], JsonObject> = {
 
 async function cancelCall(session: VaiTestSession, tested: TestedExport): Promise<void> {
   const { exported } = tested;
-  const { id, response } = session.request(OPS[exported.kind], await callBody(session, tested));
+  const { id, response } = session.request(OPS[exported.kind], await buildCallBody(session, tested));
   session.send({ protocol: "vai.rpc.v1", type: "cancel", request_id: id, reason: "user" });
   const { cancel_grace_ms } = session.limits;
   await session.within(response, cancel_grace_ms, () =>
-    session.missing(
+    session.missingAnswer(
       "cancel.answers",
       `${exported.id} did not answer within ${cancel_grace_ms} ms after a cancel`,
     ),
   );
 }
 
-/** Three requests in one write. */
-async function callTogether(session: VaiTestSession, tested: TestedExport): Promise<void> {
+/** Sends three requests in one write. */
+async function callConcurrently(session: VaiTestSession, tested: TestedExport): Promise<void> {
   const requests = [];
   for (let count = 0; count < 3; count++)
-    requests.push(session.prepare(OPS[tested.exported.kind], await callBody(session, tested)));
+    requests.push(session.prepare(OPS[tested.exported.kind], await buildCallBody(session, tested)));
   session.sendRaw(
     requests.map(({ frame }) => encodeContentLength(frame)).join(""),
     requests.map(({ frame }) => JSON.stringify(frame).slice(0, 120)).join(" "),
   );
-  await Promise.all(requests.map(({ response }) => answerTo(session, tested, response)));
+  await Promise.all(requests.map(({ response }) => waitForAnswer(session, tested, response)));
 }
 
 async function requireFailure(
@@ -194,7 +200,7 @@ async function requireFailure(
   tested: TestedExport,
   response: Promise<JsonObject>,
 ): Promise<void> {
-  const frame = await answerTo(session, tested, response);
+  const frame = await waitForAnswer(session, tested, response);
   const { status } = (frame.body ?? {}) as JsonObject;
   if (frame.ok === true && (status === "succeeded" || status === "ack"))
     throw new BrokenRule(rule, `The request was answered with status ${status}.`, frame);

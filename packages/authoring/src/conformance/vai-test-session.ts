@@ -1,7 +1,7 @@
 /**
- * One process of a `vai.rpc.v1` plugin, as the suite sees it: it can send any bytes, and every frame that arrives is
- * compared with the rules that hold at any time. A broken rule that leaves the stream readable is noted, and the session
- * goes on; any other ends the process.
+ * The suite's session with one process of a `vai.rpc.v1` plugin. The suite can send any bytes, and every frame from
+ * the plugin is checked against the rules that apply at any time. If a broken rule leaves the stream readable, it is
+ * recorded and the session continues; otherwise the process is ended.
  */
 import {
   type BackplaneError,
@@ -25,8 +25,8 @@ import { Transcript, type TranscriptLine } from "./transcript.ts";
 
 const PROTOCOL = "vai.rpc.v1";
 const STDERR_CHARS = 16_384;
-const SHOWN_FRAMES = 8;
-const SHOWN_STDERR = 2_000;
+const MAX_REPORTED_FRAMES = 8;
+const MAX_REPORTED_STDERR = 2_000;
 const PAUSE_MS = 20;
 
 export interface Exchange {
@@ -54,24 +54,24 @@ export class VaiTestSession {
   #redactor: Redactor | null = null;
   readonly #violations: BrokenRule[] = [];
   /** Rejects when the stream cannot be read any further or the process has exited. */
-  readonly #over: Promise<never>;
-  #end: (error: Error) => void = () => {};
-  #greeting: Pending | null = null;
-  #greeted = false;
+  readonly #ended: Promise<never>;
+  #rejectEnded: (error: Error) => void = () => {};
+  #pending_hello: Pending | null = null;
+  #hello_received = false;
   #stderr = "";
   #exit: ProgramExit | null = null;
-  #count = 0;
-  #calls = 0;
-  #stopped = false;
-  #exitExpected = false;
+  #last_request_number = 0;
+  #last_call_number = 0;
+  #closed = false;
+  #exit_expected = false;
 
   constructor(program: StartedProgram, limits: ConformanceLimits) {
     this.#program = program;
     this.limits = limits;
-    this.#over = new Promise((_, reject) => {
-      this.#end = reject;
+    this.#ended = new Promise((_, reject) => {
+      this.#rejectEnded = reject;
     });
-    this.#over.catch(() => {});
+    this.#ended.catch(() => {});
     this.#decoder = new ContentLengthDecoder(
       frameLimits(),
       (frame) => this.#receive(frame),
@@ -80,49 +80,51 @@ export class VaiTestSession {
     program.stdout.on("data", (chunk: Buffer) => this.#decoder.push(chunk));
     program.stderr.on("data", (chunk: Buffer) => {
       this.#stderr = (this.#stderr + chunk.toString()).slice(-STDERR_CHARS);
-      this.#lookForSecrets(chunk.toString(), "stderr");
+      this.#checkForSecrets(chunk.toString(), "stderr");
     });
     void program.exit.then((exit) => {
       this.#exit = exit;
       const ended = `The process ended. ${exit.message}`;
-      // Otherwise the check that waits for an answer reports the exit.
-      const idle = this.#greeted && this.#pending.size === 0 && !this.#exitExpected && !this.#stopped;
-      if (idle) this.#note(new BrokenRule("start.runs", `${ended} It was not told to stop.`));
-      this.#end(new ProcessEnded(ended));
+      // If a check waits for an answer, that check reports the exit.
+      const idle = this.#hello_received && this.#pending.size === 0 && !this.#exit_expected && !this.#closed;
+      if (idle) this.#recordViolation(new BrokenRule("start.runs", `${ended} It was not told to stop.`));
+      this.#rejectEnded(new ProcessEnded(ended));
     });
   }
 
   /** True while requests can be sent. */
   get usable(): boolean {
-    return this.#exit === null && !this.#stopped;
+    return this.#exit === null && !this.#closed;
   }
 
   /** The end of stderr, without secrets. */
   get stderr(): string {
-    return this.redact(this.#stderr.slice(-SHOWN_STDERR));
+    return this.redact(this.#stderr.slice(-MAX_REPORTED_STDERR));
   }
 
   /** The last frames, without secrets. */
   lastFrames(): TranscriptLine[] {
-    return this.#transcript.last(SHOWN_FRAMES).map((line) => ({ ...line, text: this.redact(line.text) }));
+    return this.#transcript
+      .last(MAX_REPORTED_FRAMES)
+      .map((line) => ({ ...line, text: this.redact(line.text) }));
   }
 
   redact(text: string): string {
     return this.#redactor?.text(text) ?? text;
   }
 
-  /** Numbers calls, so that each has its own ids. */
-  nextNumber(): number {
-    return ++this.#calls;
+  /** The number makes the ids of each call distinct. */
+  nextCallNumber(): number {
+    return ++this.#last_call_number;
   }
 
-  /** The rules that were broken since the last call. */
+  /** Returns and clears the rules broken since the previous call. */
   takeViolations(): BrokenRule[] {
     return this.#violations.splice(0);
   }
 
-  /** These values must not appear in the output. */
-  hide(values: readonly string[]): void {
+  /** Adds values that must not appear in the plugin's output. */
+  addSecrets(values: readonly string[]): void {
     if (values.length === 0) return;
     for (const value of values) this.#secrets.add(value);
     this.#redactor = createRedactor([...this.#secrets]);
@@ -134,7 +136,7 @@ export class VaiTestSession {
 
   async hello(host_version: string, identity: { package_id: string; version: string }): Promise<void> {
     const answer = new Promise<JsonObject>((resolve, reject) => {
-      this.#greeting = { resolve, reject };
+      this.#pending_hello = { resolve, reject };
     });
     this.send({
       protocol: PROTOCOL,
@@ -145,7 +147,7 @@ export class VaiTestSession {
     let hello: JsonObject;
     try {
       hello = await this.within(answer, this.limits.hello_ms, () =>
-        this.missing("hello.answers", "The plugin did not answer the hello"),
+        this.missingAnswer("hello.answers", "The plugin did not answer the hello"),
       );
     } catch (error) {
       if (!(error instanceof ProcessEnded)) throw error;
@@ -154,20 +156,20 @@ export class VaiTestSession {
     }
     const { protocol, role, plugin } = hello;
     if (protocol !== PROTOCOL || role !== "plugin" || !isObject(plugin))
-      throw new BrokenRule("hello.shape", "The hello lacks a field or has another value for it.", hello);
+      throw new BrokenRule("hello.shape", "A field of the hello is missing or has a wrong value.", hello);
     for (const field of ["package_id", "version"] as const) {
       if (typeof plugin[field] !== "string")
         throw new BrokenRule("hello.shape", `plugin.${field} of the hello is not a string.`, hello);
       if (plugin[field] !== identity[field])
         throw new BrokenRule(
           "hello.identity",
-          `The hello names ${field} ${JSON.stringify(plugin[field])}, the manifest ${JSON.stringify(identity[field])}.`,
+          `${field} is ${JSON.stringify(plugin[field])} in the hello, but ${JSON.stringify(identity[field])} in the manifest.`,
           hello,
         );
     }
   }
 
-  /** Sends a request, in the framing of `encode` if there is one. */
+  /** Sends a request. `encode` replaces the usual framing. */
   request(op: string, body: JsonObject, encode?: (frame: JsonObject) => (string | Buffer)[]): Exchange {
     const { id, frame, response } = this.prepare(op, body);
     this.#transcript.add("host", frame);
@@ -175,14 +177,14 @@ export class VaiTestSession {
     return { id, response };
   }
 
-  /** A request that is not sent yet. */
+  /** Builds a request that the caller sends later. */
   prepare(op: string, body: JsonObject): Exchange & { frame: JsonObject } {
-    const id = `req_${++this.#count}`;
+    const id = `req_${++this.#last_request_number}`;
     const answer = new Promise<JsonObject>((resolve, reject) => {
       this.#pending.set(id, { resolve, reject });
     });
     answer.catch(() => {});
-    const response = Promise.race([answer, this.#over]);
+    const response = Promise.race([answer, this.#ended]);
     response.catch(() => {});
     return { id, frame: { protocol: PROTOCOL, type: "request", id, op, body }, response };
   }
@@ -192,13 +194,13 @@ export class VaiTestSession {
     void this.#write([encodeContentLength(frame)]);
   }
 
-  /** Sends bytes that are not one whole frame; `shown` describes them in the transcript. */
-  sendRaw(bytes: string, shown: string): void {
-    this.#transcript.add("host", shown);
+  /** Sends bytes that are not exactly one frame; `description` replaces them in the transcript. */
+  sendRaw(bytes: string, description: string): void {
+    this.#transcript.add("host", description);
     void this.#write([bytes]);
   }
 
-  /** Lets the plugin read what was sent, so that the next bytes arrive separately. */
+  /** Gives the plugin time to read the bytes sent so far, so that the next bytes arrive separately. */
   pause(): Promise<void> {
     return new Promise((resolve) => void this.#program.after(PAUSE_MS, resolve));
   }
@@ -208,50 +210,50 @@ export class VaiTestSession {
     this.#program.stdin.end();
   }
 
-  /** Waits for the exit, in the process's own time. Frames that arrive until then are still checked. */
+  /** Rejects if the process does not exit within the limit. Frames that arrive until then are still checked. */
   async waitForExit(rule: VaiRule, after: string): Promise<ProgramExit> {
     const ms = this.limits.exit_ms;
-    this.#exitExpected = true;
+    this.#exit_expected = true;
     let stop = () => {};
-    const late = new Promise<never>((_, reject) => {
+    const timeout = new Promise<never>((_, reject) => {
       stop = this.#program.after(ms, () =>
         reject(new BrokenRule(rule, `The process was still running ${ms} ms after ${after}.`)),
       );
     });
     try {
-      return await Promise.race([this.#program.exit, late]);
+      return await Promise.race([this.#program.exit, timeout]);
     } finally {
       stop();
     }
   }
 
-  /** Rejects with `late()` after `ms` of the process's own time. */
-  async within<T>(work: Promise<T>, ms: number, late: () => Error): Promise<T> {
+  /** Rejects with `timeoutError()` after `ms`, extended while the process gets little CPU time. */
+  async within<T>(work: Promise<T>, ms: number, timeoutError: () => Error): Promise<T> {
     let stop = () => {};
     const timeout = new Promise<never>((_, reject) => {
-      stop = this.#program.after(ms, () => reject(late()));
+      stop = this.#program.after(ms, () => reject(timeoutError()));
     });
     try {
-      return await Promise.race([work, timeout, this.#over]);
+      return await Promise.race([work, timeout, this.#ended]);
     } finally {
       stop();
     }
   }
 
-  /** Nothing arrived, or only a part of a frame. */
-  missing(rule: VaiRule, what: string): BrokenRule {
+  /** The violation if no answer arrived, or only a part of a frame. */
+  missingAnswer(rule: VaiRule, problem: string): BrokenRule {
     const partial = this.#decoder.strayOutput();
-    if (partial === "") return new BrokenRule(rule, `${what}.`);
+    if (partial === "") return new BrokenRule(rule, `${problem}.`);
     return new BrokenRule(
       "frame.body",
-      `${what}: its last frame is incomplete, or Content-Length is larger than the body.`,
+      `${problem}: its last frame is incomplete, or Content-Length is larger than the body.`,
       partial,
     );
   }
 
   /** Ends the process and waits until it is gone. */
   async close(): Promise<void> {
-    this.#stopped = true;
+    this.#closed = true;
     this.#program.kill();
     await this.#program.exit;
   }
@@ -265,17 +267,17 @@ export class VaiTestSession {
 
   #receive(frame: JsonObject): void {
     this.#transcript.add("plugin", frame);
-    this.#lookForSecrets(JSON.stringify(frame), "a frame");
-    if (!this.#greeted) {
+    this.#checkForSecrets(JSON.stringify(frame), "a frame");
+    if (!this.#hello_received) {
       this.#receiveHello(frame);
       return;
     }
     if (frame.type === "hello")
-      this.#note(new BrokenRule("hello.once", "The plugin sent a second hello.", frame));
+      this.#recordViolation(new BrokenRule("hello.once", "The plugin sent a second hello.", frame));
     else if (frame.type === "response") this.#receiveResponse(frame);
     else if (frame.type === "event") this.#receiveEvent(frame);
     else
-      this.#note(
+      this.#recordViolation(
         new BrokenRule(
           "frame.type",
           `A plugin does not send frames of type ${JSON.stringify(frame.type ?? null)}.`,
@@ -285,10 +287,10 @@ export class VaiTestSession {
   }
 
   #receiveHello(frame: JsonObject): void {
-    this.#greeted = true;
-    if (frame.type === "hello") this.#greeting?.resolve(frame);
+    this.#hello_received = true;
+    if (frame.type === "hello") this.#pending_hello?.resolve(frame);
     else
-      this.#greeting?.reject(
+      this.#pending_hello?.reject(
         new BrokenRule("hello.shape", "The first frame of the plugin is not a hello.", frame),
       );
   }
@@ -298,7 +300,7 @@ export class VaiTestSession {
     const pending = typeof id === "string" ? this.#pending.get(id) : undefined;
     if (pending === undefined) {
       const again = typeof id === "string" && this.#answered.has(id);
-      this.#note(
+      this.#recordViolation(
         again
           ? new BrokenRule("response.once", `The request ${id} was answered a second time.`, frame)
           : new BrokenRule("response.id", `No request has the id ${JSON.stringify(id ?? null)}.`, frame),
@@ -316,9 +318,9 @@ export class VaiTestSession {
     const problem = checkVaiEvent(frame);
     const { request_id } = frame;
     if (problem !== undefined)
-      this.#note(new BrokenRule("event.shape", `The event is invalid: ${problem}.`, frame));
+      this.#recordViolation(new BrokenRule("event.shape", `The event is invalid: ${problem}.`, frame));
     else if (!this.#pending.has(request_id as string))
-      this.#note(
+      this.#recordViolation(
         new BrokenRule(
           "event.belongs",
           this.#answered.has(request_id as string)
@@ -329,13 +331,15 @@ export class VaiTestSession {
       );
   }
 
-  #lookForSecrets(text: string, where: string): void {
+  #checkForSecrets(text: string, where: string): void {
     const redacted = this.redact(text);
     if (redacted !== text)
-      this.#note(new BrokenRule("secrets.hidden", `A secret of the call is in ${where}.`, redacted.trim()));
+      this.#recordViolation(
+        new BrokenRule("secrets.hidden", `A secret of the call is in ${where}.`, redacted.trim()),
+      );
   }
 
-  #note(broken: BrokenRule): void {
+  #recordViolation(broken: BrokenRule): void {
     this.#violations.push(broken);
   }
 
@@ -343,10 +347,10 @@ export class VaiTestSession {
     // A process that exits while it writes leaves half a frame; its exit is reported instead.
     if (broken === null) return;
     if (broken.frame !== null) this.#transcript.add("plugin", broken.frame);
-    // Noted too, because no check may be waiting.
-    this.#note(broken);
-    this.#stopped = true;
-    this.#end(broken);
+    // Also recorded, because there may be no check that waits for an answer.
+    this.#recordViolation(broken);
+    this.#closed = true;
+    this.#rejectEnded(broken);
     this.#program.kill();
   }
 }
@@ -358,6 +362,6 @@ function toBrokenRule(error: BackplaneError): BrokenRule | null {
   if (error.code === "frame_too_large") return new BrokenRule("frame.limits", error.message, stray_output);
   if (details.part === "header")
     return new BrokenRule("stdout.frames", "stdout contains something other than frames.", stray_output);
-  const depth = error.message.includes("nested too deeply");
-  return new BrokenRule(depth ? "frame.limits" : "frame.body", error.message, stray_output);
+  const too_deep = error.message.includes("nested too deeply");
+  return new BrokenRule(too_deep ? "frame.limits" : "frame.body", error.message, stray_output);
 }

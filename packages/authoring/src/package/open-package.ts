@@ -1,6 +1,6 @@
 /**
- * Plugins under test, as they would be installed: packed with their .vaiignore, unpacked, checked and run from verified
- * copies. Everything is in a temporary folder, and no gateway is needed.
+ * Opens plugins under test as they would be installed: packed with their .vaiignore, unpacked, checked and run from
+ * verified copies. All files are in a temporary folder, and no gateway is needed.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -19,7 +19,7 @@ import {
 export interface OpenedPackage {
   manifest: Manifest;
   digest: string;
-  /** Returns the check of a schema that the manifest names; null without one. */
+  /** Compiles the schema at this path of the package; null without a path. */
   check(path: string | undefined): Promise<SchemaCheck | null>;
   schema(path: string | undefined): Json | null;
   start(grant: ProgramRequest["grant"]): Promise<StartedProgram>;
@@ -27,20 +27,20 @@ export interface OpenedPackage {
 }
 
 export interface PackageHomeOptions {
-  /** The version of Backplane, which the hello of the host names. */
+  /** The version of Backplane, which the host sends in its hello. */
   version: string;
   host: HostPlatform;
   log: Logger;
 }
 
-/** The store, the sandbox and the schema checks that the packages share. */
+/** The content store, sandbox and schema compiler that the opened packages share. */
 export interface PackageHome {
   /** Throws `package.*` if the folder cannot be installed. */
   open(folder: string): Promise<OpenedPackage>;
   close(): Promise<void>;
 }
 
-const CLOSE_MS = 2_000;
+const CLOSE_TIMEOUT_MS = 2_000;
 
 export async function openPackageHome({ version, host, log }: PackageHomeOptions): Promise<PackageHome> {
   const home = await mkdtemp(join(tmpdir(), "backplane-test-plugin-"));
@@ -59,15 +59,20 @@ export async function openPackageHome({ version, host, log }: PackageHomeOptions
   const importer = createPackageImporter({ store, schemas, host });
   return {
     async open(folder) {
-      const { digest, manifest, schemas: parsed } = await importer.import({ kind: "folder", path: folder });
+      const {
+        digest,
+        manifest,
+        schemas: parsed_schemas,
+      } = await importer.import({ kind: "folder", path: folder });
       const image = await files.open(digest);
-      const read = (path: string | undefined) => (path === undefined ? null : (parsed[path] ?? null));
+      const getSchema = (path: string | undefined) =>
+        path === undefined ? null : (parsed_schemas[path] ?? null);
       return {
         manifest,
         digest,
-        schema: read,
+        schema: getSchema,
         check: async (path) =>
-          path === undefined ? null : await schemas.compile(`${digest}/${path}`, read(path)),
+          path === undefined ? null : await schemas.compile(`${digest}/${path}`, getSchema(path)),
         start: (grant) =>
           runner.startProgram({
             package_id: manifest.package_id,
@@ -79,7 +84,7 @@ export async function openPackageHome({ version, host, log }: PackageHomeOptions
       };
     },
     async close() {
-      await runner.close(CLOSE_MS);
+      await runner.close(CLOSE_TIMEOUT_MS);
       await files.close();
       await schemas.close();
       await rm(home, { recursive: true, force: true });

@@ -1,7 +1,7 @@
 /**
- * `plugin init`: writes a plugin that works as it is. The templates are files below `templates`: those of each
- * language, those of each kind, and those that all plugins share. Each plugin gets its own copy of the SDK, because a
- * package is self-contained; so neither npm nor pip is needed to run it.
+ * `plugin init`: writes a plugin that works without changes. The folder `templates` has files for each language, for
+ * each kind, and for all plugins. Each plugin gets its own copy of the SDK, because a package is self-contained; it
+ * runs without npm and pip.
  */
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -37,21 +37,21 @@ const MAX_NAME = 60;
 const DEFAULT_PUBLISHER = "local";
 const TEMPLATES = fileURLToPath(new URL("../../templates/", import.meta.url));
 
-interface LanguageParts {
+interface LanguageTemplate {
   /** The lines of the manifest that start the program. */
   runtime: string;
   /** Where the program is written. */
   program: string;
-  /** The SDK: how it is found, and where its copy is written. */
+  /** The module specifier of the SDK, and where its copy is written. */
   sdk: { name: string; path: string };
-  /** Further files: the template, and where it is written. */
+  /** Further files, from template path to destination. */
   files: Record<string, string>;
   /** Lines of .vaiignore. */
   ignored: string[];
   note: string;
 }
 
-const LANGUAGE_PARTS: Record<Language, LanguageParts> = {
+const LANGUAGE_TEMPLATES: Record<Language, LanguageTemplate> = {
   ts: {
     runtime: 'entrypoint = ["node", "./src/plugin.ts"]',
     program: "src/plugin.ts",
@@ -86,14 +86,14 @@ const LANGUAGE_PARTS: Record<Language, LanguageParts> = {
   },
 };
 
-interface KindParts {
+interface KindTemplate {
   description: string;
   schemas: string[];
-  /** How to call it once it is installed. */
+  /** The command that calls the plugin after its installation. */
   try: string;
 }
 
-const KIND_PARTS: Record<TemplateKind, KindParts> = {
+const KIND_TEMPLATES: Record<TemplateKind, KindTemplate> = {
   tool: {
     description: "Counts the words of a text",
     schemas: ["input.json", "output.json"],
@@ -120,8 +120,8 @@ const KIND_PARTS: Record<TemplateKind, KindParts> = {
 export function createPlugin(plugin: NewPlugin): CreatedPlugin {
   const { publisher, name } = parsePluginName(plugin.name);
   assertEmpty(plugin.folder);
-  const language = LANGUAGE_PARTS[plugin.lang];
-  const kind = KIND_PARTS[plugin.kind];
+  const language = LANGUAGE_TEMPLATES[plugin.lang];
+  const kind = KIND_TEMPLATES[plugin.kind];
   const package_id = `${publisher}/${name}`;
   const export_id = name.replaceAll("-", "_");
   const values: Record<string, string> = {
@@ -199,10 +199,12 @@ function readSdk(name: string): string {
   return readFileSync(createRequire(import.meta.url).resolve(name), "utf8");
 }
 
-function describeFiles({ kind }: NewPlugin, { program, sdk }: LanguageParts): string {
+function describeFiles({ kind }: NewPlugin, { program, sdk }: LanguageTemplate): string {
   return [
     `| \`${program}\` | the program |`,
-    ...(KIND_PARTS[kind].schemas.length === 0 ? [] : ["| `schemas/` | input and output as JSON Schema |"]),
+    ...(KIND_TEMPLATES[kind].schemas.length === 0
+      ? []
+      : ["| `schemas/` | input and output as JSON Schema |"]),
     `| \`${sdk.path}\` | a copy of the SDK, because a package is self-contained |`,
   ].join("\n");
 }

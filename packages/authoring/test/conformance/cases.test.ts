@@ -1,4 +1,4 @@
-/** The author's cases, and the forms of the report. */
+/** The author's cases, and the JUnit form of the report. */
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { compareOutcome } from "../../src/conformance/cases.ts";
@@ -32,7 +32,7 @@ verifies("author.test", "runs the author's cases and reports the differences", a
   }
 });
 
-test("rejects a case that names no export or has an unknown field", async () => {
+test("rejects a case with an unknown export or an unknown field", async () => {
   const folder = (value: unknown) => pluginFolder("plugin.py", "", { cases: value });
   const expectations: [unknown, string][] = [
     [{ name: "a", export: "other", expect: {} }, "tests/cases.json[0]: export is not one of count."],
@@ -69,7 +69,7 @@ test("compares statuses, nested output, texts and errors", () => {
   expect(compareOutcome({ error: { code: "gone" } }, failed, false)).toContain('expected "gone"');
 });
 
-test("escapes what XML does not allow in the JUnit report", () => {
+test("escapes characters that XML does not allow in the JUnit report", () => {
   const failure = {
     message: 'a < b & "c" \u0000',
     export_id: null,

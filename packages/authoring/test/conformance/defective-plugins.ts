@@ -59,19 +59,22 @@ export const SIDE_DEFECTS: Record<string, string> = {
 export const failuresOf = ({ results }: ConformanceReport): RuleResult[] =>
   results.filter(({ status }) => status === "failed");
 
-/** The rules that are reported for each defect. Several run at a time, because each mostly waits for processes. */
+/**
+ * Returns the rules that are reported for each defect. Four defects are tested in parallel, because each test mostly
+ * waits.
+ */
 export async function findBrokenRules(
   run: (folder: string) => Promise<ConformanceReport>,
   program: Program,
   defects: readonly string[],
 ): Promise<Record<string, string[]>> {
   const results: Record<string, string[]> = {};
-  const open = defects.map((defect) => ({ defect, folder: pluginFolder(program, defect) }));
-  const work = async () => {
-    for (let next = open.shift(); next !== undefined; next = open.shift())
+  const queue = defects.map((defect) => ({ defect, folder: pluginFolder(program, defect) }));
+  const testQueue = async () => {
+    for (let next = queue.shift(); next !== undefined; next = queue.shift())
       results[next.defect] = failuresOf(await run(next.folder)).map(({ id }) => id);
   };
-  await Promise.all([work(), work(), work(), work()]);
+  await Promise.all([testQueue(), testQueue(), testQueue(), testQueue()]);
   return results;
 }
 

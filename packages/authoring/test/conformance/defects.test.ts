@@ -1,6 +1,6 @@
 /**
- * Each plugin has exactly one defect: the suite must name the rule that it breaks, and no other. The other defects are in
- * test/slow/plugin-conformance.test.ts.
+ * Each plugin has exactly one defect: the suite must report the rule that it breaks, and no other. The other defects
+ * are in test/slow/plugin-conformance.test.ts.
  */
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -18,7 +18,7 @@ const suite = useSuite();
 const testDefect = (program: Program, defect: string) => suite.run(pluginFolder(program, defect));
 
 /** Defects that are detected without waiting for a limit. */
-const QUICK = [
+const QUICK_VAI = [
   "does-not-start",
   "other-version",
   "second-hello",
@@ -34,13 +34,19 @@ const QUICK = [
 ];
 const QUICK_SIDE = ["no-manifest", "other-id", "says-goodbye", "any-tool", "exits-with-1"];
 
-verifies("author.test", "names exactly the broken rule of twelve defective vai.rpc.v1 plugins", async () => {
-  expect(await findBrokenRules(suite.run, "plugin.py", QUICK)).toEqual(expectedRules(VAI_DEFECTS, QUICK));
-});
+verifies(
+  "author.test",
+  "reports exactly the broken rule of twelve defective vai.rpc.v1 plugins",
+  async () => {
+    expect(await findBrokenRules(suite.run, "plugin.py", QUICK_VAI)).toEqual(
+      expectedRules(VAI_DEFECTS, QUICK_VAI),
+    );
+  },
+);
 
 verifies(
   "author.test",
-  "names exactly the broken rule of five defective rterm.plugin.v1 plugins",
+  "reports exactly the broken rule of five defective rterm.plugin.v1 plugins",
   async () => {
     expect(await findBrokenRules(suite.run, "side.py", QUICK_SIDE)).toEqual(
       expectedRules(SIDE_DEFECTS, QUICK_SIDE),
@@ -48,12 +54,12 @@ verifies(
   },
 );
 
-test("every rule passes for the same programs without a defect", async () => {
+test("passes every rule for the same programs without a defect", async () => {
   for (const program of ["plugin.py", "side.py"] as const) {
     const report = await testDefect(program, "");
     expect(failuresOf(report)).toEqual([]);
     expect(report).toMatchObject({ conforms: true, package_id: "acme/count", failed: 0 });
-    // Everything else was checked.
+    // All other rules were checked.
     expect(report.results.filter(({ status }) => status === "skipped").map(({ id }) => id)).toEqual(
       program === "plugin.py" ? ["compactor.retains"] : [],
     );

@@ -1,4 +1,4 @@
-/** A plugin folder with one of the fixture programs and, if named, its defect. */
+/** A plugin folder with one of the fixture programs and an optional defect. */
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ export type Program = "plugin.py" | "side.py";
 export interface FolderOptions {
   /** The content of tests/cases.json. */
   cases?: unknown;
-  /** How long a call may take. The suite counts the process's own time; a gateway on a busy machine needs more. */
+  /** How long a call may take. The suite extends it on a busy machine; a gateway needs a larger value. */
   timeout_ms?: number;
 }
 

@@ -1,4 +1,4 @@
-/** The binding flags of `binding create`, `binding set` and `plugin install --bind`. */
+/** The flags with settings of a binding, for `binding create`, `binding set` and `plugin install --bind`. */
 import {
   BackplaneError,
   type BindingPolicy,
@@ -107,18 +107,18 @@ export interface BindingParts {
 }
 
 /**
- * Contains only what the flags set. `present` is the current config, which flags for servers change in part. Secret
+ * Contains only the settings that have a flag. Flags for servers change a part of `current`, the current config. Secret
  * names are resolved to references; an unknown name throws.
  */
 export async function bindingParts(
   context: CommandContext,
   options: BindingOptions,
-  present: JsonObject = {},
+  current: JsonObject = {},
 ): Promise<BindingParts> {
-  const policy = policyOf(options);
+  const policy = policyFromFlags(options);
   const config =
     options.config === undefined ? null : await readJsonObject(context.io, "--config", options.config);
-  const server = serverConfig(options, config ?? present);
+  const server = serverConfig(options, config ?? current);
   return {
     ...(config === null && server === null ? {} : { config: server ?? config! }),
     ...(options.secret === undefined ? {} : { secrets: await secretRefs(context, options.secret) }),
@@ -129,17 +129,17 @@ export async function bindingParts(
 
 /** A patch replaces secrets and policy as a whole, so values without a flag are copied from the current binding. */
 export function mergeParts(
-  present: { secrets: Record<string, string>; policy: BindingPolicy },
+  current: { secrets: Record<string, string>; policy: BindingPolicy },
   parts: BindingParts,
 ): BindingParts {
   return {
     ...parts,
-    ...(parts.secrets === undefined ? {} : { secrets: { ...present.secrets, ...parts.secrets } }),
-    ...(parts.policy === undefined ? {} : { policy: { ...present.policy, ...parts.policy } }),
+    ...(parts.secrets === undefined ? {} : { secrets: { ...current.secrets, ...parts.secrets } }),
+    ...(parts.policy === undefined ? {} : { policy: { ...current.policy, ...parts.policy } }),
   };
 }
 
-function policyOf(options: BindingOptions): BindingPolicy {
+function policyFromFlags(options: BindingOptions): BindingPolicy {
   return {
     ...(options.class === undefined ? {} : { class: options.class }),
     ...approvalPolicy(options.approval),
@@ -160,16 +160,16 @@ function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
 
 function serverConfig(
   { name, args, env, unsetEnv, idleTimeout }: ServerOptions,
-  before: JsonObject,
+  previous: JsonObject,
 ): JsonObject | null {
   if ([name, args, env, unsetEnv, idleTimeout].every((value) => value === undefined)) return null;
-  const previous_variables = isObject(before.env) ? Object.entries(before.env) : [];
+  const previous_variables = isObject(previous.env) ? Object.entries(previous.env) : [];
   const variables = {
     ...Object.fromEntries(previous_variables.filter(([key]) => !unsetEnv?.includes(key))),
     ...env,
   };
   return {
-    ...before,
+    ...previous,
     ...(name === undefined ? {} : { name }),
     ...(args === undefined ? {} : { args }),
     ...(env === undefined && unsetEnv === undefined ? {} : { env: variables }),
@@ -212,6 +212,6 @@ async function promptAndStoreSecret(context: CommandContext, name: string): Prom
   const value = (
     await readHidden(context.io, `Secret ${name} does not exist yet. Value (not shown): `)
   ).trim();
-  if (value === "") throw new BackplaneError("cli.usage", `No value for the secret ${name} was typed.`);
+  if (value === "") throw new BackplaneError("cli.usage", `No value for the secret ${name} was entered.`);
   return (await context.client().secrets.put(name, value)).ref;
 }

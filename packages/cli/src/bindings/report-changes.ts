@@ -22,7 +22,7 @@ export async function reportNarrowedGrant(context: CommandContext, binding: Bind
   if (report === null) return;
   const { requested, grant, warnings } = report;
   const lines = [
-    ...(domains.length === 0 ? [] : withoutNetwork(binding, requested, grant)),
+    ...(domains.length === 0 ? [] : describeUnreachableDomains(binding, requested, grant)),
     ...(mounts.length > 0 && grant.mounts.length === 0
       ? ["Its mounts have no effect: the host policy forbids mounts. See: backplane policy show"]
       : []),
@@ -31,20 +31,20 @@ export async function reportNarrowedGrant(context: CommandContext, binding: Bind
   for (const line of lines) context.out.note(plainLine(line));
 }
 
-function withoutNetwork(
+function describeUnreachableDomains(
   { package_id, policy }: Binding,
   requested: ValidationReport["requested"],
   grant: ValidationReport["grant"],
 ): string[] {
-  const wanted = policy.allowed_domains!;
-  const names = wanted.join(", ");
+  const requested_domains = policy.allowed_domains!;
+  const names = requested_domains.join(", ");
   if (requested.network === "none")
     return [
       `${names} is not reachable: ${package_id} does not request network access. Its author can request it with network = "egress" in the permissions.`,
     ];
   if (grant.network === "none")
     return [`${names} is not reachable: the host policy denies network access. See: backplane policy show`];
-  const missing = wanted.filter((name) => !grant.allowed_domains.includes(name));
+  const missing = requested_domains.filter((name) => !grant.allowed_domains.includes(name));
   if (missing.length === 0) return [];
   const reachable = grant.allowed_domains.join(", ") || "nothing";
   const reason =

@@ -1,6 +1,6 @@
 /**
- * Lists the tools of a new self-describing binding: which are not offered, which need approval, or why there are none.
- * Each line names the command that changes it.
+ * Reports the tools of a new self-describing binding: those that are not offered, those that need approval, or an
+ * error. Each line includes the command that changes it.
  */
 import {
   type Binding,
@@ -41,16 +41,16 @@ export async function reportTools(
   const ids = definitions.exports.map(({ id }) => id).filter((id) => !broken.has(id));
   out.note(plainLine(`Tools: ${ids.join(", ") || "none"}`));
   for (const warning of definitions.warnings) out.note(plainLine(warning));
-  const listed = await ifAllowed(client.catalog.list({ all: true }));
-  const own = (listed ?? []).filter((entry) => entry.binding_id === binding_id);
-  for (const { name, status, reason, fix } of own) {
+  const all_tools = await ifAllowed(client.catalog.list({ all: true }));
+  const own_tools = (all_tools ?? []).filter((entry) => entry.binding_id === binding_id);
+  for (const { name, status, reason, fix } of own_tools) {
     if (reason === null || (!reportBroken && broken.has(name))) continue;
     out.note(plainLine(status === "offered" ? `${name}: ${reason}` : `${name} is not offered: ${reason}`));
     if (fix !== null) out.note(plainLine(`fix: ${fix}`));
   }
   const server =
     package_id === undefined || config === undefined ? null : boundServerName({ package_id, config });
-  await noteApprovals(context, own, listed ?? [], server);
+  await noteApprovals(context, own_tools, all_tools ?? [], server);
 }
 
 /** Reports only that the plugin does not respond. */
@@ -77,59 +77,63 @@ function noteUnavailable(
 }
 
 /**
- * Informs the operator after an installation that calls will need approval. For tools of unknown risk one policy command
- * changes that; a tool whose server declares that it writes still needs approval.
+ * Informs the operator after an installation that calls will need approval. For tools of unknown risk one policy
+ * command changes that; a tool whose server declares that it writes still needs approval.
  */
 async function noteApprovals(
   context: CommandContext,
-  own: readonly CatalogEntry[],
-  listed: readonly CatalogEntry[],
+  own_tools: readonly CatalogEntry[],
+  all_tools: readonly CatalogEntry[],
   server: string | null,
 ): Promise<void> {
   const { out } = context;
   const policy = await ifAllowed(context.client().policy.get());
   if (policy === null) return;
   const { conversation } = policy.effective.tolerance;
-  const asking = own.filter(
+  const need_approval = own_tools.filter(
     ({ status, reason, requires_approval, risk }) =>
       status === "offered" && reason === null && (requires_approval || !tolerates(conversation, risk)),
   );
-  if (asking.length === 0) return;
-  const all = asking.length === own.length;
-  const subject = all ? "All of them need" : `${asking.map(({ name }) => name).join(", ")} will need`;
+  if (need_approval.length === 0) return;
+  const all_need_approval = need_approval.length === own_tools.length;
+  const subject = all_need_approval
+    ? "All of them need"
+    : `${need_approval.map(({ name }) => name).join(", ")} will need`;
   out.note(
     plainLine(
-      `${subject} approval when a model calls them. Why: backplane policy explain ${asking[0]!.name}`,
+      `${subject} approval when a model calls them. Why: backplane policy explain ${need_approval[0]!.name}`,
     ),
   );
-  const unrated = asking.filter(({ risk, requires_approval }) => risk === "unknown" && !requires_approval);
+  const unrated = need_approval.filter(
+    ({ risk, requires_approval }) => risk === "unknown" && !requires_approval,
+  );
   if (unrated.length === 0) return;
   out.note(
     plainLine(
-      `If you trust them: backplane policy set 'risks.${choosePattern(unrated, own, listed, server)}' low`,
+      `If you trust them: backplane policy set 'risks.${choosePattern(unrated, own_tools, all_tools, server)}' low`,
     ),
   );
 }
 
 /** A pattern for all tools of a server and no others, or the name of a single tool. */
 function choosePattern(
-  some: readonly CatalogEntry[],
-  own: readonly CatalogEntry[],
-  listed: readonly CatalogEntry[],
+  tools: readonly CatalogEntry[],
+  own_tools: readonly CatalogEntry[],
+  all_tools: readonly CatalogEntry[],
   server: string | null,
 ): string {
-  const first = some[0]!.name;
-  const named = `mcp_${server}_`;
+  const first = tools[0]!.name;
+  const server_prefix = `mcp_${server}_`;
   // The names of all tools may begin with one more word, which a later tool need not have.
-  const prefix = own.every(({ name }) => name.startsWith(named))
-    ? named
-    : commonPrefix(own.map(({ name }) => name));
-  if (some.length === 1 || !/^mcp_.+_$/.test(prefix)) return first;
-  const matched = listed.filter(({ name }) => name.startsWith(prefix));
-  return matched.every((entry) => own.includes(entry)) ? `${prefix}*` : first;
+  const prefix = own_tools.every(({ name }) => name.startsWith(server_prefix))
+    ? server_prefix
+    : commonPrefix(own_tools.map(({ name }) => name));
+  if (tools.length === 1 || !/^mcp_.+_$/.test(prefix)) return first;
+  const matched = all_tools.filter(({ name }) => name.startsWith(prefix));
+  return matched.every((entry) => own_tools.includes(entry)) ? `${prefix}*` : first;
 }
 
-/** The start that all names have in common, up to its last `_`. */
+/** Returns the common prefix of the names, up to its last `_`. */
 function commonPrefix(names: readonly string[]): string {
   const [first = "", ...others] = names;
   let end = first.length;

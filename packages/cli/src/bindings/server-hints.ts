@@ -1,11 +1,11 @@
 /**
- * Commands that fix the usual failures of MCP servers. Their messages name a variable or a path, but a server is
+ * Commands that fix common failures of MCP servers. Their messages mention a variable or a path, but a server is
  * unaware of bindings, secrets and the sandbox.
  */
 
 /** A variable for a credential, as in EXA_API_KEY. */
 const CREDENTIAL = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD|PAT)\b/;
-/** The error of a write to the folder of the package, as Node and the C library name it. */
+/** The error of a write to the folder of the package, as Node and the C library report it. */
 const READ_ONLY = /\bEROFS\b|read-only file system/i;
 
 /** A server that starts a listener instead of reading its input. */
@@ -18,14 +18,14 @@ export function serverHints(text: string, binding_id: string): string[] {
   const variable = CREDENTIAL.exec(text)?.[0];
   if (variable !== undefined) {
     const slot = variable.toLowerCase();
-    hints.push(`To give it ${variable}: backplane secret set ${slot}, then ${set} --secret ${slot}=${slot}`);
+    hints.push(`To set ${variable}: backplane secret set ${slot}, then ${set} --secret ${slot}=${slot}`);
   }
   if (SERVES_HTTP.test(text))
     hints.push(`It may expect HTTP requests. Many servers have an argument for stdio: ${set} -- --stdio`);
   if (READ_ONLY.test(text)) {
     hints.push(
       "The folder of its package is read-only. Let it write to /tmp, which is lost when it stops, or to a mounted folder:",
-      `  ${set} --mount /FOLDER:/data:rw, with --env or arguments after -- that name the file`,
+      `  ${set} --mount /FOLDER:/data:rw, with --env or arguments after -- that specify the file`,
     );
   }
   return hints;

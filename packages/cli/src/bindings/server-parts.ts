@@ -15,34 +15,37 @@ import { ifAllowed } from "./report-tools.ts";
 const SERVER_FLAGS = ["name", "args", "env", "unsetEnv", "idleTimeout"] as const;
 
 /**
- * A server on stdio receives a secret in a variable named after its slot, in capitals, unless the binding names another
- * variable or the configuration specifies where the secret is used.
+ * A server on stdio receives a secret in a variable named after its slot, in capitals, unless the binding specifies
+ * another variable or the configuration specifies where the secret is used.
  */
 export async function completeServerParts(
   context: CommandContext,
-  present: Binding,
+  current: Binding,
   options: BindingOptions,
   parts: BindingParts,
-  unset: readonly string[],
+  unset_slots: readonly string[],
 ): Promise<BindingParts> {
   const flag = SERVER_FLAGS.find((name) => options[name] !== undefined);
   const slots = Object.keys(options.secret ?? {});
-  if (flag === undefined && slots.length === 0 && unset.length === 0) return parts;
-  const runtime = await readRuntime(context, present);
+  if (flag === undefined && slots.length === 0 && unset_slots.length === 0) return parts;
+  const runtime = await readRuntime(context, current);
   const protocol = runtime?.protocol ?? null;
   if (flag !== undefined && protocol !== null && !protocol.startsWith("mcp."))
-    throw notAServer(flag, present);
+    throw notAServer(flag, current);
   if (protocol !== "mcp.stdio") return parts;
-  const { args = null, env = null } = parts.config ?? present.config;
-  const placed = new Set([...placeholderSlots([args, env]), ...Object.keys(present.policy.secret_env ?? {})]);
-  const added = slots.filter((slot) => !placed.has(slot));
+  const { args = null, env = null } = parts.config ?? current.config;
+  const assigned = new Set([
+    ...placeholderSlots([args, env]),
+    ...Object.keys(current.policy.secret_env ?? {}),
+  ]);
+  const added = slots.filter((slot) => !assigned.has(slot));
   // A slot that only the binding defines is removed together with its secret.
   const declared = runtime?.permissions?.secret_slots ?? [];
-  const removed = unset.filter(
-    (slot) => !declared.includes(slot) && present.policy.secret_env?.[slot] !== undefined,
+  const removed = unset_slots.filter(
+    (slot) => !declared.includes(slot) && current.policy.secret_env?.[slot] !== undefined,
   );
   if (added.length === 0 && removed.length === 0) return parts;
-  const remaining = Object.entries(present.policy.secret_env ?? {}).filter(
+  const remaining = Object.entries(current.policy.secret_env ?? {}).filter(
     ([slot]) => !removed.includes(slot),
   );
   const variables = added.map((slot) => [slot, slot.toUpperCase()] as const);
@@ -57,7 +60,7 @@ export function reportNewName({ out }: CommandContext, before: Binding, now: Bin
   if (old === name || before.config.name === now.config.name) return;
   out.note(
     plainLine(
-      `Its tools are now named mcp_${name}_…. Policy rules, keys and clients that name mcp_${old}_… no longer match them.`,
+      `Its tools are now named mcp_${name}_…. Policy rules, keys and clients that refer to mcp_${old}_… no longer match them.`,
     ),
   );
 }

@@ -1,7 +1,7 @@
 /**
- * Prints the streamed text of a turn, each character once. Deltas come from the bus and the complete text of a model call
- * from the tape, which may arrive before the deltas, after them or, after a lost connection, instead of them. So each text
- * is compared with what was already written, and only the rest is printed.
+ * Prints the streamed text of a turn, each character once. Deltas come from the bus and the complete text of a model
+ * call from the tape, which may arrive before the deltas, after them or, after a lost connection, instead of them. So
+ * each text is compared with the text already printed, and only its new part is printed.
  */
 import type { ChatEvent } from "./chat-events.ts";
 
@@ -26,46 +26,47 @@ export class AnswerText {
 
   /** Returns whether the event was text. A tool call ends the current text, but the caller prints its line. */
   handle(chatEvent: ChatEvent): boolean {
-    if (chatEvent.kind === "delta") this.addChunk(chatEvent.text, chatEvent.iteration, chatEvent.whole);
-    else if (chatEvent.kind === "model_text") this.model(chatEvent.text);
-    else if (chatEvent.kind === "answer") this.answer(chatEvent.text);
+    if (chatEvent.kind === "delta")
+      this.addChunk(chatEvent.text, chatEvent.iteration, chatEvent.replaces_all);
+    else if (chatEvent.kind === "model_text") this.addModelText(chatEvent.text);
+    else if (chatEvent.kind === "answer") this.addAnswer(chatEvent.text);
     else {
-      if (chatEvent.kind === "tool_call") this.step();
+      if (chatEvent.kind === "tool_call") this.startNextCall();
       return false;
     }
     return true;
   }
 
-  addChunk(text: string, iteration: number, whole: boolean): void {
+  addChunk(text: string, iteration: number, replaces_all: boolean): void {
     if (iteration !== this.#iteration) {
-      if (this.#iteration !== 0) this.#close();
+      if (this.#iteration !== 0) this.#endModelCall();
       this.#iteration = iteration;
     }
-    this.#streamed = whole ? text : this.#streamed + text;
-    this.#writeRest(this.#streamed);
+    this.#streamed = replaces_all ? text : this.#streamed + text;
+    this.#writeNewPart(this.#streamed);
   }
 
   /** The complete text of a model call. */
-  model(text: string): void {
-    const late = this.#incomplete.indexOf(text);
-    if (late !== -1) {
-      this.#incomplete.splice(late, 1);
+  addModelText(text: string): void {
+    const incomplete_index = this.#incomplete.indexOf(text);
+    if (incomplete_index !== -1) {
+      this.#incomplete.splice(incomplete_index, 1);
       return;
     }
-    if (this.#complete) this.#close();
-    this.#writeRest(text);
+    if (this.#complete) this.#endModelCall();
+    this.#writeNewPart(text);
     this.#complete = true;
   }
 
   /** The next text belongs to the next model call. */
-  step(): void {
-    this.#close();
+  startNextCall(): void {
+    this.#endModelCall();
     this.#iteration = 0;
   }
 
   /** The answer of the turn, usually the text of the last model call. */
-  answer(text: string): void {
-    this.#writeRest(text);
+  addAnswer(text: string): void {
+    this.#writeNewPart(text);
     this.reset();
   }
 
@@ -76,12 +77,12 @@ export class AnswerText {
   }
 
   reset(): void {
-    this.step();
+    this.startNextCall();
     // The tape may report a model call shortly after the answer of the turn.
     this.#incomplete = this.#incomplete.slice(-MAX_INCOMPLETE);
   }
 
-  #writeRest(text: string): void {
+  #writeNewPart(text: string): void {
     if (this.#written.startsWith(text)) return;
     if (!text.startsWith(this.#written)) {
       this.endLine();
@@ -96,7 +97,7 @@ export class AnswerText {
     this.#line_open = !text.endsWith("\n");
   }
 
-  #close(): void {
+  #endModelCall(): void {
     if (this.#written !== "" && !this.#complete) this.#incomplete.push(this.#written);
     this.endLine();
     this.#written = "";

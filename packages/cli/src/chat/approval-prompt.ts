@@ -15,7 +15,7 @@ export function questionText(out: Output, approval: Approval, chat_session: stri
   const riskText = isHighRisk(approval) ? out.paint("red", `${risk} risk`) : `${risk} risk`;
   const origin = session_id !== null && session_id !== chat_session ? ` for ${session_id}` : "";
   return [
-    `${out.paint("yellow", "?")} ${plainLine(`${tool} of ${package_id}@${package_version} wants to run${origin}`)} (${riskText})`,
+    `${out.paint("yellow", "?")} ${plainLine(`${tool} of ${package_id}@${package_version} requests approval${origin}`)} (${riskText})`,
     ...(brief === "" ? [] : [`  ${plainLine(brief)}`]),
     ...(reason === "" ? [] : [`  ${plainLine(`reason: ${reason}`)}`]),
     ...(changed.length === 0
@@ -33,54 +33,54 @@ export function questionText(out: Output, approval: Approval, chat_session: stri
 interface Choice {
   key: string;
   label: string;
-  words: RegExp;
+  pattern: RegExp;
   answer: Omit<ApprovalAnswer, "digest" | "feedback">;
 }
 
 /** The ways to approve the call that the gateway permits. */
-function choicesOf({ tool, package_id, may_cover: { session, always } }: Approval): Choice[] {
-  const all: (Choice & { permitted: boolean })[] = [
-    { key: "y", label: "once", words: /^y(es)?$/i, permitted: true, answer: { response: "approve" } },
+function listChoices({ tool, package_id, may_cover: { session, always } }: Approval): Choice[] {
+  const choices: (Choice & { permitted: boolean })[] = [
+    { key: "y", label: "once", pattern: /^y(es)?$/i, permitted: true, answer: { response: "approve" } },
     {
       key: "s",
       label: "these arguments in this session",
-      words: /^s(ession)?$/i,
+      pattern: /^s(ession)?$/i,
       permitted: session.includes("arguments"),
       answer: { response: "approve_for_session" },
     },
     {
       key: "t",
       label: `${tool} in this session`,
-      words: /^t(ool)?$/i,
+      pattern: /^t(ool)?$/i,
       permitted: session.includes("tool"),
       answer: { response: "approve_for_session", covers: "tool" },
     },
     {
       key: "a",
       label: `always ${tool}`,
-      words: /^a(lways)?$/i,
+      pattern: /^a(lways)?$/i,
       permitted: always.includes("tool"),
       answer: { response: "approve_always", covers: "tool" },
     },
     {
       key: "v",
       label: `always all tools of ${package_id}`,
-      words: /^(v|server)$/i,
+      pattern: /^(v|server)$/i,
       permitted: always.includes("server"),
       answer: { response: "approve_always", covers: "server" },
     },
   ];
-  return all.filter(({ permitted }) => permitted);
+  return choices.filter(({ permitted }) => permitted);
 }
 
 export function keysText(approval: Approval): string {
-  const keys = choicesOf(approval).map(({ key, label }) => plainLine(`[${key}] ${label}`));
+  const keys = listChoices(approval).map(({ key, label }) => plainLine(`[${key}] ${label}`));
   return `  ${keys.join("  ")}  [n] reject, or n and a reason${isHighRisk(approval) ? "  (Enter: n)" : ""}: `;
 }
 
-/** The keys, for a line that is not an answer. */
+/** Lists the accepted keys after a line that is not an answer. */
 export function keysHint(approval: Approval): string {
-  return `Answer ${choicesOf(approval)
+  return `Answer ${listChoices(approval)
     .map(({ key }) => key)
     .join(", ")} or n.`;
 }
@@ -92,7 +92,7 @@ export function keysHint(approval: Approval): string {
 export function readAnswer(approval: Approval, line: string): ApprovalAnswer | null {
   const { digest } = approval;
   const text = line.trim();
-  const choice = choicesOf(approval).find(({ words }) => words.test(text));
+  const choice = listChoices(approval).find(({ pattern }) => pattern.test(text));
   if (choice !== undefined) return { ...choice.answer, digest };
   const rejection = text === "" && isHighRisk(approval) ? ["n", ""] : /^no?(?:[\s,:]+(.*))?$/is.exec(text);
   if (rejection === null) return null;

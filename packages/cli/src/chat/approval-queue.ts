@@ -10,7 +10,7 @@ export class ApprovalQueue {
   readonly #editor: Pick<LineEditor, "askQuestion" | "cancelQuestion">;
   readonly #endLine: () => void;
   #waiting: { approval: Approval; session_id: string }[] = [];
-  #open: Approval | null = null;
+  #current: Approval | null = null;
 
   /** `endLine` ends the line that is being written, before a question is shown. */
   constructor(
@@ -25,33 +25,33 @@ export class ApprovalQueue {
 
   add(approval: Approval, session_id: string): void {
     this.#waiting.push({ approval, session_id });
-    if (this.#open === null) this.#next();
+    if (this.#current === null) this.#askNext();
   }
 
   /** Withdraws the open question if it was answered elsewhere. */
   async refresh(): Promise<void> {
-    const open = this.#open;
-    if (open === null) return;
-    const read = this.#context.client().approvals.get(open.id);
+    const current = this.#current;
+    if (current === null) return;
+    const read = this.#context.client().approvals.get(current.id);
     const now = await read.catch(() => null);
-    if (now === null || now.status === "pending" || this.#open !== open) return;
+    if (now === null || now.status === "pending" || this.#current !== current) return;
     this.#editor.cancelQuestion();
-    this.#say(`${now.status}${now.answered_by === null ? "" : ` by ${now.answered_by}`}`);
-    this.#next();
+    this.#print(`${now.status}${now.answered_by === null ? "" : ` by ${now.answered_by}`}`);
+    this.#askNext();
   }
 
   clear(): void {
     this.#waiting = [];
-    if (this.#open !== null) this.#editor.cancelQuestion();
-    this.#open = null;
+    if (this.#current !== null) this.#editor.cancelQuestion();
+    this.#current = null;
   }
 
-  #next(): void {
+  #askNext(): void {
     const next = this.#waiting.shift();
-    this.#open = next?.approval ?? null;
+    this.#current = next?.approval ?? null;
     if (next === undefined) return;
     this.#endLine();
-    this.#say(questionText(this.#context.out, next.approval, next.session_id));
+    this.#print(questionText(this.#context.out, next.approval, next.session_id));
     this.#askApproval(next.approval);
   }
 
@@ -59,7 +59,7 @@ export class ApprovalQueue {
     this.#editor.askQuestion(keysText(approval), (line) => {
       const answer = readAnswer(approval, line);
       if (answer === null) {
-        this.#say(`  ${keysHint(approval)}`);
+        this.#print(`  ${keysHint(approval)}`);
         return this.#askApproval(approval);
       }
       if (answer.response !== "reject" || answer.feedback !== undefined)
@@ -73,23 +73,23 @@ export class ApprovalQueue {
 
   async #send(approval: Approval, answer: ApprovalAnswer): Promise<void> {
     // Cleared first: the call may continue, and its events arrive, before this request returns.
-    this.#open = null;
+    this.#current = null;
     try {
       await this.#context.client().approvals.answer(approval.id, answer);
     } catch (error) {
       const code = codeOf(error);
-      if (code === "approval.closed") this.#say("The approval has already been answered or has expired.");
-      else this.#say(errorLines(toErrorReport(toBackplaneError(error))));
+      if (code === "approval.closed") this.#print("The approval has already been answered or has expired.");
+      else this.#print(errorLines(toErrorReport(toBackplaneError(error))));
       // The policy may have become stricter since the question was shown; the call still waits.
       if (code === "allow_rule.refused") {
-        this.#open = approval;
+        this.#current = approval;
         return this.#askApproval(approval);
       }
     }
-    if (this.#open === null) this.#next();
+    if (this.#current === null) this.#askNext();
   }
 
-  #say(text: string): void {
+  #print(text: string): void {
     this.#context.io.stderr.write(`${text}\n`);
   }
 }

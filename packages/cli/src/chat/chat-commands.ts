@@ -37,38 +37,40 @@ export function readChatCommand(line: string): ChatCommand | null {
 
 export async function runChatCommand(
   context: CommandContext,
-  { session_id, ...where }: { session_id: string; workspace?: string },
+  { session_id, ...workspace_options }: { session_id: string; workspace?: string },
   { name, argument }: ChatCommand,
 ): Promise<ChatReply> {
   const { sessions, compactions, providers } = context.client();
   switch (name) {
     case "fork": {
       const child = argument === undefined ? {} : { child_id: argument };
-      const session = await sessions.branch(session_id, child, where);
+      const session = await sessions.branch(session_id, child, workspace_options);
       return { text: `Continuing in session ${session.id}.`, session };
     }
     case "reset":
-      await sessions.reset(session_id, where);
+      await sessions.reset(session_id, workspace_options);
       return { text: "The tape was archived and a new one started." };
     case "compact":
-      await compactions.create({ session_id, ...where });
+      await compactions.create({ session_id, ...workspace_options });
       return { text: "Compacted. Use /undo to revert it." };
     case "undo":
-      await compactions.undo((await sessions.get(session_id, where)).head_chain_id);
+      await compactions.undo((await sessions.get(session_id, workspace_options)).head_chain_id);
       return { text: "The compaction was undone." };
     case "pin": {
       const entry_id =
-        argument === undefined ? await lastUserMessage(context, session_id, where) : entryId(argument);
-      const pin = await sessions.pin(session_id, entry_id, where);
+        argument === undefined
+          ? await findLastUserMessage(context, session_id, workspace_options)
+          : parseEntryId(argument);
+      const pin = await sessions.pin(session_id, entry_id, workspace_options);
       return { text: `Pinned entry ${pin.entry_id}. Use /unpin ${pin.entry_id} to revert it.` };
     }
     case "unpin": {
-      const entry_id = entryId(argument ?? "");
-      await sessions.unpin(session_id, entry_id, where);
+      const entry_id = parseEntryId(argument ?? "");
+      await sessions.unpin(session_id, entry_id, workspace_options);
       return { text: `Entry ${entry_id} is now unpinned.` };
     }
     case "pins":
-      return { text: pinTable(context, await sessions.pins(session_id, where)) };
+      return { text: pinTable(context, await sessions.pins(session_id, workspace_options)) };
     case "model": {
       if (argument !== undefined) await providers.setActive(argument);
       const rows = await providers.list();
@@ -84,23 +86,27 @@ export async function runChatCommand(
 }
 
 /** The tape is read from its end, one page at a time. */
-async function lastUserMessage(
+async function findLastUserMessage(
   context: CommandContext,
   session_id: string,
-  where: { workspace?: string },
+  workspace_options: { workspace?: string },
 ): Promise<number> {
   const { sessions } = context.client();
-  const { last_entry_id } = await sessions.get(session_id, where);
+  const { last_entry_id } = await sessions.get(session_id, workspace_options);
   for (let end = last_entry_id; end > 0; end -= ENTRIES_PAGE) {
     const after = Math.max(0, end - ENTRIES_PAGE);
-    const { items } = await sessions.entries(session_id, { ...where, after, limit: ENTRIES_PAGE });
+    const { items } = await sessions.entries(session_id, {
+      ...workspace_options,
+      after,
+      limit: ENTRIES_PAGE,
+    });
     const message = items.findLast(({ kind, payload }) => kind === "message" && payload.role === "user");
     if (message !== undefined) return message.id;
   }
   throw new BackplaneError("request.invalid", "There is no message to pin yet.");
 }
 
-function entryId(argument: string): number {
+function parseEntryId(argument: string): number {
   if (/^[1-9]\d{0,14}$/.test(argument)) return Number(argument);
   throw new BackplaneError("cli.usage", "Specify an entry by its number.", { fix: "/pins" });
 }

@@ -1,4 +1,4 @@
-/** Formats a chat event for the terminal. Text of models, tools and users is sanitized. */
+/** Formats a chat event for the terminal. Text from models, tools and users is sanitized. */
 import { isObject } from "@backplane/contract";
 import type { Output } from "../terminal/output.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
@@ -10,28 +10,28 @@ const ARGUMENTS_LENGTH = 160;
 export function chatEventText(out: Output, chatEvent: ChatEvent, names: Map<string, string>): string | null {
   switch (chatEvent.kind) {
     case "user_message":
-      return `${out.paint("bold", "you:")} ${indented(chatEvent.text)}${attached(chatEvent.attachments)}`;
+      return `${out.paint("bold", "you:")} ${indent(chatEvent.text)}${attachmentsText(chatEvent.attachments)}`;
     case "answer":
-      return chatEvent.text === "" ? null : `${out.paint("bold", "assistant:")} ${indented(chatEvent.text)}`;
+      return chatEvent.text === "" ? null : `${out.paint("bold", "assistant:")} ${indent(chatEvent.text)}`;
     case "model_text":
       // Without tool calls this text is the answer, which has its own event.
       return chatEvent.calls === 0 || chatEvent.text === ""
         ? null
-        : `${out.paint("bold", "assistant:")} ${indented(chatEvent.text)}`;
+        : `${out.paint("bold", "assistant:")} ${indent(chatEvent.text)}`;
     case "tool_call":
       names.set(chatEvent.id, chatEvent.name);
       return `  ${out.paint("dim", "→")} ${callLine(chatEvent.name, chatEvent.args)}`;
     case "tool_result": {
       const mark = chatEvent.ok ? out.paint("green", "✓") : out.paint("red", "✗");
-      return `  ${mark} ${briefLine(findName(names, chatEvent.id), chatEvent.brief)}`;
+      return `  ${mark} ${briefLine(toolName(names, chatEvent.id), chatEvent.brief)}`;
     }
     case "tool_error":
-      return `  ${out.paint("yellow", "⊘")} ${plainLine(`${findName(names, chatEvent.id)}: ${chatEvent.why}: ${chatEvent.brief}`)}`;
+      return `  ${out.paint("yellow", "⊘")} ${plainLine(`${toolName(names, chatEvent.id)}: ${chatEvent.why}: ${chatEvent.brief}`)}`;
     case "session_start":
       return out.paint("dim", "── start of the conversation ──");
     case "handoff": {
       const mark = out.paint("dim", plainLine(`── handoff: ${chatEvent.name} ──`));
-      return chatEvent.summary === "" ? mark : `${mark}\n  ${indented(chatEvent.summary)}`;
+      return chatEvent.summary === "" ? mark : `${mark}\n  ${indent(chatEvent.summary)}`;
     }
     case "compaction": {
       const sizes =
@@ -39,7 +39,7 @@ export function chatEventText(out: Output, chatEvent: ChatEvent, names: Map<stri
           ? ""
           : ` (${chatEvent.before} → ${chatEvent.after} tokens)`;
       const mark = out.paint("dim", `── compacted${sizes} ──`);
-      return chatEvent.summary === "" ? mark : `${mark}\n  ${indented(chatEvent.summary)}`;
+      return chatEvent.summary === "" ? mark : `${mark}\n  ${indent(chatEvent.summary)}`;
     }
     case "interrupt":
       return out.paint("yellow", "── interrupted ──");
@@ -67,14 +67,14 @@ function briefLine(name: string, brief: string): string {
   return plainLine(brief.startsWith(`${name}:`) ? brief : `${name}: ${brief || "done"}`);
 }
 
-function findName(names: Map<string, string>, id: string): string {
+function toolName(names: Map<string, string>, id: string): string {
   return names.get(id) ?? id;
 }
 
-function indented(text: string): string {
+function indent(text: string): string {
   return plainText(text).trimEnd().replaceAll("\n", "\n  ");
 }
 
-function attached(count: number): string {
+function attachmentsText(count: number): string {
   return count === 0 ? "" : ` (+${count} attached)`;
 }

@@ -1,6 +1,6 @@
 /**
- * Converts tape entries and live events of a session to chat events. The same fact has two formats, an entry in a replay
- * and an event when it happens; both become one chat event. Null means that it is not shown to users.
+ * Converts tape entries and live events of a session to chat events. The same fact is an entry in a replay
+ * and a live event when it happens; both become the same chat event. Null means that the chat does not show it.
  */
 import { type Entry, isObject } from "@backplane/contract";
 
@@ -10,8 +10,8 @@ export type ChatEvent =
   | { kind: "answer"; text: string; run_id?: string; status?: string }
   /** The complete text of one model call; `calls` is the number of tool calls that follow. */
   | { kind: "model_text"; text: string; calls: number }
-  /** New text of an answer, or with `whole` all of the answer so far. */
-  | { kind: "delta"; text: string; iteration: number; whole: boolean }
+  /** New text of an answer, or with `replaces_all` the whole answer so far. */
+  | { kind: "delta"; text: string; iteration: number; replaces_all: boolean }
   | { kind: "tool_call"; id: string; name: string; args: unknown }
   | { kind: "tool_result"; id: string; ok: boolean; brief: string }
   | { kind: "tool_error"; id: string; why: string; brief: string }
@@ -31,8 +31,8 @@ export function readEntry(entry: Pick<Entry, "kind" | "payload">): ChatEvent | n
   switch (entry.kind) {
     case "message":
       return payload.role === "user"
-        ? { kind: "user_message", text: text(payload.content), attachments: count(payload.attachments) }
-        : { kind: "answer", text: text(payload.content) };
+        ? { kind: "user_message", text: toText(payload.content), attachments: toCount(payload.attachments) }
+        : { kind: "answer", text: toText(payload.content) };
     case "tool_call":
       return readEvent({ kind: "tool.call.request", payload });
     case "tool_result":
@@ -40,7 +40,7 @@ export function readEntry(entry: Pick<Entry, "kind" | "payload">): ChatEvent | n
     case "anchor":
       return readAnchor(payload);
     case "event":
-      return readEvent({ kind: text(payload.name), payload: object(payload.data) });
+      return readEvent({ kind: toText(payload.name), payload: toPayload(payload.data) });
   }
 }
 
@@ -51,77 +51,82 @@ export function readEvent({ kind, payload }: { kind: string; payload: Payload })
     case "session.replay.done":
       return { kind: "caught_up" };
     case "user.message.received":
-      return { kind: "user_message", text: text(payload.text), attachments: count(payload.attachments) };
+      return { kind: "user_message", text: toText(payload.text), attachments: toCount(payload.attachments) };
     case "assistant.message.delta":
       return {
         kind: "delta",
-        text: text(payload.content),
+        text: toText(payload.content),
         iteration: typeof payload.iteration === "number" ? payload.iteration : 0,
-        whole: payload.catch_up === true,
+        replaces_all: payload.catch_up === true,
       };
     case "llm.call.response":
-      return { kind: "model_text", text: text(payload.text), calls: count(payload.tool_calls) };
+      return { kind: "model_text", text: toText(payload.text), calls: toCount(payload.tool_calls) };
     case "assistant.message.done":
       return {
         kind: "answer",
-        text: text(payload.content),
+        text: toText(payload.content),
         ...(typeof payload.run_id === "string" ? { run_id: payload.run_id } : {}),
         ...(typeof payload.status === "string" ? { status: payload.status } : {}),
       };
     case "tool.call.request":
-      return { kind: "tool_call", id: text(payload.id), name: text(payload.name), args: payload.args };
+      return { kind: "tool_call", id: toText(payload.id), name: toText(payload.name), args: payload.args };
     case "tool.call.result":
-      return { kind: "tool_result", id: text(payload.id), ok: payload.ok === true, brief: briefOf(payload) };
+      return {
+        kind: "tool_result",
+        id: toText(payload.id),
+        ok: payload.ok === true,
+        brief: briefOf(payload),
+      };
     case "tool.error":
       return {
         kind: "tool_error",
-        id: text(payload.id),
-        why: text(payload.kind),
-        brief: text(payload.brief),
+        id: toText(payload.id),
+        why: toText(payload.kind),
+        brief: toText(payload.brief),
       };
     case "approval.request":
-      return { kind: "approval_request", approval_id: text(payload.id) };
+      return { kind: "approval_request", approval_id: toText(payload.id) };
     case "approval.cancelled":
-      return { kind: "approval_cancelled", approval_id: text(payload.id), reason: text(payload.reason) };
+      return { kind: "approval_cancelled", approval_id: toText(payload.id), reason: toText(payload.reason) };
     case "user.interrupt":
       return { kind: "interrupt" };
     case "kernel.error":
-      return { kind: "error", message: text(payload.message) };
+      return { kind: "error", message: toText(payload.message) };
     default:
       return null;
   }
 }
 
 function readAnchor({ state, name }: Payload): ChatEvent {
-  const { kind, summary, tokens_before, tokens_after } = object(state);
+  const { kind, summary, tokens_before, tokens_after } = toPayload(state);
   if (kind !== "compaction" && name !== "session/compaction")
     return name === "session/start"
       ? { kind: "session_start" }
-      : { kind: "handoff", name: text(name), summary: text(summary) };
-  const number = (value: unknown) => (typeof value === "number" ? value : null);
+      : { kind: "handoff", name: toText(name), summary: toText(summary) };
+  const toNumber = (value: unknown) => (typeof value === "number" ? value : null);
   return {
     kind: "compaction",
-    summary: text(summary),
-    before: number(tokens_before),
-    after: number(tokens_after),
+    summary: toText(summary),
+    before: toNumber(tokens_before),
+    after: toNumber(tokens_after),
   };
 }
 
 function briefOf({ envelope, error, value }: Payload): string {
-  const { brief } = object(envelope);
+  const { brief } = toPayload(envelope);
   if (typeof brief === "string" && brief !== "") return brief;
   if (typeof error === "string") return error;
   return value === undefined ? "" : JSON.stringify(value);
 }
 
-function object(value: unknown): Payload {
+function toPayload(value: unknown): Payload {
   return isObject(value) ? value : {};
 }
 
-function text(value: unknown): string {
+function toText(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-function count(value: unknown): number {
+function toCount(value: unknown): number {
   return Array.isArray(value) ? value.length : 0;
 }

@@ -1,7 +1,7 @@
 /**
- * Sends messages to a session and follows its events. The stream is opened before a message is sent, so that no event is
- * missed; the client resumes it after a lost connection. The run record decides whether a turn has ended, because the
- * event may have been lost with a connection.
+ * Sends messages to a session and follows its events. The stream is opened before a message is sent, so that no event
+ * is missed; the client resumes it after a lost connection. The run record decides whether a turn has ended, because
+ * the event may have been lost with a connection.
  */
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -38,7 +38,7 @@ export class Conversation {
   #ready = Promise.withResolvers<void>();
   /** The error that ended the stream. */
   #failure: unknown;
-  #since = 0;
+  #last_entry_id = 0;
   #sending = 0;
   #interrupt_pending = false;
   #poll: NodeJS.Timeout | undefined;
@@ -57,23 +57,23 @@ export class Conversation {
   /** Resolves when the stream is live. Entries up to `since_entry` are not reported. */
   async open(since_entry: number): Promise<void> {
     this.#failure = undefined;
-    this.#since = since_entry;
+    this.#last_entry_id = since_entry;
     this.#ready = Promise.withResolvers<void>();
     this.#stream = this.#listen();
     await this.#ready.promise;
   }
 
   /** Sends a message and waits for the end of its turn, which may already be running. */
-  async say(text: string): Promise<Run> {
+  async sendMessage(text: string): Promise<Run> {
     // The client gave up reconnecting. A new message is a reason to try again.
-    if (this.#failure !== undefined) await this.open(this.#since);
+    if (this.#failure !== undefined) await this.open(this.#last_entry_id);
     this.#sending++;
     this.#interrupt_pending = false;
     try {
       const { run_id } = await this.#send(text);
-      const ended = this.follow(run_id);
+      const turn_end = this.follow(run_id);
       if (this.#interrupt_pending) await this.interrupt();
-      return await ended;
+      return await turn_end;
     } finally {
       this.#sending--;
     }
@@ -85,10 +85,11 @@ export class Conversation {
     const key = { idempotency_key: randomUUID() };
     for (let attempt = 1; ; attempt++) {
       try {
-        return await sessions.message(this.ref.session_id, { text }, this.#where(), key);
+        return await sessions.message(this.ref.session_id, { text }, this.#workspaceOptions(), key);
       } catch (error) {
-        const again = codeOf(error) === "daemon.unreachable" || codeOf(error) === "idempotency.in_progress";
-        if (!again || attempt >= SEND_ATTEMPTS) throw error;
+        const retryable =
+          codeOf(error) === "daemon.unreachable" || codeOf(error) === "idempotency.in_progress";
+        if (!retryable || attempt >= SEND_ATTEMPTS) throw error;
         await sleep(SEND_PAUSE_MS * attempt);
       }
     }
@@ -96,18 +97,18 @@ export class Conversation {
 
   /** Waits for the end of a run of this session. */
   async follow(run_id: string): Promise<Run> {
-    const ended = this.#turns.get(run_id) ?? Promise.withResolvers<Run>();
-    this.#turns.set(run_id, ended);
+    const turn_end = this.#turns.get(run_id) ?? Promise.withResolvers<Run>();
+    this.#turns.set(run_id, turn_end);
     // The run may have ended before its id arrived.
-    void this.#check();
-    return await ended.promise;
+    void this.#checkRuns();
+    return await turn_end.promise;
   }
 
   /** Also interrupts a turn whose message is still being sent. */
   async interrupt(): Promise<boolean> {
     this.#interrupt_pending = true;
     const { sessions } = this.#context.client();
-    return await sessions.interrupt(this.ref.session_id, this.#where());
+    return await sessions.interrupt(this.ref.session_id, this.#workspaceOptions());
   }
 
   /** Whether an approval of this conversation was rejected or expired. */
@@ -127,10 +128,10 @@ export class Conversation {
   }
 
   async #listen(): Promise<void> {
-    const options = { since_entry: this.#since, signal: this.#stop.signal, attempts: ATTEMPTS };
+    const options = { since_entry: this.#last_entry_id, signal: this.#stop.signal, attempts: ATTEMPTS };
     try {
       for await (const { event, entry_id } of this.#context.client().watchSession(this.ref, options)) {
-        this.#since = entry_id ?? this.#since;
+        this.#last_entry_id = entry_id ?? this.#last_entry_id;
         const chatEvent = readEvent(event);
         if (chatEvent !== null) this.#handle(chatEvent);
       }
@@ -147,24 +148,24 @@ export class Conversation {
     this.#listener.onEvent(chatEvent);
     const { kind } = chatEvent;
     if (kind === "caught_up") this.#ready.resolve();
-    if (kind === "caught_up" || (kind === "answer" && chatEvent.status !== "running")) void this.#check();
+    if (kind === "caught_up" || (kind === "answer" && chatEvent.status !== "running")) void this.#checkRuns();
     if (kind === "caught_up" || kind === "approval_request") void this.#findApprovals();
-    if (kind === "tool_call" && chatEvent.name === "agent") this.#subagent(chatEvent.id, true);
-    if (kind === "tool_result" || kind === "tool_error") this.#subagent(chatEvent.id, false);
+    if (kind === "tool_call" && chatEvent.name === "agent") this.#trackSubagent(chatEvent.id, true);
+    if (kind === "tool_result" || kind === "tool_error") this.#trackSubagent(chatEvent.id, false);
     if (kind === "tool_result" || kind === "tool_error" || kind === "approval_cancelled")
       this.#listener.onDecision();
   }
 
-  async #check(): Promise<void> {
+  async #checkRuns(): Promise<void> {
     const { runs } = this.#context.client();
     for (const run_id of this.#turns.keys()) {
       try {
         const run = await runs.get(run_id);
         if (run.status === "running") continue;
-        const ended = this.#turns.get(run_id);
+        const turn_end = this.#turns.get(run_id);
         this.#turns.delete(run_id);
         this.#listener.onDecision();
-        ended?.resolve(run);
+        turn_end?.resolve(run);
       } catch (error) {
         // The stream reconnects to an unreachable gateway and then checks again.
         if (codeOf(error) !== "daemon.unreachable") this.#fail(run_id, error);
@@ -173,13 +174,13 @@ export class Conversation {
   }
 
   #fail(run_id: string, error: unknown): void {
-    const ended = this.#turns.get(run_id);
+    const turn_end = this.#turns.get(run_id);
     this.#turns.delete(run_id);
-    ended?.reject(error);
+    turn_end?.reject(error);
   }
 
-  #subagent(call_id: string, runs: boolean): void {
-    if (runs) this.#subagents.add(call_id);
+  #trackSubagent(call_id: string, running: boolean): void {
+    if (running) this.#subagents.add(call_id);
     else this.#subagents.delete(call_id);
     clearInterval(this.#poll);
     if (this.#subagents.size === 0) return;
@@ -196,7 +197,7 @@ export class Conversation {
     }
   }
 
-  #where(): { workspace?: string } {
+  #workspaceOptions(): { workspace?: string } {
     return this.ref.workspace === undefined ? {} : { workspace: this.ref.workspace };
   }
 }

@@ -15,7 +15,7 @@ import { Conversation } from "./conversation.ts";
 export async function runScriptedChat(
   context: CommandContext,
   session: Session,
-  where: WorkspaceOptions,
+  workspace_options: WorkspaceOptions,
   messages: readonly string[],
   timeout_s: number | undefined,
 ): Promise<number> {
@@ -26,7 +26,7 @@ export async function runScriptedChat(
   let interrupted = false;
   const conversation = new Conversation(
     context,
-    { session_id: session.id, ...where },
+    { session_id: session.id, ...workspace_options },
     {
       onEvent: (chatEvent) => note(context, chatEvent, names),
       onApproval(approval) {
@@ -56,7 +56,7 @@ export async function runScriptedChat(
   try {
     await conversation.open(session.last_entry_id);
     for (const message of messages) {
-      const run = await out.during("Waiting for the answer", () => conversation.say(message));
+      const run = await out.during("Waiting for the answer", () => conversation.sendMessage(message));
       runs.push(run);
       const content = run.output?.content ?? "";
       if (!out.json && content !== "") io.stdout.write(`${plainText(content).replace(/\n?$/, "\n")}`);

@@ -1,4 +1,4 @@
-/** Approvals of a session and of its sub-agents, which are sessions of their own. */
+/** Approvals of a session and of its sub-agents, which have their own sessions. */
 import { AGENT_SEPARATOR, type Approval, codeOf } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 
@@ -17,9 +17,9 @@ export async function sessionApprovals(
 ): Promise<Approval[]> {
   try {
     const { items } = await context.client().approvals.list({ ...filter, limit: PAGE });
-    const below = `${session_id}${AGENT_SEPARATOR}`;
+    const subagent_prefix = `${session_id}${AGENT_SEPARATOR}`;
     return items
-      .filter((item) => item.session_id === session_id || item.session_id?.startsWith(below))
+      .filter((item) => item.session_id === session_id || item.session_id?.startsWith(subagent_prefix))
       .sort((a, b) => (a.requested_at < b.requested_at ? -1 : 1));
   } catch (error) {
     if (codeOf(error) === "auth.scope") return [];

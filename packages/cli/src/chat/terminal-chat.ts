@@ -22,28 +22,28 @@ const DOUBLE_PRESS_MS = 2_000;
 export async function runTerminalChat(
   context: CommandContext,
   session: Session,
-  where: WorkspaceOptions,
+  workspace_options: WorkspaceOptions,
 ): Promise<number> {
-  const chat = new TerminalChat(context, where);
+  const chat = new TerminalChat(context, workspace_options);
   return await chat.run(session);
 }
 
 class TerminalChat {
   readonly #context: CommandContext;
-  readonly #where: WorkspaceOptions;
+  readonly #workspace_options: WorkspaceOptions;
   readonly #editor: LineEditor;
   readonly #text: AnswerText;
   readonly #questions: ApprovalQueue;
   readonly #names = new Map<string, string>();
   readonly #exit = Promise.withResolvers<number>();
   #conversation!: Conversation;
-  #reported = "";
+  #reported_run_id = "";
   #interrupted_at = Number.NEGATIVE_INFINITY;
 
-  constructor(context: CommandContext, where: WorkspaceOptions) {
+  constructor(context: CommandContext, workspace_options: WorkspaceOptions) {
     const { io } = context;
     this.#context = context;
-    this.#where = where;
+    this.#workspace_options = workspace_options;
     this.#text = new AnswerText((text) => io.stdout.write(plainText(text)));
     this.#editor = new LineEditor(io, {
       line: (line) => void this.#onLine(line),
@@ -60,7 +60,7 @@ class TerminalChat {
     );
     try {
       await this.#openConversation(session);
-      this.#say(`Session ${session.id}. /help for help, Ctrl-D to leave.`);
+      this.#print(`Session ${session.id}. /help for help, Ctrl-D to leave.`);
       this.#editor.prompt();
       return await this.#exit.promise;
     } finally {
@@ -71,7 +71,7 @@ class TerminalChat {
   }
 
   async #openConversation(session: Session): Promise<void> {
-    const ref = { session_id: session.id, ...this.#where };
+    const ref = { session_id: session.id, ...this.#workspace_options };
     this.#conversation = new Conversation(this.#context, ref, {
       onEvent: (chatEvent) => this.#show(chatEvent),
       onApproval: (approval) => this.#questions.add(approval, ref.session_id),
@@ -84,10 +84,10 @@ class TerminalChat {
     const command = readChatCommand(line);
     try {
       if (command !== null) await this.#runCommand(command);
-      else if (line.trim() !== "") this.#report(await this.#conversation.say(line));
+      else if (line.trim() !== "") this.#report(await this.#conversation.sendMessage(line));
     } catch (error) {
       this.#text.reset();
-      this.#say(errorLines(toErrorReport(toBackplaneError(error))));
+      this.#print(errorLines(toErrorReport(toBackplaneError(error))));
     }
     this.#promptIfIdle();
   }
@@ -98,7 +98,7 @@ class TerminalChat {
       return;
     }
     const { text, session } = await runChatCommand(this.#context, this.#conversation.ref, command);
-    this.#say(text);
+    this.#print(text);
     if (session === undefined) return;
     await this.#conversation.close();
     await this.#openConversation(session);
@@ -112,16 +112,16 @@ class TerminalChat {
     const event_text = chatEventText(this.#context.out, chatEvent, this.#names);
     if (event_text === null) return;
     text.endLine();
-    this.#say(event_text);
+    this.#print(event_text);
   }
 
   /** Several lines may belong to the same turn, which is reported once. */
   #report({ status, error, id }: Run): void {
-    if (this.#reported === id) return;
-    this.#reported = id;
+    if (this.#reported_run_id === id) return;
+    this.#reported_run_id = id;
     this.#text.endLine();
     if (status === "failed" && error !== null)
-      this.#say(errorLines({ ...error, message: `${error.message} (${id})` }));
+      this.#print(errorLines({ ...error, message: `${error.message} (${id})` }));
   }
 
   /** The first Ctrl-C ends the turn or clears the line; a second one within two seconds leaves. */
@@ -134,10 +134,10 @@ class TerminalChat {
     } else if (this.#conversation.running) {
       this.#questions.clear();
       this.#conversation.interrupt().catch((error: unknown) => {
-        this.#say(errorLines(toErrorReport(toBackplaneError(error))));
+        this.#print(errorLines(toErrorReport(toBackplaneError(error))));
       });
     } else {
-      this.#say("Press Ctrl-C again or Ctrl-D to leave.");
+      this.#print("Press Ctrl-C again or Ctrl-D to leave.");
       this.#editor.prompt();
     }
   }
@@ -146,7 +146,7 @@ class TerminalChat {
     if (!this.#conversation.running) this.#editor.prompt();
   }
 
-  #say(text: string): void {
+  #print(text: string): void {
     this.#context.io.stderr.write(`${text}\n`);
   }
 }

@@ -1,6 +1,6 @@
 /** The lines that a change removes and adds. Keys are masked, because the output may end up in a log. */
 
-/** Null stands for a file that does not exist. */
+/** Formats the change as a diff. Null means that the file does not exist. */
 export function describeChange(path: string, before: string | null, after: string | null): string {
   const old_lines = splitLines(before);
   const new_lines = splitLines(after);
@@ -26,7 +26,7 @@ function splitLines(text: string | null): string[] {
   return (text.endsWith("\n") ? text.slice(0, -1) : text).split("\n");
 }
 
-/** As in a unified diff without context: an empty range names the line before it. */
+/** As in a unified diff without context: an empty range refers to the line before it. */
 function formatRange(start: number, count: number): string {
   return `${count === 0 ? start : start + 1},${count}`;
 }

@@ -1,7 +1,7 @@
 /**
  * Reads and replaces the configuration file of another program. A symbolic link is followed, so that a dotfile kept
  * elsewhere is changed there. The file is replaced by a rename, with the same mode and owner, after a copy of it has
- * been stored beside it.
+ * been stored next to it.
  */
 import { randomBytes } from "node:crypto";
 import {
@@ -31,9 +31,9 @@ interface FileOwner {
 }
 
 export interface ConfigFile {
-  /** The path as the client names it. */
+  /** The path that the client uses. */
   path: string;
-  /** The file that the path leads to. */
+  /** The path after symbolic links are followed. */
   target: string;
   /** Null if the file does not exist. */
   text: string | null;
@@ -60,7 +60,7 @@ function read(path: string): ConfigFile {
   if (size > MAX_BYTES) throw invalidFile(path, `it is larger than ${MAX_BYTES / 1024 / 1024} MiB`);
   const bytes = readFileSync(target);
   const text = bytes.toString("utf8");
-  // Writing a file that is not UTF-8 would change bytes that are not ours.
+  // Writing a file that is not UTF-8 would change other bytes of it.
   if (!Buffer.from(text).equals(bytes)) throw invalidFile(path, "it is not UTF-8");
   return { path, target, text, mode: mode & 0o7777, owner: { uid, gid } };
 }
@@ -75,7 +75,7 @@ function replace(file: ConfigFile, text: string): string | null {
   const owner = file.owner ?? createFolder(dirname(target));
   assertUnchanged(file);
   const backup = file.text === null ? null : `${target}${BACKUP_SUFFIX}`;
-  // The backup may contain credentials, so others may never read it, whatever the mode of the file is.
+  // The backup may contain credentials, so only its owner may read it, whatever the mode of the file is.
   if (backup !== null) writeAtomically(backup, file.text!, mode & PRIVATE_MODE, owner);
   writeAtomically(target, text, mode, owner);
   return backup;
@@ -139,8 +139,8 @@ function isLink(path: string): boolean {
 }
 
 /**
- * Creates the folder for its user alone. Returns the owner for new files in it: for root the owner of the folder, so
- * that `sudo` leaves no file that the user cannot change; null for other users, who own what they create.
+ * Creates the folder with access only for its owner. Returns the owner for new files in it: for root the owner of the
+ * folder, so that `sudo` leaves no file that the user cannot change; null for other users, who own what they create.
  */
 function createFolder(folder: string): FileOwner | null {
   if (!existsSync(folder)) {
@@ -160,11 +160,11 @@ function writeAtomically(target: string, text: string, mode: number, owner: File
     setOwner(draft, owner);
     // The mode comes after the owner, because a change of owner clears some of its bits.
     chmodSync(draft, mode);
-    const opened = openSync(draft, "r");
+    const fd = openSync(draft, "r");
     try {
-      fsyncSync(opened);
+      fsyncSync(fd);
     } finally {
-      closeSync(opened);
+      closeSync(fd);
     }
     renameSync(draft, target);
   } catch (error) {

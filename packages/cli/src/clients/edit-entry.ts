@@ -26,7 +26,7 @@ export async function parseClientConfig(
 ): Promise<ClientConfig> {
   const empty = text === null || text.trim() === "";
   const source = empty ? (client.format === "toml" ? "" : "{}\n") : text;
-  const parse = await parserOf(client);
+  const parse = await loadParser(client);
   try {
     return { path, client, text: source, document: parse(source) };
   } catch (error) {
@@ -54,7 +54,7 @@ export async function setServerEntry(config: ClientConfig, name: string, entry: 
       ? appendTomlTable(before === undefined ? text : (removeTomlTable(text, path) ?? text), path, entry)
       : setJsonProperty(text, parseJsonc(text, true), path, entry);
   const edits = before === undefined ? [rewritten] : [replaceValues(text, before, entry), rewritten];
-  return await firstVerified(config, edits, (expected) => {
+  return await chooseVerifiedEdit(config, edits, (expected) => {
     let parent = expected;
     for (const part of path.slice(0, -1)) {
       parent[part] ??= {};
@@ -72,7 +72,7 @@ export async function removeServerEntry(config: ClientConfig, name: string): Pro
     client.format === "toml"
       ? removeTomlTable(text, path)
       : removeJsonProperty(text, parseJsonc(text, true), path);
-  return await firstVerified(config, [edited], (expected) => {
+  return await chooseVerifiedEdit(config, [edited], (expected) => {
     let parent = expected;
     for (const part of path.slice(0, -1)) parent = parent[part] as JsonObject;
     delete parent[name];
@@ -80,8 +80,8 @@ export async function removeServerEntry(config: ClientConfig, name: string): Pro
 }
 
 /**
- * Returns the candidate that `setServerEntry` turns into exactly this file, or undefined. Null stands for a file that does
- * not exist. Such a candidate is the file exactly as it was before, whereas removing the entry would leave an empty
+ * Returns the candidate that `setServerEntry` turns into exactly this file, or undefined. Null means a file that does
+ * not exist. Such a candidate is the original file, whereas removing the entry would leave an empty
  * object or table behind where there was none.
  */
 export async function findOriginal(
@@ -105,7 +105,7 @@ export async function findOriginal(
 
 /** Replaces the strings that differ wherever they occur. Null if more than strings differ. */
 function replaceValues(text: string, before: Json, after: Json): string | null {
-  if (isDeepStrictEqual(plain(before), plain(after))) return text;
+  if (isDeepStrictEqual(toPlainObjects(before), toPlainObjects(after))) return text;
   if (typeof before === "string" && typeof after === "string")
     return before === "" ? null : text.replaceAll(before, () => after);
   if (!isObject(before) || !isObject(after)) return null;
@@ -118,21 +118,21 @@ function replaceValues(text: string, before: Json, after: Json): string | null {
 }
 
 /** Returns the first edit whose text parses to the document after `change`. */
-async function firstVerified(
+async function chooseVerifiedEdit(
   { client, path, document }: ClientConfig,
   edits: readonly (string | null)[],
   change: (expected: JsonObject) => void,
 ): Promise<string> {
-  const parse = await parserOf(client);
+  const parse = await loadParser(client);
   const servers = client.serversPath(document).join(".");
-  const expected = plain(document) as JsonObject;
+  const expected = toPlainObjects(document) as JsonObject;
   change(expected);
   for (const edited of edits) {
-    const actual = edited === null ? null : parsedOrNull(parse, edited);
+    const actual = edited === null ? null : tryParse(parse, edited);
     if (edited === null || actual === null) continue;
-    // An empty table that only held the entry has no header of its own in TOML.
-    if (client.format === "toml") for (const table of [expected, actual]) dropEmpty(table, servers);
-    if (isDeepStrictEqual(actual, plain(expected))) return edited;
+    // In TOML, a table that contained only the entry disappears together with it.
+    if (client.format === "toml") for (const table of [expected, actual]) dropEmptyTable(table, servers);
+    if (isDeepStrictEqual(actual, toPlainObjects(expected))) return edited;
   }
   throw new BackplaneError(
     "client.config_invalid",
@@ -143,27 +143,29 @@ async function firstVerified(
   );
 }
 
-function parsedOrNull(parse: ParseDocument, text: string): JsonObject | null {
+function tryParse(parse: ParseDocument, text: string): JsonObject | null {
   try {
-    return plain(parse(text)) as JsonObject;
+    return toPlainObjects(parse(text)) as JsonObject;
   } catch {
     return null;
   }
 }
 
-function dropEmpty(document: JsonObject, name: string): void {
+function dropEmptyTable(document: JsonObject, name: string): void {
   const table = document[name];
   if (isObject(table) && Object.keys(table).length === 0) delete document[name];
 }
 
-/** The same value with ordinary objects, whatever the parser built. TOML dates are kept. */
-function plain(value: Json): Json {
-  if (Array.isArray(value)) return value.map(plain);
+/** Copies the value into ordinary objects, because parsers create objects of other kinds. TOML dates are kept. */
+function toPlainObjects(value: Json): Json {
+  if (Array.isArray(value)) return value.map(toPlainObjects);
   if (!isObject(value) || (value as object) instanceof Date) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, plain(inner as Json)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [name, toPlainObjects(inner as Json)]),
+  );
 }
 
-async function parserOf({ format }: KnownClient): Promise<ParseDocument> {
+async function loadParser({ format }: KnownClient): Promise<ParseDocument> {
   if (format !== "toml") return (text) => parseJsonc(text, format === "jsonc").value as JsonObject;
   const { parse, TomlError } = await import("smol-toml");
   return (text) => {

@@ -45,7 +45,7 @@ export function parseJsonc(text: string, comments: boolean): JsonNode {
     throw new ConfigSyntaxError(text.slice(0, position).split("\n").length, message);
   }
 
-  function skip(): void {
+  function skipWhitespaceAndComments(): void {
     for (;;) {
       while (at < text.length && " \t\r\n".includes(text[at]!)) at++;
       if (text[at] !== "/") return;
@@ -69,7 +69,7 @@ export function parseJsonc(text: string, comments: boolean): JsonNode {
   }
 
   function readNode(depth: number): JsonNode {
-    skip();
+    skipWhitespaceAndComments();
     if (depth > MAX_DEPTH) fail("the file is nested too deeply");
     const start = at;
     if (text[at] === "{") return readObject(depth, start);
@@ -89,13 +89,13 @@ export function parseJsonc(text: string, comments: boolean): JsonNode {
   function readItems(close: string, readItem: () => (comma: number | null) => void): void {
     at++;
     for (let first = true; ; first = false) {
-      skip();
+      skipWhitespaceAndComments();
       if (text[at] === close) {
         if (!first && !comments) fail("a trailing comma is not allowed in this file");
         break;
       }
       const setComma = readItem();
-      skip();
+      skipWhitespaceAndComments();
       if (text[at] === ",") setComma(at++);
       else if (text[at] === close) {
         setComma(null);
@@ -113,7 +113,7 @@ export function parseJsonc(text: string, comments: boolean): JsonNode {
       if (text[at] !== '"') fail("a property name in double quotes is expected");
       const property_start = at;
       const name = readString();
-      skip();
+      skipWhitespaceAndComments();
       if (text[at] !== ":") fail("a colon is expected");
       at++;
       const node = readNode(depth + 1);
@@ -136,15 +136,15 @@ export function parseJsonc(text: string, comments: boolean): JsonNode {
     return { start, end: at, value, properties: null };
   }
 
-  skip();
+  skipWhitespaceAndComments();
   if (text[at] !== "{") fail("an object is expected");
   const root = readNode(0);
-  skip();
+  skipWhitespaceAndComments();
   if (at < text.length) fail("nothing may follow the closing brace");
   return root;
 }
 
-/** Sets the property at `path` and creates the objects on the way to it. Null if a value on the way is not an object. */
+/** Sets the property at `path` and creates missing parent objects. Null if a value on the path is not an object. */
 export function setJsonProperty(
   text: string,
   root: JsonNode,
@@ -155,11 +155,11 @@ export function setJsonProperty(
   for (const [i, name] of path.entries()) {
     if (parent.properties === null) return null;
     // If a name occurs several times, its last occurrence is in effect.
-    const property = parent.properties.findLast((each) => each.name === name);
+    const property = parent.properties.findLast((property) => property.name === name);
     const last = i === path.length - 1;
     if (property === undefined) {
       const nested = path.slice(i + 1).reduceRight<JsonObject>((inner, key) => ({ [key]: inner }), value);
-      return applyEdits(text, insertProperty(text, parent, name, nested));
+      return applyEdits(text, insertionEdits(text, parent, name, nested));
     }
     if (last) {
       const { start, end } = property.node;
@@ -178,21 +178,21 @@ export function removeJsonProperty(text: string, root: JsonNode, path: readonly 
   let parent = root;
   for (const [i, name] of path.entries()) {
     const siblings = parent.properties ?? [];
-    const index = siblings.findLastIndex((each) => each.name === name);
+    const index = siblings.findLastIndex((property) => property.name === name);
     if (index < 0) return text;
-    if (i === path.length - 1) return applyEdits(text, cutProperty(text, parent, siblings, index));
+    if (i === path.length - 1) return applyEdits(text, removalEdits(text, parent, siblings, index));
     parent = siblings[index]!.node;
   }
   return text;
 }
 
-function insertProperty(text: string, parent: JsonNode, name: string, value: JsonObject): Edit[] {
+function insertionEdits(text: string, parent: JsonNode, name: string, value: JsonObject): Edit[] {
   const siblings = parent.properties!;
   const last = siblings.at(-1);
-  const eol = eolOf(text);
+  const eol = lineEnding(text);
   if (last === undefined) {
     const outer = lineIndent(text, parent.start);
-    const indent = outer + unitOf(text);
+    const indent = outer + indentUnit(text);
     const written = `${eol}${indent}${JSON.stringify(name)}: ${format(text, value, indent, false)}`;
     const inside = text.slice(parent.start + 1, parent.end - 1);
     return inside.trim() === ""
@@ -215,7 +215,7 @@ function insertProperty(text: string, parent: JsonNode, name: string, value: Jso
   ];
 }
 
-function cutProperty(
+function removalEdits(
   text: string,
   parent: JsonNode,
   siblings: readonly JsonProperty[],
@@ -225,8 +225,8 @@ function cutProperty(
   const before = siblings[index - 1];
   const to = comma === null ? node.end : comma + 1;
   if (siblings.length === 1) {
-    const rest = text.slice(parent.start + 1, start) + text.slice(to, parent.end - 1);
-    if (rest.trim() === "") return [{ from: parent.start + 1, to: parent.end - 1, text: "" }];
+    const remainder = text.slice(parent.start + 1, start) + text.slice(to, parent.end - 1);
+    if (remainder.trim() === "") return [{ from: parent.start + 1, to: parent.end - 1, text: "" }];
   }
   let from = start;
   while (from > 0 && " \t".includes(text[from - 1]!)) from--;
@@ -244,10 +244,10 @@ function isInline(text: string, { start, properties }: JsonNode): boolean {
 
 function format(text: string, value: Json, indent: string, inline: boolean): string {
   if (inline) return JSON.stringify(value);
-  return JSON.stringify(value, null, unitOf(text))
+  return JSON.stringify(value, null, indentUnit(text))
     .split("\n")
     .map((line, i) => (i === 0 ? line : indent + line))
-    .join(eolOf(text));
+    .join(lineEnding(text));
 }
 
 /** The white space at the start of the line of `position`. */
@@ -257,11 +257,11 @@ function lineIndent(text: string, position: number): string {
 }
 
 /** One step of indentation: that of the first indented property. */
-function unitOf(text: string): string {
+function indentUnit(text: string): string {
   return /\n([ \t]+)"/.exec(text)?.[1] ?? "  ";
 }
 
-function eolOf(text: string): string {
+function lineEnding(text: string): string {
   return text.includes("\r\n") ? "\r\n" : "\n";
 }
 

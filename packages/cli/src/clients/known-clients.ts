@@ -1,4 +1,4 @@
-/** The MCP clients that `backplane client` can configure: where each keeps its servers and what an entry looks like. */
+/** The MCP clients that `backplane client` can configure: where each stores its servers, and the format of an entry. */
 import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -16,7 +16,7 @@ export interface KnownClient {
   format: "json" | "jsonc" | "toml";
   /** The command whose presence in PATH shows that the client is installed. */
   command: string;
-  userFile(place: ClientEnvironment): string;
+  userFile(environment: ClientEnvironment): string;
   projectFile(folder: string): string;
   /** The path of the object that holds the servers. */
   serversPath(document: JsonObject): string[];
@@ -42,7 +42,8 @@ export const KNOWN_CLIENTS: readonly KnownClient[] = [
     title: "Claude Code",
     format: "json",
     command: "claude",
-    userFile: (place) => join(place.env.CLAUDE_CONFIG_DIR || homeOf(place), ".claude.json"),
+    userFile: (environment) =>
+      join(environment.env.CLAUDE_CONFIG_DIR || homeFolderOf(environment), ".claude.json"),
     projectFile: (folder) => join(folder, ".mcp.json"),
     serversPath: underMcpServers,
     buildEntry: ({ url, token }) => ({ type: "http", url, headers: authorization(token) }),
@@ -54,7 +55,8 @@ export const KNOWN_CLIENTS: readonly KnownClient[] = [
     title: "Codex",
     format: "toml",
     command: "codex",
-    userFile: (place) => join(place.env.CODEX_HOME || join(homeOf(place), ".codex"), "config.toml"),
+    userFile: (environment) =>
+      join(environment.env.CODEX_HOME || join(homeFolderOf(environment), ".codex"), "config.toml"),
     projectFile: (folder) => join(folder, ".codex", "config.toml"),
     serversPath: () => ["mcp_servers"],
     buildEntry: ({ url, token }) => ({ url, http_headers: authorization(token) }),
@@ -66,8 +68,9 @@ export const KNOWN_CLIENTS: readonly KnownClient[] = [
     title: "OpenCode",
     format: "jsonc",
     command: "opencode",
-    userFile: (place) =>
-      place.env.OPENCODE_CONFIG || firstExisting(join(configFolderOf(place), "opencode"), OPENCODE_FILES),
+    userFile: (environment) =>
+      environment.env.OPENCODE_CONFIG ||
+      firstExisting(join(configFolderOf(environment), "opencode"), OPENCODE_FILES),
     projectFile: (folder) => firstExisting(folder, OPENCODE_FILES),
     // OpenCode 2 reads both layouts, but a file that already uses `mcp.servers` must keep that layout.
     serversPath: ({ mcp }) => (isObject(mcp) && isServerTable(mcp.servers) ? ["mcp", "servers"] : ["mcp"]),
@@ -80,7 +83,7 @@ export const KNOWN_CLIENTS: readonly KnownClient[] = [
     title: "Gemini CLI",
     format: "jsonc",
     command: "gemini",
-    userFile: (place) => join(homeOf(place), ".gemini", "settings.json"),
+    userFile: (environment) => join(homeFolderOf(environment), ".gemini", "settings.json"),
     projectFile: (folder) => join(folder, ".gemini", "settings.json"),
     serversPath: underMcpServers,
     // `url` would select the older SSE transport.
@@ -93,7 +96,7 @@ export const KNOWN_CLIENTS: readonly KnownClient[] = [
     title: "VS Code",
     format: "jsonc",
     command: "code",
-    userFile: (place) => join(codeFolderOf(place), "Code", "User", "mcp.json"),
+    userFile: (environment) => join(codeFolderOf(environment), "Code", "User", "mcp.json"),
     projectFile: (folder) => join(folder, ".vscode", "mcp.json"),
     serversPath: () => ["servers"],
     buildEntry: ({ url, token }) => ({ type: "http", url, headers: authorization(token) }),
@@ -105,7 +108,7 @@ export const KNOWN_CLIENTS: readonly KnownClient[] = [
     title: "Cursor",
     format: "jsonc",
     command: "cursor",
-    userFile: (place) => join(homeOf(place), ".cursor", "mcp.json"),
+    userFile: (environment) => join(homeFolderOf(environment), ".cursor", "mcp.json"),
     projectFile: (folder) => join(folder, ".cursor", "mcp.json"),
     serversPath: underMcpServers,
     buildEntry: ({ url, token }) => ({ type: "http", url, headers: authorization(token) }),
@@ -126,29 +129,32 @@ export function readConnection(client: KnownClient, entry: Json | undefined): Co
 }
 
 /** Whether the client seems to be installed: its configuration folder or file exists, or its command is in PATH. */
-export function isPresent(client: KnownClient, place: ClientEnvironment): boolean {
-  const file = client.userFile(place);
-  if (existsSync(file) || (dirname(file) !== homeOf(place) && existsSync(dirname(file)))) return true;
-  const folders = (place.env.PATH ?? "").split(place.platform === "win32" ? ";" : ":");
-  const suffixes = place.platform === "win32" ? [".cmd", ".exe"] : [""];
+export function isPresent(client: KnownClient, environment: ClientEnvironment): boolean {
+  const file = client.userFile(environment);
+  if (existsSync(file) || (dirname(file) !== homeFolderOf(environment) && existsSync(dirname(file))))
+    return true;
+  const folders = (environment.env.PATH ?? "").split(environment.platform === "win32" ? ";" : ":");
+  const suffixes = environment.platform === "win32" ? [".cmd", ".exe"] : [""];
   return folders.some(
     (folder) =>
       folder !== "" && suffixes.some((suffix) => existsSync(join(folder, `${client.command}${suffix}`))),
   );
 }
 
-function homeOf({ env }: ClientEnvironment): string {
+function homeFolderOf({ env }: ClientEnvironment): string {
   return env.HOME || homedir();
 }
 
-function configFolderOf(place: ClientEnvironment): string {
-  return place.env.XDG_CONFIG_HOME || join(homeOf(place), ".config");
+function configFolderOf(environment: ClientEnvironment): string {
+  return environment.env.XDG_CONFIG_HOME || join(homeFolderOf(environment), ".config");
 }
 
-function codeFolderOf(place: ClientEnvironment): string {
-  if (place.platform === "darwin") return join(homeOf(place), "Library", "Application Support");
-  if (place.platform === "win32") return place.env.APPDATA || join(homeOf(place), "AppData", "Roaming");
-  return configFolderOf(place);
+function codeFolderOf(environment: ClientEnvironment): string {
+  if (environment.platform === "darwin")
+    return join(homeFolderOf(environment), "Library", "Application Support");
+  if (environment.platform === "win32")
+    return environment.env.APPDATA || join(homeFolderOf(environment), "AppData", "Roaming");
+  return configFolderOf(environment);
 }
 
 /** The first file that exists, or the last name. */

@@ -1,4 +1,4 @@
-/** Formats a failure as exactly three lines: `error[code] what`, why, `fix: command`. */
+/** Formats a failure as exactly three lines: `error[code] description`, reason, `fix: command`. */
 import { type BackplaneError, ERROR_CODES, isErrorCode } from "@backplane/contract";
 import { plainLine } from "../terminal/plain-text.ts";
 
@@ -16,7 +16,11 @@ export function errorLines(failure: ErrorReport): string {
   const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
   const description =
     spec?.what ?? "The gateway reported an error code that this version does not recognize.";
-  return [`error[${failure.code}] ${description}`, why(failure, description), `fix: ${fixOf(failure)}`]
+  return [
+    `error[${failure.code}] ${description}`,
+    reasonText(failure, description),
+    `fix: ${fixText(failure)}`,
+  ]
     .map(plainLine)
     .join("\n");
 }
@@ -28,7 +32,7 @@ export function errorDocument(failure: ErrorReport, exitCode: number): { error: 
       code: failure.code,
       message: failure.message,
       retryable: failure.retryable ?? spec?.retryable ?? false,
-      fix: fixOf(failure),
+      fix: fixText(failure),
       details: failure.details,
       request_id: failure.request_id,
       exit_code: exitCode,
@@ -51,7 +55,7 @@ export function toErrorReport(error: BackplaneError): ErrorReport {
 }
 
 /** The suggested fix, with the ids that the gateway returned. */
-function fixOf({ code, fix, details }: ErrorReport): string {
+function fixText({ code, fix, details }: ErrorReport): string {
   const slot: unknown = Array.isArray(details?.unbound) ? details.unbound[0] : undefined;
   if (typeof slot === "string" && typeof details?.binding_id === "string") {
     return `backplane binding set ${details.binding_id} --secret ${slot}=NAME`;
@@ -59,14 +63,14 @@ function fixOf({ code, fix, details }: ErrorReport): string {
   const command = COMMANDS[code]?.(details ?? {});
   if (command !== undefined) return command;
   const remedy = isErrorCode(code) ? ERROR_CODES[code].remedy : undefined;
-  return withoutFieldNames(
+  return replaceFieldNames(
     fix ?? remedy ?? "Update Backplane, or look up the code in docs/errors.md.",
     details ?? {},
   );
 }
 
 /** Remedies refer to details of the response, which are visible only with --json. The issues are in the second line. */
-function withoutFieldNames(remedy: string, details: Record<string, unknown>): string {
+function replaceFieldNames(remedy: string, details: Record<string, unknown>): string {
   return remedy
     .replace(/; details\.\w+ names [^.;]+/, "")
     .replace(/(?: named)? in details\.(\w+)/, (_whole, field: string) => {
@@ -81,7 +85,7 @@ function withoutFieldNames(remedy: string, details: Record<string, unknown>): st
 const COMMANDS: Record<string, (details: Record<string, unknown>) => string | undefined> = {
   "package.bound": ({ bindings }) => commandForFirst(bindings, "backplane binding remove"),
   "session.not_found": () => "backplane session list",
-  // The remedy in the error table names HTTP headers.
+  // The remedy in the error table is about HTTP headers.
   "request.precondition": () =>
     "Someone else changed it at the same time. Review it, then run the command again.",
   "secret.in_use": ({ used_by }) => commandForFirst(used_by, "backplane binding set --unset-secret SLOT"),
@@ -96,9 +100,9 @@ function commandForFirst(ids: unknown, command: string): string | undefined {
 }
 
 /** The second line is never empty and never repeats the first. */
-function why(failure: ErrorReport, description: string): string {
-  const issues = issueText(failure);
-  const message = repeats(failure) ? "" : afterPrefix(failure.message, description);
+function reasonText(failure: ErrorReport, description: string): string {
+  const issues = issuesText(failure);
+  const message = repeatsFirstIssue(failure) ? "" : stripDescription(failure.message, description);
   const parts = message === "" ? [] : [message];
   if (issues !== "" && !message.includes(issues)) parts.push(issues);
   if (failure.request_id !== undefined) parts.push(`(request ${failure.request_id})`);
@@ -106,30 +110,30 @@ function why(failure: ErrorReport, description: string): string {
 }
 
 /** The message without the description, with which it may begin. */
-function afterPrefix(message: string, description: string): string {
+function stripDescription(message: string, description: string): string {
   if (message.startsWith(description)) return message.slice(description.length).trimStart();
   const start = `${description.replace(/\.$/, "")}: `;
   if (!message.startsWith(start)) return message;
-  const rest = message.slice(start.length);
-  return `${rest.charAt(0).toUpperCase()}${rest.slice(1)}`;
+  const reason = message.slice(start.length);
+  return `${reason.charAt(0).toUpperCase()}${reason.slice(1)}`;
 }
 
 /** For a list of issues the gateway's message is the first issue. */
-function repeats({ message, details }: ErrorReport): boolean {
+function repeatsFirstIssue({ message, details }: ErrorReport): boolean {
   const first: unknown = Array.isArray(details?.issues) ? details.issues[0]?.message : undefined;
   return typeof first === "string" && message.endsWith(`: ${first}`);
 }
 
-function oneIssue({ path = "", message = "", line }: { path?: string; message?: string; line?: number }) {
+function formatIssue({ path = "", message = "", line }: { path?: string; message?: string; line?: number }) {
   const at = typeof line === "number" ? `line ${line}: ` : path === "" ? "(top): " : "";
   // Some messages start with the path.
   return `${at}${path === "" || message.startsWith(path) ? "" : `${path}: `}${message}`;
 }
 
-function issueText({ message, details }: ErrorReport): string {
+function issuesText({ message, details }: ErrorReport): string {
   if (!Array.isArray(details?.issues)) return "";
   const issues = details.issues.filter((issue) => issue?.message !== message);
-  const lines = issues.slice(0, 5).map(oneIssue);
+  const lines = issues.slice(0, 5).map(formatIssue);
   if (issues.length > lines.length) lines.push(`and ${issues.length - lines.length} more`);
   return lines.join("; ");
 }

@@ -10,7 +10,7 @@ export const EXIT = {
   unreachable: 5,
   trust: 6,
   conformance: 7,
-  /** Some parts succeeded; the output names those that did not. */
+  /** Some parts succeeded; the output lists those that did not. */
   partial: 8,
   timeout: 124,
   interrupted: 130,

@@ -1,4 +1,4 @@
-/** Parses and checks flag values. An invalid value is a usage error that names the flag. */
+/** Parses and checks flag values. An invalid value is a usage error that contains the flag. */
 import { homedir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import type { Mount } from "@backplane/contract";
@@ -21,9 +21,9 @@ export function percentage(flag: string): (text: string) => number {
 }
 
 /** For a flag that may be repeated and accepts lists separated by commas. */
-export function parseList(text: string, before: string[] = []): string[] {
+export function parseList(text: string, previous: string[] = []): string[] {
   return [
-    ...before,
+    ...previous,
     ...text
       .split(",")
       .map((part) => part.trim())
@@ -32,23 +32,23 @@ export function parseList(text: string, before: string[] = []): string[] {
 }
 
 /** For a flag that may be repeated; values are not split. */
-export function collectValues(text: string, before: string[] = []): string[] {
-  return [...before, text];
+export function collectValues(text: string, previous: string[] = []): string[] {
+  return [...previous, text];
 }
 
 /** Collects `slot=NAME` pairs. */
-export function parseSlotPair(text: string, before: Record<string, string> = {}): Record<string, string> {
+export function parseSlotPair(text: string, previous: Record<string, string> = {}): Record<string, string> {
   const match = /^([a-z][a-z0-9_]*|[A-Z][A-Z0-9_]*)=(.+)$/.exec(text);
   if (match === null) throw new InvalidArgumentError("--secret takes slot=NAME, as in jira_token=jira_dev.");
-  // Slots are written in lower case; a variable such as GITHUB_TOKEN gets the slot of its name.
-  return { ...before, [match[1]!.toLowerCase()]: match[2]! };
+  // Slots are written in lower case; a variable such as GITHUB_TOKEN is bound to the slot with its name.
+  return { ...previous, [match[1]!.toLowerCase()]: match[2]! };
 }
 
 /** Collects `NAME=value` pairs of environment variables. */
-export function parseVariable(text: string, before: Record<string, string> = {}): Record<string, string> {
+export function parseVariable(text: string, previous: Record<string, string> = {}): Record<string, string> {
   const match = /^([A-Za-z_][A-Za-z0-9_]*)=(.*)$/s.exec(text);
   if (match === null) throw new InvalidArgumentError("--env takes NAME=VALUE, as in LOG_LEVEL=debug.");
-  return { ...before, [match[1]!]: match[2]! };
+  return { ...previous, [match[1]!]: match[2]! };
 }
 
 /** Splits words as a shell does, with quotes and backslashes but without expansions. */
@@ -88,14 +88,14 @@ export function parseIdleTimeout(text: string): number {
 }
 
 /** Collects `folder[:target][:rw]`. The folder is on the gateway's machine. */
-export function parseMount(text: string, before: Mount[] | false = []): Mount[] {
+export function parseMount(text: string, previous: Mount[] | false = []): Mount[] {
   const writable = text.endsWith(":rw");
   const [folder = "", target, ...more] = text.replace(/:r[wo]$/, "").split(":");
   if (folder === "" || more.length > 0) {
     throw new InvalidArgumentError("--mount takes FOLDER[:TARGET][:rw], as in ~/notes:/data:rw.");
   }
   const source = resolve(folder.replace(/^~(?=\/|$)/, homedir()));
-  return [...(before || []), { source, target: target ?? join("/data", basename(source)), writable }];
+  return [...(previous || []), { source, target: target ?? join("/data", basename(source)), writable }];
 }
 
 /** `1000` or `1000:20`: tokens per request and requests per hour. */

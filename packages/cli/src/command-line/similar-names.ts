@@ -1,14 +1,14 @@
 /** Suggests known names for a mistyped one. */
 
-const MAX_SHOWN = 3;
+const MAX_SUGGESTIONS = 3;
 
 export function similarNames(name: string, known: readonly string[]): string[] {
-  const wanted = name.toLowerCase();
+  const lower_name = name.toLowerCase();
   return known
-    .map((candidate) => ({ candidate, distance: countEdits(wanted, candidate.toLowerCase()) }))
-    .filter(({ distance }) => distance <= Math.max(2, Math.floor(wanted.length / 4)))
+    .map((candidate) => ({ candidate, distance: countEdits(lower_name, candidate.toLowerCase()) }))
+    .filter(({ distance }) => distance <= Math.max(2, Math.floor(lower_name.length / 4)))
     .sort((a, b) => a.distance - b.distance || (a.candidate < b.candidate ? -1 : 1))
-    .slice(0, MAX_SHOWN)
+    .slice(0, MAX_SUGGESTIONS)
     .map(({ candidate }) => candidate);
 }
 

@@ -1,5 +1,5 @@
 /**
- * Matches the names that a pattern with `*` stands for. The gateway itself decides which tools match; this is for
+ * Converts a pattern with `*` to a regular expression. The gateway itself decides which tools match; this is for
  * notes about patterns that match nothing.
  */
 export function toolPattern(pattern: string): RegExp {

@@ -60,12 +60,12 @@ interface ConnectOptions extends EditOptions {
 }
 
 /** The file of a client, read and parsed. */
-interface OpenedClient {
+interface ClientFile {
   client: KnownClient;
   file: ConfigFile;
   config: ClientConfig;
   entry: Json | undefined;
-  /** Null if there is no entry, or one that somebody else wrote. */
+  /** Null if there is no entry, or one that `client connect` did not write. */
   connection: Connection | null;
 }
 
@@ -87,7 +87,7 @@ const ENTRY_NAME = /^(?!__)[A-Za-z0-9_-]{1,64}$/;
 const SHOWN_TOKEN_LENGTH = 8;
 const CHECK_MS = 3_000;
 const PAGE = 100;
-/** Stands for the key in a dry run. */
+/** Replaces the key in a dry run. */
 const SAMPLE_KEY = "bpk_new";
 
 export function addClientCommands(program: Command, toAction: ToAction): void {
@@ -126,20 +126,20 @@ async function connect(
   const { out } = context;
   const known = knownClient(client_name);
   assertUsable(context, options);
-  const opened = await openClient(context, known, options);
-  const { client, file, config, entry, connection } = opened;
+  const client_file = await readClientFile(context, known, options);
+  const { client, file, config, entry, connection } = client_file;
   const url = `${context.url()}/mcp`;
-  if (entry !== undefined && connection === null) throw conflict(opened, options.name);
-  const keep = connection?.url === url && options.tools === undefined && options.role === undefined;
-  if (keep && (await findProblem(connection)) === null) {
-    report(context, opened, url, false, () => `${client.title} is already connected to ${url}.`);
+  if (entry !== undefined && connection === null) throw conflict(client_file, options.name);
+  const unchanged = connection?.url === url && options.tools === undefined && options.role === undefined;
+  if (unchanged && (await findProblem(connection)) === null) {
+    report(context, client_file, url, false, () => `${client.title} is already connected to ${url}.`);
     return undefined;
   }
   const build = (token: string) => mergeEntry(client, entry, { url, token });
   // The edit is tried before the key exists, so a file that cannot be edited leaves no key behind.
   const sample = await setServerEntry(config, options.name, build(SAMPLE_KEY));
   if (options.dryRun === true) {
-    showChange(context, opened, sample);
+    showChange(context, client_file, sample);
     return undefined;
   }
   const previous = connection?.url === url ? await findKey(context, client, connection) : null;
@@ -155,7 +155,7 @@ async function connect(
     throw error;
   }
   const revoked = connection === null ? null : await revokeKey(context, client, connection);
-  report(context, opened, url, true, () => `Connected ${client.title} to ${url} in ${file.path}`, {
+  report(context, client_file, url, true, () => `Connected ${client.title} to ${url} in ${file.path}`, {
     key: key.id,
     backup,
   });
@@ -187,15 +187,15 @@ function assertUsable({ io }: CommandContext, { name, folder }: FileOptions): vo
     });
 }
 
-/** A key may name tools that do not exist yet, but a name may also be misspelt. The gateway checks profiles itself. */
+/** A key may list tools that do not exist yet, but a name may also be misspelt. The gateway checks profiles itself. */
 async function noteUnmatchedTools(context: CommandContext, patterns: readonly string[]): Promise<void> {
-  const named = patterns.filter((pattern) => !pattern.startsWith("@"));
-  if (named.length === 0) return;
+  const tool_patterns = patterns.filter((pattern) => !pattern.startsWith("@"));
+  if (tool_patterns.length === 0) return;
   const tools = await ifAllowed(context.client().catalog.list({ all: true }));
   if (tools === null) return;
-  for (const pattern of named) {
-    const meant = toolPattern(pattern);
-    if (!tools.some(({ name }) => meant.test(name)))
+  for (const pattern of tool_patterns) {
+    const regexp = toolPattern(pattern);
+    if (!tools.some(({ name }) => regexp.test(name)))
       context.out.note(plainLine(`No tool matches ${pattern} at present. See: backplane tool list --all`));
   }
 }
@@ -206,39 +206,39 @@ async function disconnect(
   client_name: string,
 ): Promise<number | undefined> {
   const { out } = context;
-  const opened = await openClient(context, knownClient(client_name), options);
-  const { client, file, config, entry, connection } = opened;
+  const client_file = await readClientFile(context, knownClient(client_name), options);
+  const { client, file, config, entry, connection } = client_file;
   if (entry === undefined) {
-    report(context, opened, null, false, () => `${client.title} is not connected in ${file.path}`);
+    report(context, client_file, null, false, () => `${client.title} is not connected in ${file.path}`);
     return undefined;
   }
-  if (connection === null) throw conflict(opened, options.name);
-  const original = await findOriginal(config, options.name, originalsOf(file));
+  if (connection === null) throw conflict(client_file, options.name);
+  const original = await findOriginal(config, options.name, possibleOriginals(file));
   const text = original === undefined ? await removeServerEntry(config, options.name) : original;
   if (options.dryRun === true) {
-    showChange(context, opened, text);
+    showChange(context, client_file, text);
     return undefined;
   }
   let backup: string | null = null;
   if (original === undefined) backup = replaceConfigFile(file, text!);
   else restoreConfigFile(file, original);
   const revoked = await revokeKey(context, client, connection);
-  const done = revoked === "revoked";
-  report(context, opened, connection.url, true, () => `Disconnected ${client.title} in ${file.path}`, {
-    key_revoked: done,
+  const key_revoked = revoked === "revoked";
+  report(context, client_file, connection.url, true, () => `Disconnected ${client.title} in ${file.path}`, {
+    key_revoked,
     backup,
   });
-  if (!done) out.note(revoked);
-  return done ? undefined : EXIT.partial;
+  if (!key_revoked) out.note(revoked);
+  return key_revoked ? undefined : EXIT.partial;
 }
 
 async function list(context: CommandContext, options: FileOptions): Promise<undefined> {
-  const place = clientEnvironment(context);
+  const environment = clientEnvironment(context);
   const items: ListedClient[] = await Promise.all(
     KNOWN_CLIENTS.map(async (client) => {
-      const row = { client: client.name, present: isPresent(client, place) };
+      const row = { client: client.name, present: isPresent(client, environment) };
       try {
-        const { file, entry, connection } = await openClient(context, client, options);
+        const { file, entry, connection } = await readClientFile(context, client, options);
         const problem =
           connection === null
             ? entry === undefined
@@ -279,11 +279,11 @@ async function list(context: CommandContext, options: FileOptions): Promise<unde
   return undefined;
 }
 
-async function openClient(
+async function readClientFile(
   context: CommandContext,
   client: KnownClient,
   options: FileOptions,
-): Promise<OpenedClient> {
+): Promise<ClientFile> {
   const file = readConfigFile(findFile(context, client, options));
   const config = await parseClientConfig(client, file.path, file.text);
   const entry = findServerEntry(config, options.name);
@@ -307,7 +307,7 @@ function knownClient(client_name: string): KnownClient {
   });
 }
 
-/** Keeps what the user added to the entry, such as a timeout. */
+/** Keeps fields that the user added to the entry, such as a timeout. */
 function mergeEntry(client: KnownClient, entry: Json | undefined, connection: Connection): JsonObject {
   const built = client.buildEntry(connection);
   if (entry === undefined) return built;
@@ -320,7 +320,7 @@ function mergeEntry(client: KnownClient, entry: Json | undefined, connection: Co
   };
 }
 
-function conflict({ file }: OpenedClient, name: string): BackplaneError {
+function conflict({ file }: ClientFile, name: string): BackplaneError {
   return new BackplaneError(
     "client.entry_conflict",
     `The server ${name} in ${file.path} was not written by \`backplane client connect\`.`,
@@ -328,17 +328,17 @@ function conflict({ file }: OpenedClient, name: string): BackplaneError {
 }
 
 /**
- * The possible contents of the file before `connect`; null stands for no file. The target of a link is never removed,
+ * The possible contents of the file before `connect`; null means no file. The target of a link is never removed,
  * so that the link stays valid.
  */
-function originalsOf(file: ConfigFile): (string | null)[] {
+function possibleOriginals(file: ConfigFile): (string | null)[] {
   const backup = readBackup(file);
   return backup === null ? (file.path === file.target ? [null] : []) : [backup];
 }
 
 /**
  * The scope is the only one that the MCP endpoint needs. A key that replaces another one keeps its role, tools and
- * project, so that connecting again never gives a client more than it had.
+ * project, so that connecting again never gives a client more permissions than before.
  */
 async function createKey(
   context: CommandContext,
@@ -429,14 +429,14 @@ async function findProblem({ url, token }: Connection): Promise<string | null> {
   }
 }
 
-function showChange(context: CommandContext, { client, file }: OpenedClient, text: string | null): void {
+function showChange(context: CommandContext, { client, file }: ClientFile, text: string | null): void {
   const change = describeChange(file.path, file.text, text);
   context.out.data({ client: client.name, file: file.path, changed: false, diff: change }, () => change);
 }
 
 function report(
   context: CommandContext,
-  { client, file }: OpenedClient,
+  { client, file }: ClientFile,
   url: string | null,
   changed: boolean,
   text: () => string,

@@ -1,6 +1,6 @@
 /**
- * `config`: the live configuration of an organisation. Values of secret keys are read from stdin or a hidden prompt, never
- * from an argument, and are masked in the output unless `--show` is given.
+ * `config`: the live configuration of an organisation. Values of secret keys are read from stdin or a hidden prompt,
+ * never from an argument, and are masked in the output unless `--show` is given.
  */
 import { BackplaneError, configPrefixOf, isSecretConfigKey, type Json } from "@backplane/contract";
 import type { Command } from "commander";
@@ -42,7 +42,7 @@ export function addConfigCommands(program: Command, toAction: ToAction): void {
 
 async function get(context: CommandContext, options: { show?: boolean }, key: string): Promise<undefined> {
   const setting = await context.client().config.get(key, options);
-  context.out.data(setting, () => textOf(setting.value));
+  context.out.data(setting, () => formatValue(setting.value));
   return undefined;
 }
 
@@ -93,11 +93,11 @@ async function unset(context: CommandContext, _options: object, key: string): Pr
 async function list(context: CommandContext, _options: object, prefix = ""): Promise<undefined> {
   const all = Object.entries(await context.client().config.list());
   const rows = all.filter(([key]) => key.startsWith(prefix));
-  const cells = rows.map(([key, value]) => [key, textOf(value)]);
+  const cells = rows.map(([key, value]) => [key, formatValue(value)]);
   showRows(context, Object.fromEntries(rows), ["KEY", "VALUE"], cells);
   return undefined;
 }
 
-function textOf(value: Json): string {
+function formatValue(value: Json): string {
   return typeof value === "string" ? plainText(value) : JSON.stringify(value);
 }

@@ -82,18 +82,18 @@ async function show(context: CommandContext, _options: object, id: string): Prom
   return report(context, await context.client().deliveries.get(id));
 }
 
-function report({ out }: CommandContext, found: Delivery): undefined {
-  out.data(found, () =>
+function report({ out }: CommandContext, delivery: Delivery): undefined {
+  out.data(delivery, () =>
     fields({
-      id: found.id,
-      status: found.test ? `${found.status} (test)` : found.status,
-      hook: found.binding_id,
-      attempt: `${found.attempt} of ${found.max_attempts}`,
-      "next attempt": found.next_attempt_at ?? undefined,
-      ended: found.ended_at ?? undefined,
-      error: found.error ?? undefined,
-      invocation: found.invocation_id ?? undefined,
-      event: exactJson(found.event),
+      id: delivery.id,
+      status: delivery.test ? `${delivery.status} (test)` : delivery.status,
+      hook: delivery.binding_id,
+      attempt: `${delivery.attempt} of ${delivery.max_attempts}`,
+      "next attempt": delivery.next_attempt_at ?? undefined,
+      ended: delivery.ended_at ?? undefined,
+      error: delivery.error ?? undefined,
+      invocation: delivery.invocation_id ?? undefined,
+      event: exactJson(delivery.event),
     }),
   );
   return undefined;

@@ -87,7 +87,7 @@ async function create(context: CommandContext, options: CreateOptions, name: str
   const { flags, out } = context;
   const created = await context.client().keys.create({
     name,
-    scopes: options.scope.map(asScope),
+    scopes: options.scope.map(parseScope),
     role: options.role ?? "user",
     ...(flags.org === undefined ? {} : { org_id: flags.org }),
     ...(flags.project === undefined ? {} : { project_id: flags.project }),
@@ -95,7 +95,7 @@ async function create(context: CommandContext, options: CreateOptions, name: str
     ...(options.llm === undefined
       ? {}
       : { llm: (await readJsonObject(context.io, "--llm", options.llm)) as LlmKeyLimits }),
-    ...(options.expires === undefined ? {} : { expires_at: expiry(options.expires, Date.now()) }),
+    ...(options.expires === undefined ? {} : { expires_at: parseExpiry(options.expires, Date.now()) }),
   });
   out.data(created, () => created.token ?? "");
   if (!out.json) out.note(`Key ${created.key.id}. The token above is shown only once; store it safely.`);
@@ -144,7 +144,7 @@ async function revoke(context: CommandContext, options: { reason?: string }, id:
   return undefined;
 }
 
-function asScope(text: string): KeyScope {
+function parseScope(text: string): KeyScope {
   const scope = KEY_SCOPES.find((known) => known === text);
   if (scope !== undefined) return scope;
   throw new BackplaneError("cli.usage", `${text} is not a scope.`, {
@@ -154,7 +154,7 @@ function asScope(text: string): KeyScope {
 
 const UNIT_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-export function expiry(text: string, now: number): string {
+export function parseExpiry(text: string, now: number): string {
   const duration = /^(\d{1,5})([mhd])$/.exec(text);
   if (duration !== null) return new Date(now + Number(duration[1]) * UNIT_MS[duration[2]!]!).toISOString();
   const time = /^\d{4}-\d{2}-\d{2}T/.test(text) ? Date.parse(text) : Number.NaN;

@@ -43,7 +43,7 @@ async function calls(
     item.status,
     plainLine(`${item.provider}/${item.model}`),
     item.actor,
-    tokens(item) ?? "",
+    tokensText(item) ?? "",
     item.duration_ms === null ? "" : String(item.duration_ms),
   ]);
   return undefined;
@@ -65,7 +65,7 @@ async function show(context: CommandContext, _options: object, id: string): Prom
       started: call.started_at,
       "first part": call.first_part_ms === null ? undefined : `${call.first_part_ms} ms`,
       duration: call.duration_ms === null ? undefined : `${call.duration_ms} ms`,
-      tokens: tokens(call),
+      tokens: tokensText(call),
       "stop reason": call.stop_reason ?? undefined,
       error: call.error === null ? undefined : `${call.error.code}: ${plainLine(call.error.message)}`,
     }),
@@ -73,7 +73,7 @@ async function show(context: CommandContext, _options: object, id: string): Prom
   return undefined;
 }
 
-function tokens({ usage }: LlmCall): string | undefined {
+function tokensText({ usage }: LlmCall): string | undefined {
   if (usage === null) return undefined;
   const cached = usage.input_cache_read === 0 ? "" : ` (${usage.input_cache_read} cached)`;
   return `${usage.input}${cached} in, ${usage.output} out`;

@@ -114,7 +114,7 @@ async function set(
   const { policy } = context.client();
   const piped = argument === undefined || argument === "-";
   if (piped && context.io.stdin.isTTY === true) {
-    throw new BackplaneError("cli.usage", "No value was given, and stdin is a terminal.", {
+    throw new BackplaneError("cli.usage", "No value was specified, and stdin is a terminal.", {
       fix: `Add a value, or pipe it in: backplane policy set ${field} < file`,
     });
   }
@@ -135,8 +135,8 @@ async function set(
 async function setField(context: CommandContext, level: PolicyLevel, field: string, value: Json) {
   const { policy } = context.client();
   for (let attempt = 1; ; attempt++) {
-    const { policy: before, generation } = await policy.get(level);
-    const patch = withField(before as JsonObject, field, value);
+    const { policy: current, generation } = await policy.get(level);
+    const patch = buildPatch(current as JsonObject, field, value);
     try {
       return await policy.patch(patch, { level, generation });
     } catch (error) {
@@ -172,26 +172,26 @@ async function noteUnmatchedPattern(context: CommandContext, field: string): Pro
   if (tools === null || tools.some((entry) => tool_pattern.test(entry.name))) return;
   context.out.note(
     plainLine(
-      `No tool is named ${pattern} yet; the setting applies once one is. See: backplane tool list --all`,
+      `No tool is named ${pattern} yet; the setting applies as soon as a tool has this name. See: backplane tool list --all`,
     ),
   );
 }
 
-/** The top-level field of `path` with the new value; null removes it. */
-function withField(before: JsonObject, path: string, value: Json): JsonObject {
+/** Builds a patch of the top-level field of `path`; the value null removes the field at `path`. */
+function buildPatch(current: JsonObject, path: string, value: Json): JsonObject {
   const [top, ...below] = path.split(".");
   if (top === undefined || top === "" || below.includes("")) {
     throw new BackplaneError("cli.usage", `${path} is not a policy field.`, {
       fix: "backplane policy set tolerance.conversation medium",
     });
   }
-  return { [top]: setPath(before[top], below, value) };
+  return { [top]: setPath(current[top], below, value) };
 }
 
-function setPath(at: Json | undefined, path: readonly string[], value: Json): Json {
+function setPath(parent: Json | undefined, path: readonly string[], value: Json): Json {
   const [name, ...below] = path;
   if (name === undefined) return value;
-  const copy: JsonObject = isObject(at) ? { ...at } : {};
+  const copy: JsonObject = isObject(parent) ? { ...parent } : {};
   const next = setPath(copy[name], below, value);
   if (next === null) delete copy[name];
   else copy[name] = next;
@@ -212,8 +212,8 @@ async function explain(context: CommandContext, options: ExplainOptions, tool: s
 }
 
 /**
- * A risk set by the operator overrides the author's and an unknown risk. Other sources, such as a floor, still apply; they
- * need a higher tolerance, which affects every tool of that risk.
+ * A risk set by the operator overrides the author's and an unknown risk. Other sources, such as a floor, still apply;
+ * they need a higher tolerance, which affects every tool of that risk.
  */
 function suggestPolicyChange({ tool, context, risk_sources, ...explanation }: PolicyExplanation): string {
   const remaining = risk_sources.filter(
@@ -226,8 +226,8 @@ function suggestPolicyChange({ tool, context, risk_sources, ...explanation }: Po
     return `To run it without approval: ${risk_command}`;
   const wider = TOLERANCES.find((each) => tolerates(each, remaining_risk));
   if (wider === undefined) return "Critical calls need approval at every tolerance.";
-  const at = tolerance_channel === null ? "" : `channels.${tolerance_channel}.`;
-  const tolerance_command = `backplane policy set ${at}tolerance.${context} ${wider}`;
+  const channel_prefix = tolerance_channel === null ? "" : `channels.${tolerance_channel}.`;
+  const tolerance_command = `backplane policy set ${channel_prefix}tolerance.${context} ${wider}`;
   return `To run it and every other tool of ${remaining_risk} risk without approval: ${risk_command} && ${tolerance_command}`;
 }
 

@@ -1,4 +1,6 @@
-/** `provider`: model provider instances. Secret fields are read from stdin or a hidden prompt, never from an argument. */
+/**
+ * `provider`: model provider instances. Secret fields are read from stdin or a hidden prompt, never from an argument.
+ */
 import { BackplaneError, isSecretConfigKey, type JsonObject } from "@backplane/contract";
 import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
@@ -19,7 +21,7 @@ interface FieldOptions {
 export function addProviderCommands(program: Command, toAction: ToAction): void {
   const provider = program.command("provider").description("Model provider instances.");
   provider.command("list").description("List instances; secrets are masked.").action(toAction(list));
-  withFields(provider.command("add <plugin>"))
+  fieldFlags(provider.command("add <plugin>"))
     .description("Add an instance of a provider plugin.")
     .option("--id <id>", "id of the instance")
     .option("--set <field=value>", "set a configuration field; repeatable", collectValues)
@@ -29,7 +31,7 @@ export function addProviderCommands(program: Command, toAction: ToAction): void 
         "\nA model server on this machine, such as Ollama:\n  backplane provider add llm-openai --id ollama --set base_url=http://localhost:11434/v1 --set model=llama3.3 --allow-private\n",
     )
     .action(toAction(add));
-  withFields(provider.command("set <id> [field=value...]"))
+  fieldFlags(provider.command("set <id> [field=value...]"))
     .description("Change fields of an instance; field= removes a field.")
     .action(toAction(set));
   provider.command("remove <id>").description("Remove an instance.").action(toAction(remove));
@@ -37,7 +39,7 @@ export function addProviderCommands(program: Command, toAction: ToAction): void 
   provider.command("test <id>").description("Send a short test request.").action(toAction(test));
 }
 
-function withFields(command: Command): Command {
+function fieldFlags(command: Command): Command {
   return command
     .option("--label <text>", "display name")
     .option("--secret-stdin <field>", "read this field from stdin or a hidden prompt")
@@ -105,13 +107,13 @@ async function set(
   }
   const config = await readFields(context, pairs, options);
   const { providers } = context.client();
-  const before = (await providers.list()).find((row) => row.id === id)?.config ?? {};
+  const previous_config = (await providers.list()).find((row) => row.id === id)?.config ?? {};
   const row = await providers.patch(id, {
     ...(label === undefined ? {} : { label }),
     ...(Object.keys(config).length === 0 ? {} : { config }),
   });
   context.out.data(row, () => `Changed ${id}`);
-  for (const field of Object.keys(before)) {
+  for (const field of Object.keys(previous_config)) {
     if (!isSecretConfigKey(field) || field in row.config || config[field] === null) continue;
     context.out.note(
       `Removed ${field}: it belonged to the previous destination. Set it again: backplane provider set ${id} --secret-stdin ${field} < file`,

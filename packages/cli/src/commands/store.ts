@@ -28,13 +28,13 @@ export function addStoreCommands(program: Command, toAction: ToAction): void {
     .action(toAction(restore));
 }
 
-async function files(context: CommandContext) {
+async function openStoreFiles(context: CommandContext) {
   const { loadConfig, storeFiles } = await import("@backplane/gateway");
   return storeFiles(loadConfig({ home: context.home, env: context.io.env, flags: {} }));
 }
 
 async function check(context: CommandContext): Promise<number> {
-  const report = (await files(context)).check();
+  const report = (await openStoreFiles(context)).check();
   const { structure, rows, lost_commits } = report;
   const damaged = structure.length + rows.length + lost_commits > 0;
   context.out.data({ status: damaged ? "damaged" : "ok", ...report }, () => {
@@ -52,13 +52,15 @@ async function check(context: CommandContext): Promise<number> {
 }
 
 async function backUp(context: CommandContext, _options: object, file?: string): Promise<undefined> {
-  const to = (await files(context)).backUp(file === undefined ? undefined : resolve(context.io.cwd, file));
+  const to = (await openStoreFiles(context)).backUp(
+    file === undefined ? undefined : resolve(context.io.cwd, file),
+  );
   context.out.data({ backup: to }, () => `Backed up the store to ${to}`);
   return undefined;
 }
 
 async function repair(context: CommandContext, options: { acceptLoss?: boolean }): Promise<undefined> {
-  const result = await (await files(context)).repair(options.acceptLoss === true);
+  const result = await (await openStoreFiles(context)).repair(options.acceptLoss === true);
   context.out.data(result, () =>
     [
       `Repaired the store: ${result.rows.length} damaged rows were moved out, ${result.lost_commits} commits are lost.`,
@@ -70,7 +72,7 @@ async function repair(context: CommandContext, options: { acceptLoss?: boolean }
 }
 
 async function restore(context: CommandContext, _options: object, backup: string): Promise<undefined> {
-  const kept = await (await files(context)).restore(resolve(context.io.cwd, backup));
+  const kept = await (await openStoreFiles(context)).restore(resolve(context.io.cwd, backup));
   context.out.data({ restored: backup, kept }, () => `Restored ${backup}. Previous files: ${kept}`);
   return undefined;
 }

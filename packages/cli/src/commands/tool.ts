@@ -48,7 +48,7 @@ async function list(
     `${item.token_cost}${item.deferred_by === null ? "" : ` deferred (${item.deferred_by})`}`,
     ...(all ? [item.status, item.reason] : []),
   ]);
-  out.data(items, () => (items.length === 0 ? "" : withFixes(table(out, heads, rows), items)));
+  out.data(items, () => (items.length === 0 ? "" : addFixes(table(out, heads, rows), items)));
   if (out.json) return undefined;
   if (items.length === 0) out.note("No tools are available to you. To see why: backplane tool list --all");
   else out.note(costNote(items));
@@ -56,7 +56,7 @@ async function list(
 }
 
 /** Puts each fix below the row of its tool. */
-function withFixes(lines: string, items: readonly CatalogEntry[]): string {
+function addFixes(lines: string, items: readonly CatalogEntry[]): string {
   const [head = "", ...rows] = lines.split("\n");
   const row_lines = rows.flatMap((row, i) => {
     const fix = items[i]?.fix ?? null;
@@ -67,16 +67,17 @@ function withFixes(lines: string, items: readonly CatalogEntry[]): string {
 
 /** Deferred tools cost nothing until a model finds them. */
 function costNote(items: readonly CatalogEntry[]): string {
-  const sent = items.filter(({ status, deferred }) => status === "offered" && !deferred);
-  const tokens = sent.reduce((sum, { token_cost }) => sum + token_cost, 0);
-  const waiting = items.filter(({ status, deferred }) => status === "offered" && deferred).length;
-  const rest = waiting === 0 ? "" : ` ${waiting} are deferred: models find them with tool_search.`;
-  return `About ${tokens} tokens in every model call for ${sent.length} of them.${rest}`;
+  const listed = items.filter(({ status, deferred }) => status === "offered" && !deferred);
+  const tokens = listed.reduce((sum, { token_cost }) => sum + token_cost, 0);
+  const deferred_count = items.filter(({ status, deferred }) => status === "offered" && deferred).length;
+  const deferred_note =
+    deferred_count === 0 ? "" : ` ${deferred_count} are deferred: models find them with tool_search.`;
+  return `About ${tokens} tokens in every model call for ${listed.length} of them.${deferred_note}`;
 }
 
 const DEFERRAL_REASONS: Record<Deferral, string> = {
   author: "its author deferred it; to list it always, add it to pinned_tools",
-  policy: "the policy names it in deferred_tools",
+  policy: "the policy lists it in deferred_tools",
   profile: "the tools of this key do not include it",
   budget:
     "the tools cost more than tool_token_budget of the policy; to list it always, add it to pinned_tools",

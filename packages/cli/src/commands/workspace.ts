@@ -46,15 +46,15 @@ async function trust(context: CommandContext, options: { watch?: boolean }, dir:
   const client = context.client();
   const path = resolve(io.cwd, dir);
   const review = await client.workspaces.review(path);
-  // After the review, so that an invalid folder is reported even if no prompt is possible.
+  // Checked after the review, so that an invalid folder is reported even if no prompt is possible.
   assertConfirmable(io, flags);
   const { changes, digest } = review;
-  const news = changes.length === 0 ? "no changes since it was trusted" : "to be trusted:";
-  out.note(plainLine(`${review.path}: ${news}`));
+  const summary = changes.length === 0 ? "no changes since it was trusted" : "to be trusted:";
+  out.note(plainLine(`${review.path}: ${summary}`));
   for (const { change, path: file, size } of changes)
     out.note(`  ${plainLine(`${change.padEnd(8)} ${file} (${size} bytes)`)}`);
-  const later = options.watch === true ? " and every later edit of them" : "";
-  await confirm(io, flags, `Trust these files${later}, and offer them as tools?`);
+  const later_edits = options.watch === true ? " and every later edit of them" : "";
+  await confirm(io, flags, `Trust these files${later_edits}, and offer them as tools?`);
   const folder = await client.workspaces.trust({ path, watch: options.watch === true, digest });
   out.data(folder, () => `Trusted ${folder.path} as ${folder.package_id}@${folder.package_version}`);
   reportLoadErrors(context, folder);

@@ -1,4 +1,4 @@
-/** Adapts command handlers to commander: builds the Context from the flags and passes on the exit code. */
+/** Adapts command handlers to commander: creates the context from the flags and sets the exit code. */
 import type { Command } from "commander";
 import type { Io } from "../terminal/io.ts";
 import { type CommandContext, createContext, type GlobalFlags } from "./context.ts";

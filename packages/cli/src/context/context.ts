@@ -53,7 +53,7 @@ export function createContext(io: Io, flags: GlobalFlags): CommandContext {
   };
 }
 
-/** The admin token acts in the default scope unless these headers name another. */
+/** The admin token acts in the default scope unless these headers specify another. */
 export function scopeHeaders(flags: GlobalFlags): Record<string, string> {
   return {
     ...(flags.org === undefined ? {} : { "Backplane-Org": flags.org }),

@@ -1,5 +1,5 @@
 /**
- * Finds the gateway's URL and the credential. Flags override the environment, which overrides the files of the home.
+ * Finds the gateway's URL and the credential. Flags override the environment, which overrides the files in the home.
  * The state file is read here because importing @backplane/gateway would load the whole server.
  */
 import { readFileSync } from "node:fs";
@@ -24,8 +24,8 @@ export interface Daemon {
 type Env = Record<string, string | undefined>;
 
 export function locateHome(flags: LocateFlags, env: Env, cwd: string): string {
-  const named = flags.home ?? nonEmpty(env.BACKPLANE_HOME);
-  if (named !== undefined) return resolve(cwd, named);
+  const specified = flags.home ?? nonEmpty(env.BACKPLANE_HOME);
+  if (specified !== undefined) return resolve(cwd, specified);
   return join(
     nonEmpty(env.XDG_DATA_HOME) ?? join(nonEmpty(env.HOME) ?? homedir(), ".local", "share"),
     "backplane",
@@ -33,7 +33,8 @@ export function locateHome(flags: LocateFlags, env: Env, cwd: string): string {
 }
 
 export function locateUrl(flags: LocateFlags, env: Env, home: string): string {
-  const url = flags.url ?? nonEmpty(env.BACKPLANE_URL) ?? urlOfHome(home) ?? defaultUrl(flags, env, home);
+  const url =
+    flags.url ?? nonEmpty(env.BACKPLANE_URL) ?? readRunningUrl(home) ?? defaultUrl(flags, env, home);
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
     throw new BackplaneError("cli.usage", `${url} is not an HTTP or HTTPS URL.`, {
       fix: `--url ${DEFAULT_URL}`,
@@ -46,7 +47,7 @@ export function locateUrl(flags: LocateFlags, env: Env, home: string): string {
  * Rejects a state file whose process has exited: another program may listen on that port by now and would receive the
  * admin token of this home.
  */
-function urlOfHome(home: string): string | undefined {
+function readRunningUrl(home: string): string | undefined {
   const daemon = readDaemonFile(home);
   if (daemon !== null && !isAlive(daemon.pid)) {
     throw new BackplaneError(
@@ -70,12 +71,16 @@ export function locateToken(flags: LocateFlags, env: Env, home: string): string 
   try {
     return readFileSync(file, "utf8").trim();
   } catch (cause) {
-    const absent = (cause as NodeJS.ErrnoException).code === "ENOENT";
-    throw new BackplaneError("auth.missing", absent ? `${file} does not exist.` : `${file} cannot be read.`, {
-      fix: absent
-        ? "Start the gateway once with `backplane up`, or pass --token, BACKPLANE_TOKEN or --home."
-        : "Run as the user that started the gateway, or pass --token or BACKPLANE_TOKEN.",
-    });
+    const is_missing = (cause as NodeJS.ErrnoException).code === "ENOENT";
+    throw new BackplaneError(
+      "auth.missing",
+      is_missing ? `${file} does not exist.` : `${file} cannot be read.`,
+      {
+        fix: is_missing
+          ? "Start the gateway once with `backplane up`, or pass --token, BACKPLANE_TOKEN or --home."
+          : "Run as the user that started the gateway, or pass --token or BACKPLANE_TOKEN.",
+      },
+    );
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The output of every command while it waits for a response. A request whose route reports its
- * progress is aborted by Ctrl-C, which stops the work in the gateway; commands that can cancel other work have their own
+ * Shows the status of each request while a command waits for its response. A request whose route reports its progress
+ * is aborted by Ctrl-C, which stops the work in the gateway; commands that can cancel other work have their own
  * listeners.
  */
 import type { ClientOptions, RequestObserver } from "@backplane/client";

@@ -1,4 +1,4 @@
-/** Lists: every list command has the same paging flags and the same JSON ({items,next}). */
+/** Paged lists. Every list command has the same paging flags and the same JSON ({items,next}). */
 import type { Command } from "commander";
 import { wholeNumber } from "../command-line/parse-flags.ts";
 import { type Cell, table } from "../terminal/output.ts";
@@ -43,7 +43,7 @@ export function showPage<T>(
   showRows(context, page, heads, page.items.map(row), page.next);
 }
 
-/** `value` is what --json prints, `rows` what a person reads. */
+/** Prints `value` with --json, otherwise `rows` as a table. */
 export function showRows(
   { out }: CommandContext,
   value: unknown,

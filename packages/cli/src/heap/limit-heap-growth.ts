@@ -18,7 +18,7 @@ const NO_PRETENURING = "--no-allocation-site-pretenuring";
 /** Does nothing in a process whose flags the operator has chosen. */
 export function limitHeapGrowth({ execArgv }: Pick<OwnProcess, "execArgv">): void {
   if (!execArgv.includes(OWN_SEMI_SPACE)) return;
-  // Compiled code that is written later carries the new flags, and the next start would reject it.
+  // Compiled code that is written later is marked with the new flags, and the next start would reject it.
   flushCompileCache();
   for (const flag of [HEAP_GROWTH, NO_PRETENURING]) setFlagsFromString(flag);
 }

@@ -1,7 +1,7 @@
 /**
  * Keeps the heap of a long-running gateway small. Under load V8 grows the young generation to three times 16 MB, and
  * malloc keeps an arena per thread. Both can be set only before a process starts, so the process replaces itself once
- * with execve, which keeps its process id. limit-heap-growth.ts does the rest when the gateway is ready.
+ * with execve, which keeps its process id. limit-heap-growth.ts sets the remaining flags when the gateway is ready.
  */
 const SEMI_SPACE = "--max-semi-space-size=";
 /**
@@ -25,13 +25,15 @@ export interface OwnProcess {
 }
 
 /** Returns if no restart is needed or possible. Flags that the operator has set are kept. */
-export function restartWithSmallHeap(starting: OwnProcess): void {
-  const { argv, execArgv, execPath, env, execve } = starting;
+export function restartWithSmallHeap(current: OwnProcess): void {
+  const { argv, execArgv, execPath, env, execve } = current;
   const [, , command] = argv;
   if (command !== "up" || execve === undefined) return;
-  const chosen = [...execArgv, env.NODE_OPTIONS ?? ""].some((flag) => flag.includes(SEMI_SPACE.slice(2, -1)));
+  const operator_set_size = [...execArgv, env.NODE_OPTIONS ?? ""].some((flag) =>
+    flag.includes(SEMI_SPACE.slice(2, -1)),
+  );
   // An inherited descriptor would be closed by execve; the parent that passes one also passes the flags.
-  if (chosen || argv.includes("--ready-fd")) return;
+  if (operator_set_size || argv.includes("--ready-fd")) return;
   const args = [execPath, ...execArgv, ...OWN_HEAP_FLAGS, ...argv.slice(1)];
   execve(execPath, args, { MALLOC_ARENA_MAX: ARENAS, ...env });
 }

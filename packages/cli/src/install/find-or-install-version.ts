@@ -1,4 +1,4 @@
-/** Finds the target version of an upgrade or a replay, and installs it, without bindings, if a source is given. */
+/** Finds the target version of an upgrade or a replay, and installs it, without bindings, if the target is a source. */
 import { BackplaneError, definedFields, type Package } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import { findInstalledPackage } from "../packages/find-package.ts";

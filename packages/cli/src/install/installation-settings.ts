@@ -56,14 +56,14 @@ const BINDING_FLAGS = [
 
 /** Rejects a binding flag without `--bind`, because it would have no effect. */
 export function assertNoBindingFlags(options: InstallOptions, source: string): void {
-  const flag = givenBindingFlag(options);
+  const flag = findBindingFlag(options);
   if (options.bind === true || flag === null) return;
   throw new BackplaneError("cli.usage", `${flag} applies to a binding and needs --bind.`, {
     fix: `backplane plugin install ${source} --bind, with the same flags`,
   });
 }
 
-export function givenBindingFlag(options: InstallOptions): string | null {
+export function findBindingFlag(options: InstallOptions): string | null {
   const flag = BINDING_FLAGS.find((flag) => options[flag] !== undefined);
   return flag === undefined ? null : `--${flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }

@@ -45,7 +45,7 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw sourceNotFound(text);
   const folder = statSource(path, text).isDirectory();
   if (!folder && path.endsWith(".json")) return { kind: "mcp", path };
-  if (folder && !existsSync(join(path, MANIFEST)) && namesKernelPlugins(path))
+  if (folder && !existsSync(join(path, MANIFEST)) && declaresKernelPlugins(path))
     return { kind: "kernel", source: path };
   if (folder && !existsSync(join(path, MANIFEST)) && isAgentPlugin(path))
     return { kind: "agent-plugin", path };
@@ -90,21 +90,21 @@ function invalidFile(message: string): BackplaneError {
 /** Tool files and instrument plugins describe themselves and are bound when they are installed. */
 export function bindsAutomatically({ path, folder }: { path: string; folder: boolean }): boolean {
   if (!folder) return /\.(jar|zip)$/.test(path);
-  const holds = (name: string) => existsSync(join(path, name));
-  return !holds(MANIFEST) && (holds("tools") || holds("META-INF/hefty-plugin.json"));
+  const contains = (name: string) => existsSync(join(path, name));
+  return !contains(MANIFEST) && (contains("tools") || contains("META-INF/hefty-plugin.json"));
 }
 
-export function statSource(path: string, shown: string): Stats {
+export function statSource(path: string, label: string): Stats {
   try {
     accessSync(path, constants.R_OK);
     return statSync(path);
   } catch {
-    throw unreadable(shown, "does not exist or cannot be read");
+    throw pluginSourceError(label, "does not exist or cannot be read");
   }
 }
 
-export function unreadable(shown: string, reason: string): BackplaneError {
-  return new BackplaneError("cli.usage", `${shown} ${reason}.`, {
+export function pluginSourceError(label: string, reason: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${label} ${reason}.`, {
     fix: "Use a folder, a .tgz, .zip or .jar file, an mcp.json, oci://HOST/NAME:TAG, npm:NAME, pypi:NAME, image:NAME or example:NAME. See: backplane plugin install --help",
   });
 }
@@ -124,7 +124,7 @@ function isAgentPlugin(folder: string): boolean {
   }
 }
 
-function namesKernelPlugins(folder: string): boolean {
+function declaresKernelPlugins(folder: string): boolean {
   try {
     const json = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Record<string, unknown>;
     return json[PLUGIN_ENTRY_GROUP] !== undefined;

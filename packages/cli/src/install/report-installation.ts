@@ -1,4 +1,4 @@
-/** Prints what was installed and bound, what was left out, and the next command. */
+/** Prints the installed packages, their bindings, the skipped parts and the next command. */
 import {
   type Binding,
   DEFAULT_CLASS,
@@ -6,7 +6,7 @@ import {
   EXECUTION_CLASSES,
   type ExecutionClass,
   type Installation,
-  isDescribed,
+  isSelfDescribing,
   type LeftOut,
   type Package,
   type PluginExport,
@@ -23,7 +23,7 @@ interface InstalledPackage {
   bindings: Binding[];
 }
 
-/** Returns the exit code: ok, or partial if a part was left out. */
+/** Returns the exit code: ok, or partial if a part was skipped. */
 export async function reportInstallation(
   context: CommandContext,
   installation: Installation,
@@ -57,7 +57,7 @@ async function reportPackage(context: CommandContext, installation: Installation
         `Not active yet. Bind its secret: backplane binding set ${binding.binding_id} --secret ${slot}=NAME`,
       );
   }
-  if (isDescribed(installed.manifest.runtime.protocol)) {
+  if (isSelfDescribing(installed.manifest.runtime.protocol)) {
     if (bindings.length === 0)
       out.note(`Next: backplane binding create ${installed.package_id}@${installed.version} "*"`);
     for (const binding of bindings) await reportTools(context, binding);
@@ -79,7 +79,7 @@ async function reportParts(
   }
   reportExisting(context, installation, args);
   for (const { package: installed, bindings } of parts) {
-    if (!isDescribed(installed.manifest.runtime.protocol)) continue;
+    if (!isSelfDescribing(installed.manifest.runtime.protocol)) continue;
     for (const binding of bindings) await reportServer(context, binding);
   }
   const { plugin, left_out, notes } = installation;
@@ -95,10 +95,10 @@ async function reportParts(
 }
 
 function groupByPackage({ packages, bindings }: Installation): InstalledPackage[] {
-  const all = bindings.map(({ binding }) => binding);
+  const all_bindings = bindings.map(({ binding }) => binding);
   return packages.map(({ package: installed }) => ({
     package: installed,
-    bindings: all.filter(({ package_id }) => package_id === installed.package_id),
+    bindings: all_bindings.filter(({ package_id }) => package_id === installed.package_id),
   }));
 }
 
@@ -184,9 +184,9 @@ async function suggestNextStep(
     );
   if (bindings === null) {
     const first = exports[0]!;
-    const before = await findOlderBinding(context, installed, first.id);
-    if (before !== undefined) {
-      const { binding_id, package_version } = before;
+    const older_binding = await findOlderBinding(context, installed, first.id);
+    if (older_binding !== undefined) {
+      const { binding_id, package_version } = older_binding;
       out.note(
         `${first.id} is bound to version ${package_version}. Next: backplane binding set ${binding_id} --to ${installed.version}`,
       );
@@ -196,10 +196,12 @@ async function suggestNextStep(
     const config = first.config_schema === undefined ? "" : configHint(installed, first.config_schema);
     const { network, allowed_domains = [] } = first.permissions;
     const domains = network === "egress" && allowed_domains.length === 0 ? " --domains NAME" : "";
-    const lower = refused.includes(first.id) ? " --class worker" : "";
-    const trust = lower === "" ? "Next" : "If you trust the plugin";
+    const class_flag = refused.includes(first.id) ? " --class worker" : "";
+    const condition = class_flag === "" ? "Next" : "If you trust the plugin";
     const name = `${installed.package_id}@${installed.version}`;
-    out.note(`${trust}: backplane binding create ${name} ${first.id}${config}${slots}${domains}${lower}`);
+    out.note(
+      `${condition}: backplane binding create ${name} ${first.id}${config}${slots}${domains}${class_flag}`,
+    );
     return;
   }
   for (const binding of bindings) {

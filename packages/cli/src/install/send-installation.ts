@@ -1,4 +1,6 @@
-/** Sends one installation request. A folder is packed while it is uploaded, so the gateway may be on another machine. */
+/**
+ * Sends one installation request. A folder is packed while it is uploaded, so the gateway may be on another machine.
+ */
 import { createReadStream, statSync } from "node:fs";
 import { basename } from "node:path";
 import { PassThrough, type Readable } from "node:stream";
@@ -60,25 +62,25 @@ async function sendArchive(
 ): Promise<Installation> {
   const { installations } = context.client();
   if (!folder) return await installations.installArchive(createReadStream(path), settings);
-  return await packedFolder(path, (archive) =>
+  return await packAndSend(path, (archive) =>
     installations.installArchive(archive, settings, {}, folderMetadata(path)),
   );
 }
 
 /** `send` receives the archive as a stream while the folder is being packed. */
-async function packedFolder<T>(path: string, send: (archive: Readable) => Promise<T>): Promise<T> {
+async function packAndSend<T>(path: string, send: (archive: Readable) => Promise<T>): Promise<T> {
   const { packFolder } = await import("@backplane/supply");
   const archive = new PassThrough();
   let failure: unknown;
   // If packing fails, the upload is aborted and the packing error is reported.
-  const packed = packFolder(path, archive).catch((error: unknown) => {
+  const packing = packFolder(path, archive).catch((error: unknown) => {
     failure ??= error;
     archive.destroy(error as Error);
   });
   try {
-    const answer = await send(archive);
-    await packed;
-    return answer;
+    const response = await send(archive);
+    await packing;
+    return response;
   } catch (error) {
     failure ??= error;
     archive.destroy();

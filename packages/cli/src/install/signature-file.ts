@@ -5,14 +5,14 @@ import { BackplaneError, isObject, type JsonObject, SIGNATURE_FILE } from "@back
 
 const MAX_BYTES = 64 * 1024;
 
-/** The specified file, otherwise the one in the folder of the package; undefined if there is none. */
+/** Reads the specified file, otherwise the one in the package folder. Undefined if that folder has none. */
 export function readSignatureFile(
   cwd: string,
   path: string,
   specified: string | undefined,
 ): JsonObject | undefined {
-  const beside = join(path, SIGNATURE_FILE);
-  const file = specified === undefined ? beside : resolve(cwd, specified);
+  const default_file = join(path, SIGNATURE_FILE);
+  const file = specified === undefined ? default_file : resolve(cwd, specified);
   const info = statSync(file, { throwIfNoEntry: false });
   if (info === undefined) {
     if (specified === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** The command tree. Every action receives a Context and returns the exit code. */
+/** The command tree. Every action receives a CommandContext and returns the exit code. */
 import { Command } from "commander";
 import { version } from "../command-line/version.ts";
 import { addAllowCommands } from "../commands/allow.ts";

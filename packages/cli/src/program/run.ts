@@ -28,7 +28,7 @@ function report(error: BackplaneError, io: Io, json: boolean): number {
   return exit;
 }
 
-/** Converts an error of commander; null for help and version, which are not failures. */
+/** Converts a commander error; null for help and version, which are not failures. */
 function toReportedError(thrown: unknown, command: () => string, json: boolean): BackplaneError | null {
   if (!(thrown instanceof CommanderError)) return toInternalError(thrown);
   if (thrown.code === "commander.help" && json) return missingSubcommand(command());
@@ -44,7 +44,7 @@ function missingSubcommand(command: string): BackplaneError {
   return new BackplaneError("cli.usage", `${command} needs a subcommand.`, { fix: `${command} --help` });
 }
 
-/** The path of the deepest command that the command line names. */
+/** The path of the most specific command in the command line. */
 function commandPath(program: Command, argv: readonly string[]): string {
   let command = program;
   const path = [program.name()];
@@ -60,8 +60,8 @@ function commandPath(program: Command, argv: readonly string[]): string {
 /** Keeps the message of an unexpected error, which is more useful than "internal", and the path on a failing disk. */
 function toInternalError(thrown: unknown): BackplaneError {
   const { path } = (thrown ?? {}) as { path?: unknown };
-  const failed = diskFault(thrown, typeof path === "string" ? path : "the file that the command writes");
-  if (failed !== null) return failed;
+  const fault = diskFault(thrown, typeof path === "string" ? path : "the file that the command writes");
+  if (fault !== null) return fault;
   const error = toBackplaneError(thrown);
   if (error !== thrown && thrown instanceof Error) {
     return new BackplaneError("internal", `The command failed: ${thrown.message}`, {

@@ -38,9 +38,9 @@ export class LineEditor {
         this.#show(CONTINUATION_PROMPT);
         return;
       }
-      const whole = [...this.#previous_lines, line].join("\n");
+      const input = [...this.#previous_lines, line].join("\n");
       this.#previous_lines = [];
-      listener.line(whole);
+      listener.line(input);
     });
     this.#editor.on("SIGINT", () => {
       this.#previous_lines = [];
@@ -74,7 +74,7 @@ export class LineEditor {
     this.#editor.close();
   }
 
-  /** A turn may end after the editor was closed; then there is no prompt to show. */
+  /** Does nothing after the editor was closed, because a turn may end later. */
   #show(prompt: string): void {
     if (this.#closed) return;
     this.#editor.setPrompt(prompt);

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 
-/** Opens a link in the default browser. Errors are ignored, since the link is printed as well. */
+/** Opens a link in the default browser. Errors are ignored, because the command also prints the link. */
 export function openBrowser(url: string): void {
   const opener =
     process.platform === "darwin" ? "open" : process.platform === "win32" ? "explorer" : "xdg-open";

@@ -15,7 +15,7 @@ export interface Output {
   line(value: unknown, text: () => string): void;
   /** Prints progress or a hint; does nothing with --quiet. */
   note(text: string): void;
-  /** Shows what the command is waiting for; nothing with --quiet or --json. */
+  /** Shows the reason for a wait; nothing with --quiet or --json. */
   readonly status: StatusLine;
   /** Shows `text` while `work` runs. */
   during<T>(text: string, work: () => Promise<T>): Promise<T>;
@@ -73,9 +73,9 @@ export function table(output: Output, heads: string[], rows: Cell[][]): string {
 
 /** `name: value` lines for one object; undefined values are omitted. */
 export function fields(pairs: Record<string, unknown>): string {
-  const defined = Object.entries(pairs).filter(([, value]) => value !== undefined);
-  const width = Math.max(...defined.map(([name]) => name.length)) + 2;
-  return defined.map(([name, value]) => `${`${name}:`.padEnd(width)}${fieldText(value)}`).join("\n");
+  const entries = Object.entries(pairs).filter(([, value]) => value !== undefined);
+  const width = Math.max(...entries.map(([name]) => name.length)) + 2;
+  return entries.map(([name, value]) => `${`${name}:`.padEnd(width)}${fieldText(value)}`).join("\n");
 }
 
 function fieldText(value: unknown): string {

@@ -1,6 +1,6 @@
 /**
- * Sanitizes untrusted text for the terminal: escape sequences and control characters would let a plugin rewrite what the
- * operator sees. JSON output escapes them already.
+ * Sanitizes untrusted text for the terminal: escape sequences and control characters would let a plugin rewrite the
+ * text that the operator sees. JSON output escapes them already.
  */
 import { stripVTControlCharacters } from "node:util";
 import { sanitizeText } from "@backplane/contract";
@@ -9,7 +9,7 @@ import { sanitizeText } from "@backplane/contract";
 const CONTROLS = /[^\P{Cc}\n\t]|[\u202a-\u202e\u2066-\u2069]/gu;
 
 /** Characters that a terminal interprets or does not display. */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu;
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu;
 
 /** Keeps line breaks and tabs. Joiners stay, since `text` may be one chunk of a stream. */
 export function plainText(text: string): string {
@@ -23,12 +23,12 @@ export function plainLine(text: string): string {
 
 /** The exact value, for someone who approves it: invisible characters are written as JSON escapes. */
 export function exactJson(value: unknown): string {
-  return JSON.stringify(value, null, 2).replace(UNSEEN, (character) =>
-    character === "\n" ? character : escaped(character),
+  return JSON.stringify(value, null, 2).replace(INVISIBLE, (character) =>
+    character === "\n" ? character : escapeCharacter(character),
   );
 }
 
-function escaped(character: string): string {
+function escapeCharacter(character: string): string {
   const units = Array.from({ length: character.length }, (_, i) => character.charCodeAt(i));
   return units.map((unit) => `\\u${unit.toString(16).padStart(4, "0")}`).join("");
 }

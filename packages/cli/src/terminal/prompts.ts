@@ -1,4 +1,7 @@
-/** Prompts. Without a terminal, or with --no-input, a prompt is a usage error instead of an endless wait. */
+/**
+ * Prompts on the terminal. Without a terminal, or with --no-input, a prompt is a usage error instead of an endless
+ * wait.
+ */
 import { BackplaneError } from "@backplane/contract";
 import type { Io } from "./io.ts";
 import { plainLine } from "./plain-text.ts";

@@ -15,7 +15,7 @@ export async function readJson(io: Io, flag: string, text: string): Promise<Json
     return JSON.parse(json) as Json;
   } catch (cause) {
     throw new BackplaneError("cli.usage", `${source} is not JSON: ${(cause as Error).message}.`, {
-      fix: `Quote it for the shell, as in ${flag} '{"query":"open"}', or name a file: ${flag} @file.json`,
+      fix: `Quote it for the shell, as in ${flag} '{"query":"open"}', or specify a file: ${flag} @file.json`,
     });
   }
 }
@@ -37,7 +37,7 @@ async function readText(io: Io, flag: string, text: string): Promise<string> {
     const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
     throw new BackplaneError(
       "cli.usage",
-      `${flag} names ${text.slice(1)}, but the file cannot be read (${reason}).`,
+      `The file of ${flag}, ${text.slice(1)}, cannot be read (${reason}).`,
       {
         fix: "Check the path; it is relative to the current directory.",
       },
@@ -74,15 +74,17 @@ export async function readSecretValue(
   name: string,
   fix: string,
 ): Promise<string> {
-  const typed = canAsk(io, flags);
-  if (io.stdin.isTTY === true && !typed)
-    throw noValue("stdin is a terminal, and --no-input forbids prompts.", fix);
-  const text = typed ? await readHidden(io, `Value of ${name}: `) : (await readStdin(io)).toString("utf8");
+  const can_prompt = canAsk(io, flags);
+  if (io.stdin.isTTY === true && !can_prompt)
+    throw missingValue("stdin is a terminal, and --no-input forbids prompts.", fix);
+  const text = can_prompt
+    ? await readHidden(io, `Value of ${name}: `)
+    : (await readStdin(io)).toString("utf8");
   const value = text.replace(/\r?\n$/, "");
-  if (value === "") throw noValue("The value is empty.", fix);
+  if (value === "") throw missingValue("The value is empty.", fix);
   return value;
 }
 
-function noValue(reason: string, fix: string): BackplaneError {
+function missingValue(reason: string, fix: string): BackplaneError {
   return new BackplaneError("cli.usage", reason, { fix: `Pipe the value in: ${fix}` });
 }

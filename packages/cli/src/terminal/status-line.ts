@@ -1,5 +1,5 @@
 /**
- * Shows on stderr what a command is waiting for, with the elapsed time. On a terminal it is one line that is redrawn and
+ * Shows on stderr why a command is waiting, and for how long. On a terminal it is one line that is redrawn and
  * removed at the end; elsewhere a plain line is printed whenever nothing was printed for a while.
  */
 import type { ProgressEvent } from "@backplane/contract";
@@ -22,13 +22,13 @@ export interface StatusLine {
   clear(): void;
 }
 
-const NOTHING: StatusLine = { begin: () => ({ update() {}, end() {} }), clear() {} };
+const NO_STATUS_LINE: StatusLine = { begin: () => ({ update() {}, end() {} }), clear() {} };
 
 export function createStatusLine(io: Io, { shown }: { shown: boolean }): StatusLine {
   const { stderr, silence_ms } = io;
-  if (!shown || silence_ms === Number.POSITIVE_INFINITY) return NOTHING;
+  if (!shown || silence_ms === Number.POSITIVE_INFINITY) return NO_STATUS_LINE;
   const terminal = stderr.isTTY === true && io.env.TERM !== "dumb";
-  const waits: { text: string; began: number }[] = [];
+  const waits: { text: string; started_at: number }[] = [];
   let drawn = "";
   let printed_at = 0;
   let timer: NodeJS.Timeout | undefined;
@@ -42,7 +42,7 @@ export function createStatusLine(io: Io, { shown }: { shown: boolean }): StatusL
     const newest = waits.at(-1);
     const now = performance.now();
     if (newest === undefined || (drawn === "" && now - printed_at < silence_ms)) return;
-    const text = `${plainLine(newest.text)} (${Math.round((now - newest.began) / 1_000)} s)`;
+    const text = `${plainLine(newest.text)} (${Math.round((now - newest.started_at) / 1_000)} s)`;
     if (!terminal) {
       stderr.write(`${text}\n`);
       printed_at = now;
@@ -57,8 +57,8 @@ export function createStatusLine(io: Io, { shown }: { shown: boolean }): StatusL
   return {
     clear,
     begin(text) {
-      const wait = { text, began: performance.now() };
-      if (waits.length === 0) printed_at = wait.began;
+      const wait = { text, started_at: performance.now() };
+      if (waits.length === 0) printed_at = wait.started_at;
       waits.push(wait);
       timer ??= setInterval(show, TICK_MS).unref();
       return {

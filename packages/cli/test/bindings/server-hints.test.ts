@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { serverHints } from "../../src/bindings/server-hints.ts";
 
-test("explains how to give a server the credential that its message names", () => {
+test("explains how to set the credential that a server's message mentions", () => {
   const message = "Error: A key is required via --brave-api-key, BRAVE_API_KEY or a file";
   expect(serverHints(message, "bind_1")).toEqual([
-    "To give it BRAVE_API_KEY: backplane secret set brave_api_key, then backplane binding set bind_1 --secret brave_api_key=brave_api_key",
+    "To set BRAVE_API_KEY: backplane secret set brave_api_key, then backplane binding set bind_1 --secret brave_api_key=brave_api_key",
   ]);
 });
 
@@ -15,7 +15,7 @@ test("explains where a server can write if it fails to write into its package", 
   );
 });
 
-test("names the usual argument for a server that starts a listener", () => {
+test("suggests the usual argument for a server that starts a listener", () => {
   const message = "acme/x did not answer within 30000 ms. Last line on stderr: Server listening on port 3333";
   expect(serverHints(message, "bind_1")).toEqual([
     "It may expect HTTP requests. Many servers have an argument for stdio: backplane binding set bind_1 -- --stdio",

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { AnswerText } from "../../src/chat/answer-text.ts";
 
-function textWrittenBy(act: (text: AnswerText) => void): string {
+function captureText(act: (text: AnswerText) => void): string {
   let out = "";
   act(
     new AnswerText((chunk) => {
@@ -13,92 +13,92 @@ function textWrittenBy(act: (text: AnswerText) => void): string {
 
 describe("prints each character once", () => {
   test("for deltas that the complete text and the answer repeat", () => {
-    const out = textWrittenBy((text) => {
+    const out = captureText((text) => {
       text.addChunk("Hel", 1, false);
       text.addChunk("lo", 1, false);
-      text.model("Hello");
-      text.answer("Hello");
+      text.addModelText("Hello");
+      text.addAnswer("Hello");
     });
     expect(out).toBe("Hello\n");
   });
 
   test("for a provider that does not stream", () => {
-    const out = textWrittenBy((text) => {
-      text.model("first");
-      text.step();
-      text.model("second");
-      text.answer("second");
+    const out = captureText((text) => {
+      text.addModelText("first");
+      text.startNextCall();
+      text.addModelText("second");
+      text.addAnswer("second");
     });
     expect(out).toBe("first\nsecond\n");
   });
 
   test("for two model calls with the same text", () => {
-    const out = textWrittenBy((text) => {
-      text.model("ok");
-      text.step();
-      text.model("ok");
-      text.answer("ok");
+    const out = captureText((text) => {
+      text.addModelText("ok");
+      text.startNextCall();
+      text.addModelText("ok");
+      text.addAnswer("ok");
     });
     expect(out).toBe("ok\nok\n");
   });
 
   test("for a text that is sent again from its beginning after a lost connection", () => {
-    const out = textWrittenBy((text) => {
+    const out = captureText((text) => {
       text.addChunk("one ", 1, false);
       text.addChunk("one two three", 1, true);
       text.addChunk(" four", 1, false);
-      text.answer("one two three four");
+      text.addAnswer("one two three four");
     });
     expect(out).toBe("one two three four\n");
   });
 
   test("for a text whose end was missed and is read from the tape", () => {
-    const out = textWrittenBy((text) => {
+    const out = captureText((text) => {
       text.addChunk("look", 1, false);
-      text.model("looking it up");
-      text.step();
+      text.addModelText("looking it up");
+      text.startNextCall();
       text.addChunk("found", 2, false);
-      text.answer("found it");
+      text.addAnswer("found it");
     });
     expect(out).toBe("looking it up\nfound it\n");
   });
 
   test("for a complete text that arrives during the next call or after the answer", () => {
-    const out = textWrittenBy((text) => {
+    const out = captureText((text) => {
       text.addChunk("one", 1, false);
-      text.step();
+      text.startNextCall();
       text.addChunk("two", 2, false);
-      text.model("one");
-      text.answer("two");
-      text.model("two");
+      text.addModelText("one");
+      text.addAnswer("two");
+      text.addModelText("two");
     });
     expect(out).toBe("one\ntwo\n");
   });
 
   test("for a delta that arrives after the complete text", () => {
-    const out = textWrittenBy((text) => {
-      text.model("all of it");
+    const out = captureText((text) => {
+      text.addModelText("all of it");
       text.addChunk("all of it", 1, false);
-      text.answer("all of it");
+      text.addAnswer("all of it");
     });
     expect(out).toBe("all of it\n");
   });
 
   test("for an answer of the strategy that follows the text of the model", () => {
-    const out = textWrittenBy((text) => {
+    const out = captureText((text) => {
       text.addChunk("thinking", 1, false);
-      text.answer("the answer");
+      text.addAnswer("the answer");
     });
     expect(out).toBe("thinking\nthe answer\n");
   });
 
   test("for two turns with the same answer", () => {
-    const out = textWrittenBy((text) => {
+    const out = captureText((text) => {
       text.addChunk("a", 1, false);
-      text.answer("a");
-      text.model("a");
+      text.addAnswer("a");
+      text.addModelText("a");
       text.addChunk("a", 1, false);
-      text.answer("a");
+      text.addAnswer("a");
     });
     expect(out).toBe("a\na\n");
   });

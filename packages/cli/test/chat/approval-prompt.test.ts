@@ -81,7 +81,7 @@ test("offers and reads only the answers that the gateway permits", () => {
 
 test("shows package, risk and exact arguments, sanitized", () => {
   const text = questionText(createOutput(captureIo(), {}), approval("high"), "s1");
-  expect(text).toContain("rm of acme/files@1.0.0 wants to run (high risk)");
+  expect(text).toContain("rm of acme/files@1.0.0 requests approval (high risk)");
   expect(text).toContain('"path": "/tmp/x"');
   expect(text).not.toContain("\u001b");
   expect(text).not.toContain("for s1");

@@ -50,7 +50,7 @@ interface TerminalOutput {
   screen: string;
 }
 
-async function terminal(id: string, steps: [string, string][]): Promise<TerminalOutput> {
+async function runInTerminal(id: string, steps: [string, string][]): Promise<TerminalOutput> {
   const argv = [process.execPath, MAIN, "session", "chat", id];
   const child = spawn(PYTHON, ["-c", DRIVER, JSON.stringify(argv), JSON.stringify(steps)], {
     env: { PATH: process.env.PATH, BACKPLANE_HOME: gateway.home, TERM: "xterm" },
@@ -64,7 +64,7 @@ async function terminal(id: string, steps: [string, string][]): Promise<Terminal
 
 describe.runIf(existsSync(PYTHON))("in a pseudo-terminal", () => {
   test("chats, prompts for an approval, and exits with 0 on Ctrl-D", async () => {
-    const { code, screen } = await terminal("pty1", [
+    const { code, screen } = await runInTerminal("pty1", [
       ["> ", "hello\r"],
       ["echo: hello", ""],
       ["> ", '/tool agent {"goal":"/say kid"}\r'],
@@ -77,8 +77,8 @@ describe.runIf(existsSync(PYTHON))("in a pseudo-terminal", () => {
     expect(screen.match(/echo: hello/g)).toHaveLength(1);
   });
 
-  test("Ctrl-C ends the turn; a second one exits with 130", async () => {
-    const { code, screen } = await terminal("pty2", [
+  test("ends the turn on Ctrl-C and exits with 130 on a second one", async () => {
+    const { code, screen } = await runInTerminal("pty2", [
       ["> ", "/slow 400\\\r"],
       ["… ", "/say a b c d e f g h i j k l m n o p\r"],
       ["\na", "\u0003"],

@@ -14,10 +14,10 @@ import { KNOWN_CLIENTS, readConnection } from "../../src/clients/known-clients.t
 
 const ENTRY: JsonObject = { type: "http", url: "http://127.0.0.1:7420/mcp" };
 
-function clientOf(name: string) {
+function findClient(name: string) {
   return KNOWN_CLIENTS.find((client) => client.name === name)!;
 }
-const read = (client: string, text: string | null) => parseClientConfig(clientOf(client), "/c", text);
+const read = (client: string, text: string | null) => parseClientConfig(findClient(client), "/c", text);
 const add = async (client: string, text: string | null, entry: JsonObject = ENTRY) =>
   await setServerEntry(await read(client, text), "backplane", entry);
 const remove = async (client: string, text: string) =>
@@ -95,7 +95,7 @@ describe("JSON", () => {
     expect(JSON.parse(text)).toEqual({ mcpServers: { backplane: ENTRY, b: {} } });
   });
 
-  verifies("client.connect", "refuses a file that cannot be parsed and names the line", async () => {
+  verifies("client.connect", "refuses a file that cannot be parsed and reports the line", async () => {
     for (const [client, text, line] of [
       ["claude", '{\n  "a": 1,\n  "b" 2\n}', 3],
       ["claude", "{\n  // no comments here\n}", 2],
@@ -130,18 +130,18 @@ describe("JSON", () => {
   });
 
   test("uses mcp.servers of OpenCode 2 only in a file that has it", async () => {
-    const second =
+    const opencode_2 =
       '{\n  "mcp": {\n    "servers": {\n      "a": { "type": "remote", "url": "x" }\n    }\n  }\n}\n';
-    expect(JSON.parse(await add("opencode", second))).toMatchObject({
+    expect(JSON.parse(await add("opencode", opencode_2))).toMatchObject({
       mcp: { servers: { backplane: ENTRY } },
     });
-    const first = '{\n  "mcp": {\n    "a": { "type": "remote", "url": "x" }\n  }\n}\n';
-    expect(JSON.parse(await add("opencode", first))).toMatchObject({ mcp: { backplane: ENTRY } });
+    const opencode_1 = '{\n  "mcp": {\n    "a": { "type": "remote", "url": "x" }\n  }\n}\n';
+    expect(JSON.parse(await add("opencode", opencode_1))).toMatchObject({ mcp: { backplane: ENTRY } });
   });
 });
 
 test("accepts exactly the objects that JSON.parse accepts", async () => {
-  const pieces = fc.constantFrom(
+  const tokens = fc.constantFrom(
     ...'{ } [ ] : , " \\'.split(" "),
     " ",
     "\n",
@@ -156,7 +156,7 @@ test("accepts exactly the objects that JSON.parse accepts", async () => {
     "*/",
   );
   const texts = fc.oneof(
-    fc.array(pieces, { maxLength: 12 }).map((parts) => parts.join("")),
+    fc.array(tokens, { maxLength: 12 }).map((parts) => parts.join("")),
     fc.object().map((value) => JSON.stringify(value, null, 1)),
     fc.json(),
   );
@@ -215,9 +215,9 @@ big = 9007199254740993
 `;
 
 describe("TOML", () => {
-  const entry = clientOf("codex").buildEntry({ url: "http://127.0.0.1:7420/mcp", token: "bpk_a-B_9" });
+  const entry = findClient("codex").buildEntry({ url: "http://127.0.0.1:7420/mcp", token: "bpk_a-B_9" });
 
-  verifies("client.connect", "adds a table to TOML and keeps the rest byte for byte", async () => {
+  verifies("client.connect", "adds a table to TOML and keeps all other bytes", async () => {
     const text = await add("codex", TOML, entry);
     expect(text).toBe(
       `${TOML}
@@ -227,7 +227,7 @@ http_headers = { Authorization = "Bearer bpk_a-B_9" }
 `,
     );
     expect(
-      readConnection(clientOf("codex"), findServerEntry(await read("codex", text), "backplane")),
+      readConnection(findClient("codex"), findServerEntry(await read("codex", text), "backplane")),
     ).toEqual({
       url: "http://127.0.0.1:7420/mcp",
       token: "bpk_a-B_9",
@@ -261,8 +261,8 @@ http_headers = { Authorization = "Bearer bpk_a-B_9" }
   });
 });
 
-test("recognizes an entry as its own only if it has a gateway key", () => {
-  const claude = clientOf("claude");
+test("recognizes an entry as written by `client connect` only if it has a gateway key", () => {
+  const claude = findClient("claude");
   const headers = { Authorization: "Bearer bpk_abc" };
   expect(readConnection(claude, { url: "http://a/mcp", headers })).toEqual({
     url: "http://a/mcp",

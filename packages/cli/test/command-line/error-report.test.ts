@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { errorDocument, errorLines, toErrorReport } from "../../src/command-line/error-report.ts";
 
 describe("error report", () => {
-  test("prints what happened, why, and how to fix it", () => {
+  test("prints the error, its reason and its fix", () => {
     expect(errorLines({ code: "secret.not_found", message: "jira_dev is not stored in org_local." })).toBe(
       [
         "error[secret.not_found] There is no such secret.",
@@ -116,7 +116,7 @@ describe("error report", () => {
     );
   });
 
-  test("prints an unknown code of a newer gateway unchanged", () => {
+  test("prints an unknown code from a newer gateway unchanged", () => {
     const [first, reason] = errorLines({ code: "moon.full", message: "The moon is full." }).split("\n");
     expect(first).toContain("error[moon.full]");
     expect(reason).toBe("The moon is full.");

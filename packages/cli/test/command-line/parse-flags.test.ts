@@ -7,14 +7,14 @@ import {
   percentage,
   wholeNumber,
 } from "../../src/command-line/parse-flags.ts";
-import { expiry } from "../../src/commands/key.ts";
+import { parseExpiry } from "../../src/commands/key.ts";
 import { parsePackageName } from "../../src/packages/find-package.ts";
 
 describe("flags", () => {
   test("parses the idle time of a server in seconds, with 0 for never", () => {
     expect([parseIdleTimeout("never"), parseIdleTimeout("600")]).toEqual([0, 600]);
-    for (const bad of ["", "0", "-1", "1.5", "86401", "10m"])
-      expect(() => parseIdleTimeout(bad)).toThrow("--idle-timeout takes");
+    for (const invalid of ["", "0", "-1", "1.5", "86401", "10m"])
+      expect(() => parseIdleTimeout(invalid)).toThrow("--idle-timeout takes");
   });
 
   test("parses folder, target and mode of a mount", () => {
@@ -30,7 +30,7 @@ describe("flags", () => {
       target: "/data/notes",
       writable: true,
     });
-    for (const bad of ["", ":/n", "/a:/b:/c"]) expect(() => parseMount(bad)).toThrow("--mount takes");
+    for (const invalid of ["", ":/n", "/a:/b:/c"]) expect(() => parseMount(invalid)).toThrow("--mount takes");
   });
 
   test.each(["", "-1", "1.5", "0x10", "70000", "1e3", " 1"])("rejects %j as a port", (text) => {
@@ -69,10 +69,10 @@ describe("flags", () => {
 
   test("parses an expiry as a duration or a future time", () => {
     const now = Date.parse("2030-01-01T00:00:00Z");
-    expect(expiry("90d", now)).toBe("2030-04-01T00:00:00.000Z");
-    expect(expiry("12h", now)).toBe("2030-01-01T12:00:00.000Z");
-    expect(expiry("2030-02-01T00:00:00+01:00", now)).toBe("2030-01-31T23:00:00.000Z");
+    expect(parseExpiry("90d", now)).toBe("2030-04-01T00:00:00.000Z");
+    expect(parseExpiry("12h", now)).toBe("2030-01-01T12:00:00.000Z");
+    expect(parseExpiry("2030-02-01T00:00:00+01:00", now)).toBe("2030-01-31T23:00:00.000Z");
     for (const text of ["soon", "2029-12-31T00:00:00Z", "5", "2031"])
-      expect(() => expiry(text, now)).toThrow("is not a time in the future");
+      expect(() => parseExpiry(text, now)).toThrow("is not a time in the future");
   });
 });

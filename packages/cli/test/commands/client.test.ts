@@ -36,20 +36,20 @@ beforeEach(() => {
 
 const client = (...argv: string[]) =>
   gateway.backplane(["client", ...argv], { env: { HOME: home }, cwd: home });
-const listed = async () =>
+const listClients = async () =>
   await gateway.json<{ client: string; connected: boolean; works: boolean | null; problem: string | null }[]>(
     ["client", "list"],
     { env: { HOME: home }, cwd: home },
   );
-const keysOf = async (name: string): Promise<ApiKey[]> => {
+const activeKeys = async (name: string): Promise<ApiKey[]> => {
   const { items } = await gateway.json<{ items: ApiKey[] }>(["key", "list", "--limit", "100"]);
   return items.filter((key) => key.name === name && key.revoked_at === null);
 };
-const tokenIn = (file: string) => /bpk_[A-Za-z0-9_-]+/.exec(readFileSync(file, "utf8"))![0];
+const readToken = (file: string) => /bpk_[A-Za-z0-9_-]+/.exec(readFileSync(file, "utf8"))![0];
 const modeOf = (file: string) => statSync(file).mode & 0o777;
 
 /** Sends one MCP request with the key of an entry. */
-async function askMcp(token: string, method: string, params: JsonObject = {}) {
+async function sendMcpRequest(token: string, method: string, params: JsonObject = {}) {
   const response = await fetch(`${gateway.url}/mcp`, {
     method: "POST",
     headers: {
@@ -94,34 +94,37 @@ verifies(
   "client.connect",
   "connects each client with its own key in a private file, and disconnects it",
   async () => {
-    for (const [name, path, project_path, entryOf] of FILES) {
+    for (const [name, path, project_path, readEntry] of FILES) {
       const file = join(home, path);
       const connected = await client("connect", name);
       expect(connected, name).toMatchObject({ exit: EXIT.ok });
-      const entry = entryOf(readFileSync(file, "utf8"));
+      const entry = readEntry(readFileSync(file, "utf8"));
       expect(entry.url ?? entry.httpUrl).toBe(`${gateway.url}/mcp`);
       expect(modeOf(file)).toBe(0o600);
-      expect(connected.out + connected.err).not.toContain(tokenIn(file));
-      const keys = await keysOf(`client:${name}`);
+      expect(connected.out + connected.err).not.toContain(readToken(file));
+      const keys = await activeKeys(`client:${name}`);
       expect(keys).toMatchObject([{ scopes: ["invocations:write"], role: "user" }]);
-      expect(keys[0]!.prefix).toBe(tokenIn(file).slice(0, 8));
-      expect((await listed()).find((item) => item.client === name)).toMatchObject({
+      expect(keys[0]!.prefix).toBe(readToken(file).slice(0, 8));
+      expect((await listClients()).find((item) => item.client === name)).toMatchObject({
         present: true,
         connected: true,
         works: true,
         url: `${gateway.url}/mcp`,
       });
-      const token = tokenIn(file);
-      const { result } = await askMcp(token, "tools/call", { name: "echo", arguments: { text: "hi" } });
+      const token = readToken(file);
+      const { result } = await sendMcpRequest(token, "tools/call", {
+        name: "echo",
+        arguments: { text: "hi" },
+      });
       expect(JSON.stringify(result), name).toContain("hi");
       expect(await client("disconnect", name), name).toMatchObject({ exit: EXIT.ok });
       expect(existsSync(file), name).toBe(false);
-      expect(await keysOf(`client:${name}`)).toEqual([]);
-      expect(await askMcp(token, "tools/list"), name).toMatchObject({ status: 401 });
+      expect(await activeKeys(`client:${name}`)).toEqual([]);
+      expect(await sendMcpRequest(token, "tools/list"), name).toMatchObject({ status: 401 });
       const folder = join(home, "project");
       mkdirSync(folder, { recursive: true });
       expect(await client("connect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
-      expect(tokenIn(join(folder, project_path))).toMatch(/^bpk_/);
+      expect(readToken(join(folder, project_path))).toMatch(/^bpk_/);
       expect(await client("disconnect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
     }
   },
@@ -135,40 +138,44 @@ verifies(
     const dry = await client("connect", "claude", "--dry-run");
     expect(dry.out).toContain('+    "backplane": {');
     expect(existsSync(file)).toBe(false);
-    expect(await keysOf("client:claude")).toEqual([]);
+    expect(await activeKeys("client:claude")).toEqual([]);
     await client("connect", "claude");
     const text = readFileSync(file, "utf8");
     expect((await client("connect", "claude")).out).toContain("already");
     expect(readFileSync(file, "utf8")).toBe(text);
     const removal = await client("disconnect", "claude", "--dry-run");
     expect(removal.out).toContain("bpk_…");
-    expect(removal.out).not.toContain(tokenIn(file));
+    expect(removal.out).not.toContain(readToken(file));
     expect(readFileSync(file, "utf8")).toBe(text);
     await client("disconnect", "claude");
     expect((await client("disconnect", "claude")).out).toContain("is not connected");
   },
 );
 
-verifies("client.connect", "replaces a revoked key and keeps what the user added to the entry", async () => {
-  const file = join(home, ".gemini/settings.json");
-  await client("connect", "gemini");
-  const old = tokenIn(file);
-  const settings = JSON.parse(readFileSync(file, "utf8"));
-  settings.mcpServers.backplane.timeout = 5_000;
-  writeFileSync(file, JSON.stringify(settings, null, 4));
-  const [key] = await keysOf("client:gemini");
-  await gateway.json(["key", "revoke", key!.id, "--yes"]);
-  expect((await listed()).find((item) => item.client === "gemini")).toMatchObject({
-    connected: true,
-    works: false,
-    problem: "the key is not valid",
-  });
-  await client("connect", "gemini");
-  expect(tokenIn(file)).not.toBe(old);
-  expect(JSON.parse(readFileSync(file, "utf8")).mcpServers.backplane.timeout).toBe(5_000);
-  expect(await keysOf("client:gemini")).toHaveLength(1);
-  await client("disconnect", "gemini");
-});
+verifies(
+  "client.connect",
+  "replaces a revoked key and keeps fields that the user added to the entry",
+  async () => {
+    const file = join(home, ".gemini/settings.json");
+    await client("connect", "gemini");
+    const old = readToken(file);
+    const settings = JSON.parse(readFileSync(file, "utf8"));
+    settings.mcpServers.backplane.timeout = 5_000;
+    writeFileSync(file, JSON.stringify(settings, null, 4));
+    const [key] = await activeKeys("client:gemini");
+    await gateway.json(["key", "revoke", key!.id, "--yes"]);
+    expect((await listClients()).find((item) => item.client === "gemini")).toMatchObject({
+      connected: true,
+      works: false,
+      problem: "the key is not valid",
+    });
+    await client("connect", "gemini");
+    expect(readToken(file)).not.toBe(old);
+    expect(JSON.parse(readFileSync(file, "utf8")).mcpServers.backplane.timeout).toBe(5_000);
+    expect(await activeKeys("client:gemini")).toHaveLength(1);
+    await client("disconnect", "gemini");
+  },
+);
 
 verifies(
   "client.connect",
@@ -216,7 +223,7 @@ verifies(
       mkdirSync(dirname(file), { recursive: true });
       writeFileSync(file, before);
       await client("connect", name);
-      expect(tokenIn(file)).toMatch(/^bpk_/);
+      expect(readToken(file)).toMatch(/^bpk_/);
       expect((await client("disconnect", name)).exit, name).toBe(EXIT.ok);
       expect(readFileSync(file, "utf8"), name).toBe(before);
       if (edited === null) continue;
@@ -235,15 +242,15 @@ verifies(
 verifies("client.connect", "keeps the role and the tools of a client that is connected again", async () => {
   await client("connect", "claude", "--role", "guest", "--tools", "echo");
   const file = join(home, ".claude.json");
-  const old = tokenIn(file);
+  const old = readToken(file);
   expect(await client("connect", "claude", "--tools", "slow")).toMatchObject({ exit: EXIT.ok });
-  expect(await keysOf("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
-  expect(await askMcp(old, "tools/list")).toMatchObject({ status: 401 });
-  const [key] = await keysOf("client:claude");
+  expect(await activeKeys("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
+  expect(await sendMcpRequest(old, "tools/list")).toMatchObject({ status: 401 });
+  const [key] = await activeKeys("client:claude");
   await gateway.json(["key", "revoke", key!.id, "--yes"]);
   await client("connect", "claude");
-  expect(await keysOf("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
-  const [last] = await keysOf("client:claude");
+  expect(await activeKeys("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
+  const [last] = await activeKeys("client:claude");
   await gateway.json(["key", "revoke", last!.id, "--yes"]);
   // Nothing is left to revoke, so this is not a partial success.
   expect(await client("disconnect", "claude")).toMatchObject({ exit: EXIT.ok });
@@ -259,10 +266,10 @@ test("changes only the key of an entry that is connected again, and keeps its co
     const comment = name === "codex" ? "# mine\n" : "// mine\n";
     writeFileSync(file, readFileSync(file, "utf8").replace(/( *"?url"?)/, `${comment}$1`));
     const before = readFileSync(file, "utf8");
-    const old = tokenIn(file);
+    const old = readToken(file);
     await client("connect", name, "--role", "guest");
-    expect(tokenIn(file)).not.toBe(old);
-    expect(readFileSync(file, "utf8")).toBe(before.replace(old, tokenIn(file)));
+    expect(readToken(file)).not.toBe(old);
+    expect(readFileSync(file, "utf8")).toBe(before.replace(old, readToken(file)));
     await client("disconnect", name);
   }
 });
@@ -274,7 +281,7 @@ test("does not change a read-only file and revokes the key that was created for 
   expect(exit).toBe(EXIT.failed);
   expect(err).toContain("it is read-only");
   expect(readFileSync(file, "utf8")).toBe("{}\n");
-  expect(await keysOf("client:claude")).toEqual([]);
+  expect(await activeKeys("client:claude")).toEqual([]);
   expect(readdirSync(home)).toEqual([".claude.json"]);
 });
 
@@ -292,7 +299,7 @@ verifies(
       }
       expect(readFileSync(file, "utf8")).toBe(text);
     }
-    expect(await keysOf("client:claude")).toEqual([]);
+    expect(await activeKeys("client:claude")).toEqual([]);
     expect((await client("connect", "emacs")).exit).toBe(EXIT.usage);
     symlinkSync(join(home, "absent"), join(home, "dangling"));
     const dangling = await gateway.backplane(["client", "connect", "opencode"], {
@@ -306,7 +313,7 @@ test("removes the entry and reports the key when the entry belongs to another ga
   const file = join(home, ".cursor/mcp.json");
   await client("connect", "cursor");
   writeFileSync(file, readFileSync(file, "utf8").replace(gateway.url, "http://127.0.0.1:9"));
-  expect((await listed()).find((item) => item.client === "cursor")).toMatchObject({ works: false });
+  expect((await listClients()).find((item) => item.client === "cursor")).toMatchObject({ works: false });
   const { exit, err } = await client("disconnect", "cursor");
   expect(exit).toBe(EXIT.partial);
   expect(err).toContain("http://127.0.0.1:9/mcp");
@@ -318,8 +325,8 @@ verifies(
   "assigns the tools of --tools to the client's key",
   async () => {
     await client("connect", "claude", "--tools", "echo,mcp_x_*");
-    expect(await keysOf("client:claude")).toMatchObject([{ tools: ["echo", "mcp_x_*"] }]);
-    const { result } = await askMcp(tokenIn(join(home, ".claude.json")), "tools/list");
+    expect(await activeKeys("client:claude")).toMatchObject([{ tools: ["echo", "mcp_x_*"] }]);
+    const { result } = await sendMcpRequest(readToken(join(home, ".claude.json")), "tools/list");
     const names = (result.tools as { name: string }[]).map(({ name }) => name);
     expect(names).toEqual(["echo", "tool_call", "tool_search"]);
     await client("disconnect", "claude");
@@ -334,7 +341,7 @@ test("refuses an invalid entry name and a folder that does not exist", async () 
   const { exit, err } = await client("connect", "claude", "--folder", "nowhere/at/all");
   expect([exit, err]).toEqual([EXIT.usage, expect.stringContaining("does not exist")]);
   expect(existsSync(join(home, "nowhere"))).toBe(false);
-  expect(await keysOf("client:claude")).toEqual([]);
+  expect(await activeKeys("client:claude")).toEqual([]);
 });
 
 test("warns if no tool matches --tools", async () => {
@@ -343,9 +350,9 @@ test("warns if no tool matches --tools", async () => {
   await client("disconnect", "claude");
 });
 
-test("names the key that it could not revoke", async () => {
+test("reports the key that it could not revoke", async () => {
   await client("connect", "cursor");
-  const [key] = await keysOf("client:cursor");
+  const [key] = await activeKeys("client:cursor");
   const file = join(home, ".cursor/mcp.json");
   const closed = "http://127.0.0.1:9";
   writeFileSync(file, readFileSync(file, "utf8").replace(gateway.url, closed));

@@ -80,7 +80,7 @@ test("prompts for a secret at a terminal without echo", async () => {
   expect(await gateway.json(["config", "get", "app.access_token"])).toMatchObject({ value: "****ue-1" });
 });
 
-test("unset removes a key, and asks for confirmation before it removes all keys under a prefix", async () => {
+test("removes a key with `unset`, and asks for confirmation before it removes all keys under a prefix", async () => {
   await set("gone.a", "1");
   await set("gone.b", "2");
   await set("gone", "3");

@@ -52,7 +52,7 @@ describe("access and records", () => {
     expect(events.map((event) => event.type)).toContain("binding.changed");
   });
 
-  test("events tail filters by type and start", async () => {
+  test("filters `events tail` by type and start", async () => {
     const argv = ["events", "tail", "--type", "binding.changed", "--count", "2", "--json"];
     const read = async (...more: string[]) =>
       (await gateway.backplane([...argv, ...more])).out
@@ -66,7 +66,7 @@ describe("access and records", () => {
     expect(unknown.exit).toBe(EXIT.usage);
   });
 
-  test("Ctrl-C ends events tail with 130", async () => {
+  test("ends `events tail` on Ctrl-C with 130", async () => {
     const { io, ended } = gateway.begin(["events", "tail"]);
     await waitForOutput(io.out, /binding\.changed/);
     io.signal("SIGINT");
@@ -82,7 +82,7 @@ describe("access and records", () => {
     expect((await fetch(login_url, { redirect: "manual" })).status).toBe(401);
   });
 
-  test("doctor reports no failure, either as text or as JSON", async () => {
+  test("reports no failure in `doctor`, either as text or as JSON", async () => {
     const report = await gateway.json<{
       status: string;
       checks: { name: string; status: string; fix?: string }[];
@@ -103,7 +103,7 @@ describe("access and records", () => {
   });
 });
 
-test("the home contains the files that the commands read", () => {
+test("writes the files that the commands read to the home", () => {
   expect(existsSync(join(gateway.home, "admin.token"))).toBe(true);
   expect(JSON.parse(readFileSync(join(gateway.home, "gateway.json"), "utf8"))).toMatchObject({
     url: gateway.url,

@@ -53,11 +53,11 @@ test("sets single fields, resets them with null, replaces the whole policy, and 
   expect(Object.keys(((await policy()) as { risks: object }).risks)).toEqual(
     expect.arrayContaining(names.map((name) => `at_once_${name}`)),
   );
-  const whole = await gateway.backplane(["policy", "set", "."], { stdin: "{}" });
-  expect([whole.exit, await policy()]).toEqual([EXIT.ok, {}]);
+  const replaced = await gateway.backplane(["policy", "set", "."], { stdin: "{}" });
+  expect([replaced.exit, await policy()]).toEqual([EXIT.ok, {}]);
 });
 
-test("lists the catalog with token costs, and explain names the deciding rule", async () => {
+test("lists the catalog with token costs, and explains a decision with the deciding rule", async () => {
   const { out, err } = await gateway.backplane(["tool", "list", "--all"]);
   expect(out).toMatch(/^NAME +ORIGIN +PACKAGE +RISK +CATEGORY +TOKENS +STATUS +WHY\n/);
   expect(out).toMatch(/tool_search +core +core\/backplane +low .*hidden +no tool is deferred/);

@@ -34,20 +34,20 @@ test("adds, changes, activates, tests and removes an instance", async () => {
   expect((await gateway.backplane(["provider", "list"])).out).toMatch(/^ID +ACTIVE +PLUGIN/);
 });
 
-test("names an unknown or invalid field and writes nothing", async () => {
-  for (const [set, named] of [
+test("reports an unknown or invalid field and writes nothing", async () => {
+  for (const [pair, field] of [
     ["temperature=hot", "config.temperature"],
     ["temperature=9", "config.temperature"],
     ["api=telex", "config.api"],
     ["modle=gpt-5", "config.modle"],
     ["context_window=0", "config.context_window"],
   ] as const) {
-    const added = await gateway.backplane(["provider", "add", "llm-openai", "--id", "wrong", "--set", set]);
-    expect(added.exit, set).toBe(EXIT.failed);
+    const added = await gateway.backplane(["provider", "add", "llm-openai", "--id", "wrong", "--set", pair]);
+    expect(added.exit, pair).toBe(EXIT.failed);
     expect(added.err).toContain("error[provider.invalid]");
-    expect(added.err).toContain(named);
-    const changed = await gateway.backplane(["provider", "set", "llm-openai", set]);
-    expect(changed.err).toContain(named);
+    expect(added.err).toContain(field);
+    const changed = await gateway.backplane(["provider", "set", "llm-openai", pair]);
+    expect(changed.err).toContain(field);
   }
   expect((await rows()).find(({ id }) => id === "wrong")).toBeUndefined();
   expect((await rows()).find(({ id }) => id === "llm-openai")?.config).toEqual({});
@@ -87,15 +87,20 @@ test("reports invalid arguments and errors of the gateway", async () => {
 test("warns that a private address is refused until --allow-private is set", async () => {
   const add = (id: string, url: string, ...more: string[]) =>
     gateway.backplane(["provider", "add", "llm-openai", "--id", id, "--set", `base_url=${url}`, ...more]);
-  const places = ["http://localhost:11434/v1", "http://127.0.0.1:1", "http://10.1.2.3/v1", "http://[::1]:80"];
-  for (const [n, url] of places.entries()) {
+  const private_urls = [
+    "http://localhost:11434/v1",
+    "http://127.0.0.1:1",
+    "http://10.1.2.3/v1",
+    "http://[::1]:80",
+  ];
+  for (const [n, url] of private_urls.entries()) {
     const { err, exit } = await add(`near-${n}`, url);
     expect(exit).toBe(EXIT.ok);
     expect(err, url).toContain(`backplane provider set near-${n} --allow-private`);
   }
   const open = await gateway.backplane(["provider", "set", "near-0", "--allow-private"]);
   expect(open.err).not.toContain("refuses model calls");
-  expect((await add("opened", places[0]!, "--allow-private")).err).not.toContain("refuses model calls");
+  expect((await add("opened", private_urls[0]!, "--allow-private")).err).not.toContain("refuses model calls");
   expect((await add("far", "https://api.example.com/v1")).err).not.toContain("refuses model calls");
 });
 

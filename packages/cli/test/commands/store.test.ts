@@ -36,12 +36,12 @@ function tamper(text: string): void {
   database.close();
 }
 
-async function doctorRow() {
+async function readStoreRow() {
   const { json } = await backplane("doctor");
   return json.checks.find(({ name }: { name: string }) => name === "store");
 }
 
-test("check reports an intact store, with the gateway running or stopped, and changes no file", async () => {
+test("reports an intact store on `check`, with the gateway running or stopped, and changes no file", async () => {
   const before = readFileSync(file);
   expect(await backplane("store", "check")).toMatchObject({
     exit: EXIT.ok,
@@ -51,16 +51,16 @@ test("check reports an intact store, with the gateway running or stopped, and ch
   expect(readdirSync(home).filter((name) => name.includes("check-"))).toEqual([]);
   const gateway = await start();
   expect(await backplane("store", "check")).toMatchObject({ exit: EXIT.ok, json: { status: "ok" } });
-  expect(await doctorRow()).toMatchObject({ status: "ok" });
+  expect(await readStoreRow()).toMatchObject({ status: "ok" });
   await gateway.stop();
 });
 
-test("check and doctor name a damaged row; repair moves it to a file and is audited", async () => {
+test("reports a damaged row on `check` and `doctor`, and moves it to a file on `repair`, which is audited", async () => {
   tamper("update api_keys set body = replace(body, 'first', 'fake')");
   const { exit, json } = await backplane("store", "check");
   expect(exit).toBe(EXIT.failed);
   expect(json).toMatchObject({ status: "damaged", rows: [{ table: "api_keys" }] });
-  expect(await doctorRow()).toMatchObject({
+  expect(await readStoreRow()).toMatchObject({
     status: "failed",
     message: expect.stringMatching(/^the row ".+" of the table api_keys is damaged$/),
     fix: expect.stringContaining("backplane store repair"),
@@ -91,7 +91,7 @@ test("restores a store from a backup and keeps the damaged files", async () => {
     message: expect.stringContaining("is not a SQLite database"),
     fix: expect.stringContaining(`backplane store restore ${json.backup}`),
   });
-  expect(await doctorRow()).toMatchObject({ status: "failed" });
+  expect(await readStoreRow()).toMatchObject({ status: "failed" });
   const restored = await backplane("store", "restore", json.backup);
   expect(restored.exit).toBe(EXIT.ok);
   expect(existsSync(join(restored.json.kept, "store.db"))).toBe(true);
@@ -101,7 +101,7 @@ test("restores a store from a backup and keeps the damaged files", async () => {
   await gateway.stop();
 });
 
-test("the gateway does not start with missing commits until the loss is accepted", async () => {
+test("does not start the gateway with missing commits until the loss is accepted", async () => {
   const count = readFileSync(`${file}.commits`, "utf8");
   tamper("update store_state set commits = commits - 3");
   // A lost log leaves an older row with a valid checksum, so `repair` renews the checksum of the changed row.
@@ -109,7 +109,7 @@ test("the gateway does not start with missing commits until the loss is accepted
   await backplane("store", "repair");
   writeFileSync(`${file}.commits`, count);
   await expect(start()).rejects.toMatchObject({ code: "store.commits_lost" });
-  expect(await doctorRow()).toMatchObject({
+  expect(await readStoreRow()).toMatchObject({
     status: "failed",
     message: expect.stringContaining("acknowledged commits are missing"),
   });

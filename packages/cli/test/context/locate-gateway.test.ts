@@ -17,7 +17,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(home, { recursive: true, force: true }));
 
-const state = (pid: number, url = "http://127.0.0.1:9999") =>
+const writeState = (pid: number, url = "http://127.0.0.1:9999") =>
   writeFileSync(join(home, "gateway.json"), JSON.stringify({ url, pid, version: "0.1.0" }));
 
 describe("home", () => {
@@ -34,7 +34,7 @@ describe("url", () => {
   test("uses the flag, then BACKPLANE_URL, then the state file, then the default", () => {
     expect(locateUrl({ token: "bpk_x" }, {}, home)).toBe(DEFAULT_URL);
     expect(locateUrl({}, { BACKPLANE_TOKEN: "bpk_x" }, home)).toBe(DEFAULT_URL);
-    state(process.pid);
+    writeState(process.pid);
     expect(locateUrl({}, {}, home)).toBe("http://127.0.0.1:9999");
     expect(locateUrl({}, { BACKPLANE_URL: "http://b/" }, home)).toBe("http://b");
     expect(locateUrl({ url: "https://c" }, { BACKPLANE_URL: "http://b" }, home)).toBe("https://c");
@@ -42,7 +42,7 @@ describe("url", () => {
 
   test("refuses the state file of a gateway that has exited", () => {
     const { pid } = spawnSync(process.execPath, ["--version"]);
-    state(pid);
+    writeState(pid);
     expect(() => locateUrl({}, {}, home)).toThrow(expect.objectContaining({ code: "daemon.unreachable" }));
   });
 

@@ -6,7 +6,7 @@ import { OWN_HEAP_FLAGS } from "../../src/heap/small-heap.ts";
 const MODULE = resolve("packages/cli/src/heap/limit-heap-growth.ts");
 
 /** V8 accepts compiled code only under this tag, so it shows whether the flags have changed. */
-function tagsOf(...flags: string[]): { before: number; after: number } {
+function readCodeTags(...flags: string[]): { before: number; after: number } {
   const program = `const { cachedDataVersionTag } = await import("node:v8");
     const before = cachedDataVersionTag();
     const { limitHeapGrowth } = await import(${JSON.stringify(MODULE)});
@@ -17,8 +17,8 @@ function tagsOf(...flags: string[]): { before: number; after: number } {
 }
 
 test("accepts Node's compiled code at the start and limits the growth of the heap afterwards", () => {
-  const plain = tagsOf();
-  const own = tagsOf(...OWN_HEAP_FLAGS);
+  const plain = readCodeTags();
+  const own = readCodeTags(...OWN_HEAP_FLAGS);
   expect(plain.after).toBe(plain.before);
   expect(own.before).toBe(plain.before);
   expect(own.after).not.toBe(own.before);

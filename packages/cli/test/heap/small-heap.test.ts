@@ -2,21 +2,21 @@ import { expect, test } from "vitest";
 import { type OwnProcess, restartWithSmallHeap } from "../../src/heap/small-heap.ts";
 
 function startWith(overrides: Partial<OwnProcess>): { args: readonly string[]; env: object } | null {
-  let seen: { args: readonly string[]; env: object } | null = null;
+  let execve_call: { args: readonly string[]; env: object } | null = null;
   restartWithSmallHeap({
     argv: ["node", "/main.js", "up", "--json"],
     execArgv: ["--conditions=x"],
     execPath: "/node",
     env: { HOME: "/h" },
     execve: ((_file: string, args: readonly string[], env: object) => {
-      seen = { args, env };
+      execve_call = { args, env };
     }) as never,
     ...overrides,
   });
-  return seen;
+  return execve_call;
 }
 
-test("up restarts its process once with heap flags and the same command line", () => {
+test("restarts the process of `up` once with heap flags and the same command line", () => {
   const restarted = startWith({})!;
   expect(restarted.args).toEqual([
     "/node",

@@ -43,7 +43,7 @@ test.each(["./absent", "/absent", "absent/folder", "absent.tgz", "absent.json", 
   },
 );
 
-test.each(["absent", "..", ""])("names the examples if example:%s is not one", (name) => {
+test.each(["absent", "..", ""])("lists the examples if example:%s is not one", (name) => {
   expect(() => readPluginSource(cwd, `example:${name}`)).toThrow(
     expect.objectContaining({ code: "cli.usage", fix: expect.stringContaining("example:hello-tool") }),
   );

@@ -17,7 +17,7 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 
-function folder(name: string, files: Record<string, string>): string {
+function writeFolder(name: string, files: Record<string, string>): string {
   for (const [file, text] of Object.entries(files)) {
     const path = join(root, name, file);
     mkdirSync(dirname(path), { recursive: true });
@@ -27,20 +27,20 @@ function folder(name: string, files: Record<string, string>): string {
 }
 
 /** The manifest of an instrument plugin whose provider is provider.mjs. */
-function instrument(id: string, isolationMode: "InProcess" | "External"): string {
-  const about = { id, name: id, version: "1.0.0", author: "Acme", description: "An instrument." };
-  return JSON.stringify({ ...about, providerClass: "./provider.mjs#Provider", isolationMode });
+function instrumentManifest(id: string, isolationMode: "InProcess" | "External"): string {
+  const identity = { id, name: id, version: "1.0.0", author: "Acme", description: "An instrument." };
+  return JSON.stringify({ ...identity, providerClass: "./provider.mjs#Provider", isolationMode });
 }
 
-const bindingIn = (text: string) => /bind_[0-9a-z]+/.exec(text)![0];
+const findBindingId = (text: string) => /bind_[0-9a-z]+/.exec(text)![0];
 
-const TOOL = (risk: string) =>
+const toolSource = (risk: string) =>
   `export default { description: "A tool.", defaultRiskLevel: "${risk}", execute: () => ({ content: "ok", isError: false }) };`;
 
 test("lists a tool file that fails to load, together with its error", async () => {
-  const tools = folder("files", {
-    "tools/reads.ts": TOOL("low"),
-    "tools/writes.ts": TOOL("medium"),
+  const tools = writeFolder("files", {
+    "tools/reads.ts": toolSource("low"),
+    "tools/writes.ts": toolSource("medium"),
     "tools/torn.ts": "throw new Error('torn at import');",
   });
   const { out, err } = await gateway.backplane(["plugin", "install", tools]);
@@ -50,7 +50,7 @@ test("lists a tool file that fails to load, together with its error", async () =
   const listed = await gateway.backplane(["tool", "list", "--all"]);
   expect(listed.out).toMatch(/torn .*hidden +it cannot run: .*torn at import/);
   expect((await gateway.backplane(["tool", "show", "torn"])).out).toMatch(/reason: +it cannot run: .*torn/);
-  const bound = await gateway.backplane(["binding", "tools", bindingIn(out)]);
+  const bound = await gateway.backplane(["binding", "tools", findBindingId(out)]);
   expect(bound.out).toMatch(/reads +offered +A tool\.\ntorn +broken +.*torn at import\nwrites +offered/);
   const info = await gateway.backplane(["plugin", "info", "local/files"]);
   expect(info.out).toMatch(/BINDING +STATUS +TOOL +STATE\nbind_\w+ +active +reads +offered\n.*torn +broken/);
@@ -58,7 +58,7 @@ test("lists a tool file that fails to load, together with its error", async () =
 });
 
 test("prints the message of a failed tool once at a terminal, and on both streams otherwise", async () => {
-  const tools = folder("failing", {
+  const tools = writeFolder("failing", {
     "tools/breaks.ts":
       'export default { defaultRiskLevel: "low", execute: () => { throw new Error("broke at noon"); } };',
   });
@@ -72,9 +72,9 @@ test("prints the message of a failed tool once at a terminal, and on both stream
 
 test("reports immediately that a changed binding no longer starts, and lists the tools after its secret is bound", async () => {
   const permissions = { secret_slots: ["token"] };
-  const tools = folder("gone", {
+  const tools = writeFolder("gone", {
     "package.json": JSON.stringify({ name: "gone", backplane: { permissions } }),
-    "tools/looks.ts": TOOL("low"),
+    "tools/looks.ts": toolSource("low"),
   });
   expect((await gateway.backplane(["plugin", "install", tools])).err).toContain("--secret token=NAME");
   await gateway.backplane(["secret", "set", "look"], { stdin: "a value of a secret\n" });
@@ -97,7 +97,7 @@ test("reports immediately that a changed binding no longer starts, and lists the
 
 test("rejects flags that have no effect on servers", async () => {
   const server = { mcpServers: { own: { command: "node", args: ["-e", "1"] } } };
-  const file = join(folder("flags", { "mcp.json": JSON.stringify(server) }), "mcp.json");
+  const file = join(writeFolder("flags", { "mcp.json": JSON.stringify(server) }), "mcp.json");
   const linked = await gateway.backplane(["plugin", "install", file, "--editable"]);
   expect([linked.exit, linked.err]).toEqual([EXIT.usage, expect.stringContaining("--editable")]);
   const unbound = await gateway.backplane(["plugin", "install", file, "--no-bind", "--domains", "a.example"]);
@@ -106,9 +106,13 @@ test("rejects flags that have no effect on servers", async () => {
 });
 
 test("reports a name conflict with a fix, and shows the class of a host tool as host", async () => {
-  const host = TOOL("low").replace("description", 'executionTarget: "host", description');
-  await gateway.backplane(["plugin", "install", folder("first", { "tools/twice.ts": host })]);
-  const { err } = await gateway.backplane(["plugin", "install", folder("next", { "tools/twice.ts": host })]);
+  const host = toolSource("low").replace("description", 'executionTarget: "host", description');
+  await gateway.backplane(["plugin", "install", writeFolder("first", { "tools/twice.ts": host })]);
+  const { err } = await gateway.backplane([
+    "plugin",
+    "install",
+    writeFolder("next", { "tools/twice.ts": host }),
+  ]);
   expect(err).toMatch(/twice is not offered: .*local\/first .*\nfix: backplane binding disable bind_/);
   await gateway.backplane(["binding", "set", "local/first", "--host-target"]);
   const { id } = await gateway.json<{ id: string }>(["invoke", "twice"]);
@@ -119,8 +123,8 @@ test("reports a name conflict with a fix, and shows the class of a host tool as 
 });
 
 test("reports hidden characters in descriptions to the operator", async () => {
-  const sly = TOOL("low").replace("A tool.", "A \u202etool.\u{e0068}\u{e0069}");
-  await gateway.backplane(["plugin", "install", folder("sly", { "tools/slyly.ts": sly })]);
+  const sly = toolSource("low").replace("A tool.", "A \u202etool.\u{e0068}\u{e0069}");
+  await gateway.backplane(["plugin", "install", writeFolder("sly", { "tools/slyly.ts": sly })]);
   const tool_text = (await gateway.backplane(["tool", "show", "slyly"])).out;
   expect(tool_text).toContain("\nA \ufffdtool.\ufffd\n");
   expect(tool_text).toContain(
@@ -142,9 +146,9 @@ test("lists an inactive tool with a fix that works", async () => {
   const { out } = await gateway.backplane([
     "plugin",
     "install",
-    folder("idle", { "tools/idles.ts": TOOL("low") }),
+    writeFolder("idle", { "tools/idles.ts": toolSource("low") }),
   ]);
-  const id = bindingIn(out);
+  const id = findBindingId(out);
   await gateway.backplane(["binding", "disable", id]);
   expect((await gateway.backplane(["tool", "list"])).out).not.toContain("idles");
   const { out: all } = await gateway.backplane(["tool", "list", "--all"]);
@@ -154,12 +158,15 @@ test("lists an inactive tool with a fix that works", async () => {
   expect((await gateway.backplane(["tool", "list"])).out).toContain("idles");
 });
 
-test("a new version keeps the settings of the binding but not its trust", async () => {
+test("keeps the settings of the binding but not its trust for a new version", async () => {
   const bound = async () =>
     (await gateway.json<{ items: Binding[] }>(["binding", "list"])).items.filter(
       ({ package_id }) => package_id === "local/moving",
     );
-  const first = folder("moving", { "tools/early.ts": TOOL("low"), "tools/kept.ts": TOOL("low") });
+  const first = writeFolder("moving", {
+    "tools/early.ts": toolSource("low"),
+    "tools/kept.ts": toolSource("low"),
+  });
   await gateway.backplane(["plugin", "install", first, "--config", '{"a":1}']);
   const [before] = await bound();
   await gateway.backplane(["binding", "set", before!.binding_id, "--host-target", "--timeout", "5000"]);
@@ -175,7 +182,7 @@ test("a new version keeps the settings of the binding but not its trust", async 
   expect((await gateway.backplane(["tool", "show", "kept"])).exit).toBe(EXIT.ok);
 });
 
-test("explain suggests the command that lets a call run without approval", async () => {
+test("suggests on `explain` the command that lets a call run without approval", async () => {
   const explain = async (tool: string) => (await gateway.backplane(["policy", "explain", tool])).err;
   expect(await explain("reads")).toBe("");
   expect(await explain("writes")).toBe("To run it without approval: backplane policy set risks.writes low\n");
@@ -186,8 +193,8 @@ test("explain suggests the command that lets a call run without approval", async
   await gateway.backplane(["policy", "set", "tolerance", "null"]);
 });
 
-test("installing a server suggests a policy command that works", async () => {
-  const server = folder("desk", {
+test("suggests a policy command that works after the installation of a server", async () => {
+  const server = writeFolder("desk", {
     "vai-plugin.toml": [
       'api_version = "vai.plugin.v1"\npackage_id = "acme/desk"\nversion = "1.0.0"\nname = "Desk"',
       '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',
@@ -214,7 +221,7 @@ test("suggests a policy for all tools of a server with a configured name, and fo
     gateway.backplane([
       "plugin",
       "install",
-      folder(name, {
+      writeFolder(name, {
         "vai-plugin.toml": PAPER.replace("acme/paper", package_id),
         "server.mjs": server,
       }),
@@ -232,12 +239,12 @@ test("suggests a policy for all tools of a server with a configured name, and fo
 });
 
 test("suggests the current name of a tool whose server was renamed", async () => {
-  const source = folder("renamed", {
+  const source = writeFolder("renamed", {
     "vai-plugin.toml": PAPER.replace("acme/paper", "acme/stationery"),
     "server.mjs": SERVER,
   });
   const { out } = await gateway.backplane(["plugin", "install", source, "--bind", "--name", "first"]);
-  const rename = (name: string) => gateway.json(["binding", "set", bindingIn(out), "--name", name]);
+  const rename = (name: string) => gateway.json(["binding", "set", findBindingId(out), "--name", name]);
   await rename("second-name");
   await rename("a-third-and-last");
   for (const former of ["mcp_first_fold", "mcp_second-name_fold", "mcp_stationery_fold"]) {
@@ -248,15 +255,15 @@ test("suggests the current name of a tool whose server was renamed", async () =>
   expect((await gateway.backplane(["invoke", "mcp_unknown-server_fold"])).err).not.toContain("Did you mean");
 });
 
-test("names the command that gives a server its missing key, after the installation and later", async () => {
-  const server = folder("keyless", {
+test("suggests the command that sets a server's missing key, after the installation and later", async () => {
+  const server = writeFolder("keyless", {
     "vai-plugin.toml": [
       'api_version = "vai.plugin.v1"\npackage_id = "acme/keyless"\nversion = "1.0.0"\nname = "Keyless"',
       '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',
     ].join("\n\n"),
     "server.mjs": 'console.error("Error: ACME_API_KEY is required"); process.exit(1);',
   });
-  const hint = /To give it ACME_API_KEY: .* --secret acme_api_key=acme_api_key/;
+  const hint = /To set ACME_API_KEY: .* --secret acme_api_key=acme_api_key/;
   expect((await gateway.backplane(["plugin", "install", server])).err).toMatch(hint);
   const later = await gateway.backplane(["binding", "tools", "keyless", "--refresh"]);
   expect(later.err).toMatch(hint);
@@ -264,13 +271,13 @@ test("names the command that gives a server its missing key, after the installat
 });
 
 test("refuses an untrusted in-process instrument and prints the command for its binding", async () => {
-  const plugin = folder("inside", {
-    "META-INF/hefty-plugin.json": instrument("inside", "InProcess"),
+  const plugin = writeFolder("inside", {
+    "META-INF/hefty-plugin.json": instrumentManifest("inside", "InProcess"),
     "provider.mjs": "export class Provider { instruments = []; initialize() {} }",
   });
   const { out, err } = await gateway.backplane(["plugin", "install", plugin]);
   expect(err).toContain("No tools are available yet (plugin.untrusted)");
-  expect(err).toContain(`backplane binding set ${bindingIn(out)} --class worker`);
+  expect(err).toContain(`backplane binding set ${findBindingId(out)} --class worker`);
   const info = await gateway.backplane(["plugin", "info", "hefty/inside"]);
   expect(info.out).toMatch(/bind_\w+ +active +- +plugin\.untrusted/);
 });
@@ -279,7 +286,7 @@ test("offers the skill tool once a skill is bound, and plugin info lists the ski
   const skillTool = async () => (await gateway.backplane(["tool", "show", "skill"])).out;
   expect(await skillTool()).toMatch(/status: +hidden\nreason: +no package with skills is bound here\n/);
   const schema = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
-  const kit = folder("letters", {
+  const kit = writeFolder("letters", {
     "plugin.json": JSON.stringify({ $schema: schema, name: "letters", version: "1.0.0" }),
     "skills/write/SKILL.md": "---\nname: write\ndescription: Writes letters.\n---\nDear …\n",
   });
@@ -300,12 +307,12 @@ test("reports the setting that allows a forbidden server address", async () => {
   const fix =
     'fix: If you trust this destination, ask an operator to add "127.0.0.1:9" to egress.allow_private';
   expect(err).toContain(fix);
-  expect((await gateway.backplane(["binding", "tools", bindingIn(out)])).err).toContain(fix);
+  expect((await gateway.backplane(["binding", "tools", findBindingId(out)])).err).toContain(fix);
 });
 
-test("doctor reports instrument health and bindings with problems", async () => {
-  const plugin = folder("ill", {
-    "META-INF/hefty-plugin.json": instrument("ill", "External"),
+test("reports instrument health and bindings with problems in `doctor`", async () => {
+  const plugin = writeFolder("ill", {
+    "META-INF/hefty-plugin.json": instrumentManifest("ill", "External"),
     "provider.mjs": `
       const one = (name, healthCheck, invoke = () => ({})) => ({ name, riskLevel: "ReadOnly", invoke, healthCheck,
         metadata: { name, category: "Application", description: name } });
@@ -350,9 +357,9 @@ test("doctor reports instrument health and bindings with problems", async () => 
 });
 
 test("lists the tools of a trusted folder and sanitizes its texts", async () => {
-  const path = folder("shop", {
-    "tools/sells.ts": TOOL("low"),
-    "tools/sells.js": TOOL("low"),
+  const path = writeFolder("shop", {
+    "tools/sells.ts": toolSource("low"),
+    "tools/sells.js": toolSource("low"),
     "tools/torn_off.ts": 'throw new Error("\\u001b[2Jgone");',
   });
   const workspace = await gateway.backplane(["workspace", "show", path], { tty: true });
@@ -384,10 +391,12 @@ test("refuses a folder that is not a plugin and explains what may be missing", a
     expect(exit).toBe(EXIT.failed);
     return err;
   };
-  expect(await refused(join(root, "files", "tools"))).toContain("name the folder that contains it");
+  expect(await refused(join(root, "files", "tools"))).toContain("specify the folder that contains it");
   const schema = '"$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"';
-  expect(await refused(folder("kit", { "plugin.json": '{"name":"kit"}' }))).toContain(schema);
-  const old = folder("old-kit", { "plugin.json": '{"$schema":"https://agent-plugins.org/1","name":"kit"}' });
+  expect(await refused(writeFolder("kit", { "plugin.json": '{"name":"kit"}' }))).toContain(schema);
+  const old = writeFolder("old-kit", {
+    "plugin.json": '{"$schema":"https://agent-plugins.org/1","name":"kit"}',
+  });
   expect(await refused(old)).toContain(schema);
 });
 

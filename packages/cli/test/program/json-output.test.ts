@@ -16,10 +16,10 @@ afterAll(() => gateway.close());
 /** `up` and `down` have their own tests, `completion` prints a script, a tail does not end, `mcp` speaks MCP. */
 const EXCLUDED = ["up", "down", "completion", "events tail", "mcp"];
 
-function leaves(command: Command, path: string[] = []): string[][] {
+function listCommands(command: Command, path: string[] = []): string[][] {
   return command.commands.flatMap((sub) => {
     const here = [...path, sub.name()];
-    if (sub.commands.length > 0) return leaves(sub, here);
+    if (sub.commands.length > 0) return listCommands(sub, here);
     // A bare name gets a different error, which suggests an npm package.
     const value = here.join(" ") === "plugin install" ? "./x_1" : "x_1";
     const required = sub.registeredArguments.filter((argument) => argument.required).map(() => value);
@@ -27,7 +27,7 @@ function leaves(command: Command, path: string[] = []): string[][] {
   });
 }
 
-const COMMANDS = leaves(buildProgram(captureIo(), false, () => {}));
+const COMMANDS = listCommands(buildProgram(captureIo(), false, () => {}));
 
 describe("--json", () => {
   test("covers every command", () => {

@@ -1,4 +1,4 @@
-/** The commands that messages, fixes and help texts name can be entered as they are written. */
+/** Commands in messages, fixes, help texts and documents exist with their flags. */
 import { globSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
@@ -22,18 +22,18 @@ const OTHER_NAMES = [
 ];
 
 /** A command ends with its sentence, its quotes or its line. */
-const NAMED = /(?<![\w./@:-])backplane ((?:\$\{[^}]*\}|[^\n`"'();|&,$\\])*)/g;
+const COMMAND = /(?<![\w./@:-])backplane ((?:\$\{[^}]*\}|[^\n`"'();|&,$\\])*)/g;
 
 const program = buildProgram(captureIo(), false, () => {});
 
-/** Returns what is wrong with the text of a command after `backplane`, null for a command that exists. */
-function problemOf(text: string): string | null {
+/** Describes the problem with the text of a command after `backplane`; null for a command that exists. */
+function findProblem(text: string): string | null {
   let command: Command = program;
   for (const word of text.trim().split(/\s+/)) {
     const flag = /^--([a-z][\w-]*)/.exec(word);
     if (word === "--") return null;
     if (flag !== null) {
-      if (!hasFlag(command, `--${flag[1]}`)) return `${pathOf(command)} has no flag --${flag[1]}`;
+      if (!hasFlag(command, `--${flag[1]}`)) return `${commandPath(command)} has no flag --${flag[1]}`;
       continue;
     }
     // The sentence continues after the command.
@@ -42,7 +42,7 @@ function problemOf(text: string): string | null {
     const next = command.commands.find((sub) => sub.name() === name || sub.aliases().includes(name));
     if (next === undefined) {
       // A mention of the program or of a group, as in "the backplane command".
-      return /^[a-z]/.test(name) ? `${pathOf(command)} has no command ${name}` : null;
+      return /^[a-z]/.test(name) ? `${commandPath(command)} has no command ${name}` : null;
     }
     command = next;
     if (word !== name) return null;
@@ -51,15 +51,15 @@ function problemOf(text: string): string | null {
 }
 
 function hasFlag(command: Command, flag: string): boolean {
-  const known = (at: Command) => at.options.some(({ long }) => long === flag);
-  return flag === "--help" || known(command) || known(program);
+  const declares = (at: Command) => at.options.some(({ long }) => long === flag);
+  return flag === "--help" || declares(command) || declares(program);
 }
 
-function pathOf(command: Command): string {
-  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
+function commandPath(command: Command): string {
+  return command.parent === null ? command.name() : `${commandPath(command.parent)} ${command.name()}`;
 }
 
-test("every command that a message or document names exists, with its flags", () => {
+test("finds every command of a message or document, with its flags, in the command tree", () => {
   const problems: string[] = [];
   let count = 0;
   for (const file of globSync(SOURCES, { cwd: ROOT })) {
@@ -67,9 +67,9 @@ test("every command that a message or document names exists, with its flags", ()
       (text, name) => text.replaceAll(name, ""),
       readFileSync(`${ROOT}${file}`, "utf8"),
     );
-    for (const [, text] of source.matchAll(NAMED)) {
+    for (const [, text] of source.matchAll(COMMAND)) {
       count++;
-      const problem = problemOf(text!);
+      const problem = findProblem(text!);
       if (problem !== null) problems.push(`${file}: ${problem} (backplane ${text})`);
     }
   }
@@ -83,6 +83,6 @@ test.each([
   ["binding set b_1 --enf A=1", "backplane binding set has no flag --enf"],
   ["session chat sess_1", null],
   ["binding set b_1 --json -- --anything", null],
-])("finds out whether `backplane %s` exists", (text, problem) => {
-  expect(problemOf(text)).toBe(problem);
+])("detects whether `backplane %s` exists", (text, problem) => {
+  expect(findProblem(text)).toBe(problem);
 });

@@ -25,7 +25,7 @@ describe("help", () => {
     expect(await backplane(["--help"])).toEqual({ exit: EXIT.ok, out: OVERVIEW, err: "" });
   });
 
-  test("the overview lists every command and global flag", () => {
+  test("lists every command and global flag in the overview", () => {
     const program = buildProgram(captureIo(), false, () => {});
     for (const command of program.commands) {
       expect(OVERVIEW).toMatch(new RegExp(`^  ${command.name()} {2,}`, "m"));
@@ -35,7 +35,7 @@ describe("help", () => {
     for (const option of program.options) expect(OVERVIEW).toContain(option.long);
   });
 
-  test("every command has a description, and its --help exits with 0", async () => {
+  test("describes every command and exits with 0 for its --help", async () => {
     const program = buildProgram(captureIo(), false, () => {});
     const paths = (command: Command, path: string[]): string[][] =>
       command.commands.flatMap((sub) => [[...path, sub.name()], ...paths(sub, [...path, sub.name()])]);
@@ -46,7 +46,7 @@ describe("help", () => {
     }
   });
 
-  test("a group without a subcommand prints its help", async () => {
+  test("prints the help of a group without a subcommand", async () => {
     const { exit, out } = await backplane(["plugin"]);
     expect(exit).toBe(EXIT.ok);
     expect(out).toContain("install [options] [source]");
@@ -63,7 +63,7 @@ describe("usage errors", () => {
     [["plugin", "instal"], "install"],
     [["up", "--prot", "1"], "--port"],
     [["up", "--port", "http"], "whole number"],
-    [["invoke"], "No export or binding was given"],
+    [["invoke"], "No export or binding was specified"],
     [["invoke", "x", "--input", "{"], "not JSON"],
     [["secret", "set"], "name"],
     [["secret", "set", "a", "b"], "Too many arguments"],
@@ -85,7 +85,7 @@ describe("usage errors", () => {
     expect(lines[2]).toMatch(/^fix: /);
   });
 
-  test("the fix is --help of the nearest command", async () => {
+  test("suggests --help of the nearest command as the fix", async () => {
     expect((await backplane(["--home", "/x", "plugin", "frob"])).err).toContain(
       "fix: backplane plugin --help\n",
     );
@@ -93,7 +93,7 @@ describe("usage errors", () => {
     expect((await backplane(["key", "create", "ci"])).err).toContain("fix: backplane key create --help\n");
   });
 
-  test("--json prints the error as one JSON line on stdout", async () => {
+  test("prints the error as one JSON line on stdout with --json", async () => {
     const { exit, out, err } = await backplane(["invoke", "--json"]);
     expect(exit).toBe(EXIT.usage);
     expect(out.split("\n")).toHaveLength(2);
@@ -103,7 +103,7 @@ describe("usage errors", () => {
 });
 
 test.each([["plugin"], ["binding"], []])(
-  "a group without a subcommand prints help, or an error document with --json: %s",
+  "prints help for a group without a subcommand, or an error document with --json: %s",
   async (...group) => {
     const plain = await backplane(group);
     expect([plain.exit, plain.err]).toEqual([EXIT.ok, ""]);

@@ -5,26 +5,26 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 
 const MAIN = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
-const WATCH = `data:text/javascript,
+const LOG_LOADED_MODULES = `data:text/javascript,
 import { registerHooks } from "node:module";
 import { writeSync } from "node:fs";
 registerHooks({ load(url, context, next) { writeSync(2, "loads " + url + "\\n"); return next(url, context); } });`;
 
-function loadedBy(argv: string[]): string[] {
+function listLoadedModules(argv: string[]): string[] {
   const { stderr } = spawnSync(
     process.execPath,
-    ["--conditions=backplane-source", "--import", WATCH.replaceAll("\n", ""), MAIN, ...argv],
+    ["--conditions=backplane-source", "--import", LOG_LOADED_MODULES.replaceAll("\n", ""), MAIN, ...argv],
     { encoding: "utf8", env: { HOME: tmpdir() } },
   );
   return stderr.split("\n").filter((line) => line.startsWith("loads file:"));
 }
 
-const HEAVY =
+const SERVER_MODULES =
   /node_modules\/(zod|fastify|pino|kysely|ajv)\/|packages\/(gateway|api|kernel|store|runner|supply)\//;
 
 describe("start-up", () => {
-  test("invoke loads commander, contract and client, but not the server", () => {
-    const loaded = loadedBy([
+  test("loads commander, contract and client for `invoke`, but not the server", () => {
+    const loaded = listLoadedModules([
       "invoke",
       "x",
       "--input",
@@ -35,11 +35,11 @@ describe("start-up", () => {
       "bpa_x",
     ]);
     expect(loaded.some((url) => url.includes("/packages/client/"))).toBe(true);
-    expect(loaded.filter((url) => HEAVY.test(url))).toEqual([]);
+    expect(loaded.filter((url) => SERVER_MODULES.test(url))).toEqual([]);
   });
 
-  test("doctor loads the gateway, which proves that the check above can fail", () => {
-    const loaded = loadedBy(["doctor", "--url", "http://127.0.0.1:1", "--token", "bpa_x"]);
-    expect(loaded.some((url) => HEAVY.test(url))).toBe(true);
+  test("loads the gateway for `doctor`, which proves that the check above can fail", () => {
+    const loaded = listLoadedModules(["doctor", "--url", "http://127.0.0.1:1", "--token", "bpa_x"]);
+    expect(loaded.some((url) => SERVER_MODULES.test(url))).toBe(true);
   });
 });

@@ -1,4 +1,4 @@
-/** An Io whose streams are kept in memory and whose signals are sent by the test. */
+/** An Io that collects output in memory and receives signals from the test. */
 import { PassThrough } from "node:stream";
 import { fileURLToPath } from "node:url";
 import type { Io, Signal } from "../../src/index.ts";
@@ -16,7 +16,7 @@ export interface CapturedIo extends Io {
   crash(error: unknown): void;
   exits: number[];
   stdin: Terminal;
-  /** Each call of setRawMode, in order. */
+  /** The argument of each call to setRawMode, in order. */
   raw: boolean[];
 }
 
@@ -31,8 +31,8 @@ export interface CaptureOptions {
 }
 
 export function captureIo(options: CaptureOptions = {}): CapturedIo {
-  const listeners = new Set<(signal: Signal) => void>();
-  const crashed = new Set<(error: unknown) => void>();
+  const signal_listeners = new Set<(signal: Signal) => void>();
+  const crash_listeners = new Set<(error: unknown) => void>();
   const out: string[] = [];
   const err: string[] = [];
   const raw: boolean[] = [];
@@ -45,8 +45,8 @@ export function captureIo(options: CaptureOptions = {}): CapturedIo {
   }
   return {
     stdin,
-    stdout: sink(out, options.tty),
-    stderr: sink(err, options.tty),
+    stdout: createSink(out, options.tty),
+    stderr: createSink(err, options.tty),
     env: options.env ?? {},
     cwd: options.cwd ?? "/",
     entry: {
@@ -54,21 +54,21 @@ export function captureIo(options: CaptureOptions = {}): CapturedIo {
       args: [fileURLToPath(new URL("../../dist/main.js", import.meta.url))],
     },
     onSignal(listener) {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
+      signal_listeners.add(listener);
+      return () => signal_listeners.delete(listener);
     },
     onCrash(listener) {
-      crashed.add(listener);
-      return () => crashed.delete(listener);
+      crash_listeners.add(listener);
+      return () => crash_listeners.delete(listener);
     },
     crash(error) {
-      for (const listener of crashed) listener(error);
+      for (const listener of crash_listeners) listener(error);
     },
     exit: (code) => void exits.push(code),
     out: () => out.join(""),
     err: () => err.join(""),
     signal(name) {
-      for (const listener of listeners) listener(name);
+      for (const listener of signal_listeners) listener(name);
     },
     exits,
     raw,
@@ -76,9 +76,9 @@ export function captureIo(options: CaptureOptions = {}): CapturedIo {
   };
 }
 
-function sink(kept: string[], tty: boolean | undefined): Terminal {
+function createSink(chunks: string[], tty: boolean | undefined): Terminal {
   const stream: Terminal = new PassThrough();
-  stream.on("data", (chunk: Buffer) => kept.push(chunk.toString()));
+  stream.on("data", (chunk: Buffer) => chunks.push(chunk.toString()));
   if (tty === true) stream.isTTY = true;
   return stream;
 }

@@ -11,13 +11,13 @@ export interface CutProxy {
 
 export async function cutProxy(target: string, listen = 0): Promise<CutProxy> {
   const { port } = new URL(target);
-  const open = new Set<Socket>();
+  const connections = new Set<Socket>();
   let cuts = 0;
   const server = createServer((client) => {
     const upstream = connect(Number(port), "127.0.0.1");
-    open.add(client);
+    connections.add(client);
     client.on("close", () => {
-      open.delete(client);
+      connections.delete(client);
       upstream.destroy();
     });
     upstream.on("close", () => client.destroy());
@@ -28,7 +28,7 @@ export async function cutProxy(target: string, listen = 0): Promise<CutProxy> {
   await new Promise<void>((resolve) => server.listen(listen, "127.0.0.1", resolve));
   const address = server.address() as { port: number };
   const cut = () => {
-    for (const socket of open) {
+    for (const socket of connections) {
       cuts++;
       socket.resetAndDestroy();
     }

@@ -1,9 +1,9 @@
 /** Longer than any expected wait, and shorter than the timeout of a test. */
-const PATIENCE_MS = 90_000;
+const TIMEOUT_MS = 90_000;
 
 /** Waits until the output matches; resolves with the first group, otherwise the match. */
 export async function waitForOutput(read: () => string, pattern: RegExp): Promise<string> {
-  const end = performance.now() + PATIENCE_MS;
+  const end = performance.now() + TIMEOUT_MS;
   for (;;) {
     const match = pattern.exec(read());
     if (match !== null) return match[1] ?? match[0];

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { waitForOutput } from "../support/wait-for-output.ts";
 
 /** Prints each signal that it receives, and exits on SIGTERM. */
-function listen(same_key_press_ms: number) {
+function startSignalListener(same_key_press_ms: number) {
   const source = `
     import { processIo } from ${JSON.stringify(new URL("../../src/terminal/io.ts", import.meta.url).href)};
     const io = processIo(import.meta.url.startsWith("file:") ? import.meta.url : "file:///main.js", ${same_key_press_ms});
@@ -23,7 +23,7 @@ function listen(same_key_press_ms: number) {
 }
 
 async function pressTwice(same_key_press_ms: number): Promise<string[]> {
-  const { child, out } = listen(same_key_press_ms);
+  const { child, out } = startSignalListener(same_key_press_ms);
   await waitForOutput(out, /ready\n/);
   child.kill("SIGINT");
   await waitForOutput(out, /raw/);

@@ -9,17 +9,17 @@ describe("prompts", () => {
     });
   });
 
-  test("--no-input forbids prompts on a terminal", async () => {
+  test("does not prompt on a terminal with --no-input", async () => {
     await expect(confirm(captureIo({ tty: true }), { input: false }, "Remove?")).rejects.toMatchObject({
       code: "cli.usage",
     });
   });
 
-  test("--yes works without a terminal", async () => {
+  test("confirms without a terminal with --yes", async () => {
     await expect(confirm(captureIo(), { yes: true }, "Remove?")).resolves.toBeUndefined();
   });
 
-  test.each(["y\r", "YES\n"])("%j confirms", async (typed) => {
+  test.each(["y\r", "YES\n"])("accepts %j as a confirmation", async (typed) => {
     const io = captureIo({ tty: true });
     const answer = confirm(io, {}, "Remove?");
     io.stdin.write(typed);
@@ -27,14 +27,14 @@ describe("prompts", () => {
     expect(io.err()).toContain("Remove? [y/N]");
   });
 
-  test.each(["\r", "n\r", "yep\r", "\u0004"])("%j does not confirm", async (typed) => {
+  test.each(["\r", "n\r", "yep\r", "\u0004"])("does not accept %j as a confirmation", async (typed) => {
     const io = captureIo({ tty: true });
     const answer = confirm(io, {}, "Remove?");
     io.stdin.write(typed);
     await expect(answer).rejects.toMatchObject({ code: "cli.usage" });
   });
 
-  test("Ctrl-C at a prompt is an interruption", async () => {
+  test("rejects with an interruption on Ctrl-C at a prompt", async () => {
     const io = captureIo({ tty: true });
     const answer = confirm(io, {}, "Remove?");
     io.stdin.write("\u0003");

@@ -32,8 +32,8 @@ import type {
   RunBody,
   RunUpdate,
   SessionUpdate,
-  SessionWhere,
   WatchOptions,
+  WorkspaceOption,
 } from "./types.ts";
 
 type Query = HttpRequest["query"];
@@ -41,7 +41,7 @@ type Entries = { after?: number; limit?: number };
 
 export function createAgentClient(http: Http) {
   const get = <T>(path: string, query: Query = {}) => http.json<T>({ method: "GET", path, query });
-  const { postWatched } = createRequests(http);
+  const { postWithProgress } = createRequests(http);
   const send = <T>(
     method: "POST" | "PATCH" | "DELETE",
     path: string,
@@ -57,15 +57,15 @@ export function createAgentClient(http: Http) {
       headers: idempotencyHeader(call),
       signal: call.signal,
     });
-  const session = (id: string) => `/v1/sessions/${pathSegment(id)}`;
-  const chain = (id: string) => `/v1/chains/${pathSegment(id)}`;
+  const sessionPath = (id: string) => `/v1/sessions/${pathSegment(id)}`;
+  const chainPath = (id: string) => `/v1/chains/${pathSegment(id)}`;
 
   async function* watchRun(id: string, options: FollowOptions = {}): AsyncGenerator<RunUpdate> {
     const path = `/v1/runs/${pathSegment(id)}/events`;
     for await (const message of follow(http, path, options, ({ event }) => event === "run")) {
       if (message.event === "run") yield { ended: JSON.parse(message.data) as Run };
       else if (message.event === "run.started") yield { started: JSON.parse(message.data) as Run };
-      else yield updateOf(message);
+      else yield toSessionUpdate(message);
     }
   }
 
@@ -75,52 +75,60 @@ export function createAgentClient(http: Http) {
         body: { session_id?: string; workspace?: string; metadata?: JsonObject; strategy?: string } = {},
         call?: CallOptions,
       ) => send<Session>("POST", "/v1/sessions", body, {}, call),
-      get: (id: string, where: SessionWhere = {}) => get<Session>(session(id), { ...where }),
-      list: (query: PageOptions & SessionWhere = {}) => get<ListOf<Session>>("/v1/sessions", { ...query }),
+      get: (id: string, where: WorkspaceOption = {}) => get<Session>(sessionPath(id), { ...where }),
+      list: (query: PageOptions & WorkspaceOption = {}) => get<ListOf<Session>>("/v1/sessions", { ...query }),
       /** Keys are merged; null removes one. */
-      patch: (id: string, metadata: JsonObject, where: SessionWhere = {}) =>
-        send<Session>("PATCH", session(id), { metadata }, { ...where }),
+      patch: (id: string, metadata: JsonObject, where: WorkspaceOption = {}) =>
+        send<Session>("PATCH", sessionPath(id), { metadata }, { ...where }),
       branch: (
         id: string,
         body: { child_id?: string; at?: number } = {},
-        where: SessionWhere = {},
+        where: WorkspaceOption = {},
         call?: CallOptions,
-      ) => send<Session>("POST", `${session(id)}:branch`, body, { ...where }, call),
+      ) => send<Session>("POST", `${sessionPath(id)}:branch`, body, { ...where }, call),
       /** The message is on disk when this resolves. A missing session is created. */
-      message: (id: string, body: MessageBody, where: SessionWhere = {}, call?: CallOptions) =>
-        send<MessageReceipt>("POST", `${session(id)}/messages`, body, { ...where }, call),
-      interrupt: async (id: string, where: SessionWhere = {}) =>
-        (await send<{ interrupted: boolean }>("POST", `${session(id)}:interrupt`, undefined, { ...where }))
-          .interrupted,
-      reset: (id: string, where: SessionWhere = {}, body?: { archive?: boolean }) =>
-        send<Session & { archive_path: string | null }>("POST", `${session(id)}:reset`, body, { ...where }),
-      handoff: (id: string, body: { name: string; state: JsonObject }, where: SessionWhere = {}) =>
-        send<Entry>("POST", `${session(id)}:handoff`, body, { ...where }),
-      entries: (id: string, query: Entries & SessionWhere = {}) =>
-        get<ListOf<Entry>>(`${session(id)}/entries`, { ...query }),
-      pins: async (id: string, where: SessionWhere = {}) =>
-        (await get<ListOf<Pin>>(`${session(id)}/pins`, { ...where })).items,
-      pin: (id: string, entry_id: number, where: SessionWhere = {}) =>
-        send<Pin>("POST", `${session(id)}/pins`, { entry_id }, { ...where }),
-      unpin: (id: string, entry_id: number, where: SessionWhere = {}) =>
-        http.empty({ method: "DELETE", path: `${session(id)}/pins/${entry_id}`, query: { ...where } }),
+      message: (id: string, body: MessageBody, where: WorkspaceOption = {}, call?: CallOptions) =>
+        send<MessageReceipt>("POST", `${sessionPath(id)}/messages`, body, { ...where }, call),
+      interrupt: async (id: string, where: WorkspaceOption = {}) =>
+        (
+          await send<{ interrupted: boolean }>("POST", `${sessionPath(id)}:interrupt`, undefined, {
+            ...where,
+          })
+        ).interrupted,
+      reset: (id: string, where: WorkspaceOption = {}, body?: { archive?: boolean }) =>
+        send<Session & { archive_path: string | null }>("POST", `${sessionPath(id)}:reset`, body, {
+          ...where,
+        }),
+      handoff: (id: string, body: { name: string; state: JsonObject }, where: WorkspaceOption = {}) =>
+        send<Entry>("POST", `${sessionPath(id)}:handoff`, body, { ...where }),
+      entries: (id: string, query: Entries & WorkspaceOption = {}) =>
+        get<ListOf<Entry>>(`${sessionPath(id)}/entries`, { ...query }),
+      pins: async (id: string, where: WorkspaceOption = {}) =>
+        (await get<ListOf<Pin>>(`${sessionPath(id)}/pins`, { ...where })).items,
+      pin: (id: string, entry_id: number, where: WorkspaceOption = {}) =>
+        send<Pin>("POST", `${sessionPath(id)}/pins`, { entry_id }, { ...where }),
+      unpin: (id: string, entry_id: number, where: WorkspaceOption = {}) =>
+        http.empty({ method: "DELETE", path: `${sessionPath(id)}/pins/${entry_id}`, query: { ...where } }),
     },
     chains: {
       create: (
         body: { session_id: string; workspace?: string; from_chain_id?: string; at?: number },
         call?: CallOptions,
       ) => send<Chain>("POST", "/v1/chains", body, {}, call),
-      get: (id: string) => get<Chain>(chain(id)),
-      list: (query: { session_id: string } & SessionWhere & PageOptions) =>
+      get: (id: string) => get<Chain>(chainPath(id)),
+      list: (query: { session_id: string } & WorkspaceOption & PageOptions) =>
         get<ListOf<Chain>>("/v1/chains", { ...query }),
       fork: (id: string, body: { at?: number; child_id?: string } = {}, call?: CallOptions) =>
-        send<Chain>("POST", `${chain(id)}:fork`, body, {}, call),
-      blocks: (id: string, query: Entries = {}) => get<ListOf<Block>>(`${chain(id)}/blocks`, { ...query }),
+        send<Chain>("POST", `${chainPath(id)}:fork`, body, {}, call),
+      blocks: (id: string, query: Entries = {}) =>
+        get<ListOf<Block>>(`${chainPath(id)}/blocks`, { ...query }),
       addBlocks: async (id: string, blocks: Block[], call?: CallOptions) =>
-        (await send<{ items: Block[] }>("POST", `${chain(id)}/blocks`, { blocks }, {}, call)).items,
-      runs: (id: string, page: PageOptions = {}) => get<ListOf<Run>>(`${chain(id)}/runs`, { ...page }),
+        (await send<{ items: Block[] }>("POST", `${chainPath(id)}/blocks`, { blocks }, {}, call)).items,
+      runs: (id: string, page: PageOptions = {}) => get<ListOf<Run>>(`${chainPath(id)}/runs`, { ...page }),
       verify: (id: string) =>
-        get<{ valid: boolean; broken: { chain_id: string; entry_id: number } | null }>(`${chain(id)}:verify`),
+        get<{ valid: boolean; broken: { chain_id: string; entry_id: number } | null }>(
+          `${chainPath(id)}:verify`,
+        ),
     },
     runs: {
       /** Resolves with the run, which has ended if `wait` was long enough. */
@@ -140,7 +148,7 @@ export function createAgentClient(http: Http) {
         yield* watchRun(id, options);
       },
       watch: watchRun,
-      list: (query: { session_id?: string } & SessionWhere & PageOptions = {}) =>
+      list: (query: { session_id?: string } & WorkspaceOption & PageOptions = {}) =>
         get<ListOf<Run>>("/v1/runs", { ...query }),
       get: (id: string) => get<Run>(`/v1/runs/${pathSegment(id)}`),
       /** The execution of a harness: its limits and its last checkpoint. */
@@ -158,7 +166,7 @@ export function createAgentClient(http: Http) {
     compactions: {
       create: (body: CompactionBody, call?: CallOptions) =>
         send<Compaction>("POST", "/v1/compactions", body, {}, call),
-      list: (query: { session_id: string } & SessionWhere & PageOptions) =>
+      list: (query: { session_id: string } & WorkspaceOption & PageOptions) =>
         get<ListOf<Compaction>>("/v1/compactions", { ...query }),
       get: (chain_id: string) => get<Compaction>(`/v1/compactions/${pathSegment(chain_id)}`),
       /** The outcome of the compaction for each entry of its source. */
@@ -171,14 +179,14 @@ export function createAgentClient(http: Http) {
       list: async () => (await get<{ items: PluginView[] }>("/v1/plugins")).items,
       /** Lists the plugins that an installation would add, without installing or running them. */
       inspect: async (source: string) =>
-        (await postWatched<{ items: PluginEntry[] }>("/v1/plugins:inspect", { source })).items,
+        (await postWithProgress<{ items: PluginEntry[] }>("/v1/plugins:inspect", { source })).items,
       /** Takes effect immediately. */
       setEnabled: (name: string, enabled: boolean) =>
         send<PluginSwitchResult>("PATCH", `/v1/plugins/${pathSegment(name)}`, { enabled }),
       setTrusted: (name: string, trusted: boolean) =>
         send<PluginSwitchResult>("PATCH", `/api/plugins/${pathSegment(name)}`, { trusted }),
       install: async (source: string, options: { editable?: boolean } = {}, call?: CallOptions) =>
-        (await postWatched<{ items: PluginView[] }>("/v1/plugins:install", { source, ...options }, call))
+        (await postWithProgress<{ items: PluginView[] }>("/v1/plugins:install", { source, ...options }, call))
           .items,
       remove: (name: string) =>
         send<{ name: string; removed: true }>("DELETE", `/api/plugins/${pathSegment(name)}`),
@@ -201,21 +209,22 @@ export function createAgentClient(http: Http) {
     },
     /** The events of a session, each entry once and in order, across reconnects. */
     async *watchSession(
-      ref: { session_id: string } & SessionWhere,
+      ref: { session_id: string } & WorkspaceOption,
       { since_entry, ...options }: WatchOptions = {},
     ): AsyncGenerator<SessionUpdate> {
       const where: Record<string, string> = ref.workspace === undefined ? {} : { workspace: ref.workspace };
       // Starts from a known cursor, so that a connection lost before the first entry misses nothing either.
-      const since = since_entry ?? (await get<Session>(session(ref.session_id), { ...where })).last_entry_id;
+      const since =
+        since_entry ?? (await get<Session>(sessionPath(ref.session_id), { ...where })).last_entry_id;
       const query = new URLSearchParams({ ...where, since_entry: String(since) });
-      const path = `${session(ref.session_id)}/events?${query.toString()}`;
+      const path = `${sessionPath(ref.session_id)}/events?${query.toString()}`;
       for await (const message of follow(http, path, { ...options, after: since }, () => false))
-        yield updateOf(message);
+        yield toSessionUpdate(message);
     },
   };
 }
 
-function updateOf({ data }: SseMessage): SessionUpdate {
+function toSessionUpdate({ data }: SseMessage): SessionUpdate {
   const { event, entry_id } = JSON.parse(data) as { event: SessionUpdate["event"]; entry_id?: number };
   return { event, entry_id: entry_id ?? null };
 }

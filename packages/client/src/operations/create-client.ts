@@ -98,7 +98,7 @@ export function createClient(options: ClientOptions) {
       get: (id: string) => get<Invocation>(`/v1/invocations/${pathSegment(id)}`),
       list: (
         query: PageOptions & {
-          /** Several statuses list the invocations with any of them. */
+          /** With several statuses, invocations that have any of them are listed. */
           status?: InvocationStatus | readonly InvocationStatus[];
           export_id?: string;
           session_id?: string;
@@ -154,14 +154,14 @@ export function createClient(options: ClientOptions) {
       patch: (patch: PolicyPatch, options: PolicyWrite = {}) => writePolicy("PATCH", patch, options),
       explain: (
         tool: string,
-        about: { context?: CallContext; role?: Role; channel?: string; input?: Json } = {},
+        call: { context?: CallContext; role?: Role; channel?: string; input?: Json } = {},
       ) =>
         get<PolicyExplanation>("/v1/policy:explain", {
           tool,
-          context: about.context,
-          role: about.role,
-          channel: about.channel,
-          input: about.input === undefined ? undefined : JSON.stringify(about.input),
+          context: call.context,
+          role: call.role,
+          channel: call.channel,
+          input: call.input === undefined ? undefined : JSON.stringify(call.input),
         }),
     },
     approvals: {
@@ -181,8 +181,8 @@ export function createClient(options: ClientOptions) {
       replay: (id: string) => post<Delivery>(`/v1/deliveries/${pathSegment(id)}:replay`, undefined),
       discard: (id: string) => post<Delivery>(`/v1/deliveries/${pathSegment(id)}:discard`, undefined),
       /** Delivers an example event to a hook. */
-      test: (binding_id: string, wanted: HookTest = {}, call?: CallOptions) =>
-        post<Delivery>(`/v1/plugin-bindings/${pathSegment(binding_id)}:test`, wanted, call),
+      test: (binding_id: string, event: HookTest = {}, call?: CallOptions) =>
+        post<Delivery>(`/v1/plugin-bindings/${pathSegment(binding_id)}:test`, event, call),
       pause: (binding_id: string) =>
         post<Binding>(`/v1/plugin-bindings/${pathSegment(binding_id)}:pause`, undefined),
       resume: (binding_id: string) =>
@@ -205,7 +205,7 @@ export function createClient(options: ClientOptions) {
     },
     keys: {
       create: (body: NewKey, call?: CallOptions) => post<CreatedKey>("/v1/keys", body, call),
-      /** `project` names another project that the caller may read; `*` means all of them. */
+      /** `project` selects another project that the caller may read; `*` selects all of them. */
       list: (page: PageOptions & { project?: string } = {}) => get<ListOf<ApiKey>>("/v1/keys", { ...page }),
       revoke: (id: string, { project }: { project?: string } = {}) =>
         remove(

@@ -44,7 +44,7 @@ import type { ListOf, PageOptions, PluginExample } from "./types.ts";
 
 type Upload = Blob | Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>;
 
-const LISTS: Record<ExportKind, string> = {
+const LIST_PATHS: Record<ExportKind, string> = {
   tool: "/v1/plugin-tools",
   hook: "/v1/plugin-hooks",
   compactor: "/v1/plugin-compactors",
@@ -52,14 +52,14 @@ const LISTS: Record<ExportKind, string> = {
 };
 
 export function createPluginClient(http: Http) {
-  const { get, post, postWatched, remove } = createRequests(http);
+  const { get, post, postWithProgress, remove } = createRequests(http);
 
   return {
     /** Installs packages from any source with their bindings, all in one transaction. */
     installations: {
       /** Describes the source. Changes nothing. */
       inspect: (source: InstallationRequest["source"], call?: CallOptions) =>
-        postWatched<SourceInspection>("/v1/plugin-installations:inspect", { source }, call),
+        postWithProgress<SourceInspection>("/v1/plugin-installations:inspect", { source }, call),
       inspectArchive: (
         bytes: Upload,
         call: CallOptions = {},
@@ -74,7 +74,7 @@ export function createPluginClient(http: Http) {
           progress: true,
         }),
       install: (request: InstallationRequest, call?: CallOptions) =>
-        postWatched<Installation>("/v1/plugin-installations", request, call),
+        postWithProgress<Installation>("/v1/plugin-installations", request, call),
       /** An archive of any format. */
       installArchive: (
         bytes: Upload,
@@ -102,7 +102,7 @@ export function createPluginClient(http: Http) {
       list: (search?: string) => get<MarketplaceList>("/v1/marketplace", { search }),
       get: (id: string) => get<MarketplaceCard>(`/v1/marketplace/${pathSegment(id)}`),
       install: (id: string, settings: InstallationSettings, call?: CallOptions) =>
-        postWatched<Installation>(`/v1/marketplace/${pathSegment(id)}:install`, settings, call),
+        postWithProgress<Installation>(`/v1/marketplace/${pathSegment(id)}:install`, settings, call),
       /** Servers of a public registry, which nobody has reviewed. */
       searchServers: (search: string) => get<ServerSearch>("/v1/marketplace-servers", { search }),
     },
@@ -124,7 +124,7 @@ export function createPluginClient(http: Http) {
         }),
       /** A folder on the host; admin token only. */
       installFolder: (folder: string, call?: CallOptions) =>
-        postWatched<Package>("/v1/plugin-packages", { source: { folder } }, call),
+        postWithProgress<Package>("/v1/plugin-packages", { source: { folder } }, call),
       /** The archive of an Agent Plugins folder. Returns several packages, each with the body that binds it. */
       installAgentPlugin: (bytes: Upload, { strict }: { strict: boolean }, call: CallOptions = {}) =>
         http.json<AgentPluginInstalled>({
@@ -138,7 +138,7 @@ export function createPluginClient(http: Http) {
         }),
       /** An MCP server from the npm registry, with its whole dependency tree. */
       installNpm: (npm: string, secret_slots: readonly string[] = [], call?: CallOptions) =>
-        postWatched<Package>("/v1/plugin-packages", { source: { npm, secret_slots } }, call),
+        postWithProgress<Package>("/v1/plugin-packages", { source: { npm, secret_slots } }, call),
       list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
       get: (id: string) => get<Package>(`/v1/plugin-packages/${pathSegment(id)}`),
       remove: (id: string) => remove(`/v1/plugin-packages/${pathSegment(id)}`),
@@ -153,21 +153,21 @@ export function createPluginClient(http: Http) {
         ).items,
       /** Runs recorded read-only calls against this version and the one in use, and compares the results. */
       replay: (id: string, request: Partial<ReplayRequest> = {}, call?: CallOptions) =>
-        postWatched<ReplayReport>(`/v1/plugin-packages/${pathSegment(id)}:replay`, request, call),
+        postWithProgress<ReplayReport>(`/v1/plugin-packages/${pathSegment(id)}:replay`, request, call),
     },
     bindings: {
       create: (body: BindingCreate, call?: CallOptions) =>
-        postWatched<Binding>("/v1/plugin-bindings", body, call),
+        postWithProgress<Binding>("/v1/plugin-bindings", body, call),
       list: (query: PageOptions & { kind?: ExportKind; package_id?: string } = {}) =>
         get<ListOf<Binding>>("/v1/plugin-bindings", { ...query }),
       get: (id: string) => get<Binding>(`/v1/plugin-bindings/${pathSegment(id)}`),
       /** With `generation`, fails with request.precondition if the binding has changed since. */
-      patch: (id: string, body: BindingPatch, when: { generation?: number } = {}) =>
+      patch: (id: string, body: BindingPatch, condition: { generation?: number } = {}) =>
         http.json<ChangedBinding>({
           method: "PATCH",
           path: `/v1/plugin-bindings/${pathSegment(id)}`,
           json: body,
-          headers: ifMatch(when.generation),
+          headers: ifMatch(condition.generation),
           progress: true,
         }),
       /** The upgrades that await a person's decision. */
@@ -175,13 +175,13 @@ export function createPluginClient(http: Http) {
         (await get<{ items: WaitingUpgrade[] }>("/v1/plugin-bindings:waiting-upgrades")).items,
       /** Upgrades all bindings of a package in one scope, or none. */
       upgrade: async (body: BindingUpgrade) =>
-        (await postWatched<{ items: Binding[] }>("/v1/plugin-bindings:upgrade", body)).items,
+        (await postWithProgress<{ items: Binding[] }>("/v1/plugin-bindings:upgrade", body)).items,
       /** Rolls back to the previous version. */
-      rollback: (id: string, when: { generation?: number } = {}) =>
+      rollback: (id: string, condition: { generation?: number } = {}) =>
         http.json<Binding>({
           method: "POST",
           path: `/v1/plugin-bindings/${pathSegment(id)}:rollback`,
-          headers: ifMatch(when.generation),
+          headers: ifMatch(condition.generation),
           progress: true,
         }),
       validate: (id: string) =>
@@ -191,7 +191,7 @@ export function createPluginClient(http: Http) {
       definitions: (id: string) => get<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}/definitions`),
       /** Asks the server for its tools again. */
       describe: (id: string) =>
-        postWatched<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:describe`, undefined),
+        postWithProgress<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:describe`, undefined),
       /** Whether the gateway is signed in to the server of the binding. */
       signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${pathSegment(id)}/sign-in`),
       /** Starts a sign-in; for admins only, like the two below. */
@@ -224,8 +224,8 @@ export function createPluginClient(http: Http) {
       list: async () => (await get<{ items: WorkspaceFolder[] }>("/v1/workspaces")).items,
       review: (path: string, kind: WorkspaceFolder["kind"] = "workspace") =>
         post<WorkspaceReview>("/v1/workspaces:review", { path, kind }),
-      trust: (wanted: Partial<WorkspaceTrust> & { path: string }) =>
-        postWatched<WorkspaceFolder>("/v1/workspaces", wanted),
+      trust: (folder: Partial<WorkspaceTrust> & { path: string }) =>
+        postWithProgress<WorkspaceFolder>("/v1/workspaces", folder),
       untrust: (id: string) => remove(`/v1/workspaces/${pathSegment(id)}`),
       /** Yields the activity from now on, until the signal is aborted. */
       async *watch(id: string, options: FollowOptions = {}): AsyncGenerator<WorkspaceActivity> {
@@ -235,7 +235,7 @@ export function createPluginClient(http: Http) {
       },
     },
     exports: {
-      list: async (kind: ExportKind) => (await get<ListOf<DiscoveredExport>>(LISTS[kind])).items,
+      list: async (kind: ExportKind) => (await get<ListOf<DiscoveredExport>>(LIST_PATHS[kind])).items,
     },
   };
 }

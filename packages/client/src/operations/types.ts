@@ -82,7 +82,7 @@ export interface GatewayStatus {
   sandbox: { enabled: boolean; available: boolean; reason: string };
 }
 
-export interface SessionWhere {
+export interface WorkspaceOption {
   /** Default `default`. */
   workspace?: string;
 }
@@ -101,7 +101,7 @@ export type RunBody = ({ session_id: string; workspace?: string } | { chain_id: 
   harness?: HarnessBody;
 };
 
-/** Names a binding or an export. With `mode: "resume"`, `execution_id` continues at its last checkpoint. */
+/** Selects a binding or an export. With `mode: "resume"`, `execution_id` continues at its last checkpoint. */
 export interface HarnessBody {
   binding_id?: string;
   package_id?: string;

@@ -3,7 +3,7 @@
  * fails when the gateway refuses the request, or is unreachable in `attempts` consecutive attempts.
  */
 import { BackplaneError, codeOf, isErrorCode } from "@backplane/contract";
-import { type Http, unreachable } from "./http.ts";
+import { type Http, unreachableError } from "./http.ts";
 import { readSse, type SseMessage } from "./sse.ts";
 
 export interface FollowOptions {
@@ -34,7 +34,7 @@ export async function* follow(
         signal: options.signal,
       });
       for await (const message of readSse(response.body as unknown as AsyncIterable<Uint8Array>)) {
-        if (message.event === "error") throw errorOf(message.data);
+        if (message.event === "error") throw parseError(message.data);
         failures = 0;
         if (message.id !== null) after = Number(message.id);
         yield message;
@@ -47,12 +47,13 @@ export async function* follow(
       if (code !== undefined && code !== "daemon.unreachable" && code !== "gateway_stopping") throw error;
       failure = error;
     }
-    if (++failures >= attempts) throw codeOf(failure) ? failure : unreachable("the event stream", failure);
+    if (++failures >= attempts)
+      throw codeOf(failure) ? failure : unreachableError("the event stream", failure);
     await delay(Math.min((options.retry_ms ?? 250) * 2 ** (failures - 1), 5_000), options.signal);
   }
 }
 
-function errorOf(data: string): BackplaneError {
+function parseError(data: string): BackplaneError {
   const { error } = JSON.parse(data) as { error: { code: string; message: string } };
   return new BackplaneError(isErrorCode(error.code) ? error.code : "internal", error.message);
 }

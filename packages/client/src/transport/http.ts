@@ -43,7 +43,7 @@ export interface HttpRequest {
 export interface Http {
   json<T>(request: HttpRequest): Promise<T>;
   empty(request: HttpRequest): Promise<void>;
-  /** The open response, after its status was checked. */
+  /** Returns the response after its status was checked; its body has not been read. */
   open(request: HttpRequest): Promise<Response>;
 }
 
@@ -61,7 +61,10 @@ export function createHttp(options: HttpOptions): Http {
   }
 
   async function fetchChecked(request: HttpRequest, signal: AbortSignal | undefined): Promise<Response> {
-    const init: RequestInit & { duplex?: "half" } = { method: request.method, headers: headersOf(request) };
+    const init: RequestInit & { duplex?: "half" } = {
+      method: request.method,
+      headers: buildHeaders(request),
+    };
     if (signal !== undefined) init.signal = signal;
     if (request.upload !== undefined) {
       init.body = request.upload as NonNullable<RequestInit["body"]>;
@@ -69,10 +72,10 @@ export function createHttp(options: HttpOptions): Http {
     } else if (request.json !== undefined) init.body = JSON.stringify(request.json);
     let response: Response;
     try {
-      response = await send(base + request.path + queryOf(request.query), init);
+      response = await send(base + request.path + formatQuery(request.query), init);
     } catch (cause) {
       if (signal?.aborted) throw cause;
-      throw unreachable(base, cause);
+      throw unreachableError(base, cause);
     }
     if (response.ok) return response;
     throw await toError(response);
@@ -90,7 +93,7 @@ export function createHttp(options: HttpOptions): Http {
     throw new Error("the event stream ended without a result");
   }
 
-  function headersOf(request: HttpRequest): Record<string, string> {
+  function buildHeaders(request: HttpRequest): Record<string, string> {
     const accept = request.progress === true ? "text/event-stream, application/json" : "application/json";
     const headers: Record<string, string> = { accept, ...options.headers };
     if (options.token !== undefined) headers.authorization = `Bearer ${options.token}`;
@@ -111,7 +114,7 @@ export function createHttp(options: HttpOptions): Http {
         return (await readBody(response, (event) => observer?.progress(event))) as T;
       } catch (cause) {
         if (signal?.aborted || cause instanceof BackplaneError) throw cause;
-        throw unreachable(base, cause);
+        throw unreachableError(base, cause);
       } finally {
         observer?.end();
       }
@@ -123,7 +126,7 @@ export function createHttp(options: HttpOptions): Http {
   };
 }
 
-export function unreachable(base: string, cause: unknown): BackplaneError {
+export function unreachableError(base: string, cause: unknown): BackplaneError {
   return new BackplaneError("daemon.unreachable", `No gateway responds at ${base}.`, { cause });
 }
 
@@ -134,18 +137,18 @@ async function toError(response: Response): Promise<BackplaneError> {
 
 /** `status` is null for an error that arrived as an event. */
 function toResponseError(text: string, status: number | null): BackplaneError {
-  const sent = readEnvelope(text);
-  if (sent === null)
+  const error_body = readEnvelope(text);
+  if (error_body === null)
     return new BackplaneError(
       "daemon.unreachable",
       `The server at this address is not a Backplane gateway (status ${status}).`,
       { details: { status } },
     );
-  const { fix, ...details } = sent.details ?? {};
-  const code = isErrorCode(sent.code) ? sent.code : "internal";
-  return new BackplaneError(code, sent.message, {
-    details: { ...details, request_id: sent.request_id, status: status ?? ERROR_CODES[code].http },
-    retryable: sent.retryable === true,
+  const { fix, ...details } = error_body.details ?? {};
+  const code = isErrorCode(error_body.code) ? error_body.code : "internal";
+  return new BackplaneError(code, error_body.message, {
+    details: { ...details, request_id: error_body.request_id, status: status ?? ERROR_CODES[code].http },
+    retryable: error_body.retryable === true,
     ...(typeof fix === "string" ? { fix } : {}),
   });
 }
@@ -155,7 +158,7 @@ function joinSignals(...signals: readonly (AbortSignal | undefined)[]): AbortSig
   return defined.length > 1 ? AbortSignal.any(defined) : defined[0];
 }
 
-interface SentError {
+interface ErrorBody {
   code: string;
   message: string;
   retryable?: unknown;
@@ -163,16 +166,16 @@ interface SentError {
   request_id: string;
 }
 
-function readEnvelope(text: string): SentError | null {
+function readEnvelope(text: string): ErrorBody | null {
   try {
-    const { error } = JSON.parse(text) as { error?: SentError };
+    const { error } = JSON.parse(text) as { error?: ErrorBody };
     return typeof error?.code === "string" && typeof error.message === "string" ? error : null;
   } catch {
     return null;
   }
 }
 
-function queryOf(query: HttpRequest["query"]): string {
+function formatQuery(query: HttpRequest["query"]): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {}))
     if (value !== undefined) params.set(name, String(value));

@@ -15,7 +15,7 @@ export function createRequests(http: Http) {
     json: unknown,
     call: CallOptions = {},
     query?: Query,
-    more: Pick<HttpRequest, "progress"> = {},
+    extra: Pick<HttpRequest, "progress"> = {},
   ) =>
     http.json<T>({
       method: "POST",
@@ -24,14 +24,14 @@ export function createRequests(http: Http) {
       headers: idempotencyHeader(call),
       signal: call.signal,
       ...(query && { query }),
-      ...more,
+      ...extra,
     });
   return {
     get: <T>(path: string, query?: Query, call: CallOptions = {}) =>
       http.json<T>({ method: "GET", path, ...(query && { query }), signal: call.signal }),
     post,
     /** For a route that reports its progress. */
-    postWatched: <T>(path: string, json: unknown, call: CallOptions = {}) =>
+    postWithProgress: <T>(path: string, json: unknown, call: CallOptions = {}) =>
       post<T>(path, json, call, undefined, { progress: true }),
     remove: (path: string) => http.empty({ method: "DELETE", path }),
   };

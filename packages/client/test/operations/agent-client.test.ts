@@ -15,7 +15,7 @@ afterAll(() => api.close());
 
 const input = (text: string) => ({ text });
 
-test("provides sessions, chains and runs", async () => {
+test("creates, reads and changes sessions, chains and runs", async () => {
   const created = await client.sessions.create({ session_id: "a/b", workspace: "west" });
   expect(await client.sessions.get("a/b", { workspace: "west" })).toEqual(created);
   expect((await client.sessions.list({ workspace: "west" })).items).toEqual([created]);
@@ -54,7 +54,7 @@ test("provides sessions, chains and runs", async () => {
 });
 
 /** Cuts the first stream after the first item that has an id. */
-function cuttingOnce(): { fetch: typeof fetch; cuts(): number } {
+function createCuttingFetch(): { fetch: typeof fetch; cuts(): number } {
   let cuts = 0;
   return {
     cuts: () => cuts,
@@ -83,12 +83,12 @@ function cuttingOnce(): { fetch: typeof fetch; cuts(): number } {
 }
 
 test("streams a run across a lost connection without missing or repeating an event", async () => {
-  const shaky = cuttingOnce();
-  const cut = createClient({ url, token: ADMIN_TOKEN, fetch: shaky.fetch });
+  const cutting = createCuttingFetch();
+  const cut_client = createClient({ url, token: ADMIN_TOKEN, fetch: cutting.fetch });
   const seen: RunUpdate[] = [];
   const body = { session_id: "stream", input: input("/slow 5\n/say one two three four") };
-  for await (const update of cut.runs.stream(body, { retry_ms: 1 })) seen.push(update);
-  expect(shaky.cuts()).toBe(1);
+  for await (const update of cut_client.runs.stream(body, { retry_ms: 1 })) seen.push(update);
+  expect(cutting.cuts()).toBe(1);
   const ended = seen.at(-1) as { ended: { output: { content: string; entry_id: number } } };
   expect(ended.ended.output.content).toBe("one two three four");
   const ids = seen.flatMap((update) =>
@@ -101,12 +101,12 @@ test("streams a run across a lost connection without missing or repeating an eve
 
 test("watches a session from a cursor across a lost connection, each entry once", async () => {
   await client.runs.start({ session_id: "watch", input: input("/say before") }, { wait: true });
-  const shaky = cuttingOnce();
-  const cut = createClient({ url, token: ADMIN_TOKEN, fetch: shaky.fetch });
+  const cutting = createCuttingFetch();
+  const cut_client = createClient({ url, token: ADMIN_TOKEN, fetch: cutting.fetch });
   const stop = new AbortController();
   const seen: SessionUpdate[] = [];
   let requested = false;
-  for await (const update of cut.watchSession(
+  for await (const update of cut_client.watchSession(
     { session_id: "watch" },
     { since_entry: 0, signal: stop.signal, retry_ms: 1 },
   )) {
@@ -118,7 +118,7 @@ test("watches a session from a cursor across a lost connection, each entry once"
     }
     if (kind === "assistant.message.done") stop.abort();
   }
-  expect(shaky.cuts()).toBe(1);
+  expect(cutting.cuts()).toBe(1);
   const ids = seen.flatMap(({ entry_id }) => (entry_id === null ? [] : [entry_id]));
   expect(ids).toEqual(ids.map((_, n) => n + 1));
   expect(seen.at(-1)?.event.payload).toMatchObject({ content: "after" });
@@ -138,7 +138,7 @@ test("watches new events without a cursor, and rejects an unknown session", asyn
   });
 });
 
-test("provides plugins and providers over the web adapter", async () => {
+test("manages plugins and providers through the web adapter", async () => {
   const plugins = await client.plugins.list();
   expect(plugins.map(({ name }) => name).toSorted()).toEqual(["llm-echo", "strategy-react", "web"]);
   const off = await client.plugins.setEnabled("llm-echo", false);

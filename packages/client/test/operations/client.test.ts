@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const failure = async (work: Promise<unknown>) => {
+const catchError = async (work: Promise<unknown>) => {
   try {
     await work;
   } catch (error) {
@@ -51,7 +51,7 @@ test("installs, binds, invokes and removes a plugin", async () => {
   expect((await client.bindings.list({ kind: "tool" })).items).toEqual([binding]);
   const changed = await client.bindings.patch(binding.binding_id, { status: "active" }, { generation: 1 });
   expect(changed.generation).toBe(2);
-  const late = await failure(
+  const late = await catchError(
     client.bindings.patch(binding.binding_id, { status: "active" }, { generation: 1 }),
   );
   expect(late.code).toBe("request.precondition");
@@ -104,14 +104,14 @@ test("answers approvals, and creates, uses and revokes allow rules and keys", as
   );
   expect([repeat.key.id, repeat.token]).toEqual([created.key.id, null]);
   const weak = createClient({ url, token: created.token! });
-  expect((await failure(weak.keys.list())).code).toBe("auth.scope");
+  expect((await catchError(weak.keys.list())).code).toBe("auth.scope");
   await client.keys.revoke(created.key.id);
-  expect((await failure(weak.secrets.list())).code).toBe("auth.invalid");
+  expect((await catchError(weak.secrets.list())).code).toBe("auth.invalid");
   expect((await client.loginLink()).path).toMatch(/^\/login\?code=/);
 });
 
 test("throws the error of the gateway with code, fix, details and request id", async () => {
-  const error = await failure(client.invocations.invoke({ export_id: "nothing" }));
+  const error = await catchError(client.invocations.invoke({ export_id: "nothing" }));
   expect(error.code).toBe("export.not_found");
   expect(error.fix).toBeTruthy();
   expect(error.details.request_id).toMatch(/^req_/);
@@ -123,7 +123,7 @@ test("throws the error of the gateway when an upload is rejected midway", async 
     for (let i = 0; i < 80; i++) yield new Uint8Array(64 * 1024).fill(1);
   }
   for (const bytes of [new Uint8Array(5_000_000).fill(1), noise()])
-    expect((await failure(client.packages.installArchive(bytes))).code).toMatch(/^package\./);
+    expect((await catchError(client.packages.installArchive(bytes))).code).toMatch(/^package\./);
 });
 
 test("reconnects a broken stream without missing or repeating an event", async () => {
@@ -149,10 +149,10 @@ test("reconnects a broken stream without missing or repeating an event", async (
     });
     return new Response(body, response);
   };
-  const shaky = createClient({ url, token: ADMIN_TOKEN, fetch: cutting });
+  const cut_client = createClient({ url, token: ADMIN_TOKEN, fetch: cutting });
   api.runner.emit(started.id, { type: "progress", message: "one" });
   const seen: InvocationUpdate[] = [];
-  for await (const update of shaky.invocations.watch(started.id, { retry_ms: 1 })) {
+  for await (const update of cut_client.invocations.watch(started.id, { retry_ms: 1 })) {
     seen.push(update);
     if (seen.length === 1) api.runner.emit(started.id, { type: "progress", message: "two" });
     if (seen.length === 2) api.runner.release(started.id);
@@ -172,15 +172,15 @@ test("throws daemon.unreachable when no gateway or another server responds", asy
   other_server.listen(0, "127.0.0.1");
   await once(other_server, "listening");
   const { port } = other_server.address() as AddressInfo;
-  const elsewhere = createClient({ url: `http://127.0.0.1:${port}`, token: "t" });
-  expect(await failure(elsewhere.status())).toMatchObject({
+  const other_client = createClient({ url: `http://127.0.0.1:${port}`, token: "t" });
+  expect(await catchError(other_client.status())).toMatchObject({
     code: "daemon.unreachable",
     details: { status: 502 },
   });
   other_server.close();
   await once(other_server, "close");
-  const error = await failure(elsewhere.status());
+  const error = await catchError(other_client.status());
   expect(codeOf(error)).toBe("daemon.unreachable");
-  const watching = elsewhere.invocations.watch("inv_1", { attempts: 2, retry_ms: 1 });
-  expect((await failure(watching.next())).code).toBe("daemon.unreachable");
+  const watching = other_client.invocations.watch("inv_1", { attempts: 2, retry_ms: 1 });
+  expect((await catchError(watching.next())).code).toBe("daemon.unreachable");
 });

@@ -1,12 +1,12 @@
 /** What a plugin may do, one sentence each, with the author's reason beside it. */
-import { describedPermissions, type Grant, type Permissions } from "@backplane/contract";
+import { type Grant, type Permissions, permissionDetails } from "@backplane/contract";
 import { Icon, type IconName } from "./icon.tsx";
 import styles from "./layout.module.css";
 
 export function PermissionList({ permissions }: { permissions: Permissions }) {
   return (
     <ul className={styles.sentences}>
-      {describedPermissions(permissions).map(({ permission, sentence, granted, reasons }) => (
+      {permissionDetails(permissions).map(({ permission, sentence, granted, reasons }) => (
         <Sentence key={permission} tone={granted ? "warn" : "good"} icon={granted ? "alert" : "shield"}>
           {sentence}
           {granted &&
@@ -38,7 +38,7 @@ export function GrantList({ grant }: { grant: Grant }) {
       >
         {CLASSES[grant.class]}
       </Sentence>
-      {describedPermissions(grant).map(({ permission, sentence, granted }) => (
+      {permissionDetails(grant).map(({ permission, sentence, granted }) => (
         <Sentence key={permission} tone={granted ? "warn" : "good"} icon={granted ? "alert" : "shield"}>
           {sentence}
         </Sentence>

@@ -287,8 +287,8 @@ export const ERROR_CODES = {
 
   "package.source_mismatch": refusalSpec(
     422,
-    "The package names a source other than the one it comes from.",
-    "Install it from the source that it names. If you made the copy yourself: backplane plugin install REFERENCE --accept-source",
+    "The package declares a source other than the one it comes from.",
+    "Install it from the source that it declares. If you made the copy yourself: backplane plugin install REFERENCE --accept-source",
   ),
   "package.digest_mismatch": refusalSpec(
     422,
@@ -304,13 +304,13 @@ export const ERROR_CODES = {
   ),
   "signature.invalid": refusalSpec(
     422,
-    "The signature was not made by the key that it names, or it cannot be read.",
+    "The signature was not made by the key that it specifies, or it cannot be read.",
     "Do not install it. Ask the publisher to sign it again: backplane plugin sign PACKAGE --key FILE",
   ),
   "signature.mismatch": refusalSpec(
     422,
     "The signature belongs to another package, version, content or dependency lock.",
-    "Do not install it. Ask the publisher to sign exactly this package; details shows what the signature names.",
+    "Do not install it. Ask the publisher to sign exactly this package; details shows what the signature covers.",
   ),
   "signature.untrusted": refusalSpec(
     422,
@@ -347,7 +347,7 @@ export const ERROR_CODES = {
   "provenance.mismatch": refusalSpec(
     422,
     "The provenance attestation is valid, but it belongs to something other than this package.",
-    "Do not install it. Tell the publisher and the operator of the registry; details shows what the attestation names.",
+    "Do not install it. Tell the publisher and the operator of the registry; details shows what the attestation covers.",
   ),
   "trusted_key.not_found": refusalSpec(
     404,
@@ -369,7 +369,7 @@ export const ERROR_CODES = {
   ),
   "registry.denied": refusalSpec(
     422,
-    "The registry does not allow this.",
+    "The registry denied the request.",
     "Store a credential for the host named in details.registry: `backplane secret set registry_HOST`, with the value USER:PASSWORD.",
   ),
   "registry.not_found": refusalSpec(
@@ -635,7 +635,7 @@ export const ERROR_CODES = {
   "llm.model_not_found": refusalSpec(
     404,
     "No provider instance offers this model to the caller.",
-    "List the models with GET /v1/models; name one as INSTANCE/MODEL. An operator adds instances with `backplane provider add`.",
+    "List the models with GET /v1/models; specify one as INSTANCE/MODEL. An operator adds instances with `backplane provider add`.",
   ),
   "llm.budget_exceeded": refusalSpec(
     429,
@@ -811,7 +811,7 @@ export const ERROR_CODES = {
   "backup.invalid": refusalSpec(
     400,
     "The archive is not a complete backup.",
-    "Name another archive that `backplane backup` wrote. Nothing was changed.",
+    "Specify another archive that `backplane backup` wrote. Nothing was changed.",
   ),
   "home.unsafe": refusalSpec(
     400,

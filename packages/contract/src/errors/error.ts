@@ -35,8 +35,10 @@ export function specificFix({ code, fix }: Pick<BackplaneError, "code" | "fix">)
   return fix === ERROR_CODES[code].remedy ? undefined : fix;
 }
 
-/** The details with the specific remedy included, for records without a field for it. */
-export function withFix(error: Pick<BackplaneError, "code" | "fix" | "details">): ErrorDetails | undefined {
+/** The details of the error including its specific remedy, for records without a separate field for a remedy. */
+export function detailsWithFix(
+  error: Pick<BackplaneError, "code" | "fix" | "details">,
+): ErrorDetails | undefined {
   const fix = specificFix(error);
   return fix === undefined ? error.details : { ...error.details, fix };
 }
@@ -79,8 +81,8 @@ const DISK_FAULTS: Readonly<Record<DiskError, { problem: (place: string) => stri
 const UNNAMED_EDQUOT = /^Unknown system error -(?:122|69)$/;
 
 /**
- * The error of a full or failing disk; null for any other error. An error that a plugin threw in its own process has no
- * `syscall`: it does not concern the disks of the gateway.
+ * The code of an error of a full or failing disk; null for any other error. An error that a plugin threw in its own
+ * process has no `syscall`, because it does not concern the disks of the gateway.
  */
 export function diskErrorOf(error: unknown): DiskError | null {
   const { code, syscall } = (error ?? {}) as { code?: unknown; syscall?: unknown };
@@ -90,8 +92,8 @@ export function diskErrorOf(error: unknown): DiskError | null {
 }
 
 /**
- * Names a full or failing disk, which only the operator can repair; null for any other error. `place` names the file
- * or folder in terms that the reader knows, without the paths of the host if the reader may be a remote client.
+ * Converts the error of a full or failing disk, which only the operator can repair; null for any other error. `place`
+ * describes the file or folder to the reader, without paths of the host if the reader may be a remote client.
  */
 export function diskFault(error: unknown, place = "the gateway"): BackplaneError | null {
   const name = diskErrorOf(error);

@@ -1,6 +1,6 @@
 /**
  * Checks a list of instruments, for the instrument host, plugins in other languages and modules in the gateway. The
- * result contains only the declared fields; an origin is not one of them.
+ * result contains only declared fields, so an `origin` that a plugin sets is dropped.
  */
 
 import type { JsonObject } from "../values/json.ts";
@@ -39,7 +39,7 @@ const METADATA_FIELDS = [
   "keywords",
 ];
 
-/** Throws a plain Error whose message is one clause with its remedy. */
+/** Throws a plain Error whose message is a clause about the plugin, with the remedy. */
 export function checkInstruments(list: unknown): CheckedInstruments {
   if (list === undefined) throw new Error("it has no instruments after initialize; set `instruments` there");
   if (!Array.isArray(list)) throw new Error("its instruments are not a list");
@@ -47,8 +47,8 @@ export function checkInstruments(list: unknown): CheckedInstruments {
   const seen = new Set<string>();
   const warnings: string[] = [];
   const instruments = list.map((value: unknown, index) => {
-    const declared = checkInstrument(value, index);
-    const { name, metadata } = declared;
+    const declaration = checkInstrument(value, index);
+    const { name, metadata } = declaration;
     if (seen.has(name)) throw new Error(`it offers the instrument ${name} twice; give each its own name`);
     seen.add(name);
     const { category, sideEffects } = metadata;
@@ -57,12 +57,12 @@ export function checkInstruments(list: unknown): CheckedInstruments {
         `The instrument ${name} is of category ${category} and lists no sideEffects; its risk may be understated.`,
       );
     }
-    return declared;
+    return declaration;
   });
   return { instruments, warnings };
 }
 
-/** The provider that a module exports under `name`, an object or a class; or a description of the problem. */
+/** Returns the provider that a module exports under `name` as an object or a class, or a description of the problem. */
 export function findInstrumentProvider(
   exports: Record<string, unknown>,
   name: string,
@@ -86,32 +86,34 @@ function checkInstrument(value: unknown, index: number): InstrumentDeclaration {
   const { name, riskLevel, metadata, securityRules = [] } = value;
   if (typeof name !== "string" || !NAME.test(name)) {
     throw new Error(
-      `instrument ${index} is called ${show(name)}; use snake_case, at most 64 characters, such as hello_world`,
+      `instrument ${index} is called ${formatValue(name)}; use snake_case, at most 64 characters, such as hello_world`,
     );
   }
-  const at = `the instrument ${name}`;
-  if (!isRecord(metadata)) throw new Error(`${at} has no metadata`);
+  const label = `the instrument ${name}`;
+  if (!isRecord(metadata)) throw new Error(`${label} has no metadata`);
   if (metadata.name !== name) {
-    throw new Error(`${at} has the name ${show(metadata.name)} in its metadata; both names must be the same`);
+    throw new Error(
+      `${label} has the name ${formatValue(metadata.name)} in its metadata; both names must be the same`,
+    );
   }
-  checkChoice(riskLevel, INSTRUMENT_RISKS, `${at}: riskLevel`);
+  checkChoice(riskLevel, INSTRUMENT_RISKS, `${label}: riskLevel`);
   return {
     name,
     riskLevel,
-    metadata: checkMetadata(metadata, at),
-    securityRules: checkRules(securityRules, at),
+    metadata: checkMetadata(metadata, label),
+    securityRules: checkRules(securityRules, label),
   };
 }
 
-function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDeclaration["metadata"] {
+function checkMetadata(value: Record<string, unknown>, label: string): InstrumentDeclaration["metadata"] {
   const unknown = Object.keys(value).find((field) => !METADATA_FIELDS.includes(field));
-  if (unknown !== undefined) throw new Error(`${at}: metadata.${unknown} is not a field of the metadata`);
+  if (unknown !== undefined) throw new Error(`${label}: metadata.${unknown} is not a field of the metadata`);
   const { category, description, accessMode = "Shared", platform = "All" } = value;
-  checkChoice(category, INSTRUMENT_CATEGORIES, `${at}: metadata.category`);
-  checkChoice(accessMode, ACCESS_MODES, `${at}: metadata.accessMode`);
-  checkChoice(platform, INSTRUMENT_PLATFORMS, `${at}: metadata.platform`);
+  checkChoice(category, INSTRUMENT_CATEGORIES, `${label}: metadata.category`);
+  checkChoice(accessMode, ACCESS_MODES, `${label}: metadata.accessMode`);
+  checkChoice(platform, INSTRUMENT_PLATFORMS, `${label}: metadata.platform`);
   if (typeof description !== "string" || description === "" || description.length > 4_000) {
-    throw new Error(`${at}: metadata.description must be a string of 1 to 4000 characters`);
+    throw new Error(`${label}: metadata.description must be a string of 1 to 4000 characters`);
   }
   const checked: InstrumentDeclaration["metadata"] = {
     name: value.name as string,
@@ -119,16 +121,16 @@ function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDe
     description,
     accessMode,
     platform,
-    sideEffects: checkTexts(value.sideEffects ?? [], `${at}: metadata.sideEffects`),
-    keywords: checkTexts(value.keywords ?? [], `${at}: metadata.keywords`),
-    ...checkSchema(value, "inputSchema", at),
-    ...checkSchema(value, "outputSchema", at),
-    ...checkTimeout(value, "defaultTimeoutMs", at),
-    ...checkTimeout(value, "maxTimeoutMs", at),
+    sideEffects: checkStrings(value.sideEffects ?? [], `${label}: metadata.sideEffects`),
+    keywords: checkStrings(value.keywords ?? [], `${label}: metadata.keywords`),
+    ...checkSchema(value, "inputSchema", label),
+    ...checkSchema(value, "outputSchema", label),
+    ...checkTimeout(value, "defaultTimeoutMs", label),
+    ...checkTimeout(value, "maxTimeoutMs", label),
   };
   const { defaultTimeoutMs, maxTimeoutMs } = checked;
   if (defaultTimeoutMs !== undefined && maxTimeoutMs !== undefined && defaultTimeoutMs > maxTimeoutMs) {
-    throw new Error(`${at}: metadata.defaultTimeoutMs is larger than metadata.maxTimeoutMs`);
+    throw new Error(`${label}: metadata.defaultTimeoutMs is larger than metadata.maxTimeoutMs`);
   }
   return checked;
 }
@@ -137,59 +139,61 @@ function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDe
 function checkSchema(
   value: Record<string, unknown>,
   field: "inputSchema" | "outputSchema",
-  at: string,
+  label: string,
 ): Pick<InstrumentMetadata, "inputSchema" | "outputSchema"> {
   const schema = value[field];
   if (schema === undefined || schema === null) return {};
-  if (!isRecord(schema)) throw new Error(`${at}: metadata.${field} must be a JSON Schema, an object`);
+  if (!isRecord(schema)) throw new Error(`${label}: metadata.${field} must be a JSON Schema, an object`);
   return Object.keys(schema).length === 0 ? {} : { [field]: schema as JsonObject };
 }
 
 function checkTimeout(
   value: Record<string, unknown>,
   field: "defaultTimeoutMs" | "maxTimeoutMs",
-  at: string,
+  label: string,
 ): Pick<InstrumentMetadata, "defaultTimeoutMs" | "maxTimeoutMs"> {
-  const time = value[field];
-  if (time === undefined || time === null) return {};
-  if (!Number.isInteger(time) || (time as number) < 1 || (time as number) > MAX_TIMEOUT_MS) {
-    throw new Error(`${at}: metadata.${field} must be milliseconds from 1 to ${MAX_TIMEOUT_MS}`);
+  const timeout = value[field];
+  if (timeout === undefined || timeout === null) return {};
+  if (!Number.isInteger(timeout) || (timeout as number) < 1 || (timeout as number) > MAX_TIMEOUT_MS) {
+    throw new Error(`${label}: metadata.${field} must be milliseconds from 1 to ${MAX_TIMEOUT_MS}`);
   }
-  return { [field]: time as number };
+  return { [field]: timeout as number };
 }
 
-function checkRules(value: unknown, at: string): InstrumentRule[] {
-  if (!Array.isArray(value)) throw new Error(`${at}: securityRules is not a list`);
+function checkRules(value: unknown, label: string): InstrumentRule[] {
+  if (!Array.isArray(value)) throw new Error(`${label}: securityRules is not a list`);
   return value.map((rule: unknown, index) => {
-    const where = `${at}: securityRules[${index}]`;
-    if (!isRecord(rule)) throw new Error(`${where} is not an object`);
+    const ruleLabel = `${label}: securityRules[${index}]`;
+    if (!isRecord(rule)) throw new Error(`${ruleLabel} is not an object`);
     const unknown = Object.keys(rule).find((field) => !["match", "effect", "risk", "reason"].includes(field));
-    if (unknown !== undefined) throw new Error(`${where}.${unknown} is not a field of a rule`);
+    if (unknown !== undefined) throw new Error(`${ruleLabel}.${unknown} is not a field of a rule`);
     const { effect, match, reason, risk } = rule;
     if (effect !== "deny" && effect !== "raise") {
-      throw new Error(`${where}.effect is ${show(effect)}; a plugin's rule can only "deny" or "raise"`);
+      throw new Error(
+        `${ruleLabel}.effect is ${formatValue(effect)}; a plugin's rule can only "deny" or "raise"`,
+      );
     }
     if (typeof reason !== "string" || reason === "" || reason.length > 300) {
-      throw new Error(`${where}.reason must say why, in at most 300 characters`);
+      throw new Error(`${ruleLabel}.reason must say why, in at most 300 characters`);
     }
-    if (effect === "raise") checkChoice(risk, INSTRUMENT_RISKS, `${where}.risk`);
-    else if (risk !== undefined) throw new Error(`${where}.risk belongs to "raise" only`);
+    if (effect === "raise") checkChoice(risk, INSTRUMENT_RISKS, `${ruleLabel}.risk`);
+    else if (risk !== undefined) throw new Error(`${ruleLabel}.risk belongs to "raise" only`);
     return {
       effect,
       reason,
       ...(effect === "raise" ? { risk: risk as NonNullable<InstrumentRule["risk"]> } : {}),
-      ...(match === undefined || match === null ? {} : { match: checkMatch(match, where) }),
+      ...(match === undefined || match === null ? {} : { match: checkMatch(match, ruleLabel) }),
     };
   });
 }
 
-function checkMatch(value: unknown, where: string): NonNullable<InstrumentRule["match"]> {
+function checkMatch(value: unknown, label: string): NonNullable<InstrumentRule["match"]> {
   const { pattern, pointer } = isRecord(value) ? value : {};
   if (typeof pointer !== "string" || pointer.length > 512 || !POINTER.test(pointer)) {
-    throw new Error(`${where}.match.pointer must be a JSON Pointer, such as /path`);
+    throw new Error(`${label}.match.pointer must be a JSON Pointer, such as /path`);
   }
   if (typeof pattern !== "string" || pattern === "" || pattern.length > 512) {
-    throw new Error(`${where}.match.pattern must be a regular expression of 1 to 512 characters`);
+    throw new Error(`${label}.match.pattern must be a regular expression of 1 to 512 characters`);
   }
   return { pointer, pattern };
 }
@@ -200,10 +204,10 @@ function checkChoice<T extends string>(
   label: string,
 ): asserts value is T {
   if ((allowed as readonly unknown[]).includes(value)) return;
-  throw new Error(`${label} is ${show(value)}; write one of ${allowed.join(", ")}`);
+  throw new Error(`${label} is ${formatValue(value)}; write one of ${allowed.join(", ")}`);
 }
 
-function checkTexts(value: unknown, label: string): string[] {
+function checkStrings(value: unknown, label: string): string[] {
   if (
     Array.isArray(value) &&
     value.length <= 64 &&
@@ -214,7 +218,7 @@ function checkTexts(value: unknown, label: string): string[] {
   throw new Error(`${label} must be a list of at most 64 strings of up to 300 characters`);
 }
 
-function show(value: unknown): string {
+function formatValue(value: unknown): string {
   return (JSON.stringify(value) ?? "undefined").slice(0, 80);
 }
 

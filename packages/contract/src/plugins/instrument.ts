@@ -13,7 +13,7 @@ export const HEFTY_VERSION = "0.22.0";
 export const INSTRUMENT_MANIFEST_FILE = "META-INF/hefty-plugin.json";
 
 /** entrypoint[0] of a module that our host program runs; entrypoint[1] is `./module.js#Export`. */
-export const READY_HOST = "backplane-instrument-host";
+export const INSTRUMENT_MODULE_HOST = "backplane-instrument-host";
 
 /** entrypoint[0] of a Java class that implements InstrumentProvider; entrypoint[1] is its name. */
 export const JAVA_HOST = "backplane-java-host";
@@ -46,7 +46,7 @@ export type AccessMode = (typeof ACCESS_MODES)[number];
 export const INSTRUMENT_PLATFORMS = ["Linux", "MacOS", "Windows", "All"] as const;
 export type InstrumentPlatform = (typeof INSTRUMENT_PLATFORMS)[number];
 
-/** The export of a module: an object, or a class of such objects. */
+/** The export of a provider module: such an object, or a class whose instances are such objects. */
 export interface InstrumentProvider {
   initialize(context: InstrumentContext): MaybePromise<void>;
   /** Read after initialize; a list, or a function that returns one. */

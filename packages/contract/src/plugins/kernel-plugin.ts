@@ -12,7 +12,7 @@ import type { MaybePromise } from "../values/maybe-promise.ts";
 import type { PluginCategory } from "../vocabulary/bus-kinds.ts";
 import type { EffectClass, KeyScope, LlmProtocol, Risk, ToolErrorKind } from "../vocabulary/vocabulary.ts";
 
-/** The key in package.json under which a package names its plugins: `{"<name>": {"category", "module"?}}`. */
+/** The key in package.json under which a package lists its plugins: `{"<name>": {"category", "module"?}}`. */
 export const PLUGIN_ENTRY_GROUP = "yaya.plugins.v1";
 
 export interface KernelPlugin {
@@ -110,7 +110,7 @@ export interface HealthDetail {
   name: string;
   status: HealthStatus;
   message?: string;
-  /** The configuration key to set, if that is the problem; the doctor names the command. */
+  /** The configuration key to set, if that is the problem; the doctor shows the command. */
   config_key?: string;
 }
 
@@ -130,8 +130,8 @@ export interface KernelToolSpec {
   requires_approval?: boolean;
   effect_class?: EffectClass;
   /**
-   * A call that a crash interrupted runs again with the same ids, whatever its effect class. The tool then continues what
-   * the first run began instead of repeating it.
+   * A call that a crash interrupted runs again with the same ids, whatever its effect class. The tool then continues the
+   * work of the first run instead of repeating it.
    */
   recoverable?: boolean;
   timeout_ms?: number;

@@ -44,7 +44,7 @@ export interface LlmTool {
   parameters: JsonObject;
 }
 
-/** One chunk of the stream. The first chunk of a tool call names it; `args` are fragments of its JSON text. */
+/** One chunk of the stream. The first chunk of a tool call has its id and name; `args` are fragments of its JSON text. */
 export type LlmPart =
   | { type: "content"; text: string }
   | { type: "thinking"; text: string }
@@ -79,7 +79,7 @@ export interface LlmOptions {
   tool_choice?: "auto" | "none" | "required" | { name: string };
   parallel_tool_calls?: boolean;
   reasoning_effort?: string;
-  /** The answer has to be JSON that matches the schema, if there is one. */
+  /** The answer must be JSON; if there is a schema, it must match. */
   json_output?: { name: string; schema?: JsonObject; strict?: boolean };
 }
 
@@ -111,7 +111,7 @@ export interface LlmProvider {
   generate(request: GenerateRequest): AsyncIterable<LlmPart>;
   /** Absent if the vendor has no embeddings. Called for instances with an `embedding_model`. */
   embed?(request: EmbedRequest): Promise<Embeddings>;
-  /** Called before a retry; false gives up. */
+  /** Called before a retry; returning false prevents the retry. */
   onRetryableError?(error: LlmFailure, attempt: number): boolean | Promise<boolean>;
 }
 

@@ -43,13 +43,13 @@ export function toolFailureOf({ status, result, error, stderr_tail }: FailedCall
  */
 export function failureNote({ kind, code, plugin_code, retryable, stderr }: ToolFailure): string {
   if (kind === "failed" && plugin_code === undefined && !retryable && stderr === undefined) return "";
-  const own_code = plugin_code === undefined ? "" : ` (${plugin_code})`;
+  const code_suffix = plugin_code === undefined ? "" : ` (${plugin_code})`;
   const retry = retryable ? " A retry may succeed." : "";
   const output = stderr === undefined ? "" : `\n[stderr]\n${stderr}`;
-  return `[error: ${code}${own_code}.${retry}]${output}`;
+  return `[error: ${code}${code_suffix}.${retry}]${output}`;
 }
 
-/** The kind of tool.error for a code of a call that never ran; null for a code that running the tool produced. */
+/** The kind of tool.error for a call that was refused before the tool ran; null for a code from running the tool. */
 export function refusalKind(code: string): "validation" | "not_found" | "rejected" | null {
   if (code === "input.invalid") return "validation";
   if (code === "export.not_found" || code === "binding.not_found") return "not_found";

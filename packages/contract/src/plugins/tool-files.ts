@@ -1,5 +1,5 @@
 /**
- * The program that hosts tool files uses `vai.rpc.v1`. A call of `DESCRIBE_TOOLS`, which cannot be the name of a tool,
+ * The program that hosts tool files uses `vai.rpc.v1`. A call to `DESCRIBE_TOOLS`, which cannot be the name of a tool,
  * returns a `ToolFilesDescription` as structured output.
  */
 import type { Json } from "../values/json.ts";
@@ -12,7 +12,7 @@ export const TOOL_IMPORT_MS = 10_000;
 /** The time limit for describing all files of a package; shorter than the gateway's timeout for that call. */
 export const TOOL_DESCRIBE_MS = 25_000;
 
-/** Whether a file of `tools/` is a tool file. Type declarations are not. */
+/** Whether a file in `tools/` is a tool file. Type declarations are not tool files. */
 export function isToolFile(name: string): boolean {
   return /^[^.].*\.[cm]?[jt]s$/.test(name) && !/\.d\.[cm]?ts$/.test(name);
 }
@@ -43,7 +43,7 @@ export interface ToolFileDescription {
   risk: "low" | "medium" | "high";
   category: string | null;
   target: "sandbox" | "host";
-  /** Why the tool cannot run; the other fields are then what is known without loading it. */
+  /** Why the tool cannot run; the other fields then contain only what is known without loading it. */
   load_error: string | null;
 }
 

@@ -70,7 +70,7 @@ export const KeyCreateSchema = z.strictObject({
   org_id: OrgIdSchema.optional(),
   project_id: ProjectIdSchema.nullable().optional(),
   role: z.enum(ROLES).default("user"),
-  scopes: z.array(z.enum(KEY_SCOPES)).min(1, "name at least one scope"),
+  scopes: z.array(z.enum(KEY_SCOPES)).min(1, "specify at least one scope"),
   expires_at: TimestampSchema.optional(),
   tools: z
     .array(ListedToolSchema)

@@ -9,7 +9,7 @@ import { GrantSchema } from "./grant.ts";
 import { ExportIdSchema, JsonValueSchema, TimestampSchema } from "./scalars.ts";
 
 /** A `*` in the host of a URL could match someone else's host. */
-function hasOpenHost(pattern: string): boolean {
+function hasWildcardHost(pattern: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*\*/i.test(pattern);
 }
 
@@ -20,12 +20,12 @@ const ArgumentConditionSchema = z
       .string()
       .min(1)
       .max(512)
-      .refine((pattern) => !hasOpenHost(pattern), {
+      .refine((pattern) => !hasWildcardHost(pattern), {
         message: "write the whole host of an address before the first *, as in https://example.com/*",
       })
       .optional()
       .describe(
-        "A pattern in which * stands for any characters except control characters and ; | & $ < > `. A value with a .. path " +
+        "A pattern in which * matches any characters except control characters and ; | & $ < > `. A value with a .. path " +
           "segment does not match.",
       ),
   })
@@ -35,7 +35,7 @@ const ArgumentConditionSchema = z
 
 const ArgumentsSchema = z
   .record(z.string().min(1).max(128), ArgumentConditionSchema)
-  .refine((conditions) => Object.keys(conditions).length <= 32, "name at most 32 arguments");
+  .refine((conditions) => Object.keys(conditions).length <= 32, "list at most 32 arguments");
 
 export const AllowRuleSchema = z.object({
   id: z.string(),
@@ -45,15 +45,15 @@ export const AllowRuleSchema = z.object({
   tool: z.string().nullable().describe("Null for all tools of the package."),
   package_id: z.string(),
   arguments: ArgumentsSchema.nullable().describe("Null for any arguments."),
-  other_arguments: z.boolean().describe("Whether a call may have arguments that the rule does not name."),
+  other_arguments: z.boolean().describe("Whether a call may have arguments that the rule does not list."),
   max_risk: z.enum(RULE_RISKS),
-  grant: GrantSchema.describe("The rule does not hold for a call whose grant is wider."),
+  grant: GrantSchema.describe("The rule does not apply to a call whose grant is wider."),
   identity: z.string().nullable().describe("The caller whose calls the rule covers; null for every caller."),
   created_by: z.string(),
   created_at: TimestampSchema,
   approval_id: z.string().nullable().describe("The approval whose answer made the rule."),
   note: z.string().nullable(),
-  ended: z.string().nullable().describe("Why the rule no longer holds; null while it does."),
+  ended: z.string().nullable().describe("Why the rule no longer applies; null while it does."),
   suspended: z
     .string()
     .nullable()
@@ -91,7 +91,7 @@ export const AllowRuleCreateSchema = z
     path: ["tool"],
   })
   .refine(({ server, arguments: conditions }) => server === undefined || conditions === undefined, {
-    message: "the tools of a server have different arguments; name one tool",
+    message: "the tools of a server have different arguments; specify one tool",
     path: ["arguments"],
   });
 

@@ -36,7 +36,7 @@ const SecretVariableSchema = z
   .refine(
     (name) =>
       !/^(?:PATH|HOME|TMPDIR|LANG|IFS|ENV|(?:LD|NODE|PYTHON|BASH|PERL|RUBY|JAVA|BACKPLANE)_.*)$/.test(name),
-    "is a name that programs or the sandbox interpret themselves",
+    "is a name that programs or the sandbox interpret",
   );
 
 export const BindingPolicySchema = z.strictObject({
@@ -70,7 +70,7 @@ export const BindingPolicySchema = z.strictObject({
   /** For hooks: how events are delivered to this binding. */
   deliveries: z
     .strictObject({
-      paused: z.boolean().optional().describe("Events are kept and delivered after a resume."),
+      paused: z.boolean().optional().describe("Events are kept and delivered after the hook is resumed."),
       concurrency: z.int().min(1).max(64).optional().describe("Deliveries at the same time; default 4."),
       max_attempts: z.int().min(1).max(100).optional().describe("Attempts before giving up; default 10."),
       filter: EventFilterSchema.optional().describe("Further narrows the filter of the manifest."),
@@ -80,7 +80,7 @@ export const BindingPolicySchema = z.strictObject({
   capabilities: z
     .array(CapabilitySchema)
     .max(64)
-    .refine((values) => new Set(values).size === values.length, "name each capability once")
+    .refine((values) => new Set(values).size === values.length, "list each capability once")
     .optional(),
 });
 

@@ -29,11 +29,11 @@ export const EventFilterSchema = z
       .string()
       .regex(
         /^(?:type|session_id|chain_id|run_id|subject\.(?:kind|id)|summary\.[a-z_]{1,64})$/,
-        "name type, session_id, chain_id, run_id, subject.kind, subject.id or summary.FIELD",
+        "use type, session_id, chain_id, run_id, subject.kind, subject.id or summary.FIELD",
       ),
     z.union([FilterValueSchema, z.array(FilterValueSchema).min(1).max(64)]),
   )
-  .refine((filter) => Object.keys(filter).length <= 16, "name at most 16 fields");
+  .refine((filter) => Object.keys(filter).length <= 16, "use at most 16 fields");
 
 /** One event for one hook. */
 export const DeliverySchema = z.object({
@@ -51,7 +51,7 @@ export const DeliverySchema = z.object({
     .nullable()
     .describe("The error of the last attempt. A delivered event has one if the hook returned failed."),
   invocation_id: z.string().nullable().describe("The call of the last attempt."),
-  test: z.boolean().describe("True for a delivery of `:test`, which no event caused."),
+  test: z.boolean().describe("True for a test delivery (`:test`), which no event caused."),
   event: JsonObjectSchema,
 });
 

@@ -1,6 +1,6 @@
 /**
- * The frames of the three dialects. The wire module checks incoming frames by hand for speed; a property test keeps its
- * checks and these schemas in agreement.
+ * The frames of the three dialects: `Vai…` for vai.rpc.v1, `Side…` for rterm.plugin.v1 and `Rpc…` for JSON-RPC. The wire
+ * module checks incoming frames by hand for speed; a property test keeps its checks and these schemas in agreement.
  */
 import { z } from "zod";
 import { DELEGATION_SCOPES, TERMINAL_STATUSES } from "../vocabulary/vocabulary.ts";

@@ -23,7 +23,7 @@ export const HarnessTriggerSchema = z.looseObject({
   input: z.array(z.looseObject({ type: z.string().min(1) })).optional(),
 });
 
-/** `execution_id` names the execution to resume; a new execution gets its id from the gateway. */
+/** `execution_id` identifies the execution to resume; a new execution gets its id from the gateway. */
 export const HarnessTargetSchema = z.strictObject({
   session_id: z.string().min(1).max(256).optional(),
   chain_id: z.string().min(1).max(128).optional(),
@@ -42,7 +42,7 @@ export const CheckpointSchema = z.object({
   data: JsonValueSchema,
 });
 
-/** A harness execution: what it may still use, and where it would be resumed. */
+/** A harness execution: its limits, how much of them it has used, and the checkpoint at which it would resume. */
 export const ExecutionSchema = z.object({
   id: z.string(),
   org_id: z.string(),

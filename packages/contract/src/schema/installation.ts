@@ -16,9 +16,9 @@ const SlotsSchema = z
   .array(SlotSchema)
   .max(64)
   .default([])
-  .describe("Slots that the servers get besides those that their entries name.");
+  .describe("Slots for the servers in addition to those that their entries refer to.");
 
-/** The sources that a request can name. An archive is sent as the body of the request instead. */
+/** The sources that a request can specify. An archive is sent as the body of the request instead. */
 export const InstallationSourceSchema = z.discriminatedUnion("kind", [
   z
     .strictObject({
@@ -118,7 +118,7 @@ export const InstallationSettingsSchema = z.strictObject({
     .boolean()
     .optional()
     .describe(
-      "True accepts a package from a registry whose manifest names another repository as its source.",
+      "True accepts a package from a registry whose manifest declares another repository as its source.",
     ),
   signature: JsonObjectSchema.optional().describe(
     "The content of marketplace.signature.json, for a folder or an archive.",
@@ -176,8 +176,8 @@ export const SourceInspectionSchema = z.object({
         .optional()
         .describe("This version as `plugin install` accepts it; only for packages of the Python index."),
       secret_slots: z.array(z.string()),
-      /** The exports that `bind` binds; `*` stands for all tools. */
-      exports: z.array(z.string()).describe(`\`${WHOLE_PACKAGE}\` stands for all tools of the package.`),
+      /** The exports that `bind` binds; `*` means all tools. */
+      exports: z.array(z.string()).describe(`\`${WHOLE_PACKAGE}\` means all tools of the package.`),
       /** Whether the exports are bound even if the request does not set `bind`. */
       binds: z.boolean(),
       /** Only for packages from npm. */

@@ -44,7 +44,7 @@ export const InvokeBodySchema = z
       .optional(),
   })
   .refine((body) => body.binding_id !== undefined || body.export_id !== undefined, {
-    message: "name a binding_id or an export_id",
+    message: "specify a binding_id or an export_id",
     path: ["export_id"],
   });
 

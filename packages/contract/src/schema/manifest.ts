@@ -10,7 +10,7 @@ import {
   HARNESS_KINDS,
   HARNESS_SUPPORTS,
   ISOLATION_MODES,
-  isDescribed,
+  isSelfDescribing,
   NETWORK_ACCESS,
   PROTOCOLS,
   RISKS,
@@ -29,19 +29,19 @@ import {
   VersionSchema,
 } from "./scalars.ts";
 
-const unique = <T extends z.ZodType<string>>(item: T) =>
+const uniqueList = <T extends z.ZodType<string>>(item: T) =>
   z
     .array(item)
     .max(64)
-    .refine((values) => new Set(values).size === values.length, "name each value once");
+    .refine((values) => new Set(values).size === values.length, "list each value once");
 
 export const PermissionsSchema = z.strictObject({
   network: z.enum(NETWORK_ACCESS).default("none"),
   filesystem: z.enum(FILESYSTEM_ACCESS).default("none"),
-  gateway_api_scopes: unique(z.enum(DELEGATION_SCOPES)).default([]),
-  secret_slots: unique(SlotSchema).default([]),
+  gateway_api_scopes: uniqueList(z.enum(DELEGATION_SCOPES)).default([]),
+  secret_slots: uniqueList(SlotSchema).default([]),
   /** Domain names that the author needs; if absent, the operator decides alone. */
-  allowed_domains: unique(DomainSchema).optional(),
+  allowed_domains: uniqueList(DomainSchema).optional(),
   /** The reason for each permission, shown when a person decides. */
   reasons: z.record(z.string(), z.string().max(300)).optional(),
 });
@@ -59,9 +59,9 @@ const ForeignNameSchema = z
 export const RuntimeSchema = z.strictObject({
   protocol: z.enum(PROTOCOLS),
   transport: z.enum(["stdio", "http"]).default("stdio"),
-  entrypoint: z.array(z.string().min(1).max(1024)).min(1, "name the program to start").max(64),
-  os: unique(z.enum(["linux", "darwin", "windows"])).optional(),
-  arch: unique(z.enum(["amd64", "arm64"])).optional(),
+  entrypoint: z.array(z.string().min(1).max(1024)).min(1, "specify the program to start").max(64),
+  os: uniqueList(z.enum(["linux", "darwin", "windows"])).optional(),
+  arch: uniqueList(z.enum(["amd64", "arm64"])).optional(),
   /** Environment variables of the process; never secrets. */
   env: z
     .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use letters, digits and _"), z.string().max(4096))
@@ -69,7 +69,7 @@ export const RuntimeSchema = z.strictObject({
   /** The package is a container image, whose files are the root of its process; only the gateway sets it. */
   image: z.strictObject({ workdir: z.string().regex(/^\//).max(4096) }).optional(),
   /** rterm.plugin.v1: the capabilities that the handshake may request; if absent, the binding alone decides. */
-  capabilities: unique(CapabilitySchema).optional(),
+  capabilities: uniqueList(CapabilitySchema).optional(),
   /** rterm.plugin.v1: the plugin's id in its handshake, if it differs from the package name. */
   plugin_id: ForeignNameSchema.optional(),
   /** Further fields of an instrument plugin's own manifest. */
@@ -79,7 +79,7 @@ export const RuntimeSchema = z.strictObject({
       author: z.string().min(1).max(120),
       isolation: z.enum(ISOLATION_MODES),
       /** Ids of plugins that must be loaded first. */
-      dependencies: unique(z.string().min(1).max(64)).default([]),
+      dependencies: uniqueList(z.string().min(1).max(64)).default([]),
       min_hefty_version: VersionSchema.optional(),
     })
     .optional(),
@@ -156,7 +156,7 @@ export const HookExportSchema = z.strictObject({
   ...exportBase,
   kind: z.literal("hook"),
   hook: z.strictObject({
-    subscribes_to: unique(z.enum(SEMANTIC_EVENTS)).min(1, "name at least one event"),
+    subscribes_to: uniqueList(z.enum(SEMANTIC_EVENTS)).min(1, "list at least one event"),
     filter: EventFilterSchema.optional(),
   }),
 });
@@ -176,7 +176,7 @@ export const HarnessExportSchema = z.strictObject({
   harness: z.strictObject({
     mode: z.enum(HARNESS_KINDS).default("composite"),
     fidelity: z.enum(HARNESS_FIDELITIES).default("prompt_replay"),
-    supports: unique(z.enum(HARNESS_SUPPORTS)).default([...HARNESS_SUPPORTS]),
+    supports: uniqueList(z.enum(HARNESS_SUPPORTS)).default([...HARNESS_SUPPORTS]),
   }),
 });
 
@@ -216,10 +216,10 @@ export const ManifestSchema = z
   })
   .refine(
     ({ runtime, exports, skills = [] }) =>
-      exports.length + skills.length > 0 || isDescribed(runtime.protocol),
+      exports.length + skills.length > 0 || isSelfDescribing(runtime.protocol),
     {
       path: ["exports"],
-      message: "a package exports at least one thing",
+      message: "a package needs at least one export or skill",
     },
   );
 

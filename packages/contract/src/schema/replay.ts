@@ -9,7 +9,7 @@ export const ReplayRequestSchema = z.strictObject({
     .min(1)
     .max(64)
     .optional()
-    .describe("Only calls of these tools. Default: all read-only tools of the package."),
+    .describe("Only calls to these tools. Default: all read-only tools of the package."),
   org_wide: z
     .boolean()
     .optional()

@@ -45,7 +45,7 @@ export const PackagePathSchema = z
   .max(512)
   .regex(
     /^(?!\/)(?!.*(^|\/)\.\.(\/|$))[^\\\0]+$/,
-    "name a file inside the package, such as schemas/config.json",
+    "specify a file inside the package, such as schemas/config.json",
   );
 
 export const OrgIdSchema = z

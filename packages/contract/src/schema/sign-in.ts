@@ -44,7 +44,7 @@ export const SignInStartedSchema = z.object({
     .string()
     .nullable()
     .describe(
-      "for a browser that cannot reach the gateway; pass the address at which it ends to completeSignIn",
+      "for a browser that cannot reach the gateway; pass the final URL of the browser to completeSignIn",
     ),
   redirect_uri: z.string().nullable(),
   expires_at: TimestampSchema.nullable(),

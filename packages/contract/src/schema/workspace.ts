@@ -22,7 +22,7 @@ export const WorkspaceFolderSchema = z.object({
   package_id: z.string(),
   package_version: z.string(),
   binding_id: z.string(),
-  /** Digest of the files last read from disk; the package contains those of them that load. */
+  /** Digest of the files last read from disk; the package contains only the files that load. */
   digest: DigestSchema,
   /** Files that do not load, with the reason; their last working version is used if there is one. */
   errors: z.record(z.string(), z.string()),
@@ -73,7 +73,7 @@ export const WorkspaceActivitySchema = z.discriminatedUnion("type", [
     at: TimestampSchema,
     package_id: z.string(),
     package_version: z.string(),
-    /** From the moment at which the change was noticed; null for what was loaded before. */
+    /** From the moment at which the change was noticed; null for a version that was already loaded. */
     duration_ms: z.number().nullable(),
     errors: z.record(z.string(), z.string()),
   }),

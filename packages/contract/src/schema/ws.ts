@@ -53,12 +53,12 @@ export const WsEventSchema = z.object({
   payload: z.record(z.string(), z.unknown()),
 });
 
-const accepted = { op: z.literal("accepted"), ref };
+const acceptedFields = { op: z.literal("accepted"), ref };
 
-const Accepted = z.discriminatedUnion("of", [
+const AcceptedSchema = z.discriminatedUnion("of", [
   /** The message is on disk. */
   z.object({
-    ...accepted,
+    ...acceptedFields,
     of: z.literal("message"),
     connection_id: z.string(),
     entry_id: z.int(),
@@ -66,14 +66,14 @@ const Accepted = z.discriminatedUnion("of", [
     run_id: z.string(),
   }),
   z.object({
-    ...accepted,
+    ...acceptedFields,
     of: z.literal("interrupt"),
     connection_id: z.string(),
     /** False if no turn was running. */
     interrupted: z.boolean(),
   }),
   z.object({
-    ...accepted,
+    ...acceptedFields,
     of: z.literal("approve"),
     id: z.string(),
     status: z.enum(APPROVAL_STATUSES),
@@ -101,7 +101,7 @@ export const WsServerOpSchema = z.discriminatedUnion("op", [
     entry_id: z.int().optional(),
   }),
   z.object({ op: z.literal("heartbeat"), ref }),
-  Accepted,
+  AcceptedSchema,
   z.object({
     op: z.literal("error"),
     /** The op that failed, if it could be read. */

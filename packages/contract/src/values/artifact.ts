@@ -55,19 +55,21 @@ export function artifactsIn(value: Json | null): JsonObject[] {
   return references;
 }
 
-function collectReferences(value: Json | null, found: JsonObject[]): void {
+function collectReferences(value: Json | null, references: JsonObject[]): void {
   if (typeof value !== "object" || value === null) return;
-  if (Array.isArray(value)) for (const item of value) collectReferences(item, found);
-  else if (isArtifact(value)) found.push(value);
-  else for (const key in value) collectReferences(value[key]!, found);
+  if (Array.isArray(value)) for (const item of value) collectReferences(item, references);
+  else if (isArtifact(value)) references.push(value);
+  else for (const key in value) collectReferences(value[key]!, references);
 }
 
 /** Returns a copy of the value with each reference replaced. */
-export function withArtifacts(value: Json, replace: (reference: JsonObject) => JsonObject): Json {
+export function replaceArtifacts(value: Json, replace: (reference: JsonObject) => JsonObject): Json {
   if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map((item) => withArtifacts(item, replace));
+  if (Array.isArray(value)) return value.map((item) => replaceArtifacts(item, replace));
   if (isArtifact(value)) return replace(value);
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withArtifacts(item, replace)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [key, replaceArtifacts(item, replace)]),
+  );
 }
 
 /**

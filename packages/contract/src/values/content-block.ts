@@ -88,7 +88,7 @@ export function describeContent(block: ContentBlock): string {
   const inner = type === "resource" && isObject(resource) ? resource : block;
   const stored = isArtifact(block) && isText(block.sha256) ? block.sha256 : null;
   const data = inlineDataOf(block);
-  if (stored === null && data === null) return bounded(JSON.stringify(block));
+  if (stored === null && data === null) return truncate(JSON.stringify(block));
   const facts = [inner.uri ?? inner.name ?? block.path, mimeTypeIn(inner), formatSize(block, data)].filter(
     isText,
   );
@@ -185,7 +185,7 @@ function ownerOf({ invocation_id }: ContentBlock): string {
   return isText(invocation_id) ? ` of invocation ${invocation_id}` : "";
 }
 
-function bounded(text: string): string {
+function truncate(text: string): string {
   return text.length <= CONTENT_LIMITS.json_chars ? text : `${text.slice(0, CONTENT_LIMITS.json_chars)}…`;
 }
 

@@ -39,7 +39,7 @@ export interface IdSource {
 }
 
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
-/** All pairs of digits, so that an id is joined from few pieces. */
+/** All pairs of digits, so that an id is joined from few parts. */
 const PAIRS: readonly string[] = Array.from(
   { length: 1024 },
   (_, value) => ALPHABET[value >> 5]! + ALPHABET[value & 31]!,
@@ -48,38 +48,38 @@ const RANDOM_LENGTH = 16;
 /** All but the last two digits rarely change, so their text is cached. */
 const STEM_LENGTH = RANDOM_LENGTH - 2;
 /** Random bytes are drawn in advance for this many milliseconds, because drawing them costs more than an id. */
-const DRAWN = 64;
+const BUFFERED_DRAWS = 64;
 
 /** `random` fills an array with random bytes; it is a parameter because this module is platform independent. */
 export function createIdSource(now: () => number, random: (bytes: Uint8Array) => void): IdSource {
   let lastMs = -1;
   const digits = new Uint8Array(RANDOM_LENGTH);
-  const drawn = new Uint8Array(DRAWN * RANDOM_LENGTH);
-  let used = drawn.length;
+  const buffer = new Uint8Array(BUFFERED_DRAWS * RANDOM_LENGTH);
+  let bufferOffset = buffer.length;
   let stem = "";
-  const draw = () => {
-    if (used === drawn.length) {
-      random(drawn);
-      used = 0;
+  const drawDigits = () => {
+    if (bufferOffset === buffer.length) {
+      random(buffer);
+      bufferOffset = 0;
     }
-    for (let i = 0; i < RANDOM_LENGTH; i++) digits[i] = drawn[used++]! & 31;
+    for (let i = 0; i < RANDOM_LENGTH; i++) digits[i] = buffer[bufferOffset++]! & 31;
     // The top digit starts low, so that incrementing within one millisecond cannot overflow.
     digits[0] = digits[0]! & 15;
   };
-  const spellStem = () => {
-    const pieces = encodeTime(lastMs);
-    for (let i = 0; i < STEM_LENGTH; i += 2) pieces.push(pairAt(digits, i));
-    stem = pieces.join("");
+  const encodeStem = () => {
+    const parts = encodeTime(lastMs);
+    for (let i = 0; i < STEM_LENGTH; i += 2) parts.push(pairAt(digits, i));
+    stem = parts.join("");
   };
   return {
     next(noun) {
       const ms = Math.max(now(), lastMs);
       if (ms === lastMs) {
-        if (increment(digits) < STEM_LENGTH) spellStem();
+        if (increment(digits) < STEM_LENGTH) encodeStem();
       } else {
-        draw();
+        drawDigits();
         lastMs = ms;
-        spellStem();
+        encodeStem();
       }
       // Joined, not concatenated: V8 represents a concatenation as a tree, and JSON.stringify of a record that contains
       // one leaves its fast path, which doubles its cost.
@@ -104,9 +104,9 @@ function pairAt(digits: Uint8Array, at: number): string {
 
 /** Ten digits as pairs. */
 function encodeTime(ms: number): string[] {
-  const pieces: string[] = [];
-  for (let scale = 2 ** 40; scale >= 1; scale /= 1024) pieces.push(PAIRS[Math.floor(ms / scale) % 1024]!);
-  return pieces;
+  const parts: string[] = [];
+  for (let scale = 2 ** 40; scale >= 1; scale /= 1024) parts.push(PAIRS[Math.floor(ms / scale) % 1024]!);
+  return parts;
 }
 
 /** The position of the leftmost changed digit. */

@@ -1,16 +1,16 @@
 /**
  * Redacts secrets from texts and values, in all their usual encodings, in one pass for any number of secrets: a shift
- * table bounds how far the search may skip (Wu and Manber), and at most COMPARED characters are compared at each
+ * table bounds how far the search may skip (Wu and Manber), and at most MAX_COMPARED characters are compared at each
  * position, so the cost is bounded by the length of the text.
  */
 import type { Json } from "./json.ts";
 import { MIN_SECRET_LENGTH, spellingsOf } from "./secret-spellings.ts";
 
 export const REDACTED = "[redacted]";
-/** A match of this many characters is sufficient; the matching rest is redacted as well. */
-const COMPARED = 64;
+/** A match of this many characters is sufficient; further matching characters are redacted as well. */
+const MAX_COMPARED = 64;
 const WINDOW = 8;
-const TABLE = 2048;
+const TABLE_SIZE = 2048;
 const TOKEN_PREFIX = "vai_dlg_";
 const TOKEN = /vai_dlg_[A-Za-z0-9_-]{20,}/g;
 
@@ -26,7 +26,7 @@ export interface Redactor {
   /** The ranges of secrets, in order and not overlapping. */
   ranges(value: string): TextRange[];
   /** The number of characters at the end that are the start of a secret; 0 for fewer than four. */
-  begun(value: string): number;
+  partialSecretLength(value: string): number;
 }
 
 /** Returns null if there are no secrets, which is the usual case. */
@@ -35,33 +35,33 @@ export function createRedactor(secrets: readonly string[]): Redactor | null {
   for (const secret of secrets) for (const spelling of spellingsOf(secret)) spellings.add(spelling);
   if (spellings.size === 0) return null;
   const needles = [...spellings];
-  const ranges = finderOf(needles);
+  const ranges = createFinder(needles);
   const text = (value: string) => withoutRanges(value, ranges(value));
   // A numeric secret may be printed as a number.
   const numeric = needles.some((needle) => /^[-+.\deE]+$/.test(needle));
   return {
     text,
     ranges,
-    json: (value) => walk(value, text, numeric) as typeof value,
+    json: (value) => redactJson(value, text, numeric) as typeof value,
     excerpt: (value) => dropCutEnds(text(value), needles),
-    begun: (value) => longest(needles, (needle) => overlap(value, needle)),
+    partialSecretLength: (value) => longest(needles, (needle) => overlap(value, needle)),
   };
 }
 
-function withoutRanges(value: string, found: readonly TextRange[]): string {
-  if (found.length === 0) return value;
+function withoutRanges(value: string, ranges: readonly TextRange[]): string {
+  if (ranges.length === 0) return value;
   let clean = "";
   let from = 0;
-  for (const [start, end] of found) {
+  for (const [start, end] of ranges) {
     clean += value.slice(from, start) + REDACTED;
     from = end;
   }
   return clean + value.slice(from);
 }
 
-function finderOf(needles: readonly string[]): (text: string) => TextRange[] {
+function createFinder(needles: readonly string[]): (text: string) => TextRange[] {
   const window = Math.min(WINDOW, ...needles.map((needle) => needle.length));
-  const jumps = new Uint8Array(TABLE).fill(window - 1);
+  const jumps = new Uint8Array(TABLE_SIZE).fill(window - 1);
   const buckets = new Map<number, string[]>();
   for (const needle of needles) {
     for (let i = 1; i < window; i++) {
@@ -82,37 +82,37 @@ function finderOf(needles: readonly string[]): (text: string) => TextRange[] {
       }
       const start = at - window + 1;
       const length = longest(buckets.get(pair) ?? [], (needle) => matchLength(text, start, needle));
-      if (length > 0) add(ranges, start, start + length);
+      if (length > 0) addRange(ranges, start, start + length);
       // Another secret may begin inside a short match; searching inside a long match would compare every position
       // again.
-      at += length > COMPARED ? length : 1;
+      at += length > MAX_COMPARED ? length : 1;
     }
     return text.includes(TOKEN_PREFIX) ? withTokens(ranges, text) : ranges;
   };
 }
 
 /** Delegated tokens are recognized by their format, so that tokens of other calls are redacted as well. */
-function withTokens(found: readonly TextRange[], text: string): TextRange[] {
+function withTokens(ranges: readonly TextRange[], text: string): TextRange[] {
   const tokens = [...text.matchAll(TOKEN)].map((hit): TextRange => [hit.index, hit.index + hit[0].length]);
   const merged: TextRange[] = [];
-  for (const [from, to] of [...found, ...tokens].toSorted((a, b) => a[0] - b[0])) add(merged, from, to);
+  for (const [from, to] of [...ranges, ...tokens].toSorted((a, b) => a[0] - b[0])) addRange(merged, from, to);
   return merged;
 }
 
 function pairAt(text: string, at: number): number {
-  return (text.charCodeAt(at - 1) * 31 + text.charCodeAt(at)) % TABLE;
+  return (text.charCodeAt(at - 1) * 31 + text.charCodeAt(at)) % TABLE_SIZE;
 }
 
 function matchLength(text: string, start: number, needle: string): number {
-  const enough = Math.min(needle.length, COMPARED);
+  const enough = Math.min(needle.length, MAX_COMPARED);
   let same = 0;
   while (same < needle.length && text.charCodeAt(start + same) === needle.charCodeAt(same)) same++;
   return same < enough ? 0 : same;
 }
 
-function add(found: TextRange[], start: number, end: number): void {
-  const last = found.at(-1);
-  if (last === undefined || last[1] < start) found.push([start, end]);
+function addRange(ranges: TextRange[], start: number, end: number): void {
+  const last = ranges.at(-1);
+  if (last === undefined || last[1] < start) ranges.push([start, end]);
   else last[1] = Math.max(last[1], end);
 }
 
@@ -122,14 +122,14 @@ function longest(needles: readonly string[], length: (needle: string) => number)
   return longest;
 }
 
-function walk(value: Json, text: (value: string) => string, numeric: boolean): Json {
+function redactJson(value: Json, text: (value: string) => string, numeric: boolean): Json {
   if (typeof value === "string") return text(value);
   if (typeof value === "number") return numeric && text(String(value)) !== String(value) ? REDACTED : value;
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) {
     let copy: Json[] | undefined;
     for (let i = 0; i < value.length; i++) {
-      const clean = walk(value[i]!, text, numeric);
+      const clean = redactJson(value[i]!, text, numeric);
       if (clean === value[i]) continue;
       copy ??= value.slice();
       copy[i] = clean;
@@ -139,7 +139,7 @@ function walk(value: Json, text: (value: string) => string, numeric: boolean): J
   let dirty = false;
   const entries: [string, Json][] = [];
   for (const key of Object.keys(value)) {
-    const clean = walk(value[key]!, text, numeric);
+    const clean = redactJson(value[key]!, text, numeric);
     const name = text(key);
     if (clean !== value[key] || name !== key) dirty = true;
     entries.push([name, clean]);

@@ -32,8 +32,8 @@ const NEEDED = [
 const ANY = new RegExp(HIDDEN, "v");
 const RUN = new RegExp(`(?:(?!${NEEDED})${HIDDEN})+`, "gv");
 const NEW_LINES = /\r\n?|[\u2028\u2029]/g;
-const LISTED = 5;
-const SPELLED = 200;
+const MAX_LISTED = 5;
+const MAX_SPELLED = 200;
 
 export function sanitizeText(text: string): string {
   return ANY.test(text) ? text.replaceAll(NEW_LINES, "\n").replaceAll(RUN, HIDDEN_MARK) : text;
@@ -78,9 +78,9 @@ export function findHiddenCharacters(value: Json): HiddenCharacters[] {
       for (const [i, item] of at.entries()) walk(item, `${path}/${i}`);
     } else if (typeof at === "object" && at !== null)
       for (const [key, item] of Object.entries(at)) {
-        const below = `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
-        inspect(key, below);
-        walk(item, below);
+        const childPath = `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+        inspect(key, childPath);
+        walk(item, childPath);
       }
   };
   walk(value, "");
@@ -96,9 +96,9 @@ export function describeHiddenCharacters({ path, count, characters, spells }: Hi
 function summarizeHidden(hidden: string): Omit<HiddenCharacters, "path"> {
   const points = Array.from(hidden, (character) => character.codePointAt(0)!);
   const names = new Set(points.map((point) => `U+${point.toString(16).toUpperCase().padStart(4, "0")}`));
-  const characters = [...names].slice(0, LISTED);
-  if (names.size > LISTED) characters.push(`${names.size - LISTED} more`);
-  const tags = points.filter((point) => point >= 0xe0020 && point <= 0xe007e).slice(0, SPELLED);
+  const characters = [...names].slice(0, MAX_LISTED);
+  if (names.size > MAX_LISTED) characters.push(`${names.size - MAX_LISTED} more`);
+  const tags = points.filter((point) => point >= 0xe0020 && point <= 0xe007e).slice(0, MAX_SPELLED);
   const spells = tags.length === 0 ? null : String.fromCodePoint(...tags.map((point) => point - 0xe0000));
   return { count: points.length, characters, spells };
 }

@@ -1,6 +1,6 @@
 /**
- * `${slot}` in the configuration of a server stands for the secret in that slot of its binding. Slots are lower case, but
- * placeholders may be written like variables, `${SLOT}`. `$${NAME}` stands for the text `${NAME}`.
+ * `${slot}` in the configuration of a server is replaced by the secret in that slot of its binding. Slots are lower case,
+ * but placeholders may be written like variables, `${SLOT}`. `$${NAME}` is replaced by the text `${NAME}`.
  */
 import { isObject } from "./json.ts";
 
@@ -18,7 +18,7 @@ export function placeholderSlots(value: unknown): string[] {
 
 /** `secretOf` throws for a slot without a secret. */
 export function fillPlaceholders(text: string, secretOf: (slot: string) => string): string {
-  return text.replace(PLACEHOLDER, (whole, dollar: string, name: string) =>
-    dollar === "" ? secretOf(name.toLowerCase()) : whole.slice(1),
+  return text.replace(PLACEHOLDER, (placeholder, dollar: string, name: string) =>
+    dollar === "" ? secretOf(name.toLowerCase()) : placeholder.slice(1),
   );
 }

@@ -5,7 +5,7 @@
 
 /** Shorter values are not redacted: they would match by chance in most answers. */
 export const MIN_SECRET_LENGTH = 4;
-/** A shorter encoded piece would match by chance in other base64 text. */
+/** A shorter fragment would match by chance in other base64 text. */
 const MIN_ENCODED_LENGTH = 8;
 /** Line lengths of `base64` and PEM. */
 const WRAPS = [76, 64];
@@ -64,11 +64,11 @@ function base64At(bytes: readonly number[], shift: number): string[] {
   const encoded = base64([...Array.from({ length: shift }, () => 0), ...bytes]);
   const first = Math.ceil((shift * 8) / 6);
   const last = Math.floor(((shift + bytes.length) * 8) / 6);
-  const whole = encoded.slice(first);
-  const codes = [whole, whole.replace(/=+$/, ""), encoded.slice(first, last)];
+  const tail = encoded.slice(first);
+  const codes = [tail, tail.replace(/=+$/, ""), encoded.slice(first, last)];
   if (shift === 0) {
     for (const width of WRAPS) {
-      if (whole.length > width) codes.push(whole.replace(new RegExp(`.{${width}}(?=.)`, "g"), "$&\n"));
+      if (tail.length > width) codes.push(tail.replace(new RegExp(`.{${width}}(?=.)`, "g"), "$&\n"));
     }
   }
   return codes;

@@ -2,7 +2,7 @@
 
 import type { Package, PluginExport } from "../schema/index.ts";
 import { canonicalJson, isObject, type Json } from "../values/json.ts";
-import { isDescribed } from "../vocabulary/vocabulary.ts";
+import { isSelfDescribing } from "../vocabulary/vocabulary.ts";
 import { compareProvenance } from "./describe-provenance.ts";
 
 type Permissions = NonNullable<Package["manifest"]["runtime"]["permissions"]>;
@@ -39,7 +39,7 @@ export function comparePackages(before: Package, after: Package): string[] {
   }
   if (old.runtime.protocol !== next.runtime.protocol)
     lines.push(`It uses the protocol ${next.runtime.protocol} instead of ${old.runtime.protocol}.`);
-  if (isDescribed(next.runtime.protocol))
+  if (isSelfDescribing(next.runtime.protocol))
     lines.push(
       "Its tools are read when it starts; a tool whose definition changed waits until you accept it.",
     );

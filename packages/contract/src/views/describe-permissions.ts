@@ -18,29 +18,29 @@ const FILES = {
 } as const satisfies Record<Permissions["filesystem"], string>;
 
 export function describePermissions(permissions: Permissions): string[] {
-  return describedPermissions(permissions).map(({ sentence }) => sentence);
+  return permissionDetails(permissions).map(({ sentence }) => sentence);
 }
 
-/** `reasons` of a manifest is keyed by the permission, or by the slot, domain or scope that it is about. */
-export function describedPermissions(permissions: Permissions): DescribedPermission[] {
+/** `reasons` of a manifest is keyed by the permission, or by the slot, domain or scope that the reason is about. */
+export function permissionDetails(permissions: Permissions): DescribedPermission[] {
   const { network, filesystem, allowed_domains: domains, secret_slots, gateway_api_scopes } = permissions;
   const { reasons = {} } = permissions;
-  const why = (...keys: readonly string[]) => [
+  const reasonsFor = (...keys: readonly string[]) => [
     ...new Set(keys.map((key) => reasons[key]).filter((reason) => reason !== undefined)),
   ];
-  const connects = network !== "none" && domains?.length !== 0;
+  const canConnect = network !== "none" && domains?.length !== 0;
   return [
     {
       permission: "network",
-      sentence: describeNetwork(connects, domains),
-      granted: connects,
-      reasons: why("network", "allowed_domains", ...(domains ?? [])),
+      sentence: describeNetwork(canConnect, domains),
+      granted: canConnect,
+      reasons: reasonsFor("network", "allowed_domains", ...(domains ?? [])),
     },
     {
       permission: "filesystem",
       sentence: FILES[filesystem],
       granted: filesystem !== "none",
-      reasons: why("filesystem"),
+      reasons: reasonsFor("filesystem"),
     },
     {
       permission: "secret_slots",
@@ -49,7 +49,7 @@ export function describedPermissions(permissions: Permissions): DescribedPermiss
           ? "It receives no secrets."
           : `It receives the secrets that you bind to ${secret_slots.join(", ")}.`,
       granted: secret_slots.length > 0,
-      reasons: why("secret_slots", ...secret_slots),
+      reasons: reasonsFor("secret_slots", ...secret_slots),
     },
     ...(gateway_api_scopes.length === 0
       ? []
@@ -58,14 +58,14 @@ export function describedPermissions(permissions: Permissions): DescribedPermiss
             permission: "gateway_api_scopes" as const,
             sentence: `It can use the gateway for ${gateway_api_scopes.join(", ")}, within the rights of its caller.`,
             granted: true,
-            reasons: why("gateway_api_scopes", ...gateway_api_scopes),
+            reasons: reasonsFor("gateway_api_scopes", ...gateway_api_scopes),
           },
         ]),
   ];
 }
 
-function describeNetwork(connects: boolean, domains: Permissions["allowed_domains"]): string {
-  if (!connects) return "It cannot use the network.";
+function describeNetwork(canConnect: boolean, domains: Permissions["allowed_domains"]): string {
+  if (!canConnect) return "It cannot use the network.";
   return domains === undefined
     ? "It can connect to the domains that you allow."
     : `It can connect to ${domains.join(", ")}.`;

@@ -5,7 +5,7 @@ import type { LeftOut } from "../schema/index.ts";
 const NAME_LENGTH = 64;
 
 /** Whether the error concerns only this part; an error of the gateway, store or credential fails the whole request. */
-export function isPartFault(thrown: unknown): boolean {
+export function isPartError(thrown: unknown): boolean {
   return /^(?:package\.|plugin\.install_failed$)/.test(codeOf(thrown) ?? "");
 }
 

@@ -24,7 +24,7 @@ export const MCP_ERRORS = {
   rejected: -1,
 } as const;
 
-/** The revision without sessions: each request names its client and revision. */
+/** The revision without sessions: each request states its client and revision. */
 export const MCP_STATELESS = "2026-07-28";
 /** Revisions that are negotiated with `initialize`, the newest first. */
 export const MCP_NEGOTIATED = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;

@@ -28,7 +28,7 @@ export const PROTOCOLS = [
 export type Protocol = (typeof PROTOCOLS)[number];
 
 /** Packages of these protocols list no exports: the running process is asked for its tools, once per binding. */
-export const DESCRIBED_PROTOCOLS = [
+export const SELF_DESCRIBING_PROTOCOLS = [
   "hefty.jsonrpc",
   "mcp.stdio",
   "mcp.http",
@@ -36,8 +36,8 @@ export const DESCRIBED_PROTOCOLS = [
   "module.instrument",
 ] as const satisfies readonly Protocol[];
 
-export function isDescribed(protocol: Protocol): boolean {
-  return (DESCRIBED_PROTOCOLS as readonly Protocol[]).includes(protocol);
+export function isSelfDescribing(protocol: Protocol): boolean {
+  return (SELF_DESCRIBING_PROTOCOLS as readonly Protocol[]).includes(protocol);
 }
 
 /** Packages of these protocols contain no program: the gateway connects to a remote server. */
@@ -208,7 +208,7 @@ export type ChainOrigin = (typeof CHAIN_ORIGINS)[number];
 export const RISKS = ["low", "medium", "high", "critical", "unknown"] as const;
 export type Risk = (typeof RISKS)[number];
 
-/** The source of a tool; decides which of two tools with the same name wins. */
+/** The source of a tool; it decides which of two tools with the same name is offered. */
 export const ORIGINS = ["core", "workspace", "mcp", "bundled", "plugin"] as const;
 export type Origin = (typeof ORIGINS)[number];
 
@@ -246,7 +246,7 @@ export type HarnessFidelity = (typeof HARNESS_FIDELITIES)[number];
 export const HARNESS_KINDS = ["composite", "hosted"] as const;
 /**
  * The operations that a harness may use through the gateway's API. The host withholds the scopes of operations that its
- * manifest does not name.
+ * manifest does not list.
  */
 export const HARNESS_SUPPORTS = ["continue", "branch_session", "compact", "tool"] as const;
 

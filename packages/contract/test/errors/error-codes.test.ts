@@ -55,7 +55,7 @@ test("wraps an unknown error as internal without exposing its message", () => {
   expect(toBackplaneError(own)).toBe(own);
 });
 
-verifies("fault.disk", "names a full, failing or read-only disk with its place and the remedy", () => {
+verifies("fault.disk", "reports a full, failing or read-only disk with its location and the remedy", () => {
   const failed = (code: string) =>
     Object.assign(new Error(`${code}: write '/home/acme/x'`), { code, syscall: "write" });
   const problems = {

@@ -47,7 +47,7 @@ describe("checkInstruments", () => {
     expect(checked?.securityRules).toEqual(metadata.securityRules);
   });
 
-  const WRONG: [what: string, list: unknown, reason: RegExp][] = [
+  const INVALID_LISTS: [label: string, list: unknown, reason: RegExp][] = [
     ["a value that is not a list", {}, /not a list/],
     ["an instrument that is not an object", [1], /instrument 0 is not an object/],
     ["a missing name", [{ ...hello, name: undefined }], /snake_case/],
@@ -94,7 +94,7 @@ describe("checkInstruments", () => {
       /pattern/,
     ],
   ];
-  for (const [label, list, reason] of WRONG) {
+  for (const [label, list, reason] of INVALID_LISTS) {
     test(`rejects ${label} with the reason`, () => expect(() => checkInstruments(list)).toThrow(reason));
   }
 
@@ -102,16 +102,16 @@ describe("checkInstruments", () => {
     "instr.metadata-warning",
     "warns only about Network and Shell instruments that list no side effects",
     () => {
-      const named = (name: string, category: string, sideEffects: string[]) => ({
+      const instrumentOf = (name: string, category: string, sideEffects: string[]) => ({
         ...hello,
         name,
         metadata: { ...metadata, name, category, sideEffects },
       });
       const { warnings } = checkInstruments([
-        named("a", "Network", []),
-        named("b", "Shell", []),
-        named("c", "Network", ["sends HTTP requests"]),
-        named("d", "Filesystem", []),
+        instrumentOf("a", "Network", []),
+        instrumentOf("b", "Shell", []),
+        instrumentOf("c", "Network", ["sends HTTP requests"]),
+        instrumentOf("d", "Filesystem", []),
       ]);
       expect(warnings).toEqual([
         expect.stringMatching(/^The instrument a is of category Network and lists no sideEffects/),

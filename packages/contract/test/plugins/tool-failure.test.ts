@@ -2,21 +2,28 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { failureNote, toolFailureOf } from "../../src/plugins/tool-failure.ts";
 
-const base = { status: "failed" as const, result: null, error: null, stderr_tail: null };
-const coded = (code: string, details = {}) => ({ ...base, error: { code, message: "why", details } });
+const failed_call = { status: "failed" as const, result: null, error: null, stderr_tail: null };
+const failedWith = (code: string, details = {}) => ({
+  ...failed_call,
+  error: { code, message: "why", details },
+});
 
 verifies("content.errors", "gives an author's error its own kind, whichever way it is reported", () => {
-  const returned = toolFailureOf({ ...base, status: "succeeded", result: { content: [], is_error: true } });
+  const returned = toolFailureOf({
+    ...failed_call,
+    status: "succeeded",
+    result: { content: [], is_error: true },
+  });
   expect(returned).toEqual({ kind: "failed", code: "plugin_failed", retryable: false });
-  expect(toolFailureOf(coded("plugin_failed", { plugin_code: "CONNECTION_ERROR" }))).toEqual({
+  expect(toolFailureOf(failedWith("plugin_failed", { plugin_code: "CONNECTION_ERROR" }))).toEqual({
     kind: "failed",
     code: "plugin_failed",
     plugin_code: "CONNECTION_ERROR",
     retryable: false,
   });
-  const later = { ...coded("plugin_retryable"), status: "retryable_failure" as const };
+  const later = { ...failedWith("plugin_retryable"), status: "retryable_failure" as const };
   expect(toolFailureOf(later)).toMatchObject({ kind: "failed", retryable: true });
-  expect(toolFailureOf({ ...base, status: "succeeded", result: { content: [] } })).toBeNull();
+  expect(toolFailureOf({ ...failed_call, status: "succeeded", result: { content: [] } })).toBeNull();
 });
 
 test.for([
@@ -27,18 +34,18 @@ test.for([
   ["input.invalid", "validation"],
   ["malformed_response", "internal"],
 ])("gives the code %s the kind %s", ([code, kind]) => {
-  expect(toolFailureOf(coded(code!))?.kind).toBe(kind);
+  expect(toolFailureOf(failedWith(code!))?.kind).toBe(kind);
 });
 
 verifies("content.errors", "bounds the stderr excerpt and removes control characters", () => {
   const failure = toolFailureOf({
-    ...coded("plugin_failed"),
+    ...failedWith("plugin_failed"),
     stderr_tail: `${"x".repeat(9_000)}\u001b[31mlast line\n`,
   });
   expect(failure!.stderr!.length).toBeLessThanOrEqual(2_001);
   expect(failure!.stderr).toMatch(/^…x+.*last line$/);
   expect(failure!.stderr).not.toContain("\u001b");
-  expect(toolFailureOf({ ...coded("plugin_failed"), stderr_tail: "\n" })).not.toHaveProperty("stderr");
+  expect(toolFailureOf({ ...failedWith("plugin_failed"), stderr_tail: "\n" })).not.toHaveProperty("stderr");
 });
 
 test("gives the model the codes, whether to retry, and the last lines of stderr", () => {

@@ -41,8 +41,8 @@ test.for<[string, ContentBlock, ContentBlock]>([
     { type: "image", source: { type: "url", url: "https://a.example/x.png" } },
     { type: "resource_link", uri: "https://a.example/x.png", name: "image" },
   ],
-])("gives a block with %s the canonical spelling", ([, input, wanted]) => {
-  expect(normalizeContent(input)).toEqual(wanted);
+])("gives a block with %s the canonical spelling", ([, input, expected]) => {
+  expect(normalizeContent(input)).toEqual(expected);
 });
 
 test("does not change canonical blocks and unknown types", () => {

@@ -7,13 +7,13 @@ const random = (bytes: Uint8Array) => void randomFillSync(bytes);
 test("ids of one source sort in the order of creation, even if the clock steps back", () => {
   let now = 1_000_000;
   const ids = createIdSource(() => now, random);
-  const made: string[] = [];
+  const ids_in_order: string[] = [];
   for (let i = 0; i < 5_000; i++) {
     if (i % 100 === 0) now += i % 3 === 0 ? -50 : 7;
-    made.push(ids.next("invocation"));
+    ids_in_order.push(ids.next("invocation"));
   }
-  expect([...made].sort()).toEqual(made);
-  expect(new Set(made).size).toBe(made.length);
+  expect([...ids_in_order].sort()).toEqual(ids_in_order);
+  expect(new Set(ids_in_order).size).toBe(ids_in_order.length);
 });
 
 test("the prefix of an id identifies its type", () => {

@@ -69,8 +69,8 @@ test("finds the same ranges as a naive search, with overlaps merged", () => {
       fc.array(word, { maxLength: 8 }),
       fc.nat(),
       (secrets, noise, seed) => {
-        const pieces = [...noise, secrets[seed % secrets.length]!, ...noise.toReversed()];
-        const text = pieces.join(seed % 2 === 0 ? "" : "-");
+        const parts = [...noise, secrets[seed % secrets.length]!, ...noise.toReversed()];
+        const text = parts.join(seed % 2 === 0 ? "" : "-");
         const hidden = new Uint8Array(text.length);
         for (const needle of secrets.flatMap((secret) => [...spellingsOf(secret)])) {
           for (let at = text.indexOf(needle); at >= 0; at = text.indexOf(needle, at + 1)) {
@@ -127,8 +127,8 @@ test("redacts a partial secret at both ends of an excerpt", () => {
     expect(both.excerpt(`log ${long.slice(0, cut)}`)).toBe(cut < 64 ? "log " : `log ${REDACTED}`);
   }
   expect(both.excerpt(SECRET.slice(5))).toBe("");
-  expect(both.begun(`x${SECRET.slice(0, 6)}`)).toBe(6);
-  expect(both.begun(`x${SECRET.slice(0, 3)}`)).toBe(0);
+  expect(both.partialSecretLength(`x${SECRET.slice(0, 6)}`)).toBe(6);
+  expect(both.partialSecretLength(`x${SECRET.slice(0, 3)}`)).toBe(0);
 });
 
 test("redacts delegated tokens of other calls by their format", () => {
@@ -152,7 +152,7 @@ test("takes linear time for adversarial secrets and texts", () => {
   const started = performance.now();
   expect(many.ranges("canary-".repeat(150_000))).toEqual([]);
   expect(evil.ranges("a".repeat(1 << 20))).toHaveLength(1);
-  expect(evil.begun("a".repeat(1 << 20))).toBe(65_535);
+  expect(evil.partialSecretLength("a".repeat(1 << 20))).toBe(65_535);
   // This takes about 40 ms; a search that restarts at every position takes minutes.
   expect(performance.now() - started).toBeLessThan(5_000);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Permissions } from "../../src/schema/index.ts";
-import { describedPermissions, describePermissions } from "../../src/views/describe-permissions.ts";
+import { describePermissions, permissionDetails } from "../../src/views/describe-permissions.ts";
 
 const none: Permissions = { network: "none", filesystem: "none", gateway_api_scopes: [], secret_slots: [] };
 
@@ -10,18 +10,18 @@ test("says what a package without permissions cannot do", () => {
     "It cannot read or write files.",
     "It receives no secrets.",
   ]);
-  expect(describedPermissions(none).some(({ granted }) => granted)).toBe(false);
+  expect(permissionDetails(none).some(({ granted }) => granted)).toBe(false);
 });
 
 test("treats network access to no domain as no network access", () => {
-  expect(describedPermissions({ ...none, network: "egress", allowed_domains: [] })[0]).toMatchObject({
+  expect(permissionDetails({ ...none, network: "egress", allowed_domains: [] })[0]).toMatchObject({
     sentence: "It cannot use the network.",
     granted: false,
   });
 });
 
-test("puts the author's reasons beside the permission, slot, domain or scope that they are about", () => {
-  const described = describedPermissions({
+test("lists the author's reasons with the permission that they explain", () => {
+  const described = permissionDetails({
     network: "egress",
     allowed_domains: ["api.test"],
     filesystem: "scratch",

@@ -32,25 +32,25 @@ verifies("pkg.sign", "describes where a package was built, or why that is not kn
   expect(describeProvenance(unavailable)).toBe("published, but not verified: npm.lan answered 401");
 });
 
-test("names what an upgrade changes about the provenance", () => {
+test("describes how an upgrade changes the provenance", () => {
   const manifest = { runtime: { protocol: "vai.rpc.v1" }, exports: [] };
   const compare = (before: Provenance | undefined, after: Provenance | undefined) =>
     comparePackages(
       { manifest, schemas: {}, provenance: before } as never,
       { manifest, schemas: {}, provenance: after } as never,
     );
-  const other = (change: Partial<ProvenanceBuild>): Provenance => ({
+  const verifiedWith = (change: Partial<ProvenanceBuild>): Provenance => ({
     ...verified,
     build: { ...build, ...change },
   });
-  expect(compare(verified, other({ commit: "0".repeat(40), ref: "refs/tags/v1.1.0" }))).toEqual([]);
-  expect(compare(verified, other({ repository: "https://github.com/mallory/server" }))).toEqual([
+  expect(compare(verified, verifiedWith({ commit: "0".repeat(40), ref: "refs/tags/v1.1.0" }))).toEqual([]);
+  expect(compare(verified, verifiedWith({ repository: "https://github.com/mallory/server" }))).toEqual([
     "It was built with another repository: https://github.com/mallory/server instead of https://github.com/acme/server.",
   ]);
-  expect(compare(verified, other({ workflow: "https://github.com/acme/server/x.yml" }))).toEqual([
+  expect(compare(verified, verifiedWith({ workflow: "https://github.com/acme/server/x.yml" }))).toEqual([
     expect.stringContaining("another workflow: https://github.com/acme/server/x.yml"),
   ]);
-  expect(compare(verified, other({ runner: null }))).toEqual([
+  expect(compare(verified, verifiedWith({ runner: null }))).toEqual([
     "It was built with another kind of machine: unknown instead of github-hosted.",
   ]);
   expect(compare(verified, none)).toEqual([

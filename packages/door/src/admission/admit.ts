@@ -52,19 +52,19 @@ export interface RefusedCall {
 }
 
 /**
- * `allowed` are the allow rules that may cover the call. Most calls need no approval, so they are admitted
- * without reading any.
+ * `allow_rules` are the rules that may cover the call. Most calls need no approval, so they are admitted without
+ * reading any.
  */
 export function admit(
   call: Opened,
   state: AdmissionState,
-  allowed: readonly AllowRuleRow[] = NO_ALLOW_RULES,
+  allow_rules: readonly AllowRuleRow[] = NO_ALLOW_RULES,
 ): Admitted | RefusedCall {
   const { grant, pool_key } = narrowGrant(call.plan, call.ceiling, call.scope);
   let ask: AdmittedCall["ask"] = null;
   let allowed_by: string | null = null;
   for (const rule of RULES) {
-    const decision = rule.decide(call, grant, state, allowed);
+    const decision = rule.decide(call, grant, state, allow_rules);
     if (decision.kind === "pass") {
       allowed_by ??= decision.allowed_by ?? null;
       continue;
@@ -80,11 +80,11 @@ export function admit(
 }
 
 /** The rules whose decision may have changed while an admitted call was waiting. */
-const RECHECKED = RULES.filter(({ listing, recheck }) => listing === true || recheck === true);
+const RECHECKED_RULES = RULES.filter(({ listing, recheck }) => listing === true || recheck === true);
 
 /** Why a call that was admitted before may no longer start, or null. */
 export function recheck(call: Opened, grant: Grant, state: AdmissionState): RefusedCall | null {
-  for (const rule of RECHECKED) {
+  for (const rule of RECHECKED_RULES) {
     const decision = rule.decide(call, grant, state);
     if (decision.kind === "deny") return refusedBy(rule, decision, call);
   }

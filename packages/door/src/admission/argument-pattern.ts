@@ -6,7 +6,7 @@
 import type { AllowRule, ArgumentCondition, Json } from "@backplane/contract";
 import { canonicalJson } from "@backplane/contract";
 
-export function meetsArguments(
+export function matchesArguments(
   { arguments: conditions, other_arguments }: Pick<AllowRule, "arguments" | "other_arguments">,
   input: Json,
 ): boolean {
@@ -14,16 +14,18 @@ export function meetsArguments(
   if (typeof input !== "object" || input === null || Array.isArray(input)) return false;
   const names = Object.keys(conditions);
   if (!other_arguments && Object.keys(input).some((name) => !Object.hasOwn(conditions, name))) return false;
-  return names.every((name) => Object.hasOwn(input, name) && meets(conditions[name]!, input[name]!));
+  return names.every((name) => Object.hasOwn(input, name) && meetsCondition(conditions[name]!, input[name]!));
 }
 
-function meets({ equals, matches }: ArgumentCondition, value: Json): boolean {
+function meetsCondition({ equals, matches }: ArgumentCondition, value: Json): boolean {
   if (matches === undefined) return equals !== undefined && canonicalJson(equals) === canonicalJson(value);
   return typeof value === "string" && matchesPattern(matches, value);
 }
 
-/** Control, format and private characters, line and paragraph separators, and the separators and expansions of shells. */
-const UNMATCHED = /[\p{C}\p{Zl}\p{Zp};|&$<>`]/u;
+/**
+ * Control, format and private characters, line and paragraph separators, and the separators and expansions of shells.
+ */
+const NOT_MATCHED_BY_WILDCARD = /[\p{C}\p{Zl}\p{Zp};|&$<>`]/u;
 
 /** `..` between separators of paths or words, percent-encoded or not. */
 const PARENT_FOLDER = /(?<![\w.-])\.\.(?![\w.-])/;
@@ -40,9 +42,13 @@ function matchesPattern(pattern: string, value: string): boolean {
   const end = value.length - last.length;
   for (const part of parts.slice(1, -1)) {
     const position = value.indexOf(part, at);
-    if (position < 0 || position + part.length > end || UNMATCHED.test(value.slice(at, position)))
+    if (
+      position < 0 ||
+      position + part.length > end ||
+      NOT_MATCHED_BY_WILDCARD.test(value.slice(at, position))
+    )
       return false;
     at = position + part.length;
   }
-  return !UNMATCHED.test(value.slice(at, end));
+  return !NOT_MATCHED_BY_WILDCARD.test(value.slice(at, end));
 }

@@ -20,7 +20,7 @@ import {
 } from "@backplane/registry";
 import type { RootCaller } from "../calls/revocation.ts";
 import { originOf } from "../tools/precedence.ts";
-import { meetsArguments } from "./argument-pattern.ts";
+import { matchesArguments } from "./argument-pattern.ts";
 
 interface JudgedCall {
   plan: ExportPlan;
@@ -64,9 +64,9 @@ function appliesTo(rule: AllowRuleRow, { plan, input, root }: JudgedCall): boole
   const { export: item, bound } = plan;
   if (rule.package_id !== bound.package.package_id || originOf(bound) === "core") return false;
   if (rule.identity !== null && rule.identity !== root.actor) return false;
-  // Only a rule that names the tool waives an approval that the tool's author requires.
-  const named = rule.covers === "tool" ? rule.tool === item.id : !requiresApproval(plan);
-  return named && meetsArguments(rule, input);
+  // Only a rule for this very tool waives an approval that the tool's author requires.
+  const covers_tool = rule.covers === "tool" ? rule.tool === item.id : !requiresApproval(plan);
+  return covers_tool && matchesArguments(rule, input);
 }
 
 function requiresApproval({ export: item }: ExportPlan): boolean {
@@ -91,7 +91,7 @@ export function findLastingRefusal(
     return risk === "critical"
       ? { message: `${item.id} is critical, and a critical call always needs approval.`, fix: ANSWER_ONCE }
       : {
-          message: `The risk of this call of ${item.id} is ${risk}, and the policy's lasting_approvals is ${lasting_approvals}.`,
+          message: `The risk of this call to ${item.id} is ${risk}, and the policy's lasting_approvals is ${lasting_approvals}.`,
           fix: `${ANSWER_ONCE} An admin can change the policy: backplane policy set lasting_approvals full`,
         };
   }
@@ -100,7 +100,7 @@ export function findLastingRefusal(
     return { message: "An answer for a session covers one tool.", fix: "Answer with covers = tool." };
   if (originOf(bound) === "core")
     return {
-      message: `${item.id} is a tool of the gateway itself, so every call of it needs approval.`,
+      message: `${item.id} is a tool of the gateway itself, so every call to it needs approval.`,
       fix: ANSWER_ONCE,
     };
   if (bound.binding.policy.approval === "always")

@@ -1,6 +1,6 @@
 /**
- * Asks a tool whether it denies an admitted call (`preApprove` of a kernel tool). The answer can only refuse: a call that
- * the tool lets pass still needs every approval that the policy requires.
+ * Asks a tool whether it denies an admitted call (`preApprove` of a kernel tool). The answer can only refuse: a call
+ * that the tool lets pass still needs every approval that the policy requires.
  */
 
 import { isObject, type MaybePromise } from "@backplane/contract";

@@ -1,6 +1,6 @@
 /**
  * The rules of admission, in one list and applied in this order. The first rule that denies decides; an `ask` holds
- * unless a later rule denies. Rules are pure: everything that they use of the gateway's state is in `AdmissionState`.
+ * unless a later rule denies. Rules are pure: all gateway state that they use is in `AdmissionState`.
  */
 
 import {
@@ -20,7 +20,7 @@ import {
   normalizeCategory,
   toleranceFor,
 } from "@backplane/registry";
-import { revokedByPolicy } from "../calls/revocation.ts";
+import { findPolicyRevocation } from "../calls/revocation.ts";
 import type { Opened } from "../open/open.ts";
 import { originOf } from "../tools/precedence.ts";
 import { findPermission } from "./lasting-permission.ts";
@@ -60,16 +60,18 @@ export interface Rule {
   name: string;
   /** The requirement that the rule checks, for `policy explain`. */
   about: string;
-  /** Depends only on the caller and the tool, not on arguments or the moment. Listings hide what such a rule denies. */
+  /**
+   * Depends only on the caller and the tool, not on the arguments or the time. Listings hide what such a rule denies.
+   */
   listing?: true;
   /** Applied again before a call that had to wait is started, as all listing rules are. */
   recheck?: true;
-  /** `allowed` are the allow rules of the call's package. They matter only to rules that ask. */
+  /** `allow_rules` are those of the call's package. They matter only to rules that ask. */
   decide(
     call: RuleInput,
     grant: Grant,
     state: AdmissionState,
-    allowed?: readonly AllowRuleRow[],
+    allow_rules?: readonly AllowRuleRow[],
   ): RuleDecision;
 }
 
@@ -97,7 +99,7 @@ export const RULES: readonly Rule[] = [
     about: "the key, role and project behind the call are still valid",
     listing: true,
     decide({ root, policy }) {
-      const revocation = root.revoked ?? revokedByPolicy(policy, root);
+      const revocation = root.revoked ?? findPolicyRevocation(policy, root);
       if (revocation === null) return PASS;
       const { code, message, details, fix } = revocation;
       return deny(code, message, { details, fix });
@@ -269,7 +271,7 @@ export const RULES: readonly Rule[] = [
       const message = `The tool ${item.id} of ${package_id} runs on the host itself, and its binding does not allow that.`;
       return deny("target.host_forbidden", message, {
         details: { binding_id, target: "host" },
-        fix: `If you trust ${package_id}, let the admin allow it: backplane binding set ${binding_id} --host-target`,
+        fix: `If you trust ${package_id}, have an admin allow it: backplane binding set ${binding_id} --host-target`,
       });
     },
   },
@@ -287,7 +289,7 @@ export const RULES: readonly Rule[] = [
       const sandbox = state.sandbox();
       if (sandbox.available || (!sandbox.enabled && grant.class === "worker")) return PASS;
       const { binding_id } = call.plan.bound.binding;
-      const lower = `backplane binding set ${binding_id} --class worker`;
+      const set_class = `backplane binding set ${binding_id} --class worker`;
       return deny(
         "sandbox.unavailable",
         `${call.plan.export.id} must run in the sandbox, which is not available: ${sandbox.reason}`,
@@ -295,7 +297,7 @@ export const RULES: readonly Rule[] = [
           details: { binding_id },
           fix: sandbox.enabled
             ? "Repair the sandbox; `backplane doctor` explains how."
-            : `Enable the sandbox, or let an admin run the tool with the gateway's own rights: ${lower}`,
+            : `Enable the sandbox, or let an admin run the tool with the gateway's own rights: ${set_class}`,
         },
       );
     },
@@ -314,15 +316,15 @@ export const RULES: readonly Rule[] = [
   {
     name: "approval",
     about: "neither the tool nor its binding requires approval of every call",
-    decide(call, grant, state, allowed) {
+    decide(call, grant, state, allow_rules) {
       const reason = requiredApproval(call);
-      return reason === null ? PASS : askUnlessAllowed(call, grant, state, allowed, reason);
+      return reason === null ? PASS : askUnlessAllowed(call, grant, state, allow_rules, reason);
     },
   },
   {
     name: "risk",
     about: "the risk is within what this context tolerates",
-    decide(call, grant, state, allowed) {
+    decide(call, grant, state, allow_rules) {
       const { context, plan, policy, hits, caller } = call;
       if (context === "direct" || plan.export.kind !== "tool") return PASS;
       const tolerance = toleranceFor(policy, context, caller.channel);
@@ -331,7 +333,7 @@ export const RULES: readonly Rule[] = [
       const where =
         tolerance === policy.document.tolerance[context] ? "" : ` on the channel ${caller.channel}`;
       const reason = `its risk is ${risk}, and ${context} calls${where} tolerate ${tolerance}`;
-      return askUnlessAllowed(call, grant, state, allowed, reason);
+      return askUnlessAllowed(call, grant, state, allow_rules, reason);
     },
   },
 ];
@@ -341,10 +343,10 @@ function askUnlessAllowed(
   call: RuleInput,
   grant: Grant,
   state: AdmissionState,
-  allowed: readonly AllowRuleRow[] | undefined,
+  allow_rules: readonly AllowRuleRow[] | undefined,
   reason: string,
 ): RuleDecision {
-  const { allowed_by, unmet } = findPermission(call, grant, allowed ?? []);
+  const { allowed_by, unmet } = findPermission(call, grant, allow_rules ?? []);
   if (allowed_by !== null) return { kind: "pass", allowed_by };
   return askPerson(call, state, unmet === null ? reason : `${reason}; ${unmet}`);
 }
@@ -390,7 +392,7 @@ function requiredApproval({ plan, context, caller }: RuleInput): string | null {
   const { export: item, bound } = plan;
   if (item.kind === "tool" && item.tool.requires_approval) return "the tool requires approval";
   if (bound.binding.policy.approval !== "always") return null;
-  // The gateway delivers events on behalf of nobody, and a delivery that waits would hold up those behind it.
+  // An event delivery has no caller who could be asked, and a waiting delivery would block those behind it.
   const is_delivery = item.kind === "hook" && context === "background" && caller.delegation === undefined;
   return is_delivery ? null : "the binding requires approval of every call";
 }
@@ -404,7 +406,7 @@ function findDenial(
   limits: readonly CompiledLimits[],
   { plan, policy, hits }: RuleInput,
   grant: Grant,
-  limited: "role" | "channel",
+  limited_by: "role" | "channel",
 ): string | null {
   if (plan.export.kind !== "tool") return null;
   const tool = { name: plan.export.id, origin: originOf(plan.bound), category: plan.export.tool.category };
@@ -415,17 +417,17 @@ function findDenial(
       if (tool.category !== undefined && denied.categories?.has(normalizeCategory(tool.category)))
         return `its category ${tool.category} is denied`;
     }
-    const missing = allow === null ? null : notAllowed(allow, tool);
+    const missing = allow === null ? null : findMissingAllowance(allow, tool);
     if (missing !== null) return missing;
     if (max_risk === null) continue;
     const { risk } = computeRisk(plan, grant, policy, hits);
     if (compareRisk(risk, max_risk) > 0)
-      return `its risk is ${risk}, and the ${limited} may use up to ${max_risk}`;
+      return `its risk is ${risk}, and the ${limited_by} may use up to ${max_risk}`;
   }
   return null;
 }
 
-function notAllowed(
+function findMissingAllowance(
   allow: CompiledSelection,
   {
     origin,

@@ -5,14 +5,14 @@ import type { AdmissionState } from "./rules.ts";
 const FRESH_MS = 1_000;
 
 export function createSandboxProbe(deps: Pick<KernelDeps, "runner" | "clock">): AdmissionState["sandbox"] {
-  let known: ReturnType<AdmissionState["sandbox"]> | null = null;
-  let until = 0;
+  let cached: ReturnType<AdmissionState["sandbox"]> | null = null;
+  let expires_at = 0;
   return () => {
     const now = deps.clock.monotonic();
-    if (known === null || now >= until) {
-      known = deps.runner.health().sandbox;
-      until = now + FRESH_MS;
+    if (cached === null || now >= expires_at) {
+      cached = deps.runner.health().sandbox;
+      expires_at = now + FRESH_MS;
     }
-    return known;
+    return cached;
   };
 }

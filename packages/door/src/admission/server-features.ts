@@ -1,9 +1,9 @@
 /**
- * Applies the policy of tools to the resources and prompts of MCP servers (mcp.server, instr.origins). To the policy, a
- * server's resources are one tool `mcp_<server>_resources` and its prompts are `mcp_<server>_prompts`: read_only, of low
- * risk and of the origin mcp. The admission rules apply to these requests as they do to calls. If a rule asks, reading
- * needs a person's approval, listing is allowed, and every other request is refused because it cannot wait for an
- * answer.
+ * Applies the policy for tools to the resources and prompts of MCP servers (mcp.server, instr.origins). To the policy,
+ * a server's resources are one tool `mcp_<server>_resources` and its prompts are `mcp_<server>_prompts`: read_only, of
+ * low risk and of the origin mcp. The admission rules apply to these requests as they do to calls. If a rule asks,
+ * reading needs a person's approval, listing is allowed, and every other request is refused because it cannot wait for
+ * an answer.
  */
 
 import {
@@ -64,7 +64,9 @@ export function filterCapabilities(
   ) as JsonObject;
 }
 
-/** Throws the error of the rule that denies. Resolves with the reason if a person must approve first, otherwise null. */
+/**
+ * Throws the error of the rule that denies. Resolves with the reason if a person must approve first, otherwise null.
+ */
 export async function admitServerRequest(
   plan: ExportPlan,
   caller: Caller,
@@ -111,23 +113,28 @@ export async function admitServerRequest(
   return reason;
 }
 
-/** The plan of the tool that stands for the feature in the admission rules. */
+/** The plan of the tool that represents the feature in the admission rules. */
 export function planServerFeature(
   bound: BoundPackage,
   feature: ServerFeature,
   scope: Scope,
   host: KernelDeps["host"],
 ): ExportPlan {
-  const item = featureExport(bound, feature);
-  const named = {
+  const item = buildFeatureExport(bound, feature);
+  const feature_bound = {
     ...bound,
     binding: { ...bound.binding, export_id: item.id },
     whole: true,
   };
-  const level = levelBeforeCall({ ...named, export: item }, effectiveClass(bound.binding, item), scope, host);
+  const level = levelBeforeCall(
+    { ...feature_bound, export: item },
+    effectiveClass(bound.binding, item),
+    scope,
+    host,
+  );
   const grant = toGrant(level);
   return {
-    bound: named,
+    bound: feature_bound,
     export: item,
     taken_out: [],
     effect_class: "read_only",
@@ -142,7 +149,10 @@ export function planServerFeature(
   };
 }
 
-function featureExport({ binding, package: pack }: BoundPackage, feature: ServerFeature): ManifestToolExport {
+function buildFeatureExport(
+  { binding, package: pack }: BoundPackage,
+  feature: ServerFeature,
+): ManifestToolExport {
   const combined: PluginExport = combineTools(pack)!;
   const server = boundServerName(binding);
   return {
@@ -155,9 +165,9 @@ function featureExport({ binding, package: pack }: BoundPackage, feature: Server
 }
 
 /** The feature as an entry of the catalog, for `policy explain`. */
-export function featureEntry(plan: ExportPlan, caller: Caller, policy: EffectivePolicy): CatalogEntry {
+export function buildFeatureEntry(plan: ExportPlan, caller: Caller, policy: EffectivePolicy): CatalogEntry {
   const { bound, export: item } = plan;
-  const refused = findListingDenial(caller, plan, policy);
+  const denial = findListingDenial(caller, plan, policy);
   return {
     name: item.id,
     title: null,
@@ -166,9 +176,9 @@ export function featureEntry(plan: ExportPlan, caller: Caller, policy: Effective
     package_id: bound.package.package_id,
     package_version: bound.package.version,
     binding_id: bound.binding.binding_id,
-    status: refused === null ? "offered" : "hidden",
-    reason: refused?.reason ?? null,
-    fix: refused?.fix ?? null,
+    status: denial === null ? "offered" : "hidden",
+    reason: denial?.reason ?? null,
+    fix: denial?.fix ?? null,
     category: null,
     risk: computeRisk(plan, widestGrant(plan, policy), policy, []).risk,
     effect_class: "read_only",

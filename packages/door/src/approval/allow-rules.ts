@@ -19,11 +19,11 @@ import {
 } from "@backplane/contract";
 import {
   type AllowRuleRow,
-  atLeast,
   buildAudit,
   type Caller,
   type ChangeRecords,
   HOST_ADMIN,
+  hasRole,
   type Kernel,
   type KernelDeps,
   requireOperator,
@@ -54,7 +54,7 @@ export function createAllowRules({
 }: AllowRulesParts): Kernel["allow_rules"] {
   const { store } = deps;
 
-  async function show(scope: Scope, rules: readonly AllowRuleRow[]): Promise<AllowRule[]> {
+  async function toAllowRules(scope: Scope, rules: readonly AllowRuleRow[]): Promise<AllowRule[]> {
     const { lasting_approvals } = (await policies.of(scope)).document;
     const visible_rules: AllowRule[] = [];
     for (const rule of rules) {
@@ -82,7 +82,7 @@ export function createAllowRules({
     );
     const packages = [...new Set(plans.map(({ bound }) => bound.package.package_id))];
     if (packages.length > 1)
-      throw invalid("server", `${server} is the name of several packages: ${packages.join(", ")}.`);
+      throw invalidField("server", `${server} is the name of several packages: ${packages.join(", ")}.`);
     if (packages.length === 0)
       throw new BackplaneError("tool.not_found", `No tool of a server or package ${server} is offered here.`);
     return plans;
@@ -97,15 +97,15 @@ export function createAllowRules({
     for (const name of Object.keys(body.arguments ?? {})) assertArgument(plans[0]!, name);
     const policy = await policies.of(scope);
     const covers = body.tool === undefined ? "server" : "tool";
-    const rated = plans.map((plan) => {
+    const assessments = plans.map((plan) => {
       const grant = widestGrant(plan, policy);
       const { risk } = computeRisk(plan, grant, policy, []);
       return { plan, grant, refusal: findLastingRefusal({ plan, policy }, risk, "always", covers), risk };
     });
-    // Some tools of a server may always need approval; the rule still covers the others.
-    const usable = rated.filter(({ refusal }) => refusal === null);
-    if (usable.length === 0) throw refuseRule(rated[0]!.refusal!);
-    const max_risk = body.max_risk ?? highest(usable.map(({ risk }) => risk));
+    // Some tools of a server may always need approval. The rule still covers the others.
+    const usable = assessments.filter(({ refusal }) => refusal === null);
+    if (usable.length === 0) throw refuseRule(assessments[0]!.refusal!);
+    const max_risk = body.max_risk ?? highestRuleRisk(usable.map(({ risk }) => risk));
     const { lasting_approvals } = policy.document;
     if (!tolerates(lasting_approvals, max_risk))
       throw refuseRule({
@@ -128,20 +128,23 @@ export function createAllowRules({
       note: body.note ?? null,
     };
     await store.allow_rules.create(rule, buildCreationRecords(deps, caller, rule));
-    return (await show(caller.scope, [rule]))[0]!;
+    return (await toAllowRules(caller.scope, [rule]))[0]!;
   }
 
   /** A rule for others gives them what they would otherwise have to ask for, so only an admin may create one. */
-  async function requireIdentity(caller: Caller, wanted: string | null | undefined): Promise<string | null> {
-    const identity = wanted === undefined ? caller.actor : wanted;
+  async function requireIdentity(
+    caller: Caller,
+    requested: string | null | undefined,
+  ): Promise<string | null> {
+    const identity = requested === undefined ? caller.actor : requested;
     if (identity === caller.actor) return identity;
-    if (!atLeast(caller.role, "admin"))
+    if (!hasRole(caller.role, "admin"))
       throw new BackplaneError("policy.denied", "Only an owner or admin may allow the calls of others.", {
         fix: "Make the rule for yourself: leave out identity.",
       });
     if (identity === null || identity === HOST_ADMIN || identity.startsWith(BUS_ACTOR)) return identity;
     const key = isId("key", identity) ? await store.keys.get(caller.scope.org_id, identity) : null;
-    if (key === null) throw invalid("identity", `There is no key ${identity}.`);
+    if (key === null) throw invalidField("identity", `There is no key ${identity}.`);
     return identity;
   }
 
@@ -149,7 +152,7 @@ export function createAllowRules({
     list: async (caller, page) => {
       requireOperator(caller, "list allow rules");
       const { items, next } = await store.allow_rules.list(caller.scope, page);
-      return { items: await show(caller.scope, items), next };
+      return { items: await toAllowRules(caller.scope, items), next };
     },
     create,
     remove: async (caller, id) => {
@@ -159,7 +162,10 @@ export function createAllowRules({
       if (rule.project_id === null) requireWholeOrg(caller, "remove this rule");
       requireRemoval(caller, rule);
       const { org_id, project_id } = rule;
-      const audit = buildAudit(deps, caller, "allow_rule.remove", id, describe(rule), { org_id, project_id });
+      const audit = buildAudit(deps, caller, "allow_rule.remove", id, describeRule(rule), {
+        org_id,
+        project_id,
+      });
       if (!(await store.allow_rules.remove({ org_id, project_id }, id, { audit })))
         throw new BackplaneError("allow_rule.not_found");
     },
@@ -168,7 +174,7 @@ export function createAllowRules({
 
 /** Others rely on a rule that covers them, so a caller who may not create it for them may not remove it either. */
 function requireRemoval({ actor, role }: Caller, { identity, created_by }: AllowRuleRow): void {
-  if ([identity, created_by].includes(actor) || atLeast(role, "admin")) return;
+  if ([identity, created_by].includes(actor) || hasRole(role, "admin")) return;
   throw new BackplaneError(
     "policy.denied",
     "Only its creator, an owner or an admin may remove a rule for others.",
@@ -186,7 +192,7 @@ function describeSuspension(ceiling: Tolerance, { max_risk }: AllowRuleRow): str
 }
 
 /** The rule that the answer `approve_always` creates. Throws if no rule may cover the call. */
-export function buildRuleOfAnswer(
+export function buildRuleFromAnswer(
   deps: KernelDeps,
   caller: Caller,
   approval: Approval,
@@ -204,7 +210,7 @@ export function buildRuleOfAnswer(
     package_id: approval.package_id,
     arguments: covers === "arguments" ? exactConditions(approval.input) : null,
     other_arguments: covers !== "arguments",
-    max_risk: highest([approval.risk]),
+    max_risk: highestRuleRisk([approval.risk]),
     grant: narrowGrant(call.plan, call.ceiling, call.scope).grant,
     identity: call.root.actor,
     ...buildCreationFields(deps, caller),
@@ -217,7 +223,7 @@ export function buildRuleOfAnswer(
 /** Conditions that only these arguments meet. */
 function exactConditions(input: Json): Record<string, ArgumentCondition> {
   if (typeof input !== "object" || input === null || Array.isArray(input))
-    throw invalid("covers", "The arguments of this call are not an object. Cover the tool instead.");
+    throw invalidField("covers", "The arguments of this call are not an object. Cover the tool instead.");
   return Object.fromEntries(Object.entries(input).map(([name, equals]) => [name, { equals }]));
 }
 
@@ -231,10 +237,10 @@ function buildCreationFields(
 function buildCreationRecords(deps: KernelDeps, caller: Caller, rule: AllowRuleRow): ChangeRecords {
   const { id, org_id, project_id } = rule;
   const scope = { org_id, project_id };
-  return { audit: buildAudit(deps, caller, "allow_rule.create", id, describe(rule), scope) };
+  return { audit: buildAudit(deps, caller, "allow_rule.create", id, describeRule(rule), scope) };
 }
 
-function describe(rule: AllowRuleRow) {
+function describeRule(rule: AllowRuleRow) {
   const { covers, tool, package_id, max_risk, identity, approval_id } = rule;
   return { covers, tool, package_id, max_risk, identity, approval_id, arguments: rule.arguments as Json };
 }
@@ -246,8 +252,8 @@ function resolveRuleScope(caller: Caller, org_wide: boolean | undefined): Scope 
   return { org_id, project_id: null };
 }
 
-/** Unknown counts as high. A critical risk has been refused before. */
-function highest(risks: readonly Risk[]): RuleRisk {
+/** An unknown risk counts as high. Critical risks were refused before this point. */
+function highestRuleRisk(risks: readonly Risk[]): RuleRisk {
   const top = risks.reduce((a, b) => (compareRisk(b, a) > 0 ? b : a));
   return top === "low" || top === "medium" ? top : "high";
 }
@@ -265,16 +271,16 @@ function assertArgument({ export: item, bound }: ExportPlan, name: string): void
   const schema = path === undefined ? undefined : bound.package.schemas[path];
   if (!isObject(schema) || !isObject(schema.properties)) return;
   // Any of these can allow further arguments.
-  if (OPEN_SCHEMA.some((keyword) => (schema[keyword] ?? false) !== false)) return;
+  if (OPEN_SCHEMA_KEYWORDS.some((keyword) => (schema[keyword] ?? false) !== false)) return;
   const names = Object.keys(schema.properties);
   if (names.includes(name)) return;
-  throw invalid(
+  throw invalidField(
     `arguments.${name}`,
     `${item.id} has no argument ${name}. Its arguments: ${names.join(", ") || "none"}.`,
   );
 }
 
-const OPEN_SCHEMA = [
+const OPEN_SCHEMA_KEYWORDS = [
   "additionalProperties",
   "unevaluatedProperties",
   "patternProperties",
@@ -287,7 +293,7 @@ const OPEN_SCHEMA = [
   "$dynamicRef",
 ] as const;
 
-function invalid(field: string, message: string): BackplaneError {
+function invalidField(field: string, message: string): BackplaneError {
   return new BackplaneError("request.invalid", message, {
     details: { issues: [{ path: `body.${field}`, message }] },
   });

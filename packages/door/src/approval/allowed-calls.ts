@@ -21,8 +21,8 @@ export function admitAllowed(
   call: Opened,
 ): MaybePromise<Admitted | RefusedCall> {
   const verdict = admit(call, door.state);
-  const asks = verdict.verdict === "admitted" ? verdict.ask !== null : verdict.needs_approval;
-  if (!asks) return verdict;
+  const needs_approval = verdict.verdict === "admitted" ? verdict.ask !== null : verdict.needs_approval;
+  if (!needs_approval) return verdict;
   return readAllowRules(door, call).then((rules) =>
     rules.length === 0 ? verdict : admit(call, door.state, rules),
   );
@@ -30,20 +30,20 @@ export function admitAllowed(
 
 /**
  * Reads the rules for calls from this caller to this package, always from the store: a rule that another gateway
- * removed must not hold here. A rule ends with the authority of its creator.
+ * removed must not apply here. A rule ends with the authority of its creator.
  */
 export async function readAllowRules(
   { deps, authority }: AllowedCallsDeps,
   { plan, caller, root }: Pick<Opened, "plan" | "caller" | "root">,
 ): Promise<AllowRuleRow[]> {
   const { scope } = caller;
-  const rules = await deps.store.allow_rules.ofPackage(scope, plan.bound.package.package_id);
-  const held: AllowRuleRow[] = [];
+  const rules = await deps.store.allow_rules.listForPackage(scope, plan.bound.package.package_id);
+  const valid_rules: AllowRuleRow[] = [];
   for (const rule of rules) {
     if (rule.identity !== null && rule.identity !== root.actor) continue;
-    if ((await authority.findRevocation(creatorOf(rule))) === null) held.push(rule);
+    if ((await authority.findRevocation(creatorOf(rule))) === null) valid_rules.push(rule);
   }
-  return held;
+  return valid_rules;
 }
 
 export function creatorOf({ created_by, creator_role, org_id, project_id }: AllowRuleRow) {

@@ -19,7 +19,8 @@ import type { ApprovalPublisher } from "./pending-approvals.ts";
 
 /**
  * Actor prefix of answers from the bus. Such an answer is not published again, because every plugin has received it.
- * Clients that watch the session receive it once it is accepted: the plugin's own event does not name the session.
+ * Clients that watch the session receive it once it is accepted: the plugin's own event does not contain the session
+ * id.
  */
 export const BUS_ACTOR = "plugin:";
 
@@ -42,7 +43,7 @@ export function createApprovalPublisher(
     requested: (approval) =>
       publish(approval, "approval.request", {
         tool_name: approval.tool,
-        params: objectOf(approval.input),
+        params: toObject(approval.input),
         brief: approval.brief,
         digest: approval.digest,
         reason: approval.reason,
@@ -102,6 +103,6 @@ function toAnswer(response: ApprovalResponse, feedback: string | null) {
   return { response, ...(feedback === null ? {} : { feedback }) };
 }
 
-function objectOf(value: Json): JsonObject {
+function toObject(value: Json): JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? value : { value };
 }

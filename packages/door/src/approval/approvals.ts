@@ -19,7 +19,7 @@ import {
 } from "@backplane/ports";
 import { findLastingRefusal } from "../admission/lasting-permission.ts";
 import { type OpenDeps, reopen } from "../open/open.ts";
-import { buildRuleOfAnswer, refuseRule } from "./allow-rules.ts";
+import { buildRuleFromAnswer, refuseRule } from "./allow-rules.ts";
 import { BUS_ACTOR } from "./approval-events.ts";
 import { toolDigestOf } from "./coverage.ts";
 import { type ApprovalPublisher, endApproval, type PendingApprovals } from "./pending-approvals.ts";
@@ -50,7 +50,10 @@ export function createApprovals(
     return approval;
   }
 
-  /** Requires that the caller of the waiting call is still authorized. The gateway that owns the call ends it otherwise. */
+  /**
+   * Requires that the caller of the waiting call is still authorized. The gateway that owns the call ends it
+   * otherwise.
+   */
   async function requireRequester({
     org_id,
     project_id,
@@ -72,14 +75,14 @@ export function createApprovals(
   ): Promise<LastingConsent> {
     if (response === "approve" || response === "reject") {
       if (covers === undefined) return {};
-      throw invalid("covers", `The response ${response} covers only this call. Leave out covers.`);
+      throw invalidField("covers", `The response ${response} covers only this call. Leave out covers.`);
     }
     if (response === "approve_for_session" && approval.session_id === null)
-      throw invalid("response", "The call belongs to no session, so it can be approved only once.");
-    if (row === null) throw closed(approval);
+      throw invalidField("response", "The call belongs to no session, so it can be approved only once.");
+    if (row === null) throw alreadyClosed(approval);
     const call = await reopen(parts, row);
     if (response === "approve_always")
-      return { new_rule: buildRuleOfAnswer(deps, caller, approval, call, covers ?? "tool") };
+      return { new_rule: buildRuleFromAnswer(deps, caller, approval, call, covers ?? "tool") };
     const covered = await coverSession(approval, covers ?? "arguments");
     const refusal = findLastingRefusal(call, approval.risk, "session", covered.covers);
     if (refusal !== null) throw refuseRule(refusal);
@@ -93,18 +96,18 @@ export function createApprovals(
   ): Promise<Pick<ApprovalGrant, "covers" | "digest">> {
     if (covers === "arguments") return { covers, digest: approval.digest };
     if (covers === "server")
-      throw invalid("covers", "An answer for a session covers the arguments or the tool.");
-    const parts_covered = await store.approvals.covers(approval, approval.id);
+      throw invalidField("covers", "An answer for a session covers the arguments or the tool.");
+    const covered_parts = await store.approvals.covers(approval, approval.id);
     // Approvals of an earlier gateway version did not store their parts.
-    if (parts_covered === null)
-      throw invalid("covers", "This approval can be answered only for its arguments.");
-    return { covers, digest: toolDigestOf(parts_covered) };
+    if (covered_parts === null)
+      throw invalidField("covers", "This approval can be answered only for its arguments.");
+    return { covers, digest: toolDigestOf(covered_parts) };
   }
 
   async function answer(caller: Caller, id: string, body: ApprovalAnswer): Promise<Approval> {
     requireOperator(caller, "answer approvals");
     const approval = await get(caller, id);
-    if (approval.status !== "pending") throw closed(approval);
+    if (approval.status !== "pending") throw alreadyClosed(approval);
     // Both must still be authorized: the person who answers and the caller that the call would run for.
     await authority.require(caller);
     const row = body.response === "reject" ? null : await requireRequester(approval);
@@ -118,18 +121,18 @@ export function createApprovals(
       );
     }
     const { new_rule, session } = await prepareLasting(caller, approval, row, body);
-    const rejected = body.response === "reject";
+    const is_rejection = body.response === "reject";
     const feedback = body.feedback ?? null;
     const resolution = {
-      status: rejected ? ("rejected" as const) : ("approved" as const),
+      status: is_rejection ? ("rejected" as const) : ("approved" as const),
       response: body.response,
       feedback,
       answered_by: caller.actor,
     };
     const ended = await endApproval(deps, approval, resolution, { new_rule });
-    if (!ended) throw closed(await get(caller, id));
+    if (!ended) throw alreadyClosed(await get(caller, id));
     if (session !== undefined) grants.remember(approval, session.call, caller, session.covered);
-    pending.resolve(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });
+    pending.resolve(id, is_rejection ? { kind: "rejected", feedback } : { kind: "approved" });
     if (!caller.actor.startsWith(BUS_ACTOR)) publisher.answered(approval, body.response, feedback);
     else publisher.answeredOnBus(approval, body.response, feedback, caller.actor.slice(BUS_ACTOR.length));
     return await get(caller, id);
@@ -152,14 +155,14 @@ export function createApprovals(
   };
 }
 
-function invalid(field: string, message: string): BackplaneError {
+function invalidField(field: string, message: string): BackplaneError {
   return new BackplaneError("request.invalid", message, {
     details: { issues: [{ path: `body.${field}`, message }] },
     fix: "Answer with approve.",
   });
 }
 
-function closed(approval: Approval): BackplaneError {
+function alreadyClosed(approval: Approval): BackplaneError {
   return new BackplaneError("approval.closed", `The approval is already ${approval.status}.`, {
     details: { status: approval.status },
   });

@@ -49,12 +49,12 @@ export interface CoveredInputs {
 }
 
 export function coverageOf(inputs: CoveredInputs): Coverage {
-  const { config, secrets, grant, ...rest } = inputs;
+  const { config, secrets, grant, ...other_inputs } = inputs;
   const parts: [string, unknown][] = [
-    ...Object.entries(rest),
+    ...Object.entries(other_inputs),
     ...Object.entries(config).map(([key, value]) => [`config.${key}`, value] as [string, unknown]),
     ...Object.entries(secrets).map(([slot, value]) => [`secret.${slot}`, value] as [string, unknown]),
-    ...Object.entries(grant).map(([key, value]) => [`grant.${key}`, sorted(value)] as [string, unknown]),
+    ...Object.entries(grant).map(([key, value]) => [`grant.${key}`, sortList(value)] as [string, unknown]),
   ];
   const digests = Object.fromEntries(
     parts.flatMap(([name, value]) => (value === undefined ? [] : [[name, sha256(value as Json)]])),
@@ -72,16 +72,16 @@ export function changedParts(before: CoveredParts | null, after: CoveredParts): 
   // Approvals of an earlier gateway version did not store their parts.
   if (before === null) return ["all"];
   const names = new Set([...Object.keys(before), ...Object.keys(after)]);
-  return [...names].filter((name) => own(before, name) !== own(after, name)).sort();
+  return [...names].filter((name) => getOwn(before, name) !== getOwn(after, name)).sort();
 }
 
 /** The coverage of an admitted call, read from the current state of the store. */
 export async function readCoverage(deps: CoverageDeps, { call, grant }: Admitted): Promise<Coverage> {
   const { bound, export: item } = call.plan;
-  const described = bound.definitions_digest !== undefined && item.kind === "tool";
+  const is_described = bound.definitions_digest !== undefined && item.kind === "tool";
   return await readUseCoverage(deps, bound, {
     tool: bound.binding.export_id,
-    definition: described ? digestTool(item, bound.package.schemas) : null,
+    definition: is_described ? digestTool(item, bound.package.schemas) : null,
     arguments: call.input,
     grant,
   });
@@ -109,14 +109,14 @@ export async function readUseCoverage(
       protocol: runtime.protocol,
       address: isRemoteProtocol(runtime.protocol) ? runtime.entrypoint : null,
       network: grant.network,
-      domains: sorted(grant.allowed_domains) as Json,
+      domains: sortList(grant.allowed_domains) as Json,
     },
   });
 }
 
 /**
- * A kernel plugin has no stored binding. Its settings are in the configuration of the org, and its permissions in that of
- * the default org. Sealed values stay sealed.
+ * A kernel plugin has no stored binding. Its settings are in the configuration of the org, and its permissions in that
+ * of the default org. Sealed values stay sealed.
  */
 async function readConfig({ host, store }: CoverageDeps, bound: BoundPackage): Promise<JsonObject> {
   const { binding, package: pack } = bound;
@@ -161,12 +161,12 @@ async function readSignInIdentity(deps: CoverageDeps, bound: BoundPackage): Prom
 }
 
 /** The lists of a grant are sets, so their order must not change the digest. */
-function sorted(value: unknown): unknown {
+function sortList(value: unknown): unknown {
   if (!Array.isArray(value)) return value;
   return value.toSorted((a, b) => (canonicalJson(a as Json) < canonicalJson(b as Json) ? -1 : 1));
 }
 
-function own(parts: CoveredParts, name: string): string | undefined {
+function getOwn(parts: CoveredParts, name: string): string | undefined {
   return Object.hasOwn(parts, name) ? parts[name] : undefined;
 }
 

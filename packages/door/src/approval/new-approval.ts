@@ -43,7 +43,7 @@ function buildRow(
   row: Invocation,
   { digest, parts }: Coverage,
   now: number,
-  texts: Pick<Approval, "brief" | "reason" | "risk" | "replaces" | "changed">,
+  fields: Pick<Approval, "brief" | "reason" | "risk" | "replaces" | "changed">,
 ): NewApproval {
   const timeout_ms = plan.bound.binding.policy.approval_timeout_ms ?? deps.host.approval_timeout_ms;
   return {
@@ -57,8 +57,8 @@ function buildRow(
     package_version: row.package_version,
     input: row.input,
     digest,
-    ...texts,
-    may_cover: answerCoverages({ plan, policy, input }, texts.risk, row.session_id !== null),
+    ...fields,
+    may_cover: answerCoverages({ plan, policy, input }, fields.risk, row.session_id !== null),
     status: "pending",
     response: null,
     feedback: null,

@@ -1,5 +1,5 @@
 /**
- * The approvals that calls of this node wait for. The row in the store decides, and its first answer wins. This class
+ * The approvals that calls on this node wait for. The row in the store decides, and its first answer wins. This class
  * only wakes the waiting call: after an answer on this node, when the approval expires, when the call is cancelled, or,
  * after an answer on another node, by reading the row again.
  */
@@ -65,7 +65,7 @@ export class PendingApprovals {
     return new Promise((resolve) => {
       const waiter: Waiter = {
         approval,
-        timer: this.#expire(approval.id, end),
+        timer: this.#startExpiryTimer(approval.id, end),
         resolve: (answer) => {
           waiter.timer.stop();
           this.#waiters.delete(approval.id);
@@ -116,21 +116,21 @@ export class PendingApprovals {
 
   /** Cancels the pending approvals. Durable ones stay pending and are resumed at the next start. */
   async stop(): Promise<void> {
-    const closed: Promise<void>[] = [];
+    const closing: Promise<void>[] = [];
     for (const waiter of this.#waiters.values()) {
       if (waiter.approval.durable) waiter.resolve({ kind: "detached" });
-      else closed.push(this.close(waiter.approval.id, "cancelled", "shutdown"));
+      else closing.push(this.close(waiter.approval.id, "cancelled", "shutdown"));
     }
-    await Promise.all(closed);
+    await Promise.all(closing);
   }
 
   /** Waits in steps, because a timer cannot run for more than 24 days. */
-  #expire(approval_id: string, end: number): Timer {
+  #startExpiryTimer(approval_id: string, end: number): Timer {
     const { clock } = this.#deps;
     return clock.after(Math.min(Math.max(0, end - clock.monotonic()), MAX_TIMER_MS), () => {
       const waiter = this.#waiters.get(approval_id);
       if (clock.monotonic() >= end) void this.close(approval_id, "expired");
-      else if (waiter !== undefined) waiter.timer = this.#expire(approval_id, end);
+      else if (waiter !== undefined) waiter.timer = this.#startExpiryTimer(approval_id, end);
     });
   }
 
@@ -154,7 +154,7 @@ export class PendingApprovals {
   async #read(waiter: Waiter): Promise<void> {
     const { approval } = waiter;
     const row = await this.#deps.store.approvals.get(approval, approval.id);
-    if (row !== null && row.status !== "pending") waiter.resolve(answerOf(row));
+    if (row !== null && row.status !== "pending") waiter.resolve(approvalOutcomeOf(row));
   }
 
   #unsubscribeAll(): void {
@@ -165,7 +165,7 @@ export class PendingApprovals {
   }
 }
 
-export function answerOf(approval: Approval): ApprovalOutcome {
+export function approvalOutcomeOf(approval: Approval): ApprovalOutcome {
   switch (approval.status) {
     case "approved":
       return { kind: "approved" };

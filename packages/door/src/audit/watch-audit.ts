@@ -1,8 +1,8 @@
 /**
- * Detects changes to the audit log that the gateway did not make. The chain of hashes shows edited and missing entries. A
- * chain that was truncated or recomputed is detected by marks outside the database: the anchor and, if configured, the
- * export. A mark advances only over verified entries, and never after tampering was found, so that every later start
- * finds it again.
+ * Detects changes to the audit log that the gateway did not make. The chain of hashes shows edited and missing
+ * entries. A chain that was truncated or recomputed is detected by marks outside the database: the anchor and, if
+ * configured, the export. A mark advances only over verified entries, and never after tampering was found, so that
+ * every later start finds it again.
  */
 
 import type { AuditReport } from "@backplane/contract";
@@ -17,7 +17,7 @@ interface AuditWatch {
   verify(): Promise<AuditReport>;
 }
 
-type Break = NonNullable<AuditReport["broken"]>;
+type AuditBreak = NonNullable<AuditReport["broken"]>;
 
 const STEP_ENTRIES = 500;
 /** How many entries are verified before the gateway is ready, from where the last check ended. */
@@ -30,22 +30,24 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
   const { audit } = deps.store;
   const anchor = deps.audit?.anchor;
   const sink = deps.audit?.export;
-  let reported: Break | null = null;
+  let reported: AuditBreak | null = null;
   let checked: AuditMark = LOG_START;
   let stopped = false;
   let timer: { stop(): void } | null = null;
-  let moving: Promise<void> = Promise.resolve();
+  let advancing: Promise<void> = Promise.resolve();
   let background: Promise<void> = Promise.resolve();
   let unsubscribe = () => {};
 
-  function report(broken: Break | null): void {
+  function report(broken: AuditBreak | null): void {
     if (broken === null || reported !== null) return;
     reported = broken;
     log.error({ seq: broken.seq, reason: broken.reason, fix: broken.fix }, "the audit log was changed");
   }
 
-  /** A mark names an entry and its hash. A missing entry or another hash shows that the log was changed. */
-  async function compare(mark: AuditMark | "damaged" | null, name: string): Promise<Break | null> {
+  /**
+   * A mark holds the number and the hash of an entry. A missing entry or another hash shows that the log was changed.
+   */
+  async function compareMark(mark: AuditMark | "damaged" | null, name: string): Promise<AuditBreak | null> {
     if (mark === "damaged") return breakAt(0, `${name} is damaged, so a truncated log would not be noticed`);
     if (mark === null || mark.seq === 0) return null;
     const hash = await audit.hashAt(mark.seq);
@@ -53,20 +55,23 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
     return breakAt(
       mark.seq,
       hash === null
-        ? `entry ${mark.seq}, which ${name} names, is missing: the end of the log was removed`
-        : `entry ${mark.seq} differs from the one that ${name} names: the log was rewritten`,
+        ? `entry ${mark.seq}, which ${name} refers to, is missing: the end of the log was removed`
+        : `entry ${mark.seq} differs from the one that ${name} refers to: the log was rewritten`,
     );
   }
 
-  async function compareMarks(): Promise<Break | null> {
+  async function compareMarks(): Promise<AuditBreak | null> {
     return (
-      (await compare(anchor?.read() ?? null, anchor?.name ?? "")) ??
-      (await compare(sink?.last() ?? null, sink?.name ?? ""))
+      (await compareMark(anchor?.read() ?? null, anchor?.name ?? "")) ??
+      (await compareMark(sink?.last() ?? null, sink?.name ?? ""))
     );
   }
 
   /** Verifies from a mark up to the head, at most `limit` entries. */
-  async function walk(from: AuditMark, limit: number): Promise<{ broken: Break | null; reached: AuditMark }> {
+  async function verifyFrom(
+    from: AuditMark,
+    limit: number,
+  ): Promise<{ broken: AuditBreak | null; reached: AuditMark }> {
     const head = await audit.head();
     let reached = from;
     const end = Math.min(head.seq, from.seq + limit);
@@ -94,21 +99,21 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
   }
 
   /** Advances the marks; concurrent calls run one after the other. */
-  function moveMarks(): Promise<void> {
-    moving = moving.then(moveOnce).catch((error: unknown) => {
+  function advanceMarks(): Promise<void> {
+    advancing = advancing.then(advanceOnce).catch((error: unknown) => {
       log.warn({ err: error }, "could not advance the anchor of the audit log");
     });
-    return moving;
+    return advancing;
   }
 
-  async function moveOnce(): Promise<void> {
+  async function advanceOnce(): Promise<void> {
     if (reported !== null || anchor === undefined) return;
     const mark = anchor.read();
-    report(await compare(mark, anchor.name));
+    report(await compareMark(mark, anchor.name));
     const last = sink?.last() ?? null;
-    report(await compare(last, sink?.name ?? ""));
+    report(await compareMark(last, sink?.name ?? ""));
     if (reported !== null || mark === "damaged") return;
-    const { broken, reached } = await walk(mark ?? checked, Number.MAX_SAFE_INTEGER);
+    const { broken, reached } = await verifyFrom(mark ?? checked, Number.MAX_SAFE_INTEGER);
     report(broken);
     if (reported !== null) return;
     if (sink !== undefined && last !== "damaged") await exportAfter(last?.seq ?? 0, reached.seq);
@@ -124,10 +129,10 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
     }
   }
 
-  async function verifyAll(): Promise<{ broken: Break | null; reached: AuditMark }> {
+  async function verifyAll(): Promise<{ broken: AuditBreak | null; reached: AuditMark }> {
     const marks = await compareMarks();
-    const walked = await walk(LOG_START, Number.MAX_SAFE_INTEGER);
-    return { broken: walked.broken ?? marks, reached: walked.reached };
+    const verified = await verifyFrom(LOG_START, Number.MAX_SAFE_INTEGER);
+    return { broken: verified.broken ?? marks, reached: verified.reached };
   }
 
   return {
@@ -139,18 +144,18 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
       }
       report(await compareMarks());
       const since = mark === null || mark === "damaged" ? LOG_START : mark.checked;
-      report((await compare(since, "the last check")) ?? (await walk(since, FIRST_ENTRIES)).broken);
+      report((await compareMark(since, "the last check")) ?? (await verifyFrom(since, FIRST_ENTRIES)).broken);
       background = (async () => {
         const { broken, reached } = await verifyAll();
         if (stopped) return;
         report(broken);
         if (broken === null) checked = reached;
-        await moveMarks();
+        await advanceMarks();
       })().catch((error: unknown) => log.warn({ err: error }, "could not verify the audit log"));
       unsubscribe = audit.onAppended(() => {
         timer ??= clock.after(MARK_DELAY_MS, () => {
           timer = null;
-          void moveMarks();
+          void advanceMarks();
         });
       });
     },
@@ -160,7 +165,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
       stopped = true;
       await background;
       stopped = false;
-      await moveMarks();
+      await advanceMarks();
       stopped = true;
     },
     async verify() {
@@ -181,7 +186,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
   };
 }
 
-function breakAt(seq: number, reason: string): Break {
+function breakAt(seq: number, reason: string): AuditBreak {
   return {
     seq,
     reason,

@@ -9,10 +9,10 @@ import type { Policies } from "@backplane/registry";
 import type { LiveCalls } from "../calls/live-calls.ts";
 import {
   assumeValidRoot,
+  findPolicyRevocation,
   type Revocation,
   type RootCaller,
   revocationError,
-  revokedByPolicy,
 } from "../calls/revocation.ts";
 import type { DoorBindings } from "../tools/bound-tools.ts";
 
@@ -48,11 +48,12 @@ export class Authority {
     const { actor, scope } = principal;
     if (isId("key", actor)) {
       const key = this.#deps.store.keys.get(scope.org_id, actor);
-      return mapMaybe(key, (found) => ({
+      return mapMaybe(key, (stored_key) => ({
         actor,
-        // The role of the key itself, because a turn that is resumed after a restart acts with fewer rights than its key.
-        role: found?.role ?? principal.role,
-        revoked: this.#keyRevocation(actor, found),
+        // The role of the key itself, because a turn that is resumed after a restart acts with fewer rights than its
+        // key.
+        role: stored_key?.role ?? principal.role,
+        revoked: this.#findKeyRevocation(actor, stored_key),
       }));
     }
     return isId("invocation", actor) ? this.#followDelegation(principal) : assumeValidRoot(principal);
@@ -64,7 +65,7 @@ export class Authority {
       this.resolveRoot(principal),
       this.#deps.policies.of(principal.scope),
     ]);
-    return root.revoked ?? revokedByPolicy(policy, root);
+    return root.revoked ?? findPolicyRevocation(policy, root);
   }
 
   /** Throws authority.* or binding.not_active. */
@@ -73,7 +74,7 @@ export class Authority {
     if (revocation !== null) throw revocationError(revocation);
   }
 
-  /** Why no call of this binding may start, or null. `row` is a call that was assigned to it before. */
+  /** Why no call through this binding may start, or null. `row` is a call that was assigned to it before. */
   async findBindingRevocation(
     scope: Scope,
     binding_id: string,
@@ -109,7 +110,7 @@ export class Authority {
     return this.#deps.live.get(id)?.row ?? (await this.#deps.store.invocations.get(scope, id));
   }
 
-  #keyRevocation(key_id: string, key: ApiKey | null): Revocation | null {
+  #findKeyRevocation(key_id: string, key: ApiKey | null): Revocation | null {
     const fix = "Ask an operator for a new key: backplane key create.";
     const details = { key_id };
     if (key === null || key.revoked_at !== null) {

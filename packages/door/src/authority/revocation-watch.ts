@@ -92,7 +92,7 @@ export class RevocationWatch {
       const { org_id, project_id, requested_by: actor, role, binding_id } = call.row;
       const scope = { org_id, project_id };
       let reason = await findRevocation({ actor, scope, role });
-      // A disabled binding stops no call that is running, but no further call starts.
+      // Disabling a binding does not stop running calls; it only prevents new ones.
       if (reason === null && call.stage !== "running") {
         reason = await readOnce(`${org_id}\n${project_id}\n${binding_id}`, () =>
           authority.findBindingRevocation(scope, binding_id, call.row),

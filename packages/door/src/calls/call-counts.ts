@@ -1,4 +1,4 @@
-/** Counts the calls of all callers that ended on this node (metrics.door). */
+/** Counts the calls from all callers that ended on this node (metrics.door). */
 
 import type { EndedCalls, InvocationRow } from "@backplane/ports";
 
@@ -7,16 +7,16 @@ export class CallCounts {
 
   add({
     export_kind: kind,
-    class: runs_as,
+    class: execution_class,
     status,
   }: Pick<InvocationRow, "export_kind" | "class" | "status">) {
-    const key = `${kind} ${runs_as} ${status}`;
-    const known = this.#counts.get(key);
-    if (known === undefined) this.#counts.set(key, { kind, class: runs_as, status, count: 1 });
-    else known.count++;
+    const key = `${kind} ${execution_class} ${status}`;
+    const entry = this.#counts.get(key);
+    if (entry === undefined) this.#counts.set(key, { kind, class: execution_class, status, count: 1 });
+    else entry.count++;
   }
 
   all(): EndedCalls[] {
-    return [...this.#counts.values()].map((counted) => ({ ...counted }));
+    return [...this.#counts.values()].map((entry) => ({ ...entry }));
   }
 }

@@ -17,8 +17,8 @@ export function callIdsOf({
 }
 
 /**
- * A nested call belongs to the session, chain and run of the call that made it, unless it names others. It always stays
- * in the trace of that call, so that a plugin cannot detach its calls from the work that caused them.
+ * A nested call belongs to the session, chain and run of the call that made it, unless it specifies others. It always
+ * stays in the trace of that call, so that a plugin cannot detach its calls from the work that caused them.
  */
 export function resolveCallIds(
   { delegation }: Pick<Caller, "delegation">,
@@ -26,8 +26,8 @@ export function resolveCallIds(
 ): Pick<InvokeBody, keyof TraceIds> {
   const inherited = delegation?.ids;
   if (inherited === undefined) return body;
-  const named = body.session_id ?? body.chain_id ?? body.run_id;
-  if (named === undefined) return inherited;
+  const own_id = body.session_id ?? body.chain_id ?? body.run_id;
+  if (own_id === undefined) return inherited;
   return { ...body, trace_id: inherited.trace_id };
 }
 
@@ -43,7 +43,7 @@ export function traceOf(invocation_id: string): string {
   return [TRACE, invocation_id.slice(INVOCATION.length)].join("");
 }
 
-/** The id of the call that began the trace, if a call of this version did. A trace may have any name. */
+/** The id of the call that began the trace; null if the trace id was not derived from a call id. */
 export function findTraceStart(trace_id: string): string | null {
   return isId("trace", trace_id) ? INVOCATION + trace_id.slice(TRACE.length) : null;
 }

@@ -1,16 +1,16 @@
 /**
  * Enforces max_concurrency per binding (bind.concurrency). A call first joins the local queue, which is bounded, and
- * then gets one of the binding's slots. Slots are leases in the store: gateways share one count, and the slots of a dead
- * gateway become free when they expire. Each node serves its queue in order.
+ * then gets one of the binding's slots. Slots are leases in the store: gateways share one count, and the slots of a
+ * dead gateway become free when they expire. Each node serves its queue in order.
  *
- * A released slot passes directly to the next call in the queue. A slot that was held for more than a second is released
- * to the store first, so that a busy node does not starve the others.
+ * A released slot passes directly to the next call in the queue. A slot that was held for more than a second is
+ * released to the store first, so that a busy node does not starve the others.
  */
 import type { KernelDeps, Timer } from "@backplane/ports";
 
 export const SLOT_TTL_MS = 30_000;
 const POLL_MS = 100;
-const HOLD_MS = 1_000;
+const MAX_HOLD_MS = 1_000;
 
 interface Slot {
   name: string;
@@ -40,7 +40,7 @@ export interface SlotReservation {
 export class ConcurrencyLimits {
   readonly #deps: KernelDeps;
   readonly #limits = new Map<string, ConcurrencyLimit>();
-  readonly #held = new Set<string>();
+  readonly #held_slots = new Set<string>();
 
   constructor(deps: KernelDeps) {
     this.#deps = deps;
@@ -52,8 +52,8 @@ export class ConcurrencyLimits {
   }
 
   /** The names of the slots in use, which have to be renewed while their calls run. */
-  held(): string[] {
-    return [...this.#held];
+  heldSlots(): string[] {
+    return [...this.#held_slots];
   }
 
   reserve(key: string, max: number): SlotReservation {
@@ -99,19 +99,19 @@ export class ConcurrencyLimits {
     onInterrupt: (interrupt: () => void) => void,
   ): Promise<Slot | null> {
     return new Promise((resolve) => {
-      const take = (slot: Slot) => {
+      const receiveSlot = (slot: Slot) => {
         timer.stop();
         resolve(slot);
       };
       const giveUp = () => {
         timer.stop();
-        const at = limit.queue.indexOf(take);
-        if (at >= 0) limit.queue.splice(at, 1);
+        const index = limit.queue.indexOf(receiveSlot);
+        if (index >= 0) limit.queue.splice(index, 1);
         resolve(null);
       };
       const timer = this.#deps.clock.after(Math.max(0, deadline - this.#deps.clock.monotonic()), giveUp);
       onInterrupt(giveUp);
-      limit.queue.push(take);
+      limit.queue.push(receiveSlot);
       void this.#serve(limit);
     });
   }
@@ -144,7 +144,7 @@ export class ConcurrencyLimits {
     try {
       const lease = await store.leases.acquireSlot(limit.name, limit.max, node_id, clock.now(), SLOT_TTL_MS);
       if (lease === null) return undefined;
-      this.#held.add(lease.name);
+      this.#held_slots.add(lease.name);
       return { name: lease.name, since: clock.monotonic() };
     } catch (error) {
       log.warn({ err: error, slot: limit.name }, "could not lease a slot; retrying");
@@ -153,7 +153,7 @@ export class ConcurrencyLimits {
   }
 
   #passOn(limit: ConcurrencyLimit, slot: Slot): void {
-    if (limit.queue.length > 0 && this.#deps.clock.monotonic() - slot.since < HOLD_MS) {
+    if (limit.queue.length > 0 && this.#deps.clock.monotonic() - slot.since < MAX_HOLD_MS) {
       limit.spare.push(slot);
       void this.#serve(limit);
       return;
@@ -162,7 +162,7 @@ export class ConcurrencyLimits {
   }
 
   #release(limit: ConcurrencyLimit, slot: Slot): void {
-    this.#held.delete(slot.name);
+    this.#held_slots.delete(slot.name);
     this.#deps.store.leases.release(slot.name, this.#deps.node_id).then(
       () => this.#serveLater(limit),
       (error: unknown) => {

@@ -53,7 +53,7 @@ export function cancelledBy(reason: StopCause, retry_count = 0): CallEnding {
 }
 
 /** tool.contract: the host writes this block, never the tool, and it writes one for every ending. */
-export function toolResultBlock(
+export function buildToolResultBlock(
   row: Pick<Invocation, "export_kind" | "export_id" | "execution_id">,
   end: Pick<CallEnding, "status" | "result" | "error" | "stderr_tail">,
 ): ToolResultBlock | null {

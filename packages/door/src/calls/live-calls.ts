@@ -1,6 +1,6 @@
 /**
- * The calls in flight on this node. A call is in exactly one stage. While it waits in the gateway and not in the runner,
- * a cancel reaches it through `interrupt`.
+ * The calls in flight on this node. A call is in exactly one stage. While it waits in the gateway and not in the
+ * runner, a cancel reaches it through `interrupt`.
  */
 
 import {
@@ -118,7 +118,7 @@ export class LiveCall {
     this.#listeners = null;
   }
 
-  /** Unlike `settled.then`, this can be undone, so that watchers of a call that runs for weeks do not pile up. */
+  /** Unlike `settled.then`, this can be undone, so that watchers of a call that runs for weeks do not accumulate. */
   onSettled(listener: (invocation: Invocation) => void): () => void {
     if (this.#final !== null) listener(this.#final);
     else {

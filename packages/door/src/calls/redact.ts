@@ -11,14 +11,14 @@ export type PluginCallEvent = JsonObject & { type: string };
 
 /** At most this many events are held; then they are emitted unchanged. */
 const MAX_HELD = 64;
-/** `begun` does not notice fragments of up to this length, so the end of each text is remembered. */
+/** `partialSecretLength` does not notice fragments of up to this length, so the end of each text is remembered. */
 const TAIL_CHARS = 3;
 /** For how many texts the end is remembered. */
 const MAX_PATHS = 32;
 const MAX_DEPTH = 8;
 
 export interface EventRedactor {
-  take(event: PluginCallEvent): void;
+  add(event: PluginCallEvent): void;
   /** Emits the held events, because the call has ended and no event follows. */
   flush(): void;
 }
@@ -28,38 +28,38 @@ type Path = readonly (string | number)[];
 export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) => void): EventRedactor {
   /** The end of the last text at each path. */
   const tails = new Map<string, string>();
-  let held: PluginCallEvent[] = [];
-  let open: { type: string; path: Path; before: string } | null = null;
+  let held_events: PluginCallEvent[] = [];
+  let open_text: { type: string; path: Path; before: string } | null = null;
 
-  function take(event: PluginCallEvent): void {
+  function add(event: PluginCallEvent): void {
     const clean = redactor.json(event);
-    held.push(clean);
-    if (open !== null && open.type !== clean.type && held.length < MAX_HELD) return;
-    if (open !== null) joinPieces(open);
-    open = held.length < MAX_HELD ? findOpenText(clean, open) : null;
-    if (open === null) flush();
+    held_events.push(clean);
+    if (open_text !== null && open_text.type !== clean.type && held_events.length < MAX_HELD) return;
+    if (open_text !== null) redactAcrossEvents(open_text);
+    open_text = held_events.length < MAX_HELD ? findOpenText(clean, open_text) : null;
+    if (open_text === null) flush();
   }
 
   function flush(): void {
-    for (const event of held) {
-      for (const [path, text] of textsOf(event)) remember(joinName(event.type, path), text);
+    for (const event of held_events) {
+      for (const [path, text] of textsOf(event)) rememberTail(toTailKey(event.type, path), text);
       emit(event);
     }
-    held = [];
-    open = null;
+    held_events = [];
+    open_text = null;
   }
 
   /** Redacts secrets that appear only when the texts of several events are joined. */
-  function joinPieces({ type, path, before }: NonNullable<typeof open>): void {
-    const pieces = held.flatMap((event, at) => {
+  function redactAcrossEvents({ type, path, before }: NonNullable<typeof open_text>): void {
+    const chunks = held_events.flatMap((event, at) => {
       const text = event.type === type ? valueAt(event, path) : undefined;
       return typeof text === "string" ? [{ at, text }] : [];
     });
-    const joined = before + pieces.map(({ text }) => text).join("");
+    const joined = before + chunks.map(({ text }) => text).join("");
     const secret_ranges = redactor.ranges(joined);
     if (secret_ranges.length === 0) return;
     let from = before.length;
-    for (const { at, text } of pieces) {
+    for (const { at, text } of chunks) {
       const to = from + text.length;
       let clean = "";
       let copied = from;
@@ -70,36 +70,46 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) 
           (start >= from || from === before.length ? REDACTED : "");
         copied = Math.min(end, to);
       }
-      held[at] = replaceAt(held[at]!, path, clean + joined.slice(copied, to)) as PluginCallEvent;
+      held_events[at] = replaceAt(
+        held_events[at]!,
+        path,
+        clean + joined.slice(copied, to),
+      ) as PluginCallEvent;
       from = to;
     }
   }
 
   /** The text that may end with the beginning of a secret, or null. */
-  function findOpenText(event: PluginCallEvent, was: typeof open): typeof open {
-    if (was !== null) {
-      const pieces = held.map((event) => (event.type === was.type ? valueAt(event, was.path) : ""));
-      if (redactor.begun(was.before + pieces.filter((text) => typeof text === "string").join("")) > 0)
-        return was;
+  function findOpenText(event: PluginCallEvent, previous: typeof open_text): typeof open_text {
+    if (previous !== null) {
+      const chunks = held_events.map((event) =>
+        event.type === previous.type ? valueAt(event, previous.path) : "",
+      );
+      if (
+        redactor.partialSecretLength(
+          previous.before + chunks.filter((text) => typeof text === "string").join(""),
+        ) > 0
+      )
+        return previous;
     }
     for (const [path, text] of textsOf(event)) {
-      const before = tails.get(joinName(event.type, path)) ?? "";
-      if (redactor.begun(before + text) > 0) return { type: event.type, path, before };
+      const before = tails.get(toTailKey(event.type, path)) ?? "";
+      if (redactor.partialSecretLength(before + text) > 0) return { type: event.type, path, before };
     }
     return null;
   }
 
-  function remember(name: string, text: string): void {
+  function rememberTail(name: string, text: string): void {
     const tail = ((tails.get(name) ?? "") + text).slice(-TAIL_CHARS);
     tails.delete(name);
     tails.set(name, tail);
     if (tails.size > MAX_PATHS) tails.delete(tails.keys().next().value!);
   }
 
-  return { take, flush };
+  return { add, flush };
 }
 
-function joinName(type: string, path: Path): string {
+function toTailKey(type: string, path: Path): string {
   return JSON.stringify([type, ...path]);
 }
 

@@ -28,11 +28,8 @@ export function assumeValidRoot({ actor, role }: { actor: string; role: Role }):
   return { actor, role, revoked: null };
 }
 
-/**
- * Finds a revocation by the policy: everything in an archived org or project, and everything of a disabled
- * role.
- */
-export function revokedByPolicy(
+/** The policy revokes everything in an archived org or project, and everything that a disabled role started. */
+export function findPolicyRevocation(
   policy: Pick<EffectivePolicy, "archived" | "disabled_roles">,
   { actor, role }: Pick<RootCaller, "actor" | "role">,
 ): Revocation | null {

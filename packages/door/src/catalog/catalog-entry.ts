@@ -10,11 +10,11 @@ interface Explanation {
   fix: string | null;
 }
 
-export interface Source extends Candidate {
+export interface PlannedCandidate extends Candidate {
   plan: ExportPlan;
 }
 
-/** Among entries of one name, the tool that has the name comes first. */
+/** Among entries with the same name, the tool that holds the name comes first. */
 const STATUS_ORDER = {
   offered: 0,
   hidden: 0,
@@ -25,16 +25,16 @@ const STATUS_ORDER = {
 } as const satisfies Record<CatalogEntry["status"], number>;
 
 export function toCatalogEntry(
-  { shown, about, origin, deferred_by }: OfferedTool,
+  { llm_tool, details, origin, deferred_by }: OfferedTool,
   { token_cost }: SharedToolView,
   { export: item, bound, taken_out }: ExportPlan,
   status: CatalogEntry["status"],
   explanation: Explanation | null,
 ): CatalogEntry {
   return {
-    name: shown.name,
-    title: about.title,
-    description: shown.description,
+    name: llm_tool.name,
+    title: details.title,
+    description: llm_tool.description,
     origin,
     package_id: bound.package.package_id,
     package_version: bound.package.version,
@@ -43,19 +43,19 @@ export function toCatalogEntry(
     reason: explanation?.reason ?? null,
     fix: explanation?.fix ?? null,
     category: categoryOf(item),
-    risk: about.risk,
-    effect_class: about.effect_class,
-    requires_approval: about.requires_approval,
+    risk: details.risk,
+    effect_class: details.effect_class,
+    requires_approval: details.requires_approval,
     deferred: deferred_by !== null,
     deferred_by,
     token_cost,
-    input_schema: shown.parameters,
+    input_schema: llm_tool.parameters,
     taken_out,
   };
 }
 
 /** How a tool that lost its name can be used: disable the holder, or call the tool by its package. */
-export function collisionFix(loser: Source, holder: Source | null): string | null {
+export function collisionFix(loser: PlannedCandidate, holder: PlannedCandidate | null): string | null {
   if (holder === null) return null;
   const { origin, package_id, plan } = holder;
   if (origin === "core" || origin === "workspace")
@@ -76,7 +76,7 @@ function compare(a: string, b: string): number {
 }
 
 /**
- * A tool that failed to load is not offered, because every call of it would fail. It keeps its name, so that no
+ * A tool that failed to load is not offered, because every call to it would fail. It keeps its name, so that no
  * other tool of that name is called instead.
  */
 export function findLoadError({ export: item }: ExportPlan): Explanation | null {

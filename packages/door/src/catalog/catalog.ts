@@ -1,7 +1,7 @@
 /**
- * All tools that exist for a caller, whatever their source, with the holder of each name and the decision of the policy.
- * A turn takes one snapshot and keeps it, so that its tools do not change during the turn. A cached snapshot is at most
- * one second old, because another node may have changed the bindings.
+ * All tools that exist for a caller, whatever their source, with the holder of each name and the decision of the
+ * policy. A turn takes one snapshot and keeps it, so that its tools do not change during the turn. A cached snapshot
+ * is at most one second old, because another node may have changed the bindings.
  */
 
 import type { CatalogEntry, MaybePromise } from "@backplane/contract";
@@ -10,7 +10,13 @@ import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } fr
 import { findListingDenial } from "../admission/visibility.ts";
 import { ACTION_TOOL, ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
-import { collisionFix, compareEntries, findLoadError, type Source, toCatalogEntry } from "./catalog-entry.ts";
+import {
+  collisionFix,
+  compareEntries,
+  findLoadError,
+  type PlannedCandidate,
+  toCatalogEntry,
+} from "./catalog-entry.ts";
 import {
   deferByBudget,
   deferByProfile,
@@ -65,7 +71,7 @@ const USAGE_FRESH_MS = 3_600_000;
 const NO_USAGE: ToolUsage = new Map();
 /** The core tool that finds deferred tools. Hidden when no tool is deferred, because it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
-const FOR_ADMINS = { reason: "only admins may use it", fix: "Use the admin token." };
+const ADMINS_ONLY = { reason: "only admins may use it", fix: "Use the admin token." };
 const NOTHING_DEFERRED = {
   status: "hidden",
   reason: "no tool is deferred, so there is nothing to find",
@@ -73,7 +79,7 @@ const NOTHING_DEFERRED = {
 
 /** Core tools that only the gateway itself and harnesses call, each with the reason. */
 const INTERNAL_TOOLS: Readonly<Record<string, string>> = {
-  [SAMPLING_TOOL]: "it answers sampling requests of MCP servers and is not for models",
+  [SAMPLING_TOOL]: "it answers sampling requests from MCP servers and is not for models",
   [ACTION_TOOL]: "harnesses use it to ask for permission, and it is not for models",
   [REQUEST_TOOL]: "clients use it to read from MCP servers, and it is not for models",
 };
@@ -86,21 +92,21 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   const usages = new Map<string, { at: number; usage: ToolUsage }>();
   const views = new WeakMap<ExportPlan, SharedToolView>();
   const getSharedView = (plan: ExportPlan): SharedToolView => {
-    let known = views.get(plan);
-    if (known === undefined) {
-      known = sharedViewOf(plan);
-      views.set(plan, known);
+    let cached = views.get(plan);
+    if (cached === undefined) {
+      cached = sharedViewOf(plan);
+      views.set(plan, cached);
     }
-    return known;
+    return cached;
   };
 
   async function read(caller: Caller): Promise<CatalogSnapshot> {
     const { scope } = caller;
     const [bounds, policy] = await Promise.all([deps.listBindings(scope), policies.of(scope)]);
-    const sources: Source[] = [];
+    const sources: PlannedCandidate[] = [];
     // By name alone a caller of the whole org gets only org-wide bindings, never the config and secrets of a project.
-    const named = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
-    for (const group of groupByCandidate(selectUsable(named, scope))) {
+    const eligible = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
+    for (const group of groupByCandidate(selectUsable(eligible, scope))) {
       const ordered = group.length === 1 ? group : (sortByPrecedence(group) as typeof group);
       const planned = plans.get(ordered[0], scope);
       const plan = planned instanceof Promise ? await planned : planned;
@@ -109,31 +115,32 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     const { winners, losers } = rank(sources);
     const tools = new Map<string, OfferedTool>();
     const entries: CatalogEntry[] = [];
-    const listed: ListedTool[] = [];
+    const listed_tools: ListedTool[] = [];
     let search: ListedTool | null = null;
     for (const { name, origin, plan } of winners.values()) {
       const admins_only = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
-      const denied = admins_only ? FOR_ADMINS : findListingDenial(caller, plan, policy);
-      const refused = denied ?? findLoadError(plan);
+      const listing_denial = admins_only ? ADMINS_ONLY : findListingDenial(caller, plan, policy);
+      const denial = listing_denial ?? findLoadError(plan);
       const view = getSharedView(plan);
       const tool = buildOfferedTool(view, origin, plan, policy, deps.isLegacy(plan.bound));
-      const entry = toCatalogEntry(tool, view, plan, refused === null ? "offered" : "hidden", refused);
+      const entry = toCatalogEntry(tool, view, plan, denial === null ? "offered" : "hidden", denial);
       entries.push(entry);
-      if (refused !== null) continue;
+      if (denial !== null) continue;
       if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
       else if (origin === "core" && INTERNAL_TOOLS[name] !== undefined)
         Object.assign(entry, { status: "hidden", reason: INTERNAL_TOOLS[name] });
       else if (name === SKILL_TOOL && origin === "bundled" && !(await deps.hasSkills(scope)))
         Object.assign(entry, NO_SKILLS);
-      else listed.push({ tool, entry });
+      else listed_tools.push({ tool, entry });
     }
-    deferByProfile(listed, caller, policy);
+    deferByProfile(listed_tools, caller, policy);
     // Without the search tool a deferred tool could not be found. A plugin is a program, and lists cost it no tokens.
-    const budgeted = search !== null && caller.tools === undefined && caller.delegation === undefined;
-    if (budgeted && exceedsBudget(listed, policy)) deferByBudget(listed, policy, await recentUsage(scope));
-    for (const { tool } of listed) tools.set(tool.name, tool);
-    const deferred = listed.some(({ tool }) => tool.deferred_by !== null);
-    if (search !== null && deferred) tools.set(SEARCH_TOOL, search.tool);
+    const has_budget = search !== null && caller.tools === undefined && caller.delegation === undefined;
+    if (has_budget && exceedsBudget(listed_tools, policy))
+      deferByBudget(listed_tools, policy, await readRecentUsage(scope));
+    for (const { tool } of listed_tools) tools.set(tool.name, tool);
+    const has_deferred_tools = listed_tools.some(({ tool }) => tool.deferred_by !== null);
+    if (search !== null && has_deferred_tools) tools.set(SEARCH_TOOL, search.tool);
     else if (search !== null) Object.assign(search.entry, NOTHING_DEFERRED);
     for (const { candidate, holder, status, reason } of losers) {
       const view = getSharedView(candidate.plan);
@@ -147,13 +154,13 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     return { tools, entries, plans: new Map([...winners].map(([name, { plan }]) => [name, plan])) };
   }
 
-  async function recentUsage(scope: Scope): Promise<ToolUsage> {
+  async function readRecentUsage(scope: Scope): Promise<ToolUsage> {
     const key = `${scope.org_id}\n${scope.project_id}`;
     const now = clock.monotonic();
-    const known = usages.get(key);
-    if (known !== undefined && now - known.at < USAGE_FRESH_MS) return known.usage;
+    const cached = usages.get(key);
+    if (cached !== undefined && now - cached.at < USAGE_FRESH_MS) return cached.usage;
     // A turn must not fail because the order of its tools is unknown.
-    const usage = await deps.readUsage(scope).catch(() => known?.usage ?? NO_USAGE);
+    const usage = await deps.readUsage(scope).catch(() => cached?.usage ?? NO_USAGE);
     usages.delete(key);
     usages.set(key, { at: now, usage });
     if (usages.size > MAX_SNAPSHOTS) usages.delete(usages.keys().next().value as string);
@@ -161,7 +168,12 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   }
 
   /** Warns once per tool and reason, because the catalog is read again often. */
-  function warnOnce(scope: Scope, { name, package_id }: Source, status: string, reason: string): void {
+  function warnOnce(
+    scope: Scope,
+    { name, package_id }: PlannedCandidate,
+    status: string,
+    reason: string,
+  ): void {
     const key = `${scope.org_id}\n${scope.project_id}\n${package_id}\n${name}\n${reason}`;
     if (warned.has(key)) return;
     if (warned.size >= MAX_WARNINGS) warned.clear();

@@ -20,17 +20,17 @@ export function createClientCatalog(
   changes: Changes,
   listHiddenTools: ListHiddenTools,
 ): Catalog {
-  const changed = (org_id: string | null) => {
+  const notifyChanged = (org_id: string | null) => {
     catalog.forget();
     changes.emit("catalog.changed", { org_id });
   };
-  changes.on("plugin_tools.changed", () => changed(null));
-  changes.on("policy.changed", ({ org_id }) => changed(org_id));
-  changes.on("definitions.changed", ({ org_id }) => changed(org_id));
+  changes.on("plugin_tools.changed", () => notifyChanged(null));
+  changes.on("policy.changed", ({ org_id }) => notifyChanged(org_id));
+  changes.on("definitions.changed", ({ org_id }) => notifyChanged(org_id));
   changes.on("bindings.changed", ({ caller }) => {
-    changed(caller.scope.org_id);
-    // Reading the catalog logs name collisions, so the warning immediately follows the change that causes
-    // one.
+    notifyChanged(caller.scope.org_id);
+    // Reading the catalog logs name collisions, so the warning follows the change that caused
+    // the collision.
     void Promise.resolve(catalog.snapshot(caller)).catch(() => undefined);
   });
 
@@ -66,9 +66,9 @@ export function createClientCatalog(
       return entries.filter(({ status }) => status === "offered");
     },
     async get(caller, name) {
-      const named = (await listAll(caller)).filter((entry) => entry.name === name);
-      if (named.length === 0) throw new BackplaneError("tool.not_found", `There is no tool ${name}.`);
-      return named;
+      const matches = (await listAll(caller)).filter((entry) => entry.name === name);
+      if (matches.length === 0) throw new BackplaneError("tool.not_found", `There is no tool ${name}.`);
+      return matches;
     },
     onChanged: (listener) => changes.on("catalog.changed", ({ org_id }) => listener(org_id)),
   };
@@ -83,7 +83,7 @@ function buildView(snapshot: CatalogSnapshot): ClientTools {
     binding_id,
     package_id,
     origin,
-    about,
+    details,
     deferred_by,
   } of snapshot.tools.values()) {
     // Core tools act on the turn that calls them, so they are useless outside a turn.
@@ -97,7 +97,7 @@ function buildView(snapshot: CatalogSnapshot): ClientTools {
       package_id,
       origin,
       deferred,
-      ...about,
+      ...details,
     });
   }
   tools.sort((a, b) => (a.name < b.name ? -1 : 1));

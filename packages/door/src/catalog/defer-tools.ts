@@ -20,20 +20,20 @@ export type ToolUsage = ReadonlyMap<string, number>;
 export const SKILL_TOOL = "skill";
 
 /**
- * Defers the tools that the key of the caller does not name, including those of the gateway itself. Pinned tools stay,
+ * Defers the tools that the caller's key does not list, including those of the gateway itself. Pinned tools stay,
  * and so does the one for skills, because skills and tools are listed separately.
  */
 export function deferByProfile(
-  listed: readonly ListedTool[],
+  listed_tools: readonly ListedTool[],
   { tools }: Pick<Caller, "tools">,
   policy: EffectivePolicy,
 ): void {
   if (tools === undefined) return;
-  const chosen = compileToolPatterns(tools.flatMap((pattern) => findProfile(policy, pattern) ?? [pattern]));
-  for (const each of listed) {
+  const isChosen = compileToolPatterns(tools.flatMap((pattern) => findProfile(policy, pattern) ?? [pattern]));
+  for (const each of listed_tools) {
     const { name } = each.tool;
-    // The operator of the key named the tool, which takes precedence over its author's default.
-    if (chosen(name)) setDeferral(each, null);
+    // The key lists the tool explicitly, which takes precedence over its author's default.
+    if (isChosen(name)) setDeferral(each, null);
     else if (each.tool.deferred_by === null && !policy.pinned(name) && !isSkillTool(each))
       setDeferral(each, "profile");
   }
@@ -43,7 +43,9 @@ function isSkillTool({ tool: { name, origin } }: ListedTool): boolean {
   return name === SKILL_TOOL && origin === "bundled";
 }
 
-/** Returns the tools of the profile that `@NAME` refers to: none if it was removed, null if the pattern names a tool. */
+/**
+ * Returns the tools of the profile that `@NAME` refers to: none if it was removed, null for the pattern of a tool.
+ */
 function findProfile({ document }: EffectivePolicy, pattern: string): readonly string[] | null {
   const name = profileNameOf(pattern);
   return name === null ? null : (document.tool_profiles[name] ?? []);
@@ -55,26 +57,26 @@ export function profileNameOf(pattern: string): string | null {
 }
 
 /** Whether the tools that are not deferred cost more than the budget. */
-export function exceedsBudget(listed: readonly ListedTool[], policy: EffectivePolicy): boolean {
-  return costOf(listed) > policy.document.tool_token_budget;
+export function exceedsBudget(listed_tools: readonly ListedTool[], policy: EffectivePolicy): boolean {
+  return costOf(listed_tools) > policy.document.tool_token_budget;
 }
 
 /** Defers the least used tools first, among equals the most expensive, until the rest costs no more than the budget. */
 export function deferByBudget(
-  listed: readonly ListedTool[],
+  listed_tools: readonly ListedTool[],
   policy: EffectivePolicy,
   usage: ToolUsage,
 ): void {
-  const calls = ({ tool }: ListedTool) => usage.get(tool.export_id) ?? 0;
-  const candidates = listed
+  const countCalls = ({ tool }: ListedTool) => usage.get(tool.export_id) ?? 0;
+  const candidates = listed_tools
     .filter((each) => each.tool.deferred_by === null && mayDefer(each, policy))
     .toSorted(
       (a, b) =>
-        calls(a) - calls(b) ||
+        countCalls(a) - countCalls(b) ||
         b.entry.token_cost - a.entry.token_cost ||
         (a.tool.name < b.tool.name ? 1 : -1),
     );
-  let cost = costOf(listed);
+  let cost = costOf(listed_tools);
   for (const each of candidates) {
     if (cost <= policy.document.tool_token_budget) return;
     setDeferral(each, "budget");
@@ -95,8 +97,8 @@ function setDeferral({ tool, entry }: ListedTool, deferred_by: Deferral | null):
   Object.assign(entry, { deferred: deferred_by !== null, deferred_by });
 }
 
-function costOf(listed: readonly ListedTool[]): number {
+function costOf(listed_tools: readonly ListedTool[]): number {
   let cost = 0;
-  for (const { tool, entry } of listed) if (tool.deferred_by === null) cost += entry.token_cost;
+  for (const { tool, entry } of listed_tools) if (tool.deferred_by === null) cost += entry.token_cost;
   return cost;
 }

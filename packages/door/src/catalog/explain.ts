@@ -21,7 +21,7 @@ import {
 } from "@backplane/ports";
 import { computeRisk, type ExportPlan, type Policies, toleranceFor } from "@backplane/registry";
 import { type AdmissionState, RULES, type RuleDecision, type RuleInput } from "../admission/rules.ts";
-import { featureEntry, findFeatureByName, planServerFeature } from "../admission/server-features.ts";
+import { buildFeatureEntry, findFeatureByName, planServerFeature } from "../admission/server-features.ts";
 import { widestGrant } from "../admission/visibility.ts";
 import { assumeValidRoot } from "../calls/revocation.ts";
 import { findInputIssues } from "../open/check-input.ts";
@@ -63,15 +63,15 @@ export async function explain(
     catalog.snapshot(caller),
     policies.of(caller.scope),
   ]);
-  const named = entries.filter(({ name }) => skeletonOf(name) === skeletonOf(tool));
-  const holder = named.find(({ status }) => status === "offered" || status === "hidden");
+  const same_name_entries = entries.filter(({ name }) => skeletonOf(name) === skeletonOf(tool));
+  const holder = same_name_entries.find(({ status }) => status === "offered" || status === "hidden");
   const own_plan = plans.get(tool);
   const feature = own_plan === undefined || holder === undefined ? await findServerFeature() : null;
   const plan = feature ?? own_plan;
-  const winner = feature === null ? holder : featureEntry(feature, caller, policy);
+  const winner = feature === null ? holder : buildFeatureEntry(feature, caller, policy);
   if (plan === undefined || winner === undefined) {
-    const entry = named.find(({ name }) => name === tool);
-    if (entry === undefined) throw notOffered(tool, await listHiddenTools(caller));
+    const entry = same_name_entries.find(({ name }) => name === tool);
+    if (entry === undefined) throw notOfferedError(tool, await listHiddenTools(caller));
     throw new BackplaneError("tool.collision", `The tool ${tool} is not registered: ${entry.reason}.`);
   }
   const [issues, hits] =
@@ -79,8 +79,8 @@ export async function explain(
       ? [[], []]
       : await Promise.all([findInputIssues(plan, input, host), readRuleHits(plan, policy, input)]);
   async function findServerFeature(): Promise<ExportPlan | null> {
-    const named = findFeatureByName(tool, await listServers(caller.scope));
-    return named === null ? null : planServerFeature(named.bound, named.feature, caller.scope, host);
+    const match = findFeatureByName(tool, await listServers(caller.scope));
+    return match === null ? null : planServerFeature(match.bound, match.feature, caller.scope, host);
   }
   const root = assumeValidRoot(caller);
   const call: RuleInput = {
@@ -96,10 +96,10 @@ export async function explain(
     root,
   };
   const grant = widestGrant(plan, policy);
-  const allowed = await readAllowRules(call);
+  const allow_rules = await readAllowRules(call);
   let allowed_by: string | null = null;
   const steps: PolicyStep[] = RULES.map((rule) => {
-    const decision = rule.decide(call, grant, state, allowed);
+    const decision = rule.decide(call, grant, state, allow_rules);
     if (decision.kind === "pass") allowed_by ??= decision.allowed_by ?? null;
     const reason = reasonOf(decision);
     return { rule: rule.name, about: rule.about, decision: decision.kind, reason };
@@ -125,7 +125,7 @@ export async function explain(
     risk_sources: sources,
     allowed_by: decisive === undefined ? allowed_by : null,
     winner,
-    losers: named.filter((entry) => entry !== winner),
+    losers: same_name_entries.filter((entry) => entry !== winner),
     steps,
   };
 }
@@ -136,8 +136,8 @@ function reasonOf(decision: RuleDecision): string | null {
   return decision.allowed_by === undefined ? null : `allowed by ${decision.allowed_by}`;
 }
 
-/** Names the reason and the fix for a tool that is bound but hidden. */
-function notOffered(tool: string, hidden: readonly CatalogEntry[]): BackplaneError {
+/** Includes the reason and the fix if the tool is bound but hidden. */
+function notOfferedError(tool: string, hidden: readonly CatalogEntry[]): BackplaneError {
   const entry = hidden.find(({ name }) => name === tool);
   if (entry === undefined) return new BackplaneError("tool.not_found", `There is no tool ${tool}.`);
   const message = `The tool ${tool} is not offered: ${entry.reason}.`;

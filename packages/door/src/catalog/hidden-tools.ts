@@ -1,14 +1,14 @@
 /**
- * Tools that are bound but not in the catalog: tools whose changed definition nobody has accepted yet, tools of bindings
- * that take no calls, and tools of the org that a project's own binding replaces. Each has the reason and the command
- * that makes it available. The list is computed only for complete listings, never for a turn.
+ * Tools that are bound but not in the catalog: tools whose changed definition nobody has accepted yet, tools of
+ * bindings that accept no calls, and tools of the org that a project's own binding replaces. Each has the reason and
+ * the command that makes it available. The list is computed only for complete listings, never for a turn.
  */
 
 import {
   type Binding,
   type CatalogEntry,
   type Definitions,
-  isDescribed,
+  isSelfDescribing,
   type Json,
   type ManifestToolExport,
   type MaybePromise,
@@ -39,7 +39,7 @@ interface Explanation {
   fix: string;
 }
 
-const PAGE = 200;
+const PAGE_SIZE = 200;
 
 export function createHiddenTools(
   deps: Pick<KernelDeps, "store" | "host">,
@@ -55,7 +55,7 @@ export function createHiddenTools(
       const page = await store.bindings.list(
         scope,
         { kind: "tool" },
-        { limit: PAGE, ...(after && { after }) },
+        { limit: PAGE_SIZE, ...(after && { after }) },
       );
       yield* page.items;
       after = page.next ?? undefined;
@@ -67,9 +67,10 @@ export function createHiddenTools(
     if (delegation !== undefined) return [];
     const policy = await policies.of(scope);
     // By name alone a caller of the whole org gets only org-wide bindings.
-    const isNamed = ({ scope: { project_id } }: Binding) => scope.project_id !== null || project_id === null;
-    const active = (await listActive(scope)).filter(({ binding }) => isNamed(binding));
-    const used = new Set(selectUsable(active, scope));
+    const isEligible = ({ scope: { project_id } }: Binding) =>
+      scope.project_id !== null || project_id === null;
+    const active = (await listActive(scope)).filter(({ binding }) => isEligible(binding));
+    const usable = new Set(selectUsable(active, scope));
     const matches: CatalogEntry[] = [];
     const entry = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
       toEntry(bound, item, schemas, assessRisk(bound, item, scope, host, policy));
@@ -77,26 +78,27 @@ export function createHiddenTools(
       matches.push({ ...entry(bound, item, schemas), ...explainHidden(bound, active) });
     for (const bound of active) {
       const item = toolsOf(bound.package).find(({ id }) => id === bound.binding.export_id);
-      if (!used.has(bound) && item !== undefined) addHidden(bound, item, bound.package.schemas);
+      if (!usable.has(bound) && item !== undefined) addHidden(bound, item, bound.package.schemas);
     }
     for await (const binding of readBindings(scope)) {
-      if (!isNamed(binding) || (binding.status === "active" && binding.export_id !== WHOLE_PACKAGE)) continue;
+      if (!isEligible(binding) || (binding.status === "active" && binding.export_id !== WHOLE_PACKAGE))
+        continue;
       const bound = await store.bindings.get(scope, binding.binding_id);
       if (bound === null) continue;
-      const described = isDescribed(bound.package.manifest.runtime.protocol);
+      const described = isSelfDescribing(bound.package.manifest.runtime.protocol);
       const definitions = described
         ? await store.definitions.get(binding.scope.org_id, binding.binding_id)
         : null;
       if (binding.status !== "active")
         for (const { item, schemas } of listTools(bound, definitions)) addHidden(bound, item, schemas);
-      else for (const held of definitions?.quarantined ?? []) matches.push(heldEntry(bound, held, entry));
+      else for (const held of definitions?.quarantined ?? []) matches.push(toHeldEntry(bound, held, entry));
     }
     return matches;
   };
 }
 
 /** Shows the accepted text of a tool. The new text is shown only to the person who decides on it. */
-function heldEntry(
+function toHeldEntry(
   bound: BoundPackage,
   { export: item, former, since }: QuarantinedTool,
   entry: (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) => CatalogEntry,
@@ -131,7 +133,7 @@ function explainHidden({ binding }: BoundPackage, active: readonly BoundPackage[
     };
   const instead = replacement.binding.binding_id;
   return {
-    reason: `the project's own binding ${instead} takes all calls of this name`,
+    reason: `the project's own binding ${instead} takes all calls to this name`,
     fix: `backplane binding disable ${instead}`,
   };
 }
@@ -177,8 +179,8 @@ function toEntry(
   schemas: Record<string, Json>,
   risk: CatalogEntry["risk"],
 ): CatalogEntry {
-  const named = { ...bound_package, package: { ...bound_package.package, schemas } };
-  const { bound, export: item, taken_out } = sanitizeExport(named, tool_export);
+  const with_schemas = { ...bound_package, package: { ...bound_package.package, schemas } };
+  const { bound, export: item, taken_out } = sanitizeExport(with_schemas, tool_export);
   const { binding, package: pack } = bound;
   const { id, display_name = id, description, tool } = item as ManifestToolExport;
   const input = tool.input_schema === undefined ? null : (pack.schemas[tool.input_schema] ?? null);

@@ -1,6 +1,6 @@
 /**
- * A tool as it is offered to models and, with more details, to clients. Everything that does not depend on the caller is
- * computed once per plan, because the catalog is rebuilt often.
+ * A tool as it is offered to models and, with more details, to clients. Everything that does not depend on the caller
+ * is computed once per plan, because the catalog is rebuilt often.
  */
 
 import type { Deferral, EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
@@ -11,7 +11,7 @@ import { widestGrant } from "../admission/visibility.ts";
 
 export interface OfferedTool extends LlmTool {
   /** The part that every model call sends. */
-  shown: LlmTool;
+  llm_tool: LlmTool;
   package_id: string;
   /** Set for a tool that the gateway itself runs; null if rollout picks the binding for each call. */
   binding_id: string | null;
@@ -22,10 +22,10 @@ export interface OfferedTool extends LlmTool {
   keywords: readonly string[];
   origin: Origin;
   /** Further details for clients. */
-  about: ToolAbout;
+  details: ToolDetails;
 }
 
-interface ToolAbout {
+interface ToolDetails {
   title: string | null;
   output_schema: JsonObject | null;
   effect_class: EffectClass;
@@ -35,7 +35,7 @@ interface ToolAbout {
 
 /** The parts of a tool that are the same for every caller. */
 export interface SharedToolView {
-  shown: LlmTool;
+  llm_tool: LlmTool;
   title: string | null;
   output_schema: JsonObject | null;
   token_cost: number;
@@ -46,22 +46,22 @@ const ANY_OBJECT: JsonObject = { type: "object", properties: {} };
 export function sharedViewOf({ export: item, bound }: ExportPlan): SharedToolView {
   const tool = item.kind === "tool" ? item.tool : null;
   const title = item.display_name ?? item.id;
-  const offered = share({
+  const llm_tool = share({
     name: item.id,
     description: item.description === undefined || item.description === "" ? title : item.description,
     parameters: objectSchema(schemaAt(bound, tool?.input_schema)),
   });
   const output = schemaAt(bound, tool?.output_schema);
   return {
-    shown: offered,
+    llm_tool: llm_tool,
     title: title === item.id ? null : title,
     output_schema: isObject(output) ? output : null,
-    token_cost: tokenCost(offered),
+    token_cost: tokenCost(llm_tool),
   };
 }
 
 export function buildOfferedTool(
-  { shown, title, output_schema }: SharedToolView,
+  { llm_tool, title, output_schema }: SharedToolView,
   origin: Origin,
   plan: ExportPlan,
   policy: EffectivePolicy,
@@ -71,8 +71,8 @@ export function buildOfferedTool(
   const tool = item.kind === "tool" ? item.tool : null;
   const runs_in_gateway = bound.package.manifest.runtime.protocol === "module.kernel";
   return {
-    ...shown,
-    shown,
+    ...llm_tool,
+    llm_tool,
     package_id: bound.package.package_id,
     binding_id: runs_in_gateway ? bound.binding.binding_id : null,
     export_id: item.id,
@@ -80,7 +80,7 @@ export function buildOfferedTool(
     deferred_by: findDeferral(item.id, tool?.deferred === true, policy),
     keywords: tool?.keywords ?? [],
     origin,
-    about: {
+    details: {
       title,
       output_schema,
       effect_class: plan.effect_class,

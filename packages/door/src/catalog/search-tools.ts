@@ -4,7 +4,7 @@ export interface SearchableTool {
   name: string;
   description: string;
   keywords: readonly string[];
-  about: { title: string | null };
+  details: { title: string | null };
 }
 
 /**
@@ -25,14 +25,20 @@ export function searchTools<T extends SearchableTool>(
     .map(({ tool }) => tool);
 }
 
-function scoreTool({ name, description, keywords, about }: SearchableTool, words: readonly string[]): number {
-  const named = splitWords(`${name} ${about.title ?? ""}`);
-  const keyed = keywords.flatMap(splitWords);
-  const described = splitWords(description);
+function scoreTool(
+  { name, description, keywords, details }: SearchableTool,
+  words: readonly string[],
+): number {
+  const name_words = splitWords(`${name} ${details.title ?? ""}`);
+  const keyword_words = keywords.flatMap(splitWords);
+  const description_words = splitWords(description);
   let score = 0;
   for (const word of words) {
-    const meets = (term: string) => term === word || (word.length > 3 && term.startsWith(word));
-    score += (named.some(meets) ? 4 : 0) + (keyed.some(meets) ? 3 : 0) + (described.some(meets) ? 1 : 0);
+    const matches = (term: string) => term === word || (word.length > 3 && term.startsWith(word));
+    score +=
+      (name_words.some(matches) ? 4 : 0) +
+      (keyword_words.some(matches) ? 3 : 0) +
+      (description_words.some(matches) ? 1 : 0);
   }
   return score;
 }

@@ -1,7 +1,7 @@
 /**
- * Recorded frames of the bindings that an operator chose, for a limited time. They are kept in the memory of this gateway
- * and never on disk: frames repeat what the records of the calls already contain, so storing them would double each record
- * (docs/decisions/0047-console.md). The runner has removed secrets before they arrive here.
+ * Recorded frames of the bindings that an operator chose, for a limited time. They are kept in the memory of this
+ * gateway and never on disk: frames repeat what the records of the calls already contain, so storing them would double
+ * each record (docs/decisions/0047-console.md). The runner has removed secrets before they arrive here.
  */
 import {
   BackplaneError,
@@ -23,11 +23,11 @@ import {
 } from "@backplane/ports";
 
 interface Recording {
-  until: number;
+  ends_at: number;
   frames: RecordedFrame[];
   chars: number;
   stop: () => void;
-  end: Timer;
+  end_timer: Timer;
   /** Removes the frames some time after the recording has ended. */
   expiry: Timer | null;
 }
@@ -42,25 +42,25 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
     drop(binding_id);
     if (recordings.size >= FRAME_LIMITS.bindings) drop(recordings.keys().next().value!);
     const recording: Recording = {
-      until: clock.now() + seconds * 1_000,
+      ends_at: clock.now() + seconds * 1_000,
       frames: [],
       chars: 0,
       stop: () => {},
-      end: clock.after(seconds * 1_000, () => finish(binding_id, recording)),
+      end_timer: clock.after(seconds * 1_000, () => finish(binding_id, recording)),
       expiry: null,
     };
     recordings.set(binding_id, recording);
     recording.stop =
       runner.observe?.([binding_id], ({ at, from, kind, text, call_id }) =>
-        keep(recording, { at, from, kind, text, invocation_id: call_id ?? null }),
+        addFrame(recording, { at, from, kind, text, invocation_id: call_id ?? null }),
       ) ?? recording.stop;
     return recording;
   }
 
   function finish(binding_id: string, recording: Recording): void {
     recording.stop();
-    recording.end.stop();
-    recording.until = Math.min(recording.until, clock.now());
+    recording.end_timer.stop();
+    recording.ends_at = Math.min(recording.ends_at, clock.now());
     recording.expiry ??= clock.after(FRAME_LIMITS.kept_ms, () => {
       if (recordings.get(binding_id) === recording) recordings.delete(binding_id);
     });
@@ -76,8 +76,8 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
 
   function describe(binding_id: string, observable: boolean): Omit<FrameRecording, "items"> {
     const recording = recordings.get(binding_id);
-    const active = recording !== undefined && recording.until > clock.now();
-    return { observable, recording_until: active ? new Date(recording.until).toISOString() : null };
+    const active = recording !== undefined && recording.ends_at > clock.now();
+    return { observable, recording_until: active ? new Date(recording.ends_at).toISOString() : null };
   }
 
   function isObservable(bound: BoundPackage): boolean {
@@ -113,7 +113,7 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
       // A process of such a binding serves all projects, so a frame without a call may belong to any of them.
       const only_calls = bound === null || (isOrgWide(bound) && !isWholeOrg(caller));
       const frames = recordings.get(row.binding_id)?.frames ?? [];
-      const items = frames.filter((frame) => isOf(frame, row, only_calls));
+      const items = frames.filter((frame) => belongsToCall(frame, row, only_calls));
       return { ...describe(row.binding_id, bound !== null && isObservable(bound)), items };
     },
     close() {
@@ -127,7 +127,7 @@ function isOrgWide({ binding }: BoundPackage): boolean {
 }
 
 /** A frame without a call, such as the handshake of a new process, belongs to the calls that waited at that time. */
-function isOf(
+function belongsToCall(
   { invocation_id, at }: RecordedFrame,
   { id, created_at, ended_at }: InvocationRow,
   only_calls: boolean,
@@ -138,7 +138,7 @@ function isOf(
 }
 
 /** Drops the oldest frames at the limits. */
-function keep(recording: Recording, frame: RecordedFrame): void {
+function addFrame(recording: Recording, frame: RecordedFrame): void {
   recording.frames.push(frame);
   recording.chars += frame.text.length;
   while (recording.frames.length > FRAME_LIMITS.frames || recording.chars > FRAME_LIMITS.chars)

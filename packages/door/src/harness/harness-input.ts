@@ -13,7 +13,7 @@ import {
 import { HarnessInputSchema } from "@backplane/contract/schema";
 import type { Caller, NewExecution, SchemaIssue, Store } from "@backplane/ports";
 import { DEFAULT_WORKSPACE } from "@backplane/session";
-import { type NamedIdsDeps, requireNamedIds } from "../authority/named-ids.ts";
+import { authorizeSessionIds, type SessionIdsDeps } from "../authority/session-ids.ts";
 import type { ExecutionPlan } from "../calls/live-calls.ts";
 
 export type BoundHarness = Extract<PluginExport, { kind: "harness" }>;
@@ -28,13 +28,13 @@ export function findHarnessIssues(input: Json): readonly SchemaIssue[] {
   }
   const { mode = "start", target = {} } = parsed.data;
   if (mode === "resume" && target.execution_id === undefined)
-    return [{ path: "/target/execution_id", message: "is missing; it names the execution to resume" }];
+    return [{ path: "/target/execution_id", message: "is missing; it is the id of the execution to resume" }];
   if (mode === "start" && target.execution_id !== undefined)
     return [{ path: "/target/execution_id", message: "is allowed only with the mode resume" }];
   return [];
 }
 
-export interface ExecutionPlanDeps extends NamedIdsDeps {
+export interface ExecutionPlanDeps extends SessionIdsDeps {
   store: Pick<Store, "executions" | "sessions" | "runs" | "invocations">;
 }
 
@@ -46,9 +46,9 @@ export interface HarnessCallRequest {
   binding_id: string;
   /** Already checked by findHarnessIssues. */
   input: HarnessInput;
-  /** The ids that the call names in addition to its input. */
-  named: { session_id?: string | undefined; chain_id?: string | undefined };
-  /** Set for a harness with a run: a caller that may start a run on a session may name the session. */
+  /** The ids that the call has in addition to its input. */
+  call_ids: { session_id?: string | undefined; chain_id?: string | undefined };
+  /** Set for a harness with a run: a caller that may start a run on a session may use its id. */
   workspace: string | undefined;
   depth: number;
   now: number;
@@ -103,28 +103,28 @@ async function planResume(deps: ExecutionPlanDeps, call: HarnessCallRequest): Pr
       details: { execution_id: id, limit: "max_time_ms" },
     });
   }
-  await checkNames(deps, call, row.target);
+  await authorizeTarget(deps, call, row.target);
   const trigger = (call.input.trigger as JsonObject | undefined) ?? row.trigger;
   return { id, write: { resumes: { ...row, trigger } }, target: row.target, deadline: row.deadline };
 }
 
-/** In an existing session, the target is the chain that is the head now, unless the call names another one. */
+/** In an existing session, the target is the chain that is the head now, unless the call specifies another one. */
 async function resolveTarget(
   deps: ExecutionPlanDeps,
   call: HarnessCallRequest,
 ): Promise<Execution["target"]> {
-  const { caller, named, input } = call;
-  const { session_id = named.session_id, chain_id = named.chain_id } = input.target ?? {};
+  const { caller, call_ids, input } = call;
+  const { session_id = call_ids.session_id, chain_id = call_ids.chain_id } = input.target ?? {};
   for (const [name, value] of Object.entries({ session_id, chain_id })) {
-    const named_value = named[name as keyof typeof named];
-    if (named_value !== undefined && named_value !== value)
-      throw new BackplaneError("request.invalid", `The request names two values of ${name}.`);
+    const call_value = call_ids[name as keyof typeof call_ids];
+    if (call_value !== undefined && call_value !== value)
+      throw new BackplaneError("request.invalid", `The request has two different values for ${name}.`);
   }
   const ids = {
     ...(session_id === undefined ? {} : { session_id }),
     ...(chain_id === undefined ? {} : { chain_id }),
   };
-  await checkNames(deps, call, ids);
+  await authorizeTarget(deps, call, ids);
   if (session_id === undefined) return ids;
   const { workspace = DEFAULT_WORKSPACE } = call;
   const session = await deps.store.sessions.get({ scope: caller.scope, workspace, session_id });
@@ -132,13 +132,13 @@ async function resolveTarget(
   return { ...ids, ...head, workspace };
 }
 
-async function checkNames(
+async function authorizeTarget(
   deps: ExecutionPlanDeps,
   { caller, workspace }: HarnessCallRequest,
   { session_id, chain_id }: { session_id?: string | undefined; chain_id?: string | undefined },
 ): Promise<void> {
   if (workspace !== undefined || session_id === undefined) return;
-  await requireNamedIds(deps, caller, { session_id, ...(chain_id === undefined ? {} : { chain_id }) });
+  await authorizeSessionIds(deps, caller, { session_id, ...(chain_id === undefined ? {} : { chain_id }) });
 }
 
 function resolvePolicy(item: BoundHarness, requested: HarnessPolicy): NewExecution["policy"] {

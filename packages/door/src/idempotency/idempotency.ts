@@ -11,7 +11,9 @@ interface Response {
   body: string;
 }
 
-/** Runs `work` once per key and replays its response. Responses with 5xx and 429 are not kept, so they can be retried. */
+/**
+ * Runs `work` once per key and replays its response. Responses with 5xx and 429 are not kept, so they can be retried.
+ */
 export async function runIdempotent(
   deps: Pick<KernelDeps, "store" | "clock" | "log">,
   caller: Caller,
@@ -21,7 +23,7 @@ export async function runIdempotent(
 ): Promise<Response & { replayed: boolean }> {
   const { idempotency } = deps.store;
   const { scope } = caller;
-  const key = ownKey(caller, client_key);
+  const key = toScopedKey(caller, client_key);
   const key_state = await idempotency.begin(scope, key, digest, deps.clock.now(), STALE_MS);
   if (key_state.state === "done") return { status: key_state.status, body: key_state.body, replayed: true };
   if (key_state.state === "conflict") throw new BackplaneError("idempotency.conflict");
@@ -39,10 +41,10 @@ export async function runIdempotent(
 }
 
 /**
- * The keys of a harness belong to its execution: a resumed harness, which is another call, finds what an earlier attempt
- * has started, and two executions may use the same keys.
+ * The keys of a harness belong to its execution: a resumed harness, which is another call, finds what an earlier
+ * attempt has started, and two executions may use the same keys.
  */
-function ownKey({ delegation }: Caller, key: string): string {
+function toScopedKey({ delegation }: Caller, key: string): string {
   const execution_id = delegation?.execution_id ?? null;
   return execution_id === null ? key : `${execution_id}/${key}`;
 }
@@ -73,7 +75,7 @@ export async function openIdempotent<T>(
   digest: string,
   begin: (once: IdempotencyClaim) => Promise<T>,
 ): Promise<{ began: T; before: null } | { began: null; before: string }> {
-  const key = ownKey(caller, client_key);
+  const key = toScopedKey(caller, client_key);
   const before = await findStarted(deps, caller, key, digest);
   if (before !== null) return { began: null, before };
   try {

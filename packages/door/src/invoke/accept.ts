@@ -79,7 +79,7 @@ function describe(issue: SchemaIssue): string {
   return `structured_output${issue.path} ${issue.message}`;
 }
 
-const ERROR_OF_STATUS = {
+const ERROR_CODE_BY_STATUS = {
   failed: "plugin_failed",
   retryable_failure: "plugin_retryable",
   cancelled: "cancelled",
@@ -90,7 +90,7 @@ function toInvocationError(outcome: RunOutcome, redactor: Redactor | null): Invo
   const { error, status } = outcome;
   if (error === null) {
     if (status === "succeeded") return null;
-    const code = ERROR_OF_STATUS[status];
+    const code = ERROR_CODE_BY_STATUS[status];
     return { code, message: ERROR_CODES[code].what };
   }
   if (redactor === null) return error;

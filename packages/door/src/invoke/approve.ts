@@ -1,6 +1,6 @@
 /**
- * Third gate: the call needs no approval, or a person approved exactly this call. After the answer everything is checked
- * again from the row, because the wait may have been long. Only this file creates an `Approved`.
+ * Third gate: the call needs no approval, or a person approved exactly this call. After the answer everything is
+ * checked again from the row, because the wait may have been long. Only this file creates an `Approved`.
  */
 
 import { type Approval, codeOf, type Grant, type MaybePromise } from "@backplane/contract";
@@ -9,7 +9,7 @@ import type { ExportPlan } from "@backplane/registry";
 import { type Admitted, admit } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
 import { buildFollowUpApproval } from "../approval/new-approval.ts";
-import { type ApprovalOutcome, answerOf } from "../approval/pending-approvals.ts";
+import { type ApprovalOutcome, approvalOutcomeOf } from "../approval/pending-approvals.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
 import type { Coverage, LiveCall } from "../calls/live-calls.ts";
@@ -69,9 +69,9 @@ async function askUntilCurrent(
   for (let approval = first; ; ) {
     const answer = await waitForAnswer(door, live, approval);
     if (answer.kind !== "approved") return { gate: "closed", ending: toEnding(answer, live) };
-    const checked = await startApproved(door, recorded, approval);
-    if (!("followUp" in checked)) return checked;
-    approval = checked.followUp;
+    const result = await startApproved(door, recorded, approval);
+    if (!("followUp" in result)) return result;
+    approval = result.followUp;
   }
 }
 
@@ -81,7 +81,7 @@ async function waitForAnswer(door: Door, live: LiveCall, approval: Approval): Pr
     const reason = typeof live.stopped === "object" ? live.stopped : null;
     void door.pending.close(approval.id, "cancelled", reason === null ? "interrupt" : "revoked", reason);
   };
-  const waiting = approval.status === "pending" ? door.pending.wait(approval) : answerOf(approval);
+  const waiting = approval.status === "pending" ? door.pending.wait(approval) : approvalOutcomeOf(approval);
   // The call may have been cancelled before `interrupt` was set.
   if (live.stopped !== null) live.interrupt();
   const answer = await waiting;
@@ -110,10 +110,10 @@ async function startApproved(
   const now = deps.clock.now();
   const minted = mintDelegation(deps, row, admitted.grant, now);
   const started_at = new Date(now).toISOString();
-  const also = minted === null ? {} : { delegation: minted.delegation };
+  const token_write = minted === null ? {} : { delegation: minted.delegation };
   let started = false;
   try {
-    started = await wait(() => deps.store.invocations.start(row.id, row.fence, started_at, also));
+    started = await wait(() => deps.store.invocations.start(row.id, row.fence, started_at, token_write));
   } finally {
     if (!started) reservation?.release();
   }
@@ -123,7 +123,7 @@ async function startApproved(
   return new ApprovedCall(live, admitted, minted?.token ?? null, reservation);
 }
 
-/** Replaces an approval that does not cover the call as it would run now. The follow-up names what changed. */
+/** Replaces an approval that does not cover the call as it would run now. The follow-up lists what changed. */
 async function requestNewApproval(
   door: Door,
   live: LiveCall,

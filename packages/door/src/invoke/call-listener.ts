@@ -1,8 +1,8 @@
 /**
- * Listens to the plugin during one attempt. Events are redacted and go to the event log of the call and to the watchers
- * of its session. Requests from the plugin (sampling, elicitation, roots) go to the client that made the call, if it
- * can answer them. Otherwise the gateway answers, and never on a person's behalf: it declines, or uses its own model if the
- * binding has access to it.
+ * Listens to the plugin during one attempt. Events are redacted and go to the event log of the call and to the
+ * watchers of its session. Requests from the plugin (sampling, elicitation, roots) go to the client that made the
+ * call, if it can answer them. Otherwise the gateway answers, and never on a person's behalf: it declines, or uses its
+ * own model if the binding has access to it.
  */
 
 import type { Json, JsonObject, PluginExport } from "@backplane/contract";
@@ -10,10 +10,10 @@ import { type KernelDeps, type RunListener, rejectUnanswered } from "@backplane/
 import { EventLog } from "../calls/event-log.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { type PluginCallEvent, type Redactor, redactEvents } from "../calls/redact.ts";
-import { storeCheckpoints } from "./checkpoints.ts";
+import { createCheckpointWriter } from "./checkpoints.ts";
 import type { Door } from "./door.ts";
 
-const SAMPLING = "sampling/createMessage";
+const SAMPLING_METHOD = "sampling/createMessage";
 
 export interface CallListener extends RunListener {
   /** Resolves when every event of the attempt is written. */
@@ -27,29 +27,29 @@ export function createCallListener(
   redactor: Redactor | null,
 ): CallListener {
   const { deps, turns } = door;
-  const toLog = (event: PluginCallEvent) => {
+  const writeToLog = (event: PluginCallEvent) => {
     if (live.stage === "settling") return;
     getEventLog(deps, live).write(event);
     if (live.row.turn === null) return;
     live.progress ??= turns.follow(live.row, item.kind === "tool" && item.tool.streaming);
-    live.progress?.take(event);
+    live.progress?.add(event);
   };
-  const stored = item.kind === "harness" ? storeCheckpoints(door, live, item, toLog) : null;
-  const write = stored === null ? toLog : (event: PluginCallEvent) => stored.write(event);
+  const checkpoints = item.kind === "harness" ? createCheckpointWriter(door, live, item, writeToLog) : null;
+  const write = checkpoints === null ? writeToLog : (event: PluginCallEvent) => checkpoints.write(event);
   // Left out if nobody can answer: the plugin then learns this before it makes a request.
   const answerRequest: RunListener["answerRequest"] =
     live.answerRequest === null && live.sample === null
       ? undefined
       : (method, params, key) => answerPluginRequest(live, write, redactor, method, params, key);
   const requests = answerRequest === undefined ? undefined : { answerRequest };
-  if (redactor === null && stored === null) return { event: write, ...requests };
-  if (redactor === null) return { event: write, flush: () => stored?.drained(), ...requests };
+  if (redactor === null && checkpoints === null) return { event: write, ...requests };
+  if (redactor === null) return { event: write, flush: () => checkpoints?.drained(), ...requests };
   const stream = redactEvents(redactor, write);
   const flush = () => {
     stream.flush();
-    return stored?.drained();
+    return checkpoints?.drained();
   };
-  return { event: (event) => stream.take(event), flush, ...requests };
+  return { event: (event) => stream.add(event), flush, ...requests };
 }
 
 /** The log is created with the first event or the first watcher, because most calls have neither. */
@@ -58,7 +58,7 @@ export function getEventLog(deps: Pick<KernelDeps, "store" | "clock">, live: Liv
   return live.event_log;
 }
 
-/** Every request is also an event of the call, which names who answered. */
+/** Every request is also an event of the call, which records who answered. */
 function answerPluginRequest(
   live: LiveCall,
   write: (event: PluginCallEvent) => void,
@@ -69,7 +69,7 @@ function answerPluginRequest(
 ): Promise<Json> {
   const clean = redactor === null ? params : (redactor.json(params) as JsonObject);
   const answer = live.stopped === null ? (live.answerRequest?.(method, clean, key) ?? null) : null;
-  const sample = answer === null && method === SAMPLING && live.stopped === null ? live.sample : null;
+  const sample = answer === null && method === SAMPLING_METHOD && live.stopped === null ? live.sample : null;
   write({
     type: "ask",
     method,

@@ -36,7 +36,7 @@ export function stopCall(door: Door, live: LiveCall, reason: StopCause): void {
 }
 
 /** Cancels the calls that other nodes asked this node to cancel. */
-export async function readCancels(door: Door): Promise<void> {
+export async function applyCancelRequests(door: Door): Promise<void> {
   const { store, clock, node_id } = door.deps;
   const jobs = await store.jobs.claim(cancelQueue(node_id), node_id, clock.now(), 30_000, 100);
   for (const job of jobs) {

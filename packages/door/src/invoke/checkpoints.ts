@@ -1,6 +1,6 @@
 /**
- * Stores the checkpoints of a running harness. An event that follows a checkpoint is written and published only after the
- * checkpoint is on disk, so a watcher never sees work that a resumed harness would repeat.
+ * Stores the checkpoints of a running harness. An event that follows a checkpoint is written and published only after
+ * the checkpoint is on disk, so a watcher never sees work that a resumed harness would repeat.
  */
 
 import { type HarnessCheckpoint, INVOCATION_LIMITS, type JsonObject } from "@backplane/contract";
@@ -8,30 +8,30 @@ import type { LiveCall } from "../calls/live-calls.ts";
 import type { PluginCallEvent } from "../calls/redact.ts";
 import type { BoundHarness } from "../harness/harness-input.ts";
 import type { Door } from "./door.ts";
-import { checkpointIssue } from "./harness-body.ts";
+import { findCheckpointIssue } from "./harness-body.ts";
 
-export interface CheckpointedEvents {
+export interface CheckpointWriter {
   write(event: PluginCallEvent): void;
   /** Resolves when all events so far are written. */
   drained(): Promise<void>;
 }
 
-export function storeCheckpoints(
+export function createCheckpointWriter(
   door: Pick<Door, "deps" | "store_wait">,
   live: LiveCall,
   item: BoundHarness,
   write: (event: PluginCallEvent) => void,
-): CheckpointedEvents {
+): CheckpointWriter {
   const { executions } = door.deps.store;
   const { row } = live;
   const { fidelity } = item.harness;
-  let waiting: PluginCallEvent[] = [];
+  let queued_events: PluginCallEvent[] = [];
   let draining: Promise<void> | null = null;
 
-  async function take(event: PluginCallEvent): Promise<void> {
+  async function processEvent(event: PluginCallEvent): Promise<void> {
     if (event.type !== "checkpoint") return write(event);
     const checkpoint = (event as JsonObject).checkpoint;
-    const issue = checkpointIssue(checkpoint, fidelity);
+    const issue = findCheckpointIssue(checkpoint, fidelity);
     if (issue !== null) {
       live.violations++;
       write({ type: "checkpoint_refused", reason: issue });
@@ -55,9 +55,9 @@ export function storeCheckpoints(
   }
 
   async function drain(): Promise<void> {
-    for (let event = waiting.shift(); event !== undefined; event = waiting.shift()) {
-      if (live.lost) waiting = [];
-      else await take(event);
+    for (let event = queued_events.shift(); event !== undefined; event = queued_events.shift()) {
+      if (live.lost) queued_events = [];
+      else await processEvent(event);
     }
     draining = null;
   }
@@ -66,8 +66,8 @@ export function storeCheckpoints(
     write(event) {
       if (draining === null && event.type !== "checkpoint") return write(event);
       // The tape keeps no more events than this, so further ones would only take memory.
-      if (waiting.length >= INVOCATION_LIMITS.events_kept && event.type !== "checkpoint") return;
-      waiting.push(event);
+      if (queued_events.length >= INVOCATION_LIMITS.events_kept && event.type !== "checkpoint") return;
+      queued_events.push(event);
       draining ??= drain();
     },
     drained: async () => {

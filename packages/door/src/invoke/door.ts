@@ -31,8 +31,8 @@ export interface Door {
   policies: Policies;
   authority: Authority;
   live: LiveCalls;
-  /** The calls that ended on this node. */
-  ended: CallCounts;
+  /** Counts the calls that ended on this node. */
+  call_counts: CallCounts;
   concurrency: ConcurrencyLimits;
   pending: PendingApprovals;
   grants: SessionGrants;
@@ -48,7 +48,9 @@ export interface Door {
   isWatched: (key: SessionKey) => boolean;
 }
 
-/** Gives a call the gateway's own model for the sampling requests of its plugin, or null if its binding has no access. */
+/**
+ * Gives a call the gateway's own model for the sampling requests from its plugin, or null if its binding has no access.
+ */
 export type SamplingAccess = (
   door: Door,
   live: LiveCall,

@@ -36,15 +36,15 @@ export async function fallBack(
   const { live, plan } = failed;
   const failed_at = door.deps.clock.now();
   const rollback = door.trials.observe(plan.bound.binding, ending, live.row.id);
-  const stays: NextRun = { kind: "end", ending };
-  if (rollback === null || !mayFallBack(live, ending)) return stays;
+  const stay_failed: NextRun = { kind: "end", ending };
+  if (rollback === null || !mayFallBack(live, ending)) return stay_failed;
   await waitForRollback(door, live, rollback, deadline);
   const retries = Math.max(live.row.retry_count, ending.retry_count);
   if (live.stopped !== null) return { kind: "end", ending: cancelledBy(live.stopped, retries) };
   const admitted = await admitPreviousVersion(door, failed);
-  const left = deadline - door.deps.clock.monotonic();
-  if (admitted === null || left <= 0) return stays;
-  return await recordFallback(door, failed, admitted, ending, failed_at, left);
+  const remaining_ms = deadline - door.deps.clock.monotonic();
+  if (admitted === null || remaining_ms <= 0) return stay_failed;
+  return await recordFallback(door, failed, admitted, ending, failed_at, remaining_ms);
 }
 
 /** A delivery is repeated by the outbox, and a harness continues from a checkpoint that its own version has written. */
@@ -97,7 +97,7 @@ async function recordFallback(
   admitted: Admitted,
   ending: CallEnding,
   failed_at: number,
-  left: number,
+  remaining_ms: number,
 ): Promise<NextRun> {
   const { deps } = door;
   const { row } = live;
@@ -131,17 +131,17 @@ async function recordFallback(
       stderr_tail: ending.stderr_tail,
     },
   };
-  const minted = mintDelegation(deps, next, admitted.grant, deps.clock.now(), left);
+  const minted = mintDelegation(deps, next, admitted.grant, deps.clock.now(), remaining_ms);
   const renewed = minted === null ? {} : { delegation: minted.delegation };
-  const owned = await door.store_wait.run(
+  const is_owner = await door.store_wait.run(
     "a call",
     () => deps.store.invocations.recordFallback(next, renewed),
     undefined,
-    left,
+    remaining_ms,
   );
-  if (!owned) return { kind: "end", ending: null };
+  if (!is_owner) return { kind: "end", ending: null };
   live.earlier_attempts += retries - row.retry_count + 1;
-  live.remaining_ms = left;
+  live.remaining_ms = remaining_ms;
   live.violations += ending.violations;
   // A call that was resumed has no client that could answer requests from the plugin.
   if (opened.row === null)

@@ -1,7 +1,7 @@
 /**
- * The request of one start of a harness. After a crash, a restart or a resume, the fidelity of the harness decides what it
- * gets: the data of its last checkpoint, its trigger and chain, or a new chain that begins with its summary. A harness
- * without a checkpoint starts again under the same execution id.
+ * Builds the request that starts a harness. After a crash, a restart or a resume, the fidelity of the harness decides
+ * what it gets: the data of its last checkpoint, its trigger and chain, or a new chain that begins with its summary. A
+ * harness without a checkpoint starts again under the same execution id.
  */
 
 import {
@@ -18,13 +18,13 @@ import type { ChangeCause, ExecutionRow, InvocationRow, NewExecution, SessionKey
 import {
   blockOf,
   buildCompaction,
-  copyOf,
+  copyEntry,
   DEFAULT_WORKSPACE,
   estimateTokens,
   findRetained,
   type HydratedSession,
+  restorePinned,
   selectRetained,
-  withPinned,
 } from "@backplane/session";
 import type { ExecutionPlan, LiveCall } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
@@ -32,16 +32,16 @@ import type { Door } from "./door.ts";
 /** How long a harness waits before it checks again whether the turn that occupies its session has ended. */
 const BUSY_POLL_MS = 250;
 
-export function startBody({ id, write }: ExecutionPlan): JsonObject {
+export function buildStartBody({ id, write }: ExecutionPlan): JsonObject {
   const { target, trigger, policy } = "resumes" in write ? write.resumes : write;
   return { mode: "start", ...bodyOf({ id, target, trigger, policy }) };
 }
 
-export function restartBody(execution: ExecutionRow): JsonObject {
+export function buildRestartBody(execution: ExecutionRow): JsonObject {
   return { mode: "start", ...bodyOf(execution) };
 }
 
-export async function resumeBody(
+export async function buildResumeBody(
   door: Door,
   live: LiveCall,
   fidelity: HarnessFidelity,
@@ -51,17 +51,17 @@ export async function resumeBody(
   switch (fidelity) {
     case "lossless":
     case "checkpoint":
-      if (checkpoint === null) return restartBody(execution);
+      if (checkpoint === null) return buildRestartBody(execution);
       return { mode: "resume", ...bodyOf(execution), checkpoint: checkpoint as unknown as JsonObject };
     case "prompt_replay": {
-      const chain = await readReplay(door, execution);
+      const chain = await readReplayedChain(door, execution);
       if (chain === null) return { mode: "resume", ...bodyOf(execution) };
       const target = { ...execution.target, chain_id: chain.chain_id };
       return { mode: "resume", ...bodyOf({ ...execution, target }), chain };
     }
     case "summary_reseed": {
       const text = summaryTextOf(checkpoint);
-      if (text === null) return restartBody(execution);
+      if (text === null) return buildRestartBody(execution);
       if (!mayCompact(execution)) return { mode: "resume", ...bodyOf(execution), summary: { text } };
       const chain_id = await reseed(door, live, execution, text);
       const target = { ...execution.target, ...(chain_id === null ? {} : { chain_id }) };
@@ -71,7 +71,7 @@ export async function resumeBody(
 }
 
 /** Why the checkpoint of an event is not stored, or null. */
-export function checkpointIssue(value: Json | undefined, fidelity: HarnessFidelity): string | null {
+export function findCheckpointIssue(value: Json | undefined, fidelity: HarnessFidelity): string | null {
   if (!isObject(value)) return "checkpoint is not an object";
   if (typeof value.kind !== "string" || value.kind === "") return "checkpoint/kind is missing";
   if (value.data === undefined) return "checkpoint/data is missing";
@@ -96,21 +96,27 @@ function bodyOf({
   return { target: { ...target, execution_id: id }, trigger, policy: policy as JsonObject };
 }
 
-interface Replay extends JsonObject {
+interface ReplayedChain extends JsonObject {
   chain_id: string;
 }
 
 /**
- * The chain that the execution works for. A compaction continues the conversation on another chain, so the head is sent
- * if it was compacted from the target; after a reset, or if the call named another chain, the target is sent itself.
+ * The chain that the execution works for. A compaction continues the conversation on another chain, so the head is
+ * sent if it was compacted from the target; after a reset, or if the call specified another chain, the target itself
+ * is sent.
  */
-async function readReplay(door: Door, { target, ...scope }: ExecutionRow): Promise<Replay | null> {
+async function readReplayedChain(
+  door: Door,
+  { target, ...scope }: ExecutionRow,
+): Promise<ReplayedChain | null> {
   const key = toSessionKey(scope, target);
   if (key === null) return null;
   const { sessions } = door;
   const { head_chain_id } = await sessions.get(key);
-  const { chain_id: wanted = head_chain_id } = target;
-  const chain_id = (await isCompactedFrom(door, key, head_chain_id, wanted)) ? head_chain_id : wanted;
+  const { chain_id: target_chain_id = head_chain_id } = target;
+  const chain_id = (await isCompactedFrom(door, key, head_chain_id, target_chain_id))
+    ? head_chain_id
+    : target_chain_id;
   const entries = await sessions.sinceAnchor(key.scope, chain_id);
   const blocks = entries.flatMap((entry) => blockOf(entry) ?? []);
   return { chain_id, blocks: blocks as unknown as Json };
@@ -171,10 +177,10 @@ async function reseed(
 
 /** The entries that every compaction keeps: pins, system messages and open tasks. */
 async function selectSeed({ deps, sessions }: Door, key: SessionKey, source: HydratedSession) {
-  const { pins, entries } = await withPinned({ store: deps.store, sessions }, key, source);
+  const { pins, entries } = await restorePinned({ store: deps.store, sessions }, key, source);
   const policy = { retain_system: true, retain_open_tasks: true };
   const target_tokens = Math.floor(estimateTokens(entries) * COMPACTION_LIMITS.target);
-  return selectRetained(entries, findRetained(entries, pins, policy, target_tokens)).map(copyOf);
+  return selectRetained(entries, findRetained(entries, pins, policy, target_tokens)).map(copyEntry);
 }
 
 function causeOfCall({ run_id, trace_id, delivery_id }: InvocationRow): ChangeCause {

@@ -7,17 +7,17 @@
 import {
   BackplaneError,
   codeOf,
+  detailsWithFix,
   type Invocation,
   isId,
   isTerminal,
   type TraceSpan,
   toBackplaneError,
-  withFix,
 } from "@backplane/contract";
 import type { Caller, InvocationRow, Kernel, Page, PageOf, Scope, Ticket, WatchItem } from "@backplane/ports";
 import { preApprove } from "../admission/pre-approve.ts";
 import { admitAllowed } from "../approval/allowed-calls.ts";
-import { requireNamedIds } from "../authority/named-ids.ts";
+import { authorizeSessionIds } from "../authority/session-ids.ts";
 import { findTraceStart } from "../calls/call-ids.ts";
 import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
@@ -28,7 +28,7 @@ import { type Approved, approve } from "./approve.ts";
 import { cancel } from "./cancel.ts";
 import type { Door } from "./door.ts";
 import { fallBack } from "./fall-back.ts";
-import { publicInvocation, type Recorded, record } from "./record.ts";
+import { type Recorded, record, toPublicInvocation } from "./record.ts";
 import { run } from "./run.ts";
 import { releaseToOtherNode, settle } from "./settle.ts";
 import { openArtifact } from "./store-content.ts";
@@ -84,25 +84,27 @@ async function waitForSlot(live: LiveCall, { granted, interrupt }: SlotWait): Pr
   return may_start;
 }
 
-/** A failure of the process is not the answer of the call if the previous version can give one. */
+/** If the process of a version on trial fails, the previous version may still answer the call. */
 async function runOnTrial(door: Door, approved: Approved): Promise<CallEnding | null> {
   const deadline = door.deps.clock.monotonic() + approved.live.remaining_ms;
   const ending = await run(door, approved);
   if (ending === null) return null;
   const next = await fallBack(door, approved, ending, deadline);
   if (next.kind === "end") return next.ending;
-  const again = await approve(door, next.recorded);
-  return again.gate === "open" ? await run(door, again) : again.ending;
+  const second_run = await approve(door, next.recorded);
+  return second_run.gate === "open" ? await run(door, second_run) : second_run.ending;
 }
 
 function toErrorEnding(door: Door, invocation_id: string, error: unknown): CallEnding {
   if (codeOf(error) === undefined)
     door.deps.log.error({ err: error, invocation_id }, "invocation failed with an internal error");
-  const known = toBackplaneError(error);
-  return failedWith(known.code, known.message, { details: withFix(known) });
+  const typed_error = toBackplaneError(error);
+  return failedWith(typed_error.code, typed_error.message, { details: detailsWithFix(typed_error) });
 }
 
-/** Checked before anything is read or written, so that an overloaded gateway does no work for a call that it rejects. */
+/**
+ * Checked before anything is read or written, so that an overloaded gateway does no work for a call that it rejects.
+ */
 function requireCapacity(door: Door): void {
   if (door.state.stopping) throw new BackplaneError("gateway_stopping");
   if (door.live.size - door.pending.size >= door.deps.host.max_running) {
@@ -127,7 +129,7 @@ class LiveTicket implements Ticket {
   }
 
   get invocation(): Invocation {
-    return publicInvocation(this.#live.row);
+    return toPublicInvocation(this.#live.row);
   }
 
   get events(): number {
@@ -142,8 +144,8 @@ export function createInvocations(door: Door): Kernel["invocations"] {
 
   async function find(caller: Caller, id: string): Promise<InvocationRow> {
     const row = await store.invocations.get(caller.scope, id);
-    const foreign = row !== null && caller.delegation !== undefined && row.requested_by !== caller.actor;
-    if (row === null || foreign) throw new BackplaneError("invocation.not_found");
+    const is_foreign = row !== null && caller.delegation !== undefined && row.requested_by !== caller.actor;
+    if (row === null || is_foreign) throw new BackplaneError("invocation.not_found");
     return row;
   }
 
@@ -154,7 +156,7 @@ export function createInvocations(door: Door): Kernel["invocations"] {
     }
     if (isTerminal(row.status)) throw new BackplaneError("invocation.settled");
     await cancel(door, row);
-    return publicInvocation(await find(caller, id));
+    return toPublicInvocation(await find(caller, id));
   }
 
   async function* follow(
@@ -168,41 +170,42 @@ export function createInvocations(door: Door): Kernel["invocations"] {
 
   /**
    * The index of traces does not have a call that could not know at its start that others would join its trace: hooks
-   * that receive its events, or later calls that name the trace. It is listed with them, in the order of the ids.
+   * that receive its events, or later calls with its trace id. It is listed with them, in the order of the ids.
    */
   async function addTraceStart(
     scope: Scope,
     trace_id: string,
     page: Page,
-    listed: PageOf<InvocationRow>,
+    trace_page: PageOf<InvocationRow>,
   ): Promise<PageOf<InvocationRow>> {
-    const { items, next } = listed;
+    const { items, next } = trace_page;
     const last = items.at(-1);
     const id = findTraceStart(trace_id);
-    if (id === null || last === undefined || items.some((item) => item.id === id)) return listed;
+    if (id === null || last === undefined || items.some((item) => item.id === id)) return trace_page;
     const is_on_other_page = id <= (page.after ?? "") || (next !== null && id > last.id);
     const row = is_on_other_page ? null : await store.invocations.get(scope, id);
-    if (row === null || row.trace_id !== trace_id) return listed;
+    if (row === null || row.trace_id !== trace_id) return trace_page;
     const all = [...items, row].sort((a, b) => (a.id < b.id ? -1 : 1));
-    const kept = all.slice(0, page.limit);
-    return { items: kept, next: all.length > kept.length ? kept.at(-1)!.id : next };
+    const page_items = all.slice(0, page.limit);
+    return { items: page_items, next: all.length > page_items.length ? page_items.at(-1)!.id : next };
   }
 
   return {
-    // Not async: nearly every call names no session, and a second promise would cost it time (benchmark http.invoke).
+    // Not async: nearly every call is without a session, and a second promise would cost it time (benchmark
+    // http.invoke).
     invoke(caller, body, options = {}) {
-      const checked = requireNamedIds(ids, caller, body);
+      const checked = authorizeSessionIds(ids, caller, body);
       if (checked === null) return invoke(door, { caller, body, ...options });
       return checked.then(() => invoke(door, { caller, body, ...options }));
     },
     invokeOnce: async (caller, body, key, digest) => {
-      await requireNamedIds(ids, caller, body);
+      await authorizeSessionIds(ids, caller, body);
       const { began, before } = await openIdempotent(door.deps, caller, key, digest, (once) =>
         invoke(door, { caller, body, once }),
       );
       return began === null ? { id: before, ticket: null } : { id: began.id, ticket: began };
     },
-    get: async (caller, id) => publicInvocation(await find(caller, id)),
+    get: async (caller, id) => toPublicInvocation(await find(caller, id)),
     list: async (caller, filter, page) => {
       if (caller.delegation !== undefined) {
         throw new BackplaneError("auth.scope", "A delegated token may not list invocations.");
@@ -213,8 +216,8 @@ export function createInvocations(door: Door): Kernel["invocations"] {
       if (caller.delegation !== undefined) {
         throw new BackplaneError("auth.scope", "A delegated token may not read traces.");
       }
-      const listed = await store.invocations.listTrace(caller.scope, trace_id, page);
-      const { items, next } = await addTraceStart(caller.scope, trace_id, page, listed);
+      const trace_page = await store.invocations.listTrace(caller.scope, trace_id, page);
+      const { items, next } = await addTraceStart(caller.scope, trace_id, page, trace_page);
       return { items: items.map(toSpan), next };
     },
     artifact: async (caller, id, sha256) => {

@@ -1,7 +1,8 @@
 /**
- * Gateways that share a database each have the files of the packages that were installed on them. If a
- * gateway lacks the files for an interrupted call, it leaves the call to the gateways that have them. No gateway knows
- * the files of the others, so after a limit it takes such a call over, and the call ends with `package.files_missing`.
+ * Finds interrupted calls whose package files are not on this gateway. Gateways that share a database each have only
+ * the files of the packages that were installed on them, so such a call is left to the gateways that have its files.
+ * No gateway knows the files of the others, so after a limit it takes such a call over, and the call ends with
+ * `package.files_missing`.
  */
 
 import { isRemoteProtocol } from "@backplane/contract";
@@ -40,8 +41,8 @@ export class MissingFiles {
       first_seen.set(row.id, seen);
       if (now - seen < host.missing_files_ms) skipped.push(row.id);
     }
-    const open = new Set(orphans.map(({ id }) => id));
-    for (const id of first_seen.keys()) if (!open.has(id)) first_seen.delete(id);
+    const orphan_ids = new Set(orphans.map(({ id }) => id));
+    for (const id of first_seen.keys()) if (!orphan_ids.has(id)) first_seen.delete(id);
     return skipped;
   }
 

@@ -27,7 +27,7 @@ import { buildApproval } from "../approval/new-approval.ts";
 import { toSessionCall } from "../approval/session-grants.ts";
 import { callIdsOf, resolveCallIds, traceOf } from "../calls/call-ids.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
-import { toolResultBlock } from "../calls/ending.ts";
+import { buildToolResultBlock } from "../calls/ending.ts";
 import type { Coverage, LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
 import type { Opened } from "../open/open.ts";
@@ -85,39 +85,39 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   // A call with a delegated token may make calls of its own.
   if (admitted.grant.gateway_api_scopes.length > 0) row.shares_trace = true;
   const approval = admitted.ask === null ? null : await requestApproval(door, admitted, row, now);
-  const also: OpenRecords = { records: NO_RECORDS };
+  const open_records: OpenRecords = { records: NO_RECORDS };
   // A refused call claims no Idempotency-Key, because a repeat of the request may be admitted.
-  if (call.once !== null) also.once = call.once;
+  if (call.once !== null) open_records.once = call.once;
   let reservation: SlotReservation | null = null;
   let minted: { token: string; delegation: NewDelegation } | null = null;
   if (call.execution !== null) {
     const { write } = call.execution;
-    also.execution = approval === null || "resumes" in write ? write : { ...write, starts: 0 };
+    open_records.execution = approval === null || "resumes" in write ? write : { ...write, starts: 0 };
   }
   if (approval !== null) {
     row.status = "waiting_approval";
     row.approval_id = approval.id;
-    also.approval = approval;
-    also.records = { events: [buildApprovalEvent(door, approval, row, now)] };
+    open_records.approval = approval;
+    open_records.records = { events: [buildApprovalEvent(door, approval, row, now)] };
   } else {
     reservation = reserveSlot(door, admitted);
     if (reservation === null) row.started_at = row.created_at;
     minted = mintDelegation(deps, row, admitted.grant, now);
-    if (minted !== null) also.delegation = minted.delegation;
+    if (minted !== null) open_records.delegation = minted.delegation;
   }
   const live = calls.add(row);
   live.checked_at = call.checked_at;
   live.execution = call.execution;
   live.starts = 1;
   if (call.delivery?.job !== undefined) {
-    also.job = call.delivery.job;
+    open_records.job = call.delivery.job;
     live.job = call.delivery.job;
     live.onEnded = call.delivery.onEnded ?? null;
   }
   try {
-    if (call.harness_run !== null) await call.harness_run.write(row, also);
-    else if (call.turn === null) await deps.store.invocations.open(row, also);
-    else await door.turns.open(row, also, call.turn);
+    if (call.harness_run !== null) await call.harness_run.write(row, open_records);
+    else if (call.turn === null) await deps.store.invocations.open(row, open_records);
+    else await door.turns.open(row, open_records, call.turn);
   } catch (error) {
     reservation?.release();
     calls.drop(live);
@@ -133,7 +133,7 @@ export function reserveSlot(door: Door, { call }: Admitted): SlotReservation | n
   return max === undefined ? null : door.concurrency.reserve(call.plan.concurrency_key, max);
 }
 
-/** Null if the call is covered by an earlier approval for the session; `allowed_by` then names that grant. */
+/** Null if the call is covered by an earlier approval for the session; `allowed_by` is then the id of that grant. */
 async function requestApproval(
   door: Door,
   admitted: Admitted,
@@ -153,9 +153,9 @@ async function findSessionGrant(
 ): Promise<string | null> {
   const session = grants.size === 0 ? null : toSessionCall(row, call.root.actor);
   if (session === null || ask === null) return null;
-  const always = call.plan.bound.binding.policy.approval === "always";
+  const asks_every_time = call.plan.bound.binding.policy.approval === "always";
   const session_grant =
-    grants.find(session, digest) ?? (always ? null : grants.find(session, toolDigestOf(parts)));
+    grants.find(session, digest) ?? (asks_every_time ? null : grants.find(session, toolDigestOf(parts)));
   if (session_grant === null || compareRisk(ask.risk, session_grant.grant.max_risk) > 0) return null;
   if (!tolerates(call.policy.document.lasting_approvals, ask.risk)) return null;
   // An approval for the session ends with the key of the approver.
@@ -172,13 +172,13 @@ async function recordRefusal(door: Door, refused: RefusedCall): Promise<never> {
   row.status = "failed";
   row.error = error;
   row.ended_at = row.created_at;
-  row.tool_result = toolResultBlock(row, { status: "failed", result: null, error, stderr_tail: null });
+  row.tool_result = buildToolResultBlock(row, { status: "failed", result: null, error, stderr_tail: null });
   if (code !== "gateway_stopping") {
-    const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };
-    if (call.delivery?.job !== undefined) also.job = call.delivery.job;
-    if (call.turn === null) await deps.store.invocations.open(row, also);
-    else await door.turns.open(row, also, call.turn);
-    door.ended.add(row);
+    const open_records: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };
+    if (call.delivery?.job !== undefined) open_records.job = call.delivery.job;
+    if (call.turn === null) await deps.store.invocations.open(row, open_records);
+    else await door.turns.open(row, open_records, call.turn);
+    door.call_counts.add(row);
   }
   throw new BackplaneError(code, message, {
     details: { ...details, invocation_id: row.id },
@@ -308,7 +308,7 @@ export function buildSettledEvent(
  * The row as callers see it. Copied field by field: a rest copy that leaves out the internal fields takes five times as
  * long (benchmark http.invoke).
  */
-export function publicInvocation(row: InvocationRow): Invocation {
+export function toPublicInvocation(row: InvocationRow): Invocation {
   const invocation: Invocation = {
     id: row.id,
     export_kind: row.export_kind,

@@ -95,25 +95,25 @@ async function runAttempts(
       const refused = await retryUntilDeadline(door, deadline, () => recheckCall(door, call));
       if (refused !== null) return { ...refused, retry_count: retries };
     }
-    const lapsed = !door.lease.held() || live.lease_lapses !== door.lease.lapses;
-    if (lapsed && !(await confirmOwnership(door, live, deadline))) return null;
-    const left = deadline - clock.monotonic();
+    const has_lapsed = !door.lease.isHeld() || live.lease_lapses !== door.lease.lapses;
+    if (has_lapsed && !(await confirmOwnership(door, live, deadline))) return null;
+    const remaining_ms = deadline - clock.monotonic();
     if (isInterrupted(live)) return null;
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
-    if (left <= 0) {
+    if (remaining_ms <= 0) {
       return failedWith("timeout", "The deadline passed before the call was dispatched.", {
         retry_count: retries,
       });
     }
-    const redactor = createRedactor(confidentialValues(secrets, call.token));
-    const started = isHarness(row)
+    const redactor = createRedactor(listConfidentialValues(secrets, call.token));
+    const harness_start = isHarness(row)
       ? await retryUntilDeadline(door, deadline, () => startHarness(door, live, plan.export))
       : null;
-    if (started?.kind === "lost") return null;
-    if (started?.kind === "refused") return { ...started.ending, retry_count: retries };
+    if (harness_start?.kind === "lost") return null;
+    if (harness_start?.kind === "refused") return { ...harness_start.ending, retry_count: retries };
     const attempt = call.attempt + attempts;
-    const body = started?.body ?? buildBody(row, attempt);
-    const request = buildRunRequest(door, call, attempt, Math.ceil(left), secrets, body);
+    const body = harness_start?.body ?? buildBody(row, attempt);
+    const request = buildRunRequest(door, call, attempt, Math.ceil(remaining_ms), secrets, body);
     const listener = createCallListener(door, live, plan.export, redactor);
     const attempt_started = clock.now();
     let outcome = await runner.run(request, listener);
@@ -136,12 +136,12 @@ async function runAttempts(
     }
     live.egress = mergeEgress(live.egress, outcome.egress, redactor);
     const pause = backoff(host.retry.base_ms, isHarness(row) ? Math.min(live.starts + 1, 6) : attempts + 1);
-    const again =
+    const should_retry =
       live.stopped === null &&
       (isHarness(row) || attempts + 1 < host.retry.max_attempts) &&
       mayRetry(row, outcome) &&
       clock.monotonic() + pause < deadline;
-    if (!again) {
+    if (!should_retry) {
       const accepted = accept(plan, outcome, retries, started_at, redactor);
       const stored = mapMaybe(accepted, (ending) => storeContent(deps, row, call.grant, ending));
       return applyRevocation(live, stored);
@@ -157,10 +157,10 @@ async function runAttempts(
       reason: "retry",
       error: redactError(outcome.error, redactor),
     });
-    const owned = await retryUntilDeadline(door, deadline, () =>
+    const is_owner = await retryUntilDeadline(door, deadline, () =>
       store.invocations.recordRetry({ ...row, retry_count: retries + 1 }),
     );
-    if (!owned) return null;
+    if (!is_owner) return null;
   }
 }
 
@@ -216,16 +216,16 @@ function retryUntilDeadline<T>(door: Door, deadline: number, work: () => Promise
 }
 
 /**
- * The gateway's lease expired after the row was written, so another node may have claimed the call. Nothing is dispatched
- * until the lease is renewed and the row is known to still have our fence.
+ * The gateway's lease expired after the row was written, so another node may have claimed the call. Nothing is
+ * dispatched until the lease is renewed and the row is known to still have our fence.
  */
 async function confirmOwnership(door: Door, live: LiveCall, deadline: number): Promise<boolean> {
   const { clock, store } = door.deps;
   const { row } = live;
   await door.lease.confirm(Math.max(0, deadline - clock.monotonic()));
   live.lease_lapses = door.lease.lapses;
-  const now = await retryUntilDeadline(door, deadline, () => store.invocations.get(row, row.id));
-  return now !== null && now.status === "running" && now.fence === row.fence;
+  const stored = await retryUntilDeadline(door, deadline, () => store.invocations.get(row, row.id));
+  return stored !== null && stored.status === "running" && stored.fence === row.fence;
 }
 
 /** The record covers all attempts, so the refused connections of earlier attempts stay in it. */
@@ -252,7 +252,7 @@ function redactError(error: RunOutcome["error"], redactor: Redactor | null): Inv
     : (redactor.json({ code, message }) as unknown as InvocationError);
 }
 
-function confidentialValues(secrets: Record<string, string>, token: string | null): string[] {
+function listConfidentialValues(secrets: Record<string, string>, token: string | null): string[] {
   const values = Object.values(secrets);
   if (token !== null) values.push(token);
   return values;
@@ -307,8 +307,8 @@ type DispatchedCall = Pick<Approved, "plan" | "grant" | "pool_key" | "token"> & 
 };
 
 /**
- * The request of one attempt for the runner and the plugin. Secret values go into the request and nowhere else.
- * Ids that the caller did not give are left out.
+ * Builds the request for one attempt, for the runner and the plugin. Secret values go into the request and nowhere
+ * else. Ids that the caller did not give are left out.
  */
 export function buildRunRequest(
   door: Pick<Door, "isWatched"> & { deps: Pick<KernelDeps, "clock" | "gateway" | "host"> },
@@ -391,13 +391,13 @@ function buildBody(row: InvocationRow, attempt: number): JsonObject {
     case "hook":
       return { delivery_id: row.execution_id, attempt, event: row.input };
     case "compactor":
-      return { ...objectOf(row.input), compaction_id: row.execution_id };
+      return { ...toObject(row.input), compaction_id: row.execution_id };
     case "harness":
       // Only startHarness knows whether the harness starts or continues.
       throw new BackplaneError("internal");
   }
 }
 
-function objectOf(value: Json): JsonObject {
+function toObject(value: Json): JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
 }

@@ -5,11 +5,11 @@
 
 import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import type { InvocationRow, Settlement } from "@backplane/ports";
-import { type CallEnding, failedWith, toolResultBlock } from "../calls/ending.ts";
+import { buildToolResultBlock, type CallEnding, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { finalError, retryReason } from "../outbox/delivery-outcome.ts";
 import type { Door } from "./door.ts";
-import { buildSettledEvent, publicInvocation } from "./record.ts";
+import { buildSettledEvent, toPublicInvocation } from "./record.ts";
 
 const INITIAL_PAUSE_MS = 50;
 const MAX_PAUSE_MS = 5_000;
@@ -46,9 +46,9 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
       await new Promise<void>((resolve) => void deps.clock.after(pause, resolve));
     }
   }
-  if (was_written) door.ended.add(final);
+  if (was_written) door.call_counts.add(final);
   else final = await waitForOtherNode(door, final);
-  const invocation = publicInvocation(final);
+  const invocation = toPublicInvocation(final);
   door.live.drop(live);
   live.finish(invocation);
   return invocation;
@@ -59,7 +59,7 @@ export async function releaseToOtherNode(door: Door, live: LiveCall): Promise<vo
   door.harness_tape.release(live.row);
   const row = await waitForOtherNode(door, live.row);
   door.live.drop(live);
-  live.finish(publicInvocation(row));
+  live.finish(toPublicInvocation(row));
 }
 
 function writeEnd(door: Door, { row, job, progress }: LiveCall, final: InvocationRow): Promise<boolean> {
@@ -101,7 +101,7 @@ function buildFinalRow(
   const final = { ...row };
   final.status = ending.status;
   final.result = ending.result;
-  final.tool_result = toolResultBlock(row, ending);
+  final.tool_result = buildToolResultBlock(row, ending);
   final.error = ending.error;
   final.retry_count = Math.max(row.retry_count, ending.retry_count);
   final.violations = ending.violations + violations;
@@ -113,10 +113,10 @@ function buildFinalRow(
 }
 
 /** Waits until the node that owns the row now has ended it. A gateway that is stopping returns the row unchanged. */
-async function waitForOtherNode(door: Door, known: InvocationRow): Promise<InvocationRow> {
+async function waitForOtherNode(door: Door, last_known: InvocationRow): Promise<InvocationRow> {
   for (;;) {
-    const row = await readRow(door, known);
-    if (door.state.stopping || (row !== null && isTerminal(row.status))) return row ?? known;
+    const row = await readRow(door, last_known);
+    if (door.state.stopping || (row !== null && isTerminal(row.status))) return row ?? last_known;
     await new Promise<void>((resolve) => void door.deps.clock.after(POLL_MS, resolve));
   }
 }

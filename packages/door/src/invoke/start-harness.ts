@@ -13,7 +13,7 @@ import type { LiveCall } from "../calls/live-calls.ts";
 import type { BoundHarness } from "../harness/harness-input.ts";
 import { getEventLog } from "./call-listener.ts";
 import type { Door } from "./door.ts";
-import { restartBody, resumeBody, startBody } from "./harness-body.ts";
+import { buildRestartBody, buildResumeBody, buildStartBody } from "./harness-body.ts";
 
 export type StartedHarness =
   | { kind: "started"; body: JsonObject }
@@ -28,15 +28,15 @@ export function isHarness(row: Pick<InvocationRow, "export_kind" | "within">): b
 export async function startHarness(door: Door, live: LiveCall, item: PluginExport): Promise<StartedHarness> {
   const { row } = live;
   const { fidelity } = (item as BoundHarness).harness;
-  const first = live.execution;
+  const new_execution = live.execution;
   live.execution = null;
   publishEvents(door, live);
-  if (first !== null) {
+  if (new_execution !== null) {
     const body =
-      "resumes" in first.write
-        ? await resumeBody(door, live, fidelity, first.write.resumes)
-        : startBody(first);
-    return begin(door, live, body);
+      "resumes" in new_execution.write
+        ? await buildResumeBody(door, live, fidelity, new_execution.write.resumes)
+        : buildStartBody(new_execution);
+    return announceStart(door, live, body);
   }
   const execution = await door.deps.store.executions.countStart(row.execution_id, row.id);
   if (execution === null) return { kind: "lost" };
@@ -51,11 +51,13 @@ export async function startHarness(door: Door, live: LiveCall, item: PluginExpor
   }
   // Only a call that awaited approval across a restart was never started before.
   const never_started = execution.starts === 1 && execution.checkpoints === 0;
-  const body = never_started ? restartBody(execution) : await resumeBody(door, live, fidelity, execution);
-  return begin(door, live, body);
+  const body = never_started
+    ? buildRestartBody(execution)
+    : await buildResumeBody(door, live, fidelity, execution);
+  return announceStart(door, live, body);
 }
 
-function begin(door: Door, live: LiveCall, body: JsonObject): StartedHarness {
+function announceStart(door: Door, live: LiveCall, body: JsonObject): StartedHarness {
   door.harness_tape.started(live.row, body.mode as string);
   return { kind: "started", body };
 }

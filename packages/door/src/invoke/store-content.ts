@@ -36,10 +36,10 @@ export async function openArtifact(
   sha256: string,
 ): ReturnType<ArtifactFiles["open"]> {
   if (row === null || artifacts === undefined) return null;
-  const named =
+  const is_referenced =
     (hasCheckedReferences(row.grant) && artifactsIn(row.result).some((item) => item.sha256 === sha256)) ||
     row.tool_result?.content.some((block) => isStoredContent(block, row.id, sha256)) === true;
-  return named ? await artifacts.open(sha256) : null;
+  return is_referenced ? await artifacts.open(sha256) : null;
 }
 
 /** Only references to files in the scratch folder of a process were checked by the runner. */
@@ -71,7 +71,7 @@ export function storeContent(
 async function storeBlocks(
   deps: ContentDeps,
   invocation_id: string,
-  checked: boolean,
+  references_checked: boolean,
   content: readonly ContentBlock[],
 ): Promise<ContentBlock[]> {
   const stored: ContentBlock[] = [];
@@ -79,7 +79,9 @@ async function storeBlocks(
   for (const [index, raw] of content.entries()) {
     const block = normalizeContent(raw);
     if (isArtifact(block)) {
-      stored.push(checked ? { ...block, invocation_id } : omittedBlock(block, "its file was not checked"));
+      stored.push(
+        references_checked ? { ...block, invocation_id } : omittedBlock(block, "its file was not checked"),
+      );
       continue;
     }
     const base64 = inlineDataOf(block)?.base64;
@@ -111,11 +113,11 @@ async function storeBlock(
     return omittedBlock(block, "it is larger than limits.artifact_bytes");
   const sha256 = hash("sha256", bytes, "hex");
   try {
-    await deps.artifacts!.keep(sha256, bytes);
+    await deps.artifacts!.store(sha256, bytes);
   } catch (error) {
     deps.log.warn({ err: error, invocation_id }, "a block of a result could not be stored");
-    const why = codeOf(error) === "store.unavailable" ? `: ${(error as Error).message}` : "";
-    return omittedBlock(block, `it could not be stored${why}`);
+    const cause = codeOf(error) === "store.unavailable" ? `: ${(error as Error).message}` : "";
+    return omittedBlock(block, `it could not be stored${cause}`);
   }
   const path = `block-${index + 1}.${extensionOf(inlineDataOf(block)!.mimeType)}`;
   const reference = { transport: "artifact", path, bytes: bytes.length, sha256, invocation_id };
@@ -123,14 +125,14 @@ async function storeBlock(
     const { blob: _blob, ...resource } = block.resource;
     return { ...block, resource, ...reference };
   }
-  const { data: _data, ...rest } = block;
-  return { ...rest, type: block.type, ...reference };
+  const { data: _data, ...other_fields } = block;
+  return { ...other_fields, type: block.type, ...reference };
 }
 
 const BASE64 = /^[A-Za-z0-9+/\s]*={0,2}\s*$/;
 
-function omittedBlock(block: ContentBlock, why: string): ContentBlock {
-  return { type: "text", text: `${describeContent(block)} [left out: ${why}]` };
+function omittedBlock(block: ContentBlock, cause: string): ContentBlock {
+  return { type: "text", text: `${describeContent(block)} [left out: ${cause}]` };
 }
 
 function isPlainText(block: ContentBlock): boolean {

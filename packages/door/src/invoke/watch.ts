@@ -1,7 +1,7 @@
 /**
  * Streams the events of one call: stored events after `after_seq`, then live events, then the settled record, without
  * gaps or repeats. A watcher that overflows its bounded queue continues from the store, so its memory stays bounded. A
- * call of another node is followed by polling the store.
+ * call on another node is followed by polling the store.
  */
 
 import { type Invocation, type InvocationEvent, isTerminal } from "@backplane/contract";
@@ -10,10 +10,10 @@ import type { LiveCall } from "../calls/live-calls.ts";
 import { sleep, WakeSignal } from "../node/wake.ts";
 import { getEventLog } from "./call-listener.ts";
 import type { Door } from "./door.ts";
-import { publicInvocation } from "./record.ts";
+import { toPublicInvocation } from "./record.ts";
 
 const QUEUE_LENGTH = 256;
-const PAGE = 200;
+const PAGE_SIZE = 200;
 /**
  * Appended events are written with the next commit. A reader polls at this interval for an event that was announced but
  * is not stored yet.
@@ -44,13 +44,13 @@ async function* watchLive(
   let queue: InvocationEvent[] = [];
   let last = after_seq;
   // Starts behind, because the earlier events are in the store.
-  let behind = true;
+  let is_behind = true;
   let ended: Invocation | null = null;
   const unsubscribe = event_log.subscribe((event) => {
     if (queue.length < QUEUE_LENGTH) queue.push(event);
     else {
       queue = [];
-      behind = true;
+      is_behind = true;
     }
     wake.notify();
   });
@@ -62,14 +62,14 @@ async function* watchLive(
   stop.addEventListener("abort", onStop);
   try {
     while (!stop.aborted) {
-      if (behind) {
-        behind = false;
-        const known = event_log.seq;
-        for await (const event of readUpTo(door, live.row.id, last, known, stop)) {
+      if (is_behind) {
+        is_behind = false;
+        const last_announced = event_log.seq;
+        for await (const event of readUpTo(door, live.row.id, last, last_announced, stop)) {
           last = event.seq;
           yield event;
         }
-        last = Math.max(last, known);
+        last = Math.max(last, last_announced);
         continue;
       }
       const event = queue.shift();
@@ -90,19 +90,19 @@ async function* watchLive(
   }
 }
 
-/** Reads from the store up to the seq `known`, and waits briefly for events that are not committed yet. */
+/** Reads from the store up to the seq `last_announced`, and waits briefly for events that are not committed yet. */
 async function* readUpTo(
   door: Door,
   id: string,
   after_seq: number,
-  known: number,
+  last_announced: number,
   stop: AbortSignal,
 ): AsyncGenerator<InvocationEvent> {
   let last = after_seq;
-  for (let tries = 0; last < known && tries < FLUSH_TRIES && !stop.aborted; ) {
-    const events = await door.deps.store.invocations.events(id, last, PAGE);
+  for (let tries = 0; last < last_announced && tries < FLUSH_TRIES && !stop.aborted; ) {
+    const events = await door.deps.store.invocations.events(id, last, PAGE_SIZE);
     for (const event of events) {
-      if (event.seq > known) return;
+      if (event.seq > last_announced) return;
       last = event.seq;
       yield event;
     }
@@ -123,15 +123,15 @@ async function* watchStored(
   while (!stop.aborted) {
     // The row is read first, so that all events of a settled row are included.
     const now = await store.invocations.get(row, row.id);
-    const events = await store.invocations.events(row.id, last, PAGE);
+    const events = await store.invocations.events(row.id, last, PAGE_SIZE);
     for (const event of events) {
       last = event.seq;
       yield event;
     }
-    if (events.length === PAGE) continue;
+    if (events.length === PAGE_SIZE) continue;
     if (now === null) return;
     if (isTerminal(now.status)) {
-      yield { settled: publicInvocation(now) };
+      yield { settled: toPublicInvocation(now) };
       return;
     }
     await sleep(clock, POLL_MS, stop);

@@ -28,7 +28,7 @@ export async function authenticate(
 }
 
 async function authenticateKey(deps: KernelDeps, hash: string): Promise<Caller> {
-  const key = await deps.store.keys.byHash(hash);
+  const key = await deps.store.keys.findByHash(hash);
   if (key === null || key.revoked_at !== null) throw new BackplaneError("auth.invalid");
   if (key.expires_at !== null && Date.parse(key.expires_at) <= deps.clock.now()) {
     throw new BackplaneError("auth.invalid");
@@ -50,7 +50,7 @@ async function authenticateDelegation(
   hash: string,
   proof: string | undefined,
 ): Promise<Caller> {
-  const token = await deps.store.delegations.byHash(hash);
+  const token = await deps.store.delegations.findByHash(hash);
   if (token === null) throw new BackplaneError("auth.invalid");
   const { scope, invocation_id } = token;
   const call = live.get(invocation_id);
@@ -78,7 +78,7 @@ async function authenticateDelegation(
  */
 function isFromOwnProcess(
   { runner }: Pick<KernelDeps, "runner">,
-  { id, grant, class: runs_as }: InvocationRow,
+  { id, grant, class: execution_class }: InvocationRow,
   runs_here: boolean,
   proof: string | undefined,
 ): boolean {
@@ -87,7 +87,7 @@ function isFromOwnProcess(
     return expected === null || (proof !== undefined && equalInConstantTime(proof, expected));
   }
   // The call runs on another gateway. A sandboxed process could reach only that one.
-  return runs_as === "inline" || grant?.host === true || !runner.health().sandbox.enabled;
+  return execution_class === "inline" || grant?.host === true || !runner.health().sandbox.enabled;
 }
 
 function equalInConstantTime(a: string, b: string): boolean {
@@ -109,7 +109,7 @@ export function toDelegatedCaller(
     scope: { org_id, project_id },
     // A read_only call must not write through a tool that it calls.
     role: effect_class === "read_only" ? "guest" : "user",
-    scopes: scopes.includes("tools:invoke") ? TOOL_CALLER : NO_SCOPES,
+    scopes: scopes.includes("tools:invoke") ? TOOL_CALLER_SCOPES : NO_SCOPES,
     admin: false,
     ...(channel === null ? {} : { channel }),
     delegation: {
@@ -125,5 +125,5 @@ export function toDelegatedCaller(
 }
 
 /** With these scopes a delegated caller reaches only its own invocations: the invocation service shows it no others. */
-const TOOL_CALLER: readonly KeyScope[] = ["exports:read", "invocations:read", "invocations:write"];
+const TOOL_CALLER_SCOPES: readonly KeyScope[] = ["exports:read", "invocations:read", "invocations:write"];
 const NO_SCOPES: readonly KeyScope[] = [];

@@ -2,10 +2,10 @@
 
 import { type ApiKey, BackplaneError, type JsonObject, type KeyCreate } from "@backplane/contract";
 import {
-  atLeast,
   buildAudit,
   type Caller,
   HOST_ADMIN,
+  hasRole,
   type Kernel,
   type KernelDeps,
   requireOperator,
@@ -72,9 +72,9 @@ export function createKeys(
   }
 
   /** A key with limits at the model endpoints could otherwise create a key without them. */
-  async function requireOwnLlmLimits(caller: Caller, wanted: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
+  async function requireOwnLlmLimits(caller: Caller, requested: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
     const own_limits = (await store.keys.get(caller.scope.org_id, caller.actor))?.llm;
-    if (own_limits === undefined || caller.admin) return wanted;
+    if (own_limits === undefined || caller.admin) return requested;
     throw new BackplaneError("policy.denied", "A key with limits at the model endpoints cannot create keys.");
   }
 
@@ -136,10 +136,10 @@ function resolveTargetScope(caller: Caller, body: KeyCreate) {
     project_id: body.project_id === undefined ? own_scope.project_id : body.project_id,
   };
   if (caller.actor === HOST_ADMIN) return scope;
-  const inside =
+  const is_inside =
     scope.org_id === own_scope.org_id &&
     (own_scope.project_id === null || scope.project_id === own_scope.project_id);
-  if (!inside) {
+  if (!is_inside) {
     throw new BackplaneError("policy.denied", "A key can create only keys of its own org and project.");
   }
   return scope;
@@ -161,7 +161,7 @@ function refuseEscalation(
     const message = `A key cannot ${action} a key with scopes that it lacks: ${wider.join(", ")}.`;
     throw new BackplaneError("policy.denied", message);
   }
-  if (!atLeast(caller.role, key.role)) {
+  if (!hasRole(caller.role, key.role)) {
     const message = `A ${caller.role} cannot ${action} a key with the role ${key.role}.`;
     throw new BackplaneError("policy.denied", message);
   }

@@ -16,7 +16,7 @@ export function mintDelegation(
   row: InvocationRow,
   grant: Grant,
   now: number,
-  left_ms = row.timeout_ms,
+  remaining_ms = row.timeout_ms,
 ): { token: string; delegation: NewDelegation } | null {
   const scopes = grant.gateway_api_scopes;
   if (scopes.length === 0) return null;
@@ -28,7 +28,7 @@ export function mintDelegation(
       invocation_id: row.id,
       scope: { org_id: row.org_id, project_id: row.project_id },
       scopes,
-      expires_at: now + left_ms + GRACE_MS,
+      expires_at: now + remaining_ms + GRACE_MS,
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
- * The only timer of an idle kernel. Its duties renew what this node holds and recover the work of dead nodes. They run one
- * after the other; a duty that fails is logged and runs again at the next beat.
+ * The only timer of an idle kernel. Its duties renew the leases of this node and recover the work of dead nodes. They
+ * run one after the other; a duty that fails is logged and runs again at the next beat.
  */
 import type { Clock, Logger, Timer } from "@backplane/ports";
 
@@ -12,22 +12,22 @@ interface Duty {
 export class Heartbeat {
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #every: number;
+  readonly #interval_ms: number;
   readonly #duties: readonly Duty[];
   #timer: Timer | null = null;
   #beating: Promise<void> | null = null;
   #stopped = true;
 
-  constructor(clock: Clock, log: Logger, every_ms: number, duties: readonly Duty[]) {
+  constructor(clock: Clock, log: Logger, interval_ms: number, duties: readonly Duty[]) {
     this.#clock = clock;
     this.#log = log;
-    this.#every = every_ms;
+    this.#interval_ms = interval_ms;
     this.#duties = duties;
   }
 
   start(): void {
     this.#stopped = false;
-    this.#arm();
+    this.#schedule();
   }
 
   async stop(): Promise<void> {
@@ -36,12 +36,12 @@ export class Heartbeat {
     await this.#beating;
   }
 
-  #arm(): void {
+  #schedule(): void {
     if (this.#stopped) return;
-    this.#timer = this.#clock.after(this.#every, () => {
+    this.#timer = this.#clock.after(this.#interval_ms, () => {
       this.#beating = this.#beat().finally(() => {
         this.#beating = null;
-        this.#arm();
+        this.#schedule();
       });
     });
   }

@@ -1,11 +1,11 @@
 /**
- * This gateway's lease in the store. Other gateways take over its work once the lease has expired there. So the gateway
- * also tracks the lease on its own monotonic clock, from before each renewal was sent: it expires here first. If no other
- * gateway can use the store (SQLite), the lease is always held.
+ * This gateway's lease in the store. Other gateways take over its work once the lease has expired there. So the
+ * gateway also tracks the lease on its own monotonic clock, from before each renewal was sent: it expires here first.
+ * If no other gateway can use the store (SQLite), the lease is always held.
  *
  * During an outage of the store every lease may expire while its gateway is alive. So a gateway takes over the work of
- * others only after it has reached the store for the length of a lease without a gap; by then live gateways have renewed
- * theirs.
+ * others only after it has reached the store for the length of a lease without a gap; by then live gateways have
+ * renewed theirs.
  */
 
 import { BackplaneError } from "@backplane/contract";
@@ -18,18 +18,18 @@ type LeaseDeps = Pick<KernelDeps, "clock" | "log" | "node_id"> & {
 };
 
 /** The clocks of two machines do not run at the same rate. */
-const MARGIN = 0.1;
+const CLOCK_RATE_MARGIN = 0.1;
 const RETRY_MS = 500;
 
 export class NodeLease {
   readonly #deps: LeaseDeps;
   readonly #name: string;
   readonly #ttl: number;
-  readonly #lapsed: (() => void)[] = [];
-  #until = Number.NEGATIVE_INFINITY;
+  readonly #lapse_listeners: (() => void)[] = [];
+  #expires_at = Number.NEGATIVE_INFINITY;
   #lapses = 0;
   /** Since when every renewal has succeeded; null after a failed one. */
-  #contact: number | null = null;
+  #in_contact_since: number | null = null;
   #timer: Timer | null = null;
   #stopped = true;
 
@@ -54,8 +54,8 @@ export class NodeLease {
   }
 
   /** Whether calls may be started. */
-  held(): boolean {
-    return !this.#deps.store.shared || this.#deps.clock.monotonic() < this.#until;
+  isHeld(): boolean {
+    return !this.#deps.store.shared || this.#deps.clock.monotonic() < this.#expires_at;
   }
 
   /** How often the lease has expired. Another gateway may own rows that were written before the last time. */
@@ -65,23 +65,25 @@ export class NodeLease {
 
   mayTakeOver(): boolean {
     if (!this.#deps.store.shared) return true;
-    return this.held() && this.#contact !== null && this.#now() - this.#contact >= this.#ttl;
+    return (
+      this.isHeld() && this.#in_contact_since !== null && this.#now() - this.#in_contact_since >= this.#ttl
+    );
   }
 
   /** Called after a late renewal: other gateways may have taken over work that was in flight here. */
   onLapsed(listener: () => void): void {
-    this.#lapsed.push(listener);
+    this.#lapse_listeners.push(listener);
   }
 
-  /** Resolves when the lease is held; throws `store.unavailable` if it is not held within `most_ms`. */
-  async confirm(most_ms: number, signal: AbortSignal = NEVER): Promise<void> {
-    const end = this.#now() + most_ms;
-    while (!this.held()) {
-      const left = end - this.#now();
-      if (signal.aborted || left <= 0) {
+  /** Resolves when the lease is held; throws `store.unavailable` if it is not held within `max_wait_ms`. */
+  async confirm(max_wait_ms: number, signal: AbortSignal = NEVER): Promise<void> {
+    const end = this.#now() + max_wait_ms;
+    while (!this.isHeld()) {
+      const remaining_ms = end - this.#now();
+      if (signal.aborted || remaining_ms <= 0) {
         throw new BackplaneError("store.unavailable", "The gateway could not renew its lease.");
       }
-      await sleep(this.#deps.clock, Math.min(RETRY_MS, left), signal);
+      await sleep(this.#deps.clock, Math.min(RETRY_MS, remaining_ms), signal);
     }
   }
 
@@ -91,15 +93,15 @@ export class NodeLease {
     try {
       await this.#withTimeout(store.leases.acquire(this.#name, node_id, clock.now(), this.#ttl));
     } catch (error) {
-      this.#contact = null;
+      this.#in_contact_since = null;
       throw error;
     }
-    const late = requested_at >= this.#until;
-    this.#until = requested_at + this.#ttl * (1 - MARGIN);
-    if (late || this.#contact === null) this.#contact = this.#now();
+    const late = requested_at >= this.#expires_at;
+    this.#expires_at = requested_at + this.#ttl * (1 - CLOCK_RATE_MARGIN);
+    if (late || this.#in_contact_since === null) this.#in_contact_since = this.#now();
     if (!late) return;
     this.#lapses++;
-    for (const listener of this.#lapsed) listener();
+    for (const listener of this.#lapse_listeners) listener();
   }
 
   /** Rejects if `work` takes too long, so that a hanging connection does not prevent the next renewal. */

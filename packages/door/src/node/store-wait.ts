@@ -1,6 +1,6 @@
 /**
- * Retries work in flight while the store is unavailable, for a bounded time, instead of failing it. Safe because a write
- * that throws `store.unavailable` has written nothing. New requests do not wait; they fail with that error.
+ * Retries work in flight while the store is unavailable, for a bounded time, instead of failing it. Safe because a
+ * write that throws `store.unavailable` has written nothing. New requests do not wait; they fail with that error.
  */
 
 import { codeOf } from "@backplane/contract";
@@ -13,16 +13,16 @@ const MAX_PAUSE_MS = 1_000;
 export class StoreWait {
   readonly #clock: Clock;
   readonly #log: Pick<Logger, "warn">;
-  readonly #most_ms: number;
+  readonly #max_wait_ms: number;
 
-  constructor(clock: Clock, log: Pick<Logger, "warn">, most_ms: number) {
+  constructor(clock: Clock, log: Pick<Logger, "warn">, max_wait_ms: number) {
     this.#clock = clock;
     this.#log = log;
-    this.#most_ms = most_ms;
+    this.#max_wait_ms = max_wait_ms;
   }
 
-  get most_ms(): number {
-    return this.#most_ms;
+  get max_wait_ms(): number {
+    return this.#max_wait_ms;
   }
 
   /** Throws what `work` throws; `store.unavailable` only after the wait or when the signal is aborted. */
@@ -30,7 +30,7 @@ export class StoreWait {
     label: string,
     work: () => Promise<T> | T,
     signal: AbortSignal = NEVER,
-    most_ms = this.#most_ms,
+    max_wait_ms = this.#max_wait_ms,
   ): Promise<T> {
     let end: number | null = null;
     for (let pause = INITIAL_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
@@ -39,7 +39,7 @@ export class StoreWait {
       } catch (error) {
         if (codeOf(error) !== "store.unavailable" || signal.aborted) throw error;
         if (end === null) this.#log.warn({ err: error }, `${label} is waiting for the store`);
-        end ??= this.#clock.monotonic() + most_ms;
+        end ??= this.#clock.monotonic() + max_wait_ms;
         if (this.#clock.monotonic() + pause > end) throw error;
         await sleep(this.#clock, pause, signal);
       }

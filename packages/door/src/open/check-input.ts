@@ -5,16 +5,17 @@ import { type ExportPlan, fitsBytes } from "@backplane/registry";
 import { findHarnessIssues } from "../harness/harness-input.ts";
 import { findCompactionIssues, findEventIssues } from "./contract-input.ts";
 
-/** No change caused the event of a direct call. The mark, as on an event of `:test`, lets the hook tell. */
-export function markTest({ export: item }: ExportPlan, input: Json, delivered: boolean): Json {
+/** Marks the input of a direct call to a hook as a test, as `:test` does, because no real change caused its event. */
+export function markTestEvent({ export: item }: ExportPlan, input: Json, delivered: boolean): Json {
   return item.kind === "hook" && !delivered && isObject(input) ? { ...input, test: true } : input;
 }
 
 const NO_ISSUES: readonly SchemaIssue[] = [];
 
 /**
- * Checks the size of the input first and then its schema, before any code of the plugin runs. An event that is `delivered`
- * comes from the gateway itself. It is delivered even if a later version of the hook no longer subscribes to its type.
+ * Checks the size of the input first and then its schema, before any code of the plugin runs. An event that is
+ * `delivered` comes from the gateway itself. It is delivered even if a later version of the hook no longer subscribes
+ * to its type.
  */
 export function findInputIssues(
   plan: ExportPlan,
@@ -22,11 +23,11 @@ export function findInputIssues(
   host: Pick<KernelDeps["host"], "input_bytes" | "artifact_bytes">,
   delivered = false,
 ): MaybePromise<readonly SchemaIssue[]> {
-  const scratch = plan.grant.filesystem === "scratch";
-  const limit = scratch ? Math.max(host.input_bytes, host.artifact_bytes) : host.input_bytes;
+  const has_scratch = plan.grant.filesystem === "scratch";
+  const limit = has_scratch ? Math.max(host.input_bytes, host.artifact_bytes) : host.input_bytes;
   if (!fitsBytes(input, limit)) {
-    const instead = scratch ? "" : "; an export with filesystem = scratch accepts more, as a file";
-    return [{ path: "", message: `the input is larger than ${limit} bytes${instead}` }];
+    const hint = has_scratch ? "" : "; an export with filesystem = scratch accepts more, as a file";
+    return [{ path: "", message: `the input is larger than ${limit} bytes${hint}` }];
   }
   if (isArtifact(input)) {
     return [

@@ -82,11 +82,12 @@ export function findCompactionIssues(input: Json): readonly SchemaIssue[] {
 function findIssues(fields: Fields, value: Json, path: string): SchemaIssue[] {
   if (!isObject(value)) return [{ path, message: "must be an object" }];
   return Object.entries(fields).flatMap(([name, field]) => {
-    const at = `${path}/${name}`;
+    const field_path = `${path}/${name}`;
     const part = value[name];
-    if (part === undefined) return "optional" in field ? [] : [{ path: at, message: describeMissing(field) }];
-    if ("fields" in field) return findIssues(field.fields, part, at);
-    return field.accepts(part) ? [] : [{ path: at, message: `must be ${field.expected}` }];
+    if (part === undefined)
+      return "optional" in field ? [] : [{ path: field_path, message: describeMissing(field) }];
+    if ("fields" in field) return findIssues(field.fields, part, field_path);
+    return field.accepts(part) ? [] : [{ path: field_path, message: `must be ${field.expected}` }];
   });
 }
 

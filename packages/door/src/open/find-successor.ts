@@ -17,7 +17,7 @@ export async function findSuccessor(
   >,
 ): Promise<BoundPackage | null> {
   const candidates = await bindings.findCandidates({ org_id, project_id }, export_id, package_id);
-  const absorbed = ({ binding }: BoundPackage) =>
+  const tookOverShare = ({ binding }: BoundPackage) =>
     binding.package_version === package_version && binding.previous?.shares?.includes(binding_id) === true;
-  return candidates.find(absorbed) ?? null;
+  return candidates.find(tookOverShare) ?? null;
 }

@@ -50,7 +50,7 @@ import type { RequestedDelivery } from "../calls/requested-delivery.ts";
 import type { RootCaller } from "../calls/revocation.ts";
 import { type BoundHarness, type ExecutionPlanDeps, planExecution } from "../harness/harness-input.ts";
 import { selectHolder, selectUsable } from "../tools/precedence.ts";
-import { findInputIssues, markTest } from "./check-input.ts";
+import { findInputIssues, markTestEvent } from "./check-input.ts";
 import { findSuccessor } from "./find-successor.ts";
 
 export interface InvocationRequest {
@@ -77,7 +77,7 @@ export interface HarnessRun {
   run_id: string;
   workspace: string;
   /** Writes the row of the call together with the run and its message. */
-  write(row: InvocationRow, also: OpenRecords): Promise<unknown>;
+  write(row: InvocationRow, records: OpenRecords): Promise<unknown>;
 }
 
 declare const opened: unique symbol;
@@ -162,16 +162,16 @@ export async function open(door: OpenDeps, request: InvocationRequest): Promise<
   const rootCaller = door.authority.resolveRoot(caller);
   // Cached values come without a promise, because each await costs a microtask even then (benchmark http.invoke).
   const prepared = awaitBoth(
-    resolve(door, request, resolveCallIds(caller, body).session_id ?? id),
+    resolveBinding(door, request, resolveCallIds(caller, body).session_id ?? id),
     door.policies.of(caller.scope),
   );
   const [bound, policy] = prepared instanceof Promise ? await prepared : prepared;
   const root = rootCaller instanceof Promise ? await rootCaller : rootCaller;
   const planned = door.plans.get(bound, caller.scope);
   const plan = planned instanceof Promise ? await planned : planned;
-  const delivered = request.delivery !== undefined;
-  const input = markTest(plan, body.input ?? {}, delivered);
-  const issues = findInputIssues(plan, input, host, delivered);
+  const is_delivery = request.delivery !== undefined;
+  const input = markTestEvent(plan, body.input ?? {}, is_delivery);
+  const issues = findInputIssues(plan, input, host, is_delivery);
   const hits = readRuleHits(plan, policy, input);
   const depth = caller.delegation === undefined ? 0 : (caller.delegation.depth ?? 0) + 1;
   const execution =
@@ -225,7 +225,7 @@ async function openExecution(
       export: plan.export as BoundHarness,
       binding_id: plan.bound.binding.binding_id,
       input: (body.input ?? {}) as HarnessInput,
-      named: { session_id: body.session_id, chain_id: body.chain_id },
+      call_ids: { session_id: body.session_id, chain_id: body.chain_id },
       workspace: harness_run?.workspace,
       depth,
       now: clock.now(),
@@ -240,17 +240,18 @@ function limitTime(timeout_ms: number, deadline: number | null, now: number): nu
 }
 
 /**
- * Opens a call from its row alone. The recorded grant stays a ceiling, so a call never gains rights while it waits. A call
- * that continues with another version (`known`) keeps the limits of its caller instead: the grant was for other bytes.
+ * Opens a call from its row alone. The recorded grant stays a ceiling, so a call never gains rights while it waits. A
+ * call that continues with another version keeps the limits of its caller instead, because the grant was for other
+ * bytes; `earlier` is the call as it was first opened.
  */
-export async function reopen(door: OpenDeps, row: InvocationRow, known?: Opened): Promise<Opened> {
+export async function reopen(door: OpenDeps, row: InvocationRow, earlier?: Opened): Promise<Opened> {
   const scope = { org_id: row.org_id, project_id: row.project_id };
   const checked_at = door.deps.clock.monotonic();
   const stored = await door.bindings.get(scope, row.binding_id);
   const bound =
     stored === null ? await findSuccessor(door.bindings, row) : selectExport(stored, row.export_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
-  const caller: Caller = known?.caller ?? {
+  const caller: Caller = earlier?.caller ?? {
     actor: row.requested_by,
     scope,
     role: row.role,
@@ -266,17 +267,17 @@ export async function reopen(door: OpenDeps, row: InvocationRow, known?: Opened)
   return new OpenedCall({
     id: row.id,
     caller,
-    body: known?.body ?? {},
+    body: earlier?.body ?? {},
     plan,
     input: row.input,
     // The event of a hook was checked before the row was written.
     issues: await findInputIssues(plan, row.input, door.deps.host, true),
     policy,
     // The context decides only whether a person must approve, and that was decided before the row was written.
-    context: known?.context ?? "direct",
+    context: earlier?.context ?? "direct",
     hits: await readRuleHits(plan, policy, row.input),
     ceiling: limitCeiling(
-      known?.row === null ? callerLevel(caller, known.body.narrow) : (row.grant ?? undefined),
+      earlier?.row === null ? callerLevel(caller, earlier.body.narrow) : (row.grant ?? undefined),
       policy,
     ),
     timeout_ms: row.timeout_ms,
@@ -298,19 +299,19 @@ function awaitBoth<A, B>(a: MaybePromise<A>, b: MaybePromise<B>): MaybePromise<[
 }
 
 /**
- * Finds the binding that a request names, by id or by the name of an export. Bindings that the caller may not see do
- * not exist here. A delegated token may use a tool only as the catalog resolves its name, because that is what the
- * grant was given for. A call of a turn uses the turn's catalog snapshot.
+ * Finds the binding that a request refers to, by id or by the name of an export. Bindings that the caller may not see
+ * do not exist here. A delegated token may use a tool only as the catalog resolves its name, because that is what the
+ * grant was given for. A call in a turn uses the turn's catalog snapshot.
  */
-function resolve(
+function resolveBinding(
   door: OpenDeps,
   request: InvocationRequest,
   rollout_key: string,
 ): MaybePromise<BoundPackage> {
   const { body, caller, turn } = request;
   const binding = findBinding(door.bindings, caller.scope, body, rollout_key);
-  const named = body.binding_id !== undefined || body.package_id !== undefined;
-  if (caller.delegation === undefined || turn !== undefined || !named) return binding;
+  const is_explicit = body.binding_id !== undefined || body.package_id !== undefined;
+  if (caller.delegation === undefined || turn !== undefined || !is_explicit) return binding;
   return mapMaybe(binding, (bound) => requireHolder(door.bindings, caller.scope, bound));
 }
 
@@ -328,14 +329,17 @@ function findBinding(
     });
   }
   if (export_id === undefined) {
-    throw new BackplaneError("request.invalid", "The request names no tool. Send binding_id or export_id.");
+    throw new BackplaneError(
+      "request.invalid",
+      "The request specifies no tool. Send binding_id or export_id.",
+    );
   }
   return mapMaybe(bindings.findCandidates(scope, export_id, package_id), (visible) => {
     const candidates = visibleByName(visible, scope);
     // A name without a package means the same tool here as in the catalog.
-    const meant = package_id === undefined ? selectHolder(selectUsable(candidates, scope)) : candidates;
-    const picked = pickBinding(meant, rollout_key);
-    if (picked === null) throw notUsable(export_id, candidates);
+    const matching = package_id === undefined ? selectHolder(selectUsable(candidates, scope)) : candidates;
+    const picked = pickBinding(matching, rollout_key);
+    if (picked === null) throw notUsableError(export_id, candidates);
     return picked;
   });
 }
@@ -358,7 +362,7 @@ async function requireHolder(
 }
 
 /**
- * A caller of the whole org may name any project's binding by its id. By the export's name alone it gets only org-wide
+ * A caller of the whole org may use any project's binding by its id. By the export's name alone it gets only org-wide
  * bindings, never the config and secrets of some project.
  */
 function visibleByName(bounds: readonly BoundPackage[], scope: Scope): readonly BoundPackage[] {
@@ -390,7 +394,7 @@ function matchesNames(bound: BoundPackage, body: InvokeBody): boolean {
   );
 }
 
-function notUsable(export_id: string, candidates: readonly BoundPackage[]): BackplaneError {
+function notUsableError(export_id: string, candidates: readonly BoundPackage[]): BackplaneError {
   const inactive = candidates.find(({ binding }) => binding.status === "inactive")?.binding;
   if (inactive !== undefined && candidates.every(({ binding }) => binding.status !== "active")) {
     const { binding_id, unbound_slots } = inactive;
@@ -426,7 +430,7 @@ export function readRuleHits(plan: ExportPlan, policy: EffectivePolicy, input: J
   return findRuleHits(rules, plan.export.id, input);
 }
 
-/** A call that a plugin makes with its token is never part of a conversation, whichever session it names. */
+/** A call that a plugin makes with its token is never part of a conversation, whichever session it specifies. */
 function contextOf({ context, caller, delivery }: InvocationRequest): CallContext {
   if (caller.delegation !== undefined) return context === "headless" ? context : "background";
   return context ?? (delivery === undefined ? "direct" : "background");
@@ -445,8 +449,8 @@ function resolveTimeout(
   item: PluginExport,
   host_max_ms: number,
 ): number {
-  const wanted = requested ?? binding.policy.timeout_ms ?? item.default_timeout_ms;
-  return Math.min(wanted, item.max_timeout_ms ?? host_max_ms, host_max_ms);
+  const timeout_ms = requested ?? binding.policy.timeout_ms ?? item.default_timeout_ms;
+  return Math.min(timeout_ms, item.max_timeout_ms ?? host_max_ms, host_max_ms);
 }
 
 const EXECUTION_NOUN: Record<ExportKind, IdNoun> = {

@@ -1,14 +1,14 @@
 /**
  * Delivers events to hooks: reserves due jobs and invokes the hook through the one door. The settlement of the call
- * completes the job in the same transaction on `ack` and on the plugin's own `failed`. Any other outcome is retried with
- * back-off and jitter, and the job is dead after the last attempt. The jobs of a hook that is paused or disabled wait until
- * it accepts deliveries again, and those of a removed hook are discarded. Woken by new jobs and at the next due time; never
- * polls.
+ * completes the job in the same transaction on `ack` and on the plugin's own `failed`. Any other outcome is retried
+ * with back-off and jitter, and the job is dead after the last attempt. The jobs of a hook that is paused or disabled
+ * wait until it accepts deliveries again, and those of a removed hook are discarded. Woken by new jobs and at the next
+ * due time; never polls.
  *
  * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. Jobs are
  * reserved ahead, so that a delivery does not wait for its own read. If the store is not shared, new jobs are taken
- * directly from the write that enqueued them, and only those that are not in memory are read. The calls of a quick hook
- * are opened ahead: a call whose row is on disk waits for a slot, and starts as soon as another call of the hook ends.
+ * directly from the write that enqueued them, and only those that are not in memory are read. Calls to a quick hook
+ * are opened ahead: a call whose row is on disk waits for a slot, and starts as soon as another call to the hook ends.
  */
 
 import { type Binding, codeOf, definedFields, type JsonObject } from "@backplane/contract";
@@ -40,24 +40,27 @@ const LEASE_MS = 30_000;
  * hooks.delivery).
  */
 const AHEAD_SHARED = 1;
-const AHEAD_ALONE = 16;
+const AHEAD_UNSHARED = 16;
 /**
- * How many new jobs of a lane are taken without a read, for each one that may run at the same time. The limit bounds the
- * memory and the time that a job in the store can wait behind newer ones: reads are in the order of the due times.
+ * How many new jobs of a lane are taken without a read, for each one that may run at the same time. The limit bounds
+ * the memory and the time that a job in the store can wait behind newer ones: reads are in the order of the due times.
  */
-const UNREAD_ALONE = 64;
+const UNREAD_UNSHARED = 64;
 /** How many jobs of all lanes are reserved ahead in a queue that is not shared. */
 const MAX_AHEAD = 4_000;
 /** How many deliveries may wait for their settlement, for each one that may run at the same time. */
 const MAX_UNSETTLED = 3;
 /** The shortest time between two reads of the queue. */
 const MIN_WAIT_MS = 100;
-/** The pause of a delivery that did not start, because the gateway was overloaded or stopping, or its store was not available. */
+/**
+ * The pause of a delivery that did not start, because the gateway was overloaded or stopping, or its store was not
+ * available.
+ */
 const NOT_STARTED_MS = 1_000;
 
 /**
- * `settled`: the settlement of the call has completed the job. `never_ran`: the call was taken back before the hook started.
- * `wait`: the hook accepts no deliveries at present.
+ * `settled`: the settlement of the call has completed the job. `never_ran`: the call was withdrawn before the hook
+ * started. `wait`: the hook accepts no deliveries at present.
  */
 type DeliveryEnd =
   | "settled"
@@ -83,14 +86,14 @@ export class Deliverer {
   /** The ids of all reserved jobs that are not started yet. */
   readonly #ahead_ids = new Set<string>();
   /**
-   * How many new jobs of a lane may be taken without a read. Absent if the store may have due jobs of the lane that are not
-   * reserved.
+   * How many new jobs of a lane may be taken without a read. Absent if the store may have due jobs of the lane that
+   * are not reserved.
    */
   readonly #unread = new Map<string, number>();
   #timer: Timer | null = null;
   #claiming = false;
-  #again = false;
-  #woken = false;
+  #claim_again = false;
+  #wake_scheduled = false;
   #stopped = true;
 
   constructor(
@@ -118,7 +121,7 @@ export class Deliverer {
   }
 
   wake(): void {
-    if (this.#claiming) this.#again = true;
+    if (this.#claiming) this.#claim_again = true;
     else if (!this.#stopped) void this.#claimAll();
   }
 
@@ -130,7 +133,7 @@ export class Deliverer {
 
   /** Takes jobs that were just enqueued and reserved. A job that is not taken stays due in the store. */
   add(due: readonly Job[]): void {
-    let refused = due.length === 0;
+    let needs_read = due.length === 0;
     for (const job of due) {
       // A read may have found the job before the write that enqueued it was reported.
       if (this.#running.has(job.id) || this.#ahead_ids.has(job.id)) continue;
@@ -140,21 +143,21 @@ export class Deliverer {
         this.#reserveAhead(job.lane, [job]);
       } else {
         this.#unread.delete(job.lane);
-        refused = true;
+        needs_read = true;
       }
     }
     this.#startAhead();
-    if (refused) this.wake();
+    if (needs_read) this.wake();
   }
 
   /** Deliveries that end in the same turn of the event loop share one read. */
   #wakeSoon(): void {
     const { pause } = this.#deps;
     if (pause === undefined) this.wake();
-    if (pause === undefined || this.#woken) return;
-    this.#woken = true;
+    if (pause === undefined || this.#wake_scheduled) return;
+    this.#wake_scheduled = true;
     pause(() => {
-      this.#woken = false;
+      this.#wake_scheduled = false;
       this.wake();
     });
   }
@@ -169,9 +172,9 @@ export class Deliverer {
   async extend(): Promise<void> {
     const { store, clock } = this.#deps;
     const running = [...this.#running.values()].map(({ job }) => job);
-    const held = [...running, ...[...this.#ahead.values()].flat().filter(isLeased)];
+    const leased = [...running, ...[...this.#ahead.values()].flat().filter(isLeased)];
     // Together, so that they share a commit.
-    await Promise.all(held.map(({ id, fence }) => store.jobs.extend(id, fence, clock.now(), LEASE_MS)));
+    await Promise.all(leased.map(({ id, fence }) => store.jobs.extend(id, fence, clock.now(), LEASE_MS)));
     this.wake();
   }
 
@@ -182,17 +185,17 @@ export class Deliverer {
     try {
       let next: number | null;
       do {
-        this.#again = false;
+        this.#claim_again = false;
         next = await this.#claimDue();
-      } while (this.#again && !this.#stopped);
-      if (next !== null) this.#arm(Math.max(next, MIN_WAIT_MS));
+      } while (this.#claim_again && !this.#stopped);
+      if (next !== null) this.#schedule(Math.max(next, MIN_WAIT_MS));
     } catch (error) {
       this.#deps.log.warn({ err: error }, "could not read the deliveries; retrying");
-      this.#arm(1_000);
+      this.#schedule(1_000);
     } finally {
       this.#claiming = false;
     }
-    if (this.#again) this.wake();
+    if (this.#claim_again) this.wake();
   }
 
   /**
@@ -211,9 +214,9 @@ export class Deliverer {
         await this.#release(lane);
         continue;
       }
-      const left = this.#ahead.get(lane)?.length ?? 0;
-      const room = this.#roomFor(limit, this.#slots.unendedIn(lane) + left);
-      if (room <= 0 || hasEnough(left, limit)) continue;
+      const reserved_count = this.#ahead.get(lane)?.length ?? 0;
+      const room = this.#roomFor(limit, this.#slots.unendedIn(lane) + reserved_count);
+      if (room <= 0 || hasEnough(reserved_count, limit)) continue;
       // Lanes are sorted by due time, so the others are not due either.
       if (due_in > 0) {
         next ??= due_in;
@@ -242,10 +245,10 @@ export class Deliverer {
       this.#startAhead();
       // The end of a running job wakes the deliverer when the lane has no room.
       if (jobs.length >= room) continue;
-      if (!store.shared) this.#unread.set(lane, limit * UNREAD_ALONE);
+      if (!store.shared) this.#unread.set(lane, limit * UNREAD_UNSHARED);
       // Jobs that were reserved stay due until they are started, so the time of the next one is read later.
       if (jobs.length > 0 && !store.shared) next ??= 0;
-      else if (jobs.length > 0) this.#again = true;
+      else if (jobs.length > 0) this.#claim_again = true;
       // The end of a running job wakes the deliverer.
       else if (!this.#ahead.has(lane)) next ??= due_in;
     }
@@ -263,7 +266,7 @@ export class Deliverer {
 
   /** How many more jobs of a lane with this limit may be reserved, if it has that many. */
   #roomFor(limit: number, held: number): number {
-    const room = limit * (1 + (this.#deps.store.shared ? AHEAD_SHARED : AHEAD_ALONE)) - held;
+    const room = limit * (1 + (this.#deps.store.shared ? AHEAD_SHARED : AHEAD_UNSHARED)) - held;
     // A lane always gets as many as it may run at the same time, even if other lanes have reserved many.
     return Math.min(room, Math.max(limit - held, MAX_AHEAD - this.#ahead_ids.size));
   }
@@ -276,15 +279,17 @@ export class Deliverer {
     for (const { id } of jobs) this.#ahead_ids.add(id);
   }
 
-  /** 0 while the hook is paused or disabled. The deliveries of a removed hook are started, so that each of them ends. */
+  /**
+   * 0 while the hook is paused or disabled. The deliveries of a removed hook are started, so that each of them ends.
+   */
   async #readLimit(org_id: string, lane: string): Promise<number> {
     const { store, host } = this.#deps;
     const bound = org_id === "" ? null : await store.bindings.get({ org_id, project_id: null }, lane);
-    const wanted = bound?.binding.policy.deliveries;
+    const settings = bound?.binding.policy.deliveries;
     const limit =
       bound !== null && !acceptsDeliveries(bound.binding)
         ? 0
-        : (wanted?.concurrency ?? host.deliveries.per_binding);
+        : (settings?.concurrency ?? host.deliveries.per_binding);
     this.#slots.setLimit(lane, limit);
     return limit;
   }
@@ -320,7 +325,7 @@ export class Deliverer {
     this.#ahead.delete(lane);
     this.#unread.delete(lane);
     for (const { id } of jobs) this.#ahead_ids.delete(id);
-    this.#slots.takeBack(lane);
+    this.#slots.withdrawWaiting(lane);
     const release = (job: Job) =>
       store.jobs.release(job.id, job.fence, clock.now(), 0).catch((error: unknown) => {
         log.warn({ err: error, job_id: job.id }, "could not release a delivery; its lease expires");
@@ -328,7 +333,7 @@ export class Deliverer {
     await Promise.all(jobs.filter(isLeased).map(release));
   }
 
-  #arm(ms: number): void {
+  #schedule(ms: number): void {
     if (this.#stopped) return;
     this.#timer = this.#deps.clock.after(Math.min(ms, 2_000_000_000), () => this.wake());
   }
@@ -338,7 +343,7 @@ export class Deliverer {
       job,
       stage: "opening",
       started_at: null,
-      taken_back: false,
+      withdrawn: false,
       done: Promise.resolve(),
     };
     this.#running.set(job.id, delivery);
@@ -346,8 +351,8 @@ export class Deliverer {
     const startNext = () => {
       this.#startAhead();
       // While enough jobs are reserved ahead, there is nothing to read.
-      const left = this.#ahead.get(job.lane)?.length ?? 0;
-      if (!hasEnough(left, this.#slots.limitOf(job.lane))) this.#wakeSoon();
+      const reserved_count = this.#ahead.get(job.lane)?.length ?? 0;
+      if (!hasEnough(reserved_count, this.#slots.limitOf(job.lane))) this.#wakeSoon();
     };
     const onEnded = () => {
       this.#slots.end(delivery);
@@ -380,15 +385,15 @@ export class Deliverer {
   }
 
   /**
-   * Returns the job to the queue, with a delay that grows with its age up to that of a retry. An attempt that was refused
-   * does not count. A delivery that has waited as long as a dead one is kept is discarded.
+   * Returns the job to the queue, with a delay that grows with its age up to that of a retry. An attempt that was
+   * refused does not count. A delivery that has waited as long as a dead one is kept is discarded.
    */
   async #keepWaiting(job: Job, reason: string): Promise<void> {
     const { clock, store, host } = this.#deps;
     const { event } = job.payload as unknown as DeliveryPayload;
     const age = clock.now() - Date.parse(event.occurred_at as string);
-    const keep = host.retention.dead_jobs_ms;
-    if (keep > 0 && age > keep) {
+    const max_age = host.retention.dead_jobs_ms;
+    if (max_age > 0 && age > max_age) {
       await store.jobs.discardHeld(job.id, job.fence, reason, clock.now());
       return;
     }
@@ -411,7 +416,7 @@ export class Deliverer {
     const { job } = delivery;
     const { delivery_id, org_id, project_id, event } = job.payload as unknown as DeliveryPayload;
     const scope = { org_id, project_id };
-    const held = { id: job.id, fence: job.fence, leased_until: this.#deps.clock.now() + LEASE_MS };
+    const lease = { id: job.id, fence: job.fence, leased_until: this.#deps.clock.now() + LEASE_MS };
     try {
       const ticket = await this.#invoke({
         caller: { actor: "kernel", scope, role: "user", scopes: [], admin: false },
@@ -419,7 +424,7 @@ export class Deliverer {
         delivery: {
           delivery_id,
           attempt: job.attempt,
-          job: held,
+          job: lease,
           onEnded,
           acquireSlot: () => this.#slots.acquire(delivery),
         },
@@ -427,21 +432,21 @@ export class Deliverer {
       const ended = await ticket.settled;
       const reason = retryReason(ended);
       if (reason === null) return "settled";
-      if (delivery.taken_back) return "never_ran";
-      return this.#waits(ended.error?.code) ? { wait: reason } : { retry: reason };
+      if (delivery.withdrawn) return "never_ran";
+      return this.#mustWait(ended.error?.code) ? { wait: reason } : { retry: reason };
     } catch (error) {
       const code = codeOf(error) ?? "internal";
       const reason = error instanceof Error ? `${code}: ${error.message}` : code;
-      if (NOT_STARTED.has(code)) return "not_started";
+      if (NOT_STARTED_CODES.has(code)) return "not_started";
       if (code === "binding.not_found") return { discard: reason };
-      return this.#waits(code) ? { wait: reason } : { retry: reason };
+      return this.#mustWait(code) ? { wait: reason } : { retry: reason };
     }
   }
 
   /** Whether the delivery is refused for now. Another gateway may have the files of the hook. */
-  #waits(code: string | undefined): boolean {
+  #mustWait(code: string | undefined): boolean {
     if (code === "package.files_missing") return this.#deps.store.shared;
-    return code !== undefined && WAITING.has(code);
+    return code !== undefined && WAIT_CODES.has(code);
   }
 
   /** Exponential with ± 25 % jitter, so that jobs that failed together are not retried together. */
@@ -469,10 +474,10 @@ export function acceptsDeliveries({ status, rollout, policy }: Binding): boolean
 }
 
 /** The hook was disabled after the event, and may be enabled again. */
-const WAITING: ReadonlySet<string> = new Set(["binding.not_active", "authority.project_archived"]);
+const WAIT_CODES: ReadonlySet<string> = new Set(["binding.not_active", "authority.project_archived"]);
 
 /** Nothing was tried, so the attempt does not count. A delivery that another gateway has taken over stays with it. */
-const NOT_STARTED: ReadonlySet<string> = new Set([
+const NOT_STARTED_CODES: ReadonlySet<string> = new Set([
   "delivery.taken_over",
   "gateway_stopping",
   "request.overloaded",

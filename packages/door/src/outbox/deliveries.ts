@@ -21,7 +21,7 @@ import {
 } from "@backplane/ports";
 import { DELIVERIES_QUEUE, type DeliveryPayload } from "./deliver.ts";
 
-const STATUS_OF = {
+const STATUS_BY_STATE = {
   ready: "pending",
   leased: "running",
   done: "delivered",
@@ -29,8 +29,8 @@ const STATUS_OF = {
   discarded: "discarded",
 } as const satisfies Record<JobState, DeliveryStatus>;
 
-const STATE_OF = Object.fromEntries(
-  Object.entries(STATUS_OF).map(([state, status]) => [status, state]),
+const STATE_BY_STATUS = Object.fromEntries(
+  Object.entries(STATUS_BY_STATE).map(([state, status]) => [status, state]),
 ) as Record<DeliveryStatus, JobState>;
 
 export function createDeliveries(
@@ -45,7 +45,7 @@ export function createDeliveries(
     return job;
   }
 
-  async function change(
+  async function changeDelivery(
     caller: Caller,
     id: string,
     action: "replay" | "discard",
@@ -77,7 +77,7 @@ export function createDeliveries(
     async list(caller, { status, binding_id }, page) {
       requireOperator(caller, "read deliveries");
       const filter = {
-        ...(status === undefined ? {} : { state: STATE_OF[status] }),
+        ...(status === undefined ? {} : { state: STATE_BY_STATUS[status] }),
         ...(binding_id === undefined ? {} : { lane: binding_id }),
       };
       const { items, next } = await store.jobs.list(caller.scope, filter, page);
@@ -88,15 +88,15 @@ export function createDeliveries(
       return deliveryOf(await find(caller, id));
     },
     replay: (caller, id) =>
-      change(caller, id, "replay", (now, records) => store.jobs.replay(id, now, records)),
+      changeDelivery(caller, id, "replay", (now, records) => store.jobs.replay(id, now, records)),
     discard: (caller, id) =>
-      change(caller, id, "discard", (now, records) => store.jobs.discard(id, now, records)),
-    async test(caller, binding_id, wanted) {
+      changeDelivery(caller, id, "discard", (now, records) => store.jobs.discard(id, now, records)),
+    async test(caller, binding_id, request) {
       requireOperator(caller, "test hooks");
       const bound = await store.bindings.get(caller.scope, binding_id);
       if (bound === null) throw new BackplaneError("binding.not_found");
       const { scope, status } = bound.binding;
-      const type = testedType(bound, wanted);
+      const type = resolveEventType(bound, request);
       if (status !== "active") {
         throw new BackplaneError("binding.not_active", `The binding ${binding_id} is ${status}.`);
       }
@@ -107,7 +107,7 @@ export function createDeliveries(
         binding_id,
         org_id: scope.org_id,
         project_id,
-        event: exampleEvent(type, wanted, clock.now(), ids.next("trace")),
+        event: buildExampleEvent(type, request, clock.now(), ids.next("trace")),
         test: true,
       };
       const job = {
@@ -140,7 +140,7 @@ function deliveryOf(job: Job): Delivery {
     org_id,
     project_id,
     binding_id,
-    status: STATUS_OF[job.state],
+    status: STATUS_BY_STATE[job.state],
     attempt: job.attempt,
     max_attempts: job.max_attempts,
     next_attempt_at: job.state === "ready" ? dateOf(job.run_at) : null,
@@ -152,19 +152,22 @@ function deliveryOf(job: Job): Delivery {
   };
 }
 
-function testedType({ binding, package: { manifest } }: BoundPackage, wanted: HookTest): SemanticEventType {
+function resolveEventType(
+  { binding, package: { manifest } }: BoundPackage,
+  request: HookTest,
+): SemanticEventType {
   const item = manifest.exports.find(({ id }) => id === binding.export_id);
   if (item?.kind !== "hook") {
     throw new BackplaneError("request.invalid", `The binding ${binding.binding_id} does not bind a hook.`);
   }
-  const type = wanted.type ?? item.hook.subscribes_to[0]!;
+  const type = request.type ?? item.hook.subscribes_to[0]!;
   if (item.hook.subscribes_to.includes(type)) return type;
   throw new BackplaneError("request.invalid", `${item.id} does not subscribe to ${type}.`, {
     details: { subscribes_to: item.hook.subscribes_to },
   });
 }
 
-function exampleEvent(
+function buildExampleEvent(
   type: SemanticEventType,
   { summary }: HookTest,
   now: number,

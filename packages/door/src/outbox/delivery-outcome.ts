@@ -1,13 +1,13 @@
 import type { Invocation } from "@backplane/contract";
 
-/** Why an ended call has to be delivered again; null after `ack` and after the hook's own `failed` (inv.retry). */
-export function retryReason(ended: Pick<Invocation, "status" | "error">): string | null {
-  return ended.status === "succeeded" || hasFailedPermanently(ended) ? null : errorText(ended);
+/** Why a call that ended has to be delivered again; null after `ack` and after the hook's own `failed` (inv.retry). */
+export function retryReason(call: Pick<Invocation, "status" | "error">): string | null {
+  return call.status === "succeeded" || hasFailedPermanently(call) ? null : errorText(call);
 }
 
 /** The error of a hook that answered `failed`. Such a delivery is complete; the text describes the failure. */
-export function finalError(ended: Pick<Invocation, "status" | "error">): string | null {
-  return hasFailedPermanently(ended) ? errorText(ended) : null;
+export function finalError(call: Pick<Invocation, "status" | "error">): string | null {
+  return hasFailedPermanently(call) ? errorText(call) : null;
 }
 
 function hasFailedPermanently({ status, error }: Pick<Invocation, "status" | "error">): boolean {

@@ -1,6 +1,6 @@
 /**
- * Limits how many deliveries of a lane, and of all lanes, run at the same time. The calls of a quick hook are opened ahead:
- * a call whose row is on disk waits here for a slot, and starts as soon as another call of the hook ends.
+ * Limits how many deliveries of a lane, and of all lanes, run at the same time. Calls to a quick hook are opened
+ * ahead: a call whose row is on disk waits here for a slot, and starts as soon as another call to the hook ends.
  */
 import type { Clock, Job } from "@backplane/ports";
 import type { SlotWait } from "../calls/requested-delivery.ts";
@@ -11,8 +11,8 @@ export interface OpenedDelivery {
   stage: "opening" | "active" | "ended";
   /** On the monotonic clock; null until the hook starts. */
   started_at: number | null;
-  /** Whether the call was taken back while it waited for a slot. */
-  taken_back: boolean;
+  /** Whether the call was withdrawn while it waited for a slot. */
+  withdrawn: boolean;
 }
 
 /** The deliveries of a lane that have not ended. */
@@ -25,8 +25,8 @@ interface LaneUse {
 const UNUSED: Readonly<LaneUse> = { unended: 0, active: 0 };
 
 /**
- * A hook whose last call took less than this is quick. For a slower hook the time of a commit hardly matters, and its calls
- * would wait for a slot with an attempt that already counts.
+ * A hook whose last call took less than this is quick. For a slower hook the time of a commit hardly matters, and its
+ * calls would wait for a slot with an attempt that already counts.
  */
 const QUICK_HOOK_MS = 50;
 
@@ -72,8 +72,8 @@ export class DeliverySlots {
   }
 
   /**
-   * Up to the limits, or up to twice the limit of a quick hook. Calls are not opened ahead while other lanes wait for the
-   * shared limit, because those lanes come first, nor for a last attempt, which a crash would use up.
+   * Up to the limits, or up to twice the limit of a quick hook. Calls are not opened ahead while other lanes wait for
+   * the shared limit, because those lanes come first, nor for a last attempt, which a crash would use up.
    */
   mayOpen(lane: string, next: Job | undefined, waiting_lanes: number): boolean {
     const limit = this.limitOf(lane);
@@ -100,11 +100,11 @@ export class DeliverySlots {
     return { granted, interrupt: () => this.#refuse(delivery) };
   }
 
-  /** Takes back the calls of the lane that wait for a slot. */
-  takeBack(lane: string): void {
+  /** Withdraws the calls of the lane that wait for a slot. */
+  withdrawWaiting(lane: string): void {
     for (const delivery of this.#waiting.keys()) {
       if (delivery.job.lane !== lane) continue;
-      delivery.taken_back = true;
+      delivery.withdrawn = true;
       this.#refuse(delivery);
     }
   }

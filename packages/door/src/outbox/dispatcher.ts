@@ -1,8 +1,8 @@
 /**
- * Turns committed events into hook deliveries: reads the outbox by cursor and, in one transaction, moves the cursor and
- * enqueues one job per hook. The first node to move the cursor wins, so no event is lost or enqueued twice. With the
- * lease, only one node reads the outbox; the others take over when it falls behind. Events that a hook's own call caused
- * are skipped (hook.contract).
+ * Turns committed events into hook deliveries: reads the outbox by cursor and, in one transaction, moves the cursor
+ * and enqueues one job per hook. The first node to move the cursor wins, so no event is lost or enqueued twice. With
+ * the lease, only one node reads the outbox; the others take over when it falls behind. Events that a hook's own call
+ * caused are skipped (hook.contract).
  */
 import { definedFields, type Json } from "@backplane/contract";
 import type {
@@ -20,9 +20,9 @@ import { matchesFilter } from "./event-filter.ts";
 
 export const HOOKS_CONSUMER = "hooks";
 const LEASE = "outbox/hooks";
-const PAGE = 500;
+const PAGE_SIZE = 500;
 /** Small writes, so that the first jobs are delivered before the last ones are enqueued (bench row hooks.delivery). */
-const JOBS_PAGE = 100;
+const JOBS_PER_WRITE = 100;
 /** Commits within this time are batched into one pass. */
 const BATCH_MS = 25;
 /** A node without the lease waits this long for the lease holder. */
@@ -78,7 +78,7 @@ export class Dispatcher {
       this.#again = true;
       return;
     }
-    this.#after(this.#has_lease ? this.#batchDelay() : TAKE_OVER_MS);
+    this.#scheduleIn(this.#has_lease ? this.#batchDelay() : TAKE_OVER_MS);
   }
 
   /** The first event after a pause is dispatched immediately, and only those that follow soon are batched. */
@@ -86,7 +86,7 @@ export class Dispatcher {
     return Math.max(0, this.#last_pass + BATCH_MS - this.#deps.clock.monotonic());
   }
 
-  #after(ms: number): void {
+  #scheduleIn(ms: number): void {
     const run = () => {
       this.#timer = null;
       this.#pass_running = this.#dispatch();
@@ -111,7 +111,7 @@ export class Dispatcher {
     this.#pass_running = null;
     const again = this.#again;
     this.#again = false;
-    if (failed && !this.#stopped) this.#after(RETRY_MS);
+    if (failed && !this.#stopped) this.#scheduleIn(RETRY_MS);
     else if (again) this.#schedule();
   }
 
@@ -119,12 +119,14 @@ export class Dispatcher {
     const { outbox } = this.#deps.store;
     let from = this.#cursor ?? (await outbox.cursor(HOOKS_CONSUMER));
     while (!this.#stopped) {
-      const ahead = await outbox.summarize(from, PAGE);
-      if (ahead === null) return;
-      const wanted = await this.#hasSubscribers(ahead);
-      const to = await (wanted ? this.#enqueueJobs(from, ahead) : this.#advance(from, ahead.last_seq, []));
+      const pending = await outbox.summarize(from, PAGE_SIZE);
+      if (pending === null) return;
+      const has_subscribers = await this.#hasSubscribers(pending);
+      const to = await (has_subscribers
+        ? this.#enqueueJobs(from, pending)
+        : this.#advance(from, pending.last_seq, []));
       // Events that were appended in the meantime have scheduled the next pass.
-      if (to === ahead.last_seq && ahead.count < PAGE) return;
+      if (to === pending.last_seq && pending.count < PAGE_SIZE) return;
       from = to ?? (await outbox.cursor(HOOKS_CONSUMER));
     }
   }
@@ -135,12 +137,12 @@ export class Dispatcher {
    */
   async #enqueueJobs(from: number, { count, last_seq }: OutboxSummary): Promise<number | null> {
     let to: number | null = from;
-    for (let left = count; left > 0 && to !== null && !this.#stopped; ) {
-      const size = Math.min(left, JOBS_PAGE);
+    for (let remaining = count; remaining > 0 && to !== null && !this.#stopped; ) {
+      const size = Math.min(remaining, JOBS_PER_WRITE);
       const events = await this.#deps.store.outbox.read(to, size);
       const jobs = await this.#buildJobs(events);
       to = await this.#advance(to, events.at(-1)?.seq ?? last_seq, jobs);
-      left = jobs.length < size ? 0 : left - size;
+      remaining = jobs.length < size ? 0 : remaining - size;
     }
     return to;
   }
@@ -164,15 +166,15 @@ export class Dispatcher {
   }
 
   async #buildJobs(events: readonly OutboxEvent[]): Promise<NewJob[]> {
-    const known = new Map<string, BoundPackage[]>();
+    const hooks_by_key = new Map<string, BoundPackage[]>();
     const jobs: NewJob[] = [];
     for (const event of events) {
       if (event.from_hook) continue;
       const key = `${event.org_id}\n${event.project_id}\n${event.type}`;
-      let hooks = known.get(key);
+      let hooks = hooks_by_key.get(key);
       if (hooks === undefined) {
         hooks = await this.#deps.store.bindings.hooksFor(event, event.type);
-        known.set(key, hooks);
+        hooks_by_key.set(key, hooks);
       }
       for (const hook of selectBindings(hooks, event.id)) {
         if (passesFilters(hook, event)) jobs.push(this.#buildJob(hook, event));
@@ -223,8 +225,8 @@ function runAfter(pause: (run: () => void) => void, run: () => void): Timer {
 /** Whether the event passes the filters of the hook's author and of its binding. */
 function passesFilters({ binding, package: { manifest } }: BoundPackage, event: OutboxEvent): boolean {
   const item = manifest.exports.find(({ id }) => id === binding.export_id);
-  const authored = item?.kind === "hook" ? item.hook.filter : undefined;
-  return matchesFilter(event, authored) && matchesFilter(event, binding.policy.deliveries?.filter);
+  const author_filter = item?.kind === "hook" ? item.hook.filter : undefined;
+  return matchesFilter(event, author_filter) && matchesFilter(event, binding.policy.deliveries?.filter);
 }
 
 /** Picks one binding per hook: rollout and the precedence of projects apply to deliveries as to calls. */

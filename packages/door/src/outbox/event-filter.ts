@@ -1,11 +1,11 @@
 import type { EventFilter, Json, SemanticEvent } from "@backplane/contract";
 
-/** Whether the event has one of the wanted values in every field that the filter names. */
+/** Whether the event has an accepted value in every field that the filter lists. */
 export function matchesFilter(event: SemanticEvent, filter: EventFilter | undefined): boolean {
   if (filter === undefined) return true;
-  return Object.entries(filter).every(([path, wanted]) => {
-    const found = fieldAt(event, path);
-    return Array.isArray(wanted) ? wanted.some((value) => value === found) : wanted === found;
+  return Object.entries(filter).every(([path, accepted]) => {
+    const actual = fieldAt(event, path);
+    return Array.isArray(accepted) ? accepted.some((value) => value === actual) : accepted === actual;
   });
 }
 

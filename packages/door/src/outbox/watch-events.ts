@@ -5,8 +5,8 @@ import type { KernelDeps, Scope } from "@backplane/ports";
 import { sleep, WakeSignal } from "../node/wake.ts";
 import { HOOKS_CONSUMER } from "./dispatcher.ts";
 
-const PAGE = 200;
-/** Reads again after this time, in case a notification of another node was lost. */
+const PAGE_SIZE = 200;
+/** Reads again after this time, in case a notification from another node was lost. */
 const POLL_MS = 15_000;
 /** Batches notifications, because every commit of every tenant sends one. */
 const BATCH_MS = 20;
@@ -29,15 +29,15 @@ export async function* watchEvents(
   try {
     while (!stop.aborted) {
       // Read before the events: up to this seq the outbox is complete, so a scope without events can skip ahead.
-      const passed = await eventPosition(deps);
-      const events = await outbox.read(last, PAGE, scope);
+      const complete_up_to = await eventPosition(deps);
+      const events = await outbox.read(last, PAGE_SIZE, scope);
       for (const { from_hook: _from_hook, ...event } of events) {
         last = event.seq;
         yield event;
         if (stop.aborted) return;
       }
       if (events.length > 0) continue;
-      last = Math.max(last, passed);
+      last = Math.max(last, complete_up_to);
       const woken = new AbortController();
       await Promise.race([wake.wait(), sleep(deps.clock, POLL_MS, AbortSignal.any([stop, woken.signal]))]);
       woken.abort();

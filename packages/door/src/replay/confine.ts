@@ -19,7 +19,13 @@ export function isReplayable(protocol: Protocol): boolean {
 }
 
 export function confineBinding(binding: Binding, binding_id: string): Binding {
-  const { host_target: _host, sampling: _model, class: chosen, mounts = [], ...policy } = binding.policy;
+  const {
+    host_target: _host,
+    sampling: _model,
+    class: execution_class,
+    mounts = [],
+    ...policy
+  } = binding.policy;
   return {
     ...binding,
     binding_id,
@@ -28,7 +34,9 @@ export function confineBinding(binding: Binding, binding_id: string): Binding {
     rollout: { traffic_percent: 100 },
     policy: {
       ...policy,
-      ...(chosen === undefined ? {} : { class: chosen === "inline" ? "worker" : chosen }),
+      ...(execution_class === undefined
+        ? {}
+        : { class: execution_class === "inline" ? "worker" : execution_class }),
       allowed_domains: [],
       mounts: mounts.map((mount) => ({ ...mount, writable: false })),
       permissions: { ...policy.permissions, network: "none", gateway_api_scopes: [] },
@@ -37,7 +45,7 @@ export function confineBinding(binding: Binding, binding_id: string): Binding {
 }
 
 /**
- * An MCP server declares no effect class, but may declare that a tool only reads. That claim of its author is enough here,
+ * An MCP server declares no effect class, but may declare that a tool only reads. The author's claim is enough here,
  * because a call with this grant can change nothing anyway; it is not enough to run a real call twice.
  */
 export function isReadOnlyTool(item: PluginExport): boolean {

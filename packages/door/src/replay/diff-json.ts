@@ -33,7 +33,7 @@ function compare(path: string, current: Json, candidate: Json, found: ReplayDiff
     return;
   }
   if (isObject(current) && isObject(candidate)) {
-    const [left, right] = [comparable(current as JsonObject), comparable(candidate as JsonObject)];
+    const [left, right] = [toComparable(current as JsonObject), toComparable(candidate as JsonObject)];
     for (const key of new Set([...Object.keys(left), ...Object.keys(right)]))
       compareItem(`${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`, left[key], right[key], found);
     return;
@@ -55,7 +55,7 @@ function compareItem(
 }
 
 /** A file is compared by its content. Its name and the call that produced it differ from run to run. */
-function comparable(value: JsonObject): JsonObject {
+function toComparable(value: JsonObject): JsonObject {
   if (!isArtifact(value)) return value;
   const { path: _path, invocation_id: _id, ...content } = value as JsonObject;
   return content;

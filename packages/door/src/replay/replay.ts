@@ -2,7 +2,7 @@
  * Runs recorded read-only calls against the version in use and against a candidate, and compares the results
  * (upgrade.replay). Both versions run under the same conditions, in the sandbox without network and secrets, so a
  * difference comes from the versions. A replay is admitted like any call, but writes no invocation: it has no events,
- * reaches no hook or tape, and is not counted anywhere. The audit log names the calls that were replayed.
+ * reaches no hook or tape, and is not counted anywhere. The audit log lists the calls that were replayed.
  */
 import {
   BackplaneError,
@@ -10,7 +10,7 @@ import {
   canonicalJson,
   codeOf,
   type InvocationError,
-  isDescribed,
+  isSelfDescribing,
   type Json,
   type Package,
   type ReplayDifference,
@@ -47,12 +47,12 @@ const MAX_AUDITED = 100;
 type Upgrades = RegistryModule["upgrades"];
 
 /** A binding with the version in use, and as it would be with the candidate. */
-interface Pair {
+interface VersionPair {
   current: BoundPackage;
   candidate: BoundPackage;
 }
 
-interface Attempt {
+interface ConnectionAttempt {
   host: string;
   port: number;
 }
@@ -61,7 +61,7 @@ interface ReplayedRun {
   result: Json | null;
   error: InvocationError | null;
   ms: number;
-  attempts: Attempt[];
+  attempts: ConnectionAttempt[];
 }
 
 export type Replay = (
@@ -85,22 +85,22 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     const bindings = await upgrades.listOlder(caller, target, request.org_wide);
     const problems: ReplayReport["problems"] = [];
     const requested: ReplayReport["permissions"]["requested"] = [];
-    const temporary: string[] = [];
+    const temporary_binding_ids: string[] = [];
     const calls: ReplayedCall[] = [];
     try {
       for (const binding of bindings) {
         requireNotCancelled(operation);
         const { binding_id } = binding;
         const rows = await listCalls(caller, binding, request, request.limit - calls.length);
-        let pair: Pair | null = null;
+        let pair: VersionPair | null = null;
         try {
           const { from, moved } = await upgrades.planMove(caller, binding, target);
           for (const permission of moved.previous?.permissions_held ?? [])
             requested.push({ binding_id, permission });
           if (rows.length > 0)
             pair = {
-              current: await confine(binding, from, temporary, operation),
-              candidate: await confine(moved, target, temporary, operation),
+              current: await confine(binding, from, temporary_binding_ids, operation),
+              candidate: await confine(moved, target, temporary_binding_ids, operation),
             };
         } catch (error) {
           if (codeOf(error) === "request.cancelled") throw error;
@@ -116,7 +116,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
         }
       }
     } finally {
-      for (const binding_id of temporary) runner.retire(binding_id);
+      for (const binding_id of temporary_binding_ids) runner.retire(binding_id);
     }
     const report = summarize(target, bindings, { calls, problems, requested });
     const { counts, verdict, from_versions: from } = report;
@@ -137,16 +137,16 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
   async function confine(
     binding: Binding,
     pack: Package,
-    temporary: string[],
+    temporary_binding_ids: string[],
     operation: Operation,
   ): Promise<BoundPackage> {
     const { protocol } = pack.manifest.runtime;
     if (!isReplayable(protocol))
       throw new BackplaneError("request.invalid", `Calls of ${protocol} packages cannot be replayed.`);
     const binding_id = ids.next("binding");
-    temporary.push(binding_id);
+    temporary_binding_ids.push(binding_id);
     const bound = { binding: confineBinding(binding, binding_id), package: pack };
-    if (!isDescribed(protocol)) return bound;
+    if (!isSelfDescribing(protocol)) return bound;
     return withTools(bound, await upgrades.describe(bound, placeholderSecrets, operation));
   }
 
@@ -168,7 +168,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     limit: number,
   ): Promise<InvocationRow[]> {
     const exports = (await door.bindings.get(caller.scope, binding_id))?.package.manifest.exports ?? [];
-    const reading = new Set(exports.filter(isReadOnlyTool).map(({ id }) => id));
+    const read_only_tools = new Set(exports.filter(isReadOnlyTool).map(({ id }) => id));
     const rows: InvocationRow[] = [];
     const seen = new Set<string>();
     let scanned = 0;
@@ -181,7 +181,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
       scanned += 100;
       for (const call of page.items) {
         if (call.export_kind !== "tool") continue;
-        const only_reads = call.effect_class === "unknown" && reading.has(call.export_id);
+        const only_reads = call.effect_class === "unknown" && read_only_tools.has(call.export_id);
         if (call.effect_class !== "read_only" && !only_reads) continue;
         if (tools !== undefined && !tools.includes(call.export_id)) continue;
         const key = `${call.project_id}\n${call.export_id}\n${canonicalJson(call.input)}`;
@@ -198,7 +198,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
 
   async function replayCall(
     caller: Caller,
-    { current, candidate }: Pair,
+    { current, candidate }: VersionPair,
     plans: ExportPlans,
     row: InvocationRow,
     operation: Operation,
@@ -217,13 +217,13 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     if (typeof before === "string") return skipped("skipped", before);
     const after = await runOnce(caller, candidate, plans, row, operation);
     if (typeof after === "string") return { ...skipped("changed", after), current_ms: before.ms };
-    const known = new Set(before.attempts.map(({ host, port }) => `${host}:${port}`));
+    const expected = new Set(before.attempts.map(({ host, port }) => `${host}:${port}`));
     return {
       ...base,
-      ...judge(row.result, before, after),
+      ...compareRuns(row.result, before, after),
       current_ms: before.ms,
       candidate_ms: after.ms,
-      attempts: after.attempts.filter(({ host, port }) => !known.has(`${host}:${port}`)),
+      attempts: after.attempts.filter(({ host, port }) => !expected.has(`${host}:${port}`)),
     };
   }
 
@@ -276,7 +276,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
 }
 
 /** Compares the two runs. The recorded result tells whether the version in use repeats its own results. */
-function judge(
+function compareRuns(
   recorded: Json | null,
   before: ReplayedRun,
   after: ReplayedRun,
@@ -318,13 +318,19 @@ function summarize(
 ): ReplayReport {
   const counts = { same: 0, changed: 0, failed: 0, not_comparable: 0, skipped: 0 };
   for (const { result } of calls) counts[result]++;
-  const attempted = new Map<string, Attempt>();
+  const attempted = new Map<string, ConnectionAttempt>();
   for (const call of calls)
     for (const attempt of call.attempts) attempted.set(`${attempt.host}:${attempt.port}`, attempt);
-  const held = requested.length + attempted.size > 0;
+  const needs_permission = requested.length + attempted.size > 0;
   const differs = counts.changed + counts.failed + problems.length > 0;
   const compared = counts.same + counts.not_comparable;
-  const verdict = held ? "held" : differs ? "changed" : compared === 0 ? "nothing_replayed" : "same";
+  const verdict = needs_permission
+    ? "held"
+    : differs
+      ? "changed"
+      : compared === 0
+        ? "nothing_replayed"
+        : "same";
   return {
     package_id: target.package_id,
     from_versions: [...new Set(bindings.map(({ package_version }) => package_version))],

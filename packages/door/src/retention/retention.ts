@@ -1,7 +1,8 @@
 /**
- * Deletes old data once an hour: finished jobs, deliveries that have waited too long for a paused or disabled hook, events that every consumer has read, progress events of calls that ended
- * long ago, expired tokens and Idempotency-Keys, unreferenced package bytes and old result files. Works in small steps
- * with pauses, so that writers do not wait, and on one node at a time. Never deletes calls, tapes or the audit log.
+ * Deletes old data once an hour: finished jobs, deliveries that have waited too long for a paused or disabled hook,
+ * events that every consumer has read, progress events of calls that ended long ago, expired tokens and
+ * Idempotency-Keys, unreferenced package bytes and old result files. Works in small steps with pauses, so that writers
+ * do not wait, and on one node at a time. Never deletes calls, tapes or the audit log.
  */
 
 import { idAt } from "@backplane/contract";
@@ -66,25 +67,29 @@ export class Retention {
   async #sweepRows(): Promise<number> {
     const { store, clock, host } = this.#deps;
     const { retention } = store;
-    const keep = host.retention;
-    const until = clock.monotonic() + MAX_SWEEP_MS;
+    const limits = host.retention;
+    const deadline = clock.monotonic() + MAX_SWEEP_MS;
     const now = () => clock.now();
     let removed = await store.idempotency.sweep(now());
-    removed += await this.#drain(until, () => retention.delegations(now(), DELEGATIONS_MS, STEP_ROWS));
-    if (keep.dead_jobs_ms > 0)
-      removed += await this.#drain(until, () => retention.jobs("dead", now(), keep.dead_jobs_ms, STEP_ROWS));
-    if (keep.dead_jobs_ms > 0) removed += await this.#discardWaiting(until, keep.dead_jobs_ms);
-    if (keep.done_jobs_ms > 0)
+    removed += await this.#drain(deadline, () => retention.delegations(now(), DELEGATIONS_MS, STEP_ROWS));
+    if (limits.dead_jobs_ms > 0)
+      removed += await this.#drain(deadline, () =>
+        retention.jobs("dead", now(), limits.dead_jobs_ms, STEP_ROWS),
+      );
+    if (limits.dead_jobs_ms > 0) removed += await this.#discardWaiting(deadline, limits.dead_jobs_ms);
+    if (limits.done_jobs_ms > 0)
       for (const state of ["done", "discarded"] as const)
-        removed += await this.#drain(until, () => retention.jobs(state, now(), keep.done_jobs_ms, STEP_ROWS));
-    if (keep.progress_ms > 0) removed += await this.#sweepProgress(until, now() - keep.progress_ms);
-    if (keep.outbox_ms > 0)
-      removed += await this.#drain(until, () => retention.outbox(now(), keep.outbox_ms, STEP_ROWS));
+        removed += await this.#drain(deadline, () =>
+          retention.jobs(state, now(), limits.done_jobs_ms, STEP_ROWS),
+        );
+    if (limits.progress_ms > 0) removed += await this.#sweepProgress(deadline, now() - limits.progress_ms);
+    if (limits.outbox_ms > 0)
+      removed += await this.#drain(deadline, () => retention.outbox(now(), limits.outbox_ms, STEP_ROWS));
     return removed;
   }
 
   /** Deliveries wait for a paused or disabled hook as long as dead ones are kept. */
-  async #discardWaiting(until: number, keep_ms: number): Promise<number> {
+  async #discardWaiting(deadline: number, keep_ms: number): Promise<number> {
     const { store, clock } = this.#deps;
     let discarded = 0;
     for (const { lane, org_id } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
@@ -99,25 +104,25 @@ export class Retention {
           keep_ms,
           STEP_ROWS,
         );
-      for (let gone = await step(); gone > 0; gone = await step()) {
-        discarded += gone;
-        if (this.#isOver(until)) return discarded;
+      for (let count = await step(); count > 0; count = await step()) {
+        discarded += count;
+        if (this.#isOver(deadline)) return discarded;
         await this.#pause();
       }
     }
     return discarded;
   }
 
-  async #drain(until: number, step: () => Promise<number>): Promise<number> {
+  async #drain(deadline: number, step: () => Promise<number>): Promise<number> {
     for (let removed = 0; ; ) {
-      const gone = await step();
-      removed += gone;
-      if (gone < STEP_ROWS || this.#isOver(until)) return removed;
+      const count = await step();
+      removed += count;
+      if (count < STEP_ROWS || this.#isOver(deadline)) return removed;
       await this.#pause();
     }
   }
 
-  async #sweepProgress(until: number, ended_before: number): Promise<number> {
+  async #sweepProgress(deadline: number, ended_before: number): Promise<number> {
     const { retention } = this.#deps.store;
     const id_before = idAt("invocation", ended_before);
     const date = new Date(ended_before).toISOString();
@@ -131,7 +136,7 @@ export class Retention {
       );
       removed += step.removed;
       after = step.after;
-      if (after === null || this.#isOver(until)) return removed;
+      if (after === null || this.#isOver(deadline)) return removed;
       await this.#pause();
     }
   }
@@ -139,13 +144,13 @@ export class Retention {
   async #sweepBlobs(): Promise<number> {
     const { artifacts, importer, store, host } = this.#deps;
     const { artifacts_ms, blobs_ms } = host.retention;
-    const gone = artifacts_ms === 0 ? 0 : ((await artifacts?.sweep(artifacts_ms)) ?? 0);
-    if (blobs_ms === 0 || importer.sweep === undefined) return gone;
-    return gone + (await importer.sweep((digest) => store.packages.digestInUse(digest), blobs_ms));
+    const count = artifacts_ms === 0 ? 0 : ((await artifacts?.sweep(artifacts_ms)) ?? 0);
+    if (blobs_ms === 0 || importer.sweep === undefined) return count;
+    return count + (await importer.sweep((digest) => store.packages.digestInUse(digest), blobs_ms));
   }
 
-  #isOver(until: number): boolean {
-    return this.#stopped || this.#deps.clock.monotonic() >= until;
+  #isOver(deadline: number): boolean {
+    return this.#stopped || this.#deps.clock.monotonic() >= deadline;
   }
 
   #pause(): Promise<void> {

@@ -1,7 +1,7 @@
 /**
- * Presents the tools of the gateway and of loaded kernel plugins to the door as bound exports of a package. These bindings
- * exist only in memory, exactly while the plugin is loaded. Their ids are stable, so recovery and durable approvals find
- * them again after a restart.
+ * Presents the tools of the gateway and of loaded kernel plugins to the door as bound exports of a package. These
+ * bindings exist only in memory, exactly while the plugin is loaded. Their ids are stable, so recovery and durable
+ * approvals find them again after a restart.
  */
 
 import { hash } from "node:crypto";
@@ -45,20 +45,20 @@ export function withKernelTools(
 ): DoorBindings {
   // Bound once per org and generation of a tool and not per call (benchmark http.invoke).
   const cache = new WeakMap<RegisteredTool, Map<string, BoundPackage>>();
-  const bound = (tool: RegisteredTool, { org_id }: Scope): BoundPackage => {
+  const bindTool = (tool: RegisteredTool, { org_id }: Scope): BoundPackage => {
     let orgs = cache.get(tool);
     if (orgs === undefined) {
       orgs = new Map();
       cache.set(tool, orgs);
     }
-    let tools = orgs.get(org_id);
-    if (tools === undefined) {
-      tools = boundTool(tool, org_id);
-      orgs.set(org_id, tools);
+    let bound = orgs.get(org_id);
+    if (bound === undefined) {
+      bound = buildBoundTool(tool, org_id);
+      orgs.set(org_id, bound);
     }
-    return tools;
+    return bound;
   };
-  const toolOf = (id: string): RegisteredTool | null | undefined => {
+  const findTool = (id: string): RegisteredTool | null | undefined => {
     if (id.startsWith(PREFIX.kernel)) return tools.get(id.slice(PREFIX.kernel.length));
     return id.startsWith(PREFIX.core) ? (core.get(id.slice(PREFIX.core.length)) ?? null) : undefined;
   };
@@ -66,15 +66,15 @@ export function withKernelTools(
     // Listings show loaded plugins from their own table.
     discover: (scope, kind) => stored.discover(scope, kind),
     get(scope, id) {
-      const tool = toolOf(id);
+      const tool = findTool(id);
       if (tool === undefined) return stored.get(scope, id);
-      return tool === null ? null : bound(tool, scope);
+      return tool === null ? null : bindTool(tool, scope);
     },
     findCandidates(scope, export_id, package_id) {
       const kernel_tools: BoundPackage[] = [];
       for (const tool of [core.get(export_id), tools.get(export_id)]) {
         if (tool != null && (package_id === undefined || package_id === packageId(tool)))
-          kernel_tools.push(bound(tool, scope));
+          kernel_tools.push(bindTool(tool, scope));
       }
       // No stored package has this publisher.
       if (package_id !== undefined && kernel_tools.length > 0) return kernel_tools;
@@ -83,8 +83,8 @@ export function withKernelTools(
         ? stored_candidates
         : mapMaybe(stored_candidates, (more) => [...kernel_tools, ...more]);
     },
-    kernelTools: (scope) => [...core.values(), ...tools.list()].map((tool) => bound(tool, scope)),
-    tool: (binding_id) => toolOf(binding_id) ?? null,
+    kernelTools: (scope) => [...core.values(), ...tools.list()].map((tool) => bindTool(tool, scope)),
+    tool: (binding_id) => findTool(binding_id) ?? null,
   };
 }
 
@@ -101,7 +101,7 @@ function packageId({ plugin, origin }: RegisteredTool): string {
   return `${origin === "core" ? CORE_PUBLISHER : PUBLISHER}/${plugin}`;
 }
 
-function boundTool(tool: RegisteredTool, org_id: string): BoundPackage {
+function buildBoundTool(tool: RegisteredTool, org_id: string): BoundPackage {
   const { spec, version, generation } = tool;
   const package_id = packageId(tool);
   const since = tool.origin === "plugin" ? tool.installed_at || UNKNOWN_DATE : EPOCH;

@@ -1,7 +1,7 @@
 /**
- * Detects names that a person or a model could confuse (tools.precedence). Names are compared by their skeletons, in the
- * manner of Unicode's UTS 39: compatibility forms resolved, marks and invisible characters removed, look-alikes replaced
- * by the Latin letter, case ignored.
+ * Detects names that a person or a model could confuse (tools.precedence). Names are compared by their skeletons, in
+ * the manner of Unicode's UTS 39: compatibility forms resolved, marks and invisible characters removed, look-alikes
+ * replaced by the Latin letter, case ignored.
  */
 
 /** Cyrillic and Greek letters, digits and strokes that look like a Latin letter. Lower case, after NFKD. */
@@ -67,7 +67,7 @@ const ASCII_LOOKALIKES = /[01imw]/g;
 const INVISIBLE = /[\p{M}\p{C}\p{Z}]/gu;
 
 /** Why a name is invalid for a tool, or null. */
-export function nameProblem(name: string): string | null {
+export function findNameProblem(name: string): string | null {
   if (PLAIN.test(name)) return null;
   if (/[\p{C}\p{Z}]/u.test(name)) return "it contains invisible characters";
   if (name.normalize("NFKC") !== name) return "it is not in the normal form NFKC";

@@ -2,15 +2,15 @@
 import type { RegisteredTool } from "@backplane/ports";
 
 /** The plugin name of core tools. */
-export const CORE = "backplane";
+export const CORE_PLUGIN = "backplane";
 
-export function coreTool(
+export function createCoreTool(
   version: string,
   tool: Pick<RegisteredTool, "spec" | "run" | "brief">,
 ): RegisteredTool {
   return {
     ...tool,
-    plugin: CORE,
+    plugin: CORE_PLUGIN,
     version,
     mode: "inline",
     origin: "core",
@@ -25,10 +25,13 @@ export function noBrief(): Promise<null> {
   return Promise.resolve(null);
 }
 
+/** Answers sampling requests from MCP servers with the gateway's model. */
 export const SAMPLING_TOOL = "model_sampling";
 
+/** Lets clients read resources and prompts of MCP servers. */
 export const REQUEST_TOOL = "server_request";
 
+/** Lets a harness ask for permission to act. */
 export const ACTION_TOOL = "harness_action";
 
 /** Offered only to admins. */

@@ -9,10 +9,10 @@
 import type { Origin } from "@backplane/contract";
 import type { BoundPackage, Scope } from "@backplane/ports";
 import { takesTraffic } from "@backplane/registry";
-import { nameProblem, skeletonOf } from "./confusable-names.ts";
+import { findNameProblem, skeletonOf } from "./confusable-names.ts";
 
 /**
- * The origin of a tool, as the catalog and the policy name it. The host decides the origin, never the
+ * The origin of a tool, as the catalog and the policy show it. The host decides the origin, never the
  * package.
  */
 export function originOf({ package: pack }: Pick<BoundPackage, "package">): Origin {
@@ -22,8 +22,9 @@ export function originOf({ package: pack }: Pick<BoundPackage, "package">): Orig
 }
 
 /**
- * The bindings that a scope uses. A project's own binding replaces the org's binding of the same name while it takes all
- * traffic. Tools that come with the gateway (core, workspace, bundled) are not replaced this way, only by precedence.
+ * The bindings that a scope uses. A project's own binding replaces the org's binding of the same name while it takes
+ * all traffic. Tools that come with the gateway (core, workspace, bundled) are not replaced this way, only by
+ * precedence.
  */
 export function selectUsable(bounds: readonly BoundPackage[], { project_id }: Scope): BoundPackage[] {
   const own_traffic = new Map<string, number>();
@@ -139,9 +140,9 @@ function selectFirst<C extends Candidate>(candidates: readonly C[]): C {
 export function rank<C extends Candidate>(candidates: readonly C[]): Ranking<C> {
   const winners = new Map<string, C>();
   const losers: Loser<C>[] = [];
-  const named = new Map<string, C[]>();
+  const by_skeleton = new Map<string, C[]>();
   for (const candidate of candidates) {
-    const problem = nameProblem(candidate.name);
+    const problem = findNameProblem(candidate.name);
     if (problem !== null) {
       losers.push({
         candidate,
@@ -152,16 +153,16 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranking<C> 
       continue;
     }
     const skeleton = skeletonOf(candidate.name);
-    const group = named.get(skeleton);
-    if (group === undefined) named.set(skeleton, [candidate]);
+    const group = by_skeleton.get(skeleton);
+    if (group === undefined) by_skeleton.set(skeleton, [candidate]);
     else group.push(candidate);
   }
-  for (const group of named.values()) {
+  for (const group of by_skeleton.values()) {
     const holder = group.length === 1 ? group[0]! : selectFirst(group);
     winners.set(holder.name, holder);
     if (group.length === 1) continue;
     for (const candidate of group.toSorted(comparePrecedence))
-      if (candidate !== holder) losers.push({ candidate, holder, ...collision(candidate, holder) });
+      if (candidate !== holder) losers.push({ candidate, holder, ...describeCollision(candidate, holder) });
   }
   return { winners, losers };
 }
@@ -174,15 +175,15 @@ export function selectHolder(bounds: readonly BoundPackage[]): readonly BoundPac
   return groups[candidates.indexOf(selectFirst(candidates))]!;
 }
 
-function collision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, "status" | "reason"> {
+function describeCollision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, "status" | "reason"> {
   const description = loser.name === holder.name ? "this name" : `${holder.name}, which looks the same,`;
-  const has = `${label(holder)} has ${description}`;
+  const conflict = `${label(holder)} has ${description}`;
   const failed = loser.origin === "plugin" && holder.origin === "plugin";
-  if (!failed) return { status: "skipped", reason: `${has}; ${PRECEDENCE_REASONS[holder.origin]}` };
+  if (!failed) return { status: "skipped", reason: `${conflict}; ${PRECEDENCE_REASONS[holder.origin]}` };
   const error = loser.instrument ? `${INSTRUMENT_COLLISION}: ` : "";
   return {
     status: "failed",
-    reason: `${error}${loser.package_id} could not register ${loser.name}: ${has} and was installed first`,
+    reason: `${error}${loser.package_id} could not register ${loser.name}: ${conflict} and was installed first`,
   };
 }
 

@@ -1,5 +1,5 @@
 /**
- * Watches the calls of versions that are on trial after an upgrade, and rolls back a version that crashes or fails too
+ * Watches the calls to versions that are on trial after an upgrade, and rolls back a version that crashes or fails too
  * often. Every gateway counts its own calls; the generation of the binding decides which gateway rolls back.
  */
 import {
@@ -26,7 +26,7 @@ const PROCESS_FAILURES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 /** With fewer calls, the share of failures is not significant. */
 const MIN_CALLS = 20;
 /** How many trials are counted at the same time. The oldest count is dropped first. */
-const MAX_COUNTED = 1_000;
+const MAX_TRIALS = 1_000;
 
 interface TrialCounts {
   calls: number;
@@ -50,22 +50,22 @@ export class TrialWatch {
   }
 
   /**
-   * `binding` is the one that the call used, so its generation is the one that is on trial. Returns the rollback of this
-   * trial, if there is one, whichever call has caused it. It resolves when the rollback has succeeded or failed.
+   * `binding` is the one that the call used, so its generation is the one that is on trial. Returns the rollback of
+   * this trial, if there is one, whichever call has caused it. It resolves when the rollback has succeeded or failed.
    */
   observe(binding: Binding, ending: ObservedEnding, invocation_id: string): Promise<void> | null {
     const { trial } = binding;
     if (trial === undefined || ending.status === "cancelled") return null;
     if (trial.until !== null && this.#deps.clock.now() > Date.parse(trial.until)) return null;
-    const counted = this.#count(`${binding.binding_id}@${binding.generation}`);
-    counted.calls++;
-    if (isFailure(ending)) counted.failed++;
-    const reason = findReason(ending, counted, trial.max_error_percent);
-    if (reason !== null) counted.rollback ??= this.#rollBack(binding, { reason, invocation_id }, counted);
-    return counted.rollback;
+    const counts = this.#getCounts(`${binding.binding_id}@${binding.generation}`);
+    counts.calls++;
+    if (isFailure(ending)) counts.failed++;
+    const reason = findReason(ending, counts, trial.max_error_percent);
+    if (reason !== null) counts.rollback ??= this.#rollBack(binding, { reason, invocation_id }, counts);
+    return counts.rollback;
   }
 
-  async #rollBack(binding: Binding, cause: TrialFailure, counted: TrialCounts): Promise<void> {
+  async #rollBack(binding: Binding, cause: TrialFailure, counts: TrialCounts): Promise<void> {
     const { binding_id, package_id, package_version } = binding;
     const fields = { binding_id, package_id, package_version, ...cause };
     try {
@@ -73,7 +73,7 @@ export class TrialWatch {
         this.#deps.log.warn(fields, "rolled back a version that failed its trial");
     } catch (error) {
       // The next failed call tries again.
-      counted.rollback = null;
+      counts.rollback = null;
       const { fix } = toBackplaneError(error);
       this.#deps.log.error(
         { ...fields, err: error, ...definedFields({ fix }) },
@@ -82,13 +82,13 @@ export class TrialWatch {
     }
   }
 
-  #count(key: string): TrialCounts {
-    const known = this.#counts.get(key);
-    if (known !== undefined) return known;
-    const counted: TrialCounts = { calls: 0, failed: 0, rollback: null };
-    this.#counts.set(key, counted);
-    if (this.#counts.size > MAX_COUNTED) this.#counts.delete(this.#counts.keys().next().value as string);
-    return counted;
+  #getCounts(key: string): TrialCounts {
+    const existing = this.#counts.get(key);
+    if (existing !== undefined) return existing;
+    const counts: TrialCounts = { calls: 0, failed: 0, rollback: null };
+    this.#counts.set(key, counts);
+    if (this.#counts.size > MAX_TRIALS) this.#counts.delete(this.#counts.keys().next().value as string);
+    return counts;
   }
 }
 

@@ -1,10 +1,10 @@
 import type { Json } from "@backplane/contract";
 import { AllowRuleCreateSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
-import { meetsArguments } from "../../src/admission/argument-pattern.ts";
+import { matchesArguments } from "../../src/admission/argument-pattern.ts";
 
 const matches = (pattern: string, value: Json) =>
-  meetsArguments({ arguments: { a: { matches: pattern } }, other_arguments: true }, { a: value });
+  matchesArguments({ arguments: { a: { matches: pattern } }, other_arguments: true }, { a: value });
 
 test.each([
   ["git *", "git status"],
@@ -54,21 +54,21 @@ test.each<[string, Json]>([
   expect(matches(pattern, value)).toBe(false);
 });
 
-test("compares whole values, requires every named argument, and may refuse further ones", () => {
+test("compares whole values, requires every listed argument, and may refuse further ones", () => {
   const rule = (other_arguments: boolean) => ({
     arguments: { path: { equals: { b: 1, a: [1] } }, mode: { matches: "r*" } },
     other_arguments,
   });
   const input = { path: { a: [1], b: 1 }, mode: "ro" };
-  for (const others of [true, false]) expect(meetsArguments(rule(others), input)).toBe(true);
-  expect(meetsArguments(rule(true), { ...input, more: 1 })).toBe(true);
-  expect(meetsArguments(rule(false), { ...input, more: 1 })).toBe(false);
-  expect(meetsArguments(rule(true), { mode: "ro" })).toBe(false);
-  expect(meetsArguments(rule(true), { ...input, path: { a: [1] } })).toBe(false);
-  for (const other of [null, "ro", [input]]) expect(meetsArguments(rule(true), other)).toBe(false);
+  for (const others of [true, false]) expect(matchesArguments(rule(others), input)).toBe(true);
+  expect(matchesArguments(rule(true), { ...input, more: 1 })).toBe(true);
+  expect(matchesArguments(rule(false), { ...input, more: 1 })).toBe(false);
+  expect(matchesArguments(rule(true), { mode: "ro" })).toBe(false);
+  expect(matchesArguments(rule(true), { ...input, path: { a: [1] } })).toBe(false);
+  for (const other of [null, "ro", [input]]) expect(matchesArguments(rule(true), other)).toBe(false);
   const inherited = { arguments: { constructor: { matches: "*" } }, other_arguments: true };
-  expect(meetsArguments(inherited, {})).toBe(false);
-  expect(meetsArguments({ arguments: null, other_arguments: false }, { any: 1 })).toBe(true);
+  expect(matchesArguments(inherited, {})).toBe(false);
+  expect(matchesArguments({ arguments: null, other_arguments: false }, { any: 1 })).toBe(true);
 });
 
 test.each([

@@ -14,16 +14,16 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 const content = manifest([toolExport("ask", {}, { requires_approval: true }), toolExport("read")]);
-const set = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
+const setPolicy = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
 
 /** A call that awaits approval. */
-async function waiting(fixture: TestKernel, caller: Caller) {
+async function startWaitingCall(fixture: TestKernel, caller: Caller) {
   const ticket = await fixture.kernel.invocations.invoke(caller, { export_id: "ask" });
   return {
-    async answer(at: TestKernel = fixture) {
+    async answer(target: TestKernel = fixture) {
       const approval_id = ticket.invocation.approval_id!;
-      await at.kernel.approvals.answer(admin, approval_id, { response: "approve" });
-      const ended = async () => await at.kernel.invocations.get(admin, ticket.id);
+      await target.kernel.approvals.answer(admin, approval_id, { response: "approve" });
+      const ended = async () => await target.kernel.invocations.get(admin, ticket.id);
       await until(async () => (await ended()).ended_at !== null);
       return await ended();
     },
@@ -34,8 +34,11 @@ test("checks an approved call again with its recorded role and the current polic
   const fixture = await createTestKernel();
   await fixture.bind(content);
   const forUsers = { roles: { user: { deny: { tools: ["ask"] } } } };
-  const [userApproval, adminApproval] = [await waiting(fixture, user), await waiting(fixture, admin)];
-  await set(fixture, forUsers);
+  const [userApproval, adminApproval] = [
+    await startWaitingCall(fixture, user),
+    await startWaitingCall(fixture, admin),
+  ];
+  await setPolicy(fixture, forUsers);
   expect(await userApproval.answer()).toMatchObject({
     status: "failed",
     error: {
@@ -46,8 +49,8 @@ test("checks an approved call again with its recorded role and the current polic
     },
   });
   expect(await adminApproval.answer()).toMatchObject({ status: "succeeded" });
-  const last = await waiting(fixture, admin);
-  await set(fixture, { allowed_origins: ["core"] });
+  const last = await startWaitingCall(fixture, admin);
+  await setPolicy(fixture, { allowed_origins: ["core"] });
   expect(await last.answer()).toMatchObject({
     error: { code: "policy.denied", details: { rule: "origin" } },
   });
@@ -57,10 +60,10 @@ test("checks an approved call again after a restart with its recorded channel", 
   const first = await createTestKernel({ host: { approval_timeout_ms: 3_600_000 } });
   await first.bind(content);
   const [limited, other] = [
-    await waiting(first, { ...user, channel: "mcp" }),
-    await waiting(first, { ...user, channel: "ws" }),
+    await startWaitingCall(first, { ...user, channel: "mcp" }),
+    await startWaitingCall(first, { ...user, channel: "ws" }),
   ];
-  await set(first, { channels: { mcp: { deny: { tools: ["ask"] } } } });
+  await setPolicy(first, { channels: { mcp: { deny: { tools: ["ask"] } } } });
   await first.crash();
   const second = await createTestKernel({ file: first.file });
   expect((await limited.answer(second)).error).toMatchObject({
@@ -78,17 +81,20 @@ verifies(
     await first.bind(content);
     await first.bind(content, { export_id: "read" });
     first.runner.script = () => new Promise<never>(() => {});
-    const [userApproval, adminApproval] = [await waiting(first, user), await waiting(first, admin)];
-    const cut = [];
+    const [userApproval, adminApproval] = [
+      await startWaitingCall(first, user),
+      await startWaitingCall(first, admin),
+    ];
+    const interrupted = [];
     for (const caller of [user, admin])
-      cut.push(await first.kernel.invocations.invoke(caller, { export_id: "read" }));
+      interrupted.push(await first.kernel.invocations.invoke(caller, { export_id: "read" }));
     await until(() => first.runner.requests.length === 2);
-    await set(first, { roles: { user: { deny: { tools: ["*"] } } } });
+    await setPolicy(first, { roles: { user: { deny: { tools: ["*"] } } } });
     await first.crash();
 
     const second = await createTestKernel({ file: first.file });
     const ends = [];
-    for (const { id } of cut) {
+    for (const { id } of interrupted) {
       await until(async () => (await second.kernel.invocations.get(admin, id)).ended_at !== null);
       ends.push(await second.kernel.invocations.get(admin, id));
     }

@@ -22,7 +22,7 @@ interface Case {
   state?: Partial<AdmissionState>;
 }
 
-function planOf({ item = toolExport("t"), binding = {}, grant = {} }: Case): ExportPlan {
+function buildPlan({ item = toolExport("t"), binding = {}, grant = {} }: Case): ExportPlan {
   const content = manifest([item]);
   const exported = content.exports[0]!;
   const granted = noGrant(grant);
@@ -53,7 +53,7 @@ function planOf({ item = toolExport("t"), binding = {}, grant = {} }: Case): Exp
 function openedCall(test_case: Case): Opened {
   return {
     caller: test_case.caller ?? user,
-    plan: planOf(test_case),
+    plan: buildPlan(test_case),
     policy: compilePolicy(test_case.org ?? {}, test_case.project ?? {}),
     context: "direct",
     issues: [],
@@ -81,7 +81,12 @@ function decide(test_case: Case): string {
   return verdict.ask === null ? "run" : `ask: ${verdict.ask.rule}`;
 }
 
-const rule = (action: RuleHit["action"]): RuleHit => ({ name: "r", action, risk: "critical", reason: "why" });
+const ruleHit = (action: RuleHit["action"]): RuleHit => ({
+  name: "r",
+  action,
+  risk: "critical",
+  reason: "why",
+});
 
 test("keeps the list of rules and their order", () => {
   expect(RULES.map(({ name }) => name)).toEqual([
@@ -150,7 +155,7 @@ describe("a channel", () => {
   const onWeb = (limits: NonNullable<Policy["channels"]>[string]): Policy => ({ channels: { web: limits } });
   const onlyCoding = onWeb({ allowed_tool_categories: ["coding"] });
 
-  test("admits every tool of its categories and blocks the rest", () => {
+  test("admits every tool of its categories and blocks all others", () => {
     expect(decide({ item: coding, caller: web, org: onlyCoding })).toBe("run");
     expect(decide({ caller: web, org: onlyCoding })).toBe("channel: policy.denied");
     const shell = toolExport("t", {}, { category: "shell" });
@@ -175,7 +180,7 @@ describe("a channel", () => {
     expect(decide({ item, caller: web, org })).toBe("channel: policy.denied");
   });
 
-  test("cannot widen what the rest of the policy allows", () => {
+  test("cannot allow more than the other parts of the policy", () => {
     const wide = { allowed_tool_categories: ["shell"], allowed_origins: ["plugin" as const] };
     const shell = toolExport("t", {}, { category: "shell" });
     const org: Policy = { ...onWeb(wide), allowed_tool_categories: ["coding"] };
@@ -218,7 +223,7 @@ test("allows no origin with an empty list", () => {
 });
 
 test("denies a call by a security rule that follows one that raises the risk", () => {
-  expect(decide({ call: { hits: [rule("raise"), rule("deny")] } })).toBe("security: policy.denied");
+  expect(decide({ call: { hits: [ruleHit("raise"), ruleHit("deny")] } })).toBe("security: policy.denied");
 });
 
 test("allows max_depth levels of calls", () => {
@@ -226,7 +231,7 @@ test("allows max_depth levels of calls", () => {
   expect(decide({ call: { depth: 5 } })).toBe("depth: policy.denied");
 });
 
-test("refuses calls of a binding without traffic", () => {
+test("refuses calls to a binding without traffic", () => {
   expect(decide({ binding: { rollout: { traffic_percent: 0 } } })).toBe("binding: binding.not_active");
 });
 
@@ -258,7 +263,7 @@ describe("a call that needs approval", () => {
     expect(decide({ item, state, call: { ...call, row: {} as never } })).toBe("ask: risk");
   });
 
-  test("is never the delivery of an event, but may be a hook call that somebody makes", () => {
+  test("is never an event delivery, but may be a direct call to a hook", () => {
     const binding = { policy: { approval: "always" as const } };
     const item = hookExport("h", ["invocation.settled"]);
     const background = { context: "background" } as const;
@@ -275,10 +280,13 @@ test.for([
   ["isolated", false, "class: sandbox.unavailable"],
   ["worker", true, "class: sandbox.unavailable"],
   ["worker", false, "run"],
-] as const)("without a sandbox, %s with sandbox.enabled = %s: %s", ([isolation, enabled, verdict]) => {
-  const state = { sandbox: () => ({ enabled, available: false, reason: "none" }) };
-  expect(decide({ grant: { class: isolation }, state })).toBe(verdict);
-});
+] as const)(
+  "decides without a sandbox about class %s with sandbox.enabled = %s: %s",
+  ([isolation, enabled, verdict]) => {
+    const state = { sandbox: () => ({ enabled, available: false, reason: "none" }) };
+    expect(decide({ grant: { class: isolation }, state })).toBe(verdict);
+  },
+);
 
 test("refuses a call whose own queue is full", () => {
   const item = toolExport("t", { max_concurrency: 3 });
@@ -300,7 +308,7 @@ test("lets a plugin call only the tools that it was granted", () => {
 });
 
 test("rates a listed tool by the grant that the policy leaves to it", () => {
-  const plan = planOf({ grant: { network: "egress", allowed_domains: ["a.example"] } });
+  const plan = buildPlan({ grant: { network: "egress", allowed_domains: ["a.example"] } });
   const risky: Policy = { floor: { egress: "high" }, roles: { user: { max_risk: "low" } } };
   expect(findListingDenial(user, plan, compilePolicy(risky, {}))).not.toBeNull();
   const offline: Policy = { ...risky, host: { network: "none" } };
@@ -315,5 +323,5 @@ test("rechecks the caller, tool and binding of a call that waited, but not its a
   expect(again({ org: { roles: { user: { deny: { tools: ["t"] } } } } })).toBe("role");
   expect(again({ org: { allowed_origins: [] } })).toBe("origin");
   expect(again({ binding: { status: "disabled" } })).toBe("binding");
-  expect(again({ call: { hits: [rule("deny")] } })).toBeNull();
+  expect(again({ call: { hits: [ruleHit("deny")] } })).toBeNull();
 });

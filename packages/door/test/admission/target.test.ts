@@ -9,7 +9,7 @@ const hostTool = () =>
 
 verifies(
   "tools.target",
-  "refuses and records a call to a tool for the host unless the admin has allowed it",
+  "refuses and records a call to a tool that runs on the host unless the admin has allowed it",
   async () => {
     const fixture = await createTestKernel();
     const binding = await fixture.bind(hostTool(), { export_id: "*" });

@@ -16,7 +16,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createRevocableKey } from "../authority/revocable-key.ts";
 
-const kit = (more: object = {}, version = "0.1.0") =>
+const devkit = (more: object = {}, version = "0.1.0") =>
   manifest(
     [
       toolExport("write", { ...more }, { effect_class: "non_idempotent_write" }),
@@ -29,11 +29,11 @@ const kit = (more: object = {}, version = "0.1.0") =>
 const other: Caller = { ...user, actor: "key_other" };
 const outsider: Caller = { ...user, scope: { ...scope, project_id: "proj_other" } };
 
-async function openKit(): Promise<TestKernel> {
+async function createDevkitKernel(): Promise<TestKernel> {
   const fixture = await createTestKernel();
   const bound = { org_wide: true };
-  await fixture.bind(kit(), bound);
-  for (const export_id of ["move", "wipe", "strict"]) await fixture.bind(kit(), { export_id, ...bound });
+  await fixture.bind(devkit(), bound);
+  for (const export_id of ["move", "wipe", "strict"]) await fixture.bind(devkit(), { export_id, ...bound });
   return fixture;
 }
 
@@ -50,11 +50,11 @@ async function call(
   const { status, approval_id } = ticket.invocation;
   return status === "waiting_approval"
     ? {
-        asked: (await kernel.approvals.get(caller, approval_id!)).reason,
-        by: null,
+        ask_reason: (await kernel.approvals.get(caller, approval_id!)).reason,
+        allowed_by: null,
         approval_id: approval_id!,
       }
-    : { asked: null, by: (await ticket.settled).allowed_by, approval_id: null };
+    : { ask_reason: null, allowed_by: (await ticket.settled).allowed_by, approval_id: null };
 }
 
 const add = ({ kernel }: TestKernel, body: AllowRuleCreate, caller: Caller = user): Promise<AllowRule> =>
@@ -64,11 +64,11 @@ const setPolicy = ({ kernel }: TestKernel, patch: Policy) => kernel.policy.patch
 
 verifies(
   "allow.rules",
-  "runs calls that a rule covers without an approval, names the rule, and asks for approval again once it is removed",
+  "runs calls that a rule covers without an approval, records the rule, and asks for approval again once it is removed",
   async () => {
-    const fixture = await openKit();
+    const fixture = await createDevkitKernel();
     const { kernel } = fixture;
-    expect((await call(fixture, "write")).asked).toContain("its risk is high");
+    expect((await call(fixture, "write")).ask_reason).toContain("its risk is high");
     const rule = await add(fixture, { tool: "write", note: "for the report" });
     expect(AllowRuleSchema.parse(rule)).toEqual(rule);
     expect(rule).toMatchObject({
@@ -84,15 +84,21 @@ verifies(
       note: "for the report",
     });
     for (const context of ["conversation", "background", "headless"] as const)
-      expect(await call(fixture, "write", { context })).toMatchObject({ asked: null, by: rule.id });
-    expect(await call(fixture, "write", { context: "direct" })).toMatchObject({ asked: null, by: null });
+      expect(await call(fixture, "write", { context })).toMatchObject({
+        ask_reason: null,
+        allowed_by: rule.id,
+      });
+    expect(await call(fixture, "write", { context: "direct" })).toMatchObject({
+      ask_reason: null,
+      allowed_by: null,
+    });
     expect((await kernel.allow_rules.list(user, { limit: 5 })).items).toEqual([rule]);
     expect((await kernel.allow_rules.list(outsider, { limit: 5 })).items).toEqual([]);
     await expect(kernel.allow_rules.remove(outsider, rule.id)).rejects.toMatchObject({
       code: "allow_rule.not_found",
     });
     await kernel.allow_rules.remove(user, rule.id);
-    expect((await call(fixture, "write")).asked).not.toBeNull();
+    expect((await call(fixture, "write")).ask_reason).not.toBeNull();
     const trail = (await kernel.audit.list(admin, {}, { limit: 50 })).items.filter(
       ({ subject }) => subject === rule.id,
     );
@@ -101,9 +107,9 @@ verifies(
 );
 
 test("a rule covers one caller, or every caller if an admin allows that", async () => {
-  const fixture = await openKit();
+  const fixture = await createDevkitKernel();
   await add(fixture, { tool: "write" });
-  expect((await call(fixture, "write", { caller: other })).asked).not.toBeNull();
+  expect((await call(fixture, "write", { caller: other })).ask_reason).not.toBeNull();
   for (const identity of [null, "admin"])
     await expect(add(fixture, { tool: "write", identity })).rejects.toMatchObject({ code: "policy.denied" });
   await expect(add(fixture, { tool: "write" }, guest)).rejects.toMatchObject({ code: "policy.denied" });
@@ -111,13 +117,13 @@ test("a rule covers one caller, or every caller if an admin allows that", async 
     code: "request.invalid",
   });
   const rule = await add(fixture, { tool: "write", identity: null }, admin);
-  expect(await call(fixture, "write", { caller: other })).toMatchObject({ by: rule.id });
-  expect((await call(fixture, "write", { caller: outsider })).asked).not.toBeNull();
+  expect(await call(fixture, "write", { caller: other })).toMatchObject({ allowed_by: rule.id });
+  expect((await call(fixture, "write", { caller: outsider })).ask_reason).not.toBeNull();
   await expect(add(fixture, { tool: "write", org_wide: true })).rejects.toMatchObject({
     code: "policy.denied",
   });
   const wide = await add(fixture, { tool: "write", identity: null, org_wide: true }, admin);
-  expect(await call(fixture, "write", { caller: outsider })).toMatchObject({ by: wide.id });
+  expect(await call(fixture, "write", { caller: outsider })).toMatchObject({ allowed_by: wide.id });
   const projectAdmin: Caller = { ...user, actor: "key_project", role: "admin" };
   for (const caller of [projectAdmin, orgUser])
     await expect(fixture.kernel.allow_rules.remove(caller, wide.id)).rejects.toMatchObject({
@@ -127,7 +133,7 @@ test("a rule covers one caller, or every caller if an admin allows that", async 
 });
 
 test("a rule can be removed by its creator, by the caller it covers, or by an admin", async () => {
-  const fixture = await openKit();
+  const fixture = await createDevkitKernel();
   const { allow_rules } = fixture.kernel;
   const removes = async (caller: Caller, rule: AllowRule) => {
     const error = await allow_rules.remove(caller, rule.id).catch((thrown: unknown) => thrown);
@@ -145,26 +151,27 @@ test("a rule can be removed by its creator, by the caller it covers, or by an ad
 });
 
 test("a rule covers a server up to its risk, but no critical tool and none that always requires approval", async () => {
-  const fixture = await openKit();
+  const fixture = await createDevkitKernel();
   const rule = await add(fixture, { server: "acme/devkit" });
   expect(rule).toMatchObject({ covers: "server", tool: null, max_risk: "high" });
-  for (const name of ["write", "move"]) expect(await call(fixture, name)).toMatchObject({ by: rule.id });
-  for (const name of ["wipe", "strict"]) expect((await call(fixture, name)).asked).not.toBeNull();
+  for (const name of ["write", "move"])
+    expect(await call(fixture, name)).toMatchObject({ allowed_by: rule.id });
+  for (const name of ["wipe", "strict"]) expect((await call(fixture, name)).ask_reason).not.toBeNull();
   await fixture.kernel.allow_rules.remove(user, rule.id);
   const low = await add(fixture, { server: "devkit", max_risk: "medium" });
-  expect(await call(fixture, "move")).toMatchObject({ by: low.id });
-  expect((await call(fixture, "write")).asked).not.toBeNull();
+  expect(await call(fixture, "move")).toMatchObject({ allowed_by: low.id });
+  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
   const named = await add(fixture, { tool: "strict" });
   for (const context of ["direct", "conversation"] as const)
-    expect(await call(fixture, "strict", { context })).toMatchObject({ by: named.id });
+    expect(await call(fixture, "strict", { context })).toMatchObject({ allowed_by: named.id });
 });
 
 test("a rule covers only arguments that meet its conditions", async () => {
-  const fixture = await openKit();
+  const fixture = await createDevkitKernel();
   const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/data/*" } } });
-  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
   for (const path of ["/etc/passwd", "/data/../etc/passwd"])
-    expect((await call(fixture, "write", { input: { path } })).asked).not.toBeNull();
+    expect((await call(fixture, "write", { input: { path } })).ask_reason).not.toBeNull();
 });
 
 test("refuses a condition on an argument that the tool does not have", async () => {
@@ -188,57 +195,59 @@ test("refuses a condition on an argument that the tool does not have", async () 
   ).resolves.toBeDefined();
 });
 
-test("a rule holds for one package and survives its upgrade", async () => {
-  const fixture = await openKit();
+test("a rule applies to one package and stays valid after its upgrade", async () => {
+  const fixture = await createDevkitKernel();
   const rule = await add(fixture, { tool: "write" });
   const second = manifest([toolExport("write", {}, { effect_class: "non_idempotent_write" })], {
     package_id: "evil/devkit",
   });
   await fixture.bind(second);
   const body = { package_id: "evil/devkit" };
-  expect((await call(fixture, "write", { body })).asked).not.toBeNull();
-  await fixture.kernel.packages.install(admin, fixture.importer.add(kit({}, "0.2.0")));
+  expect((await call(fixture, "write", { body })).ask_reason).not.toBeNull();
+  await fixture.kernel.packages.install(admin, fixture.importer.add(devkit({}, "0.2.0")));
   const moved = { package_id: "acme/devkit", package_version: "0.2.0", org_wide: true };
   await fixture.kernel.bindings.upgrade(admin, moved);
   expect(await call(fixture, "write", { body: { package_id: "acme/devkit" } })).toMatchObject({
-    by: rule.id,
+    allowed_by: rule.id,
   });
 });
 
-test("asks for approval while the grant is wider than when the rule was made, and names the wider parts", async () => {
+test("asks for approval while the grant is wider than when the rule was made, and lists the wider parts", async () => {
   const fixture = await createTestKernel();
   const permissions = { network: "egress", allowed_domains: ["a.example.com", "b.example.com"] };
-  const { binding_id } = await fixture.bind(kit({ permissions }), {
+  const { binding_id } = await fixture.bind(devkit({ permissions }), {
     policy: { allowed_domains: ["a.example.com"] },
   });
   const rule = await add(fixture, { tool: "write" });
-  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
   const set = (allowed_domains: string[]) =>
     fixture.kernel.bindings.patch(admin, binding_id, { policy: { allowed_domains } }, undefined);
   await set(["a.example.com", "b.example.com"]);
-  const { asked } = await call(fixture, "write");
-  expect(asked).toContain(
+  const { ask_reason } = await call(fixture, "write");
+  expect(ask_reason).toContain(
     `the allow rule ${rule.id} does not hold, because the grant is now wider: allowed_domains`,
   );
   await set(["a.example.com"]);
-  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
 });
 
 test("a rule does not cover a call whose arguments raise the risk above its maximum", async () => {
-  const fixture = await openKit();
+  const fixture = await createDevkitKernel();
   const rule = await add(fixture, { tool: "move" });
   const raise = { action: "raise" as const, when: [{ pointer: "/path", matches: "^/etc/" }] };
   await setPolicy(fixture, { rules: [raise] });
-  expect(await call(fixture, "move")).toMatchObject({ by: rule.id });
-  expect((await call(fixture, "move", { input: { path: "/etc/x" } })).asked).toContain("its risk is high");
+  expect(await call(fixture, "move")).toMatchObject({ allowed_by: rule.id });
+  expect((await call(fixture, "move", { input: { path: "/etc/x" } })).ask_reason).toContain(
+    "its risk is high",
+  );
 });
 
 test("respects the ceiling of the policy, even for existing rules", async () => {
-  const fixture = await openKit();
+  const fixture = await createDevkitKernel();
   const { kernel } = fixture;
   const rule = await add(fixture, { tool: "write" });
   await setPolicy(fixture, { lasting_approvals: "medium" });
-  expect((await call(fixture, "write")).asked).not.toBeNull();
+  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
   await expect(add(fixture, { tool: "write" })).rejects.toMatchObject({
     code: "allow_rule.refused",
     message: expect.stringContaining("lasting_approvals is medium"),
@@ -249,9 +258,9 @@ test("respects the ceiling of the policy, even for existing rules", async () => 
   await kernel.policy.patch(admin, "project", { lasting_approvals: "none" });
   await expect(add(fixture, { tool: "move" })).rejects.toMatchObject({ code: "allow_rule.refused" });
   await kernel.policy.patch(admin, "project", { lasting_approvals: "full" });
-  expect((await call(fixture, "write")).asked).not.toBeNull();
+  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
   await setPolicy(fixture, { lasting_approvals: "full" });
-  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
   await expect(add(fixture, { tool: "wipe" })).rejects.toMatchObject({
     code: "allow_rule.refused",
     message: expect.stringContaining("critical"),
@@ -263,7 +272,7 @@ test.each([
   ["medium", "Calls above medium risk need approval, because the policy's lasting_approvals is medium."],
   ["none", "Every call needs approval, because the policy's lasting_approvals is none."],
 ] as const)("shows what a ceiling of %s suspends", async (lasting_approvals, suspended) => {
-  const fixture = await openKit();
+  const fixture = await createDevkitKernel();
   await add(fixture, { tool: "write" });
   await setPolicy(fixture, { lasting_approvals });
   const [listed] = (await fixture.kernel.allow_rules.list(user, { limit: 5 })).items;
@@ -271,18 +280,18 @@ test.each([
 });
 
 test("a rule ends when the key of its creator is revoked", async () => {
-  const fixture = await openKit();
+  const fixture = await createDevkitKernel();
   const key = await createRevocableKey(fixture, { role: "admin" });
   const rule = await add(fixture, { tool: "write", identity: null }, key.caller);
-  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
   await key.revoke();
-  expect((await call(fixture, "write")).asked).not.toBeNull();
+  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
   const [listed] = (await fixture.kernel.allow_rules.list(user, { limit: 5 })).items;
   expect(listed!.ended).toContain(`The key ${key.id} was revoked`);
 });
 
 test("a rule never covers a binding that requires approval, nor the gateway's own tools", async () => {
-  const fixture = await openKit();
+  const fixture = await createDevkitKernel();
   await add(fixture, { tool: "write" });
   const [binding] = (await fixture.kernel.bindings.list(admin, {}, { limit: 9 })).items.filter(
     ({ export_id }) => export_id === "write",
@@ -290,7 +299,7 @@ test("a rule never covers a binding that requires approval, nor the gateway's ow
   const set = (policy: object) =>
     fixture.kernel.bindings.patch(admin, binding!.binding_id, { policy }, undefined);
   await set({ approval: "always" });
-  expect((await call(fixture, "write")).asked).toContain("requires approval of every call");
+  expect((await call(fixture, "write")).ask_reason).toContain("requires approval of every call");
   await expect(add(fixture, { tool: "write" })).rejects.toMatchObject({
     code: "allow_rule.refused",
     fix: expect.stringContaining(`backplane binding set ${binding!.binding_id} --approval default`),
@@ -303,29 +312,29 @@ test("a rule never covers a binding that requires approval, nor the gateway's ow
 });
 
 test("explains which rule allows a call", async () => {
-  const fixture = await openKit();
-  const about = { tool: "write", context: "headless" as const };
-  expect(await fixture.kernel.policy.explain(user, about)).toMatchObject({
+  const fixture = await createDevkitKernel();
+  const query = { tool: "write", context: "headless" as const };
+  expect(await fixture.kernel.policy.explain(user, query)).toMatchObject({
     outcome: "deny",
     allowed_by: null,
   });
   const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/data/*" } } });
   const input = { path: "/data/a" };
-  expect(await fixture.kernel.policy.explain(user, { ...about, input })).toMatchObject({
+  expect(await fixture.kernel.policy.explain(user, { ...query, input })).toMatchObject({
     outcome: "run",
     allowed_by: rule.id,
     steps: expect.arrayContaining([
       expect.objectContaining({ rule: "risk", reason: `allowed by ${rule.id}` }),
     ]),
   });
-  expect(await fixture.kernel.policy.explain(user, about)).toMatchObject({ outcome: "deny" });
+  expect(await fixture.kernel.policy.explain(user, query)).toMatchObject({ outcome: "deny" });
 });
 
 test("runs a covered call although the limit of calls that await approval is reached", async () => {
   const fixture = await createTestKernel({ host: { max_waiting: 1 } });
-  await fixture.bind(kit());
-  expect((await call(fixture, "write")).asked).not.toBeNull();
+  await fixture.bind(devkit());
+  expect((await call(fixture, "write")).ask_reason).not.toBeNull();
   await expect(call(fixture, "write")).rejects.toMatchObject({ code: "request.overloaded" });
   const rule = await add(fixture, { tool: "write" });
-  expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
+  expect(await call(fixture, "write")).toMatchObject({ allowed_by: rule.id });
 });

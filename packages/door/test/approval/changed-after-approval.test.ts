@@ -16,7 +16,7 @@ import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-const deploying = (more: object = {}) =>
+const deployManifest = (more: object = {}) =>
   manifest([
     toolExport(
       "deploy",
@@ -32,10 +32,10 @@ const deploying = (more: object = {}) =>
     ),
   ]);
 
-async function openDeploying(options: Parameters<typeof createTestKernel>[0] = {}, more: object = {}) {
+async function createDeployKernel(options: Parameters<typeof createTestKernel>[0] = {}, more: object = {}) {
   const fixture = await createTestKernel(options);
   await fixture.kernel.secrets.put(admin, "token", "hunter2-first");
-  const { binding_id } = await fixture.bind(deploying(more), {
+  const { binding_id } = await fixture.bind(deployManifest(more), {
     config: { region: "north", size: 1 },
     secrets: { token: "secret://org_local/token" },
     policy: { allowed_domains: ["api.example.com", "cdn.example.com"] },
@@ -49,7 +49,7 @@ const call = (fixture: TestKernel, body: object = {}) =>
 const answer = (fixture: TestKernel, id: string) =>
   fixture.kernel.approvals.answer(admin, id, { response: "approve" });
 
-async function nextQuestion(fixture: TestKernel, before: string): Promise<Approval> {
+async function waitForNextApproval(fixture: TestKernel, before: string): Promise<Approval> {
   const pending = async () =>
     (await fixture.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
   await until(async () => (await pending()).some(({ id }) => id !== before));
@@ -96,7 +96,7 @@ const CHANGES: [what: string, parts: string[], change: Change][] = [
     "the package",
     ["package_digest", "package_version"],
     async (fixture, id) => {
-      const next = { ...deploying(), version: "0.2.0" };
+      const next = { ...deployManifest(), version: "0.2.0" };
       await fixture.kernel.packages.install(admin, fixture.importer.add(next));
       await fixture.kernel.bindings.patch(admin, id, { package_version: "0.2.0" }, undefined);
     },
@@ -106,30 +106,30 @@ const CHANGES: [what: string, parts: string[], change: Change][] = [
 for (const [label, parts, change] of CHANGES) {
   verifies(
     "approval.digest",
-    `does not run a call on an approval given before ${label} changed, and asks again, naming the changed parts`,
+    `does not run a call on an approval given before ${label} changed, and asks again with the list of changed parts`,
     async () => {
-      const { fixture, binding_id } = await openDeploying();
+      const { fixture, binding_id } = await createDeployKernel();
       const ticket = await call(fixture);
       const first = ticket.invocation.approval_id!;
       await change(fixture, binding_id);
       await answer(fixture, first);
-      const question = await nextQuestion(fixture, first);
+      const next_approval = await waitForNextApproval(fixture, first);
       expect(fixture.runner.requests).toHaveLength(0);
-      expect(question).toMatchObject({ replaces: first, changed: parts, invocation_id: ticket.id });
-      const question_text = JSON.stringify(question);
-      for (const value of ["hunter2", "south", "north"]) expect(question_text).not.toContain(value);
+      expect(next_approval).toMatchObject({ replaces: first, changed: parts, invocation_id: ticket.id });
+      const next_approval_text = JSON.stringify(next_approval);
+      for (const value of ["hunter2", "south", "north"]) expect(next_approval_text).not.toContain(value);
       expect(await fixture.kernel.invocations.get(admin, ticket.id)).toMatchObject({
         status: "waiting_approval",
-        approval_id: question.id,
+        approval_id: next_approval.id,
       });
-      await answer(fixture, question.id);
+      await answer(fixture, next_approval.id);
       const done = await ticket.settled;
       expect(done.status).toBe("succeeded");
       const [request] = fixture.runner.requests;
       const { binding } = (await fixture.store.bindings.get(user.scope, binding_id))!;
       expect(request!.context.config).toEqual(binding.config);
       expect(request!.package.version).toBe(binding.package_version);
-      expect(done).toMatchObject({ approval_id: question.id, package_version: binding.package_version });
+      expect(done).toMatchObject({ approval_id: next_approval.id, package_version: binding.package_version });
     },
   );
 }
@@ -138,7 +138,7 @@ verifies(
   "approval.digest",
   "runs an approved call after its config was rewritten without a change",
   async () => {
-    const { fixture, binding_id } = await openDeploying();
+    const { fixture, binding_id } = await createDeployKernel();
     const ticket = await call(fixture);
     await fixture.kernel.bindings.patch(
       admin,
@@ -156,7 +156,7 @@ verifies(
   "approval.digest",
   "does not apply a session approval after the config of the binding changed",
   async () => {
-    const { fixture, binding_id } = await openDeploying();
+    const { fixture, binding_id } = await createDeployKernel();
     const ticket = await call(fixture, { session_id: "s1" });
     await fixture.kernel.approvals.answer(admin, ticket.invocation.approval_id!, {
       response: "approve_for_session",
@@ -174,7 +174,7 @@ verifies(
 );
 
 verifies("approval.digest", "does not run an approved, queued call after a secret was rotated", async () => {
-  const { fixture } = await openDeploying({}, { max_concurrency: 1 });
+  const { fixture } = await createDeployKernel({}, { max_concurrency: 1 });
   let release = () => {};
   fixture.runner.script = () => new Promise((resolve) => (release = () => resolve(ok())));
   const [first, second] = [await call(fixture), await call(fixture)];
@@ -195,7 +195,7 @@ verifies("approval.digest", "does not run an approved, queued call after a secre
 
 test("asks for approval after a restart if the config changed since a durable approval was requested", async () => {
   const options = { host: { approval_timeout_ms: 3_600_000 } };
-  const { fixture: first, binding_id } = await openDeploying(options);
+  const { fixture: first, binding_id } = await createDeployKernel(options);
   const ticket = await call(first);
   const first_approval_id = ticket.invocation.approval_id!;
   await first.kernel.bindings.patch(admin, binding_id, { config: { region: "south", size: 1 } }, undefined);
@@ -212,13 +212,13 @@ test("asks for approval after a restart if the config changed since a durable ap
   );
   await first.crash();
   const second = await createTestKernel({ ...options, file: first.file });
-  const question = await nextQuestion(second, first_approval_id);
-  expect(question).toMatchObject({ replaces: first_approval_id, changed: ["config.region"] });
-  await answer(second, question.id);
+  const next_approval = await waitForNextApproval(second, first_approval_id);
+  expect(next_approval).toMatchObject({ replaces: first_approval_id, changed: ["config.region"] });
+  await answer(second, next_approval.id);
   await until(async () => (await second.kernel.invocations.get(admin, ticket.id)).status === "succeeded");
 });
 
-const askedTool = (run: () => void) =>
+const createApprovalTool = (run: () => void) =>
   toolPlugin("sender", {
     name: "send",
     description: "Sends",
@@ -246,7 +246,7 @@ for (const [what, parts, values] of PLUGIN_CHANGES) {
     `does not run a kernel plugin's tool on an approval given before ${what} changed`,
     async () => {
       let ran = 0;
-      const fixture = await createTestKernel({ plugins: [askedTool(() => ran++)] });
+      const fixture = await createTestKernel({ plugins: [createApprovalTool(() => ran++)] });
       await fixture.kernel.config.set(admin, {
         "plugin.sender.channel": "#ops",
         "plugin.sender.api_key": "sk-first",
@@ -255,11 +255,11 @@ for (const [what, parts, values] of PLUGIN_CHANGES) {
       const first = ticket.invocation.approval_id!;
       await fixture.kernel.config.set(admin, values);
       await answer(fixture, first);
-      const question = await nextQuestion(fixture, first);
+      const next_approval = await waitForNextApproval(fixture, first);
       expect(ran).toBe(0);
-      expect(question).toMatchObject({ replaces: first, changed: parts });
-      expect(JSON.stringify(question)).not.toMatch(/sk-|everyone/);
-      await answer(fixture, question.id);
+      expect(next_approval).toMatchObject({ replaces: first, changed: parts });
+      expect(JSON.stringify(next_approval)).not.toMatch(/sk-|everyone/);
+      await answer(fixture, next_approval.id);
       expect((await ticket.settled).status).toBe("succeeded");
       expect(ran).toBe(1);
     },
@@ -271,7 +271,7 @@ verifies(
   "does not run a kernel plugin's tool on an approval given before its code was replaced",
   async () => {
     let ran = 0;
-    const fixture = await createTestKernel({ plugins: [askedTool(() => ran++)] });
+    const fixture = await createTestKernel({ plugins: [createApprovalTool(() => ran++)] });
     const loader = fixture.deps.plugins!;
     const plain = { ...loader };
     const reload = async (digest: string) => {
@@ -283,12 +283,12 @@ verifies(
     const first = ticket.invocation.approval_id!;
     await reload("sha256:second");
     await answer(fixture, first);
-    const question = await nextQuestion(fixture, first);
-    expect(question).toMatchObject({ replaces: first, changed: ["package_digest"] });
+    const next_approval = await waitForNextApproval(fixture, first);
+    expect(next_approval).toMatchObject({ replaces: first, changed: ["package_digest"] });
     expect(ran).toBe(0);
     // Loading the same code again changes nothing.
     await reload("sha256:second");
-    await answer(fixture, question.id);
+    await answer(fixture, next_approval.id);
     expect((await ticket.settled).status).toBe("succeeded");
   },
 );

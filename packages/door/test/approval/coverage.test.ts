@@ -70,7 +70,7 @@ verifies("approval.digest", "keeps the digest when keys or the lists of a grant 
   );
 });
 
-verifies("approval.digest", "changes the digest with each covered part and names only that part", () => {
+verifies("approval.digest", "changes the digest with each covered part and reports only that part", () => {
   fc.assert(
     fc.property(inputs, inputs, fc.constantFrom(...SINGLE_PARTS), (covered, other, part) => {
       const next = { ...covered, [part]: other[part] };
@@ -81,7 +81,7 @@ verifies("approval.digest", "changes the digest with each covered part and names
   );
 });
 
-verifies("approval.digest", "names a changed, added or removed config key", () => {
+verifies("approval.digest", "reports a changed, added or removed config key", () => {
   fc.assert(
     fc.property(inputs, fc.string({ minLength: 1, maxLength: 6 }), json, (covered, key, value) => {
       const config = { ...covered.config, [key]: value };
@@ -93,20 +93,24 @@ verifies("approval.digest", "names a changed, added or removed config key", () =
   );
 });
 
-verifies("approval.digest", "names the slot of a new secret version and the field of a changed grant", () => {
-  fc.assert(
-    fc.property(inputs, text, text, (covered, slot, version) => {
-      const secrets = { ...covered.secrets, [`x${slot}`]: `${version}@2` };
-      const domains = [...covered.grant.allowed_domains, `${slot}.${"x".repeat(20)}`];
-      const next = { ...covered, secrets, grant: { ...covered.grant, allowed_domains: domains } };
-      const [before, after] = [coverageOf(covered), coverageOf(next)];
-      expect(after.digest).not.toBe(before.digest);
-      const named = changedParts(before.parts, after.parts);
-      expect(named).toContain("grant.allowed_domains");
-      expect(named).toContain(`secret.x${slot}`);
-    }),
-  );
-});
+verifies(
+  "approval.digest",
+  "reports the slot of a new secret version and the field of a changed grant",
+  () => {
+    fc.assert(
+      fc.property(inputs, text, text, (covered, slot, version) => {
+        const secrets = { ...covered.secrets, [`x${slot}`]: `${version}@2` };
+        const domains = [...covered.grant.allowed_domains, `${slot}.${"x".repeat(20)}`];
+        const next = { ...covered, secrets, grant: { ...covered.grant, allowed_domains: domains } };
+        const [before, after] = [coverageOf(covered), coverageOf(next)];
+        expect(after.digest).not.toBe(before.digest);
+        const changed = changedParts(before.parts, after.parts);
+        expect(changed).toContain("grant.allowed_domains");
+        expect(changed).toContain(`secret.x${slot}`);
+      }),
+    );
+  },
+);
 
 verifies("approval.digest", "stores no value of config, secrets or arguments in the covered parts", () => {
   const marked = (value: string) => `needle-${value}`;

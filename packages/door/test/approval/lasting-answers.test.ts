@@ -21,7 +21,7 @@ const browser = manifest([
   toolExport("sign", {}, { effect_class: "read_only", requires_approval: true }),
 ]);
 
-async function openBrowser(policy: Policy = {}): Promise<TestKernel> {
+async function createBrowserKernel(policy: Policy = {}): Promise<TestKernel> {
   const fixture = await createTestKernel();
   for (const { id } of browser.exports) await fixture.bind(browser, { export_id: id });
   await fixture.kernel.policy.patch(owner, "org", policy);
@@ -52,13 +52,13 @@ async function askAndAnswer(fixture: TestKernel, export_id: string, answer: Appr
   return approval!;
 }
 
-const rulesOf = async ({ kernel }: TestKernel) => (await kernel.allow_rules.list(user, { limit: 9 })).items;
+const listRules = async ({ kernel }: TestKernel) => (await kernel.allow_rules.list(user, { limit: 9 })).items;
 
 verifies(
   "allow.rules",
   "approves a tool for a session, whatever its arguments, up to the approved risk",
   async () => {
-    const fixture = await openBrowser();
+    const fixture = await createBrowserKernel();
     const { approvals, policy } = fixture.kernel;
     const approval = await askAndAnswer(fixture, "click", {
       response: "approve_for_session",
@@ -85,7 +85,7 @@ verifies(
 );
 
 test("asks for approval again in a session when the risk of the tool has risen", async () => {
-  const fixture = await openBrowser();
+  const fixture = await createBrowserKernel();
   for (const covers of ["arguments", "tool"] as const)
     await askAndAnswer(fixture, "scroll", { response: "approve_for_session", covers }, { covers });
   for (const covers of ["tool", "arguments"])
@@ -96,7 +96,7 @@ test("asks for approval again in a session when the risk of the tool has risen",
 });
 
 test("asks for approval again when anything but the arguments changed, or when every call needs approval", async () => {
-  const fixture = await openBrowser();
+  const fixture = await createBrowserKernel();
   await askAndAnswer(fixture, "click", { response: "approve_for_session", covers: "tool" });
   const { items } = await fixture.kernel.bindings.list(admin, {}, { limit: 9 });
   const { binding_id } = items.find(({ export_id }) => export_id === "click")!;
@@ -115,9 +115,9 @@ test.each<[covers: "arguments" | "tool" | "server", same: boolean, tool: boolean
   ["tool", true, true, false],
   ["server", true, true, true],
 ])("creates a rule that covers the %s", async (covers, ...expected) => {
-  const fixture = await openBrowser();
+  const fixture = await createBrowserKernel();
   const approval = await askAndAnswer(fixture, "click", { response: "approve_always", covers });
-  const [rule] = await rulesOf(fixture);
+  const [rule] = await listRules(fixture);
   expect(rule).toMatchObject({
     approval_id: approval.id,
     covers: covers === "server" ? "server" : "tool",
@@ -134,14 +134,14 @@ test.each<[covers: "arguments" | "tool" | "server", same: boolean, tool: boolean
 });
 
 test("covers the tool by default, and shows what an answer may cover", async () => {
-  const fixture = await openBrowser();
+  const fixture = await createBrowserKernel();
   const { approval } = await ask(fixture, "click");
   expect(approval!.may_cover).toEqual({
     session: ["arguments", "tool"],
     always: ["arguments", "tool", "server"],
   });
   await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve_always" });
-  expect((await rulesOf(fixture))[0]).toMatchObject({ covers: "tool", tool: "click", arguments: null });
+  expect((await listRules(fixture))[0]).toMatchObject({ covers: "tool", tool: "click", arguments: null });
   expect((await ask(fixture, "sign")).approval!.may_cover.always).toEqual(["arguments", "tool"]);
   expect((await ask(fixture, "pay")).approval!.may_cover).toEqual({ session: [], always: [] });
 });
@@ -185,17 +185,17 @@ test.each<[string, string, Policy, ApprovalAnswer, string]>([
     "request.invalid",
   ],
 ])("refuses to cover %s, and the approval stays pending", async (_what, name, policy, answer, code) => {
-  const fixture = await openBrowser(policy);
+  const fixture = await createBrowserKernel(policy);
   const { approval, ticket } = await ask(fixture, name);
   await expect(fixture.kernel.approvals.answer(admin, approval!.id, answer)).rejects.toMatchObject({ code });
   expect((await fixture.kernel.approvals.get(user, approval!.id)).status).toBe("pending");
-  expect(await rulesOf(fixture)).toEqual([]);
+  expect(await listRules(fixture)).toEqual([]);
   await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
   expect((await ticket.settled).status).toBe("succeeded");
 });
 
 test("creates one rule for many concurrent answers, and audits it together with the approval", async () => {
-  const fixture = await openBrowser();
+  const fixture = await createBrowserKernel();
   const { approval } = await ask(fixture, "click");
   const answers = await Promise.allSettled(
     Array.from({ length: 20 }, () =>
@@ -203,7 +203,7 @@ test("creates one rule for many concurrent answers, and audits it together with 
     ),
   );
   expect(answers.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
-  const [rule, ...rest] = await rulesOf(fixture);
+  const [rule, ...rest] = await listRules(fixture);
   expect(rest).toEqual([]);
   const trail = (await fixture.kernel.audit.list(admin, {}, { limit: 9 })).items;
   expect(trail.map(({ action, details }) => [action, details.allow_rule ?? details.approval_id])).toEqual(
@@ -215,7 +215,7 @@ test("creates one rule for many concurrent answers, and audits it together with 
 });
 
 test("ends a lasting answer when the key of the person who gave it is revoked", async () => {
-  const fixture = await openBrowser();
+  const fixture = await createBrowserKernel();
   const key = await createRevocableKey(fixture, { role: "admin" });
   const { approval } = await ask(fixture, "click");
   await fixture.kernel.approvals.answer(key.caller, approval!.id, { response: "approve_always" });

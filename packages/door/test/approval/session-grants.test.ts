@@ -22,7 +22,7 @@ function createGrants(): SessionGrants {
   return new SessionGrants({ ids, clock });
 }
 
-test("a grant holds for one session, workspace, project, identity and digest", () => {
+test("a grant is valid for one session, workspace, project, identity and digest", () => {
   const grants = createGrants();
   remember(grants, "d1", CALL);
   expect(grants.find(CALL, "d1")?.approver).toBe(user);

@@ -60,7 +60,7 @@ verifies(
 
 verifies(
   "sec.revocation",
-  "rejects answers of an approver whose key was revoked or whose role is disabled",
+  "rejects answers from an approver whose key was revoked or whose role is disabled",
   async () => {
     const fixture = await createTestKernel();
     await fixture.bind(removing);
@@ -78,15 +78,15 @@ verifies(
   },
 );
 
-const LOSSES = ["key", "binding", "project"] as const;
+const REVOCATIONS = ["key", "binding", "project"] as const;
 const CODES = {
   key: "authority.key_revoked",
   binding: "binding.not_active",
   project: "authority.project_archived",
 } as const;
 
-for (const loss of LOSSES) {
-  verifies("sec.revocation", `cancels queued calls when their ${loss} is revoked`, async () => {
+for (const revoked_part of REVOCATIONS) {
+  verifies("sec.revocation", `cancels queued calls when their ${revoked_part} is revoked`, async () => {
     const fixture = await createTestKernel();
     const binding = await fixture.bind(manifest([toolExport("narrow", { max_concurrency: 1 })]));
     const key = await createRevocableKey(fixture);
@@ -99,28 +99,34 @@ for (const loss of LOSSES) {
         fixture.kernel.invocations.invoke(key.caller, { export_id: "narrow", timeout_ms: 60_000 }),
       ),
     );
-    if (loss === "key") await key.revoke();
-    else if (loss === "project") await fixture.kernel.policy.patch(admin, "project", { archived: true });
+    if (revoked_part === "key") await key.revoke();
+    else if (revoked_part === "project")
+      await fixture.kernel.policy.patch(admin, "project", { archived: true });
     else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
     for (const { settled } of waiting) {
-      expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[loss] } });
+      expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[revoked_part] } });
     }
     expect(fixture.runner.requests).toHaveLength(1);
   });
 
-  verifies("sec.revocation", `does not retry a failed call after its ${loss} was revoked`, async () => {
-    const fixture = await createTestKernel({ host: { retry: { max_attempts: 5, base_ms: 600 } } });
-    const binding = await fixture.bind(manifest([toolExport("flaky")]));
-    const key = await createRevocableKey(fixture);
-    fixture.runner.script = () => ended("retryable_failure", "plugin_retryable");
-    const { settled } = await fixture.kernel.invocations.invoke(key.caller, { export_id: "flaky" });
-    await until(() => fixture.runner.requests.length === 1);
-    if (loss === "key") await key.revoke();
-    else if (loss === "project") await fixture.kernel.policy.patch(admin, "project", { archived: true });
-    else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
-    expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[loss] } });
-    expect(fixture.runner.requests).toHaveLength(1);
-  });
+  verifies(
+    "sec.revocation",
+    `does not retry a failed call after its ${revoked_part} was revoked`,
+    async () => {
+      const fixture = await createTestKernel({ host: { retry: { max_attempts: 5, base_ms: 600 } } });
+      const binding = await fixture.bind(manifest([toolExport("flaky")]));
+      const key = await createRevocableKey(fixture);
+      fixture.runner.script = () => ended("retryable_failure", "plugin_retryable");
+      const { settled } = await fixture.kernel.invocations.invoke(key.caller, { export_id: "flaky" });
+      await until(() => fixture.runner.requests.length === 1);
+      if (revoked_part === "key") await key.revoke();
+      else if (revoked_part === "project")
+        await fixture.kernel.policy.patch(admin, "project", { archived: true });
+      else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
+      expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[revoked_part] } });
+      expect(fixture.runner.requests).toHaveLength(1);
+    },
+  );
 }
 
 verifies(
@@ -159,7 +165,7 @@ verifies(
 
 verifies(
   "sec.revocation",
-  "rejects nested calls of a running call once its binding is disabled",
+  "rejects nested calls from a running call once its binding is disabled",
   async () => {
     const fixture = await createTestKernel();
     const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
@@ -266,7 +272,7 @@ verifies(
 
 verifies(
   "sec.revocation",
-  "starts no call of fifty workers more than a second after their key was revoked",
+  "starts no call from fifty workers more than a second after their key was revoked",
   async () => {
     const fixture = await createTestKernel();
     await fixture.bind(manifest([toolExport("echo"), toolExport("narrow", { max_concurrency: 2 })]));

@@ -1,4 +1,4 @@
-/** Which sessions, chains and runs a caller may name, and to whom a session approval applies (sec.session-ids). */
+/** Which session, chain and run ids a caller may use, and to whom a session approval applies (sec.session-ids). */
 
 import type { KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
@@ -16,7 +16,7 @@ import { createRevocableKey } from "./revocable-key.ts";
 const rm = { export_id: "rm", input: { path: "a" }, session_id: "s1" };
 
 /** A session of key A in which a call was approved for the whole session. */
-async function approvedSession() {
+async function createApprovedSession() {
   const fixture = await createTestKernel();
   await fixture.bind(removing);
   const a = await createRevocableKey(fixture);
@@ -27,37 +27,37 @@ async function approvedSession() {
     response: "approve_for_session",
   });
   expect((await call.settled).status).toBe("succeeded");
-  const asks = async (caller: Caller) =>
+  const needsApproval = async (caller: Caller) =>
     (await fixture.kernel.invocations.invoke(caller, rm)).invocation.approval_id !== null;
-  expect(await asks(a.caller)).toBe(false);
-  return { fixture, a, approver, asks };
+  expect(await needsApproval(a.caller)).toBe(false);
+  return { fixture, a, approver, needsApproval };
 }
 
 verifies(
   "sec.session-ids",
   "applies a session approval only to the identity that made the call, not to others in the session",
   async () => {
-    const { fixture, a, asks } = await approvedSession();
+    const { fixture, a, needsApproval } = await createApprovedSession();
     expect(fixture.kernel.approvals.grants(admin)).toMatchObject([{ session_id: "s1", granted_to: a.id }]);
     const b = await createRevocableKey(fixture);
-    expect(await asks(b.caller)).toBe(true);
-    expect(await asks(admin)).toBe(true);
-    expect(await asks(a.caller)).toBe(false);
+    expect(await needsApproval(b.caller)).toBe(true);
+    expect(await needsApproval(admin)).toBe(true);
+    expect(await needsApproval(a.caller)).toBe(false);
   },
 );
 
 verifies("sec.session-ids", "ends a session approval when the key of its approver is revoked", async () => {
-  const { a, approver, asks } = await approvedSession();
+  const { a, approver, needsApproval } = await createApprovedSession();
   await approver.revoke();
-  expect(await asks(a.caller)).toBe(true);
+  expect(await needsApproval(a.caller)).toBe(true);
 });
 
 verifies(
   "sec.session-ids",
   "does not apply a session approval to a session of the same name in another workspace",
   async () => {
-    const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
-    const session = await createTestSession({ tools: [asks] });
+    const needsApproval: KernelTool = { ...addTool, name: "asks", requires_approval: true };
+    const session = await createTestSession({ tools: [needsApproval] });
     const { caller } = await createRevocableKey(session);
     const input = { text: '/tool asks {"a":1,"b":2}' };
     const pending = async () =>
@@ -116,7 +116,7 @@ verifies(
 
 verifies(
   "sec.session-ids",
-  "lets a delegated token name its own session, and others only with a scope for sessions",
+  "lets a delegated token use its own session id, and others only with a scope for sessions",
   async () => {
     const session = await createTestSession();
     const outer = (id: string, ...scopes: string[]) =>
@@ -152,7 +152,7 @@ verifies(
   },
 );
 
-verifies("sec.session-ids", "does not let a call act for a turn by naming its session", async () => {
+verifies("sec.session-ids", "does not let a call act for a turn by passing its session id", async () => {
   let release = () => {};
   const wait: KernelTool = {
     ...addTool,

@@ -12,14 +12,14 @@ import { addTool, createTestSession, type TestSession } from "../../../agent/tes
 import { createRevocableKey, type RevocableKey } from "./revocable-key.ts";
 
 /** A tool that revokes the authority while it runs, and then returns a normal result. */
-function takingTool(take: () => Promise<unknown>): KernelTool {
+function createRevokingTool(revoke: () => Promise<unknown>): KernelTool {
   return {
     ...addTool,
-    name: "take",
+    name: "revoke",
     parameters: { type: "object", properties: {} },
     async run() {
-      await take();
-      return toolOk("taken");
+      await revoke();
+      return toolOk("revoked");
     },
   };
 }
@@ -34,8 +34,8 @@ const decisions = (fixture: TestSession) =>
 const modelCalls = (fixture: TestSession) =>
   fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
 
-const WAYS: [string, string, (fixture: TestSession, key: RevocableKey) => Promise<unknown>][] = [
-  ["a revoked key", "authority.key_revoked", (_talk, key) => key.revoke()],
+const REVOCATIONS: [string, string, (fixture: TestSession, key: RevocableKey) => Promise<unknown>][] = [
+  ["a revoked key", "authority.key_revoked", (_fixture, key) => key.revoke()],
   [
     "an expired key",
     "authority.key_expired",
@@ -55,24 +55,26 @@ const WAYS: [string, string, (fixture: TestSession, key: RevocableKey) => Promis
   ],
 ];
 
-for (const [label, code, take] of WAYS) {
-  verifies("sec.revocation", `stops a turn of ${label} before its next step and records why`, async () => {
-    let lose: () => Promise<unknown> = async () => undefined;
-    const fixture = await createTestSession({ tools: [addTool, takingTool(() => lose())] });
+for (const [label, code, revoke] of REVOCATIONS) {
+  verifies("sec.revocation", `stops a turn with ${label} before its next step and records why`, async () => {
+    let revokeAuthority: () => Promise<unknown> = async () => undefined;
+    const fixture = await createTestSession({
+      tools: [addTool, createRevokingTool(() => revokeAuthority())],
+    });
     const expires_at = new Date(fixture.clock.now() + 1_800_000).toISOString();
     const key = await createRevocableKey(fixture, { expires_at });
-    lose = () => take(fixture, key);
+    revokeAuthority = () => revoke(fixture, key);
     const run = await start(
       fixture,
       key.caller,
-      '/tool take {}\n/then\n/tool add {"a":1,"b":2}\n/then\n/say end',
+      '/tool revoke {}\n/then\n/tool add {"a":1,"b":2}\n/then\n/say end',
     );
     expect(run).toMatchObject({ status: "failed", error: { code } });
     expect(modelCalls(fixture)).toBe(1);
     // One step before the model call and one before the tool call; none after the tool revoked the authority.
     expect(decisions(fixture)).toBe(2);
     const calls = (await fixture.kernel.invocations.list(admin, {}, { limit: 10 })).items;
-    expect(calls.map(({ export_id }) => export_id)).toEqual(["take"]);
+    expect(calls.map(({ export_id }) => export_id)).toEqual(["revoke"]);
     expect(await fixture.kernel.runs.get(admin, run.id)).toMatchObject({ error: { code } });
     // A new turn is rejected too.
     const next = fixture.kernel.runs.start(key.caller, { session_id: "s2", input: { text: "/say hi" } });
@@ -99,7 +101,7 @@ verifies(
   "sec.revocation",
   "does not start a model call if the key is revoked while the strategy decides",
   async () => {
-    let lose: () => Promise<unknown> = async () => undefined;
+    let revokeAuthority: () => Promise<unknown> = async () => undefined;
     const slow = defineKernelPlugin({
       name: "strategy-slow",
       version: "1.0.0",
@@ -107,14 +109,14 @@ verifies(
       strategyId: "slow",
       subscriptions: () => ["strategy.decide.request"],
       async onEvent(event, ctx) {
-        await lose();
+        await revokeAuthority();
         const answer = { next: "llm" as const, provider: "echo", model: "echo", request_id: event.id };
         await ctx.emit("strategy.decide.response", answer, { session_id: event.session_id });
       },
     });
     const fixture = await createTestSession({ plugins: [slow] });
     const key = await createRevocableKey(fixture);
-    lose = () => key.revoke();
+    revokeAuthority = () => key.revoke();
     const { settled } = await fixture.kernel.runs.start(key.caller, {
       session_id: "s1",
       input: { text: "/say hello" },
@@ -142,21 +144,21 @@ verifies(
   "sec.revocation",
   "stops a sub-agent with its parent and for the same reason when the key is revoked",
   async () => {
-    let lose: () => Promise<unknown> = async () => undefined;
+    let revokeAuthority: () => Promise<unknown> = async () => undefined;
     const { plugin } = autoApprovePlugin();
     const fixture = await createTestSession({
-      tools: [addTool, takingTool(() => lose())],
+      tools: [addTool, createRevokingTool(() => revokeAuthority())],
       plugins: [agentTool, plugin],
     });
     const key = await createRevocableKey(fixture);
-    lose = () => key.revoke();
-    const goal = '/tool take {}\n/then\n/tool add {"a":1,"b":2}';
+    revokeAuthority = () => key.revoke();
+    const goal = '/tool revoke {}\n/then\n/tool add {"a":1,"b":2}';
     const run = await start(fixture, key.caller, `/tool agent ${JSON.stringify({ goal })}\n/then\n/say end`);
     expect(run).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
     const runs = (await fixture.kernel.runs.list(admin, {}, { limit: 10 })).items;
     expect(runs.map(({ error }) => error?.code)).toEqual(["authority.key_revoked", "authority.key_revoked"]);
     const tools = (await fixture.kernel.invocations.list(admin, {}, { limit: 10 })).items;
-    expect(tools.map(({ export_id }) => export_id).sort()).toEqual(["agent", "take"]);
+    expect(tools.map(({ export_id }) => export_id).sort()).toEqual(["agent", "revoke"]);
   },
 );
 

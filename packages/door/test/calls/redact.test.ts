@@ -5,16 +5,16 @@ import { createRedactor, type PluginCallEvent, redactEvents } from "../../src/ca
 const SECRET = "sk-canary/0123456789+abcdef";
 const redactor = createRedactor([SECRET])!;
 
-function through(events: PluginCallEvent[]): PluginCallEvent[] {
+function redactAll(events: PluginCallEvent[]): PluginCallEvent[] {
   const out: PluginCallEvent[] = [];
   const stream = redactEvents(redactor, (event) => void out.push(event));
-  for (const event of events) stream.take(event);
+  for (const event of events) stream.add(event);
   stream.flush();
   return out;
 }
 
 const delta = (text: string): PluginCallEvent => ({ type: "delta", block: { text } });
-const joined = (events: PluginCallEvent[]) =>
+const joinText = (events: PluginCallEvent[]) =>
   events.map((event) => (event.type === "delta" ? (event.block as { text: string }).text : "")).join("");
 
 test("redacts a secret that is split across events at any position", () => {
@@ -27,14 +27,14 @@ test("redacts a secret that is split across events at any position", () => {
       fc.boolean(),
       (spelling, sizes, before, between) => {
         const text = `${before}.${spelling}. after`;
-        const pieces: PluginCallEvent[] = [];
+        const chunks: PluginCallEvent[] = [];
         for (let at = 0, i = 0; at < text.length; at += sizes[i++ % sizes.length]!) {
-          pieces.push(delta(text.slice(at, at + sizes[i % sizes.length]!)));
-          if (between) pieces.push({ type: "progress", message: `step ${at}` });
+          chunks.push(delta(text.slice(at, at + sizes[i % sizes.length]!)));
+          if (between) chunks.push({ type: "progress", message: `step ${at}` });
         }
-        const out = through(pieces);
-        expect(out.map((event) => event.type)).toEqual(pieces.map((event) => event.type));
-        const seen = joined(out);
+        const out = redactAll(chunks);
+        expect(out.map((event) => event.type)).toEqual(chunks.map((event) => event.type));
+        const seen = joinText(out);
         // Up to three characters may be emitted before the redactor can notice a secret.
         expect(seen).not.toContain(spelling.slice(3));
         expect(seen).toContain("[redacted]");
@@ -47,7 +47,7 @@ test("redacts a secret that is split across events at any position", () => {
 });
 
 test("redacts a secret that arrives one character per event", () => {
-  const out = joined(through(`key: ${SECRET} end`.split("").map(delta)));
+  const out = joinText(redactAll(`key: ${SECRET} end`.split("").map(delta)));
   expect(out).toMatch(/^key: .{0,3}\[redacted\] end$/);
 });
 
@@ -55,11 +55,11 @@ test("emits held events unchanged and in order, at the latest when the call ends
   const events = [delta("so sk-c"), delta("at is no secret"), delta("again sk-can")];
   const out: PluginCallEvent[] = [];
   const stream = redactEvents(redactor, (event) => void out.push(event));
-  stream.take(events[0]!);
+  stream.add(events[0]!);
   expect(out).toEqual([]);
-  stream.take(events[1]!);
+  stream.add(events[1]!);
   expect(out).toEqual(events.slice(0, 2));
-  stream.take(events[2]!);
+  stream.add(events[2]!);
   expect(out).toHaveLength(2);
   stream.flush();
   expect(out).toEqual(events);
@@ -68,7 +68,7 @@ test("emits held events unchanged and in order, at the latest when the call ends
 test("holds a bounded number of events", () => {
   const out: PluginCallEvent[] = [];
   const stream = redactEvents(redactor, (event) => void out.push(event));
-  stream.take(delta("sk-can"));
-  for (let i = 0; i < 100; i++) stream.take({ type: "progress", message: "working" });
+  stream.add(delta("sk-can"));
+  for (let i = 0; i < 100; i++) stream.add({ type: "progress", message: "working" });
   expect(out.length).toBeGreaterThan(90);
 });

@@ -83,27 +83,31 @@ verifies(
   },
 );
 
-verifies("client.profiles", "lists the tools that a key names and finds the others by search", async () => {
-  const fixture = await bindTools();
-  const { kernel } = fixture;
-  const { key, token } = await kernel.keys.create(admin, {
-    name: "client:x",
-    scopes: ["invocations:write"],
-    role: "user",
-    tools: ["tool_b", "*_c", "*_c"],
-  });
-  expect(key.tools).toEqual(["tool_b", "*_c"]);
-  const caller = await kernel.keys.authenticate(token);
-  expect(await deferredFor(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
-  // The operator chose the group, so the budget does not cut it.
-  await setPolicy(fixture, { tool_token_budget: 0 });
-  expect(await deferredFor(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
-  expect((await kernel.catalog.search(caller, "tool a", 1)).map(({ name }) => name)).toEqual(["tool_a"]);
-  expect(await kernel.catalog.search(caller, "zebra", 5)).toEqual([]);
-  // A profile is a choice of what is listed, not a limit on what may be called.
-  expect(await kernel.catalog.find(caller, "tool_a")).toMatchObject({ deferred: true });
-  expect(await deferredFor(fixture, user)).toMatchObject({ tool_b: "budget" });
-});
+verifies(
+  "client.profiles",
+  "lists the tools that a key specifies and finds the others by search",
+  async () => {
+    const fixture = await bindTools();
+    const { kernel } = fixture;
+    const { key, token } = await kernel.keys.create(admin, {
+      name: "client:x",
+      scopes: ["invocations:write"],
+      role: "user",
+      tools: ["tool_b", "*_c", "*_c"],
+    });
+    expect(key.tools).toEqual(["tool_b", "*_c"]);
+    const caller = await kernel.keys.authenticate(token);
+    expect(await deferredFor(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
+    // The operator chose the group, so the budget does not cut it.
+    await setPolicy(fixture, { tool_token_budget: 0 });
+    expect(await deferredFor(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
+    expect((await kernel.catalog.search(caller, "tool a", 1)).map(({ name }) => name)).toEqual(["tool_a"]);
+    expect(await kernel.catalog.search(caller, "zebra", 5)).toEqual([]);
+    // A profile is a choice of what is listed, not a limit on what may be called.
+    expect(await kernel.catalog.find(caller, "tool_a")).toMatchObject({ deferred: true });
+    expect(await deferredFor(fixture, user)).toMatchObject({ tool_b: "budget" });
+  },
+);
 
 verifies(
   "client.profiles",

@@ -61,7 +61,7 @@ test("lists a tool with a changed definition as held, with its accepted text, un
   expect((await kernel.catalog.get(user, "today")).map(({ status }) => status)).toEqual(["offered"]);
 });
 
-test("lists tools whose binding takes no calls, with the reason and the fix", async () => {
+test("lists tools whose binding accepts no calls, with the reason and the fix", async () => {
   const fixture = await createTestKernel();
   const { bindings, catalog } = fixture.kernel;
   const slot = { secret_slots: ["api_key"] };
@@ -78,11 +78,11 @@ test("lists tools whose binding takes no calls, with the reason and the fix", as
     org_wide: true,
   });
   const own = await fixture.bind(manifest([toolExport("both")], { package_id: "acme/own" }));
-  const out = async () =>
+  const listInactive = async () =>
     (await catalog.entries(user, { all: true }))
       .filter(({ status }) => status === "inactive")
       .map(({ name, binding_id, fix }) => [name, binding_id, fix]);
-  expect(await out()).toEqual([
+  expect(await listInactive()).toEqual([
     ["both", org.binding_id, `backplane binding disable ${own.binding_id}`],
     ["idle", idle.binding_id, `backplane binding set ${idle.binding_id} --percent 100`],
     ["locked", slots.binding_id, `backplane binding set ${slots.binding_id} --secret api_key=NAME`],
@@ -90,7 +90,7 @@ test("lists tools whose binding takes no calls, with the reason and the fix", as
   ]);
   await bindings.patch(admin, off.binding_id, { status: "active" }, undefined);
   await bindings.patch(admin, own.binding_id, { status: "disabled" }, undefined);
-  expect((await out()).map(([name, id]) => [name, id])).toEqual([
+  expect((await listInactive()).map(([name, id]) => [name, id])).toEqual([
     ["both", own.binding_id],
     ["idle", idle.binding_id],
     ["locked", slots.binding_id],

@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 
 const FRAME = { from: "plugin", kind: "frame" } as const;
 
-async function openRecording(more: object = {}) {
+async function createRecordingKernel(more: object = {}) {
   let emit: ((output: Omit<ObservedOutput, "binding_id">) => void) | null = null;
   const runner = Object.assign(new ScriptedRunner(), {
     observe: ([binding_id]: string[], observer: (output: ObservedOutput) => void) => {
@@ -25,7 +25,7 @@ async function openRecording(more: object = {}) {
 }
 
 test("lists the frames of a call that were recorded, and those of its process that belong to no call", async () => {
-  const { fixture, frames, binding, send, observes } = await openRecording();
+  const { fixture, frames, binding, send, observes } = await createRecordingKernel();
   const state = await frames.record(admin, binding.binding_id, 60);
   expect(Date.parse(state.recording_until!)).toBeGreaterThan(Date.now());
   send("earlier handshake", undefined, "2020-01-01T00:00:00.000Z");
@@ -52,7 +52,7 @@ test("lists the frames of a call that were recorded, and those of its process th
 });
 
 test("keeps a bounded number of frames and characters per binding", async () => {
-  const { fixture, frames, binding, send } = await openRecording();
+  const { fixture, frames, binding, send } = await createRecordingKernel();
   await frames.record(admin, binding.binding_id, 60);
   const call = await fixture.call({ export_id: "read" });
   for (let n = 0; n < FRAME_LIMITS.frames + 10; n++) send(String(n), call.id);
@@ -64,7 +64,7 @@ test("keeps a bounded number of frames and characters per binding", async () => 
 });
 
 test("refuses to record for a caller who is not an operator, or for an unknown binding", async () => {
-  const { frames, binding, observes } = await openRecording();
+  const { frames, binding, observes } = await createRecordingKernel();
   const guest = { ...user, role: "guest" as const };
   await expect(frames.record(guest, binding.binding_id, 60)).rejects.toMatchObject({ code: "policy.denied" });
   await expect(frames.record(admin, "bind_none", 60)).rejects.toMatchObject({ code: "binding.not_found" });
@@ -73,7 +73,7 @@ test("refuses to record for a caller who is not an operator, or for an unknown b
 });
 
 test("shows a project only the frames of its own calls if the binding is org-wide", async () => {
-  const { fixture, frames, binding, send } = await openRecording({ org_wide: true });
+  const { fixture, frames, binding, send } = await createRecordingKernel({ org_wide: true });
   await expect(frames.record(user, binding.binding_id, 60)).rejects.toMatchObject({ code: "policy.denied" });
   await frames.record(admin, binding.binding_id, 60);
   fixture.runner.script = ({ request }) => {

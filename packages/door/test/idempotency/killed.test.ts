@@ -19,34 +19,37 @@ beforeAll(() =>
 );
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
-async function live(file: string, kill_before: number): Promise<{ printed: string[]; killed: boolean }> {
+async function runGateway(
+  file: string,
+  kill_before: number,
+): Promise<{ printed: string[]; killed: boolean }> {
   const program = join(dir, "programs/keyed-call.js");
   const child = spawn(process.execPath, [program, file, String(kill_before)], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   let out = "";
-  let noise = "";
+  let error_output = "";
   child.stdout.on("data", (chunk) => (out += chunk));
-  child.stderr.on("data", (chunk) => (noise += chunk));
+  child.stderr.on("data", (chunk) => (error_output += chunk));
   const [code, signal] = (await once(child, "close")) as [number | null, string | null];
-  if (signal !== "SIGKILL" && code !== 0) throw new Error(`the gateway failed: ${noise}`);
+  if (signal !== "SIGKILL" && code !== 0) throw new Error(`the gateway failed: ${error_output}`);
   return { printed: out.trim().split("\n"), killed: signal === "SIGKILL" };
 }
 
 test("never runs the work of a repeated request twice, whenever the gateway was killed", async () => {
-  const whole = await live(join(dir, "whole.db"), 0);
-  const [before, , after] = whole.printed.map(Number) as [number, number, number];
+  const complete_run = await runGateway(join(dir, "whole.db"), 0);
+  const [before, , after] = complete_run.printed.map(Number) as [number, number, number];
   expect(after - before).toBeGreaterThanOrEqual(6);
-  // The first four statements are the transaction that opens the call; the next one starts to settle it. On a busy machine
-  // other statements come in between, so the test continues until a kill comes after the call is on disk.
+  // The first four statements are the transaction that opens the call; the next one starts to settle it. On a busy
+  // machine other statements come in between, so the test continues until a kill comes after the call is on disk.
   const seen = { first: 0, found: 0 };
   let last = before;
   const work = async () => {
     while (last < before + 6 || (last < after && seen.found === 0)) {
       const point = ++last;
       const file = join(dir, `k${point}.db`);
-      expect((await live(file, point)).killed).toBe(true);
-      const again = await live(file, 0);
+      expect((await runGateway(file, point)).killed).toBe(true);
+      const again = await runGateway(file, 0);
       const database = new DatabaseSync(file);
       const rows = database.prepare("select id, status, outcome from invocations").all();
       database.close();

@@ -9,7 +9,7 @@ const s1 = { session_id: "s1" };
 interface Operation {
   name: string;
   /** The store method that performs the write. */
-  write: (store: Store) => { of: Record<string, unknown>; method: string };
+  write: (store: Store) => { target: Record<string, unknown>; method: string };
   begin(fixture: TestSession, once: IdempotencyClaim): Promise<unknown>;
   /** Counts the sessions, chains or messages that the operation adds to. */
   count(fixture: TestSession): Promise<number>;
@@ -20,44 +20,47 @@ const messages = async (fixture: TestSession) =>
   (await fixture.tape()).filter(({ payload }) => payload.role === "user").length;
 const chains = async (fixture: TestSession) =>
   (await fixture.kernel.chains.list(user, s1, { limit: 99 })).items.length;
-const of = (part: object, method: string) => ({ of: part as Record<string, unknown>, method });
+const storeMethod = (target: object, method: string) => ({
+  target: target as Record<string, unknown>,
+  method,
+});
 const block = { kind: "input" as const, content: [{ type: "text" as const, text: "x" }] };
 
 const OPERATIONS: Operation[] = [
   {
     name: "a session",
-    write: ({ sessions }) => of(sessions, "create"),
+    write: ({ sessions }) => storeMethod(sessions, "create"),
     begin: ({ kernel }, once) => kernel.sessions.create(user, {}, once),
     count: async ({ kernel }) => (await kernel.sessions.list(user, {}, { limit: 99 })).items.length,
   },
   {
     name: "a branch",
-    write: ({ sessions }) => of(sessions, "fork"),
+    write: ({ sessions }) => storeMethod(sessions, "fork"),
     begin: ({ kernel }, once) => kernel.sessions.fork(user, s1, {}, once),
     count: async ({ kernel }) => (await kernel.sessions.list(user, {}, { limit: 99 })).items.length,
   },
   {
     name: "a chain",
-    write: ({ sessions }) => of(sessions, "fork"),
+    write: ({ sessions }) => storeMethod(sessions, "fork"),
     begin: ({ kernel }, once) => kernel.chains.create(user, s1, once),
     count: chains,
   },
   {
     name: "a fork",
-    write: ({ sessions }) => of(sessions, "fork"),
+    write: ({ sessions }) => storeMethod(sessions, "fork"),
     begin: async (fixture, once) => await fixture.kernel.chains.fork(user, await head(fixture), {}, once),
     count: chains,
   },
   {
     name: "blocks",
-    write: ({ sessions }) => of(sessions, "appendTape"),
+    write: ({ sessions }) => storeMethod(sessions, "appendTape"),
     begin: async (fixture, once) =>
       await fixture.kernel.chains.addBlocks(user, await head(fixture), [block], once),
     count: messages,
   },
   {
     name: "a message",
-    write: ({ runs }) => of(runs, "start"),
+    write: ({ runs }) => storeMethod(runs, "start"),
     begin: ({ kernel }, once) => kernel.sessions.message(user, s1, { text: "/say hi" }, once),
     count: messages,
   },
@@ -87,9 +90,9 @@ for (const operation of OPERATIONS) {
     const first = await createTestSession();
     await first.kernel.sessions.create(user, s1);
     const before = await operation.count(first);
-    const { of: part, method } = operation.write(first.store);
+    const { target, method } = operation.write(first.store);
     const reached = new Promise<void>((resolve) => {
-      part[method] = () => {
+      target[method] = () => {
         resolve();
         return new Promise(() => {});
       };

@@ -36,7 +36,7 @@ verifies(
     expect((await ticket.settled).status).toBe("succeeded");
     const late = approvals.answer(admin, approval.id, { response: "reject" });
     await expect(late).rejects.toMatchObject({ code: "approval.closed" });
-    // Identical calls of that session run without approval; any other call needs its own.
+    // Identical calls in that session run without approval; any other call needs its own.
     expect(
       (await fixture.call({ export_id: "rm", input: { path: "a" }, session_id: "sess_1" })).approval_id,
     ).toBeNull();
@@ -164,9 +164,9 @@ test("does not run a call that changed between the request for approval and the 
   const pending = async () =>
     (await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
   await until(async () => (await pending()).length === 1);
-  const [question] = await pending();
-  expect(question).toMatchObject({ replaces: upgraded.approval.id, package_version: "0.2.0" });
-  await fixture.kernel.approvals.answer(admin, question!.id, { response: "reject" });
+  const [next_approval] = await pending();
+  expect(next_approval).toMatchObject({ replaces: upgraded.approval.id, package_version: "0.2.0" });
+  await fixture.kernel.approvals.answer(admin, next_approval!.id, { response: "reject" });
   expect(await upgraded.ticket.settled).toMatchObject({ error: { code: "approval.rejected" } });
   const removed = await requestRemoval(fixture);
   await fixture.kernel.bindings.remove(admin, id);
@@ -184,7 +184,7 @@ test("cancels the approval of a cancelled call", async () => {
   expect((await fixture.kernel.approvals.get(user, approval.id)).status).toBe("cancelled");
 });
 
-test("requires approval for every call of a binding if its policy is always, and for none if it is never", async () => {
+test("requires approval for every call to a binding if its policy is always, and for none if it is never", async () => {
   const fixture = await createTestKernel();
   const two = manifest([
     toolExport("strict", {}, { requires_approval: true }),

@@ -11,7 +11,9 @@ test("serves a file by the hash in a result only if the call had a scratch folde
     opened.push(sha256);
     return { bytes: 0, content: (async function* () {})() };
   };
-  const fixture = await createTestKernel({ artifacts: { keep: async () => {}, open, sweep: async () => 0 } });
+  const fixture = await createTestKernel({
+    artifacts: { store: async () => {}, open, sweep: async () => 0 },
+  });
   const scratch = { permissions: { network: "none", filesystem: "scratch" } };
   await fixture.bind(manifest([toolExport("files", scratch), toolExport("guess")]), { export_id: "files" });
   await fixture.bind(manifest([toolExport("files", scratch), toolExport("guess")]), { export_id: "guess" });

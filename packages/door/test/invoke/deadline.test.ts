@@ -20,20 +20,20 @@ verifies(
     await fixture.bind(content, { export_id: "bound", policy: { timeout_ms: 3_000 } });
     await fixture.bind(content, { export_id: "wide" });
     await fixture.bind(content, { export_id: "request" });
-    const timeoutOf = async (body: { export_id: string; timeout_ms?: number }) => {
+    const readTimeout = async (body: { export_id: string; timeout_ms?: number }) => {
       const invocation = await fixture.call(body);
       const request = fixture.runner.requests.at(-1)!;
       expect(request.timeout_ms).toBeLessThanOrEqual(invocation.timeout_ms);
       expect(request.timeout_ms).toBeGreaterThan(invocation.timeout_ms - 500);
       return invocation.timeout_ms;
     };
-    expect(await timeoutOf({ export_id: "plain" })).toBe(2_000);
-    expect(await timeoutOf({ export_id: "bound" })).toBe(3_000);
-    expect(await timeoutOf({ export_id: "bound", timeout_ms: 1_000 })).toBe(1_000);
-    expect(await timeoutOf({ export_id: "bound", timeout_ms: 60_000 })).toBe(4_000);
-    expect(await timeoutOf({ export_id: "plain", timeout_ms: 60_000 })).toBe(9_000);
+    expect(await readTimeout({ export_id: "plain" })).toBe(2_000);
+    expect(await readTimeout({ export_id: "bound" })).toBe(3_000);
+    expect(await readTimeout({ export_id: "bound", timeout_ms: 1_000 })).toBe(1_000);
+    expect(await readTimeout({ export_id: "bound", timeout_ms: 60_000 })).toBe(4_000);
+    expect(await readTimeout({ export_id: "plain", timeout_ms: 60_000 })).toBe(9_000);
     // The host's maximum caps an export that allows itself more.
-    expect(await timeoutOf({ export_id: "wide", timeout_ms: 60_000 })).toBe(9_000);
+    expect(await readTimeout({ export_id: "wide", timeout_ms: 60_000 })).toBe(9_000);
     // The wall clock jumps an hour in either direction between two attempts; the remaining time does not change.
     for (const jump of [3_600_000, -3_600_000]) {
       let tries = 0;

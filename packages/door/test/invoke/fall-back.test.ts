@@ -21,7 +21,7 @@ interface Setup {
 }
 
 /** A binding of `greet` that was just upgraded, so the candidate is on trial. */
-async function openOnTrial({ old = [toolExport("greet")], candidate = old, upgrade = {} }: Setup = {}) {
+async function createTrialKernel({ old = [toolExport("greet")], candidate = old, upgrade = {} }: Setup = {}) {
   const fixture = await createTestKernel();
   const before = await fixture.bind(manifest(old));
   const source = fixture.importer.add({ ...manifest(candidate), version: CANDIDATE });
@@ -44,14 +44,14 @@ function endCandidate(fixture: TestKernel, outcome: RunOutcome | RunnerScript): 
 const greet = (fixture: TestKernel, more = {}) =>
   fixture.call({ export_id: "greet", input: {}, ...more }, admin);
 const versionsRun = ({ runner }: TestKernel) => runner.requests.map((request) => request.package.version);
-const rolledBack = (fixture: TestKernel, { binding_id }: Binding) =>
+const waitForRollback = (fixture: TestKernel, { binding_id }: Binding) =>
   until(async () => (await fixture.kernel.bindings.get(admin, binding_id)).rolled_back !== undefined);
 
 verifies(
   "bind.hot",
   "if a version on trial crashes, reruns the call on the previous version in the same invocation",
   async () => {
-    const { fixture, before } = await openOnTrial();
+    const { fixture, before } = await createTrialKernel();
     endCandidate(fixture, CRASHED);
     const call = await greet(fixture);
     expect(call).toMatchObject({
@@ -97,7 +97,7 @@ verifies("bind.hot", "runs a call again only if its process crashed or did not s
     author_code: false,
   };
   for (const [code, again] of Object.entries(causes)) {
-    const { fixture } = await openOnTrial();
+    const { fixture } = await createTrialKernel();
     endCandidate(fixture, ended("failed", code));
     const call = await greet(fixture);
     expect([code, call.status, versionsRun(fixture)]).toEqual([
@@ -109,38 +109,45 @@ verifies("bind.hot", "runs a call again only if its process crashed or did not s
   }
 });
 
-verifies("inv.effect-class", "runs a call of a trial again only if a second run does no harm", async () => {
-  const of = (effect_class: string) => [toolExport("greet", {}, { effect_class })];
-  const cases: [old: string, candidate: string, dispatched: boolean, again: boolean][] = [
-    ["idempotent_write", "idempotent_write", true, true],
-    ["idempotent_write", "read_only", true, true],
-    ["non_idempotent_write", "non_idempotent_write", true, false],
-    ["unknown", "unknown", true, false],
-    // Both effect classes count, because the call has run in one version and would run in the other.
-    ["non_idempotent_write", "read_only", true, false],
-    ["read_only", "non_idempotent_write", true, false],
-    ["non_idempotent_write", "non_idempotent_write", false, true],
-    ["unknown", "unknown", false, true],
-  ];
-  for (const [old, candidate, dispatched, again] of cases) {
-    const { fixture, before } = await openOnTrial({ old: of(old), candidate: of(candidate) });
-    endCandidate(fixture, { ...ended("failed", "launch_failed"), dispatched });
-    const call = await greet(fixture);
-    expect([old, candidate, dispatched, call.status === "succeeded"]).toEqual([
-      old,
-      candidate,
-      dispatched,
-      again,
-    ]);
-    if (again) expect(call).toMatchObject({ effect_class: old, package_version: OLD });
-    else {
-      expect(call).toMatchObject({ error: { code: "launch_failed" }, package_version: CANDIDATE });
-      expect(versionsRun(fixture)).toEqual([CANDIDATE]);
-      // The version is rolled back nevertheless.
-      await rolledBack(fixture, before);
+verifies(
+  "inv.effect-class",
+  "reruns a call to a version on trial only if a second run does no harm",
+  async () => {
+    const toolWith = (effect_class: string) => [toolExport("greet", {}, { effect_class })];
+    const cases: [old: string, candidate: string, dispatched: boolean, again: boolean][] = [
+      ["idempotent_write", "idempotent_write", true, true],
+      ["idempotent_write", "read_only", true, true],
+      ["non_idempotent_write", "non_idempotent_write", true, false],
+      ["unknown", "unknown", true, false],
+      // Both effect classes count, because the call has run in one version and would run in the other.
+      ["non_idempotent_write", "read_only", true, false],
+      ["read_only", "non_idempotent_write", true, false],
+      ["non_idempotent_write", "non_idempotent_write", false, true],
+      ["unknown", "unknown", false, true],
+    ];
+    for (const [old, candidate, dispatched, again] of cases) {
+      const { fixture, before } = await createTrialKernel({
+        old: toolWith(old),
+        candidate: toolWith(candidate),
+      });
+      endCandidate(fixture, { ...ended("failed", "launch_failed"), dispatched });
+      const call = await greet(fixture);
+      expect([old, candidate, dispatched, call.status === "succeeded"]).toEqual([
+        old,
+        candidate,
+        dispatched,
+        again,
+      ]);
+      if (again) expect(call).toMatchObject({ effect_class: old, package_version: OLD });
+      else {
+        expect(call).toMatchObject({ error: { code: "launch_failed" }, package_version: CANDIDATE });
+        expect(versionsRun(fixture)).toEqual([CANDIDATE]);
+        // The version is rolled back nevertheless.
+        await waitForRollback(fixture, before);
+      }
     }
-  }
-});
+  },
+);
 
 verifies("grant.narrow", "admits the second run with the grant of the previous version", async () => {
   const old = toolExport("greet", {
@@ -151,7 +158,7 @@ verifies("grant.narrow", "admits the second run with the grant of the previous v
     },
   });
   const candidate = toolExport("greet", { permissions: { gateway_api_scopes: ["chains:read"] } });
-  const { fixture } = await openOnTrial({ old: [old], candidate: [candidate] });
+  const { fixture } = await createTrialKernel({ old: [old], candidate: [candidate] });
   endCandidate(fixture, CRASHED);
   const call = await greet(fixture);
   const [first, second] = fixture.runner.requests;
@@ -161,7 +168,7 @@ verifies("grant.narrow", "admits the second run with the grant of the previous v
   const token = (request = first!) => request.context.gateway.delegation_token!;
   expect(token(second)).not.toBe(token(first));
   // The limits that the caller requested apply to the second run too.
-  const narrowed = await openOnTrial({ old: [old], candidate: [candidate] });
+  const narrowed = await createTrialKernel({ old: [old], candidate: [candidate] });
   endCandidate(narrowed.fixture, CRASHED);
   await greet(narrowed.fixture, { narrow: { network: "none" } });
   expect(narrowed.fixture.runner.requests[1]!.grant.network).toBe("none");
@@ -172,7 +179,7 @@ verifies(
   "revokes the token of the crashed run before the second run starts",
   async () => {
     const scoped = [toolExport("greet", { permissions: { gateway_api_scopes: ["chains:read"] } })];
-    const { fixture } = await openOnTrial({ old: scoped });
+    const { fixture } = await createTrialKernel({ old: scoped });
     const accepted: boolean[] = [];
     fixture.runner.script = async ({ request }) => {
       if (request.package.version === CANDIDATE) return CRASHED;
@@ -195,7 +202,7 @@ verifies("approval.digest", "does not run a call on bytes other than those a per
     [asks, toolExport("greet")],
     [toolExport("greet"), asks],
   ] as const) {
-    const { fixture, before } = await openOnTrial({ old: [old], candidate: [candidate] });
+    const { fixture, before } = await createTrialKernel({ old: [old], candidate: [candidate] });
     endCandidate(fixture, CRASHED);
     const { settled, status } = await fixture.kernel.invocations.invoke(admin, {
       export_id: "greet",
@@ -207,12 +214,12 @@ verifies("approval.digest", "does not run a call on bytes other than those a per
     }
     expect(await settled).toMatchObject({ status: "failed", error: { code: "crashed" } });
     expect(versionsRun(fixture)).toEqual([CANDIDATE]);
-    await rolledBack(fixture, before);
+    await waitForRollback(fixture, before);
   }
 });
 
 verifies("sec.revocation", "does not rerun a call whose caller lost its authority", async () => {
-  const { fixture } = await openOnTrial();
+  const { fixture } = await createTrialKernel();
   const { key } = await fixture.kernel.keys.create(admin, { name: "agent", role: "user", scopes: [] });
   const caller = { ...admin, actor: key.id, role: "user" as const, scopes: [], admin: false };
   endCandidate(fixture, async () => {
@@ -226,9 +233,9 @@ verifies("sec.revocation", "does not rerun a call whose caller lost its authorit
 
 verifies(
   "bind.rollout",
-  "reruns the calls of a crashing share on the binding that serves the other calls",
+  "reruns calls to a crashing share on the binding that serves the other calls",
   async () => {
-    const { fixture, before, moved } = await openOnTrial({ upgrade: { percent: 99.99 } });
+    const { fixture, before, moved } = await createTrialKernel({ upgrade: { percent: 99.99 } });
     const share = moved.find(({ share_of }) => share_of !== undefined)!;
     endCandidate(fixture, CRASHED);
     const calls = await Promise.all([greet(fixture), greet(fixture), greet(fixture)]);
@@ -243,7 +250,7 @@ verifies(
 );
 
 test("reruns a call at most once, and reports the failure of the previous version", async () => {
-  const { fixture } = await openOnTrial();
+  const { fixture } = await createTrialKernel();
   fixture.runner.script = ({ request }) =>
     request.package.version === CANDIDATE ? CRASHED : ended("failed", "crashed");
   const call = await greet(fixture);
@@ -255,8 +262,8 @@ test("reruns a call at most once, and reports the failure of the previous versio
   expect(versionsRun(fixture)).toEqual([CANDIDATE, OLD]);
 });
 
-verifies("inv.deadline", "keeps the deadline of the call over both runs", async () => {
-  const { fixture, before } = await openOnTrial();
+verifies("inv.deadline", "keeps the deadline of the call across both runs", async () => {
+  const { fixture, before } = await createTrialKernel();
   endCandidate(fixture, () => {
     fixture.clock.monotonic_offset += 700;
     return CRASHED;
@@ -264,19 +271,19 @@ verifies("inv.deadline", "keeps the deadline of the call over both runs", async 
   expect(await greet(fixture, { timeout_ms: 100_000 })).toMatchObject({ status: "succeeded" });
   const [first, second] = fixture.runner.requests;
   expect(first!.timeout_ms - second!.timeout_ms).toBeGreaterThanOrEqual(700);
-  const late = await openOnTrial();
+  const late = await createTrialKernel();
   endCandidate(late.fixture, () => {
     late.fixture.clock.monotonic_offset += 5_000;
     return CRASHED;
   });
   expect(await greet(late.fixture, { timeout_ms: 5_000 })).toMatchObject({ error: { code: "crashed" } });
   expect(versionsRun(late.fixture)).toEqual([CANDIDATE]);
-  await rolledBack(late.fixture, late.before);
-  await rolledBack(fixture, before);
+  await waitForRollback(late.fixture, late.before);
+  await waitForRollback(fixture, before);
 });
 
 test("leaves the call failed if the previous version has other bytes now", async () => {
-  const { fixture } = await openOnTrial();
+  const { fixture } = await createTrialKernel();
   const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
   await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === OLD)!.id);
   await fixture.kernel.packages.install(
@@ -292,7 +299,7 @@ verifies(
   "inv.effect-class",
   "continues with the previous version after the gateway is killed in the second run",
   async () => {
-    const { fixture } = await openOnTrial();
+    const { fixture } = await createTrialKernel();
     fixture.runner.script = ({ request }) =>
       request.package.version === CANDIDATE ? CRASHED : new Promise<never>(() => {});
     const { id } = await fixture.kernel.invocations.invoke(admin, { export_id: "greet", input: {} });
@@ -311,7 +318,7 @@ verifies(
 );
 
 test("ends a call that is cancelled while the version is rolled back", async () => {
-  const { fixture } = await openOnTrial();
+  const { fixture } = await createTrialKernel();
   const { promise: held, resolve: release } = Promise.withResolvers<void>();
   const { bindings } = fixture.store;
   const updateAll = bindings.updateAll.bind(bindings);
@@ -332,7 +339,7 @@ test("ends a call that is cancelled while the version is rolled back", async () 
 
 test("leaves the call failed if an operator has moved the binding to another version", async () => {
   for (const upgrade of [{}, { percent: 99.99 }]) {
-    const { fixture, before } = await openOnTrial({ upgrade });
+    const { fixture, before } = await createTrialKernel({ upgrade });
     const next = fixture.importer.add({ ...manifest([toolExport("greet")]), version: "0.3.0" });
     await fixture.kernel.packages.install(admin, next);
     endCandidate(fixture, async () => {
@@ -345,7 +352,7 @@ test("leaves the call failed if an operator has moved the binding to another ver
 });
 
 test("keeps the answer of a call that was still running when its version on trial was rolled back", async () => {
-  const { fixture } = await openOnTrial();
+  const { fixture } = await createTrialKernel();
   const { promise: crashed, resolve: crash } = Promise.withResolvers<void>();
   endCandidate(fixture, async ({ request }) => {
     if ((request.body.input as { text?: string }).text === undefined) return CRASHED;
@@ -360,7 +367,7 @@ test("keeps the answer of a call that was still running when its version on tria
 });
 
 test("leaves the call failed if an operator has rolled the binding back to other bytes", async () => {
-  const { fixture, before } = await openOnTrial();
+  const { fixture, before } = await createTrialKernel();
   const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
   await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === OLD)!.id);
   const other = fixture.importer.add(manifest([toolExport("greet"), toolExport("other")]));

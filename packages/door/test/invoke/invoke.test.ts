@@ -70,7 +70,7 @@ verifies(
     await expect(fixture.kernel.invocations.cancel(user, ticket.id)).rejects.toMatchObject({
       code: "invocation.settled",
     });
-    // A refusal is recorded, and its error names the row.
+    // A refusal is recorded, and its error contains the id of the row.
     const plugin: Caller = {
       ...user,
       delegation: { invocation_id: "inv_p", scopes: [], grant: settled.grant! },
@@ -320,6 +320,6 @@ test("lets a delegated token call only the package that owns the tool's name", a
   expect(await read({ binding_id: first.binding_id })).toBe("acme/first");
   expect(await read({ binding_id: second.binding_id })).toBe("export.not_found");
   expect(await read({ package_id: "evil/second" })).toBe("export.not_found");
-  // A caller with its own credential may name any binding.
+  // A caller with its own credential may use any binding.
   expect((await fixture.call({ binding_id: second.binding_id })).package_id).toBe("evil/second");
 });

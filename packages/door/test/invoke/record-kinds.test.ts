@@ -73,7 +73,7 @@ verifies(
         ended_at: expect.any(String),
       });
     }
-    // The compaction names the session and the chain that it compacted.
+    // The compaction records the session and the chain that it compacted.
     expect((await listRecords(fixture, "shrink"))[0]).toMatchObject({
       project_id: "proj_default",
       session_id: "s1",

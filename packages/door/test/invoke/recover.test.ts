@@ -25,13 +25,17 @@ const content = manifest([
 async function bindAll(fixture: TestKernel): Promise<void> {
   await fixture.kernel.packages.install(admin, fixture.importer.add(content));
   for (const { id } of content.exports.filter((item) => item.kind !== "hook")) {
-    await fixture.kernel.bindings.create(admin, named(id));
+    await fixture.kernel.bindings.create(admin, exportReference(id));
   }
 }
 
-const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
+const exportReference = (export_id: string) => ({
+  package_id: "acme/devkit",
+  package_version: "0.1.0",
+  export_id,
+});
 
-async function ends(fixture: TestKernel, id: string, caller = user): Promise<Invocation> {
+async function waitForEnd(fixture: TestKernel, id: string, caller = user): Promise<Invocation> {
   await until(async () => isTerminal((await fixture.kernel.invocations.get(caller, id)).status));
   return await fixture.kernel.invocations.get(caller, id);
 }
@@ -59,7 +63,7 @@ verifies(
     const second = await createTestKernel({ file: first.file });
     for (const export_id of ["read_only", "idempotent_write"]) {
       const { id, execution_id } = started.get(export_id)!;
-      expect(await ends(second, id)).toMatchObject({
+      expect(await waitForEnd(second, id)).toMatchObject({
         status: "succeeded",
         retry_count: 1,
         execution_id,
@@ -70,13 +74,16 @@ verifies(
     }
     for (const export_id of ["non_idempotent_write", "unknown"]) {
       const { id } = started.get(export_id)!;
-      expect(await ends(second, id)).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
+      expect(await waitForEnd(second, id)).toMatchObject({
+        status: "failed",
+        error: { code: "outcome_unknown" },
+      });
       expect(second.runner.requests.some((request) => request.invocation_id === id)).toBe(false);
     }
     // A harness continues its execution; what it has started is found again by its keys.
     const { id, execution_id } = started.get("agent")!;
-    expect(await ends(second, id)).toMatchObject({ status: "succeeded", execution_id });
-    await ends(second, started.get("shrink")!.id);
+    expect(await waitForEnd(second, id)).toMatchObject({ status: "succeeded", execution_id });
+    await waitForEnd(second, started.get("shrink")!.id);
     expect(second.runner.requests).toHaveLength(4);
   },
 );
@@ -88,7 +95,7 @@ test("admits recovered calls again with no wider grant", async () => {
     first.importer.add(manifest([toolExport("reach", { permissions: { network: "egress" } })])),
   );
   const binding = await first.kernel.bindings.create(admin, {
-    ...named("reach"),
+    ...exportReference("reach"),
     policy: { allowed_domains: ["a.example.com"] },
   });
   first.runner.script = () => new Promise<never>(() => {});
@@ -101,7 +108,7 @@ test("admits recovered calls again with no wider grant", async () => {
   );
   await first.crash();
   const second = await createTestKernel({ file: first.file });
-  expect((await ends(second, again.id)).status).toBe("succeeded");
+  expect((await waitForEnd(second, again.id)).status).toBe("succeeded");
   expect(second.runner.requests[0]!.grant.allowed_domains).toEqual(["a.example.com"]);
   const last = await second.kernel.invocations.invoke(user, { export_id: "reach" });
   await last.settled;
@@ -111,21 +118,21 @@ test("admits recovered calls again with no wider grant", async () => {
   await second.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
   await second.crash();
   const third = await createTestKernel({ file: first.file });
-  expect(await ends(third, gone.id)).toMatchObject({ error: { code: "outcome_unknown" } });
+  expect(await waitForEnd(third, gone.id)).toMatchObject({ error: { code: "outcome_unknown" } });
   expect(third.runner.requests).toHaveLength(0);
 });
 
 test("delivers a hook again from its job after a crash and ends the row of the first attempt", async () => {
   const first = await createTestKernel();
   await first.kernel.packages.install(admin, first.importer.add(content));
-  await first.kernel.bindings.create(admin, { ...named("notify"), org_wide: true });
+  await first.kernel.bindings.create(admin, { ...exportReference("notify"), org_wide: true });
   first.runner.script = () => new Promise<never>(() => {});
   const more = manifest([toolExport("other")], { package_id: "acme/more" });
   await first.kernel.packages.install(admin, first.importer.add(more));
-  const ofMore = ({ runner }: TestKernel) =>
+  const findMoreRequest = ({ runner }: TestKernel) =>
     runner.requests.find((request) => JSON.stringify(request.body).includes("acme/more"));
-  await until(() => ofMore(first) !== undefined);
-  const cut = ofMore(first)!;
+  await until(() => findMoreRequest(first) !== undefined);
+  const interrupted = findMoreRequest(first)!;
   await first.crash();
   const second = await createTestKernel({ file: first.file, start: false });
   // The lease of the dead node expires.
@@ -133,12 +140,14 @@ test("delivers a hook again from its job after a crash and ends the row of the f
   second.runner.script = () => ok(null);
   await second.kernel.start();
   const org: Caller = { ...admin, scope: { org_id: scope.org_id, project_id: null } };
-  expect(await ends(second, cut.invocation_id, org)).toMatchObject({ error: { code: "outcome_unknown" } });
-  await until(() => ofMore(second) !== undefined);
-  const again = ofMore(second)!;
-  expect(again.body).toMatchObject({ delivery_id: cut.body.delivery_id, attempt: 2 });
-  expect(again.invocation_id).not.toBe(cut.invocation_id);
-  expect((await ends(second, again.invocation_id, org)).status).toBe("succeeded");
+  expect(await waitForEnd(second, interrupted.invocation_id, org)).toMatchObject({
+    error: { code: "outcome_unknown" },
+  });
+  await until(() => findMoreRequest(second) !== undefined);
+  const again = findMoreRequest(second)!;
+  expect(again.body).toMatchObject({ delivery_id: interrupted.body.delivery_id, attempt: 2 });
+  expect(again.invocation_id).not.toBe(interrupted.invocation_id);
+  expect((await waitForEnd(second, again.invocation_id, org)).status).toBe("succeeded");
 });
 
 test("gives a recovered call a new token and revokes the old one", async () => {
@@ -164,7 +173,7 @@ test("gives a recovered call a new token and revokes the old one", async () => {
     return ok();
   };
   await second.kernel.start();
-  expect((await ends(second, ticket.id)).status).toBe("succeeded");
+  expect((await waitForEnd(second, ticket.id)).status).toBe("succeeded");
   expect(seen).toMatchObject({ before: "auth.invalid", now: { actor: ticket.id } });
   const token = second.runner.requests[0]!.context.gateway.delegation_token!;
   await expect(second.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
@@ -189,7 +198,7 @@ test("subtracts the used time from the deadline of a recovered call, within boun
     const fixture = await createTestKernel({ file: first.file, start: false, runner });
     fixture.clock.wall_offset = offset;
     await fixture.kernel.start();
-    await ends(fixture, started[n]!);
+    await waitForEnd(fixture, started[n]!);
     left.push(runner.requests.find((request) => request.invocation_id === started[n])!.timeout_ms);
     await fixture.crash();
   }
@@ -205,12 +214,15 @@ test("does not run a recovered call if the bytes of its package changed", async 
   first.runner.script = () => new Promise<never>(() => {});
   // As if the package had been installed again under the same version since.
   const open = first.store.invocations.open.bind(first.store.invocations);
-  first.store.invocations.open = (row, also) => open({ ...row, package_digest: "sha256:0" }, also);
+  first.store.invocations.open = (row, records) => open({ ...row, package_digest: "sha256:0" }, records);
   const { id } = await first.kernel.invocations.invoke(user, { export_id: "slow" });
   await until(() => first.runner.running === 1);
   await first.crash();
   const second = await createTestKernel({ file: first.file });
-  expect(await ends(second, id)).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
+  expect(await waitForEnd(second, id)).toMatchObject({
+    status: "failed",
+    error: { code: "outcome_unknown" },
+  });
   expect(second.runner.requests).toEqual([]);
 });
 
@@ -230,7 +242,7 @@ test("numbers the events of a recovered call after those of its first run", asyn
     return ok();
   };
   const second = await createTestKernel({ file: first.file, runner });
-  await ends(second, id);
+  await waitForEnd(second, id);
   const events = await second.store.invocations.events(id, 0, 10);
   expect(events.map(({ seq, event }) => [seq, event.n])).toEqual([
     [1, 1],
@@ -287,7 +299,7 @@ test("stops rerunning a call that keeps killing its gateway", async () => {
   }
   await fixture.crash();
   fixture = await createTestKernel({ file: fixture.file, host: { retry: { max_attempts: 2, base_ms: 5 } } });
-  expect(await ends(fixture, id)).toMatchObject({
+  expect(await waitForEnd(fixture, id)).toMatchObject({
     status: "failed",
     retry_count: 2,
     error: { code: "outcome_unknown" },

@@ -22,7 +22,7 @@ verifies(
     });
     await fixture.bind(content);
     for (const export_id of ["put", "post", "odd"])
-      await fixture.kernel.bindings.create(user, named(export_id));
+      await fixture.kernel.bindings.create(user, exportReference(export_id));
     const { requests } = fixture.runner;
     fixture.runner.script = later;
     for (const export_id of ["read", "put"]) {
@@ -64,7 +64,7 @@ verifies(
       seen.push({ delivery_id: request.body.delivery_id, attempt: request.body.attempt });
       return answers[seen.length - 1]?.() ?? ok(null);
     };
-    await fixture.kernel.bindings.create(user, named("notify"));
+    await fixture.kernel.bindings.create(user, exportReference("notify"));
     await until(() => seen.length >= 3);
     await until(async () => (await settledHooks()).includes("succeeded"));
     expect(seen.slice(0, 3).map((delivery) => delivery.attempt)).toEqual([1, 2, 3]);
@@ -76,7 +76,7 @@ verifies(
   },
 );
 
-function named(export_id: string) {
+function exportReference(export_id: string) {
   return { package_id: "acme/devkit", package_version: "0.1.0", export_id };
 }
 

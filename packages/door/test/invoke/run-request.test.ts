@@ -68,7 +68,7 @@ verifies("vai.context", "builds a complete context, omits absent ids and records
   const recorded = JSON.stringify([done, await fixture.kernel.invocations.get(user, done.id), events]);
   for (const spelling of [...spellings, token]) expect(recorded).not.toContain(spelling);
   expect(events).toHaveLength(1);
-  // A call of the org without any ids gets a trace id and no other.
+  // An org-wide call without any ids gets a trace id and no other.
   const orgWide: Caller = { ...admin, scope: { org_id, project_id: null } };
   await fixture.kernel.bindings.create(orgWide, exportOf("bare"));
   await fixture.call({ export_id: "bare" }, orgWide);

@@ -10,10 +10,10 @@ const SMALL = Buffer.alloc(100, 1).toString("base64");
 const LARGE = Buffer.alloc(20_000, 2);
 const SHA256 = hash("sha256", LARGE, "hex");
 
-async function createKernel(keep?: () => Promise<void>) {
+async function createKernel(store?: () => Promise<void>) {
   const files = new Map<string, Uint8Array>();
   const artifacts = {
-    keep: keep ?? (async (sha256: string, bytes: Uint8Array) => void files.set(sha256, bytes)),
+    store: store ?? (async (sha256: string, bytes: Uint8Array) => void files.set(sha256, bytes)),
     open: async (sha256: string) => {
       const bytes = files.get(sha256);
       return (

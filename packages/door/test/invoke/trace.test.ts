@@ -10,7 +10,7 @@ import {
 } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
-test("lists a call with its nested calls as a trace, but not a single call that named no trace", async () => {
+test("lists a call with its nested calls as a trace, but not a single call that specified no trace", async () => {
   const fixture = await createTestKernel();
   const permissions = { gateway_api_scopes: ["tools:invoke"] };
   const content = manifest([toolExport("parent", { permissions }), toolExport("child")]);
@@ -32,9 +32,9 @@ test("lists a call with its nested calls as a trace, but not a single call that 
   ]);
   const alone = await fixture.call({ export_id: "child" });
   expect((await fixture.kernel.invocations.trace(user, alone.trace_id, { limit: 9 })).items).toEqual([]);
-  const named = await fixture.call({ export_id: "child", trace_id: "t-mine" });
+  const traced = await fixture.call({ export_id: "child", trace_id: "t-mine" });
   const found = await fixture.kernel.invocations.trace(user, "t-mine", { limit: 9 });
-  expect(found.items.map(({ id }) => id)).toEqual([named.id]);
+  expect(found.items.map(({ id }) => id)).toEqual([traced.id]);
 });
 
 const hooked = manifest([
@@ -84,7 +84,7 @@ test("lists a call that awaits approval with the hook calls that its request cau
   expect([first!.id, second!.export_id]).toEqual([invocation.id, "notify"]);
 });
 
-test("lists a call with later calls that name its trace", async () => {
+test("lists a call with later calls that have its trace id", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(hooked, { export_id: "echo" });
   const first = await fixture.call({ export_id: "echo" });

@@ -1,4 +1,4 @@
-/** Direct calls of hooks and compactors, whose input the gateway usually builds itself. */
+/** Direct calls to hooks and compactors, whose input the gateway usually builds itself. */
 import type { Json, JsonObject } from "@backplane/contract";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -29,7 +29,7 @@ function omitField(value: JsonObject, name: string): JsonObject {
 }
 
 describe("a direct call to a hook", () => {
-  test("is refused without a complete event of a type that the hook receives, and names `hook test`", async () => {
+  test("is refused without a complete event of a type that the hook receives, and suggests `hook test`", async () => {
     const fixture = await createFixture();
     const event = completeEvent("run.completed");
     const cases: [Json, string[]][] = [
@@ -106,19 +106,19 @@ test("delivers a queued event although the hook no longer subscribes to its type
 describe("a direct call to a compactor", () => {
   test("is refused without source, target and policy, before the plugin runs", async () => {
     const fixture = await createFixture();
-    const whole = completeCompaction();
-    const { source } = whole as { source: { chain_id: string; projection: JsonObject } };
+    const complete = completeCompaction();
+    const { source } = complete as { source: { chain_id: string; projection: JsonObject } };
     const projected = (projection: JsonObject) => ({
-      ...whole,
+      ...complete,
       source: { ...source, projection: { ...source.projection, ...projection } },
     });
     const cases: [Json, string[]][] = [
       [{}, ["/source", "/target", "/policy"]],
-      [omitField(whole, "policy"), ["/policy"]],
-      [{ ...whole, source: { chain_id: "ch_1" } }, ["/source/projection"]],
-      [{ ...whole, target: {} }, ["/target/max_input_tokens"]],
+      [omitField(complete, "policy"), ["/policy"]],
+      [{ ...complete, source: { chain_id: "ch_1" } }, ["/source/projection"]],
+      [{ ...complete, target: {} }, ["/target/max_input_tokens"]],
       [
-        { ...whole, policy: { retain_system: "yes" } },
+        { ...complete, policy: { retain_system: "yes" } },
         ["/policy/retain_system", "/policy/retain_open_tasks"],
       ],
       [projected({ blocks: ["text"] }), ["/source/projection/blocks"]],

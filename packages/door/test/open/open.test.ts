@@ -17,8 +17,8 @@ test("finds no binding if the names of a request contradict each other", async (
   const missing = { code: "binding.not_found" };
   await expect(fixture.call({ binding_id, export_id: "other" })).rejects.toMatchObject(missing);
   await expect(fixture.call({ binding_id, package_id: "acme/other" })).rejects.toMatchObject(missing);
-  const named = { binding_id, export_id: "echo", package_id: "acme/devkit" };
-  expect((await fixture.call(named)).status).toBe("succeeded");
+  const matching = { binding_id, export_id: "echo", package_id: "acme/devkit" };
+  expect((await fixture.call(matching)).status).toBe("succeeded");
 });
 
 test("reports that the only binding of a tool is disabled", async () => {
@@ -35,7 +35,7 @@ test("reports that the only binding of a tool is disabled", async () => {
 describe("a call that a plugin makes", () => {
   const wild = manifest([toolExport("wild", {}, { effect_class: "unknown" })]);
 
-  test("is a background call, even if it names a conversation", async () => {
+  test("is a background call, even if its context is a conversation", async () => {
     const fixture = await createTestKernel();
     await fixture.bind(wild);
     await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });

@@ -35,19 +35,23 @@ async function bindHooks(fixture: TestKernel, ...ids: string[]): Promise<void> {
   }
 }
 
-const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
+const exportReference = (export_id: string) => ({
+  package_id: "acme/devkit",
+  package_version: "0.1.0",
+  export_id,
+});
 
-const hookOrders = (fixture: TestKernel, export_id = "notify") =>
+const listHookRequests = (fixture: TestKernel, export_id = "notify") =>
   fixture.runner.requests.filter((request) => request.export_id === export_id);
 
 const isDone = async (fixture: TestKernel) => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0;
 
-test("delivers an event to its hook once, and no event of the hook's own call", async () => {
+test("delivers an event to its hook once, and skips events of the hook's own call", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify");
   const done = await fixture.call({ export_id: "echo", session_id: "sess_1" });
-  await until(() => hookOrders(fixture).length === 1);
-  expect(hookOrders(fixture)[0]!.body).toEqual({
+  await until(() => listHookRequests(fixture).length === 1);
+  expect(listHookRequests(fixture)[0]!.body).toEqual({
     delivery_id: expect.stringMatching(/^del_/),
     attempt: 1,
     event: {
@@ -61,11 +65,11 @@ test("delivers an event to its hook once, and no event of the hook's own call", 
   });
   // The settled event of the hook's own call is skipped, so two calls lead to exactly two deliveries.
   await fixture.call({ export_id: "echo" });
-  await until(() => hookOrders(fixture).length === 2);
+  await until(() => listHookRequests(fixture).length === 2);
   await until(
     async () => (await fixture.store.outbox.read(await fixture.store.outbox.cursor("hooks"), 1)).length === 0,
   );
-  expect(hookOrders(fixture)).toHaveLength(2);
+  expect(listHookRequests(fixture)).toHaveLength(2);
 });
 
 test("marks the events of a hook's own call", async () => {
@@ -98,7 +102,7 @@ test("skips events without a subscribed hook and does not read them", async () =
     export_id: "notify",
   });
   await fixture.call({ export_id: "echo" });
-  await until(() => hookOrders(fixture).length === 1);
+  await until(() => listHookRequests(fixture).length === 1);
 });
 
 test("marks a failing hook's job dead after its last attempt, without delaying other hooks", async () => {
@@ -107,13 +111,13 @@ test("marks a failing hook's job dead after its last attempt, without delaying o
   fixture.runner.script = ({ request }) =>
     request.export_id === "poison" ? ended("failed", "crashed", { dispatched: true }) : ok();
   for (let i = 0; i < 5; i++) await fixture.call({ export_id: "echo" });
-  await until(() => hookOrders(fixture).length === 5);
-  await until(async () => (await fixture.store.jobs.dead("deliveries", 10)).length === 5);
-  expect(hookOrders(fixture, "poison")).toHaveLength(15);
-  const [dead] = await fixture.store.jobs.dead("deliveries", 1);
+  await until(() => listHookRequests(fixture).length === 5);
+  await until(async () => (await fixture.store.jobs.listDead("deliveries", 10)).length === 5);
+  expect(listHookRequests(fixture, "poison")).toHaveLength(15);
+  const [dead] = await fixture.store.jobs.listDead("deliveries", 1);
   expect(dead).toMatchObject({ attempt: 3, last_error: expect.stringContaining("crashed") });
   const attempts = new Map<unknown, unknown[]>();
-  for (const { body } of hookOrders(fixture, "poison")) {
+  for (const { body } of listHookRequests(fixture, "poison")) {
     attempts.set(body.delivery_id, [...(attempts.get(body.delivery_id) ?? []), body.attempt]);
   }
   expect([...attempts.values()]).toEqual(Array(5).fill([1, 2, 3]));
@@ -125,9 +129,9 @@ test("does not retry after the plugin reports failed, and delivers nothing to a 
   fixture.runner.script = ({ request }) =>
     request.export_id === "notify" ? ended("failed", "plugin_failed") : ok();
   await fixture.call({ export_id: "echo" });
-  await until(() => hookOrders(fixture).length === 1);
+  await until(() => listHookRequests(fixture).length === 1);
   await until(async () => await isDone(fixture));
-  expect(hookOrders(fixture)).toHaveLength(1);
+  expect(listHookRequests(fixture)).toHaveLength(1);
   const [binding] = (await fixture.kernel.bindings.list(user, { kind: "hook" }, { limit: 1 })).items;
   await fixture.kernel.bindings.patch(admin, binding!.binding_id, { status: "disabled" }, undefined);
   await fixture.call({ export_id: "echo" });
@@ -135,10 +139,10 @@ test("does not retry after the plugin reports failed, and delivers nothing to a 
     async () => (await fixture.store.outbox.read(await fixture.store.outbox.cursor("hooks"), 1)).length === 0,
   );
   expect(await isDone(fixture)).toBe(true);
-  expect(hookOrders(fixture)).toHaveLength(1);
+  expect(listHookRequests(fixture)).toHaveLength(1);
 });
 
-test("keeps the order of deliveries of one subject", async () => {
+test("keeps the order of deliveries for one subject", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   const bound = manifest([toolExport("echo"), hookExport("notify", ["binding.changed"])]);
   const target = await fixture.bind(bound);
@@ -168,7 +172,7 @@ test("keeps one timer in an idle kernel", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify");
   await fixture.call({ export_id: "echo" });
-  await until(() => hookOrders(fixture).length === 1);
+  await until(() => listHookRequests(fixture).length === 1);
   await until(async () => (await isDone(fixture)) && fixture.clock.timers <= 1);
   expect(fixture.clock.timers).toBe(1);
 });
@@ -178,14 +182,14 @@ test("does not delay other hooks while one hangs", async () => {
   const hanging = Array.from({ length: 8 }, (_, n) => `hangs${n}`);
   const hooks = [...hanging, "notify"].map((id) => hookExport(id, ["invocation.settled"]));
   await fixture.bind(manifest([toolExport("echo"), ...hooks]));
-  for (const { id } of hooks) await fixture.kernel.bindings.create(admin, named(id));
+  for (const { id } of hooks) await fixture.kernel.bindings.create(admin, exportReference(id));
   fixture.runner.script = ({ request, cancelled }) =>
     hanging.includes(request.export_id) ? cancelled.then(() => ended("cancelled", "cancelled")) : ok(null);
   for (let i = 0; i < 6; i++) await fixture.call({ export_id: "echo" });
-  await until(() => hookOrders(fixture).length === 6);
+  await until(() => listHookRequests(fixture).length === 6);
   // Each hook gets only its share, and its waiting jobs are not read repeatedly.
   await until(() => fixture.runner.running === 16);
-  for (const id of hanging) expect(hookOrders(fixture, id)).toHaveLength(2);
+  for (const id of hanging) expect(listHookRequests(fixture, id)).toHaveLength(2);
   // None of their calls is opened ahead either.
   const running = () => fixture.kernel.deliveries.list(user, { status: "running" }, { limit: 50 });
   await until(async () => (await running()).items.length === 16);
@@ -193,5 +197,5 @@ test("does not delay other hooks while one hangs", async () => {
   await new Promise((resolve) => setTimeout(resolve, 350));
   expect(reads).not.toHaveBeenCalled();
   await fixture.call({ export_id: "echo" });
-  await until(() => hookOrders(fixture).length === 7);
+  await until(() => listHookRequests(fixture).length === 7);
 });

@@ -122,7 +122,7 @@ verifies(
   },
 );
 
-verifies("hook.contract", "keeps the events of a paused hook and delivers them after a resume", async () => {
+verifies("hook.contract", "keeps the events for a paused hook and delivers them after a resume", async () => {
   const fixture = await createHookKernel({ deliveries: { paused: true } });
   for (let n = 0; n < 3; n++) await fixture.call({ export_id: "echo" });
   await until(async () => (await fixture.list("pending")).items.length === 3);
@@ -144,7 +144,7 @@ const setPaused = async ({ kernel, hook }: HookKernel, paused: boolean) => {
   await kernel.bindings.patch(admin, hook, { policy: { ...policy, deliveries: { paused } } }, undefined);
 };
 
-verifies("hook.contract", "starts no new delivery of a hook that was paused while it was idle", async () => {
+verifies("hook.contract", "starts no new delivery to a hook that was paused while it was idle", async () => {
   const fixture = await createHookKernel();
   for (let n = 0; n < 2; n++) {
     await fixture.call({ export_id: "echo" });
@@ -159,7 +159,7 @@ verifies("hook.contract", "starts no new delivery of a hook that was paused whil
   await until(async () => (await fixture.list("delivered")).items.length === 3);
 });
 
-verifies("hook.contract", "starts no reserved delivery of a hook after it was paused", async () => {
+verifies("hook.contract", "starts no reserved delivery to a hook after it was paused", async () => {
   const fixture = await createHookKernel();
   const gate = Promise.withResolvers<void>();
   fixture.runner.script = async ({ request }) => {
@@ -184,7 +184,7 @@ const setStatus = ({ kernel, hook }: HookKernel, status: "active" | "disabled") 
   kernel.bindings.patch(admin, hook, { status }, undefined);
 
 /** Leaves two deliveries that have failed once and are due again immediately, and no running one. */
-async function leaveWaiting(fixture: HookKernel): Promise<string[]> {
+async function leaveDeliveriesWaiting(fixture: HookKernel): Promise<string[]> {
   const gate = Promise.withResolvers<void>();
   fixture.runner.script = async ({ request }) => {
     if (request.op !== "hook.handle") return ok();
@@ -202,10 +202,10 @@ async function leaveWaiting(fixture: HookKernel): Promise<string[]> {
 
 verifies(
   "hook.contract",
-  "keeps the queued deliveries of a disabled hook and delivers them after it is enabled",
+  "keeps the queued deliveries to a disabled hook and delivers them after it is enabled",
   async () => {
     const fixture = await createHookKernel();
-    const waiting = await leaveWaiting(fixture);
+    const waiting = await leaveDeliveriesWaiting(fixture);
     const { id: missed } = await fixture.call({ export_id: "echo" });
     await new Promise((resolve) => setTimeout(resolve, 150));
     expect((await fixture.list("pending")).items.map(({ id }) => id)).toEqual(waiting);
@@ -229,9 +229,9 @@ verifies(
     // The deliverer reads the binding before it is disabled, and the door after that.
     const read = vi.spyOn(fixture.store.bindings, "get");
     let disabled: Promise<unknown> | null = null;
-    read.mockImplementation(async (...wanted) => {
-      const found = await get(...wanted);
-      if (wanted[1] === fixture.hook && disabled === null) {
+    read.mockImplementation(async (...args) => {
+      const found = await get(...args);
+      if (args[1] === fixture.hook && disabled === null) {
         disabled = Promise.resolve();
         await setStatus(fixture, "disabled");
       }
@@ -247,9 +247,9 @@ verifies(
   },
 );
 
-verifies("hook.contract", "discards the deliveries of a removed hook and records why", async () => {
+verifies("hook.contract", "discards the deliveries to a removed hook and records why", async () => {
   const fixture = await createHookKernel();
-  const waiting = await leaveWaiting(fixture);
+  const waiting = await leaveDeliveriesWaiting(fixture);
   await fixture.kernel.bindings.remove(admin, fixture.hook);
   await until(async () => (await fixture.list("discarded")).items.length === 2);
   const { items } = await fixture.list("discarded");
@@ -295,7 +295,7 @@ verifies("hook.contract", "delivers only events that pass the filters of author 
   expect(items).toMatchObject([{ event: { subject: { id: failed.id } }, max_attempts: 7 }]);
 });
 
-test("starts the next delivery of a hook while the settlement of the previous one is written", async () => {
+test("starts the next delivery to a hook while the settlement of the previous one is written", async () => {
   const fixture = await createHookKernel({ deliveries: { concurrency: 1 } });
   const { invocations } = fixture.store;
   const settle = invocations.settle.bind(invocations);
@@ -313,7 +313,7 @@ test("starts the next delivery of a hook while the settlement of the previous on
 
 verifies(
   "hook.contract",
-  "runs as many deliveries of a hook at the same time as its binding allows",
+  "runs as many deliveries to a hook at the same time as its binding allows",
   async () => {
     const fixture = await createHookKernel({ deliveries: { concurrency: 1 } });
     let running = 0;
@@ -347,7 +347,7 @@ async function createBlockedHook(policy: object = {}) {
   return { ...fixture, running, gate };
 }
 
-verifies("hook.contract", "opens calls of a quick hook ahead and runs them within its limit", async () => {
+verifies("hook.contract", "opens calls to a quick hook ahead and runs them within its limit", async () => {
   const fixture = await createBlockedHook();
   await until(async () => (await fixture.running()) === 4);
   await new Promise((resolve) => setTimeout(resolve, 50));
@@ -359,7 +359,7 @@ verifies("hook.contract", "opens calls of a quick hook ahead and runs them withi
   expect(fixture.hookCalls()).toHaveLength(8);
 });
 
-verifies("hook.contract", "opens no call ahead of a hook that allows one attempt", async () => {
+verifies("hook.contract", "opens no call ahead for a hook that allows one attempt", async () => {
   const fixture = await createBlockedHook({ max_attempts: 1 });
   await until(() => fixture.hookCalls().length === 3);
   await new Promise((resolve) => setTimeout(resolve, 50));
@@ -368,7 +368,7 @@ verifies("hook.contract", "opens no call ahead of a hook that allows one attempt
   await until(async () => (await fixture.list("delivered")).items.length === 8);
 });
 
-verifies("hook.contract", "takes back calls that were opened ahead when the hook is paused", async () => {
+verifies("hook.contract", "withdraws calls that were opened ahead when the hook is paused", async () => {
   const fixture = await createBlockedHook();
   await until(async () => (await fixture.running()) === 4);
   await setPaused(fixture, true);

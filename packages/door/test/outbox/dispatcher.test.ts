@@ -197,10 +197,10 @@ describe("the dispatcher", () => {
   });
 
   test("enqueues many jobs in small writes, and skips events without a hook in large ones", async () => {
-    const wanted = Array.from({ length: 250 }, (_, n) => event(n + 1, SETTLED, `inv_${n}`));
+    const with_hook = Array.from({ length: 250 }, (_, n) => event(n + 1, SETTLED, `inv_${n}`));
     const others = Array.from({ length: 700 }, (_, n) => event(n + 251, CHANGED, `bind_${n}`));
     const { dispatcher, writes, state } = createDispatcher(
-      [...wanted, ...others],
+      [...with_hook, ...others],
       [hook("bind_1", null, [SETTLED])],
     );
     await dispatcher.start();
@@ -263,12 +263,12 @@ describe("the deliverer", () => {
     { shared = true, reads = [] as number[] } = {},
   ) {
     const reports: Reports = { discarded: [], released: [], failed: [] };
-    const open = [...jobs];
+    const due_jobs = [...jobs];
     const store = {
       shared,
       jobs: {
         lanes: async () =>
-          [...new Set(open.map(({ lane }) => lane))].map((lane) => ({ lane, due_in: 0, org_id: "" })),
+          [...new Set(due_jobs.map(({ lane }) => lane))].map((lane) => ({ lane, due_in: 0, org_id: "" })),
         reserve: async (
           _queue: string,
           _node: string,
@@ -277,10 +277,10 @@ describe("the deliverer", () => {
           limit: number,
           lane: string,
         ) => {
-          const reserved = open
+          const reserved = due_jobs
             .filter((job) => job.lane === lane)
             .slice(0, limit)
-            .map((job) => open.splice(open.indexOf(job), 1)[0]!);
+            .map((job) => due_jobs.splice(due_jobs.indexOf(job), 1)[0]!);
           reads.push(reserved.length);
           return reserved;
         },
@@ -303,7 +303,7 @@ describe("the deliverer", () => {
     // Not awaited: a delivery that a failed test left open never ends.
     onTestFinished(() => void deliverer.stop());
     deliverer.start();
-    return { ...reports, open, add: (due: Job[]) => deliverer.add(due) };
+    return { ...reports, due_jobs, add: (due: Job[]) => deliverer.add(due) };
   }
 
   const job = (id: string, attempt = 1): Job =>
@@ -428,9 +428,9 @@ describe("the deliverer", () => {
     const reads: number[] = [];
     const jobs = jobsOf("a", 0, 50);
     const call = () => new Promise<never>(() => {});
-    const { add, open } = createDeliverer(jobs, call, { shared: false, reads });
+    const { add, due_jobs } = createDeliverer(jobs, call, { shared: false, reads });
     await expect.poll(() => reads).toEqual([34]);
-    open.push(...jobsOf("b", 0, 1));
+    due_jobs.push(...jobsOf("b", 0, 1));
     add([]);
     await expect.poll(() => reads).toEqual([34, 1]);
   });

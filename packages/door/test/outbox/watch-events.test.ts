@@ -23,11 +23,11 @@ test("streams the events of a scope in order from the reader's position, then li
   expect(seqs).toEqual([...seqs].sort((a, b) => a - b));
   expect(new Set(seqs).size).toBe(seqs.length);
   expect(seen[0]).not.toHaveProperty("from_hook");
-  const rest = new AbortController();
+  const resume_stop = new AbortController();
   const resumed: number[] = [];
-  for await (const event of fixture.kernel.events.watch(user, seqs[1]!, rest.signal)) {
+  for await (const event of fixture.kernel.events.watch(user, seqs[1]!, resume_stop.signal)) {
     resumed.push(event.seq);
-    if (resumed.length === seqs.length - 2) rest.abort();
+    if (resumed.length === seqs.length - 2) resume_stop.abort();
   }
   expect(resumed).toEqual(seqs.slice(2));
   const far = { ...admin, scope: { ...scope, org_id: "org_far" } };

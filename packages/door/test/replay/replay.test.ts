@@ -24,7 +24,7 @@ const result = (structured_output: Json): Json => ({ content: [], structured_out
 /** The tool `read` answers with the function of its version, applied to the input. */
 type Answers = Record<string, (input: Json) => Json | RunOutcome>;
 
-async function openRecorded(answers: Answers, exports = EXPORTS) {
+async function createRecordedKernel(answers: Answers, exports = EXPORTS) {
   const fixture = await createTestKernel();
   await fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
   await fixture.bind(manifest(EXPORTS), {
@@ -67,7 +67,7 @@ verifies(
   async () => {
     const shout = (input: Json) =>
       (input as { text: string }).text === "b" ? { version_of: "any", loud: true, input } : echo(input);
-    const { fixture, candidate } = await openRecorded({ "0.1.0": echo, "0.2.0": shout });
+    const { fixture, candidate } = await createRecordedKernel({ "0.1.0": echo, "0.2.0": shout });
     // The second call with the same arguments is not replayed.
     for (const text of ["a", "b", "a"]) await fixture.call({ export_id: "read", input: { text } });
     await fixture.call({ export_id: "write", input: { text: "w" } });
@@ -93,7 +93,7 @@ verifies(
 );
 
 verifies("upgrade.replay", "gives a replay no network, secrets, scopes or writable folders", async () => {
-  const { fixture, candidate } = await openRecorded({ "0.1.0": echo, "0.2.0": echo });
+  const { fixture, candidate } = await createRecordedKernel({ "0.1.0": echo, "0.2.0": echo });
   const bindings = (await fixture.kernel.bindings.list(admin, {}, { limit: 5 })).items;
   await fixture.call({ export_id: "read", input: { text: "a" }, session_id: "ses_1" }, admin).catch(() => {});
   const recorded = await fixture.call({ export_id: "read", input: { text: "a" } });
@@ -125,7 +125,7 @@ verifies(
   "upgrade.replay",
   "moves no traffic and leaves no invocation, event or count, only an audit entry",
   async () => {
-    const { fixture, candidate } = await openRecorded({ "0.1.0": echo, "0.2.0": echo });
+    const { fixture, candidate } = await createRecordedKernel({ "0.1.0": echo, "0.2.0": echo });
     const recorded = await fixture.call({ export_id: "read", input: { text: "a" } });
     const state = async () => ({
       bindings: (await fixture.kernel.bindings.list(admin, {}, { limit: 5 })).items,
@@ -155,7 +155,7 @@ verifies(
       ...ok(result(1)),
       egress: { refused: hosts.length, refusals: hosts.map(refusal) },
     });
-    const { fixture, candidate } = await openRecorded({
+    const { fixture, candidate } = await createRecordedKernel({
       "0.1.0": () => dials("api.example"),
       "0.2.0": () => dials("api.example", "collector.example"),
     });
@@ -172,7 +172,7 @@ verifies(
 
 verifies("upgrade.replay", "holds a candidate that requests another permission", async () => {
   const wider = { ...WRITE, permissions: { filesystem: "scratch" } };
-  const { fixture, candidate } = await openRecorded({ "0.1.0": echo, "0.2.0": echo }, [READ, wider]);
+  const { fixture, candidate } = await createRecordedKernel({ "0.1.0": echo, "0.2.0": echo }, [READ, wider]);
   await fixture.call({ export_id: "read", input: {} });
   expect(await replay(fixture, candidate)).toMatchObject({
     verdict: "held",
@@ -182,7 +182,10 @@ verifies("upgrade.replay", "holds a candidate that requests another permission",
 
 test("does not run a tool that the candidate no longer declares as read-only", async () => {
   const writes = { ...READ, tool: { effect_class: "non_idempotent_write" } };
-  const { fixture, candidate } = await openRecorded({ "0.1.0": echo, "0.2.0": echo }, [writes, WRITE]);
+  const { fixture, candidate } = await createRecordedKernel({ "0.1.0": echo, "0.2.0": echo }, [
+    writes,
+    WRITE,
+  ]);
   await fixture.call({ export_id: "read", input: {} });
   const report = await replay(fixture, candidate);
   expect(report.calls).toMatchObject([
@@ -195,7 +198,7 @@ test("separates a failure of the candidate from results that the version in use 
   let drawn = 0;
   const random = (input: Json) => ({ drawn: drawn++, input });
   const failing = ended("failed", "plugin_failed");
-  const { fixture, candidate } = await openRecorded({ "0.1.0": random, "0.2.0": random });
+  const { fixture, candidate } = await createRecordedKernel({ "0.1.0": random, "0.2.0": random });
   await fixture.call({ export_id: "read", input: {} });
   expect(await replay(fixture, candidate)).toMatchObject({
     verdict: "same",
@@ -203,10 +206,10 @@ test("separates a failure of the candidate from results that the version in use 
     calls: [{ reason: "The version in use returns a different result each time." }],
   });
   // A different structure also counts as a change in this case.
-  const renamed = await openRecorded({ "0.1.0": random, "0.2.0": () => ({ value: drawn++ }) });
+  const renamed = await createRecordedKernel({ "0.1.0": random, "0.2.0": () => ({ value: drawn++ }) });
   await renamed.fixture.call({ export_id: "read", input: {} });
   expect(await replay(renamed.fixture, renamed.candidate)).toMatchObject({ verdict: "changed" });
-  const broken = await openRecorded({ "0.1.0": echo, "0.2.0": () => failing as unknown as Json });
+  const broken = await createRecordedKernel({ "0.1.0": echo, "0.2.0": () => failing as unknown as Json });
   await broken.fixture.call({ export_id: "read", input: {} });
   expect(await replay(broken.fixture, broken.candidate)).toMatchObject({
     verdict: "changed",
@@ -216,7 +219,7 @@ test("separates a failure of the candidate from results that the version in use 
 });
 
 test("replays only the requested tools, at most as many calls as requested", async () => {
-  const { fixture, candidate } = await openRecorded({ "0.1.0": echo, "0.2.0": echo });
+  const { fixture, candidate } = await createRecordedKernel({ "0.1.0": echo, "0.2.0": echo });
   for (const text of ["a", "b", "c"]) await fixture.call({ export_id: "read", input: { text } });
   expect((await replay(fixture, candidate, { limit: 2 })).counts.same).toBe(2);
   expect(await replay(fixture, candidate, { tools: ["write"] })).toMatchObject({
@@ -226,7 +229,7 @@ test("replays only the requested tools, at most as many calls as requested", asy
 });
 
 test("refuses a replay without the sandbox, of an unknown package, or by a caller without the right", async () => {
-  const { fixture, candidate } = await openRecorded({ "0.1.0": echo, "0.2.0": echo });
+  const { fixture, candidate } = await createRecordedKernel({ "0.1.0": echo, "0.2.0": echo });
   await expect(replay(fixture, candidate, {}, guest)).rejects.toMatchObject({ code: "policy.denied" });
   await expect(replay(fixture, candidate, {}, user)).rejects.toMatchObject({ code: "auth.scope" });
   await expect(replay(fixture, { ...candidate, id: "pkg_none" })).rejects.toMatchObject({
@@ -257,7 +260,7 @@ function describeServer(fixture: TestKernel, hinted: readonly boolean[]): void {
   };
 }
 
-async function openServer(hinted: readonly boolean[]) {
+async function createServerKernel(hinted: readonly boolean[]) {
   const fixture = await createTestKernel();
   describeServer(fixture, hinted);
   const runtime = { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] } as const;
@@ -271,9 +274,9 @@ async function openServer(hinted: readonly boolean[]) {
 
 verifies(
   "upgrade.replay",
-  "replays the calls of an MCP server whose tools declare themselves read-only, and no others",
+  "replays the calls to an MCP server whose tools declare themselves read-only, and no others",
   async () => {
-    const { fixture, candidate } = await openServer([true]);
+    const { fixture, candidate } = await createServerKernel([true]);
     const before = fixture.runner.requests.length;
     const report = await replay(fixture, candidate);
     expect(report).toMatchObject({ verdict: "changed", counts: { changed: 1 }, problems: [] });
@@ -285,7 +288,7 @@ verifies(
     for (const { grant } of replayed) expect(grant).toMatchObject({ network: "none", allowed_domains: [] });
     // The tools are described when the server is bound, and for the replay in the version in use and in the candidate.
     // The candidate withdraws the hint.
-    const withdrawn = await openServer([true, true, false]);
+    const withdrawn = await createServerKernel([true, true, false]);
     expect((await replay(withdrawn.fixture, withdrawn.candidate)).calls).toMatchObject([
       { result: "changed", reason: "mcp_notes_find is unknown in version 0.2.0 and was not run." },
     ]);

@@ -20,7 +20,7 @@ const content = manifest([
 const deliveries = { concurrency: 4, per_binding: 2, max_attempts: 1, base_ms: 5, max_ms: 20 };
 
 /** One call with progress events, one completed delivery and one dead one. */
-async function leave(fixture: TestKernel): Promise<string> {
+async function leaveOldData(fixture: TestKernel): Promise<string> {
   await fixture.bind(content);
   for (const export_id of ["notify", "poison"]) {
     await fixture.kernel.bindings.create(admin, {
@@ -35,7 +35,7 @@ async function leave(fixture: TestKernel): Promise<string> {
     return ok(request.export_id === "notify" ? null : undefined);
   };
   const { id } = await fixture.call({ export_id: "echo" });
-  await until(async () => (await fixture.store.jobs.dead("deliveries", 9)).length === 1);
+  await until(async () => (await fixture.store.jobs.listDead("deliveries", 9)).length === 1);
   await until(async () => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0);
   await until(
     async () =>
@@ -46,14 +46,14 @@ async function leave(fixture: TestKernel): Promise<string> {
 
 const findRecords = async (fixture: TestKernel, id: string) => ({
   events: (await fixture.store.outbox.read(0, 100)).length > 0,
-  dead: (await fixture.store.jobs.dead("deliveries", 9)).length,
+  dead: (await fixture.store.jobs.listDead("deliveries", 9)).length,
   progress: (await fixture.store.invocations.events(id, 0, 9)).length,
   call: (await fixture.kernel.invocations.get(user, id)).status,
 });
 
 test("deletes each kind of data after its retention period and keeps calls", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
-  const id = await leave(fixture);
+  const id = await leaveOldData(fixture);
   const retention = new Retention(fixture.deps);
   const all = { events: true, dead: 1, progress: 1, call: "succeeded" };
   fixture.clock.wall_offset = 6.9 * DAY;
@@ -73,9 +73,9 @@ test("discards deliveries that waited too long for a paused or disabled hook", a
   await fixture.bind(content);
   const hooks = new Map<string, string>();
   for (const export_id of ["notify", "poison"]) {
-    const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id };
+    const reference = { package_id: "acme/devkit", package_version: "0.1.0", export_id };
     const policy = { deliveries: { paused: true } };
-    const { binding_id } = await fixture.kernel.bindings.create(admin, { ...named, policy });
+    const { binding_id } = await fixture.kernel.bindings.create(admin, { ...reference, policy });
     hooks.set(export_id, binding_id);
   }
   await fixture.call({ export_id: "echo" });
@@ -105,7 +105,7 @@ test("keeps data forever with a retention of 0", async () => {
     artifacts_ms: 0,
   };
   const fixture = await createTestKernel({ host: { deliveries, retention: none } });
-  const id = await leave(fixture);
+  const id = await leaveOldData(fixture);
   fixture.clock.wall_offset = 900 * DAY;
   await new Retention(fixture.deps).sweep();
   expect(await findRecords(fixture, id)).toEqual({ events: true, dead: 1, progress: 1, call: "succeeded" });
@@ -113,7 +113,7 @@ test("keeps data forever with a retention of 0", async () => {
 
 test("sweeps rows on one node and package bytes in each home", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
-  const id = await leave(fixture);
+  const id = await leaveOldData(fixture);
   const swept: number[] = [];
   fixture.deps.importer.sweep = async (used, min_age_ms) => {
     const [row] = (await fixture.store.packages.list(scope.org_id, { limit: 1 })).items;
@@ -122,7 +122,7 @@ test("sweeps rows on one node and package bytes in each home", async () => {
     return 0;
   };
   const artifacts = {
-    keep: async () => {},
+    store: async () => {},
     open: async () => null,
     sweep: async (ms: number) => swept.push(ms),
   };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nameProblem, skeletonOf } from "../../src/tools/confusable-names.ts";
+import { findNameProblem, skeletonOf } from "../../src/tools/confusable-names.ts";
 
 test("gives names that look alike the same skeleton", () => {
   const alike = [
@@ -16,8 +16,8 @@ test("gives names that look alike the same skeleton", () => {
 });
 
 test("rejects names with invisible characters and names that are not in normal form", () => {
-  for (const name of ["read", "Read-it_2", "naïve"]) expect(nameProblem(name)).toBeNull();
+  for (const name of ["read", "Read-it_2", "naïve"]) expect(findNameProblem(name)).toBeNull();
   for (const name of ["re\u0000ad", "re\u200bad", "re ad", "re\u202ead"])
-    expect(nameProblem(name)).toContain("invisible");
-  expect(nameProblem("ｒｅａｄ")).toContain("NFKC");
+    expect(findNameProblem(name)).toContain("invisible");
+  expect(findNameProblem("ｒｅａｄ")).toContain("NFKC");
 });

@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { type Candidate, candidateOf, rank, selectUsable } from "../../src/tools/precedence.ts";
 
-const source = (
+const candidate = (
   origin: Origin,
   package_id: string,
   installed_at = "",
@@ -29,11 +29,11 @@ verifies(
   "tools.precedence",
   "ranks workspace before core, core before bundled and bundled before installed tools",
   () => {
-    const core = source("core", "core/backplane");
-    const workspace = source("workspace", "workspace/tools", "2030");
-    const bundled = source("bundled", "kernel/search");
-    const old = source("plugin", "acme/old", "2020");
-    const server = source("mcp", "acme/server", "2019");
+    const core = candidate("core", "core/backplane");
+    const workspace = candidate("workspace", "workspace/tools", "2030");
+    const bundled = candidate("bundled", "kernel/search");
+    const old = candidate("plugin", "acme/old", "2020");
+    const server = candidate("mcp", "acme/server", "2019");
     expect(winner(core, workspace)).toBe("workspace/tools");
     for (const other of [bundled, old, server]) {
       expect(winner(other, core)).toBe("core/backplane");
@@ -52,14 +52,14 @@ verifies(
   "tools.precedence",
   "gives a name to the server or the plugin, whichever was registered first",
   () => {
-    const early = source("mcp", "acme/server", "2024-01-01");
-    const late = source("mcp", "acme/server", "2026-01-01");
-    const plugin = source("plugin", "acme/plugin", "2025-01-01");
+    const early = candidate("mcp", "acme/server", "2024-01-01");
+    const late = candidate("mcp", "acme/server", "2026-01-01");
+    const plugin = candidate("plugin", "acme/plugin", "2025-01-01");
     expect(winner(plugin, early)).toBe("acme/server");
     expect(winner(late, plugin)).toBe("acme/plugin");
     for (const server of [early, late]) expect(loser(plugin, server).status).toBe("skipped");
     // A claimed install date is compared only among plugins, so a plugin cannot use it to take the name of a server.
-    const forged = source("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
+    const forged = candidate("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
     expect(winner(forged, late)).toBe("acme/server");
     expect(winner(forged, plugin)).toBe("evil/plugin");
     for (const all of [
@@ -75,9 +75,9 @@ verifies(
   "tools.precedence",
   "ranks user plugins by install date, unknown last, and fails the second registration",
   () => {
-    const first = source("plugin", "zeta/first", "2024-01-01");
-    const second = source("plugin", "acme/second", "2025-01-01");
-    const unknown = source("plugin", "acme/unknown");
+    const first = candidate("plugin", "zeta/first", "2024-01-01");
+    const second = candidate("plugin", "acme/second", "2025-01-01");
+    const unknown = candidate("plugin", "acme/unknown");
     const { winners, losers } = rank([unknown, second, first]);
     expect(winners.get("search")).toBe(first);
     expect(losers.map(({ candidate, status }) => [candidate.package_id, status])).toEqual([
@@ -94,20 +94,20 @@ verifies(
   "instr.collision",
   "fails the second of two plugins with InstrumentNameCollision and lets a core name win",
   () => {
-    const first = source("plugin", "acme/first", "2024", { instrument: true });
-    const second = source("plugin", "acme/second", "2025", { instrument: true });
+    const first = candidate("plugin", "acme/first", "2024", { instrument: true });
+    const second = candidate("plugin", "acme/second", "2025", { instrument: true });
     expect(loser(first, second)).toMatchObject({
       status: "failed",
       reason: expect.stringMatching(/^InstrumentNameCollision: acme\/second .* acme\/first/),
     });
-    expect(loser(source("core", "core/backplane"), first)).toMatchObject({ status: "skipped" });
+    expect(loser(candidate("core", "core/backplane"), first)).toMatchObject({ status: "skipped" });
   },
 );
 
 test("detects collisions of names that look alike and rejects names with invisible characters", () => {
-  const first = source("plugin", "acme/first", "2024", { name: "search" });
-  const twin = source("plugin", "acme/twin", "2025", { name: "seаrch" });
-  const ghost = source("plugin", "acme/ghost", "2023", { name: "sea\u200brch" });
+  const first = candidate("plugin", "acme/first", "2024", { name: "search" });
+  const twin = candidate("plugin", "acme/twin", "2025", { name: "seаrch" });
+  const ghost = candidate("plugin", "acme/ghost", "2023", { name: "sea\u200brch" });
   const { winners, losers } = rank([first, twin, ghost]);
   expect([...winners.keys()]).toEqual(["search"]);
   expect(losers.map(({ candidate, reason }) => [candidate.package_id, reason])).toEqual([
@@ -174,7 +174,7 @@ verifies(
   },
 );
 
-test("names the tool that a look-alike name collides with", async () => {
+test("reports the tool that a look-alike name collides with", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("list_all")], { package_id: "acme/one" }));
   fixture.clock.wall_offset += 1_000;
@@ -215,7 +215,7 @@ const offers = (id: string, more: object = {}) => ({
 
 verifies(
   "instr.collision",
-  "does not register the second of two instruments with one name and names both",
+  "does not register the second of two instruments with one name and reports both",
   async () => {
     const fixture = await createTestKernel();
     fixture.runner.description = () => offers("lookup", { risk: "low" });
@@ -253,7 +253,7 @@ test("gives tools of an MCP server the origin mcp and an unknown effect class", 
 });
 
 test("dates a plugin by the install date that it claims, or else by its installation here", () => {
-  const ages = (first_installed_at: string | null) => {
+  const installedDate = (first_installed_at: string | null) => {
     const pack = {
       package_id: "acme/x",
       manifest: manifest([toolExport("x")]),
@@ -263,7 +263,7 @@ test("dates a plugin by the install date that it claims, or else by its installa
     return candidateOf([{ binding: { export_id: "x", created_at: "2027" }, package: pack } as never])
       .installed_at;
   };
-  expect([ages("2019"), ages(null)]).toEqual(["2019", "2026"]);
+  expect([installedDate("2019"), installedDate(null)]).toEqual(["2019", "2026"]);
 });
 
 test("keeps the date of the first version when a package is upgraded", () => {

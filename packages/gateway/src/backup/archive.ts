@@ -1,6 +1,6 @@
 /**
- * The archive of a backup: a compressed tar file. Its last entry is the manifest with the checksum of every other entry, so
- * a truncated archive has no manifest.
+ * The archive of a backup: a compressed tar file. Its last entry is the manifest with the checksum of every other
+ * entry, so a truncated archive has no manifest.
  */
 import { createHash } from "node:crypto";
 import { constants, createReadStream, createWriteStream } from "node:fs";
@@ -36,7 +36,9 @@ export interface BackupManifest {
 }
 
 export interface ArchiveWriter {
-  /** `from` is a file, folder or link, whose owner, mode and time are kept. Folders are added without their contents. */
+  /**
+   * `from` is a file, folder or link, whose owner, mode and time are kept. Folders are added without their contents.
+   */
   add(path: string, from: string): Promise<void>;
   finish(manifest: Omit<BackupManifest, "entries">): Promise<void>;
   abort(error: Error): Promise<void>;
@@ -66,10 +68,10 @@ export function createArchive(file: string): ArchiveWriter {
   ) => {
     const hash = createHash("sha256");
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    // The stream may fail first, and then nobody waits for this promise.
+    // If the stream fails first, no caller awaits this promise.
     promise.catch(() => {});
     const sink = archive.entry(header, (error) => (error == null ? resolve() : reject(error)));
-    if (content !== null) await pipeline(hashed(content, hash), sink);
+    if (content !== null) await pipeline(updateHash(content, hash), sink);
     else if (type === "link") hash.update(header.linkname!);
     await Promise.race([promise, written]);
     const sha256 = type === "folder" ? "" : hash.digest("hex");
@@ -118,7 +120,7 @@ export function createArchive(file: string): ArchiveWriter {
   };
 }
 
-async function* hashed(content: AsyncIterable<Buffer>, hash: ReturnType<typeof createHash>) {
+async function* updateHash(content: AsyncIterable<Buffer>, hash: ReturnType<typeof createHash>) {
   for await (const chunk of content) {
     hash.update(chunk);
     yield chunk;
@@ -140,7 +142,7 @@ const PROGRESS_MS = 1_000;
 export async function readBackupArchive(file: string, options: ReadArchiveOptions): Promise<BackupManifest> {
   const entries = new Map<string, ArchivedEntry>();
   const deferred: DeferredWork = { links: [], owners: [] };
-  let last = performance.now();
+  let last_progress = performance.now();
   let manifest: BackupManifest | undefined;
   const unpack = extract();
   const read = pipeline(createReadStream(file), createGunzip(), unpack);
@@ -151,12 +153,12 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
       if (manifest !== undefined) throw invalid(`${name} follows the manifest`);
       if (name === MANIFEST) {
         if (size > MAX_MANIFEST_BYTES) throw invalid("its manifest is too large");
-        manifest = parseManifest(await textOf(entry as AsyncIterable<Buffer>));
+        manifest = parseManifest(await readText(entry as AsyncIterable<Buffer>));
         continue;
       }
       const path = name.replace(/\/$/, "");
-      if (performance.now() - last >= PROGRESS_MS) {
-        last = performance.now();
+      if (performance.now() - last_progress >= PROGRESS_MS) {
+        last_progress = performance.now();
         options.progress(`Unpacked ${entries.size} files; now ${path}`);
       }
       if (!isSafePath(path) || !options.isExpected(path) || entries.has(path))
@@ -174,7 +176,7 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
     throw invalid(message, error);
   }
   if (manifest === undefined) throw invalid("it has no manifest, so it is truncated");
-  compare(manifest.entries, entries);
+  assertMatches(manifest.entries, entries);
   // Links are created last, so that no entry is written through a link.
   for (const { path, target } of deferred.links) await symlink(target, path);
   // The data of plugins belongs to the users of their sandboxes. Only root can restore these owners.
@@ -234,7 +236,7 @@ async function unpackEntry(
   return { path, type: "file", bytes, sha256: hash.digest("hex") };
 }
 
-function compare(expected: readonly ArchivedEntry[], found: ReadonlyMap<string, ArchivedEntry>): void {
+function assertMatches(expected: readonly ArchivedEntry[], found: ReadonlyMap<string, ArchivedEntry>): void {
   for (const entry of expected) {
     const actual = found.get(entry.path);
     if (actual === undefined) throw invalid(`${entry.path} is missing`);
@@ -252,7 +254,7 @@ function parseManifest(text: string): BackupManifest {
   return manifest;
 }
 
-async function textOf(stream: AsyncIterable<Buffer>): Promise<string> {
+async function readText(stream: AsyncIterable<Buffer>): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of stream) chunks.push(chunk);
   return Buffer.concat(chunks).toString("utf8");

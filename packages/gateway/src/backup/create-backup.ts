@@ -54,7 +54,8 @@ export async function createBackup(config: GatewayConfig, options: BackupOptions
   const { to } = options;
   setPrivateUmask();
   if (!existsSync(home)) throw new BackplaneError("request.invalid", `${home} does not exist.`);
-  if (existsSync(to)) throw new BackplaneError("request.invalid", `${to} already exists; name another file.`);
+  if (existsSync(to))
+    throw new BackplaneError("request.invalid", `${to} already exists; choose another file.`);
   const work = join(dirname(to), `.backplane-backup-${randomUUID()}`);
   const partial = join(work, "archive");
   await mkdir(work, { recursive: true, mode: 0o700 });
@@ -70,7 +71,7 @@ export async function createBackup(config: GatewayConfig, options: BackupOptions
         version: VERSION,
         owner: lstatSync(home).uid,
         store,
-        keys: fingerprints(config.secret_key_file),
+        keys: keyFingerprints(config.secret_key_file),
         credentials: options.credentials,
       };
       await archive.finish(manifest);
@@ -118,26 +119,26 @@ async function addDatabase(
   archive: ArchiveWriter,
   work: string,
 ): Promise<BackupManifest["store"]> {
-  const fileOf = (table: string) => join(work, `${table}.jsonl`);
+  const rowsFile = (table: string) => join(work, `${table}.jsonl`);
   let current: { table: string; out: ReturnType<typeof createWriteStream> } | null = null;
-  const finish = async () => {
+  const addCurrentTable = async () => {
     if (current === null) return;
     current.out.end();
     await finished(current.out);
-    await archive.add(`${STORE_ROWS}/${current.table}.jsonl`, fileOf(current.table));
-    await rm(fileOf(current.table));
+    await archive.add(`${STORE_ROWS}/${current.table}.jsonl`, rowsFile(current.table));
+    await rm(rowsFile(current.table));
   };
   const dump = await dumpDatabase(url, async (table, row) => {
     if (current?.table !== table) {
-      await finish();
-      current = { table, out: createWriteStream(fileOf(table), { mode: 0o600 }) };
+      await addCurrentTable();
+      current = { table, out: createWriteStream(rowsFile(table), { mode: 0o600 }) };
       // Without a listener, an error between two rows would crash the process; `finished` reports it.
       current.out.on("error", () => {});
     }
     if (!current.out.write(`${row}\n`) && !current.out.destroyed) await once(current.out, "drain");
     if (current.out.errored !== null) throw current.out.errored;
   });
-  await finish();
+  await addCurrentTable();
   return { kind: "postgres", ...dump };
 }
 
@@ -148,16 +149,16 @@ async function addFiles(
   progress: (text: string) => void,
 ): Promise<void> {
   let count = 0;
-  let last = performance.now();
+  let last_progress = performance.now();
   const visit = async (path: string): Promise<void> => {
     const from = join(home, path);
     const info = lstatSync(from, { throwIfNoEntry: false });
-    // Removed since its folder was read, or a socket or pipe of a plugin.
+    // The entry was removed after its folder was read, or is a socket or pipe of a plugin.
     if (info === undefined || !(info.isFile() || info.isDirectory() || info.isSymbolicLink())) return;
     if (info.isFile() && isPartOfDatabase(from)) return;
     count += 1;
-    if (performance.now() - last >= PROGRESS_MS) {
-      last = performance.now();
+    if (performance.now() - last_progress >= PROGRESS_MS) {
+      last_progress = performance.now();
       progress(`Added ${count} files; now ${path}`);
     }
     if (info.isFile() && isDatabase(from)) return await addDatabaseFile(path, from);
@@ -180,7 +181,7 @@ async function addFiles(
       // On a full or failing disk, a copy of the bytes would fail too, or could be inconsistent.
       const fault = sqliteDiskFault(error, work);
       if (fault !== null) throw fault;
-      // The file only looks like a database, or is damaged; a copy of its bytes is the best that is possible.
+      // The file only looks like a database, or is damaged; its bytes are copied unchanged.
       await ignoreRemoved(archive.add(path, from));
     } finally {
       await rm(copy, { force: true });
@@ -230,7 +231,7 @@ function tryLock(home: string): { release(): void } | null {
 }
 
 /** A key is random, so its hash reveals nothing. */
-export function fingerprints(key_file: string): BackupManifest["keys"] {
+export function keyFingerprints(key_file: string): BackupManifest["keys"] {
   if (!existsSync(key_file)) return [];
   return readSecretKeys(key_file).map(({ id, key }) => ({
     id,

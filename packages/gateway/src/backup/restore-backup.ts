@@ -1,5 +1,5 @@
 /**
- * `backplane restore`: unpacks an archive beside the files of the home, verifies it, and only then replaces them. The
+ * `backplane restore`: unpacks an archive next to the files of the home, verifies it, and only then replaces them. The
  * previous files are moved to a subfolder of the home.
  */
 import { randomUUID } from "node:crypto";
@@ -22,7 +22,7 @@ import { finishRestore, placeFiles, previousFiles, stagedFiles } from "../home/r
 import { setPrivateUmask } from "../host/private-umask.ts";
 import { recordChange } from "../store/record-change.ts";
 import { type BackupManifest, readBackupArchive } from "./archive.ts";
-import { BACKED_UP_ENTRIES, CREDENTIALS, fingerprints, STORE_FILE, STORE_ROWS } from "./create-backup.ts";
+import { BACKED_UP_ENTRIES, CREDENTIALS, keyFingerprints, STORE_FILE, STORE_ROWS } from "./create-backup.ts";
 
 export interface RestoreOptions {
   home: string;
@@ -56,15 +56,15 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
       fix: "Choose another folder with --home, or replace this home with --force; its files are kept.",
     });
   }
-  const used = existsSync(join(home, LOCK_FILE));
-  return await withHome(home, async () => {
+  const had_lock_file = existsSync(join(home, LOCK_FILE));
+  return await withLockedHome(home, async () => {
     const staging = join(home, `.restoring-${randomUUID()}`);
     await mkdir(stagedFiles(staging), { recursive: true, mode: 0o700 });
     try {
       return await restoreInto(options, staging);
     } catch (error) {
-      // The lock is still held, so no gateway can have started in this home and use the file.
-      if (!used) await rm(join(home, LOCK_FILE), { force: true });
+      // The lock is still held, so no gateway can be using the file.
+      if (!had_lock_file) await rm(join(home, LOCK_FILE), { force: true });
       throw error;
     } finally {
       await rm(staging, { recursive: true, force: true });
@@ -74,10 +74,10 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
 
 /** Completes a restore that was interrupted after its files were verified. */
 export async function resumeRestore(home: string): Promise<string | null> {
-  return await withHome(home, async () => finishRestore(home));
+  return await withLockedHome(home, async () => finishRestore(home));
 }
 
-async function withHome<T>(home: string, work: () => Promise<T>): Promise<T> {
+async function withLockedHome<T>(home: string, work: () => Promise<T>): Promise<T> {
   setPrivateUmask();
   prepareHome(home);
   const lock = lockHome(home);
@@ -117,7 +117,7 @@ async function restoreInto(options: RestoreOptions, staging: string): Promise<Re
     await rename(join(files, STORE_ROWS), rows);
     await restoreDatabase(config.store.url, store, {
       force: options.force,
-      rows: (table) => linesOf(join(rows, `${table}.jsonl`)),
+      rows: (table) => readLines(join(rows, `${table}.jsonl`)),
     });
     await recordChange(await openPostgresStore({ url: config.store.url }), "backup.restore", details);
   }
@@ -150,7 +150,7 @@ function checkStore(file: string): void {
   );
 }
 
-/** Uses the named key file, the one in the archive or the one in the home, in this order. Returns the ids of missing keys. */
+/** Uses the key file of `--key`, of the archive or of the home, in this order. Returns the ids of missing keys. */
 async function placeKeys(
   { home, env, key_file }: RestoreOptions,
   files: string,
@@ -162,8 +162,8 @@ async function placeKeys(
     await rm(target, { force: true });
     await copyFile(key_file, target);
   }
-  const has = fingerprints(existsSync(target) ? target : home_key_file);
-  const missing = keys.filter(({ fingerprint }) => !has.some((key) => key.fingerprint === fingerprint));
+  const available = keyFingerprints(existsSync(target) ? target : home_key_file);
+  const missing = keys.filter(({ fingerprint }) => !available.some((key) => key.fingerprint === fingerprint));
   if (key_file !== undefined && missing.length > 0) {
     throw new BackplaneError(
       "request.invalid",
@@ -178,7 +178,7 @@ async function placeKeys(
 }
 
 /** Splits only at line feeds; readline would also split at separators that JSON strings may contain. */
-async function* linesOf(file: string): AsyncGenerator<string> {
+async function* readLines(file: string): AsyncGenerator<string> {
   if (!existsSync(file)) return;
   let partial = "";
   for await (const chunk of createReadStream(file, { encoding: "utf8" })) {

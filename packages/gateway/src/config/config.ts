@@ -1,6 +1,6 @@
 /**
  * The configuration, in increasing precedence: defaults, $BACKPLANE_HOME/backplane.toml, BACKPLANE_* variables, flags.
- * The gateway reads and validates it once at start. The error for an invalid value names its key and how to correct it.
+ * The gateway reads and validates it once at start. The error for an invalid value contains its key and the fix.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -120,7 +120,7 @@ export const GatewayConfigSchema = z.strictObject({
   oci: OciSchema,
   packages: z
     .strictObject({
-      /** Packages from these sources need a signature of a trusted key. */
+      /** Packages from these sources need a signature by a trusted key. */
       require_signature: z
         .array(
           z.enum(["oci", "marketplace", "upload", "folder"], {
@@ -254,7 +254,7 @@ export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayCon
   const folder = homeFolder(home, env);
   const file = join(folder, "backplane.toml");
   const raw = existsSync(file) ? readToml(file) : {};
-  const merged = layer(layer(raw, fromEnvironment(env)), fromFlags(flags));
+  const merged = mergeSections(mergeSections(raw, fromEnvironment(env)), fromFlags(flags));
   // Each process parses once, which takes less time without the parser that zod would generate.
   const parsed = GatewayConfigSchema.safeParse(merged, { jitless: true });
   if (!parsed.success) {
@@ -293,8 +293,11 @@ const PROVIDER_VARIABLES: Readonly<Record<string, Readonly<Record<string, string
 
 function providerDefaults(env: Record<string, string | undefined>): Record<string, JsonObject> {
   const plugins = Object.entries(PROVIDER_VARIABLES).map(([plugin, variables]) => {
-    const set = Object.entries(variables).filter(([variable]) => env[variable]);
-    return [plugin, Object.fromEntries(set.map(([variable, field]) => [field, env[variable]!]))] as const;
+    const set_variables = Object.entries(variables).filter(([variable]) => env[variable]);
+    return [
+      plugin,
+      Object.fromEntries(set_variables.map(([variable, field]) => [field, env[variable]!])),
+    ] as const;
   });
   return Object.fromEntries(plugins.filter(([, fields]) => Object.keys(fields).length > 0));
 }
@@ -305,11 +308,11 @@ export function homeFolder(home: string | undefined, env: Record<string, string 
   return join(env.XDG_DATA_HOME || join(env.HOME || homedir(), ".local", "share"), "backplane");
 }
 
-type Tree = { [key: string]: unknown };
+type ConfigTree = { [key: string]: unknown };
 
-function readToml(file: string): Tree {
+function readToml(file: string): ConfigTree {
   try {
-    return parse(readFileSync(file, "utf8")) as Tree;
+    return parse(readFileSync(file, "utf8")) as ConfigTree;
   } catch (error) {
     const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
     throw new BackplaneError("config.invalid", `${file} is not valid TOML: ${reason}`, { cause: error });
@@ -343,8 +346,8 @@ const FLAGS = new Map([
   ["false", false],
 ]);
 
-function fromEnvironment(env: Record<string, string | undefined>): Tree {
-  const tree: { [section: string]: Tree } = {};
+function fromEnvironment(env: Record<string, string | undefined>): ConfigTree {
+  const tree: { [section: string]: ConfigTree } = {};
   for (const [name, [section, key, kind]] of Object.entries(CONFIG_VARIABLES)) {
     const value = env[name];
     if (value === undefined || value === "") continue;
@@ -357,23 +360,25 @@ function fromEnvironment(env: Record<string, string | undefined>): Tree {
   return tree;
 }
 
-function fromFlags(flags: ConfigFlags): Tree {
-  const listen: Tree = {};
+function fromFlags(flags: ConfigFlags): ConfigTree {
+  const listen: ConfigTree = {};
   if (flags.host !== undefined) listen.host = flags.host;
   if (flags.port !== undefined) listen.port = flags.port;
   if (flags.insecure_listen) listen.insecure = true;
-  const tree: Tree = { listen };
+  const tree: ConfigTree = { listen };
   if (flags.log_level !== undefined) tree.log = { level: flags.log_level };
   if (flags.strategy !== undefined) tree.agent = { strategy: flags.strategy };
   return tree;
 }
 
-function layer(below: Tree, above: Tree): Tree {
-  const merged: Tree = { ...below };
-  for (const [section, values] of Object.entries(above)) {
-    const present = merged[section];
+function mergeSections(base: ConfigTree, overrides: ConfigTree): ConfigTree {
+  const merged: ConfigTree = { ...base };
+  for (const [section, values] of Object.entries(overrides)) {
+    const section_values = merged[section];
     merged[section] =
-      typeof present === "object" && present !== null ? { ...present, ...(values as Tree) } : values;
+      typeof section_values === "object" && section_values !== null
+        ? { ...section_values, ...(values as ConfigTree) }
+        : values;
   }
   return merged;
 }

@@ -14,7 +14,7 @@ const count = (max: number) => z.int().min(1).max(max).optional();
 
 export const EgressSchema = z
   .strictObject({
-    /** Private destinations that calls may reach when their grant names the host. */
+    /** Private destinations that calls may reach when their grant includes the host. */
     allow_private: z.array(DestinationSchema).default([]),
     /** For one invocation; calls in the same process share its connections. */
     limits: z

@@ -1,4 +1,4 @@
-/** The most that calls of an org or a project may be granted. A missing field does not restrict. */
+/** The widest grant that calls in an org or a project can get. A missing field sets no limit. */
 import { DELEGATION_SCOPES, EXECUTION_CLASSES, FILESYSTEM_ACCESS, NETWORK_ACCESS } from "@backplane/contract";
 import {
   CapabilitySchema,

@@ -1,3 +1,4 @@
+/** Checks and formats the address that the gateway listens on. */
 import { isIP } from "node:net";
 import { BackplaneError } from "@backplane/contract";
 import type { GatewayConfig } from "./config.ts";

@@ -1,6 +1,6 @@
 /** The oci section of the configuration: how registries of packages are reached. */
 import { createAddressCheck } from "@backplane/runner";
-import type { ImporterParts } from "@backplane/supply";
+import type { PackageImporterOptions } from "@backplane/supply";
 import { z } from "zod";
 
 const REGISTRY = /^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/;
@@ -26,7 +26,7 @@ export const OciSchema = z
 export function toRegistryOptions(
   { mirrors, insecure }: z.infer<typeof OciSchema>,
   allow_private: readonly string[],
-): NonNullable<ImporterParts["registries"]> {
+): NonNullable<PackageImporterOptions["registries"]> {
   const fix = (name: string) =>
     `The operator can allow it: egress.allow_private = ["${name}"] in backplane.toml.`;
   const check = createAddressCheck({ operator_allows: allow_private, fix });

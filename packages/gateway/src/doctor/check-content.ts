@@ -31,10 +31,15 @@ export async function checkContent(config: GatewayConfig, options: ContentOption
     last_progress = performance.now();
     options.progress(`Compared ${compared} of ${count} installed packages.`);
   }
-  const rows = damaged.slice(0, MAX_ROWS).map((tree) => describe(tree, options.nameOf(tree.digest)));
+  const rows = damaged.slice(0, MAX_ROWS).map((tree) => describeDamage(tree, options.nameOf(tree.digest)));
   if (damaged.length > rows.length) {
     const more = damaged.length - rows.length;
-    rows.push({ name: NAME, status: "failed", message: `${more} more packages are damaged`, fix: INSTALL });
+    rows.push({
+      name: NAME,
+      status: "failed",
+      message: `${more} more packages are damaged`,
+      fix: INSTALL_COMMAND,
+    });
   }
   if (compared < count) {
     const message = `${compared} of ${count} packages compared in ${options.seconds} s`;
@@ -49,9 +54,9 @@ export async function checkContent(config: GatewayConfig, options: ContentOption
   return rows;
 }
 
-const INSTALL = "backplane plugin install SOURCE --no-bind";
+const INSTALL_COMMAND = "backplane plugin install SOURCE --no-bind";
 
-function describe({ difference, digest }: InspectedTree, name: string | null): DoctorCheck {
+function describeDamage({ difference, digest }: InspectedTree, name: string | null): DoctorCheck {
   const { actual, expected, file, what } = difference!;
   const subject = name === null ? `the package ${digest}` : `${name} (${digest})`;
   const detail =
@@ -61,6 +66,6 @@ function describe({ difference, digest }: InspectedTree, name: string | null): D
     name: NAME,
     status: "failed",
     message: `${subject} is damaged and will not be started: ${JSON.stringify(file)} ${change}${detail}`,
-    fix: `${INSTALL} (SOURCE is the folder, archive or npm:NAME that ${name ?? "it"} was installed from)`,
+    fix: `${INSTALL_COMMAND} (SOURCE is the folder, archive or npm:NAME that ${name ?? "it"} was installed from)`,
   };
 }

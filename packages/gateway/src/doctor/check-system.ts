@@ -1,4 +1,7 @@
-/** `backplane doctor`: checks what the gateway needs from this machine, and names the command that fixes a problem. */
+/**
+ * `backplane doctor`: checks the requirements of the gateway on this machine. A problem is reported with a command
+ * that fixes it.
+ */
 import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs";
 import { createConnection } from "node:net";
 import { join } from "node:path";
@@ -34,8 +37,8 @@ export async function checkSystem(config: GatewayConfig): Promise<DoctorCheck[]>
 
 function checkNode(): DoctorCheck {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
-  const enough = major > 24 || (major === 24 && minor >= 15);
-  if (enough) return { name: "node", status: "ok", message: `Node ${process.versions.node}` };
+  const supported = major > 24 || (major === 24 && minor >= 15);
+  if (supported) return { name: "node", status: "ok", message: `Node ${process.versions.node}` };
   return {
     name: "node",
     status: "failed",
@@ -109,7 +112,7 @@ function checkDisk(config: GatewayConfig): DoctorCheck {
   }
 }
 
-/** Larger stores take too long for this check. */
+/** A larger store is not checked, because that would take too long. */
 const MAX_CHECKED_BYTES = 256 * 1024 * 1024;
 
 async function checkDatabase(url: string): Promise<DoctorCheck> {

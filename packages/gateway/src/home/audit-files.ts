@@ -1,4 +1,4 @@
-/** The anchor file of the audit log in the home, and the export file that `[audit] export` names. */
+/** The anchor file of the audit log in the home, and the export file configured by `[audit] export`. */
 import {
   closeSync,
   existsSync,
@@ -18,8 +18,8 @@ import { replaceContent } from "./replace-content.ts";
 export const ANCHOR_FILE = "audit.anchor";
 
 /**
- * Replaced atomically and not synced: after a power failure the anchor may name an older entry, which is still in the log.
- * The anchor is never ahead of the log, because an entry is on disk before the anchor is written.
+ * Replaced atomically and not synced: after a power failure the anchor may refer to an older entry, which is still in
+ * the log. The anchor is never ahead of the log, because an entry is on disk before the anchor is written.
  */
 export function openAuditAnchor(home: string): AuditAnchor {
   const name = join(home, ANCHOR_FILE);
@@ -29,7 +29,7 @@ export function openAuditAnchor(home: string): AuditAnchor {
       if (!existsSync(name)) return null;
       try {
         const { sum, ...mark } = JSON.parse(readFileSync(name, "utf8")) as AnchorMark & { sum: number };
-        return sum === sumOf(mark) ? mark : "damaged";
+        return sum === checksum(mark) ? mark : "damaged";
       } catch {
         return "damaged";
       }
@@ -37,12 +37,12 @@ export function openAuditAnchor(home: string): AuditAnchor {
     write(mark) {
       const { seq, hash, at, checked } = mark;
       const plain = { seq, hash, at, checked: { seq: checked.seq, hash: checked.hash } };
-      replaceContent(name, `${JSON.stringify({ ...plain, sum: sumOf(plain) })}\n`);
+      replaceContent(name, `${JSON.stringify({ ...plain, sum: checksum(plain) })}\n`);
     },
   };
 }
 
-function sumOf(mark: object): number {
+function checksum(mark: object): number {
   return crc32(JSON.stringify(mark));
 }
 
@@ -68,7 +68,7 @@ export function openAuditExport(home: string, path: string): AuditExport {
   return {
     name,
     last() {
-      last_mark ??= lastLine(name);
+      last_mark ??= readLastMark(name);
       return last_mark;
     },
     append(entries) {
@@ -99,7 +99,7 @@ function endsWithLine(fd: number): boolean {
 }
 
 /** The entry on the last complete line, or `damaged` if that is not an entry. Ignores an incomplete line at the end. */
-function lastLine(name: string): AuditMark | "damaged" | null {
+function readLastMark(name: string): AuditMark | "damaged" | null {
   const fd = openSync(name, "r");
   try {
     const { size } = fstatSync(fd);

@@ -14,13 +14,15 @@ export interface HomeProblem {
   message: string;
   /** A command, or an instruction where no single command helps. */
   fix: string;
-  /** `repair`: the gateway corrects the mode at its next start. `refuse`: it does not start. `warn`: it starts anyway. */
+  /**
+   * `repair`: the gateway corrects the mode at its next start. `refuse`: it does not start. `warn`: it starts anyway.
+   */
   action: "repair" | "refuse" | "warn";
   mode?: number;
 }
 
-const FOLDER = 0o700;
-const FILE = 0o600;
+const FOLDER_MODE = 0o700;
+const FILE_MODE = 0o600;
 /** Folders whose entries are checked too. */
 const INNER_FOLDERS = ["blobs", "plugins"];
 /** Folders of programs that the gateway starts: they must not contain files of other users. */
@@ -112,25 +114,25 @@ function checkParents(dir: string): HomeProblem[] {
 function checkEntries(dir: string): HomeProblem[] {
   if (!hasModes()) return [];
   const problems: HomeProblem[] = [];
-  for (const { path, name, info } of entriesOf(dir)) {
-    if (isForeign(info)) problems.push(foreignFile(path, info));
+  for (const { path, name, info } of listEntries(dir)) {
+    if (isForeign(info)) problems.push(foreignFileProblem(path, info));
     else if (!CREDENTIALS.has(name)) problems.push(...checkMode(path, info));
   }
   for (const name of INNER_FOLDERS) {
-    for (const { path, info } of entriesOf(join(dir, name))) {
-      if (isForeign(info)) problems.push(foreignFile(path, info));
+    for (const { path, info } of listEntries(join(dir, name))) {
+      if (isForeign(info)) problems.push(foreignFileProblem(path, info));
       else problems.push(...checkMode(path, info));
     }
   }
   for (const name of PROGRAM_FOLDERS) {
-    for (const { path, info } of entriesOf(join(dir, name))) {
-      if (isForeign(info)) problems.push(foreignFile(path, info));
+    for (const { path, info } of listEntries(join(dir, name))) {
+      if (isForeign(info)) problems.push(foreignFileProblem(path, info));
     }
   }
   return problems;
 }
 
-function entriesOf(folder: string): { path: string; name: string; info: Stats }[] {
+function listEntries(folder: string): { path: string; name: string; info: Stats }[] {
   if (lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
   const entries: { path: string; name: string; info: Stats }[] = [];
   for (const name of readdirSync(folder)) {
@@ -144,13 +146,13 @@ function entriesOf(folder: string): { path: string; name: string; info: Stats }[
 /** Symbolic links have no mode of their own, and the operator is responsible for their targets. */
 function checkMode(path: string, info: Stats): HomeProblem[] {
   if (!info.isDirectory() && !info.isFile()) return [];
-  const mode = info.isDirectory() ? FOLDER : FILE;
-  const has = info.mode & 0o7777;
-  if ((has & 0o077) === 0) return [];
+  const mode = info.isDirectory() ? FOLDER_MODE : FILE_MODE;
+  const actual_mode = info.mode & 0o7777;
+  if ((actual_mode & 0o077) === 0) return [];
   return [
     {
       path,
-      message: `${path} is accessible to other users (${octal(has)})`,
+      message: `${path} is accessible to other users (${octal(actual_mode)})`,
       fix: `chmod ${octal(mode)} ${path}`,
       action: "repair",
       mode,
@@ -163,7 +165,7 @@ function isForeign({ uid }: Stats): boolean {
   return uid !== 0 && uid !== process.geteuid!();
 }
 
-function foreignFile(path: string, { uid }: Stats): HomeProblem {
+function foreignFileProblem(path: string, { uid }: Stats): HomeProblem {
   return refuse(
     path,
     `${path} belongs to user ${uid}, and the gateway runs as user ${process.geteuid!()}.`,

@@ -1,6 +1,6 @@
 /**
  * The home folder with all persistent data of one gateway, inaccessible to other users (home-access.ts). Credentials in
- * it are created once. A credential that others can read is refused, because somebody may have read it.
+ * it are created once. A credential that others can read is refused, because another user may have read it.
  */
 import { randomBytes } from "node:crypto";
 import {
@@ -71,7 +71,7 @@ export function prepareHome(dir: string): HomeProblem[] {
   return secureHome(dir);
 }
 
-/** One key per line, as `ID:HEX`. The last one encrypts, all can decrypt; rotation appends a line. */
+/** One key per line, as `ID:HEX`. The last key encrypts and all keys can decrypt; a rotation appends a line. */
 export function readSecretKeys(file: string): { id: string; key: Uint8Array }[] {
   createFolders(dirname(file));
   const text = readOrCreate(file, () => `k1:${randomBytes(32).toString("hex")}\n`);
@@ -150,8 +150,8 @@ export function readDaemon(dir: string): DaemonState | null {
  * because it loops forever when the system returns ENOENT for an existing parent (/proc).
  */
 export function createFolders(dir: string): void {
-  const above = dirname(dir);
-  if (above !== dir && !existsSync(above)) createFolders(above);
+  const parent = dirname(dir);
+  if (parent !== dir && !existsSync(parent)) createFolders(parent);
   try {
     mkdirSync(dir, { mode: 0o700 });
     chmodSync(dir, 0o700);
@@ -161,11 +161,11 @@ export function createFolders(dir: string): void {
 }
 
 /** Reads the file and creates it first if it is missing. Concurrent processes get the same content. */
-function readOrCreate(file: string, content: () => string): string {
+function readOrCreate(file: string, createContent: () => string): string {
   if (!existsSync(file)) {
-    const draft = draftOf(file);
+    const draft = draftPath(file);
     try {
-      writeDurably(draft, content());
+      writeDurably(draft, createContent());
       linkSync(draft, file);
     } catch (error) {
       if ((error as { code?: string }).code !== "EEXIST") throw error;
@@ -192,11 +192,11 @@ export function fsyncFolder(dir: string): void {
   }
 }
 
-const draftOf = (file: string) => `${file}.${process.pid}.new`;
+const draftPath = (file: string) => `${file}.${process.pid}.new`;
 
 /** If the new content cannot be written completely, the file keeps its old content and no draft is left. */
 function replaceDurably(file: string, content: string): void {
-  const draft = draftOf(file);
+  const draft = draftPath(file);
   try {
     writeDurably(draft, content);
     renameSync(draft, file);

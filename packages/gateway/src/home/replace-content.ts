@@ -1,6 +1,9 @@
 import { renameSync, rmSync, writeFileSync } from "node:fs";
 
-/** Replaces a file atomically, without syncing it. If that fails, the file keeps its old content and no draft is left. */
+/**
+ * Replaces a file atomically, without an fsync. If the replacement fails, the file keeps its old content and no draft
+ * is left.
+ */
 export function replaceContent(file: string, content: string): void {
   const draft = `${file}.new`;
   try {

@@ -1,6 +1,7 @@
 /**
- * The last step of `backplane restore`: moves the verified files into place in the home. Renaming the folder that holds them
- * commits the restore; if the process is killed afterwards, the same steps can be repeated until they are complete.
+ * The last step of `backplane restore`: moves the verified files into place in the home. Renaming the folder that
+ * holds them commits the restore; if the process is killed afterwards, the same steps can be repeated until they are
+ * complete.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,12 +9,12 @@ import { BackplaneError } from "@backplane/contract";
 import { fsyncFolder } from "./home.ts";
 
 const COMMITTED_FOLDER = ".restored";
-const PLAN = "plan.json";
-const FILES = "files";
+const PLAN_FILE = "plan.json";
+const FILES_FOLDER = "files";
 /** Entries that a restore leaves in place: the lock, which is held meanwhile, and earlier backups of the home. */
 const LEFT_IN_PLACE = /^(?:backplane\.lock(?:-journal)?|\.restor.*|before-restore-.*|.*\.backup)$/;
 
-interface Plan {
+interface RestorePlan {
   /** The previous contents of the home. */
   previous: string[];
   restored: string[];
@@ -22,9 +23,12 @@ interface Plan {
 }
 
 /** The folder whose contents become the home. */
-export const stagedFiles = (staging: string) => join(staging, FILES);
+export const stagedFiles = (staging: string) => join(staging, FILES_FOLDER);
 
-/** Credentials stay unless the archive contains others: a key may have been put there for the restored secrets. */
+/**
+ * Credentials stay unless the archive contains others: an operator may have placed a key there for the restored
+ * secrets.
+ */
 const CREDENTIALS = ["admin.token", "secret.key"];
 
 /** The entries that a restore replaces, whatever the archive contains. */
@@ -40,8 +44,12 @@ export function placeFiles(home: string, staging: string): string | null {
   for (const name of CREDENTIALS)
     if (restored.includes(name) && existsSync(join(home, name))) previous.push(name);
   const stamp = new Date().toISOString().replaceAll(/[:.]/g, "-");
-  const plan: Plan = { previous, restored, kept: previous.length === 0 ? null : `before-restore-${stamp}` };
-  writeFileSync(join(staging, PLAN), JSON.stringify(plan), { flush: true, mode: 0o600 });
+  const plan: RestorePlan = {
+    previous,
+    restored,
+    kept: previous.length === 0 ? null : `before-restore-${stamp}`,
+  };
+  writeFileSync(join(staging, PLAN_FILE), JSON.stringify(plan), { flush: true, mode: 0o600 });
   fsyncFolder(staging);
   renameSync(staging, join(home, COMMITTED_FOLDER));
   fsyncFolder(home);
@@ -52,18 +60,18 @@ export function placeFiles(home: string, staging: string): string | null {
 export function finishRestore(home: string): string | null {
   const committed = join(home, COMMITTED_FOLDER);
   if (!existsSync(committed)) return null;
-  const plan = JSON.parse(readFileSync(join(committed, PLAN), "utf8")) as Plan;
+  const plan = JSON.parse(readFileSync(join(committed, PLAN_FILE), "utf8")) as RestorePlan;
   const previous_folder = plan.kept === null ? null : join(home, plan.kept);
   if (previous_folder !== null) mkdirSync(previous_folder, { recursive: true, mode: 0o700 });
-  const setAside = (name: string) => {
+  const moveToPrevious = (name: string) => {
     if (existsSync(join(home, name))) renameSync(join(home, name), join(previous_folder!, name));
   };
-  for (const name of plan.previous.filter((each) => !plan.restored.includes(each))) setAside(name);
+  for (const name of plan.previous.filter((each) => !plan.restored.includes(each))) moveToPrevious(name);
   for (const name of plan.restored) {
-    const staged = join(committed, FILES, name);
+    const staged = join(committed, FILES_FOLDER, name);
     // An interrupted restore has already moved this file.
     if (!existsSync(staged)) continue;
-    if (plan.previous.includes(name)) setAside(name);
+    if (plan.previous.includes(name)) moveToPrevious(name);
     renameSync(staged, join(home, name));
   }
   fsyncFolder(home);

@@ -26,7 +26,7 @@ export function openSavedLogins(dir: string, admin_token: string, log: Logger): 
         const saved = FileSchema.parse(JSON.parse(readFileSync(file, "utf8")));
         return saved.credential === credential ? saved.sessions : [];
       } catch {
-        // If the file is missing or damaged, everybody signs in again.
+        // If the file is missing or damaged, all users must sign in again.
         return [];
       }
     },

@@ -1,3 +1,4 @@
+/** The log of the gateway: JSON lines on stderr, rotated when stderr is the log file of the home. */
 import {
   copyFileSync,
   existsSync,
@@ -14,31 +15,33 @@ import { type DestinationStream, pino } from "pino";
 export interface LogFile {
   /** The file that stderr may have been redirected to. */
   path: string;
-  /** The file is rotated when it is larger. */
+  /** The size above which the file is rotated. */
   max_bytes: number;
   /** How many rotated files are kept, as `path.1` (the newest), `path.2` and so on. */
   files: number;
 }
 
 const STDERR = 2;
-const MAX_KEPT_BYTES = 256 * 1024;
+const MAX_BUFFERED_BYTES = 256 * 1024;
 
 /** Writes JSON lines to stderr: stdout is for the ready line and the output of commands. */
 export function createLogger(level: string, file?: LogFile): Logger {
-  const to = file !== undefined && isFile(STDERR, file.path) ? rotatingLog(STDERR, file) : stderrLog();
+  const to = file !== undefined && refersToFile(STDERR, file.path) ? rotatingLog(STDERR, file) : stderrLog();
   return pino({ level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }, to);
 }
 
-/** Lines that cannot be written, because stderr is a file on a full disk, are kept up to a limit and written later. */
+/**
+ * Lines that cannot be written, because stderr is a file on a full disk, are buffered up to a limit and written later.
+ */
 function stderrLog(): DestinationStream {
-  const to = pino.destination({ fd: STDERR, sync: true, maxLength: MAX_KEPT_BYTES });
+  const to = pino.destination({ fd: STDERR, sync: true, maxLength: MAX_BUFFERED_BYTES });
   to.on("error", () => {
     // Without a listener, the error would crash the gateway.
   });
   return to;
 }
 
-function isFile(fd: number, path: string): boolean {
+function refersToFile(fd: number, path: string): boolean {
   const file = statSync(path, { throwIfNoEntry: false });
   const { dev, ino } = fstatSync(fd);
   return file?.isFile() === true && file.dev === dev && file.ino === ino;
@@ -72,7 +75,9 @@ export function rotatingLog(fd: number, { path, max_bytes, files }: LogFile): De
   };
 }
 
-/** The copy is made before the other files are moved, so that repeated failures on a full disk do not remove them all. */
+/**
+ * The copy is made before the other files are moved, so that repeated failures on a full disk do not remove them all.
+ */
 function rotate(path: string, files: number): void {
   rmSync(`${path}.${files}`, { force: true });
   if (files === 0) return;

@@ -1,7 +1,8 @@
 /**
- * Reloads a module with every file of its package. Node never frees an imported ES module, whatever its URL, so a reload by
- * import would leak memory each time, and would read only the named file again. Instead, jiti compiles the package's own
- * files into functions that are freed with the plugin. Dependencies of the package are imported by Node and not reloaded.
+ * Reloads a module with every file of its package. Node never frees an imported ES module, whatever its URL, so a
+ * reload by import would leak memory each time, and would reload only the one file. Instead, jiti compiles the
+ * package's own files into functions that are freed with the plugin. Dependencies of the package are imported by Node
+ * and not reloaded.
  */
 import { createRequire } from "node:module";
 import { dirname, join, sep } from "node:path";
@@ -9,7 +10,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Jiti, JitiOptions } from "jiti";
 
 /**
- * The internal factory of jiti: its public API tries the import of Node first and so never reloads. The version is
+ * The internal factory of jiti: its public API first tries Node's import, so it never reloads. The version is
  * pinned.
  */
 type MakeJiti = (

@@ -28,13 +28,13 @@ import {
 import { type GuardedPlugin, installNetworkGuard, type NetworkGuard } from "./network-guard.ts";
 
 /** At most this many refused connections of one plugin instance are logged. */
-const MAX_LOGGED = 64;
+const MAX_LOGGED_REFUSALS = 64;
 
 export interface InlinePlugin extends GuardedPlugin {
   /** Allows the default URL of the vendor, from the config schema of the plugin. */
   addVendor(url: unknown): void;
-  /** The plugin in the context of one org and project. */
-  scoped(): ScopedPlugin;
+  /** Creates the plugin's identity in the context of one org and project. */
+  createScope(): ScopedPlugin;
 }
 
 interface ScopedPlugin extends GuardedPlugin {
@@ -56,7 +56,7 @@ export function inlinePlugin(
 ): InlinePlugin {
   const allow_list = allowList(allowed_domains);
   const vendor = new Set<string>();
-  let log_quota = MAX_LOGGED;
+  let log_quota = MAX_LOGGED_REFUSALS;
   const guarded = (instances: () => readonly AllowedAddress[]): GuardedPlugin => {
     const allowedPrivate = () =>
       instances().flatMap(({ address, private_allowed }) => (private_allowed ? [address] : []));
@@ -69,7 +69,7 @@ export function inlinePlugin(
       },
       addresses: (host, port) => check.addresses({ host, port }, allowedPrivate()),
       refuseLiteral: (host, port) => check.refuseLiteral({ host, port }, allowedPrivate()),
-      refused(address) {
+      recordRefusal(address) {
         if (log_quota-- > 0) log.warn({ plugin: name, address }, "refused a connection by an inline plugin");
       },
     };
@@ -80,7 +80,7 @@ export function inlinePlugin(
       const address = category === "llm-provider" ? addressOfUrl(url) : null;
       if (address !== null) vendor.add(address);
     },
-    scoped() {
+    createScope() {
       let allowed: AllowedAddress[] = [];
       return {
         ...guarded(() => allowed),
@@ -116,7 +116,7 @@ export function guardPlugin(plugin: KernelPlugin, identity: InlinePlugin, guard:
   const contextFor = (ctx: PluginContext) => {
     let context = contexts.get(ctx);
     if (context === undefined) {
-      const as = identity.scoped();
+      const as = identity.createScope();
       context = { context: guardContext(ctx, as, guard), as };
       contexts.set(ctx, context);
     }

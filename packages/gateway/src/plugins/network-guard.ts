@@ -1,8 +1,9 @@
 /**
  * Restricts the network access of reviewed code that runs inside the gateway (sandbox.class). A connection opened by a
- * plugin or one of its dependencies is refused unless the operator named the host, and goes only to checked addresses
- * (sec.provider-egress). The guard protects against mistakes and misconfigured addresses. It is not a security boundary:
- * code in this process can deliberately bypass it, which is why inline plugins require the operator's trust.
+ * plugin or one of its dependencies is refused unless the operator has allowed the host, and goes only to checked
+ * addresses (sec.provider-egress). The guard protects against mistakes and misconfigured addresses. It is not a
+ * security boundary: code in this process can deliberately bypass it, which is why inline plugins require the
+ * operator's trust.
  *
  * The async context identifies the running plugin. Requests are checked as well as connections, because a connection
  * pool may reuse a connection that was opened by another plugin or for another org.
@@ -16,14 +17,14 @@ import { BackplaneError } from "@backplane/contract";
 
 export interface GuardedPlugin {
   name: string;
-  /** Whether the operator named the host. Its addresses are checked separately. */
+  /** Whether the operator has allowed the host. Its addresses are checked separately. */
   allows(host: string, port: number): boolean;
   /** The checked addresses of the host; rejects when none is allowed. */
   addresses(host: string, port: number): Promise<readonly string[]>;
   /** The error that refuses a literal IP address; null if the address is allowed. */
   refuseLiteral(host: string, port: number): BackplaneError | null;
   /** Called for each refusal. */
-  refused(address: string): void;
+  recordRefusal(address: string): void;
 }
 
 export interface NetworkGuard {
@@ -42,8 +43,8 @@ const INSTALLED: unique symbol = Symbol.for("backplane.network-guard");
 /** Patches the process once; further calls return the same guard. */
 export function installNetworkGuard(): NetworkGuard {
   const sockets = net.Socket.prototype as unknown as { connect: GuardedFunction };
-  const present = sockets.connect[INSTALLED];
-  if (present !== undefined) return present;
+  const installed = sockets.connect[INSTALLED];
+  if (installed !== undefined) return installed;
   const running: RunningPlugin = new AsyncLocalStorage();
   const guard: NetworkGuard = {
     enter: (plugin, work) => running.run(plugin, work),
@@ -53,7 +54,7 @@ export function installNetworkGuard(): NetworkGuard {
   const guarded: GuardedFunction = function (this: net.Socket, ...args: unknown[]) {
     const plugin = running.getStore();
     if (plugin === undefined) return connect.apply(this, args);
-    const target = targetOf(args);
+    const target = parseTarget(args);
     const refusal = findRefusal(plugin, target);
     if (refusal === null) return connect.apply(this, pinArguments(args, plugin, target!));
     // Fails asynchronously with an `error` event, like any failed connection.
@@ -81,7 +82,7 @@ function guardDatagrams(running: RunningPlugin): void {
   }
 }
 
-/** Redirects are not followed: they lead to hosts that nobody configured, which would receive these headers. */
+/** Redirects are not followed: they lead to hosts that nobody configured, which would receive the request's headers. */
 function guardFetch(running: RunningPlugin): void {
   const original = globalThis.fetch;
   globalThis.fetch = async function fetch(input, init) {
@@ -99,7 +100,7 @@ function guardFetch(running: RunningPlugin): void {
     if (redirect !== "follow" || response.status < 300 || response.status > 399 || response.status === 304)
       return response;
     await response.body?.cancel();
-    throw failedFetch(
+    throw fetchError(
       new BackplaneError(
         "policy.denied",
         `${url.host} responded with a redirect (HTTP ${response.status}), which is not followed.`,
@@ -108,7 +109,7 @@ function guardFetch(running: RunningPlugin): void {
   };
 }
 
-/** Parsed directly, because a second `Request`, besides that of fetch, slows down model calls (benchmark llm.proxy). */
+/** Avoids creating a `Request` in addition to the one in fetch, which slows down model calls (benchmark llm.proxy). */
 function resolveUrl(resource: Request | string, init: RequestInit | undefined): URL {
   if (resource instanceof Request) return new URL(resource.url);
   // For an invalid URL, the constructor of Request throws an error that explains the problem.
@@ -136,26 +137,26 @@ async function checkUrl(plugin: GuardedPlugin, { hostname, port, protocol }: URL
   const host = plainHost(hostname);
   const target = { host, port: Number(port) || (protocol === "http:" ? 80 : 443) };
   const refusal = findRefusal(plugin, target);
-  if (refusal !== null) throw failedFetch(refusal);
+  if (refusal !== null) throw fetchError(refusal);
   if (isIP(host) !== 0) return;
   await plugin.addresses(host, target.port).catch((error: unknown) => {
-    noteRefusal(plugin, target, error);
-    throw failedFetch(error);
+    reportRefusal(plugin, target, error);
+    throw fetchError(error);
   });
 }
 
 /** The error that `fetch` of the platform throws for a failed request. */
-function failedFetch(cause: unknown): TypeError {
+function fetchError(cause: unknown): TypeError {
   return new TypeError("fetch failed", { cause });
 }
 
 type Target = { host: string; port: number };
 
 /**
- * Accepts all forms of `connect`: options, a port and a host, a path, or the normalized array of `net.connect`. Null for a
- * unix socket.
+ * Accepts all forms of `connect`: options, a port and a host, a path, or the normalized array of `net.connect`. Null
+ * for a unix socket.
  */
-function targetOf(args: readonly unknown[]): Target | null {
+function parseTarget(args: readonly unknown[]): Target | null {
   const [first, second] = Array.isArray(args[0]) ? (args[0] as unknown[]) : args;
   if (typeof first === "object" && first !== null) {
     const { host = "localhost", path, port } = first as { host?: string; port?: number; path?: string };
@@ -184,7 +185,7 @@ function pinArguments(args: readonly unknown[], plugin: GuardedPlugin, target: T
         else report(null, list[0]!.address, list[0]!.family);
       },
       (error: NodeJS.ErrnoException) => {
-        noteRefusal(plugin, target, error);
+        reportRefusal(plugin, target, error);
         report(error, "", 0);
       },
     );
@@ -197,16 +198,16 @@ function findRefusal(plugin: GuardedPlugin, target: Target | null): BackplaneErr
   const { host, port } = target;
   if (!plugin.allows(host, port)) return refusal(plugin, `${host}:${port}`);
   const literal = isIP(host) === 0 ? null : plugin.refuseLiteral(host, port);
-  if (literal !== null) plugin.refused(`${host}:${port}`);
+  if (literal !== null) plugin.recordRefusal(`${host}:${port}`);
   return literal;
 }
 
-function noteRefusal(plugin: GuardedPlugin, { host, port }: Target, error: unknown): void {
-  if ((error as { code?: unknown }).code === "policy.denied") plugin.refused(`${host}:${port}`);
+function reportRefusal(plugin: GuardedPlugin, { host, port }: Target, error: unknown): void {
+  if ((error as { code?: unknown }).code === "policy.denied") plugin.recordRefusal(`${host}:${port}`);
 }
 
 function refusal(plugin: GuardedPlugin, address: string): BackplaneError {
-  plugin.refused(address);
+  plugin.recordRefusal(address);
   return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${address}`, {
     fix: "Add the host to plugin.NAME.allowed_domains, with _ for each - in the plugin's name, and use net.fetch.",
   });

@@ -75,7 +75,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     return dir;
   };
   let host: ModuleHost | null = null;
-  const imported = new Map<string, number>();
+  const import_counts = new Map<string, number>();
   const check = createAddressCheck(options.egress);
   const moduleHost = (): ModuleHost => {
     host ??= (options.moduleHost ?? createModuleHost)({
@@ -103,7 +103,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
         entry.origin === "bundled" ? undefined : await codeDigest(entry.dir).catch(() => randomUUID());
       const loaded =
         mode === "inline"
-          ? await loadInline(entry, { network, check, log: options.log }, imported)
+          ? await loadInline(entry, { network, check, log: options.log }, import_counts)
           : await moduleHost().start(entry, network);
       return digest === undefined ? loaded : { ...loaded, digest };
     },
@@ -117,20 +117,20 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
 async function loadInline(
   entry: PluginEntry,
   { network, check, log }: { network: PluginNetworkAccess; check: AddressCheck; log: Logger },
-  imports: Map<string, number>,
+  import_counts: Map<string, number>,
 ): Promise<LoadedPlugin> {
   const guard = installNetworkGuard();
   const identity = inlinePlugin(entry, network, check, log);
-  const imported = await guard.enter(identity, () => importPlugin(entry, imports));
+  const imported = await guard.enter(identity, () => importPlugin(entry, import_counts));
   const plugin = guardPlugin(imported, identity, guard);
   return { plugin, close: async () => {}, onExit: () => {} };
 }
 
-async function importPlugin(entry: PluginEntry, imports: Map<string, number>): Promise<KernelPlugin> {
+async function importPlugin(entry: PluginEntry, import_counts: Map<string, number>): Promise<KernelPlugin> {
   const { name } = entry;
   let exports: { plugin?: unknown; default?: { plugin?: unknown } };
   try {
-    exports = (await importFresh(entry, imports)) as typeof exports;
+    exports = (await importNewInstance(entry, import_counts)) as typeof exports;
   } catch (error) {
     throw toLoadError(name, error);
   }
@@ -144,15 +144,15 @@ async function importPlugin(entry: PluginEntry, imports: Map<string, number>): P
 }
 
 /** Imports a new instance each time, so that changed files are loaded and two loads share no state. */
-async function importFresh(
+async function importNewInstance(
   { module, dir, origin }: PluginEntry,
-  imports: Map<string, number>,
+  import_counts: Map<string, number>,
 ): Promise<unknown> {
   // The real path, as in a hosted process, because imports are resolved relative to it.
   const file = realpathSync(module);
-  const count = imports.get(file) ?? 0;
+  const count = import_counts.get(file) ?? 0;
   if (origin !== "bundled" && count > 0) return await importAgain(file, realpathSync(dir));
-  imports.set(file, count + 1);
+  import_counts.set(file, count + 1);
   // Files of bundled plugins do not change while the gateway is running. A counter instead of a random value lets Node
   // reuse their compiled code at the next start.
   const instance = origin === "bundled" ? count : randomUUID();
@@ -165,7 +165,7 @@ function toLoadError(name: string, error: unknown): BackplaneError {
   const failure = new BackplaneError(
     "plugin.invalid",
     `The module of ${name} could not be loaded: ${message}`,
-    { fix: "The stack trace names the file and the line.", cause: error },
+    { fix: "The stack trace contains the file and the line.", cause: error },
   );
   if (stack !== undefined) failure.stack = stack;
   return failure;
@@ -181,9 +181,9 @@ function bundledRoots(): string[] {
   return Object.keys(dependencies)
     .filter((name) => name.startsWith(BUNDLED))
     .flatMap((name) => {
-      const allowed = require.resolve.paths(name) ?? [];
-      const dir = allowed
-        .map((modules) => join(modules, name))
+      const module_folders = require.resolve.paths(name) ?? [];
+      const dir = module_folders
+        .map((folder) => join(folder, name))
         .find((folder) => existsSync(join(folder, "package.json")));
       return dir === undefined ? [] : [realpathSync(dir)];
     });

@@ -1,4 +1,4 @@
-/** Serves the API. */
+/** Creates the API of a kernel and listens on the configured address. */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
@@ -49,7 +49,7 @@ export async function serveApi(
     await api.listen({ host: listen.host, port: listen.port });
   } catch (error) {
     await api.close();
-    throw listenFailed(error, listen);
+    throw toListenError(error, listen);
   }
   const { port } = api.server.address() as AddressInfo;
   const url = `${tls === undefined ? "http" : "https"}://${browserHost(listen.host)}:${port}`;
@@ -79,17 +79,17 @@ export function readTls(listen: GatewayConfig["listen"]): { cert: string; key: s
   return { cert: read("listen.tls_cert", listen.tls_cert), key: read("listen.tls_key", listen.tls_key) };
 }
 
-function listenFailed(error: unknown, listen: GatewayConfig["listen"]): unknown {
+function toListenError(error: unknown, listen: GatewayConfig["listen"]): unknown {
   const code = (error as { code?: string }).code;
-  const where = `${listen.host}:${listen.port}`;
+  const address = `${listen.host}:${listen.port}`;
   if (code === "EADDRINUSE") {
-    return new BackplaneError("config.invalid", `Another program is already listening on ${where}.`, {
+    return new BackplaneError("config.invalid", `Another program is already listening on ${address}.`, {
       fix: "stop it, or start with --port 0 for any free port",
       cause: error,
     });
   }
   if (code === "EACCES" || code === "EADDRNOTAVAIL") {
-    return new BackplaneError("config.invalid", `The gateway cannot listen on ${where} (${code}).`, {
+    return new BackplaneError("config.invalid", `The gateway cannot listen on ${address} (${code}).`, {
       fix: "choose another address with --host and --port",
       cause: error,
     });

@@ -1,7 +1,7 @@
 /**
- * The composition root: turns a configuration into a running gateway, and is the only place that depends on every module. Start
- * order: home and lock, store, importer, runner, kernel with recovery, and last the API. Stopping is the reverse, and every
- * part is closed even when another one fails.
+ * The composition root: turns a configuration into a running gateway, and is the only place that depends on every
+ * module. Start order: home and lock, store, importer, runner, kernel with recovery, and last the API. Stopping is the
+ * reverse, and every part is closed even when another one fails.
  */
 
 import { randomFillSync } from "node:crypto";
@@ -80,7 +80,7 @@ export async function startGateway(config: GatewayConfig, options: StartOptions 
     else log.warn({ fix }, message);
   }
   for (const variable of config.unknown_variables ?? [])
-    log.warn({ variable }, "a variable is ignored, because the gateway has no setting of this name");
+    log.warn({ variable }, "variable is ignored because no setting has this name");
   const closers: (() => Promise<void> | void)[] = [];
   const closeAll = async () => {
     for (const close of closers.splice(0).reverse()) {
@@ -178,8 +178,8 @@ async function compose(
     guard: inlineGuard({ operator_allows: config.egress.allow_private }, log),
     data_root: home.data,
     services: {
-      cognition: (who, prompt, max_tokens) => kernel.cognition.think(who, prompt, max_tokens),
-      embedding: (who, text) => kernel.cognition.embed(who, text),
+      cognition: (plugin, prompt, max_tokens) => kernel.cognition.think(plugin, prompt, max_tokens),
+      embedding: (plugin, text) => kernel.cognition.embed(plugin, text),
     },
     log,
   });
@@ -228,8 +228,8 @@ async function compose(
       max_running: config.limits.max_running,
       input_bytes: config.limits.frame_bytes,
       artifact_bytes: config.limits.artifact_bytes,
-      retention: retentionOf(config),
-      deliveries: deliveriesOf(config),
+      retention: toRetentionPolicy(config),
+      deliveries: toDeliveryPolicy(config),
       recovery: { interval_ms: config.node.lease_ms / 2, node_ttl_ms: config.node.lease_ms },
       missing_files_ms: config.node.missing_files_ms,
       store_wait_ms: config.node.store_wait_ms,
@@ -293,12 +293,12 @@ async function compose(
 
 const DAY_MS = 86_400_000;
 
-function deliveriesOf({ deliveries }: GatewayConfig): HostPolicy["deliveries"] {
+function toDeliveryPolicy({ deliveries }: GatewayConfig): HostPolicy["deliveries"] {
   const { max_attempts, concurrency, per_hook: per_binding } = deliveries;
   return { ...hostPolicy().deliveries, max_attempts, concurrency, per_binding };
 }
 
-function retentionOf({ retention }: GatewayConfig) {
+function toRetentionPolicy({ retention }: GatewayConfig) {
   return {
     done_jobs_ms: retention.jobs_days * DAY_MS,
     dead_jobs_ms: retention.dead_jobs_days * DAY_MS,

@@ -1,3 +1,4 @@
+/** Audit entries for changes that a command makes to a store while its gateway is stopped. */
 import { randomFillSync } from "node:crypto";
 import { createIdSource, type JsonObject } from "@backplane/contract";
 import type { Store } from "@backplane/ports";

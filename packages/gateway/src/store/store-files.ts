@@ -59,7 +59,7 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
     restore: (backup) =>
       withLock(config.home, async () => {
         const kept = restoreStoreFile(file, backup);
-        setAnchorAside(config.home, kept);
+        moveAnchor(config.home, kept);
         await recordChange(await openSqliteStore({ file, threaded: false }), "store.restore", {
           backup,
           kept,
@@ -69,7 +69,7 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
     repair: (accept_loss) =>
       withLock(config.home, async () => {
         const repair = repairStoreFile(file, accept_loss);
-        if (repair.lost_commits > 0) setAnchorAside(config.home, repair.kept);
+        if (repair.lost_commits > 0) moveAnchor(config.home, repair.kept);
         await recordChange(await openSqliteStore({ file, threaded: false }), "store.repair", {
           kept: repair.kept,
           lost_commits: repair.lost_commits,
@@ -81,8 +81,8 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
   };
 }
 
-/** The anchor names an entry that the store no longer has. The next start creates a new one and logs that. */
-function setAnchorAside(home: string, kept: string): void {
+/** The anchor refers to an entry that the store no longer has. The next start creates a new anchor and logs that. */
+function moveAnchor(home: string, kept: string): void {
   const anchor = join(home, ANCHOR_FILE);
   if (existsSync(anchor)) renameSync(anchor, join(kept, ANCHOR_FILE));
 }

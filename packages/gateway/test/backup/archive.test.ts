@@ -36,7 +36,7 @@ const acceptAny = () => true;
 const unpack = (file: string, isExpected: (path: string) => boolean = acceptAny) =>
   readBackupArchive(file, { to: join(folder, "to"), isExpected, progress() {} });
 
-async function archiveOf(names: readonly string[]): Promise<string> {
+async function createTestArchive(names: readonly string[]): Promise<string> {
   const file = join(folder, "archive");
   const archive = createArchive(file);
   for (const name of names) await archive.add(name, join(folder, "from", name));
@@ -44,13 +44,13 @@ async function archiveOf(names: readonly string[]): Promise<string> {
   return file;
 }
 
-async function rawArchive(
+async function createRawArchive(
   entries: readonly { name: string; type?: "link" | "symlink"; linkname?: string }[],
-  ...text: string[]
+  ...manifests: string[]
 ) {
   const archive = pack();
   for (const entry of entries) archive.entry(entry, entry.type === undefined ? "x" : "");
-  for (const manifest of text) archive.entry({ name: "manifest.json" }, manifest);
+  for (const manifest of manifests) archive.entry({ name: "manifest.json" }, manifest);
   archive.finalize();
   const file = join(folder, "raw");
   writeFileSync(file, gzipSync(await buffer(archive)));
@@ -62,7 +62,7 @@ verifies("run.backup", "unpacks files, folders and links with their modes and ti
   writeFileSync(join(folder, "from/blobs/tool"), "#!/bin/sh\n", { mode: 0o755 });
   writeFileSync(join(folder, "from/blobs/nothing"), "");
   symlinkSync("tool", join(folder, "from/blobs/link"));
-  const file = await archiveOf(["blobs", "blobs/empty", "blobs/link", "blobs/nothing", "blobs/tool"]);
+  const file = await createTestArchive(["blobs", "blobs/empty", "blobs/link", "blobs/nothing", "blobs/tool"]);
   expect(statSync(file).mode & 0o777).toBe(0o600);
   const to = join(folder, "to");
   const manifest = await unpack(file);
@@ -86,7 +86,7 @@ test.each([
   ["two entries with the same name", entriesNamed("blobs", "blobs"), "is not part of a backup"],
   ["an entry that is missing from its manifest", entriesNamed("blobs"), "is not in its manifest"],
 ])("refuses an archive with %s", async (_, entries, reason) => {
-  const file = await rawArchive(entries, JSON.stringify({ ...MANIFEST, entries: [] }));
+  const file = await createRawArchive(entries, JSON.stringify({ ...MANIFEST, entries: [] }));
   const isExpected = (path: string) => path.startsWith("blobs");
   await expect(unpack(file, isExpected)).rejects.toMatchObject({
     code: "backup.invalid",
@@ -99,15 +99,15 @@ function entriesNamed(...names: string[]) {
 }
 
 test("refuses an archive without a manifest or with a later format", async () => {
-  await expect(unpack(await rawArchive([]))).rejects.toThrow("is truncated");
-  const newer_archive = await rawArchive([], JSON.stringify({ format: 2, entries: [] }));
+  await expect(unpack(await createRawArchive([]))).rejects.toThrow("is truncated");
+  const newer_archive = await createRawArchive([], JSON.stringify({ format: 2, entries: [] }));
   await expect(unpack(newer_archive)).rejects.toThrow("a later version of Backplane");
 });
 
 verifies("run.backup", "refuses an archive whose bytes do not match their checksums", async () => {
   mkdirSync(join(folder, "from"));
   writeFileSync(join(folder, "from/blobs"), "the original bytes");
-  const bytes = gunzipSync(readFileSync(await archiveOf(["blobs"])));
+  const bytes = gunzipSync(readFileSync(await createTestArchive(["blobs"])));
   bytes.write("the falsified byte", bytes.indexOf("the original bytes"));
   writeFileSync(join(folder, "changed"), gzipSync(bytes));
   await expect(unpack(join(folder, "changed"))).rejects.toMatchObject({

@@ -5,7 +5,7 @@ import { lockHome } from "@backplane/store";
 import { expect, onTestFinished, test } from "vitest";
 import { restoreBackup } from "../../src/backup/restore-backup.ts";
 
-test("a failed restore leaves no files in a new home, and only the lock in one that has been used", async () => {
+test("leaves no files in a new home after a failed restore, and only the lock file in a used one", async () => {
   const folder = mkdtempSync(join(tmpdir(), "backplane-restore-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const archive = join(folder, "notar");

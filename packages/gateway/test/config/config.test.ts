@@ -36,9 +36,12 @@ test("reads the limits of the agent host, and the vendors' variables for the fir
   expect(provider_defaults).toEqual({});
   const home = homeWith("[agent]\nreap_interval_ms = 50\n[agent.subagents]\nmax_depth = 1\n");
   const env = { OPENAI_API_KEY: "sk-1", OPENAI_BASE_URL: "https://llm.example.com", ANTHROPIC_API_KEY: "" };
-  const set = loadConfig({ home, env });
-  expect(set.agent).toMatchObject({ reap_interval_ms: 50, subagents: { max_depth: 1, max_steps: 20 } });
-  expect(set.provider_defaults).toEqual({
+  const configured = loadConfig({ home, env });
+  expect(configured.agent).toMatchObject({
+    reap_interval_ms: 50,
+    subagents: { max_depth: 1, max_steps: 20 },
+  });
+  expect(configured.provider_defaults).toEqual({
     "llm-openai": { api_key: "sk-1", base_url: "https://llm.example.com" },
   });
 });
@@ -69,7 +72,7 @@ test.each([
   ['[projects.proj_x]\nnetwork = "none"\n', "projects.proj_x"],
   ['[projects."org_acme/proj_x"]\ngateway_api_scopes = ["everything"]\n', "gateway_api_scopes"],
   ["[listen\n", "backplane.toml"],
-])("rejects %j and names the key", (toml, named) => {
+])("rejects %j with the key in the message", (toml, key) => {
   let thrown: unknown;
   try {
     loadConfig({ home: homeWith(toml), env: {} });
@@ -77,10 +80,10 @@ test.each([
     thrown = error;
   }
   expect(codeOf(thrown)).toBe("config.invalid");
-  expect((thrown as Error).message).toContain(named);
+  expect((thrown as Error).message).toContain(key);
 });
 
-test("names the key of a variable with an invalid value", () => {
+test("reports the key of a variable with an invalid value", () => {
   expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
 });
 
@@ -92,11 +95,11 @@ test("lists variables that look like settings but are unknown", () => {
 test("passes private destinations and limits to the runner unchanged", () => {
   const toml =
     '[egress]\nallow_private = ["ollama.lan:11434", "[fd00::1]:80"]\n[egress.limits]\nbytes_out = 10\n';
-  const limitsOf = (toml?: string) =>
+  const readEgress = (toml?: string) =>
     toEgressOptions(loadConfig({ home: homeWith(toml), env: {} }).egress, () => null).egress;
   const operator_allows = ["ollama.lan:11434", "[fd00::1]:80"];
-  expect(limitsOf(toml)).toMatchObject({ operator_allows, limits: { bytes_out: 10 } });
-  expect(limitsOf()).toMatchObject({ operator_allows: [], limits: {} });
+  expect(readEgress(toml)).toMatchObject({ operator_allows, limits: { bytes_out: 10 } });
+  expect(readEgress()).toMatchObject({ operator_allows: [], limits: {} });
 });
 
 test("enables the sandbox unless it is explicitly turned off", () => {

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { loadConfig } from "../../src/config/config.ts";
-import { checkSandbox, describeSandbox as describeStatus } from "../../src/doctor/check-sandbox.ts";
+import { checkSandbox, describeSandbox } from "../../src/doctor/check-sandbox.ts";
 
 test("does not create a missing home", async () => {
   const parent = mkdtempSync(join(tmpdir(), "backplane-doctor-"));
@@ -19,13 +19,13 @@ test("does not create a missing home", async () => {
 
 test("reports a missing sandbox with its fix, and a weaker one as degraded", () => {
   const missing = { available: false, reason: "no user namespaces", fix: "sysctl …", checks: [] };
-  expect(describeStatus(missing)).toEqual({
+  expect(describeSandbox(missing)).toEqual({
     name: "sandbox",
     status: "degraded",
     message: "isolated and worker exports are refused: no user namespaces",
     fix: "sysctl …",
   });
   const weak = { available: true, reason: "no cgroups", fix: "Run the gateway as root.", checks: [] };
-  expect(describeStatus(weak)).toMatchObject({ status: "degraded", fix: "Run the gateway as root." });
-  expect(describeStatus({ ...weak, fix: null })).toMatchObject({ status: "ok" });
+  expect(describeSandbox(weak)).toMatchObject({ status: "degraded", fix: "Run the gateway as root." });
+  expect(describeSandbox({ ...weak, fix: null })).toMatchObject({ status: "ok" });
 });

@@ -23,7 +23,7 @@ import { openHome } from "../../src/home/home.ts";
 import { startGateway } from "../../src/start/start-gateway.ts";
 import { storeFiles } from "../../src/store/store-files.ts";
 
-const root = process.getuid?.() === 0;
+const is_root = process.getuid?.() === 0;
 const OTHER_UID = 12_345;
 
 let base: string;
@@ -41,7 +41,7 @@ afterEach(() => {
 
 const modeOf = (...parts: string[]) => (statSync(join(home, ...parts)).mode & 0o7777).toString(8);
 
-function refusal(): { code: unknown; message: string; fix: string } {
+function openRefusedHome(): { code: unknown; message: string; fix: string } {
   try {
     openHome(home);
   } catch (error) {
@@ -114,10 +114,10 @@ verifies("sec.home-modes", "creates backups of the store inaccessible to other u
   }
   process.umask(0);
   await files.restore(outside);
-  const open = readdirSync(home, { recursive: true, encoding: "utf8" }).filter(
+  const accessible = readdirSync(home, { recursive: true, encoding: "utf8" }).filter(
     (name) => (statSync(join(home, name)).mode & 0o077) !== 0,
   );
-  expect(open).toEqual([]);
+  expect(accessible).toEqual([]);
   expect((statSync(outside).mode & 0o777).toString(8)).toBe("600");
 });
 
@@ -125,7 +125,7 @@ verifies("sec.home-modes", "refuses a home that is a symbolic link without chang
   const target = join(base, "elsewhere");
   mkdirSync(target, { mode: 0o755 });
   symlinkSync(target, home);
-  expect(refusal()).toEqual({
+  expect(openRefusedHome()).toEqual({
     code: "home.unsafe",
     message: `The home ${home} is a symbolic link to ${target}.`,
     fix: `Set BACKPLANE_HOME to ${target} itself.`,
@@ -141,7 +141,7 @@ verifies("sec.home-modes", "refuses a home that is a symbolic link without chang
 verifies("sec.home-modes", "refuses a home that every user can replace", async () => {
   mkdirSync(home, { mode: 0o700 });
   chmodSync(base, 0o777);
-  expect(refusal()).toEqual({
+  expect(openRefusedHome()).toEqual({
     code: "home.unsafe",
     message: `Every user of this machine can replace the home ${home}: ${base} is writable by all.`,
     fix: `chmod o-w ${base}`,
@@ -155,8 +155,8 @@ verifies("sec.home-modes", "refuses a home that every user can replace", async (
 
 verifies("sec.home-modes", "warns about a parent folder that is writable by its group", async () => {
   chmodSync(base, 0o770);
-  const warned = { path: base, action: "warn", fix: `chmod g-w ${base}` };
-  expect(openHome(home).problems).toMatchObject([warned]);
+  const warning = { path: base, action: "warn", fix: `chmod g-w ${base}` };
+  expect(openHome(home).problems).toMatchObject([warning]);
   expect(await homeCheck()).toMatchObject({ status: "degraded", fix: `chmod g-w ${base}` });
 });
 
@@ -170,10 +170,10 @@ test("ignores symbolic links in the home and their targets", () => {
 });
 
 /** Only root can change the owner of a file. */
-test.runIf(root)("refuses a home that belongs to another user", async () => {
+test.runIf(is_root)("refuses a home that belongs to another user", async () => {
   mkdirSync(home, { mode: 0o700 });
   chownSync(home, OTHER_UID, OTHER_UID);
-  const { code, message, fix } = refusal();
+  const { code, message, fix } = openRefusedHome();
   expect([code, message]).toEqual([
     "home.unsafe",
     `The home ${home} belongs to user ${OTHER_UID}, and the gateway runs as user 0.`,
@@ -183,7 +183,7 @@ test.runIf(root)("refuses a home that belongs to another user", async () => {
   expect(await homeCheck()).toMatchObject({ status: "failed" });
 });
 
-test.runIf(root)(
+test.runIf(is_root)(
   "refuses files of another user in the home and warns about a parent folder of another user",
   () => {
     for (const path of [
@@ -197,7 +197,7 @@ test.runIf(root)(
       mkdirSync(join(file, ".."), { recursive: true, mode: 0o700 });
       writeFileSync(file, "");
       lchownSync(file, OTHER_UID, OTHER_UID);
-      expect(refusal(), path).toMatchObject({
+      expect(openRefusedHome(), path).toMatchObject({
         code: "home.unsafe",
         message: `${file} belongs to user ${OTHER_UID}, and the gateway runs as user 0.`,
       });
@@ -206,7 +206,7 @@ test.runIf(root)(
     }
     symlinkSync("/etc/passwd", join(home, "store.db"));
     lchownSync(join(home, "store.db"), OTHER_UID, OTHER_UID);
-    expect(refusal().message).toContain("store.db belongs to user");
+    expect(openRefusedHome().message).toContain("store.db belongs to user");
     rmSync(join(home, "store.db"));
     chownSync(base, OTHER_UID, OTHER_UID);
     expect(openHome(home).problems).toMatchObject([{ path: base, action: "warn" }]);

@@ -24,7 +24,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-const source = (path: string) => resolve("packages/gateway", path);
+const gatewayFile = (path: string) => resolve("packages/gateway", path);
 const CONDITION = "--conditions=backplane-source";
 
 verifies("fault.disk", "detects a partial write of a key, an audit export or a restored file", async () => {
@@ -42,10 +42,10 @@ verifies("fault.disk", "detects a partial write of a key, an audit export or a r
     credentials: false,
   });
   // The limit of the shell is in blocks of 512 bytes; SIGXFSZ stays ignored across exec.
-  const limited = 'trap "" XFSZ; ulimit -S -f 16; exec "$0" "$@"';
-  const command = [process.execPath, CONDITION, source("test/fixtures/partial-writes.ts"), dir];
+  const with_file_limit = 'trap "" XFSZ; ulimit -S -f 16; exec "$0" "$@"';
+  const command = [process.execPath, CONDITION, gatewayFile("test/fixtures/partial-writes.ts"), dir];
   const outcomes = JSON.parse(
-    execFileSync("/bin/sh", ["-c", limited, ...command], { encoding: "utf8" }),
+    execFileSync("/bin/sh", ["-c", with_file_limit, ...command], { encoding: "utf8" }),
   ) as object;
   expect(outcomes).toEqual({ key: "config.invalid", audit: "EFBIG", audit_last: "2", restore: "EFBIG" });
   expect(readFileSync(join(dir, "secret.key"), "utf8")).toMatch(/^(?:k\d+:[0-9a-f]{64}\n){118}$/);
@@ -54,7 +54,7 @@ verifies("fault.disk", "detects a partial write of a key, an audit export or a r
 
 verifies(
   "fault.disk",
-  "names the audit export whose disk is full, and does not treat its entries as exported",
+  "reports the audit export whose disk is full, and does not treat its entries as exported",
   () => {
     const sink = openAuditExport(dir, "/dev/full");
     expect(() => sink.append([{ seq: 1, hash: "h" } as never])).toThrow(
@@ -67,9 +67,9 @@ verifies(
   },
 );
 
-verifies("fault.disk", "continues when its log is on a full disk", () => {
+verifies("fault.disk", "keeps running when the log is on a full disk", () => {
   const program = `
-    const { createLogger } = await import(${JSON.stringify(source("src/host/log.ts"))});
+    const { createLogger } = await import(${JSON.stringify(gatewayFile("src/host/log.ts"))});
     const log = createLogger("info");
     for (let n = 0; n < 1000; n++) log.info({ text: "x".repeat(1000) }, "a line");
     setTimeout(() => process.stdout.write("running"), 20);`;

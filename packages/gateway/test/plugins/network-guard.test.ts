@@ -15,7 +15,7 @@ import { installNetworkGuard } from "../../src/plugins/network-guard.ts";
 import { createPluginLoader, type PluginLoaderOptions } from "../../src/plugins/plugin-loader.ts";
 
 /** A plugin that can use every network API of Node. An event selects one by name. */
-const PLUGIN = (name: string, category: string, vendor: string) => `
+const pluginSource = (name: string, category: string, vendor: string) => `
 import dgram from "node:dgram";
 import http from "node:http";
 import net from "node:net";
@@ -59,9 +59,9 @@ export const plugin = {
 const ALLOWED_PRIVATE = { operator_allows: ["127.0.0.1:*", "127.0.0.3:*"] };
 const APIS = ["fetch", "http", "net", "ports", "socket", "tls", "later"];
 let server: Server;
-let other: Server;
+let other_server: Server;
 let server_address: { host: string; port: number };
-let elsewhere: { host: string; port: number };
+let other_address: { host: string; port: number };
 let home: string;
 
 const listen = async (body: string) => {
@@ -77,13 +77,13 @@ const addressOf = (listening: Server) => ({
 beforeAll(async () => {
   home = mkdtempSync(join(tmpdir(), "backplane-guard-"));
   server = await listen("from outside");
-  other = await listen("from elsewhere");
+  other_server = await listen("from elsewhere");
   server_address = addressOf(server);
-  elsewhere = addressOf(other);
+  other_address = addressOf(other_server);
 });
 afterAll(() => {
   rmSync(home, { recursive: true, force: true });
-  for (const listener of [server, other]) {
+  for (const listener of [server, other_server]) {
     listener.closeAllConnections();
     listener.close();
   }
@@ -97,7 +97,10 @@ async function load(
   const name = `dialler-${category}`;
   const dir = mkdtempSync(join(home, "plugin-"));
   mkdirSync(dir, { recursive: true });
-  writeFileSync(join(dir, "plugin.mjs"), PLUGIN(name, category, options.vendor ?? "http://127.0.0.1:1"));
+  writeFileSync(
+    join(dir, "plugin.mjs"),
+    pluginSource(name, category, options.vendor ?? "http://127.0.0.1:1"),
+  );
   const { egress = {} } = options;
   const loader = createPluginLoader({
     home,
@@ -120,7 +123,7 @@ async function load(
   return { ...(await serve(options)), serve };
 }
 
-test("refuses connections to hosts that the operator has not named, whichever API of Node opens them", async () => {
+test("refuses connections to hosts that the operator has not allowed, whichever Node API opens them", async () => {
   const { connectWith, run } = await load("tool", { allowed_domains: [] });
   for (const api of [...APIS, "unix", "udp", "early"]) {
     expect([api, await connectWith(api)]).toEqual([api, "policy.denied"]);
@@ -130,7 +133,7 @@ test("refuses connections to hosts that the operator has not named, whichever AP
   expect(await (await fetch(`http://127.0.0.1:${server_address.port}`)).text()).toBe("from outside");
 });
 
-test("allows a named host at the named port", async () => {
+test("allows connections to an allowed host at the allowed port", async () => {
   const { connectWith, run } = await load(
     "tool",
     { allowed_domains: [`127.0.0.1:${server_address.port}`] },
@@ -140,7 +143,7 @@ test("allows a named host at the named port", async () => {
   for (const api of ["http", "net", "ports", "socket", "later"])
     expect(await connectWith(api)).toBe("connected");
   expect(await run.tool("dial", server_address)).toMatchObject({ brief: "connected" });
-  expect(await connectWith("net", elsewhere)).toBe("policy.denied");
+  expect(await connectWith("net", other_address)).toBe("policy.denied");
 });
 
 test("requests the URL that was checked, and lets the platform reject an invalid one", async () => {
@@ -149,7 +152,7 @@ test("requests the URL that was checked, and lets the platform reject an invalid
     { allowed_domains: [`127.0.0.1:${server_address.port}`] },
     { egress: ALLOWED_PRIVATE },
   );
-  expect(await connectWith("changing", { ...server_address, later_port: elsewhere.port })).toBe(
+  expect(await connectWith("changing", { ...server_address, later_port: other_address.port })).toBe(
     "from outside",
   );
   expect(await connectWith("invalid")).toBe("TypeError");
@@ -160,7 +163,7 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
     id: "main",
     plugin,
     label: "",
-    config: { base_url: `http://127.0.0.1:${elsewhere.port}/v1` },
+    config: { base_url: `http://127.0.0.1:${other_address.port}/v1` },
   });
   const options = {
     providers: [instance("dialler-llm-provider")],
@@ -169,17 +172,17 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
   };
   const { connectWith } = await load("llm-provider", { allowed_domains: [] }, options);
   expect(await connectWith("fetch")).toBe("from outside");
-  expect(await connectWith("net", elsewhere)).toBe("policy.denied");
+  expect(await connectWith("net", other_address)).toBe("policy.denied");
   await connectWith("instances");
-  expect(await connectWith("fetch", elsewhere)).toBe("from elsewhere");
-  // Only the configuration of a provider names allowed hosts.
+  expect(await connectWith("fetch", other_address)).toBe("from elsewhere");
+  // Only the configuration of a provider allows hosts.
   const tool = await load(
     "tool",
     { allowed_domains: [] },
     { ...options, providers: [instance("dialler-tool")] },
   );
   await tool.connectWith("instances");
-  expect([await tool.connectWith("net"), await tool.connectWith("net", elsewhere)]).toEqual([
+  expect([await tool.connectWith("net"), await tool.connectWith("net", other_address)]).toEqual([
     "policy.denied",
     "policy.denied",
   ]);
@@ -194,7 +197,7 @@ test("does not share kept-alive connections with plugins that may not use them",
   }
 });
 
-test("a refused request does not affect concurrent requests by others to the same host", async () => {
+test("does not let a refused request affect concurrent requests by others to the same host", async () => {
   const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: ALLOWED_PRIVATE });
   const denied = await load("tool", { allowed_domains: [] });
   // A separate server, to which no connection is open yet.
@@ -221,19 +224,21 @@ test("a refused request does not affect concurrent requests by others to the sam
 test("does not guard gateway code called by a plugin, and installs one guard per process", async () => {
   const guard = installNetworkGuard();
   expect(installNetworkGuard()).toBe(guard);
-  const nobody = {
-    name: "nobody",
+  const no_access = {
+    name: "no_access",
     allows: () => false,
     addresses: async () => [],
     refuseLiteral: () => null,
-    refused: () => {},
+    recordRefusal: () => {},
   };
   // Without fetch, which might reuse an open connection.
-  const inside = guard.enter(nobody, () => guard.leave(() => connect(elsewhere.port, elsewhere.host)));
+  const inside = guard.enter(no_access, () =>
+    guard.leave(() => connect(other_address.port, other_address.host)),
+  );
   await once(inside, "connect");
   inside.destroy();
   const refused = await guard
-    .enter(nobody, () => fetch(`http://127.0.0.2:${server_address.port}`))
+    .enter(no_access, () => fetch(`http://127.0.0.2:${server_address.port}`))
     .catch((error: Error) => error.cause);
   expect(codeOf(refused)).toBe("policy.denied");
 });
@@ -241,9 +246,9 @@ test("does not guard gateway code called by a plugin, and installs one guard per
 verifies("sec.provider-egress", "resolves a name once and connects to the checked address", async () => {
   // The same port on two addresses, only one of which counts as public here.
   const inside: string[] = [];
-  const hidden = createServer((_request, response) => response.end("from inside"));
-  hidden.on("connection", (socket) => inside.push(socket.localAddress ?? ""));
-  await new Promise<void>((done) => hidden.listen(server_address.port, "127.0.0.66", done));
+  const private_server = createServer((_request, response) => response.end("from inside"));
+  private_server.on("connection", (socket) => inside.push(socket.localAddress ?? ""));
+  await new Promise<void>((done) => private_server.listen(server_address.port, "127.0.0.66", done));
   let answers: string[][] = [];
   const requested: string[] = [];
   const resolve = async (name: string) => {
@@ -283,12 +288,12 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
     expect(await connectWith("fetch", target)).toBe("policy.denied");
     expect(inside).toEqual([]);
   } finally {
-    hidden.closeAllConnections();
-    hidden.close();
+    private_server.closeAllConnections();
+    private_server.close();
   }
 });
 
-test("refuses private addresses of a named host unless the operator allowed the destination", async () => {
+test("refuses private addresses of an allowed host unless the operator allowed the destination", async () => {
   const { connectWith } = await load("tool", { allowed_domains: ["*"] });
   for (const api of APIS) expect([api, await connectWith(api)]).toEqual([api, "policy.denied"]);
   for (const host of ["localhost", "LOCALHOST.", "a.localhost", "::1", "0.0.0.0", "169.254.169.254"]) {
@@ -313,20 +318,20 @@ verifies(
     });
     const { serve } = await load("llm-provider", { allowed_domains: [] });
     const allowed = await serve({ providers: [instance(address)] });
-    const theirs = await serve({ providers: [instance()] });
-    const otherAllowed = await serve({ providers: [instance(`127.0.0.1:${elsewhere.port}`)] });
-    for (const instance of [allowed, theirs, otherAllowed]) await instance.connectWith("instances");
+    const not_allowed = await serve({ providers: [instance()] });
+    const allowed_elsewhere = await serve({ providers: [instance(`127.0.0.1:${other_address.port}`)] });
+    for (const instance of [allowed, not_allowed, allowed_elsewhere]) await instance.connectWith("instances");
     for (const api of ["fetch", "http", "net"]) {
       const outcome = api === "fetch" ? "from outside" : "connected";
       expect([api, await allowed.connectWith(api)]).toEqual([api, outcome]);
-      expect([api, await theirs.connectWith(api)]).toEqual([api, "policy.denied"]);
-      expect([api, await otherAllowed.connectWith(api)]).toEqual([api, "policy.denied"]);
+      expect([api, await not_allowed.connectWith(api)]).toEqual([api, "policy.denied"]);
+      expect([api, await allowed_elsewhere.connectWith(api)]).toEqual([api, "policy.denied"]);
     }
   },
 );
 
 test("does not follow redirects, not even to an allowed host", async () => {
-  const target = `http://127.0.0.1:${elsewhere.port}/`;
+  const target = `http://127.0.0.1:${other_address.port}/`;
   const moved = createServer((_request, response) => response.writeHead(307, { location: target }).end());
   await new Promise<void>((done) => moved.listen(0, "127.0.0.1", done));
   try {
@@ -335,7 +340,7 @@ test("does not follow redirects, not even to an allowed host", async () => {
       { allowed_domains: ["127.0.0.1"] },
       { egress: ALLOWED_PRIVATE },
     );
-    expect(await connectWith("fetch", elsewhere)).toBe("from elsewhere");
+    expect(await connectWith("fetch", other_address)).toBe("from elsewhere");
     expect(await connectWith("fetch", addressOf(moved))).toBe("policy.denied");
   } finally {
     moved.closeAllConnections();

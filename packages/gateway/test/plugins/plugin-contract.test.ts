@@ -1,4 +1,4 @@
-/** The behaviour of kernel plugins, which is the same inline, hosted in the sandbox and hosted without it. */
+/** Kernel plugins behave the same inline, hosted in the sandbox and hosted without it. */
 import { join } from "node:path";
 import {
   type AdapterResponse,
@@ -12,8 +12,8 @@ import {
 import type { LoadedPlugin } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
 import {
-  entryOf,
   FIXTURES,
+  findEntry,
   LOADING_MODES,
   loadInto,
   NO_NETWORK,
@@ -24,8 +24,8 @@ import {
 usePluginLoaders();
 
 describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
-  const using = async (name: string, work: (loaded: LoadedPlugin) => Promise<void>) => {
-    const loaded = await loader.load(entryOf(name), mode, NO_NETWORK);
+  const withPlugin = async (name: string, work: (loaded: LoadedPlugin) => Promise<void>) => {
+    const loaded = await loader.load(findEntry(name), mode, NO_NETWORK);
     try {
       await work(loaded);
     } finally {
@@ -34,7 +34,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
   };
 
   test("loads a tool plugin and calls its tools", () =>
-    using("shop", async ({ plugin }) => {
+    withPlugin("shop", async ({ plugin }) => {
       expect({ ...plugin, subscriptions: plugin.subscriptions() }).toMatchObject({
         name: "shop",
         version: "1.2.3",
@@ -86,7 +86,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     }));
 
   test("aborts the signal of a running tool, and of a tool that is cancelled before it starts", () =>
-    using("shop", async ({ plugin }) => {
+    withPlugin("shop", async ({ plugin }) => {
       const run = await loadInto(plugin);
       const stop = new AbortController();
       const answer = run.tool("wait", {}, { signal: stop.signal });
@@ -96,18 +96,18 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       stop.abort();
       expect(await answer).toMatchObject({ ok: false, kind: "timeout", brief: "stopped" });
       expect(await run.tool("wait", {}, { signal: AbortSignal.abort() })).toMatchObject({ brief: "stopped" });
-      const still = await Promise.race([
+      const first_ended = await Promise.race([
         other.then(
           () => "ended",
           () => "ended",
         ),
         run.tool("upper", { text: "x" }),
       ]);
-      expect((still as ToolReturn).brief).toBe("shouted");
+      expect((first_ended as ToolReturn).brief).toBe("shouted");
     }));
 
   test("keeps name, message and stack of an error that a tool throws", () =>
-    using("shop", async ({ plugin }) => {
+    withPlugin("shop", async ({ plugin }) => {
       const run = await loadInto(plugin);
       const error = await rejection(run.tool("broken", {}));
       expect({ name: error.name, message: error.message }).toEqual({
@@ -118,7 +118,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     }));
 
   test("calls adapter routes and services on behalf of the caller", () =>
-    using("greeter", async ({ plugin }) => {
+    withPlugin("greeter", async ({ plugin }) => {
       expect(plugin.routes?.map(({ method, path, scope }) => [method, path, scope])).toEqual([
         ["GET", "/hello/{name}", "sessions:read"],
         ["POST", "/call-service", "sessions:write"],
@@ -150,7 +150,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     }));
 
   test("delivers and emits events in order, and can be unloaded twice", () =>
-    using("emitter", async ({ plugin }) => {
+    withPlugin("emitter", async ({ plugin }) => {
       const provider = (id: string, owner: string) => ({ id, plugin: owner, label: `the ${id}`, config: {} });
       const run = await loadInto(plugin, {
         config: { api_key: "sk-0123456789", tone: "low" },
@@ -193,7 +193,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     }));
 
   test("reports an error thrown by an event handler to the kernel with its code", () =>
-    using("emitter", async ({ plugin }) => {
+    withPlugin("emitter", async ({ plugin }) => {
       const run = await loadInto(plugin);
       // `crashed` is also the code for the exit of a process, but here the plugin itself throws it.
       for (const code of ["E_MUTE", "crashed", "policy.denied"]) {
@@ -204,7 +204,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     }));
 
   test("keeps the context of each event separate, even after it has been handled", () =>
-    using("emitter", async ({ plugin }) => {
+    withPlugin("emitter", async ({ plugin }) => {
       const errors: string[] = [];
       const { ctx } = await loadInto(plugin);
       const scoped = (org: string): PluginContext => ({
@@ -236,14 +236,14 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     }));
 
   test("reports an error in onLoad with its stack", () =>
-    using("fails-on-load", async ({ plugin }) => {
+    withPlugin("fails-on-load", async ({ plugin }) => {
       const error = await rejection(loadInto(plugin));
       expect(error.message).toBe("not today");
       expect(error.stack).toMatch(/at failToLoad \(.*fails-on-load\/plugin\.mjs/);
     }));
 
   test("does not block other events when one hangs", () =>
-    using("sleeper", async ({ plugin }) => {
+    withPlugin("sleeper", async ({ plugin }) => {
       const run = await loadInto(plugin);
       const hanging = run.event("x.sleeper.a", {}).then(
         () => "ended",

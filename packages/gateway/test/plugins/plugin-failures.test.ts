@@ -19,7 +19,7 @@ async function sendMessage(gateway: Gateway): Promise<void> {
   expect(run.body.status).toBe("completed");
 }
 
-async function statusOf(gateway: Gateway): Promise<string | undefined> {
+async function readStatus(gateway: Gateway): Promise<string | undefined> {
   const { items } = (await request<{ items: PluginView[] }>(gateway, "GET", "/v1/plugins")).body;
   return items.find(({ name }) => name === "faulty")?.status;
 }
@@ -31,11 +31,11 @@ verifies(
     const gateway = await startTestGateway(ROOTS);
     await sendMessage(gateway);
     await sendMessage(gateway);
-    expect(await statusOf(gateway)).toBe("loaded");
+    expect(await readStatus(gateway)).toBe("loaded");
     await sendMessage(gateway);
-    await expect.poll(() => statusOf(gateway)).toBe("failed");
+    await expect.poll(() => readStatus(gateway)).toBe("failed");
     const strict = await startTestGateway(ROOTS, "[agent]\nplugin_failures = 1\n");
     await sendMessage(strict);
-    await expect.poll(() => statusOf(strict)).toBe("failed");
+    await expect.poll(() => readStatus(strict)).toBe("failed");
   },
 );

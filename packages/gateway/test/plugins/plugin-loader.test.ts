@@ -26,15 +26,15 @@ import { createPluginLoader, type PluginLoaderOptions } from "../../src/plugins/
 
 const NO_NETWORK = { allowed_domains: [] };
 const FIXTURES = join(import.meta.dirname, "../fixtures/plugins");
-const afters: (() => Promise<void> | void)[] = [];
+const cleanups: (() => Promise<void> | void)[] = [];
 
 afterEach(async () => {
-  for (const after of afters.splice(0).reverse()) await after();
+  for (const cleanUp of cleanups.splice(0).reverse()) await cleanUp();
 });
 
 function makeHome(): string {
   const home = mkdtempSync(join(tmpdir(), "backplane-loader-"));
-  afters.push(() => rmSync(home, { recursive: true, force: true }));
+  cleanups.push(() => rmSync(home, { recursive: true, force: true }));
   return home;
 }
 
@@ -46,13 +46,13 @@ function createLoader(home: string, options: Partial<PluginLoaderOptions> = {}) 
     moduleHost: (host) => createModuleHost(withBundledHost(host)),
     ...options,
   });
-  afters.push(() => loader.close());
+  cleanups.push(() => loader.close());
   return loader;
 }
 
-const valuesOf = (plugin: KernelPlugin) =>
+const readFields = (plugin: KernelPlugin) =>
   Object.fromEntries(Object.entries(plugin).filter(([, value]) => typeof value !== "function"));
-const names = (entries: readonly PluginEntry[]) =>
+const formatEntries = (entries: readonly PluginEntry[]) =>
   entries.map(({ name, origin }) => `${origin} ${name}`).sort();
 
 test("finds the bundled plugins among the installed dependencies", async () => {
@@ -84,7 +84,7 @@ verifies(
     const loader = createLoader(home, {
       bundled_roots: [join(FIXTURES, "shop"), join(FIXTURES, "greeter"), missing],
     });
-    expect(names((await loader.discover()).entries)).toEqual(["bundled greeter", "bundled shop"]);
+    expect(formatEntries((await loader.discover()).entries)).toEqual(["bundled greeter", "bundled shop"]);
 
     mkdirSync(plugins, { recursive: true });
     copy("greeter", join(plugins, "node_modules/fixture-greeter"));
@@ -93,7 +93,11 @@ verifies(
     mkdirSync(join(plugins, "node_modules/left-alone"), { recursive: true });
     writeFileSync(join(plugins, "node_modules/left-alone/package.json"), '{"name": "left-alone"}');
     const installed = await loader.discover();
-    expect(names(installed.entries)).toEqual(["bundled shop", "installed emitter", "installed greeter"]);
+    expect(formatEntries(installed.entries)).toEqual([
+      "bundled shop",
+      "installed emitter",
+      "installed greeter",
+    ]);
     expect(installed.problems).toEqual([
       {
         source: "fixture-fails-on-load",
@@ -109,7 +113,7 @@ verifies(
       "installed greeter 2.0.0",
       "local shop 2.0.0",
     ]);
-    // Every plugin loads in either mode from its entry alone.
+    // An entry is sufficient to load its plugin in either mode.
     for (const entry of entries) {
       for (const mode of ["inline", "hosted"] as const) {
         const loaded = await loader.load(entry, mode, NO_NETWORK);
@@ -153,7 +157,7 @@ test("loads every bundled plugin inline and hosted with the same description", a
     for (const mode of ["inline", "hosted"] as const) {
       const loaded = await loader.load(entry, mode, NO_NETWORK);
       const { plugin } = loaded;
-      results.push(JSON.stringify({ ...valuesOf(plugin), subscriptions: plugin.subscriptions() }));
+      results.push(JSON.stringify({ ...readFields(plugin), subscriptions: plugin.subscriptions() }));
       await loaded.close();
     }
     expect(JSON.parse(results[1]!)).toEqual(JSON.parse(results[0]!));
@@ -209,7 +213,7 @@ test("starts a hosted plugin with a clean environment and its own home, and stop
     }),
   );
   process.env.BACKPLANE_TEST_SECRET = "hidden";
-  afters.push(() => {
+  cleanups.push(() => {
     delete process.env.BACKPLANE_TEST_SECRET;
   });
   const loader = createLoader(home, { bundled_roots: [dir], env: { HTTPS_PROXY: "http://proxy.acme" } });
@@ -254,18 +258,18 @@ test("shows a sandboxed npm plugin only its sibling packages and its state", asy
         await ctx.emit("x.mirror.seen", { ...seen, dialled: [await dial(port, "127.0.0.1"), await web("http://localhost:" + port)] }, event);
       } };`,
   );
-  const about = { name: "mirror", version: "1.0.0", type: "module" };
+  const identity = { name: "mirror", version: "1.0.0", type: "module" };
   const plugins = { "yaya.plugins.v1": { mirror: { category: "skill", module: "./plugin.mjs" } } };
-  writeFileSync(join(modules, "mirror/package.json"), JSON.stringify({ ...about, ...plugins }));
+  writeFileSync(join(modules, "mirror/package.json"), JSON.stringify({ ...identity, ...plugins }));
   const server = createServer((_request, response) => response.end());
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  afters.push(() => void server.close());
+  cleanups.push(() => void server.close());
   const { port } = server.address() as AddressInfo;
   const loader = confinedLoader(
     { home, bundled_roots: [] },
     { egress: { operator_allows: [`localhost:${port}`] } },
   );
-  afters.push(() => loader.close());
+  cleanups.push(() => loader.close());
   const [entry] = (await loader.discover()).entries;
   const { plugin } = await loader.load(entry!, "hosted", NO_NETWORK);
   const run = await testKernelPlugin(plugin, { state_dir: home });
@@ -299,7 +303,7 @@ test("kills a sandboxed plugin that exceeds its memory limit and reports why", a
   const entry = { name: "glutton", version: "1.0.0", category: "skill", origin: "local" } as const;
   const limits = { memory_bytes: 192 * 1024 * 1024 };
   const loader = confinedLoader({ home, bundled_roots: [] }, { sandbox: { limits } });
-  afters.push(() => loader.close());
+  cleanups.push(() => loader.close());
   const { plugin } = await loader.load(
     { ...entry, source: dir, dir, module: join(dir, "plugin.mjs") },
     "hosted",

@@ -1,11 +1,11 @@
-/** Modules that are not a plugin, and modules that change: the same errors inline and hosted. */
+/** Invalid modules cause the same errors inline and hosted, and changed modules are reloaded. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import {
   createSharedFolder,
-  entryOf,
+  findEntry,
   LOADING_MODES,
   NO_NETWORK,
   pluginText,
@@ -28,11 +28,11 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       /its category "gadget" is not one of adapter, tool/,
     ],
     ["no subscriptions", pluginText({ subscriptions: 1 }), /subscriptions is not a function/],
-  ])("refuses a module with %s and reports the same error in every mode", async (_what, text, message) => {
+  ])("refuses a module with %s and reports the same error in every mode", async (_case, text, message) => {
     const dir = createSharedFolder();
     const module = join(dir, "odd.mjs");
     writeFileSync(module, text);
-    const plugin = { ...entryOf("shop"), name: "odd", dir, module };
+    const plugin = { ...findEntry("shop"), name: "odd", dir, module };
     const error = await rejection(loader.load(plugin, mode, NO_NETWORK));
     expect(codeOf(error)).toBe("plugin.invalid");
     if (typeof message === "string") expect(error.message).toBe(message);
@@ -42,7 +42,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
 
   test("reloads a changed file", async () => {
     const dir = createSharedFolder();
-    const entry = { ...entryOf("shop"), name: "odd", dir, module: join(dir, "odd.mjs") };
+    const entry = { ...findEntry("shop"), name: "odd", dir, module: join(dir, "odd.mjs") };
     const versions: string[] = [];
     for (const version of ["1.0.0", "1.0.1"]) {
       writeFileSync(entry.module, pluginText({ version }));

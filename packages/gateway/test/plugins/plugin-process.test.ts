@@ -1,11 +1,11 @@
-/** Plugins that hang, spin, crash or exit. */
+/** Hosted plugins that hang, spin, crash or exit. */
 import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import {
   confined,
-  entryOf,
+  findEntry,
   loadInto,
   NO_NETWORK,
   plain,
@@ -21,7 +21,7 @@ describe.each([
   ["without a sandbox", plain],
 ] as const)("in its own process, %s", (_how, loader) => {
   test("kills a plugin whose onLoad hangs and reports it", async () => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_NETWORK);
+    const loaded = await loader.load(findEntry("sleeper"), "hosted", NO_NETWORK);
     const error = await rejection(loadInto(loaded.plugin, { config: { where: "load" } }));
     expect(codeOf(error)).toBe("launch_failed");
     expect(error.message).toBe(
@@ -36,7 +36,7 @@ describe.each([
   ])(
     "reports once, with its last output, that a process exited on its own (%s)",
     async (how, message, trace) => {
-      const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_NETWORK);
+      const loaded = await loader.load(findEntry("sleeper"), "hosted", NO_NETWORK);
       const run = await loadInto(loaded.plugin);
       const errors: Error[] = [];
       const exited = new Promise<void>((resolve) => {
@@ -58,8 +58,8 @@ describe.each([
   );
 
   test("kills a plugin that spins", async () => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_NETWORK);
-    // The process writes to the folder that the kernel names, although the sandbox shows it under another path.
+    const loaded = await loader.load(findEntry("sleeper"), "hosted", NO_NETWORK);
+    // The process writes to the state folder of the kernel, although the sandbox mounts it at another path.
     const state_dir = loader.stateDir("sleeper");
     rmSync(join(state_dir, "spins"), { force: true });
     const run = await loadInto(loaded.plugin, { state_dir });

@@ -1,4 +1,4 @@
-/** A side-process plugin in a running gateway: only its manifest and binding define it, not what it reports about itself. */
+/** A side-process plugin in a running gateway: its manifest and binding define it, not the values that it reports. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -78,7 +78,7 @@ const LONG_MS = 60_000;
 
 verifies(
   "side.spec",
-  "runs a bound side process with command, args, env, capabilities and tools of its manifest and binding",
+  "runs a bound side process with the command, args, env, capabilities and tools from its manifest and binding",
   async () => {
     const gateway = await startTestGateway([]);
     await install(gateway, "Notes", "notes");

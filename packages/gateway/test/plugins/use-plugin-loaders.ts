@@ -14,19 +14,19 @@ import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 
 /** The folder of plugin fixtures. */
 export const FIXTURES = join(import.meta.dirname, "../fixtures/plugins");
-const names = ["shop", "greeter", "emitter", "fails-on-load", "sleeper"];
+const FIXTURE_NAMES = ["shop", "greeter", "emitter", "fails-on-load", "sleeper"];
 let home: string;
-let opened: { plain: Loader; confined: Loader; entries: Entries };
+let loaders: { plain: Loader; confined: Loader; entries: Entries };
 export const NO_NETWORK = { allowed_domains: [] };
 
 type Loader = ReturnType<typeof createPluginLoader>;
 type Entries = Awaited<ReturnType<Loader["discover"]>>["entries"];
 
 /** Forwards to the loader of the current test file, which is created only after its tests are defined. */
-const current = (name: "plain" | "confined"): Loader =>
-  new Proxy({} as Loader, { get: (_, key) => Reflect.get(opened[name], key) });
-export const plain = current("plain");
-export const confined = current("confined");
+const forwardTo = (name: "plain" | "confined"): Loader =>
+  new Proxy({} as Loader, { get: (_, key) => Reflect.get(loaders[name], key) });
+export const plain = forwardTo("plain");
+export const confined = forwardTo("confined");
 
 /** A test file calls this once. */
 export function usePluginLoaders(): void {
@@ -36,22 +36,22 @@ export function usePluginLoaders(): void {
       home,
       clock: systemClock(),
       log: createTestLogger(),
-      bundled_roots: names.map((name) => join(FIXTURES, name)),
+      bundled_roots: FIXTURE_NAMES.map((name) => join(FIXTURES, name)),
       timeouts: { on_load_ms: 1_500, stop_ms: 500 },
     };
     const moduleHost = (host: ModuleHostOptions) => createModuleHost(withBundledHost(host));
     const loader = createPluginLoader({ ...options, moduleHost });
     const { entries } = await loader.discover();
-    opened = { plain: loader, confined: confinedLoader(options), entries };
+    loaders = { plain: loader, confined: confinedLoader(options), entries };
   });
   afterAll(async () => {
-    await opened.plain.close();
-    await opened.confined.close();
+    await loaders.plain.close();
+    await loaders.confined.close();
     rmSync(home, { recursive: true });
   });
 }
 
-export const entryOf = (name: string) => opened.entries.find((entry) => entry.name === name)!;
+export const findEntry = (name: string) => loaders.entries.find((entry) => entry.name === name)!;
 export const loadInto = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
   testKernelPlugin(plugin, { state_dir: home, ...options });
 export const rejection = async (work: Promise<unknown>): Promise<Error & { code?: string }> =>

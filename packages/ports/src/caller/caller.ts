@@ -59,7 +59,7 @@ export function requireScope(caller: Caller, scope: KeyScope): void {
 }
 
 /** Roles are listed from the most to the least powerful. */
-export function atLeast(role: Role, needed: Role): boolean {
+export function hasRole(role: Role, needed: Role): boolean {
   return ROLES.indexOf(role) <= ROLES.indexOf(needed);
 }
 

@@ -4,7 +4,7 @@
  */
 export interface ArtifactFiles {
   /** Resolves when the bytes are on disk. Storing the same bytes again only resets their age. */
-  keep(sha256: string, bytes: Uint8Array): Promise<void>;
+  store(sha256: string, bytes: Uint8Array): Promise<void>;
   /**
    * Resolves to null if the file is missing or damaged. Reading the content throws if it is removed or changed
    * meanwhile.

@@ -1,7 +1,7 @@
 import type { MarketplaceEntry, MarketplaceOrigin, ServerSearch } from "@backplane/contract";
 
 /** The entries of one catalog, which were checked against the schema. */
-export interface ReadCatalog {
+export interface CatalogContents {
   origin: MarketplaceOrigin;
   entries: readonly MarketplaceEntry[];
 }
@@ -9,7 +9,7 @@ export interface ReadCatalog {
 /** The catalogs of the marketplace and the registry of public MCP servers, as the operator configured them. */
 export interface MarketplaceCatalogs {
   /** The bundled catalog first. A catalog that cannot be read is in the list with its problem. */
-  read(): Promise<readonly ReadCatalog[]>;
+  read(): Promise<readonly CatalogContents[]>;
   /** Searches the configured registry of MCP servers. */
   searchServers(text: string): Promise<ServerSearch>;
 }

@@ -79,7 +79,7 @@ export type PackageSource =
       born_at?: string;
     }
   | { kind: "folder"; path: string }
-  /** An MCP server from the npm registry with all dependencies; the operator names its `secret_slots`. */
+  /** An MCP server from the npm registry with all dependencies; the operator specifies its `secret_slots`. */
   | { kind: "npm"; spec: string; secret_slots: readonly string[] }
   | WorkspaceSource;
 
@@ -140,7 +140,7 @@ export interface OpenOptions {
   registryLogin?: ((registry: string) => Promise<RegistryLogin | null>) | undefined;
   /** Throws if an OCI artifact must not be installed, before its files are fetched. */
   acceptArtifact?: ((claim: ArtifactClaim) => Promise<void>) | undefined;
-  /** A package of a registry may name another repository as its source. */
+  /** A package of a registry may specify another repository as its source. */
   accept_source?: boolean | undefined;
   /** Opening and importing report to it and throw `request.cancelled` when it is cancelled. */
   operation?: Operation | undefined;

@@ -9,6 +9,6 @@ export type SchemaCheck = (value: unknown) => SchemaIssue[] | Promise<SchemaIssu
 
 /** Compiles JSON Schemas of plugins (2020-12 and draft-07) after checking that they are safe. */
 export interface Schemas {
-  /** `key` names the schema for caching (package digest and path). Throws `package.schema`. */
+  /** `key` identifies the schema in the cache (package digest and path). Throws `package.schema`. */
   compile(key: string, schema: unknown): Promise<SchemaCheck>;
 }

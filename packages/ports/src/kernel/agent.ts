@@ -166,7 +166,7 @@ export interface HarnessStart {
 }
 
 export interface AgentRuns {
-  /** Starts a run on the head of the session; `chain_id` must name the head. */
+  /** Starts a run on the head of the session; `chain_id` must be the head. */
   start(
     caller: Caller,
     body: (SessionRef | { chain_id: string }) & {

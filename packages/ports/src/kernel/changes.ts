@@ -22,12 +22,12 @@ export interface ChangeEvents {
   "policy.changed": { org_id: string };
   /** Kernel plugins registered or removed tools. */
   "plugin_tools.changed": Record<string, never>;
-  /** The catalog of an org has to be read again; null means all orgs. */
+  /** The catalog of an org has to be read again; null means listeners orgs. */
   "catalog.changed": { org_id: string | null };
   "config.updated": ConfigUpdated & { org_id: string };
   /**
-   * An answer that a plugin published was accepted. Plugins have received that event from the bus; `payload` also names
-   * the session of the call.
+   * An answer that a plugin published was accepted. Plugins have received that event from the bus; `payload` also
+   * contains the session of the call.
    */
   "approval.answered": { scope: Scope; source: string; payload: BusPayload<"approval.response"> };
   "call.added": Record<string, never>;
@@ -58,10 +58,10 @@ export class Changes {
   on<K extends ChangeKind>(kind: K, listener: Listener<K>): () => void {
     // Wrapped, so that a function added twice is called twice and removed once.
     const wrapped: Listener<K> = (event) => listener(event);
-    const all = this.#listeners.get(kind) ?? new Set();
-    this.#listeners.set(kind, all);
-    all.add(wrapped);
-    return () => void all.delete(wrapped);
+    const listeners = this.#listeners.get(kind) ?? new Set();
+    this.#listeners.set(kind, listeners);
+    listeners.add(wrapped);
+    return () => void listeners.delete(wrapped);
   }
 
   /** Calls every listener before it returns; does not wait for those that continue asynchronously. */
@@ -72,8 +72,10 @@ export class Changes {
 
   /** Resolves when every listener is done. Never rejects. */
   async emitAndWait<K extends ChangeKind>(kind: K, event: ChangeEvents[K]): Promise<void> {
-    const all = [...(this.#listeners.get(kind) ?? [])];
-    await Promise.all(all.map(async (listener) => await this.#call(kind, listener as Listener<K>, event)));
+    const listeners = [...(this.#listeners.get(kind) ?? [])];
+    await Promise.all(
+      listeners.map(async (listener) => await this.#call(kind, listener as Listener<K>, event)),
+    );
   }
 
   #call<K extends ChangeKind>(

@@ -34,10 +34,10 @@ export interface HostPolicy {
   /** The weakest isolation that this host allows; undefined leaves the decision to the binding. */
   min_class?: ExecutionClass;
   network?: Grant["network"];
-  /** Limits every grant, and applies as is when neither manifest nor binding names domains. */
+  /** Limits every grant, and applies as is when neither manifest nor binding lists domains. */
   default_domains?: readonly string[];
   mounts?: boolean;
-  /** `host:port` values that calls may reach although they are not public, if their grant names them. */
+  /** `host:port` values that calls may reach although they are not public, if their grant lists them. */
   private_destinations?: readonly string[];
   orgs?: ReadonlyMap<string, GrantLevel>;
   /** Keyed by `ORG/PROJECT`. */
@@ -128,6 +128,6 @@ export interface KernelDeps {
   /** The default strategy of sessions; defaults to react. */
   strategy?: string;
   version?: string;
-  /** Runs its argument after pending I/O and timers; a busy bus calls it to keep the event loop responsive. */
+  /** Runs its argument after pending I/O and timers. Long computations call it to keep the event loop responsive. */
   pause?: (run: () => void) => void;
 }

@@ -11,7 +11,7 @@ export interface InstrumentsFacade {
   /** Lists the bound instrument plugins of the caller's scope, loaded or not. Admin only. */
   list(caller: Caller): Promise<InstrumentPluginView[]>;
   /** Runs healthCheck of every instrument with a running plugin; `probe` starts the others first. Admin only. */
-  health(caller: Caller, question: HealthCheckOptions): Promise<InstrumentHealthReport[]>;
+  health(caller: Caller, options: HealthCheckOptions): Promise<InstrumentHealthReport[]>;
   /**
    * Installs, binds and loads a plugin from a folder, zip or jar on the host. A plugin that was unloaded is loaded again
    * with its settings, unless `keep_unloaded` is set. Admin only.

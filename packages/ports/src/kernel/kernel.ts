@@ -260,7 +260,7 @@ export interface Kernel {
     /** Explains how the rules would decide on a call to this tool. Throws tool.not_found, tool.collision. */
     explain(
       caller: Caller,
-      about: { tool: string; context: CallContext; role?: Role; channel?: string; input?: Json },
+      call: { tool: string; context: CallContext; role?: Role; channel?: string; input?: Json },
     ): Promise<PolicyExplanation>;
   };
   secrets: {
@@ -356,7 +356,7 @@ export interface Kernel {
     /** Throws `delivery.conflict` unless the delivery is pending or dead. */
     discard(caller: Caller, id: string): Promise<Delivery>;
     /** Delivers an example event to a hook once, regardless of its filters. */
-    test(caller: Caller, binding_id: string, wanted: HookTest): Promise<Delivery>;
+    test(caller: Caller, binding_id: string, options: HookTest): Promise<Delivery>;
   };
   idempotency: {
     /**

@@ -50,7 +50,7 @@ export interface Servers {
     binding_id: string,
     method: string,
     params: JsonObject,
-    line: ServerRequestListener,
+    listener: ServerRequestListener,
   ): Promise<Json>;
   /** Rejects and records a forbidden request as `request` would, without contacting the server. */
   check(caller: Caller, binding_id: string, method: string, params: JsonObject): Promise<void>;

@@ -12,7 +12,7 @@ export interface WorkspacesFacade {
   /** Lists the files that would be trusted and marks new ones. */
   review(caller: Caller, path: string, kind: WorkspaceFolder["kind"]): Promise<WorkspaceReview>;
   /** Trusts the folder and loads its tools; on a trusted folder, accepts the changes made since. */
-  trust(caller: Caller, wanted: WorkspaceTrust, operation?: Operation): Promise<WorkspaceFolder>;
+  trust(caller: Caller, request: WorkspaceTrust, operation?: Operation): Promise<WorkspaceFolder>;
   list(caller: Caller): Promise<WorkspaceFolder[]>;
   /**
    * Yields what is loaded, then each load of the folder and the frames of its processes, until `stop`. Throws

@@ -20,7 +20,7 @@ export interface SecretStore {
   put(secret: SealedSecret, now: string, records: ChangeRecords): Promise<Secret>;
   get(org_id: string, name: string): Promise<Secret | null>;
   /** For the vault only. */
-  sealed(org_id: string, name: string): Promise<SealedSecret | null>;
+  getSealed(org_id: string, name: string): Promise<SealedSecret | null>;
   /** For a project, lists its own secrets and those of the org. */
   list(scope: Scope, page: Page): Promise<PageOf<Secret>>;
   /**
@@ -67,7 +67,7 @@ export interface SecretVault {
 export interface KeyStore {
   create(key: ApiKey, token_hash: string, records: ChangeRecords): Promise<void>;
   /** Includes revoked and expired keys; the caller must check for them. Called for every request. */
-  byHash(token_hash: string): MaybePromise<ApiKey | null>;
+  findByHash(token_hash: string): MaybePromise<ApiKey | null>;
   /** Never stale. Called whenever work on behalf of a key continues. */
   get(org_id: string, id: string): MaybePromise<ApiKey | null>;
   list(scope: Scope, page: Page): Promise<PageOf<ApiKey>>;
@@ -75,7 +75,7 @@ export interface KeyStore {
 }
 
 export interface DelegationStore {
-  byHash(token_hash: string): Promise<NewDelegation | null>;
+  findByHash(token_hash: string): Promise<NewDelegation | null>;
 }
 
 export type IdempotencyState =

@@ -16,7 +16,7 @@ export interface AllowRuleStore {
   get(scope: Scope, id: string): Promise<AllowRuleRow | null>;
   list(scope: Scope, page: Page): Promise<PageOf<AllowRuleRow>>;
   /** The rules for calls to this package in the scope, never from a cache. */
-  ofPackage(scope: Scope, package_id: string): Promise<AllowRuleRow[]>;
+  listForPackage(scope: Scope, package_id: string): Promise<AllowRuleRow[]>;
   /** A project removes only its own rules. Resolves to false if there was none. */
   remove(scope: Scope, id: string, records: ChangeRecords): Promise<boolean>;
 }

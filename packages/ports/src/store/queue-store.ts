@@ -96,7 +96,7 @@ export interface JobQueue {
   complete(id: string, fence: number, now: number): Promise<boolean>;
   /** The job is due again after `retry_ms`, or dead if `retry_ms` is null or no attempts are left. */
   fail(id: string, fence: number, error: string, now: number, retry_ms: number | null): Promise<boolean>;
-  dead(queue: string, limit: number): Promise<Job[]>;
+  listDead(queue: string, limit: number): Promise<Job[]>;
   get(id: string): Promise<Job | null>;
   /**
    * Releases a leased or reserved job, which is due again after `delay_ms`. An attempt that was not started does not

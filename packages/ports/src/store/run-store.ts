@@ -90,7 +90,7 @@ export interface RunStore {
    */
   resume(run: RunRow, tape: TapeWrite): Promise<AppendedEntries | null>;
   /** Resolves to null if the run has ended or another gateway owns it. */
-  held(hold: RunHold): Promise<{ joins: number } | null>;
+  checkHold(hold: RunHold): Promise<{ joins: number } | null>;
   get(scope: Scope, id: string): Promise<Run | null>;
   /** The oldest run of a session. */
   first(key: SessionKey): Promise<RunRow | null>;

@@ -4,5 +4,11 @@ export interface SamplingStore {
    * Counts a use if fewer than `count` happened within `window_ms`. Resolves to false if the limit is reached or the
    * binding does not exist.
    */
-  take(org_id: string, binding_id: string, count: number, window_ms: number, now: number): Promise<boolean>;
+  countUse(
+    org_id: string,
+    binding_id: string,
+    count: number,
+    window_ms: number,
+    now: number,
+  ): Promise<boolean>;
 }

@@ -41,7 +41,7 @@ export interface AppendedEntries {
   last_id: number;
 }
 
-/** Names the entry as it was first written, not a copy on a compacted chain. */
+/** Refers to the entry as it was first written, not a copy on a compacted chain. */
 export interface PinnedEntry {
   entry_id: number;
   pinned_by: string;

@@ -8,7 +8,7 @@ export interface TrustedKeyStore {
   create(key: TrustedKey, records: ChangeRecords): Promise<void>;
   get(org_id: string, id: string): Promise<TrustedKey | null>;
   /** The key with this fingerprint, revoked or not. Never from a cache. */
-  byKeyId(org_id: string, key_id: string): Promise<TrustedKey | null>;
+  findByKeyId(org_id: string, key_id: string): Promise<TrustedKey | null>;
   list(org_id: string, page: Page): Promise<PageOf<TrustedKey>>;
   /** Replaces the row. Resolves to false if it does not exist or is already revoked. */
   revoke(key: TrustedKey, records: ChangeRecords): Promise<boolean>;

@@ -12,15 +12,15 @@ export type VisibilityFilter = (binding_ids: readonly string[]) => Promise<strin
 /** Returns a filter for binding ids. It looks each binding up once, even when several packages or secrets list it. */
 export function createVisibilityFilter(deps: Pick<KernelDeps, "store">, caller: Caller): VisibilityFilter {
   const seesAll = caller.actor === "admin" || caller.scope.project_id === null;
-  const known = new Map<string, boolean>();
+  const cache = new Map<string, boolean>();
   return async (binding_ids) => {
     if (seesAll) return [...binding_ids];
     const visible_ids: string[] = [];
     for (const id of binding_ids) {
-      let visible = known.get(id);
+      let visible = cache.get(id);
       if (visible === undefined) {
         visible = (await deps.store.bindings.get(caller.scope, id)) !== null;
-        known.set(id, visible);
+        cache.set(id, visible);
       }
       if (visible) visible_ids.push(id);
     }
@@ -36,13 +36,13 @@ export async function hideInvisibleBindings(
   thrown: unknown,
   code: ErrorCode,
   field: string,
-  visible: VisibilityFilter,
+  filterVisible: VisibilityFilter,
 ): Promise<unknown> {
   if (codeOf(thrown) !== code) return thrown;
   const details = ((thrown as BackplaneError).details ?? {}) as ErrorDetails;
   const users = details[field];
   if (!Array.isArray(users)) return thrown;
-  const visible_ids = await visible(users as string[]);
+  const visible_ids = await filterVisible(users as string[]);
   if (visible_ids.length === users.length) return thrown;
   const options = { details: { ...details, [field]: visible_ids }, cause: thrown };
   if (visible_ids.length > 0) return new BackplaneError(code, (thrown as BackplaneError).message, options);

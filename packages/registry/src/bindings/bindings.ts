@@ -28,7 +28,7 @@ import { requireRemovable, writeClaimed } from "./name-authority.ts";
 import type { BindingPlanner } from "./plan-change.ts";
 import { findRefusedDestinations } from "./private-destinations.ts";
 import type { VersionProbe } from "./probe-versions.ts";
-import { outdated, type Upgrades } from "./upgrades.ts";
+import { outdatedError, type Upgrades } from "./upgrades.ts";
 import { createWaitingUpgrades } from "./waiting-upgrades.ts";
 
 const MAX_ATTEMPTS = 200;
@@ -81,11 +81,11 @@ export function createBindings({
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const { binding: before } = await getBound(caller, id);
       if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
-      if (expected !== undefined && before.generation !== expected) throw outdated(before);
+      if (expected !== undefined && before.generation !== expected) throw outdatedError(before);
       // If another caller moved the binding after the first attempt, this caller has not seen that version.
       version ??= before.package_version;
       if (body.package_version !== undefined && version !== before.package_version)
-        throw movedMeanwhile(before);
+        throw movedMeanwhileError(before);
       const change = await planner.patch(caller, before, body, "binding.change");
       await versions.requireStart([change], operation);
       const { row, records } = change;
@@ -97,7 +97,7 @@ export function createBindings({
       await effects.announce(caller, [row]);
       return row;
     }
-    throw tooManyChanges(id);
+    throw tooManyChangesError(id);
   }
 
   async function remove(caller: Caller, id: string, expected?: number): Promise<void> {
@@ -109,11 +109,11 @@ export function createBindings({
       requireRemovable(caller, bound);
       const tokens = await revocation.readTokens(binding);
       const removed: Binding = { ...binding, status: "disabled" };
-      const records = planner.records(caller, removed, "binding.remove", await countWaiting(binding));
+      const records = planner.buildRecords(caller, removed, "binding.remove", await countWaiting(binding));
       // Removes only the generation that was checked, because an admin may have named the server in the meantime.
       if (!(await store.bindings.remove(binding.scope, id, records, expected ?? binding.generation))) {
         // The binding was removed, or changed since the caller read it.
-        if (expected !== undefined) throw outdated((await getBound(caller, id)).binding);
+        if (expected !== undefined) throw outdatedError((await getBound(caller, id)).binding);
         continue;
       }
       deps.runner.retire(id);
@@ -121,7 +121,7 @@ export function createBindings({
       await effects.announce(caller, [binding]);
       return;
     }
-    throw tooManyChanges(id);
+    throw tooManyChangesError(id);
   }
 
   /** The deliveries that the removal of a hook discards. */
@@ -135,18 +135,18 @@ export function createBindings({
 
   async function validate(caller: Caller, id: string) {
     const { binding } = await getBound(caller, id);
-    const checked = await findExport(store.packages, binding.scope.org_id, binding);
-    const issues = await checkBinding(deps, checked, binding);
-    const unbound_slots = findUnboundSlots(checked, binding);
-    const isolation = effectiveClass(binding, checked.export);
-    const grant = toGrant(levelBeforeCall({ binding, ...checked }, isolation, caller.scope, deps.host));
+    const found = await findExport(store.packages, binding.scope.org_id, binding);
+    const issues = await checkBinding(deps, found, binding);
+    const unbound_slots = findUnboundSlots(found, binding);
+    const isolation = effectiveClass(binding, found.export);
+    const grant = toGrant(levelBeforeCall({ binding, ...found }, isolation, caller.scope, deps.host));
     return {
       valid: issues.length === 0 && unbound_slots.length === 0,
       status: binding.status,
       unbound_slots,
       issues,
       warnings: findRefusedDestinations(grant.allowed_domains, deps.host.private_destinations ?? []),
-      requested: checked.export.permissions,
+      requested: found.export.permissions,
       grant,
     };
   }
@@ -170,14 +170,14 @@ export function createBindings({
   };
 }
 
-function tooManyChanges(id: string): BackplaneError {
+function tooManyChangesError(id: string): BackplaneError {
   return new BackplaneError(
     "request.overloaded",
     `Binding ${id} was changed by too many requests at the same time.`,
   );
 }
 
-function movedMeanwhile({ binding_id, package_version }: Binding): BackplaneError {
+function movedMeanwhileError({ binding_id, package_version }: Binding): BackplaneError {
   const message = `${binding_id} was moved to ${package_version} in the meantime.`;
   return new BackplaneError("binding.conflict", message, { details: { binding_id, package_version } });
 }

@@ -1,4 +1,4 @@
-/** The effects of a change of bindings, once it is stored. */
+/** Applies the effects of changed bindings once the changes are stored. */
 
 import type { Binding } from "@backplane/contract";
 import type { Caller, Changes, KernelDeps, Operation } from "@backplane/ports";

@@ -1,5 +1,5 @@
 /**
- * Checks of a binding that is created, changed or validated: the export is installed, the config matches its
+ * Checks a binding that is created, changed or validated: the export is installed, the config matches its
  * schema, and the secrets exist. Unbound slots are not an error; they keep the binding inactive.
  */
 
@@ -8,7 +8,7 @@ import {
   type Binding,
   type BindingPolicy,
   ENV_SECRET_PROTOCOLS,
-  isDescribed,
+  isSelfDescribing,
   type Package,
   type PluginExport,
   WHOLE_PACKAGE,
@@ -31,9 +31,9 @@ export type PackageFinder = Pick<PackageStore, "find">;
 export async function findExport(
   packages: PackageFinder,
   org_id: string,
-  wanted: Pick<Binding, "package_id" | "package_version" | "export_id">,
+  reference: Pick<Binding, "package_id" | "package_version" | "export_id">,
 ): Promise<CheckedExport> {
-  const { package_id, package_version, export_id } = wanted;
+  const { package_id, package_version, export_id } = reference;
   const pack = await packages.find(org_id, package_id, package_version);
   if (pack === null) {
     throw invalidBinding([
@@ -45,7 +45,7 @@ export async function findExport(
     if (combined !== null) return { package: pack, export: combined };
     throw invalidBinding([{ path: "/export_id", message: `${package_id} has no tools to bind with "*"` }]);
   }
-  if (isDescribed(pack.manifest.runtime.protocol)) {
+  if (isSelfDescribing(pack.manifest.runtime.protocol)) {
     const message = `the tools of ${package_id} are known only when it runs; bind all of them with "*"`;
     throw invalidBinding([{ path: "/export_id", message }]);
   }

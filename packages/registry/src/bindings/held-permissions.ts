@@ -3,7 +3,7 @@
  * does not include the right to grant them: only an owner or admin may do so, whatever the request is.
  */
 import { BackplaneError, type Binding, type BindingPolicy } from "@backplane/contract";
-import { atLeast, type Caller, type KernelDeps } from "@backplane/ports";
+import { type Caller, hasRole, type KernelDeps } from "@backplane/ports";
 import { levelBeforeCall, toGrant } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { widerParts } from "../grant/wider-parts.ts";
@@ -27,43 +27,43 @@ interface BoundVersion {
 export interface HeldPermissions {
   /**
    * Throws `policy.denied` if the caller would grant a held permission without the right to do so. `set` is the policy
-   * that the caller sets. `beside` are versions of the export that are bound beside this one.
+   * that the caller sets. `other_versions` are the other bound versions of the export.
    */
   require(
     caller: Caller,
     from: BoundVersion,
     to: BoundVersion,
     set: BindingPolicy | undefined,
-    beside?: readonly CheckedExport[],
+    other_versions?: readonly CheckedExport[],
   ): void;
   /** The permissions that were held or limited before the move and that the new version is not given either. */
-  carry(from: BoundVersion, to: BoundVersion): { held: HeldPermission[]; limited: HeldPermission[] };
+  carryOver(from: BoundVersion, to: BoundVersion): { held: HeldPermission[]; limited: HeldPermission[] };
 }
 
 export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldPermissions {
-  const grantOf = ({ binding, found }: BoundVersion) =>
+  const computeGrant = ({ binding, found }: BoundVersion) =>
     toGrant(
       levelBeforeCall({ binding, ...found }, effectiveClass(binding, found.export), binding.scope, host),
     );
 
   /** The names of `HELD_PERMISSIONS` in which the second grant allows more than the first. */
-  const widerIn = (from: BoundVersion, to: BoundVersion): HeldPermission[] => {
-    const wider = widerParts(grantOf(from), grantOf(to));
+  const findWiderPermissions = (from: BoundVersion, to: BoundVersion): HeldPermission[] => {
+    const wider = widerParts(computeGrant(from), computeGrant(to));
     return HELD_PERMISSIONS.filter((name) => wider.includes(name));
   };
 
   return {
-    require(caller, from, to, set, beside = []) {
-      if (atLeast(caller.role, "admin")) return;
-      const moves = from.binding.package_version !== to.binding.package_version;
-      const sets = set?.permissions !== undefined || set?.allowed_domains !== undefined;
-      if (!moves && !sets && !dropsPolicy(from, to)) return;
+    require(caller, from, to, set, other_versions = []) {
+      if (hasRole(caller.role, "admin")) return;
+      const is_move = from.binding.package_version !== to.binding.package_version;
+      const sets_permissions = set?.permissions !== undefined || set?.allowed_domains !== undefined;
+      if (!is_move && !sets_permissions && !dropsPolicy(from, to)) return;
       // A share runs a version that its binding has not moved to yet.
-      const all = moves || from.binding.share_of !== undefined;
+      const all = is_move || from.binding.share_of !== undefined;
       const held: readonly string[] = all
         ? HELD_PERMISSIONS
-        : [...heldBefore(from.binding), ...requestedBeyond(beside, to.found)];
-      const wider = widerIn(from, to).filter((name) => held.includes(name));
+        : [...listHeldPermissions(from.binding), ...findNewPermissions(other_versions, to.found)];
+      const wider = findWiderPermissions(from, to).filter((name) => held.includes(name));
       if (wider.length === 0) return;
       throw new BackplaneError(
         "policy.denied",
@@ -74,11 +74,11 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
         },
       );
     },
-    carry(from, to) {
+    carryOver(from, to) {
       const { permissions_held: held = [], permissions_limited: limited = [] } = from.binding.previous ?? {};
       if (held.length + limited.length === 0) return { held: [], limited: [] };
       const { permissions: _permissions, allowed_domains: _domains, ...policy } = to.binding.policy;
-      const wider = widerIn(to, { ...to, binding: { ...to.binding, policy } });
+      const wider = findWiderPermissions(to, { ...to, binding: { ...to.binding, policy } });
       return {
         held: wider.filter((name) => held.includes(name)),
         limited: wider.filter((name) => limited.includes(name)),
@@ -87,13 +87,16 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
   };
 }
 
-function heldBefore({ previous }: Binding): HeldPermission[] {
+function listHeldPermissions({ previous }: Binding): HeldPermission[] {
   return [...(previous?.permissions_held ?? []), ...(previous?.permissions_limited ?? [])];
 }
 
-/** A second binding beside another version starts with the permissions of that version; any others are held too. */
-function requestedBeyond(beside: readonly CheckedExport[], { export: item }: CheckedExport): string[] {
-  return beside.flatMap((version) => {
+/** A second binding of an export starts with the permissions of the version bound first; any others are held too. */
+function findNewPermissions(
+  other_versions: readonly CheckedExport[],
+  { export: item }: CheckedExport,
+): string[] {
+  return other_versions.flatMap((version) => {
     const { withheld }: { withheld: string[] } = withholdPermissions(
       {},
       version.export.permissions,

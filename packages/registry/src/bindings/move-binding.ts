@@ -28,18 +28,19 @@ export interface CarriedSettings {
 
 /** `to` is the export in the new version. */
 export function carrySettings(before: Binding, to: CheckedExport): CarriedSettings {
-  const { host_target, class: chosen, secret_env, ...policy } = before.policy;
-  const lowered =
-    chosen !== undefined && (before.class_lowered_by !== null || lowersIsolation(chosen, to.export));
+  const { host_target, class: execution_class, secret_env, ...policy } = before.policy;
+  const is_lowered =
+    execution_class !== undefined &&
+    (before.class_lowered_by !== null || lowersIsolation(execution_class, to.export));
   const trust_dropped: string[] = [];
   if (host_target === true) trust_dropped.push("host_target");
-  if (lowered) trust_dropped.push("class");
+  if (is_lowered) trust_dropped.push("class");
   const slots = listSlots(to, before);
   return {
     policy: {
       ...policy,
       ...(host_target === false ? { host_target } : {}),
-      ...(chosen === undefined || lowered ? {} : { class: chosen }),
+      ...(execution_class === undefined || is_lowered ? {} : { class: execution_class }),
       ...(secret_env === undefined ? {} : { secret_env: pickSlots(secret_env, slots) }),
     },
     secrets: pickSlots(before.secrets, slots),
@@ -58,8 +59,8 @@ export interface WithheldPermissions {
 }
 
 /**
- * Narrows the policy to the permissions of the old version. A value that the policy had before the move was not chosen for
- * the new version, so it grants nothing; `set` is the policy that the change itself sets.
+ * Narrows the policy to the permissions of the old version. A value that the policy had before the move was not chosen
+ * for the new version, so it grants nothing; `set` is the policy that the change itself sets.
  */
 export function withholdPermissions(
   policy: BindingPolicy,
@@ -104,11 +105,11 @@ export function withholdPermissions(
 }
 
 /**
- * The domains that the policy has to allow so that the new version reaches no further ones, and whether its own list does
- * that already. Null if the new version requests no further domains, or if the change itself allows them.
+ * The domains that the policy has to allow so that the new version reaches no further ones, and whether its own list
+ * does that already. Null if the new version requests no further domains, or if the change itself allows them.
  */
 function withholdDomains(
-  { allowed_domains: listed }: BindingPolicy,
+  { allowed_domains: policy_domains }: BindingPolicy,
   from: Permissions,
   to: Permissions,
   set: BindingPolicy,
@@ -116,14 +117,15 @@ function withholdDomains(
   if (from.network !== "egress" || to.network !== "egress") return null;
   const known = from.allowed_domains ?? [];
   const isKnown = (domain: string) => known.some((wide) => covers(wide, domain));
-  // A version that no longer names its domains would get those that the gateway allows by default.
+  // A version that no longer lists its domains would get those that the gateway allows by default.
   const unbounded = from.allowed_domains !== undefined && to.allowed_domains === undefined;
   if (!unbounded && (to.allowed_domains ?? []).every(isKnown)) return null;
-  if (listed === undefined) return { known, limits: false };
-  // The old version named no domains, so the list of the policy was its only limit and still is one.
+  if (policy_domains === undefined) return { known, limits: false };
+  // The old version listed no domains, so the list of the policy was its only limit and still is one.
   if (from.allowed_domains === undefined) return null;
-  const common = intersect({ allowed_domains: listed }, { allowed_domains: known }).allowed_domains ?? [];
-  const limits = normalizeDomains(listed).every((domain) => common.includes(domain));
+  const common =
+    intersect({ allowed_domains: policy_domains }, { allowed_domains: known }).allowed_domains ?? [];
+  const limits = normalizeDomains(policy_domains).every((domain) => common.includes(domain));
   return !limits && set.allowed_domains !== undefined ? null : { known: [...common], limits };
 }
 

@@ -1,7 +1,7 @@
 /**
  * Decides who may choose the names of tools (server.names). Policies match tools by name, so a name carries authority:
  * a renamed server escapes the denials of its old name, and a server that takes a name gets the trust that was given to
- * that name. Only an admin sets the name of a server or takes a name that a policy or another package has.
+ * that name. Only an admin sets the name of a server or takes a name that a policy or another package uses.
  */
 import {
   BackplaneError,
@@ -10,11 +10,11 @@ import {
   codeOf,
   definedFields,
   type EffectivePolicyDocument,
-  isDescribed,
+  isSelfDescribing,
   type Package,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
-import { atLeast, type BoundPackage, type Caller, type KernelDeps, type Scope } from "@backplane/ports";
+import { type BoundPackage, type Caller, hasRole, type KernelDeps, type Scope } from "@backplane/ports";
 import { toolsOf } from "../exports/whole-package.ts";
 import type { Policies } from "../policy/policies.ts";
 import { compileToolPatterns } from "../policy/tool-pattern.ts";
@@ -59,11 +59,11 @@ export async function writeClaimed<T>(
   write: (expected_revision: number | null) => Promise<T>,
 ): Promise<T> {
   let claims = changes.flatMap(({ names }) => names ?? []);
-  for (let left = MAX_WRITES; ; left--) {
+  for (let attempts_left = MAX_WRITES; ; attempts_left--) {
     try {
       return await write(claims.length === 0 ? null : Math.min(...claims.map(({ revision }) => revision)));
     } catch (error) {
-      if (left === 0 || !isOutdatedClaim(error)) throw error;
+      if (attempts_left === 0 || !isOutdatedClaim(error)) throw error;
       claims = await Promise.all(claims.map((claim) => claim.renew()));
     }
   }
@@ -78,7 +78,7 @@ function isOutdatedClaim(error: unknown): boolean {
  * name would be free for another server.
  */
 export function requireRemovable(caller: Caller, { binding, package: pack }: BoundPackage): void {
-  if (!isServer(pack) || !isNamed(binding) || atLeast(caller.role, "admin")) return;
+  if (!isServer(pack) || !isNamed(binding) || hasRole(caller.role, "admin")) return;
   const { binding_id } = binding;
   throw new BackplaneError(
     "policy.denied",
@@ -90,21 +90,21 @@ export function requireRemovable(caller: Caller, { binding, package: pack }: Bou
 export function createNameAuthority({ store, policies }: NameAuthorityDeps): NameAuthority {
   async function requireServerName(caller: Caller, draft: Binding, before: Binding | null): Promise<void> {
     const name = boundServerName(draft);
-    const is_admin = atLeast(caller.role, "admin");
+    const is_admin = hasRole(caller.role, "admin");
     const servers = await listServers(draft.scope);
     const versions = servers.filter(
       ({ package_id, binding_id }) => package_id === draft.package_id && binding_id !== draft.binding_id,
     );
     // Another version, or a project's binding of a package of the org, may reuse the name that the package has.
-    const shared = versions.some(
+    const reuses_name = versions.some(
       (other) => boundServerName(other) === name && isNamed(other) === isNamed(draft),
     );
-    if (!is_admin && !(shared && before === null)) {
-      if (before !== null || isNamed(draft)) throw renameDenied(before);
-      const [known] = versions;
-      if (known !== undefined)
-        throw adminRequired(
-          `${known.package_id} is bound as ${boundServerName(known)} (${known.binding_id})`,
+    if (!is_admin && !(reuses_name && before === null)) {
+      if (before !== null || isNamed(draft)) throw renameDeniedError(before);
+      const [bound_version] = versions;
+      if (bound_version !== undefined)
+        throw adminRequiredError(
+          `${bound_version.package_id} is bound as ${boundServerName(bound_version)} (${bound_version.binding_id})`,
         );
     }
     const other_servers = servers.filter(({ package_id }) => package_id !== draft.package_id);
@@ -113,15 +113,15 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
         equalsIgnoringCase(boundServerName(other), name) && (!is_admin || isInScope(other, draft.scope)),
     );
     if (holder !== undefined && isInScope(holder, draft.scope))
-      throw nameInUse(name, holder, findFreeName(name, servers));
+      throw nameInUseError(name, holder, findFreeName(name, servers));
     if (holder !== undefined)
-      throw adminRequired(
+      throw adminRequiredError(
         `the server ${holder.binding_id} (${holder.package_id}) of the org is named ${name}`,
       );
-    if (is_admin || shared) return;
+    if (is_admin || reuses_name) return;
     const { document } = await policies.of(draft.scope);
     const pattern = trustedPatterns(document).find((each) => reachesServer(each, name));
-    if (pattern !== undefined) throw adminRequired(`the policy trusts tools named ${pattern}`);
+    if (pattern !== undefined) throw adminRequiredError(`the policy trusts tools named ${pattern}`);
   }
 
   async function requireToolIds(draft: Binding, ids: readonly string[]): Promise<void> {
@@ -130,18 +130,18 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
     for (const id of ids) {
       const pattern = patterns.find((each) => compileToolPatterns([each])(id));
       if (pattern !== undefined)
-        throw adminRequired(`the policy trusts tools named ${pattern}, and one tool is named ${id}`);
+        throw adminRequiredError(`the policy trusts tools named ${pattern}, and one tool is named ${id}`);
       for (const bound of await store.bindings.findCandidates(draft.scope, id)) {
         const { package_id, binding_id } = bound.binding;
         if (package_id !== draft.package_id && (await hasTool(bound, id)))
-          throw adminRequired(`${binding_id} (${package_id}) has a tool named ${id}`);
+          throw adminRequiredError(`${binding_id} (${package_id}) has a tool named ${id}`);
       }
     }
   }
 
   async function hasTool({ binding, package: pack }: BoundPackage, id: string): Promise<boolean> {
     if (binding.export_id === id) return true;
-    if (!isDescribed(pack.manifest.runtime.protocol)) return listToolIds(pack, binding).includes(id);
+    if (!isSelfDescribing(pack.manifest.runtime.protocol)) return listToolIds(pack, binding).includes(id);
     const definitions = await store.definitions.get(binding.scope.org_id, binding.binding_id);
     return definitions?.exports.some((item) => item.id === id) === true;
   }
@@ -176,9 +176,9 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
         if (before !== null && hasSameName(before, draft)) return null;
         return await claim(draft, () => requireServerName(caller, draft, before));
       }
-      const known = from === null ? [] : listToolIds(from.found.package, from.binding);
-      const added = listToolIds(to.package, draft).filter((id) => !known.includes(id));
-      if (added.length === 0 || atLeast(caller.role, "admin")) return null;
+      const known_ids = from === null ? [] : listToolIds(from.found.package, from.binding);
+      const added = listToolIds(to.package, draft).filter((id) => !known_ids.includes(id));
+      if (added.length === 0 || hasRole(caller.role, "admin")) return null;
       return await claim(draft, () => requireToolIds(draft, added));
     },
   };
@@ -187,14 +187,14 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
 /** Throws if two servers that are bound together have the same name. */
 export function requireDistinctNames(bound: readonly { row: Binding; found: CheckedExport }[]): void {
   const servers = bound.filter(({ found }) => isServer(found.package)).map(({ row }) => row);
-  for (const [at, row] of servers.entries()) {
+  for (const [index, row] of servers.entries()) {
     const name = boundServerName(row);
     const holder = servers
-      .slice(0, at)
+      .slice(0, index)
       .find(
         (other) => other.package_id !== row.package_id && equalsIgnoringCase(boundServerName(other), name),
       );
-    if (holder !== undefined) throw nameInUse(name, holder, findFreeName(name, servers));
+    if (holder !== undefined) throw nameInUseError(name, holder, findFreeName(name, servers));
   }
 }
 
@@ -245,7 +245,7 @@ function literalStart(pattern: string): string {
   return star < 0 ? pattern : pattern.slice(0, star);
 }
 
-/** Whether a tool of the server can match. The server `a` can name a tool `b_c`, which `mcp_a_b_*` matches. */
+/** Whether a tool of the server can match. The server `a` can have a tool `b_c`, which `mcp_a_b_*` matches. */
 function reachesServer(pattern: string, name: string): boolean {
   const prefix = `mcp_${name}_`;
   const start = literalStart(pattern);
@@ -260,7 +260,11 @@ function findFreeName(name: string, servers: readonly Binding[]): string {
   }
 }
 
-function nameInUse(name: string, { binding_id, package_id }: Binding, free_name: string): BackplaneError {
+function nameInUseError(
+  name: string,
+  { binding_id, package_id }: Binding,
+  free_name: string,
+): BackplaneError {
   const message = `The server name ${name} is used by ${binding_id} (${package_id}) in this scope.`;
   return new BackplaneError("binding.conflict", message, {
     details: { binding_id, free_name },
@@ -268,7 +272,7 @@ function nameInUse(name: string, { binding_id, package_id }: Binding, free_name:
   });
 }
 
-function renameDenied(before: Binding | null): BackplaneError {
+function renameDeniedError(before: Binding | null): BackplaneError {
   const remedy =
     before === null || !isNamed(before)
       ? "Leave out config.name"
@@ -280,7 +284,7 @@ function renameDenied(before: Binding | null): BackplaneError {
   );
 }
 
-function adminRequired(reason: string): BackplaneError {
+function adminRequiredError(reason: string): BackplaneError {
   return new BackplaneError("policy.denied", `Only an owner or admin may bind this: ${reason}.`, {
     fix: "Choose another name in the package, or ask an admin to bind it.",
   });

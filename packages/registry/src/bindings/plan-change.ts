@@ -1,5 +1,5 @@
 /**
- * Plans changes of bindings: who may make them, what a binding keeps, and whether the result is valid. Nothing is
+ * Plans changes to bindings: who may make them, what a binding keeps, and whether the result is valid. Nothing is
  * stored here, so that one transaction can store several changes, and the packages that they need.
  */
 
@@ -88,7 +88,7 @@ export interface BindingPlanner {
     action: string,
     options?: PatchOptions,
   ): Promise<PlannedMove>;
-  records(caller: Caller, row: Binding, action: string, further_details?: JsonObject): ChangeRecords;
+  buildRecords(caller: Caller, row: Binding, action: string, further_details?: JsonObject): ChangeRecords;
 }
 
 /** `packages` also finds packages that are installed in the same transaction. */
@@ -96,7 +96,7 @@ export function createBindingPlanner(
   deps: KernelDeps,
   credentials: Pick<CredentialMoves, "withoutOldCredentials">,
   packages: PackageFinder,
-  waived: WaivedApprovals,
+  waivers: WaivedApprovals,
   authority: NameAuthority,
 ): BindingPlanner {
   const { store } = deps;
@@ -147,7 +147,7 @@ export function createBindingPlanner(
       held.require(caller, { binding: other_versions[0], found: from }, { binding: draft, found }, policy);
     }
     const { row, names } = await checkDraft(caller, found, draft, null);
-    return { before: null, row, found, names, records: records(caller, row, "binding.create") };
+    return { before: null, row, found, names, records: buildRecords(caller, row, "binding.create") };
   }
 
   async function copySettings(
@@ -174,7 +174,7 @@ export function createBindingPlanner(
         (binding) => binding.export_id === export_id && binding.binding_id !== binding_id,
       );
       if (duplicate !== undefined)
-        throw severalVersions(older.filter((binding) => binding.export_id === export_id));
+        throw severalVersionsError(older.filter((binding) => binding.export_id === export_id));
     }
     const moves: PlannedMove[] = [];
     for (const before of older) {
@@ -202,12 +202,12 @@ export function createBindingPlanner(
     const { is_rollback = false, grants = false } = options;
     const set = "set" in options ? options.set : body.policy;
     const package_version = body.package_version ?? before.package_version;
-    const moves = package_version !== before.package_version;
+    const is_move = package_version !== before.package_version;
     const found = await findExport(packages, before.scope.org_id, { ...before, package_version });
     const carried = await credentials.withoutOldCredentials(before, found);
-    const carried_settings = moves ? carrySettings(carried, found) : { ...before, trust_dropped: [] };
+    const carried_settings = is_move ? carrySettings(carried, found) : { ...before, trust_dropped: [] };
     const draft: Binding = {
-      ...withoutUpgradeState(before, moves),
+      ...withoutUpgradeState(before, is_move),
       package_version,
       config: body.config ?? carried.config,
       secrets: body.secrets ?? carried_settings.secrets,
@@ -223,27 +223,29 @@ export function createBindingPlanner(
       throw invalidBinding([{ path: "/package_version", message }]);
     }
     const from = await findExport(packages, before.scope.org_id, before);
-    if (moves) {
+    if (is_move) {
       const keeps = set?.approval === "never" && !is_rollback;
       const trust = carried_settings.trust_dropped;
       await recordMove(before, from, found, draft, { trust, is_rollback, grants, keeps_never: keeps, set });
     }
-    const beside = is_rollback || moves || body.policy === undefined ? [] : await findBeside(before);
+    const other_versions =
+      is_rollback || is_move || body.policy === undefined ? [] : await findOtherVersions(before);
     if (!is_rollback)
-      held.require(caller, { binding: before, found: from }, { binding: draft, found }, set, beside);
+      held.require(caller, { binding: before, found: from }, { binding: draft, found }, set, other_versions);
     const { row, names } = await checkDraft(caller, found, draft, { binding: before, found: from });
-    if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
+    if (is_move && before.status === "active" && row.status === "inactive")
+      throw missingSecretsError(before, row);
     return {
       before,
       row,
       found,
       names,
-      records: records(caller, row, action, describeRename(found, before, row)),
+      records: buildRecords(caller, row, action, describeRename(found, before, row)),
     };
   }
 
   /** The other versions in which the export of this binding is bound in the same scope. */
-  async function findBeside({
+  async function findOtherVersions({
     scope,
     package_id,
     package_version,
@@ -282,16 +284,17 @@ export function createBindingPlanner(
     draft.policy = narrowed.policy;
     if (draft.policy.approval === "never" && !keeps_never) {
       // A rollback returns to a grant that the operator has trusted before.
-      const loss = await waived.findLoss(found, draft, is_rollback ? null : { binding: before, found: from });
+      const moved_from = is_rollback ? null : { binding: before, found: from };
+      const loss = await waivers.findLoss(found, draft, moved_from);
       if (loss !== null) {
-        const { approval: _never, ...rest } = draft.policy;
-        draft.policy = rest;
+        const { approval: _never, ...fields } = draft.policy;
+        draft.policy = fields;
       }
     }
     const carried =
       is_rollback || grants
         ? { held: [], limited: [] }
-        : held.carry({ binding: before, found: from }, { binding: draft, found });
+        : held.carryOver({ binding: before, found: from }, { binding: draft, found });
     const permissions_held = [...new Set([...narrowed.withheld, ...carried.held])];
     const permissions_limited = [...new Set([...narrowed.limited, ...carried.limited])].filter(
       (name) => !permissions_held.includes(name),
@@ -315,8 +318,8 @@ export function createBindingPlanner(
     };
   }
 
-  function resolveScope(caller: Caller, wide: boolean | undefined): Binding["scope"] {
-    const org_wide = wide === true || caller.scope.project_id === null;
+  function resolveScope(caller: Caller, requested: boolean | undefined): Binding["scope"] {
+    const org_wide = requested === true || caller.scope.project_id === null;
     if (org_wide) requireWholeOrg(caller, "bind for the whole org");
     return { org_id: caller.scope.org_id, project_id: org_wide ? null : caller.scope.project_id };
   }
@@ -348,14 +351,14 @@ export function createBindingPlanner(
     if (issues.length > 0) throw invalidBinding(issues);
     requireMountAccess(caller, draft, before);
     requireHostAccess(caller, draft, before);
-    await waived.require(caller, found, draft, from);
+    await waivers.require(caller, found, draft, from);
     const claim = await authority.require(caller, found, draft, from);
     const unbound_slots = findUnboundSlots(found, draft);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
     return { row: { ...draft, unbound_slots, status, class_lowered_by }, names: claim };
   }
 
-  function records(
+  function buildRecords(
     caller: Caller,
     row: Binding,
     action: string,
@@ -400,18 +403,18 @@ export function createBindingPlanner(
     };
   }
 
-  return { resolveScope, listInScope, create, moveAll, patch, records };
+  return { resolveScope, listInScope, create, moveAll, patch, buildRecords };
 }
 
 /**
  * A move ends a trial, a held upgrade and the note of a rollback. So does a change of a binding that is on trial after
  * its move: a rollback would undo the later settings of the operator. The trial of a share ends only with the share.
  */
-function withoutUpgradeState(before: Binding, moves: boolean): Binding {
-  const { trial, held_upgrade, rolled_back, rollback_failed, ...rest } = before;
-  if (moves) return rest;
+function withoutUpgradeState(before: Binding, is_move: boolean): Binding {
+  const { trial, held_upgrade, rolled_back, rollback_failed, ...fields } = before;
+  if (is_move) return fields;
   const kept_trial = trial?.until === null ? { trial } : {};
-  return { ...rest, ...definedFields({ held_upgrade, rolled_back, rollback_failed }), ...kept_trial };
+  return { ...fields, ...definedFields({ held_upgrade, rolled_back, rollback_failed }), ...kept_trial };
 }
 
 /** Lets the command line find tools by the former name of their server. */
@@ -455,13 +458,13 @@ function requireClassAccess(
   draft: Binding,
   before: Binding | null,
 ): string | null {
-  const wanted = draft.policy.class;
-  if (wanted === undefined || !lowersIsolation(wanted, found.export)) return null;
-  const unchanged = before !== null && before.class_lowered_by !== null && before.policy.class === wanted;
+  const isolation = draft.policy.class;
+  if (isolation === undefined || !lowersIsolation(isolation, found.export)) return null;
+  const unchanged = before !== null && before.class_lowered_by !== null && before.policy.class === isolation;
   if (unchanged && before.package_version === draft.package_version) return before.class_lowered_by;
   if (!caller.admin) throw new BackplaneError("binding.class_forbidden");
   // Inline code can do everything that the gateway can, in every org.
-  if (wanted === "inline" && caller.actor !== HOST_ADMIN) {
+  if (isolation === "inline" && caller.actor !== HOST_ADMIN) {
     throw new BackplaneError(
       "binding.class_forbidden",
       "Only the admin token may run code inline, in the gateway's own process.",
@@ -473,7 +476,7 @@ function requireClassAccess(
   return caller.actor;
 }
 
-function severalVersions(bindings: readonly Binding[]): BackplaneError {
+function severalVersionsError(bindings: readonly Binding[]): BackplaneError {
   const [binding] = bindings;
   const versions = bindings.map(({ package_version }) => package_version).join(", ");
   const message = `${binding!.export_id} of ${binding!.package_id} is bound in several versions: ${versions}.`;
@@ -484,7 +487,7 @@ function severalVersions(bindings: readonly Binding[]): BackplaneError {
 }
 
 /** A move that would make an active binding inactive is refused. */
-function needsSecrets(before: Binding, { package_version, unbound_slots }: Binding): BackplaneError {
+function missingSecretsError(before: Binding, { package_version, unbound_slots }: Binding): BackplaneError {
   const message = `version ${package_version} needs a secret for this slot; the binding stays on ${before.package_version}`;
   return invalidBinding(unbound_slots.map((slot) => ({ path: `/secrets/${slot}`, message })));
 }

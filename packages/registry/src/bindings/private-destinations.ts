@@ -1,18 +1,18 @@
 /**
- * Destinations of a grant that egress refuses although the grant names them: this machine and IP addresses, unless the
+ * Destinations of a grant that egress refuses although the grant lists them: this machine and IP addresses, unless the
  * operator allows them. Names that only turn out to be private when they are resolved are refused at the first call.
  */
 import type { SchemaIssue } from "@backplane/ports";
 
 export function findRefusedDestinations(
   allowed_domains: readonly string[],
-  operator_allows: readonly string[],
+  allowed_by_operator: readonly string[],
 ): SchemaIssue[] {
   return allowed_domains.filter(isPrivate).flatMap((domain) => {
-    const { host, port } = split(domain);
-    const allowed = operator_allows
-      .map(split)
-      .some((destination) => destination.host === host && fits(destination.port, port));
+    const { host, port } = splitDestination(domain);
+    const allowed = allowed_by_operator
+      .map(splitDestination)
+      .some((destination) => destination.host === host && coversPort(destination.port, port));
     if (allowed) return [];
     const description = isLocal(host) ? "this machine" : "an IP address";
     const entry = port === null ? `${host}:PORT` : domain;
@@ -22,7 +22,7 @@ export function findRefusedDestinations(
 }
 
 function isPrivate(domain: string): boolean {
-  const { host } = split(domain);
+  const { host } = splitDestination(domain);
   return isLocal(host) || /(?:^|\.)(?:\d+|0x[0-9a-f]*)$/.test(host);
 }
 
@@ -31,11 +31,11 @@ function isLocal(host: string): boolean {
 }
 
 /** A grant without a port covers every port, so one allowed port makes it useful. */
-function fits(allowed: string | null, port: string | null): boolean {
+function coversPort(allowed: string | null, port: string | null): boolean {
   return port === null || allowed === "*" || allowed === port;
 }
 
-function split(destination: string): { host: string; port: string | null } {
+function splitDestination(destination: string): { host: string; port: string | null } {
   const text = destination.toLowerCase();
   const colon = text.lastIndexOf(":");
   return colon < 0 ? { host: text, port: null } : { host: text.slice(0, colon), port: text.slice(colon + 1) };

@@ -38,7 +38,7 @@ interface ProbeParts {
   deps: KernelDeps;
   policies: Pick<Policies, "of">;
   tokens: SignInTokens;
-  definitions: Pick<DefinitionsService, "isDescribed">;
+  definitions: Pick<DefinitionsService, "hasDescription">;
 }
 
 export function createVersionProbe({ deps, policies, tokens, definitions }: ProbeParts): VersionProbe {
@@ -54,7 +54,7 @@ export function createVersionProbe({ deps, policies, tokens, definitions }: Prob
         // Skills are text files, so there is nothing to start.
         if (pack.manifest.runtime.protocol === "skills") continue;
         // All exports of a package run in the same program.
-        if (started.has(pack.digest) || definitions.isDescribed(row.binding_id, pack.digest)) continue;
+        if (started.has(pack.digest) || definitions.hasDescription(row.binding_id, pack.digest)) continue;
         started.add(pack.digest);
         const bound = { binding: row, package: pack };
         try {
@@ -67,14 +67,14 @@ export function createVersionProbe({ deps, policies, tokens, definitions }: Prob
           if (failure.code === "request.cancelled") throw failure;
           const fields = { binding_id: row.binding_id, code: failure.code, err: error };
           deps.log.warn(fields, "the new version of a binding could not be started");
-          if (PACKAGE_FAILURES.has(failure.code)) throw refused(before, row, failure);
+          if (PACKAGE_FAILURES.has(failure.code)) throw notStartedError(before, row, failure);
         }
       }
     },
   };
 }
 
-function refused(before: Binding, row: Binding, { code, message }: BackplaneError): BackplaneError {
+function notStartedError(before: Binding, row: Binding, { code, message }: BackplaneError): BackplaneError {
   const text = `${row.package_id} ${row.package_version} does not start (${code}): ${message} ${before.package_version} stays in use.`;
   return new BackplaneError("binding.invalid", text, {
     details: { issues: [{ path: "/package_version", message: text }], code },

@@ -46,7 +46,7 @@ export function sortProjectFirst(bound: readonly BoundPackage[]): BoundPackage[]
   });
 }
 
-/** Versions of different packages cannot be compared, so the caller has to name the package. */
+/** Versions of different packages cannot be compared, so the caller has to specify the package. */
 function requireOnePackage(ordered: readonly BoundPackage[]): void {
   const top = ordered[0]!.binding.scope.project_id;
   const packages = new Set<string>();

@@ -1,4 +1,4 @@
-/** Plans the bindings of a package for another version, before any of them moves to it. */
+/** Finds the bindings of a package that can move to another version, and plans their moves without storing them. */
 import { BackplaneError, type Binding, type Grant, type Package } from "@backplane/contract";
 import type { BoundPackage, Caller, Description, KernelDeps, Operation } from "@backplane/ports";
 import { describeProcess } from "../definitions/definitions.ts";

@@ -1,8 +1,8 @@
 /**
- * Upgrades all bindings of a package, and rolls them back. A version takes over immediately, or first gets a share of the
- * calls in bindings of its own. Either way the version is on trial: if it crashes or fails too often, the gateway that
- * notices this rolls it back. Every step is one transaction over all bindings, and everything that a later step needs is
- * in their rows, so that any gateway can continue after a crash.
+ * Upgrades all bindings of a package, and rolls them back. A version takes over immediately, or first gets a share of
+ * the calls in bindings of its own. Either way the version is on trial: if it crashes or fails too often, the gateway
+ * that notices this rolls it back. Every step is one transaction over all bindings, and everything that a later step
+ * needs is in their rows, so that any gateway can continue after a crash.
  */
 import {
   BackplaneError,
@@ -14,11 +14,11 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import {
-  atLeast,
   type BoundPackage,
   type Caller,
   type ChangeRecords,
   HOST_ADMIN,
+  hasRole,
   type Kernel,
   type KernelDeps,
   type Operation,
@@ -54,7 +54,9 @@ export interface Upgrades extends Pick<Kernel["bindings"], "upgrade" | "rollback
   rollBackTrial(binding: Binding, cause: TrialFailure): Promise<boolean>;
 }
 
-/** The rows that one step of an upgrade stores. `created` are shares, each with the binding that it takes calls from. */
+/**
+ * The rows that one step of an upgrade stores. `created` are shares, each with the binding that it takes calls from.
+ */
 interface UpgradeStep {
   moved: PlannedMove[];
   created: { change: PlannedChange; main: Binding }[];
@@ -84,7 +86,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const moves = await planner.moveAll(caller, older, package_version, body.bindings ?? {}, grants);
     const held_permissions = [...new Set(moves.flatMap(({ row }) => row.previous?.permissions_held ?? []))];
     if (new_permissions === "hold" && held_permissions.length > 0)
-      return await hold(caller, existing, older, package_version, held_permissions);
+      return await holdUpgrade(caller, existing, older, package_version, held_permissions);
     const trial = { ...DEFAULT_TRIAL, ...definedFields(body.trial ?? {}) };
     const step =
       percent < 100 ? planShares(caller, moves, shares, percent, trial) : planMoves(moves, shares, trial);
@@ -100,10 +102,10 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const until = new Date(clock.now() + seconds * 1_000).toISOString();
     const moved = moves.map((move) => {
       const { before, row } = move;
-      const absorbed = shares.filter(({ share_of }) => share_of === row.binding_id);
+      const ended_shares = shares.filter(({ share_of }) => share_of === row.binding_id);
       const previous = {
         ...row.previous!,
-        ...(absorbed.length === 0 ? {} : { shares: absorbed.map(({ binding_id }) => binding_id) }),
+        ...(ended_shares.length === 0 ? {} : { shares: ended_shares.map(({ binding_id }) => binding_id) }),
       };
       const trial = { from_version: before.package_version, until, max_error_percent };
       return { ...move, row: { ...row, previous, ...(seconds === 0 ? {} : { trial }) } };
@@ -111,7 +113,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     return { moved, created: [], removed: [...shares] };
   }
 
-  /** Each binding keeps its version; a second one beside it gets a share of its calls. */
+  /** Each binding keeps its version, and a second binding gets a share of its calls. */
   function planShares(
     caller: Caller,
     moves: readonly PlannedMove[],
@@ -136,14 +138,14 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
         generation: (share?.generation ?? 0) + 1,
         created_at: share?.created_at ?? now(),
       };
-      const records = planner.records(caller, row, "binding.upgrade");
+      const records = planner.buildRecords(caller, row, "binding.upgrade");
       if (share === undefined)
         step.created.push({ change: { before: null, row, found, names, records }, main });
       else step.moved.push({ before: share, row, found, names, records });
       if (main.held_upgrade !== undefined) {
-        const { held_upgrade: _held, ...rest } = main;
-        const cleared = { ...rest, generation: main.generation + 1, updated_at: now() };
-        const audited = planner.records(caller, cleared, "binding.upgrade");
+        const { held_upgrade: _held, ...other_fields } = main;
+        const cleared = { ...other_fields, generation: main.generation + 1, updated_at: now() };
+        const audited = planner.buildRecords(caller, cleared, "binding.upgrade");
         step.moved.push({ before: main, row: cleared, found, names: null, records: audited });
       }
     }
@@ -168,14 +170,14 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
           created: created.map(({ change: { row, records } }) => ({ row, records })),
           removed: removed.map((row) => ({
             row,
-            records: planner.records(caller, { ...row, status: "disabled" }, "binding.remove"),
+            records: planner.buildRecords(caller, { ...row, status: "disabled" }, "binding.remove"),
           })),
           expected_revision,
         }),
       );
-    for (const [at, share] of removed.entries()) {
+    for (const [index, share] of removed.entries()) {
       runner.retire(share.binding_id);
-      void revocation.revoke(share, tokens[at]!);
+      void revocation.revoke(share, tokens[index]!);
     }
     await effects.apply(caller, [...moved, ...created.map(({ change }) => change)], operation);
     const rows = new Map(moved.map(({ row }) => [row.binding_id, row]));
@@ -190,7 +192,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
   }
 
   /** Records the request in the bindings. Their version stays in use until an admin approves the upgrade. */
-  async function hold(
+  async function holdUpgrade(
     caller: Caller,
     existing: readonly Binding[],
     older: readonly Binding[],
@@ -203,7 +205,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       .filter(({ held_upgrade: held }) => held?.package_version !== package_version)
       .map((before) => {
         const row = { ...before, held_upgrade, generation: before.generation + 1, updated_at: requested_at };
-        const records = planner.records(caller, row, "binding.upgrade_held");
+        const records = planner.buildRecords(caller, row, "binding.upgrade_held");
         return {
           row,
           expected: before.generation,
@@ -228,12 +230,12 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     requireOperator(caller, "change bindings");
     const { binding: before } = await getBound(caller, id);
     if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
-    if (expected !== undefined && before.generation !== expected) throw outdated(before);
+    if (expected !== undefined && before.generation !== expected) throw outdatedError(before);
     const cancelled = cancelUpgrade(before);
     if (cancelled !== null) {
-      const records = planner.records(caller, cancelled, "binding.rollback");
+      const records = planner.buildRecords(caller, cancelled, "binding.rollback");
       if (!(await store.bindings.update(cancelled, before.generation, records)))
-        throw outdated((await getBound(caller, id)).binding);
+        throw outdatedError((await getBound(caller, id)).binding);
       runner.retire(id);
       await effects.announce(caller, [cancelled]);
       return cancelled;
@@ -243,7 +245,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const written = await writeClaimed([change], (expected_revision) =>
       store.bindings.update(row, before.generation, records, expected_revision),
     );
-    if (!written) throw outdated((await getBound(caller, id)).binding);
+    if (!written) throw outdatedError((await getBound(caller, id)).binding);
     await effects.apply(caller, [change], operation);
     await effects.announce(caller, [row]);
     return row;
@@ -251,10 +253,10 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
 
   /** A share gets no further calls; calls in flight finish. An upgrade that is held is withdrawn. */
   function cancelUpgrade(before: Binding): Binding | null {
-    const { trial: _trial, held_upgrade, ...rest } = before;
+    const { trial: _trial, held_upgrade, ...other_fields } = before;
     if (before.share_of === undefined && held_upgrade === undefined) return null;
     const rollout = before.share_of === undefined ? before.rollout : { traffic_percent: 0 };
-    return { ...rest, rollout, generation: before.generation + 1, updated_at: now() };
+    return { ...other_fields, rollout, generation: before.generation + 1, updated_at: now() };
   }
 
   async function planRollback(caller: Caller, before: Binding): Promise<PlannedMove> {
@@ -268,16 +270,16 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const { package_version, digest, config, secrets } = previous;
     const to = await findExport(store.packages, before.scope.org_id, { ...before, package_version });
     // Other bytes may have been installed under this version since, and the operator has not trusted those.
-    const same = to.package.digest === digest;
+    const is_same_content = to.package.digest === digest;
     const previous_binding: Binding = { ...before, ...previous, generation: before.generation };
     // The same bytes were trusted before, but only the host's admin may give that trust again.
     const policy =
       caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(previous_binding, to).policy };
-    if (policy.approval === "never" && before.policy.approval !== "never" && !atLeast(caller.role, "admin"))
+    if (policy.approval === "never" && before.policy.approval !== "never" && !hasRole(caller.role, "admin"))
       delete policy.approval;
-    const settings = same ? { config, secrets, policy } : {};
+    const settings = is_same_content ? { config, secrets, policy } : {};
     return await planner.patch(caller, before, { package_version, ...settings }, "binding.rollback", {
-      is_rollback: same,
+      is_rollback: is_same_content,
     });
   }
 
@@ -324,7 +326,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       .map((before) => {
         const rollback_failed = { ...cause, problem, fix, at };
         const row = { ...before, rollback_failed, generation: before.generation + 1, updated_at: at };
-        const records = planner.records(kernel, row, "binding.rollback_failed");
+        const records = planner.buildRecords(kernel, row, "binding.rollback_failed");
         return { row, expected: before.generation, records: withDetails(records, { ...cause, problem }) };
       });
     if (changed.length === 0) return;
@@ -362,11 +364,11 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
   async function rollBackTrial(failed: Binding, cause: TrialFailure): Promise<boolean> {
     const { scope, package_id, package_version } = failed;
     const kernel: Caller = { actor: "kernel", scope, role: "owner", scopes: [], admin: false };
-    const listed = await planner.listInScope(scope, package_id);
-    const current = listed.find(({ binding_id }) => binding_id === failed.binding_id);
+    const bindings = await planner.listInScope(scope, package_id);
+    const current = bindings.find(({ binding_id }) => binding_id === failed.binding_id);
     if (current?.trial === undefined || current.generation !== failed.generation) return false;
     // All exports of a version run in one program, so they are rolled back together.
-    const trials = listed.filter(
+    const trials = bindings.filter(
       (binding) =>
         binding.trial !== undefined &&
         binding.package_version === package_version &&
@@ -377,7 +379,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       for (const before of trials) {
         const { change, row } = await planTrialEnd(kernel, before, cause);
         const details = { ...cause, version: package_version };
-        const records = withDetails(planner.records(kernel, row, "binding.rollback"), details);
+        const records = withDetails(planner.buildRecords(kernel, row, "binding.rollback"), details);
         changes.push({ ...change, row, records });
       }
     } catch (error) {
@@ -424,7 +426,7 @@ function withDetails(records: ChangeRecords, details: JsonObject): ChangeRecords
 }
 
 function requireAdmin(caller: Caller): void {
-  if (atLeast(caller.role, "admin")) return;
+  if (hasRole(caller.role, "admin")) return;
   throw new BackplaneError("policy.denied", "Only an owner or admin may grant a version more permissions.", {
     fix: "Request the upgrade with new_permissions: hold, and ask an admin to approve it.",
   });
@@ -444,7 +446,7 @@ function requireNoOtherRollout(shares: readonly Binding[], package_version: stri
   });
 }
 
-export function outdated(binding: Binding): BackplaneError {
+export function outdatedError(binding: Binding): BackplaneError {
   return new BackplaneError("request.precondition", undefined, {
     details: { generation: binding.generation },
   });

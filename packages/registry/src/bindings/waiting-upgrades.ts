@@ -12,9 +12,9 @@ export function createWaitingUpgrades({ store }: Pick<KernelDeps, "store">) {
         if (waiting === null) continue;
         // All bindings of a package wait together.
         const key = [waiting.waits_for, waiting.message, waiting.scope.project_id].join("\n");
-        const known = upgrades.get(key);
-        if (known === undefined) upgrades.set(key, waiting);
-        else known.binding_ids.push(binding.binding_id);
+        const existing = upgrades.get(key);
+        if (existing === undefined) upgrades.set(key, waiting);
+        else existing.binding_ids.push(binding.binding_id);
       }
       if (page.next === null) return [...upgrades.values()];
       after = page.next;
@@ -26,8 +26,8 @@ function describeHeld(binding: Binding, caller: Caller): WaitingUpgrade | null {
   const { held_upgrade, package_id, package_version: version, binding_id, scope } = binding;
   if (held_upgrade === undefined) return null;
   const { package_version: next, permissions, requested_by, requested_at } = held_upgrade;
-  const wide = scopeFlag(binding, caller);
-  const upgrade = `backplane plugin upgrade ${package_id}@${next}${wide}`;
+  const scope_flag = scopeFlag(binding, caller);
+  const upgrade = `backplane plugin upgrade ${package_id}@${next}${scope_flag}`;
   return {
     waits_for: "permissions",
     package_id,
@@ -37,7 +37,7 @@ function describeHeld(binding: Binding, caller: Caller): WaitingUpgrade | null {
     binding_ids: [binding_id],
     since: requested_at,
     message: `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an owner or admin. ${version} stays in use. Requested by ${requested_by}.`,
-    fix: `${upgrade} --grant-permissions; without them: ${upgrade} --withhold-permissions; to withdraw it: backplane plugin rollback ${package_id}${wide}`,
+    fix: `${upgrade} --grant-permissions; without them: ${upgrade} --withhold-permissions; to withdraw it: backplane plugin rollback ${package_id}${scope_flag}`,
   };
 }
 
@@ -58,7 +58,7 @@ function describeFailedRollback(binding: Binding, caller: Caller): WaitingUpgrad
   };
 }
 
-/** The command changes the bindings of the credential's project, unless the flag names the organisation. */
+/** The command changes the bindings of the credential's project, unless it has this flag. */
 function scopeFlag({ scope }: Binding, caller: Caller): string {
   return scope.project_id === null && caller.scope.project_id !== null ? " --org-wide" : "";
 }

@@ -5,12 +5,12 @@
 import {
   BackplaneError,
   type Binding,
-  isDescribed,
+  isSelfDescribing,
   type PluginExport,
   tolerates,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
-import { atLeast, type Caller, type KernelDeps } from "@backplane/ports";
+import { type Caller, hasRole, type KernelDeps } from "@backplane/ports";
 import { toolsOf } from "../exports/whole-package.ts";
 import { levelBeforeCall, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
@@ -40,11 +40,11 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
     return withSecretEnv(toGrant(level), binding.policy);
   }
 
-  function wider(to: CheckedExport, draft: Binding, from: BoundVersion): string[] {
+  function findWiderParts(to: CheckedExport, draft: Binding, from: BoundVersion): string[] {
     return widerParts(computeGrant(from.binding, from.found), computeGrant(draft, to));
   }
 
-  /** Names the first tool whose risk is too high to waive approval. */
+  /** Describes the first tool whose risk is too high to waive approval. */
   async function findRiskProblem(to: CheckedExport, draft: Binding): Promise<string | null> {
     const policy = await policies.of(draft.scope);
     const { lasting_approvals } = policy.document;
@@ -64,7 +64,7 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
   /** A server that has not been started yet is treated as one tool with unknown effects. */
   async function listBoundTools(to: CheckedExport, draft: Binding): Promise<readonly PluginExport[]> {
     if (to.export.id !== WHOLE_PACKAGE) return [to.export];
-    const tools = isDescribed(to.package.manifest.runtime.protocol)
+    const tools = isSelfDescribing(to.package.manifest.runtime.protocol)
       ? (await store.definitions.get(draft.scope.org_id, draft.binding_id))?.exports
       : toolsOf(to.package);
     return tools === undefined || tools.length === 0 ? [to.export] : tools;
@@ -73,9 +73,10 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
   return {
     async require(caller, to, draft, from) {
       if (draft.policy.approval !== "never") return;
-      const unchanged = from?.binding.policy.approval === "never" && wider(to, draft, from).length === 0;
+      const unchanged =
+        from?.binding.policy.approval === "never" && findWiderParts(to, draft, from).length === 0;
       if (unchanged) return;
-      if (!atLeast(caller.role, "admin"))
+      if (!hasRole(caller.role, "admin"))
         throw new BackplaneError(
           "policy.denied",
           "Only an owner or admin may set policy.approval to never.",
@@ -88,7 +89,7 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
         throw invalidBinding([{ path: "/policy/approval", message: `never is not possible: ${problem}` }]);
     },
     async findLoss(to, draft, from) {
-      const wider_parts = from === null ? [] : wider(to, draft, from);
+      const wider_parts = from === null ? [] : findWiderParts(to, draft, from);
       if (wider_parts.length > 0) return `the new version can do more: ${wider_parts.join(", ")}`;
       return await findRiskProblem(to, draft);
     },

@@ -1,6 +1,6 @@
 /**
  * Caches the configuration of an org for FRESH_MS, because every step of a turn reads it (benchmark loop.turn). A write
- * of this process is visible immediately, a write of another node after FRESH_MS. Each value is decrypted once. The
+ * by this process is visible immediately, a write by another node after FRESH_MS. Each value is decrypted once. The
  * rows of a prefix are the same array until something changes, so a reader can key its own cache on it.
  */
 
@@ -18,17 +18,17 @@ interface CachedOrg {
 
 export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monotonic">): LiveConfig {
   const orgs = new Map<string, CachedOrg>();
-  const opened = new WeakMap<ConfigRow, Json>();
+  const decrypted_values = new WeakMap<ConfigRow, Json>();
   live.onUpdated((_, org_id) => orgs.delete(org_id));
 
   const readOrg = (org_id: string): CachedOrg => {
     const now = clock.monotonic();
-    const known = orgs.get(org_id);
-    if (known !== undefined && now - known.at < FRESH_MS) return known;
+    const cached = orgs.get(org_id);
+    if (cached !== undefined && now - cached.at < FRESH_MS) return cached;
     const all = live.rows(org_id, "").catch((error: unknown) => {
-      // No write can have happened while the store is unavailable, so the last read still holds.
-      if (known === undefined || codeOf(error) !== "store.unavailable") throw error;
-      return known.all;
+      // No write can have happened while the store is unavailable, so the last read is still valid.
+      if (cached === undefined || codeOf(error) !== "store.unavailable") throw error;
+      return cached.all;
     });
     const read: CachedOrg = { at: now, all, prefixes: new Map([["", all]]) };
     orgs.set(org_id, read);
@@ -50,10 +50,10 @@ export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monoton
   };
 
   const open = (org_id: string, row: ConfigRow): Json => {
-    let value = opened.get(row);
+    let value = decrypted_values.get(row);
     if (value === undefined) {
       value = live.open(org_id, row);
-      opened.set(row, value);
+      decrypted_values.set(row, value);
     }
     return value;
   };

@@ -1,6 +1,7 @@
 /**
- * The configuration as callers outside the kernel see it. Values under secret keys are masked; the real value is returned
- * only to an admin who requests that one key, and the request is in the audit log before the value is returned.
+ * The configuration as callers outside the kernel see it. Values under secret keys are masked; the real value is
+ * returned only to an admin who requests that one key, and the request is in the audit log before the value is
+ * returned.
  */
 
 import {

@@ -1,6 +1,6 @@
 /**
- * The configuration as the kernel itself uses it: real values, read from the store every time, written atomically. Values
- * under secret keys are sealed with their org and key before they reach the store.
+ * The configuration as the kernel itself uses it: real values, read from the store every time, written atomically.
+ * Values under secret keys are sealed with their org and key before they reach the store.
  */
 
 import {
@@ -24,8 +24,8 @@ export interface LiveConfig {
   rows(org_id: string, prefix: string): Promise<ConfigRow[]>;
   open(org_id: string, row: ConfigRow): Json;
   /**
-   * `unset` takes keys and patterns such as `a.b.*`. Resolves to the keys that were removed, including credentials whose
-   * destination changed.
+   * `unset` takes keys and patterns such as `a.b.*`. Resolves to the keys that were removed, including credentials
+   * whose destination changed.
    */
   write(
     org_id: string,
@@ -95,25 +95,25 @@ function prefixMatchHint(key: string): string {
 function checkChange(set: [string, Json][], unset: readonly string[]): void {
   const max = CONFIG_LIMITS.keys_per_write;
   if (set.length + unset.length > max) {
-    throw limit(`One write takes at most ${max} keys.`, "keys_per_write", max);
+    throw limitError(`One write takes at most ${max} keys.`, "keys_per_write", max);
   }
   for (const [key, value] of set) {
-    if (!isConfigKey(key)) throw badKey(key);
+    if (!isConfigKey(key)) throw invalidKeyError(key);
     const bytes = CONFIG_LIMITS.value_bytes;
     if (!fitsBytes(value, bytes)) {
-      throw limit(`The value of ${key} is larger than ${bytes} bytes.`, "value_bytes", bytes);
+      throw limitError(`The value of ${key} is larger than ${bytes} bytes.`, "value_bytes", bytes);
     }
   }
   for (const pattern of unset) {
-    if (!isConfigKey(pattern) && configPrefixOf(pattern) === null) throw badKey(pattern);
+    if (!isConfigKey(pattern) && configPrefixOf(pattern) === null) throw invalidKeyError(pattern);
   }
 }
 
-function badKey(key: string): BackplaneError {
+function invalidKeyError(key: string): BackplaneError {
   const message = `${JSON.stringify(key.slice(0, 64))} is not a configuration key: write dotted segments of letters, digits, _ and -`;
   return new BackplaneError("request.invalid", message, { details: { issues: [{ path: "key", message }] } });
 }
 
-function limit(message: string, name: keyof typeof CONFIG_LIMITS, max: number): BackplaneError {
+function limitError(message: string, name: keyof typeof CONFIG_LIMITS, max: number): BackplaneError {
   return new BackplaneError("config.limit", message, { details: { limit: name, max } });
 }

@@ -44,9 +44,11 @@ export function isPluginGrantKey(key: string): boolean {
   return setting !== null && setting.field !== "enabled";
 }
 
-/** Returns the setting fields that a write to `path` affects. With `below`, `path` is a prefix that ends in a dot. */
-export function coveredSettingFields(path: string, below: boolean): readonly PluginSettingField[] {
-  if (!below) {
+/**
+ * Returns the setting fields that a write to `path` affects. With `is_prefix`, `path` is a prefix that ends in a dot.
+ */
+export function coveredSettingFields(path: string, is_prefix: boolean): readonly PluginSettingField[] {
+  if (!is_prefix) {
     const setting = parsePluginSettingKey(path);
     return setting === null ? [] : [setting.field];
   }

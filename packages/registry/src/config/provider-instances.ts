@@ -6,15 +6,15 @@ import type { Json, ProviderInstance } from "@backplane/contract";
 
 const PROVIDERS_PREFIX = "providers.";
 export const ACTIVE_INSTANCE_KEY = "provider";
-/** Names the one private `host:port` that an instance may connect to. Only the host's admin may write it. */
+/** The one private `host:port` that an instance may connect to. Only the host's admin may write it. */
 export const ALLOW_PRIVATE_FIELD = "allow_private";
 
 const INSTANCE_ID = /^[a-z0-9][a-z0-9-]{1,62}[a-z0-9]$/;
 /** `/api/llm-providers/active` is a route, so no instance may have this id. */
-const RESERVED = "active";
+const RESERVED_ID = "active";
 
 export function isInstanceId(id: string): boolean {
-  return INSTANCE_ID.test(id) && id !== RESERVED;
+  return INSTANCE_ID.test(id) && id !== RESERVED_ID;
 }
 
 /** Returns the id of the instance that the key belongs to, or null for other keys. */
@@ -29,8 +29,8 @@ export function activeInstanceId(entries: ReadonlyMap<string, Json>): string | n
 }
 
 /**
- * Returns the instances sorted by id. An id without a `plugin` field is not an instance. `model_name` is another spelling
- * of `model`, so readers find the model under one name.
+ * Returns the instances sorted by id. An id without a `plugin` field is not an instance. `model_name` is another
+ * spelling of `model`, so readers find the model under one name.
  */
 export function groupInstances(entries: ReadonlyMap<string, Json>): ProviderInstance[] {
   const instances = new Map<string, Record<string, Json>>();
@@ -58,9 +58,9 @@ function withModel(config: Record<string, Json>): Record<string, Json> {
 
 function splitInstanceKey(key: string): { id: string; field: string } | null {
   if (!key.startsWith(PROVIDERS_PREFIX)) return null;
-  const rest = key.slice(PROVIDERS_PREFIX.length);
-  const dot = rest.indexOf(".");
+  const path = key.slice(PROVIDERS_PREFIX.length);
+  const dot = path.indexOf(".");
   if (dot < 0) return null;
-  const id = rest.slice(0, dot);
-  return isInstanceId(id) ? { id, field: rest.slice(dot + 1) } : null;
+  const id = path.slice(0, dot);
+  return isInstanceId(id) ? { id, field: path.slice(dot + 1) } : null;
 }

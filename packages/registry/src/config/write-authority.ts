@@ -6,9 +6,9 @@
 
 import { BackplaneError, configPrefixOf } from "@backplane/contract";
 import {
-  atLeast,
   type Caller,
   HOST_ADMIN,
+  hasRole,
   isWholeOrg,
   requireHostAdmin,
   requireWholeOrg,
@@ -43,11 +43,11 @@ export function requireConfigUnset(caller: Caller, pattern: string): void {
  */
 export function requirePluginOperator(caller: Caller, action: string): void {
   const { actor, admin, delegation, role, scope } = caller;
-  const operator =
-    (admin || atLeast(role, "admin")) &&
+  const is_operator =
+    (admin || hasRole(role, "admin")) &&
     scope.org_id === PLUGIN_SETTINGS_SCOPE.org_id &&
     scope.project_id === null;
-  if (delegation === undefined && ((admin && actor === HOST_ADMIN) || operator)) return;
+  if (delegation === undefined && ((admin && actor === HOST_ADMIN) || is_operator)) return;
   throw new BackplaneError("policy.denied", `Only an operator may ${action}.`, {
     fix: "Use the admin token, or an admin's key of the whole default org.",
   });
@@ -64,9 +64,9 @@ export function requirePluginAdmin(caller: Caller, action: string): void {
 
 /** Plugin settings are read from the default org only, so a key of that name in another org has no effect. */
 function requireSetting(caller: Caller, field: string, key: string): void {
-  const enabled = field === "enabled";
-  if (enabled && caller.scope.org_id !== PLUGIN_SETTINGS_SCOPE.org_id) return;
-  if (enabled) requirePluginOperator(caller, `change ${key}`);
+  const is_enabled_field = field === "enabled";
+  if (is_enabled_field && caller.scope.org_id !== PLUGIN_SETTINGS_SCOPE.org_id) return;
+  if (is_enabled_field) requirePluginOperator(caller, `change ${key}`);
   else requirePluginAdmin(caller, `change ${key}`);
 }
 

@@ -9,7 +9,7 @@ import {
   type Binding,
   codeOf,
   type Definitions,
-  isDescribed,
+  isSelfDescribing,
   type ManifestToolExport,
   type Runtime,
   specificFix,
@@ -50,7 +50,7 @@ export interface DefinitionsService {
     work: () => Promise<T>,
   ): Promise<T>;
   /** Whether `withDescription` holds a description of this package, which has then been started. */
-  isDescribed(binding_id: string, package_digest: string): boolean;
+  hasDescription(binding_id: string, package_digest: string): boolean;
   /** Returns what another package would offer under this binding, without storing it. */
   preview(bound: BoundPackage): Promise<Description>;
 }
@@ -111,28 +111,28 @@ export function createDefinitions({
     deps.log.warn({ binding_id: binding.binding_id, code, err: error }, "binding did not describe its tools");
     const now = new Date(clock.now()).toISOString();
     const warnings = isolationNotices(pack.manifest.runtime);
-    const nothing: Description = { exports: [], schemas: {}, warnings, info: {} };
+    const empty_description: Description = { exports: [], schemas: {}, warnings, info: {} };
     return await write(bound, (before) => {
       const same = before !== null && before.package_digest === pack.digest;
       // A plugin with a missing dependency offers nothing. The digests of its tools are kept.
       if (same && code === "plugin.dependency") {
-        return { ...mergeDescription(before, bound, nothing, now), error: failure };
+        return { ...mergeDescription(before, bound, empty_description, now), error: failure };
       }
       // There has been no description of this package yet, so no tool has been seen.
-      const base = same ? before : { ...mergeDescription(null, bound, nothing, now), revision: 0 };
+      const base = same ? before : { ...mergeDescription(null, bound, empty_description, now), revision: 0 };
       return { ...base, error: failure, revision: (before?.revision ?? 0) + 1 };
     });
   }
 
   async function write(
     bound: BoundPackage,
-    make: (before: Definitions | null) => Definitions,
+    build: (before: Definitions | null) => Definitions,
   ): Promise<Definitions> {
     const { binding } = bound;
     const { org_id } = binding.scope;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await store.definitions.get(org_id, binding.binding_id);
-      const row = make(before);
+      const row = build(before);
       if (await store.definitions.put(org_id, row, changeRecords(binding, before, row))) {
         if (before?.digest !== row.digest) changes.emit("definitions.changed", { org_id });
         changes.emit("definitions.written", { bound, definitions: row });
@@ -190,7 +190,7 @@ export function createDefinitions({
   async function getDescribed(caller: Caller, id: string): Promise<BoundPackage> {
     const bound = await store.bindings.get(caller.scope, id);
     if (bound === null) throw new BackplaneError("binding.not_found");
-    if (isDescribed(bound.package.manifest.runtime.protocol)) return bound;
+    if (isSelfDescribing(bound.package.manifest.runtime.protocol)) return bound;
     throw new BackplaneError(
       "request.invalid",
       `The package of ${id} lists its exports in its manifest, so its tools are not described.`,
@@ -243,7 +243,7 @@ export function createDefinitions({
       },
     },
     preview: (bound) => preview(bound),
-    isDescribed: (binding_id, package_digest) => prepared.has(`${binding_id}\n${package_digest}`),
+    hasDescription: (binding_id, package_digest) => prepared.has(`${binding_id}\n${package_digest}`),
     async withDescription(binding_id, package_digest, description, work) {
       const name = `${binding_id}\n${package_digest}`;
       prepared.set(name, description);
@@ -255,7 +255,7 @@ export function createDefinitions({
     },
     async describe(bound, operation) {
       const { protocol } = bound.package.manifest.runtime;
-      if (!isDescribed(protocol) || bound.binding.status !== "active") return null;
+      if (!isSelfDescribing(protocol) || bound.binding.status !== "active") return null;
       try {
         return await enqueueDescription(
           bound,
@@ -307,7 +307,7 @@ async function checkDescription(
 ): Promise<Description> {
   const exports: Description["exports"] = [];
   const warnings = [...description.warnings];
-  const until = clock.monotonic() + CHECK_MS;
+  const deadline = clock.monotonic() + CHECK_MS;
   for (const described of description.exports) {
     // Policy rules and risks depend on these fields, and they come from another process.
     const parsed = ToolExportSchema.safeParse(described);
@@ -318,7 +318,7 @@ async function checkDescription(
     const item = parsed.data;
     for (const line of listHiddenText(item, description.schemas))
       warnings.push(`Hidden characters in ${item.id} are removed: ${line}`.slice(0, 500));
-    const timed_out = clock.monotonic() > until;
+    const timed_out = clock.monotonic() > deadline;
     const problem = timed_out
       ? OUT_OF_TIME
       : await findSchemaProblem(schemas, item.tool, description.schemas);

@@ -26,12 +26,12 @@ export function diffTool(former: DescribedTool | null, now: DescribedTool): Tool
 }
 
 function fieldsOf({ export: item, schemas }: DescribedTool): JsonObject {
-  const { tool, id: _same, ...about } = item;
-  const { input_schema, output_schema, ...own } = tool;
+  const { tool, id: _same, ...export_fields } = item;
+  const { input_schema, output_schema, ...tool_fields } = tool;
   const schemaAt = (path: string | undefined) => (path === undefined ? undefined : schemas[path]);
   const fields: Record<string, Json | undefined> = {
-    ...(about as JsonObject),
-    ...(own as JsonObject),
+    ...(export_fields as JsonObject),
+    ...(tool_fields as JsonObject),
     input_schema: schemaAt(input_schema),
     output_schema: schemaAt(output_schema),
   };
@@ -42,19 +42,21 @@ function collectChanges(
   before: Json | undefined,
   after: Json | undefined,
   path: string,
-  found: ToolChange[],
+  changes: ToolChange[],
 ): void {
-  if (found.length >= MAX_CHANGES) return;
+  if (changes.length >= MAX_CHANGES) return;
   if (isObject(before) && isObject(after)) {
     for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
-      const [old, now] = [before, after].map((at) => (Object.hasOwn(at, key) ? at[key] : undefined));
-      collectChanges(old, now, `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`, found);
+      const [old, now] = [before, after].map((fields) =>
+        Object.hasOwn(fields, key) ? fields[key] : undefined,
+      );
+      collectChanges(old, now, `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`, changes);
     }
     return;
   }
   if (before === undefined && after === undefined) return;
   if (before !== undefined && after !== undefined && canonicalJson(before) === canonicalJson(after)) return;
-  found.push({
+  changes.push({
     path: sanitizeJson(path),
     change: before === undefined ? "added" : after === undefined ? "removed" : "changed",
     ...(before === undefined ? {} : { before: sanitizeJson(before) }),

@@ -1,7 +1,7 @@
 /**
  * Merges a new description into the stored definitions (mcp.client). The first description of each package version is
  * accepted, because the operator reviews it when binding or upgrading. After that, a tool that was seen before and
- * comes back with a different text, schema or hint is quarantined, even if it was gone in between. A new tool is
+ * comes back with a different text, schema or hint is quarantined, even if it was missing in between. A new tool is
  * offered.
  */
 
@@ -33,19 +33,19 @@ export function mergeDescription(
   description: Description,
   now: string,
 ): Definitions {
-  const reviewed = before === null || before.package_digest !== bound.package.digest;
-  const seen: Record<string, string> = reviewed ? {} : { ...before.seen };
+  const is_first = before === null || before.package_digest !== bound.package.digest;
+  const seen: Record<string, string> = is_first ? {} : { ...before.seen };
   let names = Object.keys(seen).length;
   const exports: ManifestToolExport[] = [];
   const quarantined: QuarantinedTool[] = [];
   for (const item of description.exports) {
     const digest = digestTool(item, description.schemas);
-    const earlier = reviewed ? null : findRenamed(before, item);
+    const earlier = is_first ? null : findRenamed(before, item);
     // A server that was renamed must not pass off a changed tool as a new one.
     if (earlier !== null) seen[item.id] ??= digestTool({ ...earlier.export, id: item.id }, earlier.schemas);
-    const known = Object.hasOwn(seen, item.id) ? seen[item.id] : undefined;
-    if (known === digest || (known === undefined && names < MAX_SEEN)) {
-      if (known === undefined) names++;
+    const known_digest = Object.hasOwn(seen, item.id) ? seen[item.id] : undefined;
+    if (known_digest === digest || (known_digest === undefined && names < MAX_SEEN)) {
+      if (known_digest === undefined) names++;
       seen[item.id] = digest;
       exports.push(item);
       continue;
@@ -53,7 +53,7 @@ export function mergeDescription(
     const waiting = before?.quarantined.find((change) => change.export.id === item.id);
     const since = waiting === undefined ? now : waiting.since;
     const current = { export: item, schemas: selectSchemas(item, description.schemas) };
-    const former = reviewed ? null : (earlier ?? findFormer(before, item.id));
+    const former = is_first ? null : (earlier ?? findFormer(before, item.id));
     quarantined.push({ ...current, since, former, changes: diffTool(former, current) });
   }
   return withDigest({
@@ -63,7 +63,7 @@ export function mergeDescription(
     exports,
     schemas: collectSchemas(exports, description.schemas),
     quarantined,
-    gone: reviewed ? [] : listGone(before, description),
+    gone: is_first ? [] : listGone(before, description),
     seen,
     error: null,
     warnings: description.warnings,
@@ -94,14 +94,16 @@ function findRenamed(before: Definitions, { id, tool }: ManifestToolExport): Des
 
 function listGone(before: Definitions, { exports }: Description): DescribedTool[] {
   const present_ids = new Set(exports.map(({ id }) => id));
-  const left = [
+  const former_ids = [
     ...before.exports.map(({ id }) => id),
     ...before.quarantined.map((change) => change.export.id),
   ];
-  const newly = left.filter((id) => !present_ids.has(id)).flatMap((id) => findFormer(before, id) ?? []);
-  const names = new Set(newly.map((change) => change.export.id));
+  const newly_gone = former_ids
+    .filter((id) => !present_ids.has(id))
+    .flatMap((id) => findFormer(before, id) ?? []);
+  const names = new Set(newly_gone.map((change) => change.export.id));
   const earlier = (before.gone ?? []).filter(({ export: { id } }) => !present_ids.has(id) && !names.has(id));
-  return [...newly, ...earlier].slice(0, MAX_GONE);
+  return [...newly_gone, ...earlier].slice(0, MAX_GONE);
 }
 
 /** Moves quarantined tools to the offered ones and records their digests as accepted. */

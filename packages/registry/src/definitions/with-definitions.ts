@@ -4,12 +4,12 @@
  * when the store has them in memory (benchmarks tool.invoke, http.invoke).
  */
 
-import { type Definitions, isDescribed, type MaybePromise, mapMaybe } from "@backplane/contract";
+import { type Definitions, isSelfDescribing, type MaybePromise, mapMaybe } from "@backplane/contract";
 import type { BindingStore, BoundPackage, DefinitionStore, Description } from "@backplane/ports";
 import { expandExports, selectExport } from "../exports/whole-package.ts";
 
 /**
- * The reads of the door and of discovery. `candidates` and `discover` return bindings of one export each; `get`
+ * The reads of the door and of discovery. `findCandidates` and `discover` return bindings of one export each; `get`
  * returns the binding as it is stored.
  */
 export type BindingSource = Pick<BindingStore, "get" | "findCandidates" | "discover">;
@@ -17,7 +17,7 @@ export type BindingSource = Pick<BindingStore, "get" | "findCandidates" | "disco
 /** A stored binding with its definitions applied, and the exports that were selected from it since. */
 interface DescribedPackage {
   definitions: Definitions;
-  whole: BoundPackage;
+  described: BoundPackage;
   exports: Map<string, BoundPackage | null>;
 }
 
@@ -25,12 +25,12 @@ const MAX_CACHED_EXPORTS = 256;
 
 export function withDefinitions(stored: BindingSource, definitions: DefinitionStore): BindingSource {
   // The store returns the same objects until something changes, so they can be keys of the cache.
-  const known = new WeakMap<BoundPackage, DescribedPackage>();
+  const cache = new WeakMap<BoundPackage, DescribedPackage>();
   const applyCached = (bound: BoundPackage, definitions: Definitions): DescribedPackage => {
-    let applied = known.get(bound);
+    let applied = cache.get(bound);
     if (applied?.definitions !== definitions) {
-      applied = { definitions, whole: applyDefinitions(bound, definitions), exports: new Map() };
-      known.set(bound, applied);
+      applied = { definitions, described: applyDefinitions(bound, definitions), exports: new Map() };
+      cache.set(bound, applied);
     }
     return applied;
   };
@@ -39,14 +39,14 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
   /** Without definitions the binding offers no tools yet. */
   const describe = (bound: BoundPackage): MaybePromise<BoundPackage> =>
     mapMaybe(readDefinitions(bound), (definitions) =>
-      definitions === null ? bound : applyCached(bound, definitions).whole,
+      definitions === null ? bound : applyCached(bound, definitions).described,
     );
   const selectDescribed = (bound: BoundPackage, definitions: Definitions | null, export_id: string) => {
     if (definitions === null) return selectExport(bound, export_id);
-    const { whole, exports } = applyCached(bound, definitions);
-    const known = exports.get(export_id);
-    if (known !== undefined) return known;
-    const selected = selectExport(whole, export_id);
+    const { described, exports } = applyCached(bound, definitions);
+    const cached = exports.get(export_id);
+    if (cached !== undefined) return cached;
+    const selected = selectExport(described, export_id);
     // Any caller can request names that do not exist, so only some of them are cached.
     if (selected !== null || exports.size < MAX_CACHED_EXPORTS) exports.set(export_id, selected);
     return selected;
@@ -62,7 +62,7 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
       ),
     findCandidates: (scope, export_id, package_id) =>
       mapMaybe(stored.findCandidates(scope, export_id, package_id), (bounds) =>
-        collect(bounds.map((bound) => selectFrom(bound, export_id))),
+        dropNull(bounds.map((bound) => selectFrom(bound, export_id))),
       ),
     async discover(scope, kind) {
       const bounds: BoundPackage[] = [];
@@ -75,22 +75,22 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
 }
 
 /** Drops null entries. */
-function collect(found: MaybePromise<BoundPackage | null>[]): MaybePromise<BoundPackage[]> {
-  const known: BoundPackage[] = [];
-  for (const pending of found) {
-    if (pending instanceof Promise) return collectAsync(found);
-    if (pending !== null) known.push(pending);
+function dropNull(selections: MaybePromise<BoundPackage | null>[]): MaybePromise<BoundPackage[]> {
+  const bounds: BoundPackage[] = [];
+  for (const pending of selections) {
+    if (pending instanceof Promise) return dropNullAsync(selections);
+    if (pending !== null) bounds.push(pending);
   }
-  return known;
+  return bounds;
 }
 
-async function collectAsync(found: MaybePromise<BoundPackage | null>[]): Promise<BoundPackage[]> {
-  const all = await Promise.all(found.map((pending) => Promise.resolve(pending)));
+async function dropNullAsync(selections: MaybePromise<BoundPackage | null>[]): Promise<BoundPackage[]> {
+  const all = await Promise.all(selections.map((pending) => Promise.resolve(pending)));
   return all.filter((item) => item !== null);
 }
 
 function needsDefinitions(bound: BoundPackage): boolean {
-  return isDescribed(bound.package.manifest.runtime.protocol);
+  return isSelfDescribing(bound.package.manifest.runtime.protocol);
 }
 
 /** The package with tools that its process has described but that are not stored. */

@@ -52,14 +52,14 @@ export class ExportPlans {
   get(bound: BoundPackage, scope: Scope): ExportPlan | Promise<ExportPlan> {
     const { binding_id, export_id } = bound.binding;
     const key = `${binding_id}\n${export_id}\n${scope.project_id}`;
-    const known = this.#plans.get(key);
+    const cached = this.#plans.get(key);
     if (
-      known !== undefined &&
-      known.bound.binding.generation === bound.binding.generation &&
-      known.bound.package.digest === bound.package.digest &&
-      known.bound.definitions_digest === bound.definitions_digest
+      cached !== undefined &&
+      cached.bound.binding.generation === bound.binding.generation &&
+      cached.bound.package.digest === bound.package.digest &&
+      cached.bound.definitions_digest === bound.definitions_digest
     ) {
-      return known;
+      return cached;
     }
     return this.#create(key, bound, scope);
   }

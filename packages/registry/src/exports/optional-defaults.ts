@@ -1,15 +1,21 @@
 /**
- * Input schemas of servers that validate their input themselves. Generators of schemas (zod 4 among them) describe the
- * parsed value, in which a property with a default is always present, and list it as required although the server
- * accepts input without it and fills in the default.
+ * Relaxes the input schemas of servers that validate their input themselves. Generators of schemas (zod 4 among them)
+ * describe the parsed value, in which a property with a default is always present, and list it as required although
+ * the server accepts input without it and fills in the default.
  */
 import { isObject, mapMaybe } from "@backplane/contract";
 import type { SchemaCheck } from "@backplane/ports";
 
 /** Keywords that hold one schema, a list of schemas or a map of schemas. */
-const ONE = ["items", "additionalProperties", "then", "else", "unevaluatedProperties"] as const;
-const LISTS = ["allOf", "anyOf", "oneOf", "prefixItems"] as const;
-const MAPS = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"] as const;
+const SINGLE_SCHEMA_KEYWORDS = [
+  "items",
+  "additionalProperties",
+  "then",
+  "else",
+  "unevaluatedProperties",
+] as const;
+const LIST_KEYWORDS = ["allOf", "anyOf", "oneOf", "prefixItems"] as const;
+const MAP_KEYWORDS = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"] as const;
 
 /** The schema without the `required` entries of properties that have a default; null if it has none of these. */
 export function withOptionalDefaults(schema: unknown): unknown {
@@ -35,9 +41,9 @@ function relax(schema: unknown): unknown {
   const set = (keyword: string, value: unknown) => {
     if (value !== schema[keyword]) changed[keyword] = value;
   };
-  for (const keyword of ONE) set(keyword, relax(schema[keyword]));
-  for (const keyword of LISTS) set(keyword, relaxList(schema[keyword]));
-  for (const keyword of MAPS) set(keyword, relaxMap(schema[keyword]));
+  for (const keyword of SINGLE_SCHEMA_KEYWORDS) set(keyword, relax(schema[keyword]));
+  for (const keyword of LIST_KEYWORDS) set(keyword, relaxList(schema[keyword]));
+  for (const keyword of MAP_KEYWORDS) set(keyword, relaxMap(schema[keyword]));
   const { properties, required } = schema;
   if (Array.isArray(required) && isObject(properties)) {
     const still_required = required.filter((name) => !hasDefault(properties, name));
@@ -49,7 +55,7 @@ function relax(schema: unknown): unknown {
 function relaxList(list: unknown): unknown {
   if (!Array.isArray(list)) return list;
   const relaxed = list.map(relax);
-  return relaxed.some((item, at) => item !== list[at]) ? relaxed : list;
+  return relaxed.some((item, index) => item !== list[index]) ? relaxed : list;
 }
 
 function relaxMap(map: unknown): unknown {

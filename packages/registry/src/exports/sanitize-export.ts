@@ -25,7 +25,7 @@ export interface SanitizedExport {
 const MAX_LINES = 20;
 
 export function sanitizeExport(bound: BoundPackage, item: PluginExport): SanitizedExport {
-  const schemas = ownSchemas(item, bound.package.schemas);
+  const schemas = selectOwnSchemas(item, bound.package.schemas);
   const taken_out = listHiddenText(item, schemas);
   if (taken_out.length === 0) return { bound, export: item, taken_out };
   const { manifest } = bound.package;
@@ -47,7 +47,7 @@ export function sanitizeExport(bound: BoundPackage, item: PluginExport): Sanitiz
 
 /** Lists what sanitizeExport would remove, one line each. */
 export function listHiddenText(item: PluginExport, schemas: Readonly<Record<string, Json>>): string[] {
-  const used_schemas = ownSchemas(item, schemas);
+  const used_schemas = selectOwnSchemas(item, schemas);
   const findings = [
     ...findHiddenCharacters(item as Json),
     ...Object.values(used_schemas).flatMap((schema) =>
@@ -59,7 +59,7 @@ export function listHiddenText(item: PluginExport, schemas: Readonly<Record<stri
   return lines;
 }
 
-function ownSchemas(item: PluginExport, schemas: Readonly<Record<string, Json>>): Record<string, Json> {
+function selectOwnSchemas(item: PluginExport, schemas: Readonly<Record<string, Json>>): Record<string, Json> {
   const paths = [
     item.config_schema,
     ...(item.kind === "tool" ? [item.tool.input_schema, item.tool.output_schema] : []),

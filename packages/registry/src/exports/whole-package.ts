@@ -1,11 +1,11 @@
 /**
  * A binding may cover every tool of its package (`*`) with one config, one set of secrets and one process. The door
- * handles bindings of one export only, so a call sees such a binding as the binding of the tool that it names.
+ * handles bindings of one export only, so a call sees such a binding as the binding of the tool that it calls.
  */
 
 import {
   INVOCATION_LIMITS,
-  isDescribed,
+  isSelfDescribing,
   type ManifestToolExport,
   type Package,
   type Permissions,
@@ -51,7 +51,7 @@ export function expandExports(bound: BoundPackage): BoundPackage[] {
  */
 export function combineTools(pack: Package): PluginExport | null {
   const { runtime } = pack.manifest;
-  const described = isDescribed(runtime.protocol);
+  const described = isSelfDescribing(runtime.protocol);
   const tools = toolsOf(pack);
   const hasSkills = (pack.manifest.skills?.length ?? 0) > 0;
   if (tools.length === 0 && !described && !hasSkills) return null;

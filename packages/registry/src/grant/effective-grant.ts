@@ -34,7 +34,7 @@ export function levelBeforeCall(
     host.projects?.get(`${scope.org_id}/${scope.project_id}`) ?? {},
     hostLevel(host),
   );
-  // If no level names domains, none are reachable. A caller who names some must not gain access that way.
+  // If no level lists domains, none are reachable. A caller that lists some must not gain access that way.
   return { ...level, allowed_domains: level.allowed_domains ?? [] };
 }
 
@@ -126,7 +126,7 @@ function harnessScopes(
   });
 }
 
-/** Only the operator grants mounts and capabilities: those that the binding does not name are withheld. */
+/** Only the operator grants mounts and capabilities: those that the binding does not list are withheld. */
 function bindingLevel(binding: Binding): Level {
   const { policy } = binding;
   const narrowed = policy.permissions;

@@ -13,8 +13,8 @@ export function effectiveClass(binding: Pick<Binding, "policy">, item: PluginExp
   return binding.policy.class ?? defaultClass(item);
 }
 
-/** Whether `wanted` is less isolated than the class that the export runs as by default. */
-export function lowersIsolation(wanted: ExecutionClass, item: PluginExport): boolean {
+/** Whether `requested` is less isolated than the class that the export runs as by default. */
+export function lowersIsolation(requested: ExecutionClass, item: PluginExport): boolean {
   const default_class = defaultClass(item);
-  return wanted !== default_class && moreIsolated(wanted, default_class) === default_class;
+  return requested !== default_class && moreIsolated(requested, default_class) === default_class;
 }

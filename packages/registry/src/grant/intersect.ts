@@ -31,14 +31,14 @@ function intersectTwo(a: Level, b: Level): Level {
   if (filesystem !== undefined) result.filesystem = filesystem;
   const mounts = combine(a.mounts, b.mounts, intersectMounts);
   if (mounts !== undefined) result.mounts = mounts;
-  const scopes = combine(a.gateway_api_scopes, b.gateway_api_scopes, common);
-  if (scopes !== undefined) result.gateway_api_scopes = sorted(scopes);
-  const slots = combine(a.secret_slots, b.secret_slots, common);
-  if (slots !== undefined) result.secret_slots = sorted(slots);
-  const capabilities = combine(a.capabilities, b.capabilities, common);
-  if (capabilities !== undefined) result.capabilities = sorted(capabilities);
-  const tools = combine(a.tools ?? undefined, b.tools ?? undefined, common);
-  if (tools !== undefined) result.tools = sorted(tools);
+  const scopes = combine(a.gateway_api_scopes, b.gateway_api_scopes, findCommon);
+  if (scopes !== undefined) result.gateway_api_scopes = sortUnique(scopes);
+  const slots = combine(a.secret_slots, b.secret_slots, findCommon);
+  if (slots !== undefined) result.secret_slots = sortUnique(slots);
+  const capabilities = combine(a.capabilities, b.capabilities, findCommon);
+  if (capabilities !== undefined) result.capabilities = sortUnique(capabilities);
+  const tools = combine(a.tools ?? undefined, b.tools ?? undefined, findCommon);
+  if (tools !== undefined) result.tools = sortUnique(tools);
   const host = combine(a.host, b.host, (x, y) => x && y);
   if (host !== undefined) result.host = host;
   return result;
@@ -58,11 +58,11 @@ function combine<T>(a: T | undefined, b: T | undefined, both: (a: T, b: T) => T)
   return b === undefined ? a : both(a, b);
 }
 
-function common<T>(a: readonly T[], b: readonly T[]): T[] {
+function findCommon<T>(a: readonly T[], b: readonly T[]): T[] {
   return a.filter((item) => b.includes(item));
 }
 
-function sorted<T extends string>(items: readonly T[]): T[] {
+function sortUnique<T extends string>(items: readonly T[]): T[] {
   return [...new Set(items)].sort();
 }
 

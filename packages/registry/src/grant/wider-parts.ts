@@ -1,6 +1,6 @@
 /**
  * Whether a grant is wider than an earlier one. Trust that was given to a call (by an allow rule, or by a binding that
- * waives approval) holds only while the call can do no more than it could when the trust was given.
+ * waives approval) is valid only while the call can do no more than it could when the trust was given.
  */
 
 import {
@@ -20,14 +20,14 @@ export function widerFilesystem(
   return FILESYSTEM_ACCESS.indexOf(a) >= FILESYSTEM_ACCESS.indexOf(b) ? a : b;
 }
 
-/** Names the parts in which `after` allows more than `before`. */
+/** Lists the parts in which `after` allows more than `before`. */
 export function widerParts(before: Grant, after: Grant): string[] {
-  const wanted = levelOf(after);
+  const after_level = levelOf(after);
   // A part is wider exactly where the intersection of both takes something away from it.
-  const common = intersect(levelOf(before), wanted);
-  const fields = Object.keys(wanted) as (keyof Level)[];
+  const common = intersect(levelOf(before), after_level);
+  const fields = Object.keys(after_level) as (keyof Level)[];
   const wider: string[] = fields.filter(
-    (field) => canonicalSet(common[field]) !== canonicalSet(wanted[field]),
+    (field) => canonicalSet(common[field]) !== canonicalSet(after_level[field]),
   );
   if (after.tools === null && before.tools !== null) wider.push("tools");
   const variables = Object.entries(after.secret_env ?? {});

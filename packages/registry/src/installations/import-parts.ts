@@ -3,7 +3,7 @@
  * `strict` it fails the installation. Imported bytes are held until they are stored or discarded.
  */
 
-import { BackplaneError, isPartFault, type LeftOut, type Package, toLeftOut } from "@backplane/contract";
+import { BackplaneError, isPartError, type LeftOut, type Package, toLeftOut } from "@backplane/contract";
 import {
   type Caller,
   type HighestSigned,
@@ -51,37 +51,38 @@ export async function importParts(
   if (strict) requireComplete(left_out, opened);
   const parts: ImportedPart[] = [];
   const notes: string[] = [];
-  const held: string[] = [];
+  const held_digests: string[] = [];
   const discard = async () => {
-    for (let digest = held.pop(); digest !== undefined; digest = held.pop()) await rows.discard(digest);
+    for (let digest = held_digests.pop(); digest !== undefined; digest = held_digests.pop())
+      await rows.discard(digest);
   };
   try {
     for (const part of opened.parts) {
-      const before = held.length;
+      const before = held_digests.length;
       try {
         requireNotCancelled(options.operation);
         options.requireAccess(part);
         const imported_part = await opened.import(part);
-        held.push(imported_part.digest);
+        held_digests.push(imported_part.digest);
         const { marketplace } = options;
         const imported: ImportedPackage =
           marketplace === undefined
             ? imported_part
             : { ...imported_part, origin: "marketplace", marketplace };
-        const { state, ...judged } = await options.judge(imported);
+        const { state, ...signature_result } = await options.judge(imported);
         const row = await findRow(deps, { ...rows.draft(caller, imported), signature: state }, part);
         requireRunnable(deps, row);
         requireUnique(parts, row);
-        parts.push({ part, row, ...judged });
+        parts.push({ part, row, ...signature_result });
         notes.push(...(imported.notes ?? []));
       } catch (error) {
-        if (held.length > before) await rows.discard(held.pop()!);
+        if (held_digests.length > before) await rows.discard(held_digests.pop()!);
         left_out.push(leaveOut(opened, part, error));
       }
     }
     if (strict || parts.length === 0) requireComplete(left_out, opened);
     if (parts.length === 0)
-      throw new BackplaneError("package.invalid", `${nameOf(opened)} has no server and no skill.`);
+      throw new BackplaneError("package.invalid", `${describeSource(opened)} has no server and no skill.`);
     // The dependencies of a part that could not be downloaded are unknown.
     if (left_out.length === opened.left_out.length) opened.assertAllowedFound();
   } catch (error) {
@@ -89,7 +90,7 @@ export async function importParts(
     throw error;
   }
   const release = () => {
-    for (const digest of held.splice(0)) deps.importer.release(digest);
+    for (const digest of held_digests.splice(0)) deps.importer.release(digest);
   };
   return { parts, left_out, notes, held: { release, discard } };
 }
@@ -148,7 +149,7 @@ function requireUnique(parts: readonly ImportedPart[], { package_id, version }: 
  */
 function leaveOut({ kind, parts }: OpenedSource, part: SourcePart, thrown: unknown): LeftOut {
   const single = parts.length === 1 && kind !== "agent_plugin";
-  if (single || part.kind === "package" || !isPartFault(thrown)) throw thrown;
+  if (single || part.kind === "package" || !isPartError(thrown)) throw thrown;
   return toLeftOut(part.kind, part.name, thrown);
 }
 
@@ -164,6 +165,6 @@ function requireComplete(left_out: readonly LeftOut[], opened: OpenedSource): vo
   });
 }
 
-function nameOf({ plugin }: OpenedSource): string {
+function describeSource({ plugin }: OpenedSource): string {
   return plugin === undefined ? "The source" : `The plugin ${plugin.name}`;
 }

@@ -1,6 +1,7 @@
 /**
- * Installs packages from any source and binds them. Everything is read, imported and checked first; then one transaction
- * stores all packages and bindings. A failure or a cancellation before the commit leaves no row and no bytes.
+ * Installs packages from any source and binds them. Everything is read, imported and checked first; then one
+ * transaction stores all packages and bindings. A failure or a cancellation before the commit leaves no row and no
+ * bytes.
  */
 
 import {
@@ -9,7 +10,7 @@ import {
   codeOf,
   type Installation,
   type InstallationSettings,
-  isDescribed,
+  isSelfDescribing,
   type Package,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
@@ -117,7 +118,7 @@ export function createInstallations({
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
     // A package that describes itself shows its start errors on the binding, where the author of a folder sees them.
     const isChecked = ({ found }: PlannedChange) =>
-      changing !== true || !isDescribed(found.package.manifest.runtime.protocol);
+      changing !== true || !isSelfDescribing(found.package.manifest.runtime.protocol);
     requireNotCancelled(operation);
     operation.report({ step: "read", message: "Reading the source" });
     const detached = settings.signature === undefined ? [] : [settings.signature];
@@ -136,10 +137,10 @@ export function createInstallations({
       operation,
     });
     let stored: StoredInstallation;
-    let done: Awaited<ReturnType<typeof importParts>>;
+    let imported_parts: Awaited<ReturnType<typeof importParts>>;
     try {
       requirePackages(opened);
-      done = await importParts(deps, rows, caller, opened, {
+      imported_parts = await importParts(deps, rows, caller, opened, {
         strict: settings.strict === true,
         operation,
         marketplace: entry?.id,
@@ -152,16 +153,16 @@ export function createInstallations({
         requireAccess: (part) => requireSourceAccess(caller, part.registry ? "npm" : source.kind),
       });
       try {
-        check?.(done.parts.map(({ row }) => row));
-        stored = await storeParts(caller, opened, done.parts, settings, async (changes) => {
+        check?.(imported_parts.parts.map(({ row }) => row));
+        stored = await storeParts(caller, opened, imported_parts.parts, settings, async (changes) => {
           if (entry === undefined) await versions.requireStart(changes.filter(isChecked), operation);
           // The last moment at which the installation can be cancelled.
           requireNotCancelled(operation);
           operation.report({ step: "store", message: "Storing packages and bindings" });
         });
-        done.held.release();
+        imported_parts.held.release();
       } finally {
-        await done.held.discard();
+        await imported_parts.held.discard();
       }
     } finally {
       await opened.end();
@@ -179,10 +180,10 @@ export function createInstallations({
       ...(plugin === undefined ? {} : { plugin }),
       packages: stored.packages,
       bindings: stored.bindings.map(({ result }) => result),
-      left_out: done.left_out,
-      notes: [...notes, ...done.notes],
+      left_out: imported_parts.left_out,
+      notes: [...notes, ...imported_parts.notes],
     };
-    return { installation, parts: done.parts };
+    return { installation, parts: imported_parts.parts };
   }
 
   async function storeParts(
@@ -198,7 +199,7 @@ export function createInstallations({
     const planner = createPlanner(withDrafts(store.packages, parts));
     const packages = parts.map(({ row, highest }) => ({
       row,
-      records: rows.records(caller, row),
+      records: rows.buildRecords(caller, row),
       ...(highest === undefined ? {} : { highest }),
     }));
     for (let attempt = 1; ; attempt++) {
@@ -252,8 +253,8 @@ export function createInstallations({
     },
     async installChecked(caller, source, settings, check, options = { operation: unwatchedOperation() }) {
       requireAccess(caller, source);
-      const checked = { only: "package", check, ...options } as const;
-      return (await install(caller, source, settings, checked)).installation;
+      const check_options = { only: "package", check, ...options } as const;
+      return (await install(caller, source, settings, check_options)).installation;
     },
     async installLinked(caller, path, check, operation) {
       const source = { kind: "folder", path } as const;
@@ -287,7 +288,7 @@ function withDrafts(packages: PackageFinder, parts: readonly ImportedPart[]): Pa
   };
 }
 
-/** Each secret that a request names for a server becomes a slot of the server. */
+/** Each secret that a request sets for a server becomes a slot of the server. */
 function withSecretSlots(
   source: InstallationSource,
   { secrets = {} }: InstallationSettings,
@@ -323,7 +324,7 @@ function requirePackages({ kind }: OpenedSource): void {
   );
 }
 
-/** Each package with the body that binds it. */
+/** Adds to each package the request body that binds it. */
 function toAgentPlugin(
   { plugin, packages, left_out, notes }: Installation,
   parts: readonly ImportedPart[],

@@ -11,8 +11,8 @@ import {
   definedFields,
   type Installation,
   type InstallationSettings,
-  isDescribed,
   isObject,
+  isSelfDescribing,
   type JsonObject,
   type Package,
   type PluginExport,
@@ -39,10 +39,10 @@ export function bindsParts(
   { bind }: InstallationSettings,
 ): boolean {
   if (bind !== undefined) return bind;
-  return kind !== "package" || parts.every(({ row }) => isDescribed(row.manifest.runtime.protocol));
+  return kind !== "package" || parts.every(({ row }) => isSelfDescribing(row.manifest.runtime.protocol));
 }
 
-/** Refuses settings that would have no effect. Secrets may name the slots of a server that is bound later. */
+/** Refuses settings that would have no effect. Secrets may refer to slots of a server that is bound later. */
 export function requireNoSettings({ config, policy, rollout, org_wide }: InstallationSettings): void {
   const setting = Object.keys(definedFields({ config, policy, rollout, org_wide }))[0];
   if (setting === undefined) return;
@@ -72,28 +72,29 @@ async function planPackage(
   planner: BindingPlanner,
   caller: Caller,
   { package_id, version }: Package,
-  wanted: ReadonlyMap<string, Settings>,
+  requested_settings: ReadonlyMap<string, Settings>,
   { org_wide, rollout, config }: InstallationSettings,
 ): Promise<PlannedBinding[]> {
   const existing = await planner.listInScope(planner.resolveScope(caller, org_wide), package_id);
-  const inThisVersion = (id: string) =>
+  const findInThisVersion = (id: string) =>
     existing.find((binding) => binding.export_id === id && binding.package_version === version);
   // With a share of the calls each export gets a new binding, since a rollout needs both versions.
   const older =
     rollout === undefined
       ? existing.filter(
-          (binding) => binding.package_version !== version && inThisVersion(binding.export_id) === undefined,
+          (binding) =>
+            binding.package_version !== version && findInThisVersion(binding.export_id) === undefined,
         )
       : [];
-  const settings_by_export = [...wanted].map(
+  const settings_by_export = [...requested_settings].map(
     ([id, settings]) => [id, keepName(settings, older, id, config)] as const,
   );
   const moves = await planner.moveAll(caller, older, version, Object.fromEntries(settings_by_export));
   const planned: PlannedBinding[] = moves.map((change) => toPlanned(change, "moved"));
-  for (const [export_id, settings] of wanted) {
+  for (const [export_id, settings] of requested_settings) {
     if (moves.some(({ row }) => row.export_id === export_id)) continue;
-    const present = inThisVersion(export_id);
-    if (present === undefined) {
+    const existing_binding = findInThisVersion(export_id);
+    if (existing_binding === undefined) {
       const body = {
         package_id,
         package_version: version,
@@ -102,7 +103,7 @@ async function planPackage(
         ...settings,
       };
       planned.push(toPlanned(await planner.create(caller, body), "created"));
-    } else planned.push({ result: { binding: present, change: "unchanged" }, change: null });
+    } else planned.push({ result: { binding: existing_binding, change: "unchanged" }, change: null });
   }
   return planned;
 }
@@ -122,9 +123,9 @@ function keepName(
     return planned;
   const { config: before_config } = before;
   const { name: _suggested, ...config } = planned.config;
-  const { config: _config, ...rest } = planned;
-  if (Object.keys(config).length === 0) return rest;
-  return { ...rest, config: { ...definedFields({ name: before_config.name }), ...config } };
+  const { config: _config, ...other_settings } = planned;
+  if (Object.keys(config).length === 0) return other_settings;
+  return { ...other_settings, config: { ...definedFields({ name: before_config.name }), ...config } };
 }
 
 function toPlanned(change: PlannedChange, kind: InstalledBinding["change"]): PlannedBinding {
@@ -135,7 +136,7 @@ function toPlanned(change: PlannedChange, kind: InstalledBinding["change"]): Pla
 function planSettings({ part, row }: ImportedPart, requested: InstallationSettings): Map<string, Settings> {
   const { runtime, exports } = row.manifest;
   if (runtime.protocol === "skills") return new Map([[WHOLE_PACKAGE, {}]]);
-  if (isDescribed(runtime.protocol)) {
+  if (isSelfDescribing(runtime.protocol)) {
     const settings = {
       config: mergeConfig(part.binding.config, requested.config),
       policy: mergePolicies(part.binding.policy, requested.policy),
@@ -145,11 +146,11 @@ function planSettings({ part, row }: ImportedPart, requested: InstallationSettin
     return new Map([[WHOLE_PACKAGE, definedFields(settings) as Settings]]);
   }
   const someConfigured = exports.some((each) => each.config_schema !== undefined);
-  return new Map(exports.map((each) => [each.id, exportSettings(each, requested, someConfigured)]));
+  return new Map(exports.map((each) => [each.id, selectExportSettings(each, requested, someConfigured)]));
 }
 
 /** Each export gets the secrets and configuration that it declares. If none declares a configuration, all get it. */
-function exportSettings(
+function selectExportSettings(
   each: PluginExport,
   requested: InstallationSettings,
   someConfigured: boolean,

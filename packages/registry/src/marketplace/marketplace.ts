@@ -7,8 +7,8 @@ import {
   BackplaneError,
   canonicalJson,
   describePermissions,
-  isDescribed,
   isObject,
+  isSelfDescribing,
   type MarketplaceCard,
   type MarketplaceEntry,
   type Package,
@@ -16,9 +16,9 @@ import {
 } from "@backplane/contract";
 import {
   type Caller,
+  type CatalogContents,
   type Kernel,
   type KernelDeps,
-  type ReadCatalog,
   requireOperator,
   unwatchedOperation,
 } from "@backplane/ports";
@@ -28,7 +28,7 @@ import type { InstallChecked } from "../installations/installations.ts";
 
 interface FoundEntry {
   entry: MarketplaceEntry;
-  catalog: ReadCatalog;
+  catalog: CatalogContents;
 }
 
 export function createMarketplace(
@@ -38,7 +38,7 @@ export function createMarketplace(
   const readCatalogs = async () => (await marketplace?.read()) ?? [];
 
   /** The first catalog that has an id wins, so no other catalog can replace a bundled entry. */
-  async function readEntries(catalogs: readonly ReadCatalog[]): Promise<FoundEntry[]> {
+  async function readEntries(catalogs: readonly CatalogContents[]): Promise<FoundEntry[]> {
     const entries_by_id = new Map<string, FoundEntry>();
     for (const catalog of catalogs)
       for (const entry of catalog.entries)
@@ -57,7 +57,7 @@ export function createMarketplace(
     const { problem: _problem, ...origin } = catalog.origin;
     const { signature } = entry;
     const key =
-      signature === null ? null : await store.trusted_keys.byKeyId(caller.scope.org_id, signature.key_id);
+      signature === null ? null : await store.trusted_keys.findByKeyId(caller.scope.org_id, signature.key_id);
     return {
       ...entry,
       catalog: origin,
@@ -74,7 +74,7 @@ export function createMarketplace(
         .toLowerCase()
         .split(/\s+/)
         .filter((term) => term !== "");
-      const entries = (await readEntries(catalogs)).filter(({ entry }) => matches(entry, terms));
+      const entries = (await readEntries(catalogs)).filter(({ entry }) => matchesTerms(entry, terms));
       const items = await Promise.all(entries.map((found) => toCard(caller, found)));
       return { items, catalogs: catalogs.map(({ origin }) => origin) };
     },
@@ -103,12 +103,16 @@ export function createMarketplace(
           },
         );
       const { bind, scope } = entry.install_policy;
-      const chosen = { bind, ...(scope === "org" ? { org_wide: true } : {}), ...installation_settings };
+      const merged_settings = {
+        bind,
+        ...(scope === "org" ? { org_wide: true } : {}),
+        ...installation_settings,
+      };
       return await installChecked(
         caller,
         { kind: "oci", reference: entry.oci },
-        chosen,
-        (packages) => requireCard(entry, packages, chosen.bind),
+        merged_settings,
+        (packages) => requireCard(entry, packages, merged_settings.bind),
         { operation, entry: { id, selectSignatures: (signatures) => selectSignatures(entry, signatures) } },
       );
     },
@@ -123,17 +127,17 @@ function selectSignatures(entry: MarketplaceEntry, signatures: readonly unknown[
   const key_id = entry.signature?.key_id;
   const matching = signatures.filter((signature) => isObject(signature) && signature.key_id === key_id);
   if (signatures.length > 0 && matching.length === 0)
-    throw mismatch(entry, `the artifact is not signed with ${key_id}`);
+    throw mismatchError(entry, `the artifact is not signed with ${key_id}`);
   const lock = canonicalJson(entry.dependency_lock ?? []);
-  const same = matching.filter(
+  const with_same_lock = matching.filter(
     (signature) => canonicalJson(Object(signature).dependency_lock ?? []) === lock,
   );
-  if (matching.length > 0 && same.length === 0)
-    throw mismatch(entry, "the artifact has different dependencies");
-  return same;
+  if (matching.length > 0 && with_same_lock.length === 0)
+    throw mismatchError(entry, "the artifact has different dependencies");
+  return with_same_lock;
 }
 
-function matches(
+function matchesTerms(
   { id, name, description, package: { package_id } }: MarketplaceEntry,
   terms: readonly string[],
 ): boolean {
@@ -145,23 +149,24 @@ function matches(
 function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind: boolean): void {
   const [found, ...more] = packages;
   if (found === undefined || more.length > 0)
-    throw mismatch(entry, "the artifact does not contain exactly one package");
+    throw mismatchError(entry, "the artifact does not contain exactly one package");
   const { package_id, version } = entry.package;
   if (found.package_id !== package_id || found.version !== version)
-    throw mismatch(entry, `the artifact is ${found.package_id} ${found.version}`);
+    throw mismatchError(entry, `the artifact is ${found.package_id} ${found.version}`);
   const { runtime, exports } = found.manifest;
   for (const { permissions } of [runtime, ...exports]) {
     const wider = permissions === undefined ? null : findWider(entry.permissions, permissions);
-    if (wider !== null) throw mismatch(entry, `the artifact also requests ${wider}`);
+    if (wider !== null) throw mismatchError(entry, `the artifact also requests ${wider}`);
   }
   for (const { id, kind } of entry.package.exports)
     if (!exports.some((item) => item.id === id && item.kind === kind))
-      throw mismatch(entry, `the artifact has no ${kind} ${id}`);
+      throw mismatchError(entry, `the artifact has no ${kind} ${id}`);
   for (const { id, kind } of exports)
     if (!entry.package.exports.some((item) => item.id === id && item.kind === kind))
-      throw mismatch(entry, `the artifact also has the ${kind} ${id}`);
+      throw mismatchError(entry, `the artifact also has the ${kind} ${id}`);
   // The tools of such a package are known only when it runs.
-  if (bind && isDescribed(runtime.protocol)) throw mismatch(entry, "binding its tools would start it");
+  if (bind && isSelfDescribing(runtime.protocol))
+    throw mismatchError(entry, "binding its tools would start it");
 }
 
 function findWider(card: Permissions, requested: Permissions): string | null {
@@ -181,7 +186,7 @@ function findWider(card: Permissions, requested: Permissions): string | null {
   return slot === undefined ? null : `the secret ${slot}`;
 }
 
-function mismatch({ id, name }: MarketplaceEntry, problem: string): BackplaneError {
+function mismatchError({ id, name }: MarketplaceEntry, problem: string): BackplaneError {
   return new BackplaneError("marketplace.mismatch", `${name} does not match its card: ${problem}.`, {
     details: { id },
   });

@@ -5,7 +5,7 @@ export interface DependencyNode {
 }
 
 export interface DependencyOrder {
-  /** The plugins in order, without those of a cycle. */
+  /** The plugins in order, without those in a cycle. */
   names: string[];
   /** Keyed by plugin name: the cycle that the plugin is part of, as `a → b → a`. */
   cycles: Map<string, string>;
@@ -25,13 +25,13 @@ export function sortByDependencies(nodes: readonly DependencyNode[]): Dependency
     const start = path.indexOf(name);
     if (start >= 0) {
       const cycle = path.slice(start);
-      for (const [at, member] of cycle.entries()) {
-        cycles.set(member, [...cycle.slice(at), ...cycle.slice(0, at), member].join(" → "));
+      for (const [index, member] of cycle.entries()) {
+        cycles.set(member, [...cycle.slice(index), ...cycle.slice(0, index), member].join(" → "));
       }
       return;
     }
     path.push(name);
-    for (const needed of node.requires) visit(needed);
+    for (const dependency of node.requires) visit(dependency);
     path.pop();
     done.add(name);
     names.push(name);

@@ -17,36 +17,38 @@ import { compareVersions } from "../bindings/compare-versions.ts";
 interface VersionSource {
   source: InstallationSource;
   /** The same source in the form that `plugin install` accepts, for one version. */
-  textOf(version: string): string;
+  formatSource(version: string): string;
 }
 
 /** Keyed by the origin of a package. For other origins, the source is not recorded when a package is installed. */
 const SOURCES: Partial<Record<Package["origin"], (pack: Package) => VersionSource | null>> = {
   npm: ({ manifest: { name } }) => ({
     source: { kind: "npm", spec: `${name}@latest`, args: [], secret_slots: [] },
-    textOf: (version) => `npm:${name}@${version}`,
+    formatSource: (version) => `npm:${name}@${version}`,
   }),
   pypi: ({ manifest: { name } }) => ({
     source: { kind: "pypi", spec: name, args: [], secret_slots: [] },
-    textOf: (version) => `pypi:${name}==${version}`,
+    formatSource: (version) => `pypi:${name}==${version}`,
   }),
   // The tag is read again, because it may have moved to another version.
   oci: ({ oci }) => {
     const reference = oci?.reference ?? null;
     return reference === null || reference.includes("@")
       ? null
-      : { source: { kind: "oci", reference }, textOf: () => reference };
+      : { source: { kind: "oci", reference }, formatSource: () => reference };
   },
 };
 
-const USE_FROM = "To upgrade, name the source of the next version: backplane plugin upgrade --from SOURCE.";
+const USE_FROM =
+  "To upgrade, specify the source of the next version: backplane plugin upgrade --from SOURCE.";
 
 /** Why a source cannot be queried for versions. */
 const WITHOUT_VERSIONS: Partial<Record<Package["origin"], string>> = {
   folder: `A folder does not list the available versions. ${USE_FROM}`,
   upload: `An archive does not list the available versions. ${USE_FROM}`,
   oci: `A digest or a layout does not list the available versions. ${USE_FROM}`,
-  image: "A tag does not list the available versions. To get the image that it names now, install it again.",
+  image:
+    "A tag does not list the available versions. To get the image that it refers to now, install it again.",
   marketplace: "Its marketplace offers one version of each package: backplane plugin search.",
   workspace:
     "It is linked to a folder, which does not list the available versions. Changes are loaded on save.",
@@ -69,9 +71,9 @@ export function createOutdated(
       return unknown(WITHOUT_VERSIONS[pack.origin] ?? "Its source does not list the available versions.");
     try {
       const { packages } = await installations.inspect(caller, package_source.source, operation);
-      const same = packages.find(({ package_id }) => package_id === pack.package_id);
-      if (same === undefined) return unknown("Its source contains another package now.");
-      const { version, provenance, source = package_source.textOf(version) } = same;
+      const current = packages.find(({ package_id }) => package_id === pack.package_id);
+      if (current === undefined) return unknown("Its source contains another package now.");
+      const { version, provenance, source = package_source.formatSource(version) } = current;
       return {
         newest_available: version,
         source,

@@ -15,7 +15,7 @@ export interface PackageRows {
   /** Returns the row that the imported bytes would have. */
   draft(caller: Caller, imported: ImportedPackage): Package;
   /** The event and the audit entry of its installation. */
-  records(caller: Caller, row: Package): ChangeRecords;
+  buildRecords(caller: Caller, row: Package): ChangeRecords;
   /** Stores the row and ends the import. Bytes that do not become a row are removed. */
   add(caller: Caller, row: Package): Promise<{ package: Package; created: boolean }>;
   remove(caller: Caller, row: Package): Promise<void>;
@@ -23,7 +23,7 @@ export interface PackageRows {
   discard(digest: string): Promise<void>;
 }
 
-/** Origins whose source names the downloaded package. */
+/** Origins whose source identifies the downloaded package. */
 const REGISTRIES: readonly Package["origin"][] = ["npm", "pypi", "image"];
 
 export function createPackageRows(deps: KernelDeps): PackageRows {
@@ -47,7 +47,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     installed_by: caller.actor,
   });
 
-  function records(caller: Caller, row: Package): ChangeRecords {
+  function buildRecords(caller: Caller, row: Package): ChangeRecords {
     const identity = { package_id: row.package_id, version: row.version, digest: row.digest };
     return {
       events: [
@@ -64,7 +64,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
       audit: buildAudit(deps, caller, "package.install", row.id, {
         ...identity,
         origin: row.origin,
-        // Names the package of the registry, and the install scripts that ran.
+        // Identifies the package in the registry, and the install scripts that ran.
         ...(REGISTRIES.includes(row.origin) ? { source: row.manifest.source } : {}),
         ...(row.oci === undefined ? {} : { oci: row.oci }),
         ...(row.marketplace === undefined ? {} : { marketplace: row.marketplace }),
@@ -76,7 +76,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
 
   async function add(caller: Caller, row: Package) {
     try {
-      const inserted = await store.packages.insert(row, records(caller, row));
+      const inserted = await store.packages.insert(row, buildRecords(caller, row));
       deps.importer.release(row.digest);
       return { package: inserted.row, created: inserted.created };
     } catch (error) {
@@ -88,9 +88,9 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
   async function remove(caller: Caller, row: Package): Promise<void> {
     const identity = { package_id: row.package_id, version: row.version, digest: row.digest };
     const audit = buildAudit(deps, caller, "package.remove", row.id, identity);
-    let gone: boolean;
+    let removed: boolean;
     try {
-      gone = await store.packages.remove(row.org_id, row.id, { audit });
+      removed = await store.packages.remove(row.org_id, row.id, { audit });
     } catch (error) {
       throw await hideInvisibleBindings(
         error,
@@ -99,7 +99,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
         createVisibilityFilter(deps, caller),
       );
     }
-    if (!gone) throw new BackplaneError("package.not_found");
+    if (!removed) throw new BackplaneError("package.not_found");
     await removeUnused(row.digest);
   }
 
@@ -117,7 +117,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     }
   }
 
-  return { draft, records, add, remove, discard };
+  return { draft, buildRecords, add, remove, discard };
 }
 
 function auditedProvenance({ state, build, trust_root }: Provenance): JsonObject {

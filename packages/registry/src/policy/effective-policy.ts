@@ -31,9 +31,9 @@ export interface EffectivePolicy {
   /** Keyed by name; contains only channels that are limited. */
   readonly channels: ReadonlyMap<string, ChannelLimits>;
   /** The risk that the org assigns to a tool, or null. */
-  readonly judged: (tool: string) => Risk | null;
+  readonly findOrgRisk: (tool: string) => Risk | null;
   /** The risk that the project raises a tool to, or null. */
-  readonly raised: (tool: string) => Risk | null;
+  readonly findProjectRisk: (tool: string) => Risk | null;
   readonly deferred: ToolMatcher;
   readonly pinned: ToolMatcher;
   /** The level that is archived, so that nothing starts here, or null. */
@@ -83,8 +83,8 @@ export function compilePolicy(
         { selections: [org, project].flatMap((policy) => compileChannel(policy, channel)), tolerance },
       ]),
     ),
-    judged: compileRisks(org.risks),
-    raised: compileRisks(project.risks),
+    findOrgRisk: compileRisks(org.risks),
+    findProjectRisk: compileRisks(project.risks),
     deferred: compileToolPatterns(document.deferred_tools),
     pinned: compileToolPatterns(document.pinned_tools),
     archived: org.archived === true ? "org" : project.archived === true ? "project" : null,
@@ -117,17 +117,17 @@ export function toleranceFor(
   context: RiskContext,
   channel: string | undefined,
 ): Tolerance {
-  const limited = channel === undefined ? undefined : channels.get(channel)?.tolerance[context];
-  return lowerTolerance(document.tolerance[context], limited);
+  const channel_tolerance = channel === undefined ? undefined : channels.get(channel)?.tolerance[context];
+  return lowerTolerance(document.tolerance[context], channel_tolerance);
 }
 
 function compileLimits({ allow, deny, max_risk }: Omit<RolePolicy, "disabled">): CompiledLimits[] {
   return [{ allow: compileSelection(allow), deny: compileSelection(deny), max_risk: max_risk ?? null }];
 }
 
-function compileSelection(named: RoleSelection | undefined): CompiledSelection | null {
-  if (named === undefined) return null;
-  const { origins, tools, categories } = named;
+function compileSelection(selection: RoleSelection | undefined): CompiledSelection | null {
+  if (selection === undefined) return null;
+  const { origins, tools, categories } = selection;
   return {
     origins: origins === undefined ? null : new Set(origins.map(ownOriginName)),
     tools: tools === undefined ? null : compileToolPatterns(tools),
@@ -138,13 +138,13 @@ function compileSelection(named: RoleSelection | undefined): CompiledSelection |
 /** If several patterns match a name, the highest risk applies. */
 function compileRisks(risks: Policy["risks"]): (tool: string) => Risk | null {
   const all = Object.entries(risks ?? {}).map(([pattern, risk]) => ({
-    meets: compileToolPatterns([pattern]),
+    matches: compileToolPatterns([pattern]),
     risk,
   }));
   return (tool) => {
     let highest: Risk | null = null;
-    for (const { meets, risk } of all) {
-      if (meets(tool)) highest = highest === null ? risk : higherRisk(highest, risk);
+    for (const { matches, risk } of all) {
+      if (matches(tool)) highest = highest === null ? risk : higherRisk(highest, risk);
     }
     return highest;
   };

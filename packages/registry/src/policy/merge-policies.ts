@@ -178,9 +178,11 @@ function intersectChannel(a: ChannelPolicy, b: ChannelPolicy): ChannelPolicy {
 }
 
 function channelWithOwnOrigins(channel: ChannelPolicy): ChannelPolicy {
-  const named = withOwnOrigins(channel);
+  const with_own_origins = withOwnOrigins(channel);
   const { allowed_origins: origins } = channel;
-  return origins == null ? named : { ...named, allowed_origins: origins.map(ownOriginName) };
+  return origins == null
+    ? with_own_origins
+    : { ...with_own_origins, allowed_origins: origins.map(ownOriginName) };
 }
 
 /** Translates the names that policies for Hefty use. */

@@ -16,11 +16,11 @@ import {
   type PolicyView,
 } from "@backplane/contract";
 import {
-  atLeast,
   buildAudit,
   type Caller,
   type Changes,
   HOST_ADMIN,
+  hasRole,
   type KernelDeps,
   type PolicyRow,
   type PolicyRows,
@@ -52,14 +52,14 @@ export class Policies {
 
   /** Returns the policy in effect for the scope. */
   of(scope: Scope): MaybePromise<EffectivePolicy> {
-    return mapMaybe(this.#deps.store.policies.get(scope), (rows) => this.#effective(scope, rows));
+    return mapMaybe(this.#deps.store.policies.get(scope), (rows) => this.#getCompiled(scope, rows));
   }
 
-  #effective(scope: Scope, { org, project }: PolicyRows): MaybePromise<EffectivePolicy> {
+  #getCompiled(scope: Scope, { org, project }: PolicyRows): MaybePromise<EffectivePolicy> {
     const key = `${scope.org_id}\n${scope.project_id}`;
     const generations = `${org?.generation ?? 0}.${project?.generation ?? 0}`;
-    const known = this.#cache.get(key);
-    if (known?.generations === generations) return known.policy;
+    const cached = this.#cache.get(key);
+    if (cached?.generations === generations) return cached.policy;
     return this.#compile(org?.policy ?? {}, project?.policy ?? {}).then((policy) => {
       this.#cache.delete(key);
       this.#cache.set(key, { generations, policy });
@@ -71,7 +71,7 @@ export class Policies {
   async get(caller: Caller, level: PolicyLevel): Promise<PolicyView> {
     requireOperator(caller, "read the policy");
     const { scope, row } = await this.#find(caller, level);
-    return await this.#view(level, scope, row);
+    return await this.#buildView(level, scope, row);
   }
 
   put(caller: Caller, level: PolicyLevel, policy: Policy, expected?: number): Promise<PolicyView> {
@@ -93,7 +93,7 @@ export class Policies {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const { scope, row } = await this.#find(caller, level);
       const generation = row?.generation ?? 0;
-      if (expected !== undefined && expected !== generation) throw outdated(generation);
+      if (expected !== undefined && expected !== generation) throw outdatedGenerationError(generation);
       const policy = change(row?.policy ?? {});
       // Compiling rejects an invalid rule before it is stored.
       await this.#compile(policy, {});
@@ -108,9 +108,9 @@ export class Policies {
       const audit = buildAudit(this.#deps, caller, "policy.set", `policy/${level}`, details);
       if (!(await store.policies.put(next, { audit }))) continue;
       this.#deps.changes.emit("policy.changed", { org_id: scope.org_id });
-      return await this.#view(level, scope, next);
+      return await this.#buildView(level, scope, next);
     }
-    throw outdated(undefined);
+    throw outdatedGenerationError(undefined);
   }
 
   async #find(caller: Caller, level: PolicyLevel): Promise<{ scope: Scope; row: PolicyRow | null }> {
@@ -118,7 +118,7 @@ export class Policies {
     if (level === "project" && project_id === null) {
       throw new BackplaneError(
         "request.invalid",
-        "level=project needs a project, and the request names none.",
+        "level=project needs a project, and the request specifies none.",
         {
           fix: "Send the Backplane-Project header, or use --project.",
         },
@@ -129,7 +129,7 @@ export class Policies {
     return { scope, row: level === "org" ? org : project };
   }
 
-  async #view(level: PolicyLevel, scope: Scope, row: PolicyRow | null): Promise<PolicyView> {
+  async #buildView(level: PolicyLevel, scope: Scope, row: PolicyRow | null): Promise<PolicyView> {
     const { document } = await this.of(scope);
     return {
       level,
@@ -167,7 +167,7 @@ export class Policies {
 
 function requireAdmin(caller: Caller, level: PolicyLevel): void {
   requireOperator(caller, "change the policy");
-  if (!atLeast(caller.role, "admin")) {
+  if (!hasRole(caller.role, "admin")) {
     throw new BackplaneError("policy.denied", "Only an owner or admin may change the policy.");
   }
   if (level === "org" && caller.actor !== HOST_ADMIN && caller.scope.project_id !== null) {
@@ -194,7 +194,7 @@ function diffPolicies(before: Policy, after: Policy): JsonObject {
   return { changed };
 }
 
-function outdated(generation: number | undefined): BackplaneError {
+function outdatedGenerationError(generation: number | undefined): BackplaneError {
   return new BackplaneError("request.precondition", undefined, {
     details: generation === undefined ? {} : { generation },
   });

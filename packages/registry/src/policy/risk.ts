@@ -46,15 +46,15 @@ export function computeRisk(
   hits: readonly RuleHit[],
 ): RiskReport {
   // Hits depend on the arguments, so such a report is not worth caching.
-  if (hits.length > 0) return assess(plan, grant, policy, hits);
+  if (hits.length > 0) return assessRisk(plan, grant, policy, hits);
   const last = reports.get(plan);
   if (last !== undefined && last.grant === grant && last.policy === policy) return last.report;
-  const report = assess(plan, grant, policy, hits);
+  const report = assessRisk(plan, grant, policy, hits);
   reports.set(plan, { grant, policy, report });
   return report;
 }
 
-function assess(
+function assessRisk(
   plan: RatedExport,
   grant: Grant,
   policy: EffectivePolicy,
@@ -65,8 +65,8 @@ function assess(
   const add = (source: RiskSource["source"], risk: Risk, reason: string) =>
     sources.push({ source, risk, why: reason });
   const tool = item.kind === "tool" ? item.tool : null;
-  const judged = policy.judged(item.id);
-  if (judged !== null) add("operator", judged, "the policy's risks name this tool");
+  const org_risk = policy.findOrgRisk(item.id);
+  if (org_risk !== null) add("operator", org_risk, "the policy's risks list this tool");
   else if (tool?.risk !== undefined) add("author", tool.risk, "the tool's author declares it");
   // An undeclared effect class is used only if nobody declared the risk itself.
   if (effect_class !== "unknown" || sources.length === 0)
@@ -74,8 +74,9 @@ function assess(
   const hinted = riskOfHints(tool?.hints);
   if (hinted !== null) add("hints", hinted.risk, hinted.why);
   for (const { risk, why } of findFloor(item, grant, policy)) add("floor", risk, why);
-  const raised = policy.raised(item.id);
-  if (raised !== null) add("project", raised, "the project's policy raises the risk of this tool");
+  const project_risk = policy.findProjectRisk(item.id);
+  if (project_risk !== null)
+    add("project", project_risk, "the project's policy raises the risk of this tool");
   for (const hit of hits) if (hit.action === "raise") add("rule", hit.risk, `${hit.name}: ${hit.reason}`);
   let risk = sources[0]!.risk;
   for (const source of sources) risk = higherRisk(risk, source.risk);
@@ -96,20 +97,20 @@ function findFloor(
   grant: Grant,
   { document: { floor } }: EffectivePolicy,
 ): { risk: Risk; why: string }[] {
-  const least: { risk: Risk; why: string }[] = [];
+  const floors: { risk: Risk; why: string }[] = [];
   if (floor.egress !== undefined && grant.network === "egress")
-    least.push({ risk: floor.egress, why: "it is granted network access" });
+    floors.push({ risk: floor.egress, why: "it is granted network access" });
   if (floor.writable_mounts !== undefined && grant.mounts.some(({ writable }) => writable))
-    least.push({ risk: floor.writable_mounts, why: "it is granted a folder on the host to write to" });
-  if (item.kind !== "tool") return least;
+    floors.push({ risk: floor.writable_mounts, why: "it is granted a folder on the host to write to" });
+  if (item.kind !== "tool") return floors;
   const { target, category } = item.tool;
   if (floor.host !== undefined && target === "host")
-    least.push({ risk: floor.host, why: "it runs on the host, outside the sandbox" });
+    floors.push({ risk: floor.host, why: "it runs on the host, outside the sandbox" });
   const category_floor =
     category === undefined ? undefined : ownRisk(floor.categories, normalizeCategory(category));
   if (category_floor !== undefined)
-    least.push({ risk: category_floor, why: `the floor of the category ${category}` });
-  return least;
+    floors.push({ risk: category_floor, why: `the floor of the category ${category}` });
+  return floors;
 }
 
 /** The category comes from the package, and `constructor` is a key of every object. */

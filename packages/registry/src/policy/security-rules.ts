@@ -63,11 +63,11 @@ export async function compilePluginRules(
   if (rules === undefined || rules.length === 0) return NO_RULES;
   const compiled: CompiledRule[] = [];
   for (const [n, rule] of rules.entries()) {
-    const read = SecurityRuleSchema.safeParse(rule);
-    const name = `the plugin's rule ${(read.success ? read.data.id : undefined) ?? n + 1}`;
+    const parsed = SecurityRuleSchema.safeParse(rule);
+    const name = `the plugin's rule ${(parsed.success ? parsed.data.id : undefined) ?? n + 1}`;
     try {
-      if (!read.success) throw new Error(read.error.issues[0]?.message ?? "not a rule");
-      compiled.push(await compileRule(read.data, name, schemas));
+      if (!parsed.success) throw new Error(parsed.error.issues[0]?.message ?? "not a rule");
+      compiled.push(await compileRule(parsed.data, name, schemas));
     } catch (error) {
       const problem = error instanceof Error ? error.message : String(error);
       const reason = `the rule is invalid (${problem}), so every call is denied`;
@@ -88,16 +88,16 @@ export function findRuleHits(
 ): readonly RuleHit[] | Promise<readonly RuleHit[]> {
   if (rules.length === 0) return NO_HITS;
   const hits: RuleHit[] = [];
-  let waiting: Promise<unknown>[] | null = null;
+  let pending: Promise<unknown>[] | null = null;
   for (const rule of rules) {
     if (rule.tools?.(tool) === false) continue;
     const issues = rule.check === null ? null : rule.check(input);
     if (issues instanceof Promise) {
-      waiting ??= [];
-      waiting.push(issues.then((found) => found.length > 0 && hits.push(rule)));
+      pending ??= [];
+      pending.push(issues.then((found) => found.length > 0 && hits.push(rule)));
     } else if (issues === null || issues.length > 0) hits.push(rule);
   }
-  return waiting === null ? hits : Promise.all(waiting).then(() => hits);
+  return pending === null ? hits : Promise.all(pending).then(() => hits);
 }
 
 async function compileRule(rule: SecurityRule, name: string, schemas: Compiler): Promise<CompiledRule> {
@@ -129,7 +129,7 @@ function compileCondition({
   return schemaAt(pointer, { enum: one_of ?? [equals ?? null] });
 }
 
-/** Returns the schema of a value that matches `test` at the pointer; `*` stands for any item of an array. */
+/** Returns the schema of a value that matches `test` at the pointer; `*` matches any item of an array. */
 function schemaAt(pointer: string, test: JsonObject): JsonObject {
   const parts = pointer.split("/").slice(1);
   return parts.reduceRight<JsonObject>((inner, part): JsonObject => {

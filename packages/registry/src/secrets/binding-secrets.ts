@@ -17,7 +17,7 @@ export async function readBindingSecrets(
     if (ref === undefined) continue;
     const name = parseSecretRef(ref, org_id);
     const usable = name !== null && !isRegistrySecret(name);
-    const sealed = usable ? await deps.store.secrets.sealed(org_id, name) : null;
+    const sealed = usable ? await deps.store.secrets.getSealed(org_id, name) : null;
     if (sealed === null) {
       throw new BackplaneError("secret.not_found", `The secret bound to ${slot} no longer exists.`);
     }

@@ -25,7 +25,7 @@ export function readRegistryLogin(
     const owned = await store.secrets.get(org_id, name);
     // A project must not decide which login the whole org uses.
     const sealed =
-      owned === null || owned.project_id !== null ? null : await store.secrets.sealed(org_id, name);
+      owned === null || owned.project_id !== null ? null : await store.secrets.getSealed(org_id, name);
     if (sealed === null) return null;
     const value = vault.open(org_id, name, sealed.ciphertext).trim();
     const colon = value.indexOf(":");

@@ -8,7 +8,7 @@ import { buildAudit, type Caller, type KernelDeps, requireHostAdmin, type Sealed
 import { configSealName } from "../config/live-config.ts";
 import { signInSealName } from "./sign-in-record.ts";
 
-const BATCH = 100;
+const BATCH_ROWS = 100;
 const SEALED_KINDS: readonly SealedRow["kind"][] = ["secret", "config", "sign_in"];
 /** The name under which each kind of row was sealed. */
 const SEAL_NAMES: Record<SealedRow["kind"], (name: string) => string> = {
@@ -68,7 +68,7 @@ async function reseal(
   let conflicts = 0;
   let after = { org_id: "", name: "" };
   for (;;) {
-    const rows = await store.sealed.list(kind, prefix, after, BATCH);
+    const rows = await store.sealed.list(kind, prefix, after, BATCH_ROWS);
     const changes: { row: SealedRow; ciphertext: string }[] = [];
     for (const row of rows) {
       const name = SEAL_NAMES[kind](row.name);
@@ -82,7 +82,7 @@ async function reseal(
     const replaced = changes.length === 0 ? 0 : await store.sealed.replace(changes);
     resealed[kind] += replaced;
     conflicts += changes.length - replaced;
-    if (rows.length < BATCH) return conflicts;
+    if (rows.length < BATCH_ROWS) return conflicts;
     after = rows.at(-1)!;
   }
 }

@@ -32,7 +32,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     const sealed = { org_id, project_id, name, ciphertext: deps.vault.seal(org_id, name, value), last4 };
     const audit = buildAudit(deps, caller, "secret.put", name);
     const stored = store.secrets.put(sealed, new Date(now).toISOString(), { audit });
-    return await showTo(caller, await stored.catch(explainDenial));
+    return await hideForeignUsers(caller, await stored.catch(explainDenial));
   }
 
   async function get(caller: Caller, name: string) {
@@ -40,15 +40,16 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     const secret = await store.secrets.get(org_id, name);
     if (secret === null || (project_id !== null && !isUsableIn(secret, project_id)))
       throw new BackplaneError("secret.not_found");
-    return await showTo(caller, secret);
+    return await hideForeignUsers(caller, secret);
   }
 
   async function list(caller: Caller, page: Page) {
     const { items, next } = await store.secrets.list(ownerScopeOf(caller), page);
-    const visible = createVisibilityFilter(deps, caller);
-    const seen: Secret[] = [];
-    for (const secret of items) seen.push({ ...secret, used_by: await visible(secret.used_by) });
-    return { items: seen, next };
+    const filterVisible = createVisibilityFilter(deps, caller);
+    const visible_secrets: Secret[] = [];
+    for (const secret of items)
+      visible_secrets.push({ ...secret, used_by: await filterVisible(secret.used_by) });
+    return { items: visible_secrets, next };
   }
 
   async function remove(caller: Caller, name: string): Promise<void> {
@@ -67,7 +68,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     throw new BackplaneError("secret.not_found");
   }
 
-  async function showTo(caller: Caller, secret: Secret): Promise<Secret> {
+  async function hideForeignUsers(caller: Caller, secret: Secret): Promise<Secret> {
     return { ...secret, used_by: await createVisibilityFilter(deps, caller)(secret.used_by) };
   }
 
@@ -75,7 +76,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
 }
 
 /**
- * Whether bindings of the project may refer to the secret. Null stands for the whole org, which may use only the org's
+ * Whether bindings of the project may refer to the secret. Null means the whole org, which may use only the org's
  * own secrets.
  */
 export function isUsableIn(

@@ -28,7 +28,7 @@ export interface TokenSource {
   auth_methods: string[] | null;
   client: OAuthClient;
   grant: OAuthGrant;
-  /** The requested scope; null when none was named. */
+  /** The requested scope; null when none was requested. */
   scope: string | null;
 }
 
@@ -45,7 +45,7 @@ export interface SignInSession extends TokenSource, Tokens {
 }
 
 export interface SignInRecord {
-  /** The last challenge of the server. The next login requests the scopes that the challenge names. */
+  /** The last challenge of the server. The next login requests the scopes that the challenge lists. */
   challenge: ServerChallenge | null;
   /** Why a person has to sign in; null when nobody has to. */
   needed: string | null;

@@ -1,6 +1,6 @@
 /**
- * The state of a signature is stored when a package is installed, but its key can be revoked or expire later. Packages are
- * shown with the state that their signature has now.
+ * The state of a signature is stored when a package is installed, but its key can be revoked or expire later. Packages
+ * are shown with the state that their signature has now.
  */
 import type { Package, SignatureState, TrustedKey } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
@@ -14,9 +14,9 @@ export function createCurrentSignatures({
   return async (org_id, rows) => {
     const keys = new Map<string, Promise<TrustedKey | null>>();
     const findKey = (key_id: string) => {
-      const known = keys.get(key_id) ?? store.trusted_keys.byKeyId(org_id, key_id);
-      keys.set(key_id, known);
-      return known;
+      const key = keys.get(key_id) ?? store.trusted_keys.findByKeyId(org_id, key_id);
+      keys.set(key_id, key);
+      return key;
     };
     return await Promise.all(
       rows.map(async (row) => {

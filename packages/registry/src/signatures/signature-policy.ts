@@ -14,8 +14,8 @@ export interface SignaturePolicy {
     signatures: readonly unknown[],
   ): Promise<SignatureState>;
   /**
-   * Checks an imported package. Throws `signature.rollback` for a version below the highest signed one. `highest` is stored
-   * together with the package.
+   * Checks an imported package. Throws `signature.rollback` for a version below the highest signed one. `highest` is
+   * stored together with the package.
    */
   judge(
     caller: Caller,
@@ -31,7 +31,7 @@ export function createSignaturePolicy({ store, clock, host }: KernelDeps): Signa
     signed: SignedPackage,
     signatures: readonly unknown[],
   ): Promise<SignatureState> {
-    const findKey = (key_id: string) => store.trusted_keys.byKeyId(org_id, key_id);
+    const findKey = (key_id: string) => store.trusted_keys.findByKeyId(org_id, key_id);
     let refusal: unknown = new BackplaneError("signature.missing", missingMessage(origin, signed));
     for (const signature of signatures) {
       try {
@@ -54,15 +54,15 @@ export function createSignaturePolicy({ store, clock, host }: KernelDeps): Signa
     const signed = { package_id, version, digest, dependency_lock };
     const state = await check(caller, origin, signed, signatures);
     const before = await store.trusted_keys.highestSigned(caller.scope.org_id, package_id);
-    const older = before !== null && compareVersions(version, before) < 0;
-    if (older && host.require_signature.includes(origin) && !allow_downgrade)
+    const is_older = before !== null && compareVersions(version, before) < 0;
+    if (is_older && host.require_signature.includes(origin) && !allow_downgrade)
       throw new BackplaneError(
         "signature.rollback",
         `${package_id} ${version} is older than ${before}, which was installed before.`,
         { details: { package_id, version, highest: before } },
       );
-    const higher = state.state === "verified" && (before === null || compareVersions(version, before) > 0);
-    return { state, ...(higher ? { highest: { version, before } } : {}) };
+    const is_higher = state.state === "verified" && (before === null || compareVersions(version, before) > 0);
+    return { state, ...(is_higher ? { highest: { version, before } } : {}) };
   }
 
   return { check, judge };

@@ -1,4 +1,6 @@
-/** Keys that an org trusts to sign packages. Only an admin of the whole org changes them, and each change is audited. */
+/**
+ * Keys that an org trusts to sign packages. Only an admin of the whole org changes them, and each change is audited.
+ */
 
 import { BackplaneError, type TrustedKey } from "@backplane/contract";
 import { buildAudit, type Caller, type Kernel, type KernelDeps, requireWholeOrg } from "@backplane/ports";

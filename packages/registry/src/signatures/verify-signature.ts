@@ -4,7 +4,7 @@ import { createPublicKey, hash, type KeyObject, verify } from "node:crypto";
 import { BackplaneError, type PackageSignature, signedText, type TrustedKey } from "@backplane/contract";
 import { PackageSignatureSchema } from "@backplane/contract/schema";
 
-/** The values that the signature must name. Before the files are fetched only the digest is known. */
+/** The values that the signature must contain. Before the files are fetched only the digest is known. */
 export interface SignedPackage {
   digest: string;
   package_id?: string;
@@ -33,7 +33,7 @@ export async function verifySignature(
     );
   }
   const signature = parsed.data;
-  requireSame(signature, signed);
+  requireMatchingValues(signature, signed);
   const { key_id, package_id } = signature;
   const key = await findKey(key_id);
   if (key === null)
@@ -51,7 +51,7 @@ export async function verifySignature(
       `${package_id} is signed with ${key.name} (${key_id}), which was revoked${key.revoked_reason === null ? "" : `: ${key.revoked_reason}`}.`,
       { details: { ...details, revoked_at: key.revoked_at } },
     );
-  if (!key.packages.some((pattern) => covers(pattern, package_id)))
+  if (!key.packages.some((pattern) => coversPackage(pattern, package_id)))
     throw new BackplaneError(
       "signature.untrusted",
       `${key.name} (${key_id}) is trusted for ${key.packages.join(", ")}, not for ${package_id}.`,
@@ -75,14 +75,14 @@ export async function verifySignature(
   return { signature, key };
 }
 
-function requireSame(signature: PackageSignature, signed: SignedPackage): void {
+function requireMatchingValues(signature: PackageSignature, signed: SignedPackage): void {
   const expected = { ...signed, dependency_lock: lockText(signed.dependency_lock) };
   const actual = { ...signature, dependency_lock: lockText(signature.dependency_lock) };
   for (const field of ["package_id", "version", "digest", "dependency_lock"] as const) {
     if (expected[field] === undefined || expected[field] === actual[field]) continue;
     throw new BackplaneError(
       "signature.mismatch",
-      `The signature names ${field} ${actual[field]}, but the package has ${expected[field]}.`,
+      `The signature is for the ${field} ${actual[field]}, but the package has ${expected[field]}.`,
       { details: { field, signed: actual[field], actual: expected[field] } },
     );
   }
@@ -94,7 +94,7 @@ function lockText(lock: SignedPackage["dependency_lock"]): string | undefined {
     : lock.map(({ path, sha256 }) => `${path} ${sha256}`).join(", ") || "(none)";
 }
 
-function covers(pattern: string, package_id: string): boolean {
+function coversPackage(pattern: string, package_id: string): boolean {
   return (
     pattern === "*" ||
     pattern === package_id ||

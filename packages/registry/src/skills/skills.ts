@@ -38,7 +38,7 @@ const MAX_CACHED_SCOPES = 256;
 
 export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "clock">): Skills {
   const { store, importer, clock } = deps;
-  const known = new Map<string, { at: number; skills: Promise<FoundSkill[]> }>();
+  const cache = new Map<string, { at: number; skills: Promise<FoundSkill[]> }>();
 
   async function readSkills(scope: Scope): Promise<FoundSkill[]> {
     const bound = await store.bindings.discover(scope, "tool");
@@ -64,18 +64,18 @@ export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "cloc
   function listCached(scope: Scope): Promise<FoundSkill[]> {
     const key = `${scope.org_id}\n${scope.project_id}`;
     const now = clock.monotonic();
-    const cached = known.get(key);
+    const cached = cache.get(key);
     if (cached !== undefined && now - cached.at < FRESH_MS) return cached.skills;
     const skills = readSkills(scope);
-    known.delete(key);
-    known.set(key, { at: now, skills });
-    if (known.size > MAX_CACHED_SCOPES) known.delete(known.keys().next().value!);
-    skills.catch(() => known.delete(key));
+    cache.delete(key);
+    cache.set(key, { at: now, skills });
+    if (cache.size > MAX_CACHED_SCOPES) cache.delete(cache.keys().next().value!);
+    skills.catch(() => cache.delete(key));
     return skills;
   }
 
   return {
-    forget: () => known.clear(),
+    forget: () => cache.clear(),
     list: async (scope) => (await listCached(scope)).map(({ name, description }) => ({ name, description })),
     async read(scope, name, file = MAIN_FILE) {
       const skill = (await listCached(scope)).find((listed) => listed.name === name);

@@ -53,12 +53,12 @@ export async function loadFolder(
   parts: LoadParts,
   caller: Caller,
   source: WorkspaceSource,
-  used: InUse | null,
+  in_use: InUse | null,
   operation: Operation,
 ): Promise<LoadedFolder> {
-  return used === null
+  return in_use === null
     ? await bindFirst(parts, caller, source, operation)
-    : await bindNext(parts, caller, source, used, operation);
+    : await bindNext(parts, caller, source, in_use, operation);
 }
 
 /**
@@ -123,20 +123,20 @@ async function bindNext(
   parts: LoadParts,
   caller: Caller,
   source: WorkspaceSource,
-  used: InUse,
+  in_use: InUse,
   operation: Operation,
 ): Promise<LoadedFolder> {
   const { rows, bindings, definitions } = parts;
-  const { binding_id } = used.binding;
+  const { binding_id } = in_use.binding;
   operation.report({ step: "check", message: "Loading the tool files" });
-  let next = await importCandidate(parts, caller, source, used);
+  let next = await importCandidate(parts, caller, source, in_use);
   const errors = errorsOf(next.description);
-  const loaded = loadedFiles(used.definitions);
+  const loaded = loadedFiles(in_use.definitions);
   const failed_updates = Object.keys(errors).filter((file) => loaded.has(file));
   if (failed_updates.length > 0) {
     await rows.discard(next.row.digest);
-    const keep = { digest: used.package.digest, files: failed_updates };
-    next = await importCandidate(parts, caller, { ...source, keep }, used);
+    const keep = { digest: in_use.package.digest, files: failed_updates };
+    next = await importCandidate(parts, caller, { ...source, keep }, in_use);
   }
   const { row, description } = next;
   if (operation.signal.aborted) {
@@ -145,8 +145,8 @@ async function bindNext(
   }
   operation.report({ step: "store", message: "Binding the tools" });
   const { package_id, version: package_version } = row;
-  const snapshots = [...used.snapshots];
-  if (row.digest !== used.package.digest) {
+  const snapshots = [...in_use.snapshots];
+  if (row.digest !== in_use.package.digest) {
     const { package: added } = await rows.add(caller, row);
     await definitions.withDescription(binding_id, row.digest, description, () =>
       bindings.patch(caller, binding_id, { package_version }, undefined, operation),
@@ -186,8 +186,8 @@ function errorsOf({ exports, info }: Pick<Description, "exports" | "info">): Rec
 function loadedFiles(definitions: Definitions | null): Set<string> {
   const exports = definitions?.exports ?? [];
   const files = filesOf(definitions?.info ?? {});
-  const good = exports.filter(({ tool }) => tool.load_error === undefined);
-  return new Set(good.flatMap(({ id }) => files[id] ?? []));
+  const loadable = exports.filter(({ tool }) => tool.load_error === undefined);
+  return new Set(loadable.flatMap(({ id }) => files[id] ?? []));
 }
 
 function filesOf(info: Description["info"]): Record<string, string> {

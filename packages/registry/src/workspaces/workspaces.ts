@@ -79,7 +79,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     operation: Operation,
     reviewed?: string,
   ): Promise<TrustedFolder> {
-    const began = clock.monotonic();
+    const started_at = clock.monotonic();
     operation.report({ step: "read", message: `Reading ${folder.path}` });
     const { digest, files, tool_files } = await requireFolders().survey(folder.path, folder.kind);
     if (reviewed !== undefined && reviewed !== digest) throw new BackplaneError("workspace.changed");
@@ -91,7 +91,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     const next = { ...folder, ...loaded, digest, files, loaded_at };
     await save(next);
     const { package_id, package_version } = next;
-    const duration_ms = Math.round(clock.monotonic() - began);
+    const duration_ms = Math.round(clock.monotonic() - started_at);
     for (const queue of activities.get(folder.id) ?? []) queue.observe(bindingsOf(next));
     report(folder.id, {
       type: "loaded",
@@ -158,14 +158,14 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       project_id: _project,
       snapshots: _snapshots,
       bindings: _bindings,
-      ...rest
+      ...visible_fields
     } = folder;
     try {
       const now = await requireFolders().survey(folder.path, folder.kind);
       const changes = diffFiles(files, now.files);
-      return { ...rest, changes, state: changes.length === 0 ? "loaded" : "changed" };
+      return { ...visible_fields, changes, state: changes.length === 0 ? "loaded" : "changed" };
     } catch {
-      return { ...rest, changes: [], state: "missing" };
+      return { ...visible_fields, changes: [], state: "missing" };
     }
   }
 
@@ -321,8 +321,15 @@ function workspacePackageId(path: string, scope: string): string {
 }
 
 function toSource({ path, kind, package_id }: TrustedFolder, digest: string): WorkspaceSource {
-  const whole = kind === "plugin";
-  return { kind: "workspace", path, digest, whole, package_id: whole ? null : package_id, keep: null };
+  const is_plugin = kind === "plugin";
+  return {
+    kind: "workspace",
+    path,
+    digest,
+    whole: is_plugin,
+    package_id: is_plugin ? null : package_id,
+    keep: null,
+  };
 }
 
 function isInScope(folder: TrustedFolder, { scope }: Caller): boolean {
@@ -336,14 +343,14 @@ function operatorOf({ org_id, project_id, trusted_by }: TrustedFolder): Caller {
 
 /** Lists the differences between the trusted files and the current ones. */
 function diffFiles(before: readonly WorkspaceFile[], now: readonly WorkspaceFile[]): WorkspaceChange[] {
-  const known = new Map(before.map((file) => [file.path, file]));
+  const trusted_files = new Map(before.map((file) => [file.path, file]));
   const changes: WorkspaceChange[] = [];
   for (const { path, size, sha256 } of now) {
-    const trusted_file = known.get(path);
-    known.delete(path);
+    const trusted_file = trusted_files.get(path);
+    trusted_files.delete(path);
     if (trusted_file === undefined) changes.push({ path, size, change: "added" });
     else if (trusted_file.sha256 !== sha256) changes.push({ path, size, change: "changed" });
   }
-  for (const path of known.keys()) changes.push({ path, size: 0, change: "removed" });
+  for (const path of trusted_files.keys()) changes.push({ path, size: 0, change: "removed" });
   return changes.sort((a, b) => (a.path < b.path ? -1 : 1));
 }

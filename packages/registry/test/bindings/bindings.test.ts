@@ -218,7 +218,7 @@ test("removes a binding only if it still has the given generation", async () => 
   await expect(bindings.remove(admin, id, 2)).rejects.toMatchObject({ code: "binding.not_found" });
 });
 
-test("keeps the fields that a patch does not name, and a disabled binding disabled", async () => {
+test("keeps the fields that a patch does not contain, and a disabled binding disabled", async () => {
   const fixture = await createTestKernel();
   const { bindings } = fixture.kernel;
   const settings = { config, policy: { timeout_ms: 5_000 }, rollout: { traffic_percent: 50 } };

@@ -10,33 +10,33 @@ import { config, jira, schemas } from "./jira.ts";
 
 verifies(
   "secret.slots",
-  "refuses secrets of undeclared slots, and missing, foreign-org and foreign-project secrets with the same message",
+  "refuses secrets for undeclared slots, and missing, foreign-org and foreign-project secrets with the same message",
   async () => {
     const fixture = await createTestKernel();
     const far: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
     await fixture.kernel.secrets.put(far, "jira_token", "far-away-value");
-    const bad = async (secrets: Record<string, string>) =>
+    const findBindIssues = async (secrets: Record<string, string>) =>
       await fixture
         .bind(jira, { config, secrets }, schemas)
         .catch((error: { details: unknown }) => error.details);
     const issue = (path: string, message: string) => ({ issues: [{ path, message }] });
-    expect(await bad({ other: "secret://org_local/x" })).toEqual(
+    expect(await findBindIssues({ other: "secret://org_local/x" })).toEqual(
       issue("/secrets/other", "the export does not declare this slot"),
     );
-    expect(await bad({ jira_token: "secret://org_local/jira_token" })).toEqual(
+    expect(await findBindIssues({ jira_token: "secret://org_local/jira_token" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_local/jira_token"),
     );
     const otherProject: Caller = { ...user, scope: { ...user.scope, project_id: "proj_next" } };
     await fixture.kernel.secrets.put(otherProject, "theirs", "next-door-value");
-    expect(await bad({ jira_token: "secret://org_local/theirs" })).toEqual(
+    expect(await findBindIssues({ jira_token: "secret://org_local/theirs" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_local/theirs"),
     );
-    expect(await bad({ jira_token: "secret://org_far/jira_token" })).toEqual(
+    expect(await findBindIssues({ jira_token: "secret://org_far/jira_token" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_far/jira_token"),
     );
     // The plugin would receive the organisation's login for a registry.
     await fixture.kernel.secrets.put(admin, "registry_ghcr.io", "ada:correct-horse");
-    expect(await bad({ jira_token: "secret://org_local/registry_ghcr.io" })).toEqual(
+    expect(await findBindIssues({ jira_token: "secret://org_local/registry_ghcr.io" })).toEqual(
       issue("/secrets/jira_token", "registry_ghcr.io is a login for a registry, which no plugin receives"),
     );
   },
@@ -47,7 +47,7 @@ verifies(
   "passes a secret in the environment only to protocols without another channel, and records that in the grant",
   async () => {
     const secret_slots = ["token", "other"];
-    const open = async () => {
+    const createKernelWithToken = async () => {
       const fixture = await createTestKernel();
       await fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
       return fixture;
@@ -61,7 +61,7 @@ verifies(
     const secrets = { token: "secret://org_local/token", other: "secret://org_local/token" };
     const binding = (secret_env: Record<string, string>) => ({ secrets, policy: { secret_env } });
     for (const protocol of ["mcp.stdio", "hefty.jsonrpc"]) {
-      const fixture = await open();
+      const fixture = await createKernelWithToken();
       const content = server(protocol);
       const { permissions } = content.runtime;
       const described = ToolExportSchema.parse({ ...toolExport("search"), permissions });
@@ -85,7 +85,7 @@ verifies(
       expect(fixture.runner.requests.at(-1)!.context.secrets).toEqual({ other: "s3cr3t-value" });
     }
     const refused = async (content: ReturnType<typeof manifest>, secret_env: Record<string, string>) => {
-      await expect((await open()).bind(content, binding(secret_env))).rejects.toMatchObject({
+      await expect((await createKernelWithToken()).bind(content, binding(secret_env))).rejects.toMatchObject({
         code: "binding.invalid",
         message: expect.stringContaining("/policy/secret_env"),
       });

@@ -10,7 +10,7 @@ const PACKAGE = "acme/devkit";
 const TOOLS = [toolExport("greet"), toolExport("wave")];
 const operator: Caller = { ...admin, actor: "key_operator", role: "user", admin: false };
 
-async function openBound(exports = TOOLS) {
+async function createBoundKernel(exports = TOOLS) {
   const fixture = await createTestKernel();
   const bound = await fixture.bind(manifest(exports), { config: { team: "ops" } });
   await fixture.kernel.bindings.create(admin, {
@@ -35,7 +35,7 @@ const upgrade = (
 const greet = (fixture: TestKernel) => fixture.call({ export_id: "greet", input: {} });
 
 verifies("upgrade.moves", "lists a held upgrade once, with the command that approves it", async () => {
-  const { fixture, bound } = await openBound();
+  const { fixture, bound } = await createBoundKernel();
   await install(fixture, "0.3.0", WIDER);
   expect(await fixture.kernel.bindings.waitingUpgrades(user)).toEqual([]);
   await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
@@ -66,7 +66,7 @@ verifies(
   "upgrade.moves",
   "holds a version that requests more permissions until an admin grants them",
   async () => {
-    const { fixture, bound } = await openBound();
+    const { fixture, bound } = await createBoundKernel();
     await install(fixture, "0.3.0", WIDER);
     const held = await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
     expect(held.map(({ package_version }) => package_version)).toEqual(["0.1.0", "0.1.0"]);
@@ -107,7 +107,7 @@ verifies(
   "upgrade.moves",
   "does not let an operator grant a held permission by an upgrade, a patch or a second binding",
   async () => {
-    const { fixture, bound } = await openBound();
+    const { fixture, bound } = await createBoundKernel();
     await install(fixture, "0.3.0", WIDER);
     await install(fixture, "0.4.0", WIDER);
     const policy = { permissions: { network: "egress" } } as const;
@@ -150,7 +150,7 @@ verifies(
   async () => {
     const limits = { network: "none", filesystem: "none", gateway_api_scopes: [] } as const;
     for (const [name, permissions] of Object.entries(WIDER_PERMISSIONS)) {
-      const { fixture, bound } = await openBound();
+      const { fixture, bound } = await createBoundKernel();
       await install(fixture, "0.3.0", [toolExport("greet", { permissions }), toolExport("wave")]);
       const patch = (body: object) =>
         fixture.kernel.bindings.patch(operator, bound.binding_id, body, undefined);
@@ -176,7 +176,7 @@ verifies(
   "does not let an operator get a held permission by setting it before the upgrade",
   async () => {
     for (const [name, permissions] of Object.entries(WIDER_PERMISSIONS)) {
-      const { fixture, bound } = await openBound();
+      const { fixture, bound } = await createBoundKernel();
       await install(fixture, "0.3.0", [toolExport("greet", { permissions }), toolExport("wave")]);
       const { allowed_domains, ...set } = permissions as { allowed_domains?: string[] };
       const policy = { permissions: set, ...(allowed_domains === undefined ? {} : { allowed_domains }) };
@@ -204,7 +204,7 @@ verifies(
       toolExport("greet", { permissions: { network: "egress", allowed_domains } }),
       toolExport("wave"),
     ];
-    const { fixture, bound } = await openBound(egress("a.example", "c.example"));
+    const { fixture, bound } = await createBoundKernel(egress("a.example", "c.example"));
     await install(fixture, "0.3.0", egress("a.example", "b.example", "c.example"));
     const patch = (body: object) =>
       fixture.kernel.bindings.patch(operator, bound.binding_id, body, undefined);
@@ -216,9 +216,9 @@ verifies(
     expect(fixture.runner.requests.at(-1)!.grant.allowed_domains).toEqual(["a.example"]);
     for (const policy of [{}, { allowed_domains: ["a.example", "b.example"] }])
       await expect(patch({ policy })).rejects.toMatchObject({ code: "policy.denied" });
-    // Only the operator's list limits a version that names no domains itself, so there is nothing to hold.
-    const open = [toolExport("greet", { permissions: { network: "egress" } }), toolExport("wave")];
-    const next = await openBound(open);
+    // Only the operator's list limits a version that lists no domains itself, so there is nothing to hold.
+    const without_domains = [toolExport("greet", { permissions: { network: "egress" } }), toolExport("wave")];
+    const next = await createBoundKernel(without_domains);
     await next.fixture.kernel.bindings.patch(
       operator,
       next.bound.binding_id,
@@ -235,7 +235,7 @@ verifies(
   "upgrade.moves",
   "does not let an operator widen a second binding while the first serves a version that requests less",
   async () => {
-    const { fixture, bound } = await openBound();
+    const { fixture, bound } = await createBoundKernel();
     await install(fixture, "0.3.0", WIDER);
     const second = await fixture.kernel.bindings.create(operator, {
       package_id: bound.package_id,
@@ -256,9 +256,9 @@ verifies(
 
 verifies(
   "upgrade.moves",
-  "withholds the domains of the gateway from a version that no longer names its own",
+  "withholds the domains of the gateway from a version that no longer lists its own",
   async () => {
-    const { fixture, bound } = await openBound();
+    const { fixture, bound } = await createBoundKernel();
     const egress = (more: object) => [
       toolExport("greet", { permissions: { network: "egress", ...more } }),
       toolExport("wave"),
@@ -275,7 +275,7 @@ verifies(
 );
 
 test("withdraws a held upgrade on rollback, and does not hold a version that adds no permissions", async () => {
-  const { fixture, bound } = await openBound();
+  const { fixture, bound } = await createBoundKernel();
   await install(fixture, "0.3.0", WIDER);
   await upgrade(fixture, "0.3.0", { new_permissions: "hold", percent: 10 });
   const rolled_back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
@@ -285,7 +285,7 @@ test("withdraws a held upgrade on rollback, and does not hold a version that add
   const shares = await upgrade(fixture, "0.3.0", { new_permissions: "grant", percent: 10 });
   expect(shares.filter(({ share_of }) => share_of !== undefined)).toHaveLength(2);
   expect(shares.every(({ held_upgrade }) => held_upgrade === undefined)).toBe(true);
-  const next = await openBound();
+  const next = await createBoundKernel();
   const moved = await upgrade(next.fixture, "0.2.0", { new_permissions: "hold" }, user);
   expect(moved.map(({ package_version }) => package_version)).toEqual(["0.2.0", "0.2.0"]);
 });

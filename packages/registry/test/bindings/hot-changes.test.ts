@@ -1,4 +1,4 @@
-/** Changes of a binding apply to the next call, and a version that does not start changes nothing (bind.hot). */
+/** Changes to a binding apply to the next call, and a version that does not start changes nothing (bind.hot). */
 import { BackplaneError, type ErrorCode } from "@backplane/contract";
 import type { DescribeRequest } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -9,7 +9,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 
 const TOOL = toolExport("greet", { permissions: { secret_slots: ["token"] } });
 
-async function openBound(status: "active" | "disabled" = "active") {
+async function createBoundKernel(status: "active" | "disabled" = "active") {
   const fixture = await createTestKernel();
   await fixture.kernel.secrets.put(admin, "token", "first-value");
   const secrets = { token: "secret://org_local/token" };
@@ -39,7 +39,7 @@ verifies(
   "bind.hot",
   "applies a change of status, config and secret to the next call, while a call in flight finishes",
   async () => {
-    const { fixture, patch } = await openBound();
+    const { fixture, patch } = await createBoundKernel();
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const seen: unknown[] = [];
     fixture.runner.script = async ({ request }) => {
@@ -76,7 +76,7 @@ verifies(
 );
 
 verifies("bind.hot", "keeps the version in use when the next one fails its handshake", async () => {
-  const { fixture, bound, patch } = await openBound();
+  const { fixture, bound, patch } = await createBoundKernel();
   const probed = failWith(fixture, { "0.2.0": "handshake_failed", "0.3.0": null });
   const source = await install(fixture, "0.2.0");
   const { package_id, export_id } = bound;
@@ -107,7 +107,7 @@ verifies("bind.hot", "keeps the version in use when the next one fails its hands
 });
 
 test("starts a version once for all its exports, and not for a rollback or a change without a new version", async () => {
-  const { fixture, bound, patch } = await openBound();
+  const { fixture, bound, patch } = await createBoundKernel();
   const probed = failWith(fixture, {});
   const both = [TOOL, toolExport("wave")];
   await install(fixture, "0.2.0", both);
@@ -134,7 +134,7 @@ test("moves a disabled binding, and a binding that the host currently cannot sta
     ["active", "sandbox.unavailable"],
     ["active", "slow_start"],
   ] as const) {
-    const { fixture, bound } = await openBound(status);
+    const { fixture, bound } = await createBoundKernel(status);
     failWith(fixture, { "0.2.0": code });
     await install(fixture, "0.2.0");
     const next = { package_id: bound.package_id, package_version: "0.2.0" };

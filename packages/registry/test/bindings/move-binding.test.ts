@@ -42,8 +42,11 @@ verifies(
     expect(await bindings.get(user, binding_id)).toMatchObject({ ...settings, package_version: "1.1.0" });
     const upgrade = bindings.upgrade(user, { package_id: server.package_id, package_version: "2.0.0" });
     await expect(upgrade).rejects.toMatchObject({ code: "binding.invalid" });
-    const { secrets: named } = settings;
-    expect(await patch("2.0.0", { secrets: named })).toMatchObject({ secrets: named, config: {} });
+    const { secrets: old_secrets } = settings;
+    expect(await patch("2.0.0", { secrets: old_secrets })).toMatchObject({
+      secrets: old_secrets,
+      config: {},
+    });
     // A share binding for a server at another address also starts without credentials.
     const share = { package_version: "3.0.0", export_id: "*", rollout: { traffic_percent: 10 } };
     const share_binding = await bindings.create(user, { package_id: server.package_id, ...share });

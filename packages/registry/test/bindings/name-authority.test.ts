@@ -30,8 +30,8 @@ async function bindAs(
 ) {
   await kernel.packages.install(admin, importer.add(content));
   const { package_id, version, exports } = content;
-  const wanted = { package_id, package_version: version, export_id: exports[0]?.id ?? "*", ...more };
-  return await kernel.bindings.create(caller, wanted);
+  const body = { package_id, package_version: version, export_id: exports[0]?.id ?? "*", ...more };
+  return await kernel.bindings.create(caller, body);
 }
 
 const setPolicy = ({ kernel }: TestKernel, patch: Policy) => kernel.policy.patch(owner, "org", patch);
@@ -50,8 +50,8 @@ verifies("server.names", "lets only an admin set or change the name of a server"
   await expect(removed).rejects.toMatchObject({ ...DENIED, fix: expect.stringContaining("renamed") });
   const config = { name: "renamed", env: { A: "1" } };
   expect((await bindings.patch(user, binding_id, { config }, undefined)).config).toEqual(config);
-  const beside = { rollout: { traffic_percent: 10 } };
-  const second = await bindAs(fixture, user, server("acme/filer", "0.2.0"), beside);
+  const share = { rollout: { traffic_percent: 10 } };
+  const second = await bindAs(fixture, user, server("acme/filer", "0.2.0"), share);
   expect(second.config.name).toBe("renamed");
 });
 
@@ -117,7 +117,7 @@ test("does not let a user bind a tool whose name a policy trusts or another pack
 
 verifies(
   "server.names",
-  "refuses a server name that is used in the same scope, and names a free one",
+  "refuses a server name that is used in the same scope, and suggests a free one",
   async () => {
     const fixture = await createTestKernel();
     const { bindings } = fixture.kernel;

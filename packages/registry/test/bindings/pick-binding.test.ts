@@ -23,7 +23,7 @@ function bound(
 }
 
 /** Counts the picks of 1,000 keys. */
-function share(...candidates: BoundPackage[]): Record<string, number> {
+function countPicks(...candidates: BoundPackage[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (let key = 0; key < 1_000; key++) {
     const picked = pickBinding(candidates, `sess_${key}`)?.binding.binding_id ?? "none";
@@ -33,8 +33,8 @@ function share(...candidates: BoundPackage[]): Record<string, number> {
 }
 
 test("fills the share of the newest version first and adds up the shares", () => {
-  expect(share(bound("1.0.0", 100), bound("2.0.0", 100))).toEqual({ "2.0.0": 1_000 });
-  const split = share(bound("1.0.0", 20), bound("2.0.0", 40));
+  expect(countPicks(bound("1.0.0", 100), bound("2.0.0", 100))).toEqual({ "2.0.0": 1_000 });
+  const split = countPicks(bound("1.0.0", 20), bound("2.0.0", 40));
   expect(split["2.0.0"]).toBeGreaterThan(340);
   expect(split["2.0.0"]).toBeLessThan(460);
   expect(split["1.0.0"]).toBeGreaterThan(140);
@@ -43,7 +43,7 @@ test("fills the share of the newest version first and adds up the shares", () =>
 });
 
 test("refuses the calls beyond the share of a single binding", () => {
-  const split = share(bound("1.0.0", 30));
+  const split = countPicks(bound("1.0.0", 30));
   expect(split["1.0.0"]).toBeGreaterThan(240);
   expect(split["1.0.0"]).toBeLessThan(360);
 });
@@ -56,14 +56,14 @@ test("gives a key the same binding every time", () => {
 
 test("prefers a binding of the export to one of its whole package", () => {
   const [single, all] = [bound("1.0.0", 100), bound("1.0.0", 100, {}, true)];
-  expect(share(all, single)).toEqual({ "1.0.0": 1_000 });
-  expect(share(single, all)).toEqual({ "1.0.0": 1_000 });
+  expect(countPicks(all, single)).toEqual({ "1.0.0": 1_000 });
+  expect(countPicks(single, all)).toEqual({ "1.0.0": 1_000 });
 });
 
 test("skips bindings that are disabled, inactive or without traffic", () => {
   const others = [bound("2.0.0", 100, { status: "disabled" }), bound("3.0.0", 100, { status: "inactive" })];
-  expect(share(...others, bound("4.0.0", 0), bound("1.0.0", 100))).toEqual({ "1.0.0": 1_000 });
-  expect(share(...others)).toEqual({ none: 1_000 });
+  expect(countPicks(...others, bound("4.0.0", 0), bound("1.0.0", 100))).toEqual({ "1.0.0": 1_000 });
+  expect(countPicks(...others)).toEqual({ none: 1_000 });
 });
 
 test("refuses to choose between packages at the same level", () => {

@@ -59,20 +59,20 @@ test("refuses an org-wide binding to a caller of one project", async () => {
 
 test("refuses mounts and changes of org-wide bindings to a key of one project, whatever its scopes", async () => {
   const fixture = await createTestKernel();
-  const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
+  const reference = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
   const org = await fixture.bind(manifest([toolExport("echo")]), { org_wide: true });
   const { bindings, events, audit } = fixture.kernel;
   const projectAdmin: Caller = { ...admin, actor: "key_project" };
   const denied = { code: "policy.denied" };
-  await expect(bindings.create(projectAdmin, { ...named, org_wide: true })).rejects.toMatchObject(denied);
+  await expect(bindings.create(projectAdmin, { ...reference, org_wide: true })).rejects.toMatchObject(denied);
   const disable = bindings.patch(projectAdmin, org.binding_id, { status: "disabled" }, undefined);
   await expect(disable).rejects.toMatchObject(denied);
   await expect(bindings.remove(projectAdmin, org.binding_id)).rejects.toMatchObject(denied);
   // The host's disk belongs to no org: only the admin token may mount it.
   const mounts = [{ source: "/", target: "/host", writable: true }];
-  const creation = bindings.create(projectAdmin, { ...named, policy: { mounts } });
+  const creation = bindings.create(projectAdmin, { ...reference, policy: { mounts } });
   await expect(creation).rejects.toMatchObject(denied);
-  const own = await bindings.create(admin, { ...named, policy: { mounts } });
+  const own = await bindings.create(admin, { ...reference, policy: { mounts } });
   const patch = (policy: object) => bindings.patch(projectAdmin, own.binding_id, { policy }, undefined);
   expect((await patch({ mounts, timeout_ms: 5_000 })).policy).toEqual({ mounts, timeout_ms: 5_000 });
   const wider = [...mounts, { source: "/etc", target: "/etc2", writable: false }];

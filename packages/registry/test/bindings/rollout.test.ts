@@ -9,15 +9,18 @@ const version = (number: string) => manifest([toolExport("echo")], { version: nu
 const percent = (traffic_percent: number) => ({ rollout: { traffic_percent } });
 
 /** Counts how many of `bodies` ran on each version; "refused" counts export.not_found. */
-async function share(fixture: TestKernel, bodies: InvokeBody[]): Promise<Record<string, number>> {
+async function countCallsByVersion(
+  fixture: TestKernel,
+  bodies: InvokeBody[],
+): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   await Promise.all(
     bodies.map(async (body) => {
-      const taken = await fixture.call(body).then(
+      const served_by = await fixture.call(body).then(
         (invocation) => invocation.package_version,
         (error: unknown) => (codeOf(error) === "export.not_found" ? "refused" : "broken"),
       );
-      counts[taken] = (counts[taken] ?? 0) + 1;
+      counts[served_by] = (counts[served_by] ?? 0) + 1;
     }),
   );
   return counts;
@@ -35,40 +38,40 @@ verifies(
     const newest = await fixture.bind(version("2.0.0"), percent(25));
     const older = await fixture.bind(version("1.10.0"), percent(100));
     // 25 % ± 2 over 10,000 sessions, two versions side by side.
-    const split = await share(fixture, sessions(10_000));
+    const split = await countCallsByVersion(fixture, sessions(10_000));
     expect(split["2.0.0"]).toBeGreaterThan(2_300);
     expect(split["2.0.0"]).toBeLessThan(2_700);
     expect(split["2.0.0"]! + split["1.10.0"]!).toBe(10_000);
     // A session always gets the same version; without a session the invocation id decides.
-    const again = await share(
+    const again = await countCallsByVersion(
       fixture,
       [...Array(20)].map(() => sessions(1)[0]!),
     );
     expect(Object.keys(again)).toHaveLength(1);
-    const withoutSession = await share(fixture, singles(2_000));
+    const withoutSession = await countCallsByVersion(fixture, singles(2_000));
     expect(withoutSession["2.0.0"]).toBeGreaterThan(400);
     expect(withoutSession["2.0.0"]).toBeLessThan(600);
     // The org's binding gets its share of the remaining calls, and the rest are refused.
-    const lower = (id: string, traffic: number) =>
+    const setPercent = (id: string, traffic: number) =>
       fixture.kernel.bindings.patch(admin, id, percent(traffic), undefined);
-    await lower(older.binding_id, 25);
+    await setPercent(older.binding_id, 25);
     const org = await fixture.bind(version("1.0.0"), { ...percent(25), org_wide: true });
-    const three = await share(fixture, sessions(2_000));
+    const three = await countCallsByVersion(fixture, sessions(2_000));
     for (const name of ["2.0.0", "1.10.0", "1.0.0", "refused"]) expect(three[name]).toBeGreaterThan(400);
     // Bindings with 0 percent and disabled bindings never run.
-    await lower(newest.binding_id, 0);
+    await setPercent(newest.binding_id, 0);
     await fixture.kernel.bindings.patch(admin, older.binding_id, { status: "disabled" }, undefined);
-    await lower(org.binding_id, 100);
-    expect(await share(fixture, sessions(200))).toEqual({ "1.0.0": 200 });
-    await lower(org.binding_id, 0);
-    expect(await share(fixture, sessions(50))).toEqual({ refused: 50 });
+    await setPercent(org.binding_id, 100);
+    expect(await countCallsByVersion(fixture, sessions(200))).toEqual({ "1.0.0": 200 });
+    await setPercent(org.binding_id, 0);
+    expect(await countCallsByVersion(fixture, sessions(50))).toEqual({ refused: 50 });
     // The project's bindings fill their buckets before a newer version of the org.
-    await lower(newest.binding_id, 100);
+    await setPercent(newest.binding_id, 100);
     await fixture.bind(version("3.0.0"), { ...percent(100), org_wide: true });
-    expect(await share(fixture, sessions(200))).toEqual({ "2.0.0": 200 });
+    expect(await countCallsByVersion(fixture, sessions(200))).toEqual({ "2.0.0": 200 });
     const named = sessions(200).map((body) => ({ ...body, package_id: "acme/devkit" }));
-    expect(await share(fixture, named)).toEqual({ "2.0.0": 200 });
-    await lower(newest.binding_id, 0);
+    expect(await countCallsByVersion(fixture, named)).toEqual({ "2.0.0": 200 });
+    await setPercent(newest.binding_id, 0);
     const direct = fixture.kernel.invocations.invoke(user, { binding_id: newest.binding_id });
     await expect(direct).rejects.toMatchObject({ code: "binding.not_active" });
   },
@@ -106,7 +109,7 @@ test("gives an export name to the first of two packages; the other needs package
   expect(named.binding_id).toBe(other.binding_id);
 });
 
-test("picks the org's binding for a caller of the whole org who names no project", async () => {
+test("picks the org's binding for a caller of the whole org who specifies no project", async () => {
   const fixture = await createTestKernel();
   const own = await fixture.bind(version("2.0.0"), { config: { of: "project" } });
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };

@@ -10,7 +10,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 const PACKAGE = "acme/devkit";
 const TOOLS = [toolExport("greet"), toolExport("wave")];
 
-async function openBound(exports = TOOLS) {
+async function createBoundKernel(exports = TOOLS) {
   const fixture = await createTestKernel();
   const bound = await fixture.bind(manifest(exports), { config: { team: "ops" } });
   await fixture.kernel.bindings.create(admin, {
@@ -33,20 +33,20 @@ const upgrade = (
   caller = admin,
 ) => fixture.kernel.bindings.upgrade(caller, { package_id: PACKAGE, package_version, ...more });
 const greet = (fixture: TestKernel) => fixture.call({ export_id: "greet", input: {} });
-const listed = async (fixture: TestKernel) =>
+const listBindings = async (fixture: TestKernel) =>
   (await fixture.kernel.bindings.list(admin, {}, { limit: 50 })).items;
 const versions = async (fixture: TestKernel) =>
-  (await listed(fixture)).map(({ package_version }) => package_version);
+  (await listBindings(fixture)).map(({ package_version }) => package_version);
 const rollbacks = async (fixture: TestKernel) =>
   (await fixture.store.audit.list(admin.scope, { action: "binding.rollback" }, { limit: 20 })).items;
 
-/** Makes calls of these versions end with the given outcome; all other calls succeed. */
+/** Makes calls to these versions end with the given outcome; all other calls succeed. */
 function endCalls(fixture: TestKernel, outcomes: Record<string, RunOutcome>): void {
   fixture.runner.script = ({ request }) => outcomes[request.package.version] ?? ok();
 }
 
 verifies("bind.hot", "rolls all bindings of a version back when one of its calls crashes", async () => {
-  const { fixture, bound } = await openBound();
+  const { fixture, bound } = await createBoundKernel();
   const moved = await upgrade(fixture, "0.2.0");
   expect(moved.map(({ trial }) => trial)).toEqual([
     expect.objectContaining({ from_version: "0.1.0", max_error_percent: 50 }),
@@ -69,7 +69,7 @@ verifies("bind.hot", "rolls all bindings of a version back when one of its calls
 });
 
 verifies("bind.hot", "rolls a version back when too many of its calls fail, and not before", async () => {
-  const { fixture } = await openBound();
+  const { fixture } = await createBoundKernel();
   await upgrade(fixture, "0.2.0", { trial: { max_error_percent: 30 } });
   let calls = 0;
   fixture.runner.script = () => (++calls % 2 === 0 ? ended("failed", "author_code") : ok());
@@ -81,14 +81,14 @@ verifies("bind.hot", "rolls a version back when too many of its calls fail, and 
 });
 
 test("does not roll back a version after its trial or after an operator's change", async () => {
-  const { fixture, bound } = await openBound();
+  const { fixture, bound } = await createBoundKernel();
   endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
   await upgrade(fixture, "0.2.0", { trial: { seconds: 5 } });
   fixture.clock.wall_offset += 5_001;
   await greet(fixture);
   await fixture.kernel.bindings.rollback(admin, bound.binding_id);
   await upgrade(fixture, "0.2.0", { trial: { seconds: 0 } });
-  expect((await listed(fixture)).map(({ trial }) => trial?.until)).not.toContain(null);
+  expect((await listBindings(fixture)).map(({ trial }) => trial?.until)).not.toContain(null);
   await greet(fixture);
   await fixture.kernel.bindings.rollback(admin, bound.binding_id);
   await upgrade(fixture, "0.2.0");
@@ -99,7 +99,7 @@ test("does not roll back a version after its trial or after an operator's change
 });
 
 verifies("bind.hot", "continues the trial after a crash of the gateway in the middle of it", async () => {
-  const { fixture } = await openBound();
+  const { fixture } = await createBoundKernel();
   await upgrade(fixture, "0.2.0");
   await fixture.crash();
   const next = await createTestKernel({ file: fixture.file });
@@ -110,7 +110,7 @@ verifies("bind.hot", "continues the trial after a crash of the gateway in the mi
 });
 
 verifies("bind.rollout", "gives a version a growing share of the calls, and then all of them", async () => {
-  const { fixture, bound } = await openBound();
+  const { fixture, bound } = await createBoundKernel();
   const first = await upgrade(fixture, "0.2.0", { percent: 10 });
   expect(first).toHaveLength(4);
   const share = first.find(({ share_of }) => share_of === bound.binding_id)!;
@@ -144,17 +144,17 @@ verifies("bind.rollout", "gives a version a growing share of the calls, and then
     previous: { package_version: "0.1.0", shares: [share.binding_id] },
     trial: { until: expect.any(String) },
   });
-  expect(await listed(fixture)).toHaveLength(2);
+  expect(await listBindings(fixture)).toHaveLength(2);
   expect(await served(5)).toEqual({ "0.1.0": 0, "0.2.0": 5 });
 });
 
 verifies(
   "bind.rollout",
-  "finishes the calls of a share that wait in its queue when the rollout ends",
+  "finishes the calls to a share that wait in its queue when the rollout ends",
   async () => {
     const limited = [toolExport("greet", { max_concurrency: 1 }), toolExport("wave")];
     for (const end of ["complete", "rollback"] as const) {
-      const { fixture } = await openBound(limited);
+      const { fixture } = await createBoundKernel(limited);
       const shares = await upgrade(fixture, "0.2.0", { percent: 99.99 });
       const { promise: released, resolve: release } = Promise.withResolvers<void>();
       let running = 0;
@@ -179,13 +179,13 @@ verifies(
 );
 
 verifies("bind.rollout", "sends no more calls to a share that crashed, and keeps the reason", async () => {
-  const { fixture, bound } = await openBound();
+  const { fixture, bound } = await createBoundKernel();
   await upgrade(fixture, "0.2.0", { percent: 99.99 });
   endCalls(fixture, { "0.2.0": ended("failed", "handshake_failed") });
   await greet(fixture);
   await expect.poll(() => rollbacks(fixture), { timeout: 10_000 }).toHaveLength(2);
   expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
-  const shares = (await listed(fixture)).filter(({ share_of }) => share_of !== undefined);
+  const shares = (await listBindings(fixture)).filter(({ share_of }) => share_of !== undefined);
   expect(shares).toMatchObject([
     { rollout: { traffic_percent: 0 }, rolled_back: { reason: "A call ended with handshake_failed." } },
     { rollout: { traffic_percent: 0 } },
@@ -197,13 +197,13 @@ verifies("bind.rollout", "sends no more calls to a share that crashed, and keeps
   expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).package_version).toBe("0.3.0");
 });
 
-test("refuses a second rollout beside one that is running, and a share that does not start", async () => {
-  const { fixture } = await openBound();
+test("refuses a second rollout while another one is running, and a share that does not start", async () => {
+  const { fixture } = await createBoundKernel();
   fixture.runner.probe = async () => {
     throw new BackplaneError("handshake_failed", "It wrote nothing.");
   };
   await expect(upgrade(fixture, "0.2.0", { percent: 10 })).rejects.toMatchObject({ code: "binding.invalid" });
-  expect(await listed(fixture)).toHaveLength(2);
+  expect(await listBindings(fixture)).toHaveLength(2);
   delete fixture.runner.probe;
   await upgrade(fixture, "0.2.0", { percent: 10 });
   await install(fixture, "0.3.0");
@@ -216,16 +216,16 @@ test("refuses a second rollout beside one that is running, and a share that does
 test.each([1, 2, 3])(
   "does not roll a trial back to a version whose bytes are replaced after read %i of the plan",
   async (replace_after) => {
-    const { fixture, bound } = await openBound();
+    const { fixture, bound } = await createBoundKernel();
     await upgrade(fixture, "0.2.0");
     const { packages } = fixture.store;
     const find = packages.find.bind(packages);
     let replaced = false;
     let reads = 0;
-    vi.spyOn(packages, "find").mockImplementation(async (...wanted) => {
-      const found = await find(...wanted);
+    vi.spyOn(packages, "find").mockImplementation(async (...args) => {
+      const found = await find(...args);
       // The gateway first compares the bytes, then reads the package for its plan.
-      if (wanted[2] !== "0.1.0" || ++reads !== replace_after) return found;
+      if (args[2] !== "0.1.0" || ++reads !== replace_after) return found;
       replaced = true;
       const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
       await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
@@ -248,7 +248,7 @@ verifies(
   "does not roll a trial back if the previous version now has different bytes, and reports how to proceed",
   async () => {
     for (const other of [true, false]) {
-      const { fixture, bound } = await openBound();
+      const { fixture, bound } = await createBoundKernel();
       await upgrade(fixture, "0.2.0");
       const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
       await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);

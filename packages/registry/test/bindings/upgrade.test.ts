@@ -12,11 +12,11 @@ const PACKAGE = "acme/devkit";
 const SECRET = { token: "secret://org_local/token" };
 const operator: Caller = { ...admin, actor: "key_operator", admin: false };
 
-const slotted = (id: string, more: object = {}) =>
+const toolWithSlot = (id: string, more: object = {}) =>
   toolExport(id, { permissions: { secret_slots: ["token"], ...more } });
 
-async function openWith(
-  first = manifest([slotted("greet")]),
+async function createBoundKernel(
+  first = manifest([toolWithSlot("greet")]),
   body: Partial<Parameters<TestKernel["bind"]>[1]> = {},
 ): Promise<{ fixture: TestKernel; bound: Binding }> {
   const fixture = await createTestKernel();
@@ -30,7 +30,12 @@ async function openWith(
   return { fixture, bound: await fixture.bind(first, settings) };
 }
 
-async function install(fixture: TestKernel, version: string, exports = [slotted("greet")], schemas = {}) {
+async function install(
+  fixture: TestKernel,
+  version: string,
+  exports = [toolWithSlot("greet")],
+  schemas = {},
+) {
   const content = { ...manifest(exports), version };
   await fixture.kernel.packages.install(admin, fixture.importer.add(content, schemas));
 }
@@ -42,9 +47,9 @@ const create = (fixture: TestKernel, package_version: string, more: object = {},
     export_id: "greet",
     ...more,
   });
-const listed = async (fixture: TestKernel) =>
+const listBindings = async (fixture: TestKernel) =>
   (await fixture.kernel.bindings.list(admin, {}, { limit: 50 })).items;
-const audited = async (fixture: TestKernel, action: string) =>
+const listAuditDetails = async (fixture: TestKernel, action: string) =>
   (await fixture.deps.store.audit.list(admin.scope, { action }, { limit: 5 })).items.map(
     ({ details }) => details,
   );
@@ -53,7 +58,7 @@ verifies(
   "upgrade.moves",
   "moves the existing binding, with its policy, when the next version is bound",
   async () => {
-    const { fixture, bound } = await openWith();
+    const { fixture, bound } = await createBoundKernel();
     await install(fixture, "0.2.0");
     const moved = await create(fixture, "0.2.0");
     expect(moved).toMatchObject({
@@ -66,7 +71,7 @@ verifies(
       rollout: { traffic_percent: 100 },
       previous: { package_version: "0.1.0", trust_dropped: [], permissions_held: [] },
     });
-    expect(await listed(fixture)).toEqual([moved]);
+    expect(await listBindings(fixture)).toEqual([moved]);
     // The policy applies to the call.
     const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "greet", input: {} });
     expect((await fixture.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
@@ -74,7 +79,7 @@ verifies(
 );
 
 verifies("upgrade.moves", "copies the policy to a binding that takes a share of the calls", async () => {
-  const { fixture, bound } = await openWith();
+  const { fixture, bound } = await createBoundKernel();
   await install(fixture, "0.2.0");
   const canary = await create(fixture, "0.2.0", { rollout: { traffic_percent: 10 } });
   expect(canary.binding_id).not.toBe(bound.binding_id);
@@ -86,7 +91,9 @@ verifies("upgrade.moves", "copies the policy to a binding that takes a share of 
   });
   // The share gets no more permissions than the rest.
   await fixture.kernel.bindings.remove(admin, canary.binding_id);
-  await install(fixture, "0.2.1", [slotted("greet", { network: "egress", allowed_domains: ["b.example"] })]);
+  await install(fixture, "0.2.1", [
+    toolWithSlot("greet", { network: "egress", allowed_domains: ["b.example"] }),
+  ]);
   const wider = await create(fixture, "0.2.1", { rollout: { traffic_percent: 10 } });
   expect(wider.policy).toEqual({ ...bound.policy, permissions: { network: "none" } });
   // The request does not say which of the two bindings to move.
@@ -98,7 +105,7 @@ describe("trust in the old bytes", () => {
   const TRUSTED = { policy: { approval: "always", host_target: true, class: "worker" } } as const;
 
   verifies("upgrade.moves", "is dropped, even when an admin changes only the version", async () => {
-    const { fixture, bound } = await openWith(undefined, TRUSTED);
+    const { fixture, bound } = await createBoundKernel(undefined, TRUSTED);
     expect(bound).toMatchObject({ policy: TRUSTED.policy, class_lowered_by: "admin" });
     await install(fixture, "0.2.0");
     const moved = await fixture.kernel.bindings.patch(
@@ -112,26 +119,26 @@ describe("trust in the old bytes", () => {
       class_lowered_by: null,
       previous: { trust_dropped: ["host_target", "class"] },
     });
-    expect(await audited(fixture, "binding.change")).toMatchObject([
+    expect(await listAuditDetails(fixture, "binding.change")).toMatchObject([
       { from_version: "0.1.0", trust_dropped: ["host_target", "class"] },
     ]);
   });
 
   verifies("upgrade.moves", "does not prevent an operator from upgrading", async () => {
-    const { fixture } = await openWith(undefined, TRUSTED);
+    const { fixture } = await createBoundKernel(undefined, TRUSTED);
     await install(fixture, "0.2.0");
     const [moved] = await fixture.kernel.bindings.upgrade(operator, {
       package_id: PACKAGE,
       package_version: "0.2.0",
     });
     expect(moved!.policy).toEqual({ approval: "always" });
-    expect(await audited(fixture, "binding.upgrade")).toMatchObject([
+    expect(await listAuditDetails(fixture, "binding.upgrade")).toMatchObject([
       { from_version: "0.1.0", trust_dropped: ["host_target", "class"] },
     ]);
   });
 
   test("is kept if the admin sets it together with the version", async () => {
-    const { fixture, bound } = await openWith(undefined, TRUSTED);
+    const { fixture, bound } = await createBoundKernel(undefined, TRUSTED);
     await install(fixture, "0.2.0");
     const body = { package_version: "0.2.0", policy: TRUSTED.policy };
     const moved = await fixture.kernel.bindings.patch(admin, bound.binding_id, body, 1);
@@ -141,7 +148,7 @@ describe("trust in the old bytes", () => {
 
 describe("rollback", () => {
   verifies("upgrade.moves", "restores the settings of the previous version", async () => {
-    const { fixture, bound } = await openWith();
+    const { fixture, bound } = await createBoundKernel();
     await install(fixture, "0.2.0");
     await create(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
     const rolled_back = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
@@ -158,17 +165,17 @@ describe("rollback", () => {
       package_version: "0.2.0",
       config: { team: "dev" },
     });
-    expect(await audited(fixture, "binding.rollback")).toHaveLength(2);
+    expect(await listAuditDetails(fixture, "binding.rollback")).toHaveLength(2);
   });
 
   verifies("upgrade.moves", "treats other bytes under the previous version as a new version", async () => {
-    const { fixture, bound } = await openWith();
+    const { fixture, bound } = await createBoundKernel();
     await install(fixture, "0.2.0");
     await create(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
     const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
     await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
     await install(fixture, "0.1.0", [
-      slotted("greet", { network: "egress", allowed_domains: ["evil.example"] }),
+      toolWithSlot("greet", { network: "egress", allowed_domains: ["evil.example"] }),
     ]);
     const rolled_back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
     expect(rolled_back).toMatchObject({
@@ -181,7 +188,7 @@ describe("rollback", () => {
 
   test("restores trust only for the same bytes and only for the admin", async () => {
     const policy = { host_target: true } as const;
-    const { fixture, bound } = await openWith(undefined, { policy });
+    const { fixture, bound } = await createBoundKernel(undefined, { policy });
     await install(fixture, "0.2.0");
     await create(fixture, "0.2.0");
     const byOperator = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
@@ -193,13 +200,13 @@ describe("rollback", () => {
     await create(fixture, "0.2.0");
     const { items } = await fixture.kernel.packages.list(admin, { limit: 10 });
     await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
-    const other = fixture.importer.add(manifest([slotted("greet")]), {}, "other bytes");
+    const other = fixture.importer.add(manifest([toolWithSlot("greet")]), {}, "other bytes");
     await fixture.kernel.packages.install(admin, other);
     expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual({});
   });
 
   test("is refused for a binding that was never moved", async () => {
-    const { fixture, bound } = await openWith();
+    const { fixture, bound } = await createBoundKernel();
     await expect(fixture.kernel.bindings.rollback(admin, bound.binding_id)).rejects.toMatchObject({
       code: "request.invalid",
     });
@@ -220,12 +227,12 @@ describe("a version that cannot be used", () => {
       () => [[toolExport("greet", { permissions: { secret_slots: ["token", "extra"] } })], {}],
       /extra.*stays on 0\.1\.0/,
     ],
-    ["a missing export", () => [[slotted("other")], {}], /exports other, not greet/],
+    ["a missing export", () => [[toolWithSlot("other")], {}], /exports other, not greet/],
     ["another kind", () => [[{ id: "greet", kind: "compactor", compactor: {} }], {}], /was a tool/],
   ];
 
   test.each(CASES)("leaves the old version in use: %s", async (_name, next, expectedText) => {
-    const { fixture, bound } = await openWith();
+    const { fixture, bound } = await createBoundKernel();
     const [exports, schemas] = next();
     await install(fixture, "0.2.0", exports, schemas);
     const body = { package_id: PACKAGE, package_version: "0.2.0" };
@@ -233,11 +240,11 @@ describe("a version that cannot be used", () => {
       code: "binding.invalid",
       message: expect.stringMatching(expectedText),
     });
-    expect(await listed(fixture)).toEqual([bound]);
+    expect(await listBindings(fixture)).toEqual([bound]);
   });
 
   test("is accepted if the upgrade supplies the missing settings", async () => {
-    const { fixture } = await openWith();
+    const { fixture } = await createBoundKernel();
     await install(fixture, "0.2.0", [
       toolExport("greet", { permissions: { secret_slots: ["token", "extra"] } }),
     ]);
@@ -250,31 +257,31 @@ describe("a version that cannot be used", () => {
   });
 
   test("moves no binding of the package if one cannot move", async () => {
-    const { fixture } = await openWith(manifest([slotted("greet"), toolExport("wave")]));
+    const { fixture } = await createBoundKernel(manifest([toolWithSlot("greet"), toolExport("wave")]));
     await fixture.kernel.bindings.create(admin, {
       package_id: PACKAGE,
       package_version: "0.1.0",
       export_id: "wave",
     });
-    const before = await listed(fixture);
-    await install(fixture, "0.2.0", [slotted("greet")]);
+    const before = await listBindings(fixture);
+    await install(fixture, "0.2.0", [toolWithSlot("greet")]);
     const body = { package_id: PACKAGE, package_version: "0.2.0" };
     await expect(fixture.kernel.bindings.upgrade(admin, body)).rejects.toMatchObject({
       code: "binding.invalid",
     });
-    expect(await listed(fixture)).toEqual(before);
+    expect(await listBindings(fixture)).toEqual(before);
   });
 });
 
 verifies("upgrade.moves", "withholds and lists permissions that only the new version requests", async () => {
-  const { fixture, bound } = await openWith();
+  const { fixture, bound } = await createBoundKernel();
   const wider = {
     network: "egress",
     filesystem: "scratch",
     gateway_api_scopes: ["sessions:read"],
     allowed_domains: ["api.example.com"],
   };
-  await install(fixture, "0.2.0", [slotted("greet", wider)]);
+  await install(fixture, "0.2.0", [toolWithSlot("greet", wider)]);
   const moved = await create(fixture, "0.2.0");
   expect(moved.previous!.permissions_held).toEqual(["network", "filesystem", "gateway_api_scopes"]);
   const { grant } = await fixture.kernel.bindings.validate(admin, bound.binding_id);
@@ -283,7 +290,7 @@ verifies("upgrade.moves", "withholds and lists permissions that only the new ver
   const { permissions: _held, ...policy } = moved.policy;
   await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
   await install(fixture, "0.3.0", [
-    slotted("greet", { ...wider, allowed_domains: ["api.example.com", "evil.test"] }),
+    toolWithSlot("greet", { ...wider, allowed_domains: ["api.example.com", "evil.test"] }),
   ]);
   const again = await create(fixture, "0.3.0");
   expect(again.previous!.permissions_held).toEqual(["allowed_domains"]);
@@ -292,7 +299,7 @@ verifies("upgrade.moves", "withholds and lists permissions that only the new ver
 });
 
 verifies("upgrade.moves", "lets one of several racing upgrades win; the others change nothing", async () => {
-  const { fixture } = await openWith();
+  const { fixture } = await createBoundKernel();
   const versions = ["0.2.0", "0.3.0", "0.4.0", "0.5.0"];
   for (const version of versions) await install(fixture, version);
   const ended = await Promise.allSettled(
@@ -304,22 +311,22 @@ verifies("upgrade.moves", "lets one of several racing upgrades win; the others c
   expect(succeeded).toHaveLength(1);
   for (const result of ended)
     if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "binding.conflict" });
-  expect(await listed(fixture)).toEqual(succeeded);
+  expect(await listBindings(fixture)).toEqual(succeeded);
   expect(succeeded[0]!.generation).toBe(2);
 });
 
 test("reports a move only with the change that moved the binding", async () => {
-  const { fixture, bound } = await openWith();
+  const { fixture, bound } = await createBoundKernel();
   await install(fixture, "0.2.0");
   await create(fixture, "0.2.0");
   await fixture.kernel.bindings.patch(admin, bound.binding_id, { config: { team: "dev" } }, undefined);
-  expect(await audited(fixture, "binding.upgrade")).toMatchObject([{ from_version: "0.1.0" }]);
-  const [change] = await audited(fixture, "binding.change");
+  expect(await listAuditDetails(fixture, "binding.upgrade")).toMatchObject([{ from_version: "0.1.0" }]);
+  const [change] = await listAuditDetails(fixture, "binding.change");
   expect(change).not.toHaveProperty("from_version");
 });
 
 test("refuses one of two patches that move a binding to different versions", async () => {
-  const { fixture, bound } = await openWith();
+  const { fixture, bound } = await createBoundKernel();
   for (const version of ["0.2.0", "0.3.0"]) await install(fixture, version);
   const move = (package_version: string) =>
     fixture.kernel.bindings.patch(admin, bound.binding_id, { package_version }, undefined);
@@ -331,7 +338,7 @@ test("refuses one of two patches that move a binding to different versions", asy
 
 test("drops secrets of removed slots, and keeps a raised class and a refusal to run on the host", async () => {
   const policy = { class: "isolated", host_target: false } as const;
-  const { fixture } = await openWith(undefined, { policy });
+  const { fixture } = await createBoundKernel(undefined, { policy });
   await install(fixture, "0.2.0", [toolExport("greet")]);
   const moved = await create(fixture, "0.2.0");
   expect(moved).toMatchObject({ status: "active", policy });
@@ -339,10 +346,12 @@ test("drops secrets of removed slots, and keeps a raised class and a refusal to 
 });
 
 test("does not hold a domain that the old version reached through a wildcard", async () => {
-  const { fixture, bound } = await openWith(
-    manifest([slotted("greet", { network: "egress", allowed_domains: ["*.example"] })]),
+  const { fixture, bound } = await createBoundKernel(
+    manifest([toolWithSlot("greet", { network: "egress", allowed_domains: ["*.example"] })]),
   );
-  await install(fixture, "0.2.0", [slotted("greet", { network: "egress", allowed_domains: ["a.example"] })]);
+  await install(fixture, "0.2.0", [
+    toolWithSlot("greet", { network: "egress", allowed_domains: ["a.example"] }),
+  ]);
   const moved = await create(fixture, "0.2.0");
   expect(moved.previous!.permissions_held).toEqual([]);
   expect(moved.policy).toEqual(bound.policy);
@@ -350,26 +359,28 @@ test("does not hold a domain that the old version reached through a wildcard", a
 
 test("does not hold a permission that the operator has already narrowed", async () => {
   const policy = { permissions: { network: "none" } } as const;
-  const { fixture } = await openWith(undefined, { policy });
-  await install(fixture, "0.2.0", [slotted("greet", { network: "egress", allowed_domains: ["a.example"] })]);
+  const { fixture } = await createBoundKernel(undefined, { policy });
+  await install(fixture, "0.2.0", [
+    toolWithSlot("greet", { network: "egress", allowed_domains: ["a.example"] }),
+  ]);
   expect((await create(fixture, "0.2.0")).previous!.permissions_held).toEqual([]);
 });
 
 verifies("bind.hot", "finishes a call in flight on the version that it started with", async () => {
-  const { fixture, bound } = await openWith(undefined, { policy: {} });
+  const { fixture, bound } = await createBoundKernel(undefined, { policy: {} });
   await install(fixture, "0.2.0");
-  let go = () => {};
-  const waits = new Promise<void>((resolve) => {
-    go = resolve;
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
   });
   fixture.runner.script = async () => {
-    await waits;
+    await released;
     return ok();
   };
   const running = fixture.call({ export_id: "greet" });
   while (fixture.runner.requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
   const moved = await create(fixture, "0.2.0");
   expect(moved.binding_id).toBe(bound.binding_id);
-  go();
+  release();
   expect(await running).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
 });

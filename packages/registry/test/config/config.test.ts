@@ -30,7 +30,7 @@ function recordUpdates({ kernel }: TestKernel): ConfigUpdated[] {
   return updates;
 }
 
-const auditOf = async ({ kernel }: TestKernel) =>
+const listConfigAudit = async ({ kernel }: TestKernel) =>
   (await kernel.audit.list({ ...admin, scope: user.scope }, {}, { limit: 100 })).items
     .filter((entry) => entry.action.startsWith("config."))
     .map(({ actor, action, subject, details }) => ({ actor, action, subject, details }))
@@ -144,13 +144,13 @@ verifies(
         details: { needs: "admin" },
       });
     }
-    expect(await auditOf(fixture)).toHaveLength(1);
+    expect(await listConfigAudit(fixture)).toHaveLength(1);
     expect(await config.get(admin, "plugin.a.api_key", { show: true })).toEqual({
       key: "plugin.a.api_key",
       value,
     });
     expect((await config.get(admin, "plugin.a.secret", { show: true })).value).toEqual({ nested: value });
-    expect((await auditOf(fixture)).slice(1)).toEqual([
+    expect((await listConfigAudit(fixture)).slice(1)).toEqual([
       { actor: "admin", action: "config.show", subject: "plugin.a.api_key", details: {} },
       { actor: "admin", action: "config.show", subject: "plugin.a.secret", details: {} },
     ]);
@@ -204,7 +204,7 @@ test("opens a sealed value only for its own org and key, and still lists a value
   await expect(lost.list(ORG)).rejects.toMatchObject({ code: "internal" });
 });
 
-test("audits writes by key without values, and refuses writes of guests and plugins", async () => {
+test("audits writes by key without values, and refuses writes by guests and plugins", async () => {
   const fixture = await createTestKernel();
   const { config } = fixture.kernel;
   await config.set(user, { "a.b": "value-1", "a.password": "value-2" });
@@ -220,7 +220,7 @@ test("audits writes by key without values, and refuses writes of guests and plug
     await expect(config.set(caller, { c: "value-4" })).rejects.toMatchObject({ code: "policy.denied" });
     await expect(config.unset(caller, "c")).rejects.toMatchObject({ code: "policy.denied" });
   }
-  const audit = await auditOf(fixture);
+  const audit = await listConfigAudit(fixture);
   expect(audit).toEqual([
     { actor: "key_user", action: "config.set", subject: "2 keys", details: { keys: ["a.b", "a.password"] } },
     { actor: "key_user", action: "config.set", subject: "c", details: { keys: ["c"] } },

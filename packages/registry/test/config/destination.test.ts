@@ -10,7 +10,7 @@ const configSchema = {
 };
 const KEY = "providers.prod.api_key";
 
-async function withProvider(config: Record<string, Json>) {
+async function createProviderFixture(config: Record<string, Json>) {
   const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("llm-openai", "llm-provider", { configSchema }));
     loader.add(() => plugin("llm-other", "llm-provider", { configSchema }));
@@ -25,7 +25,7 @@ verifies(
   "sec.credential-destination",
   "does not let a project's key change a provider's address, and drops the api_key when the org changes it",
   async () => {
-    const { fixture, key, providers } = await withProvider({
+    const { fixture, key, providers } = await createProviderFixture({
       base_url: "https://api.example.com/v1",
       api_key: "sk-of-the-org",
       backup_token: "tok-of-the-org",
@@ -69,7 +69,8 @@ verifies(
   async () => {
     const { kernel } = await createTestKernel();
     const { config } = kernel;
-    const listed = async () => Object.keys(await config.list(orgUser)).filter((key) => /key|token/.test(key));
+    const listCredentialKeys = async () =>
+      Object.keys(await config.list(orgUser)).filter((key) => /key|token/.test(key));
     const cases: [string, () => Promise<unknown>][] = [
       ["base_url", () => config.set(orgUser, { "providers.prod.base_url": "https://evil.example" })],
       ["plugin", () => config.set(orgUser, { "providers.prod.plugin": "llm-evil" })],
@@ -88,7 +89,7 @@ verifies(
         "plugin.acme.token": "tok",
       });
       await move();
-      expect(await listed(), name).toEqual(["plugin.acme.token", "providers.other.api_key"]);
+      expect(await listCredentialKeys(), name).toEqual(["plugin.acme.token", "providers.other.api_key"]);
     }
     expect(await config.set(orgUser, { "plugin.acme.url": "https://evil.example" })).toEqual([
       "plugin.acme.token",
@@ -96,12 +97,15 @@ verifies(
     // An operator may set the address first and the key second.
     await config.set(orgUser, { "plugin.acme.token": "tok-2" });
     expect(await config.set(orgUser, { "plugin.acme.url": "https://evil.example" })).toEqual([]);
-    expect(await listed()).toContain("plugin.acme.token");
+    expect(await listCredentialKeys()).toContain("plugin.acme.token");
   },
 );
 
 test("lets only the host's admin set allow_private, and only for the instance's own address", async () => {
-  const { fixture, providers } = await withProvider({ base_url: "http://localhost:11434/v1", model: "m" });
+  const { fixture, providers } = await createProviderFixture({
+    base_url: "http://localhost:11434/v1",
+    model: "m",
+  });
   const allowedAddress = async () =>
     (await fixture.config.get(scope.org_id, "providers.prod.allow_private")) ?? null;
   const orgAdmin = { ...orgUser, admin: true, role: "owner" as const, scopes: ["admin" as const] };

@@ -17,7 +17,7 @@ test.each([
   ["a.max-token", false],
   ["api_key.a", false],
   ["provider", false],
-])("%s is secret: %s", (key, secret) => {
+])("decides whether %s is a secret key: %s", (key, secret) => {
   expect(isSecretConfigKey(key)).toBe(secret);
   expect(maskValue(key, "0123456789") === "0123456789").toBe(!secret);
 });
@@ -31,7 +31,7 @@ test.each([
   [null, "****"],
   [{ value: "0123456789" }, "****"],
   [["0123456789"], "****"],
-])("%j is shown as %s", (value, shown) => {
+])("masks %j as %s", (value, shown) => {
   expect(maskValue("a.api_key", value)).toBe(shown);
 });
 
@@ -53,6 +53,6 @@ test.each([
   ["a.__proto__.b", false],
   ["__proto__", false],
   ["a\n", false],
-])("%j is a key: %s", (key, ok) => {
+])("decides whether %j is a valid key: %s", (key, ok) => {
   expect(isConfigKey(key)).toBe(ok);
 });

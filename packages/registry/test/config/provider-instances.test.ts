@@ -21,7 +21,7 @@ test.each([
   ["a_b", false],
   ["abc\n", false],
   ["active", false],
-])("%j is an instance id: %s", (id, ok) => {
+])("decides whether %j is an instance id: %s", (id, ok) => {
   expect(isInstanceId(id)).toBe(ok);
 });
 

@@ -9,7 +9,7 @@ const orgAdmin: Caller = { ...orgUser, role: "owner", scopes: ["admin"], admin: 
 
 verifies(
   "sec.scope-of-change",
-  "refuses every configuration write of a project's credential and stores no part of it",
+  "refuses every configuration write by a project's credential and stores no part of it",
   async () => {
     const { kernel } = await createTestKernel();
     const { config } = kernel;

@@ -76,8 +76,8 @@ test("puts a secret into the environment only while its slot is granted", async 
 });
 
 test("counts the calls to each tool of a whole package separately", async () => {
-  const gate = async (bound_package: BoundPackage) =>
+  const concurrencyKey = async (bound_package: BoundPackage) =>
     (await createPlans().get(bound_package, scope)).concurrency_key;
-  expect(await gate(bound())).toBe("bind_1");
-  expect(await gate({ ...bound(), whole: true })).toBe("bind_1/t");
+  expect(await concurrencyKey(bound())).toBe("bind_1");
+  expect(await concurrencyKey({ ...bound(), whole: true })).toBe("bind_1/t");
 });

@@ -17,9 +17,9 @@ test("binds every tool of a package together, with one config and one set of slo
   });
   const { kernel } = fixture;
   await kernel.secrets.put(admin, "token", "0123456789");
-  const wanted = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "*" };
+  const whole_package = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "*" };
   const config = { region: "eu" };
-  const waiting = await kernel.bindings.create(admin, { ...wanted, config });
+  const waiting = await kernel.bindings.create(admin, { ...whole_package, config });
   expect(waiting).toMatchObject({ status: "inactive", unbound_slots: ["token"] });
   const secrets = { token: "secret://org_local/token" };
   const { binding_id } = await kernel.bindings.patch(admin, waiting.binding_id, { secrets }, undefined);

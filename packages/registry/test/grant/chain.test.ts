@@ -14,8 +14,8 @@ import { callerLevel, levelBeforeCall, toGrant } from "../../src/grant/effective
 import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";
 import { exported, host, level, maybe, narrow, type RandomExport } from "./random-levels.ts";
 
-function standing(
-  { asked: permissions, policy: bound, isolation, capabilities }: RandomExport,
+function computeLevel(
+  { requested: permissions, policy: bound, isolation, capabilities }: RandomExport,
   host_policy: HostPolicy,
 ) {
   const content = manifest([toolExport("one", { permissions })], {
@@ -32,7 +32,7 @@ function standing(
 }
 
 /** Compares every dimension. A field that a level leaves out is allowed. */
-function wider(child: Grant, parent: Level): string[] {
+function findWiderDimensions(child: Grant, parent: Level): string[] {
   const outside = <T>(granted: readonly T[], allowed: readonly T[] | null | undefined) =>
     allowed !== undefined && allowed !== null && granted.some((entry) => !allowed.includes(entry));
   const { mounts } = parent;
@@ -90,17 +90,17 @@ test("never grants more than manifest, binding, project, org, host and caller al
       host,
       level,
       level,
-      fc.array(fc.record({ of: exported, narrow }), { minLength: 1, maxLength: 4 }),
+      fc.array(fc.record({ export: exported, narrow }), { minLength: 1, maxLength: 4 }),
       (own, org, project, calls) => {
         const host_policy = hostPolicyWith(own, org, project);
         let caller = user;
         let before: Grant | null = null;
         for (const call of calls) {
           const ceiling = callerLevel(caller, call.narrow);
-          const grant = toGrant(intersect(standing(call.of, host_policy), ceiling ?? {}));
-          const { asked: manifested, policy: bound } = call.of;
+          const grant = toGrant(intersect(computeLevel(call.export, host_policy), ceiling ?? {}));
+          const { requested, policy: bound } = call.export;
           const parents: Record<string, Level> = {
-            manifest: { ...manifested, class: call.of.isolation, capabilities: call.of.capabilities },
+            manifest: { ...requested, class: call.export.isolation, capabilities: call.export.capabilities },
             binding: {
               ...bound.permissions,
               mounts: bound.mounts ?? false,
@@ -119,7 +119,10 @@ test("never grants more than manifest, binding, project, org, host and caller al
             caller: before ?? {},
           };
           for (const [name, parent] of Object.entries(parents)) {
-            expect(wider(grant, parent), `${name}: ${JSON.stringify({ grant, parent })}`).toEqual([]);
+            expect(
+              findWiderDimensions(grant, parent),
+              `${name}: ${JSON.stringify({ grant, parent })}`,
+            ).toEqual([]);
           }
           before = grant;
           caller = toDelegatedCaller({
@@ -147,24 +150,30 @@ test("never widens the grant by an additional level", () => {
       level,
       narrow,
       narrow,
-      (own, of, org, project, more, first, second) => {
-        const without = standing(of, hostPolicyWith(own, org, project));
+      (own, item, org, project, more, first, second) => {
+        const without = computeLevel(item, hostPolicyWith(own, org, project));
         const added = [
-          standing(of, hostPolicyWith(own, intersect(org ?? {}, more) as GrantLevel, project)),
-          standing(of, hostPolicyWith(own, org, intersect(project ?? {}, more) as GrantLevel)),
+          computeLevel(item, hostPolicyWith(own, intersect(org ?? {}, more) as GrantLevel, project)),
+          computeLevel(item, hostPolicyWith(own, org, intersect(project ?? {}, more) as GrantLevel)),
         ];
-        // Only the operator names domains: until one level has, nothing is reachable and so nothing is narrowed.
-        const named = [of.asked, of.policy, org, project, { allowed_domains: own.default_domains }].some(
-          (item) => item?.allowed_domains !== undefined,
-        );
+        // Only the operator allows domains: until one level does, nothing is reachable and so nothing is narrowed.
+        const lists_domains = [
+          item.requested,
+          item.policy,
+          org,
+          project,
+          { allowed_domains: own.default_domains },
+        ].some((each) => each?.allowed_domains !== undefined);
         const base = toGrant(without);
-        const asLevel: Level = named ? base : { ...base, allowed_domains: ["*"] };
-        for (const level of added) expect(wider(toGrant(level), asLevel)).toEqual([]);
+        const asLevel: Level = lists_domains ? base : { ...base, allowed_domains: ["*"] };
+        for (const level of added) expect(findWiderDimensions(toGrant(level), asLevel)).toEqual([]);
         // A caller only narrows the grant, even in a field that no other level restricts.
         for (const chain of [[first], [second], [first, second]]) {
           const grant = toGrant(intersect(without, ...chain.map((item) => item ?? {})));
-          expect(wider(grant, base)).toEqual([]);
-          expect(wider(toGrant(intersect(without, first ?? {}, second ?? {})), grant)).toEqual([]);
+          expect(findWiderDimensions(grant, base)).toEqual([]);
+          expect(findWiderDimensions(toGrant(intersect(without, first ?? {}, second ?? {})), grant)).toEqual(
+            [],
+          );
         }
       },
     ),
@@ -172,7 +181,7 @@ test("never widens the grant by an additional level", () => {
   );
 });
 
-test("grants no domains to a caller who names some where none were granted", async () => {
+test("grants no domains to a caller who lists some where none were granted", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("reach", { permissions: { network: "egress" } })]));
   const { grant } = await fixture.call({ export_id: "reach", narrow: { allowed_domains: ["*"] } });
@@ -218,7 +227,7 @@ verifies(
       const caller = await kernel.keys.authenticate(request.context.gateway.delegation_token!);
       expect(caller.delegation!.scopes).toEqual(request.grant.gateway_api_scopes);
       const child = await (await kernel.invocations.invoke(caller, { export_id: "deep" })).settled;
-      expect(wider(child.grant!, request.grant)).toEqual([]);
+      expect(findWiderDimensions(child.grant!, request.grant)).toEqual([]);
       await kernel.invocations
         .invoke(caller, { export_id: "other" })
         .catch((error: { code: string; message: string }) =>

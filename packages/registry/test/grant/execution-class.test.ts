@@ -6,17 +6,19 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { effectiveClass, lowersIsolation } from "../../src/grant/execution-class.ts";
 
 const devkit = readFileSync(new URL("../../../supply/test/devkit.toml", import.meta.url), "utf8");
-const silent = devkit.replaceAll(/^execution_class.*\n/gm, "");
-const requesting = (wanted: ExecutionClass) =>
-  readManifest(silent.replaceAll(/^kind = .*\n/gm, (line) => `${line}execution_class = "${wanted}"\n`));
+const without_class = devkit.replaceAll(/^execution_class.*\n/gm, "");
+const requesting = (execution_class: ExecutionClass) =>
+  readManifest(
+    without_class.replaceAll(/^kind = .*\n/gm, (line) => `${line}execution_class = "${execution_class}"\n`),
+  );
 const classesOf = (manifest: ReturnType<typeof readManifest>) =>
   Object.fromEntries(manifest.exports.map((item) => [item.kind, effectiveClass({ policy: {} }, item)]));
 
 const DEFAULTS = { harness: "isolated", tool: "isolated", hook: "worker", compactor: "worker" };
 
 verifies("pkg.class-defaults", "runs an export without a class in the default class of its kind", () => {
-  expect(silent).not.toContain("execution_class");
-  expect(classesOf(readManifest(silent))).toEqual(DEFAULTS);
+  expect(without_class).not.toContain("execution_class");
+  expect(classesOf(readManifest(without_class))).toEqual(DEFAULTS);
 });
 
 test("lets a package raise the isolation of its kind and never lower it", () => {
@@ -26,9 +28,11 @@ test("lets a package raise the isolation of its kind and never lower it", () => 
 });
 
 test("uses the binding's class and detects when it lowers isolation", () => {
-  const [item] = readManifest(silent).exports.filter(({ kind }) => kind === "tool");
+  const [item] = readManifest(without_class).exports.filter(({ kind }) => kind === "tool");
   expect(effectiveClass({ policy: { class: "worker" } }, item!)).toBe("worker");
-  expect((["inline", "worker", "isolated"] as const).map((wanted) => lowersIsolation(wanted, item!))).toEqual(
-    [true, true, false],
-  );
+  expect(
+    (["inline", "worker", "isolated"] as const).map((execution_class) =>
+      lowersIsolation(execution_class, item!),
+    ),
+  ).toEqual([true, true, false]);
 });

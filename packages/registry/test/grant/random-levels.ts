@@ -74,7 +74,7 @@ export const narrow: fc.Arbitrary<InvokeBody["narrow"]> = maybe(
     }),
   ),
 );
-export const exported = fc.record({ asked: requested, policy, isolation, capabilities: names });
+export const exported = fc.record({ requested, policy, isolation, capabilities: names });
 export type RandomExport = typeof exported extends fc.Arbitrary<infer T> ? T : never;
 export const host = fc.record({
   min_class: maybe(isolation),

@@ -2,7 +2,14 @@
 import type { Caller } from "@backplane/ports";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { createInstaller, expectNothing, type Installer, kit, mcpJson, openSqlite } from "./installer.ts";
+import {
+  createInstaller,
+  expectNothingStored,
+  type Installer,
+  kitFiles,
+  mcpJson,
+  openSqlite,
+} from "./installer.ts";
 
 const operator: Caller = { ...admin, actor: "key_operator", admin: false, scopes: ["packages:write"] };
 
@@ -20,14 +27,14 @@ test("requires the bindings scope only for an installation that binds, and the h
     code: "auth.scope",
     details: { needs: "bindings:write" },
   });
-  await expectNothing(installer);
+  await expectNothingStored(installer);
   expect((await installer.install(source, { bind: false }, operator)).bindings).toEqual([]);
   const binder: Caller = { ...operator, scopes: ["packages:write", "bindings:write"] };
   expect((await installer.install(source, {}, binder)).bindings).toHaveLength(1);
   await expect(installer.install(source, { org_wide: true }, binder)).rejects.toMatchObject({
     code: "policy.denied",
   });
-  const folder = { kind: "folder", path: installer.folder("kit", kit("1.0.0")) } as const;
+  const folder = { kind: "folder", path: installer.folder("kit", kitFiles("1.0.0")) } as const;
   const orgAdmin: Caller = { ...admin, actor: "key_admin" };
   const npm = { kind: "npm" as const, spec: "acme-server", args: [], secret_slots: [] };
   const { installations } = installer.fixture.kernel;
@@ -57,11 +64,11 @@ test("refuses the same name for servers installed together, and lets only an adm
     code: "binding.conflict",
     details: { free_name: "both-2" },
   });
-  await expectNothing(installer);
+  await expectNothingStored(installer);
   const binder: Caller = { ...user, scopes: ["packages:write", "bindings:write"] };
   await expect(installer.install(mcpJson({ a: far }), named, binder)).rejects.toMatchObject({
     code: "policy.denied",
   });
-  await expectNothing(installer);
+  await expectNothingStored(installer);
   expect((await installer.install(mcpJson({ a: far, b: far }), {}, binder)).bindings).toHaveLength(2);
 });

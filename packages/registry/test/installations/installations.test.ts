@@ -7,13 +7,13 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import {
-  agentPlugin,
-  archiveOf,
+  agentPluginFiles,
   createInstaller,
-  expectNothing,
-  kit,
+  expectNothingStored,
+  kitFiles,
   mcpJson,
   openSqlite,
+  packArchive,
 } from "./installer.ts";
 
 let server: TestPostgres;
@@ -50,7 +50,7 @@ describe.each([
         const report = (progress: ProgressReport) => {
           if (isMoment(progress)) stop.abort();
         };
-        const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
+        const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
         const installing = installations.install(
           admin,
           archive,
@@ -58,14 +58,14 @@ describe.each([
           { signal: stop.signal, report },
         );
         await expect(installing).rejects.toMatchObject({ code: "request.cancelled" });
-        await expectNothing(installer);
+        await expectNothingStored(installer);
         expect(installer.writes).toEqual([]);
       }
       const stop = new AbortController();
       const report = (progress: ProgressReport) => {
         if (progress.step === "store") stop.abort();
       };
-      const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
+      const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
       const done = await installations.install(
         admin,
         archive,
@@ -83,7 +83,7 @@ describe.each([
     async () => {
       const installer = await create();
       await installer.fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
-      const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
+      const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
       const done = await installer.install(archive, {
         bind: true,
         config: { team: "ops" },
@@ -119,9 +119,9 @@ describe.each([
 
   verifies("pkg.install-atomic", "reports an installation that changes nothing as unchanged", async () => {
     const installer = await create();
-    const folder = installer.folder("kit", kit("1.0.0"));
-    const first = await installer.install(await archiveOf(folder), { bind: true });
-    const again = await installer.install(await archiveOf(folder), {
+    const folder = installer.folder("kit", kitFiles("1.0.0"));
+    const first = await installer.install(await packArchive(folder), { bind: true });
+    const again = await installer.install(await packArchive(folder), {
       bind: true,
       policy: { timeout_ms: 9_000 },
     });
@@ -135,9 +135,9 @@ describe.each([
     "keeps the installed version when other bytes have the same version number",
     async () => {
       const installer = await create();
-      await installer.install(await archiveOf(installer.folder("kit", kit("1.0.0"))), { bind: true });
+      await installer.install(await packArchive(installer.folder("kit", kitFiles("1.0.0"))), { bind: true });
       const before = [await installer.packages(), await installer.bindings(), installer.digests()];
-      const other = await archiveOf(installer.folder("other", kit("1.0.0", { remark: "other" })));
+      const other = await packArchive(installer.folder("other", kitFiles("1.0.0", { remark: "other" })));
       await expect(installer.install(other, { bind: true })).rejects.toMatchObject({
         code: "package.conflict",
       });
@@ -145,7 +145,7 @@ describe.each([
     },
   );
 
-  test.each(["before", "instead of"])("leaves nothing when the store fails %s the commit", async (when) => {
+  test.each(["before", "instead of"])("stores nothing when the store fails %s the commit", async (when) => {
     const installer = await create((store) => ({
       ...store,
       installations: {
@@ -159,11 +159,11 @@ describe.each([
         },
       },
     }));
-    const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
+    const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
     await expect(installer.install(archive, { bind: true })).rejects.toMatchObject({
       code: expect.stringMatching(/^(store\.unavailable|binding\.conflict|internal)$/),
     });
-    await expectNothing(installer);
+    await expectNothingStored(installer);
   });
 
   verifies(
@@ -171,13 +171,13 @@ describe.each([
     "moves all bindings to the next version in the transaction that installs it",
     async () => {
       const installer = await create();
-      await installer.install(await archiveOf(installer.folder("one", kit("1.0.0", { slots: [] }))), {
+      await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
         bind: true,
         policy: { timeout_ms: 5_000 },
       });
       installer.writes.length = 0;
       const two = await installer.install(
-        await archiveOf(installer.folder("two", kit("2.0.0", { slots: [] }))),
+        await packArchive(installer.folder("two", kitFiles("2.0.0", { slots: [] }))),
         {
           bind: true,
         },
@@ -193,36 +193,36 @@ describe.each([
 
   test("does not install a version that a bound export cannot move to", async () => {
     const installer = await create();
-    await installer.install(await archiveOf(installer.folder("one", kit("1.0.0", { slots: [] }))), {
+    await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
       bind: true,
     });
     const before = [await installer.packages(), await installer.bindings(), installer.digests()];
     // An active binding must not lose its secret.
-    const next = await archiveOf(installer.folder("two", kit("2.0.0", { slots: ["fresh"] })));
+    const next = await packArchive(installer.folder("two", kitFiles("2.0.0", { slots: ["fresh"] })));
     await expect(installer.install(next, { bind: true })).rejects.toThrow(/needs a secret/);
     expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(before);
   });
 
   test("gives a new version its own share of the traffic next to the bound version", async () => {
     const installer = await create();
-    await installer.install(await archiveOf(installer.folder("one", kit("1.0.0", { slots: [] }))), {
+    await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
       bind: true,
     });
-    const two = installer.folder("two", kit("2.0.0", { slots: [] }));
+    const two = installer.folder("two", kitFiles("2.0.0", { slots: [] }));
     const rollout = { traffic_percent: 10 };
-    const done = await installer.install(await archiveOf(two), { bind: true, rollout });
+    const done = await installer.install(await packArchive(two), { bind: true, rollout });
     expect(done.bindings.map(({ change }) => change)).toEqual(["created", "created"]);
     expect(await installer.bindings()).toHaveLength(4);
     // The rollout does not change when the version is installed again.
-    const again = await installer.install(await archiveOf(two), { bind: true });
+    const again = await installer.install(await packArchive(two), { bind: true });
     expect(again.bindings.map(({ change }) => change)).toEqual(["unchanged", "unchanged"]);
     expect(await installer.bindings()).toHaveLength(4);
   });
 
   test("two installations of the same source at the same time store it once", async () => {
     const installer = await create();
-    const folder = installer.folder("kit", kit("1.0.0", { slots: [] }));
-    const sources = await Promise.all(Array.from({ length: 4 }, () => archiveOf(folder)));
+    const folder = installer.folder("kit", kitFiles("1.0.0", { slots: [] }));
+    const sources = await Promise.all(Array.from({ length: 4 }, () => packArchive(folder)));
     const done = await Promise.all(sources.map((source) => installer.install(source, { bind: true })));
     const created = done.filter(({ packages }) => packages[0]!.created);
     expect(created).toHaveLength(1);
@@ -247,7 +247,7 @@ describe.each([
       },
     }));
     const installed = await installer.install(
-      await archiveOf(installer.folder("one", kit("1.0.0", { slots: [] }))),
+      await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))),
       {
         bind: true,
       },
@@ -261,7 +261,7 @@ describe.each([
         undefined,
       );
     const upgraded = await installer.install(
-      await archiveOf(installer.folder("two", kit("2.0.0", { slots: [] }))),
+      await packArchive(installer.folder("two", kitFiles("2.0.0", { slots: [] }))),
       {
         bind: true,
       },
@@ -281,7 +281,7 @@ describe.each([
       code: "package.invalid",
       message: expect.stringContaining("The server own cannot be used"),
     });
-    await expectNothing(installer);
+    await expectNothingStored(installer);
     installer.writes.length = 0;
     const done = await installer.install(source);
     expect(installer.writes).toEqual(["installations.commit"]);
@@ -308,7 +308,7 @@ describe.each([
     await expect(installer.install(mcpJson({ far, Far: far }), { strict: true })).rejects.toThrow(
       "The server Far",
     );
-    await expectNothing(installer);
+    await expectNothingStored(installer);
     const done = await installer.install(mcpJson({ far, Far: far }));
     expect(done.left_out).toMatchObject([
       { name: "Far", reason: expect.stringContaining("far is the same package") },
@@ -331,13 +331,13 @@ test.each([
   ["settings without a binding", { config: { team: "ops" } }, /nothing is bound/],
 ])("leaves no row and no bytes after %s", async (_what, settings, reason) => {
   const installer = await createInstaller(await openSqlite());
-  const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
+  const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
   await expect(installer.install(archive, settings)).rejects.toThrow(reason);
-  await expectNothing(installer);
+  await expectNothingStored(installer);
   expect(installer.writes).toEqual([]);
 });
 
-test("makes each secret of the request a slot of a server that is named by URL", async () => {
+test("makes each secret of the request a slot of a server that is installed by URL", async () => {
   const installer = await createInstaller(await openSqlite());
   await installer.fixture.kernel.secrets.put(admin, "far", "hunter2-hunter2");
   const source = {
@@ -362,7 +362,7 @@ test("detects the format of an archive and binds packages that describe themselv
   const installer = await createInstaller(await openSqlite());
   const tool = "export default { description: 'A tool.', execute: () => ({ content: 'ok' }) };";
   const tools = await installer.install(
-    await archiveOf(installer.folder("files", { "tools/greet.ts": tool })),
+    await packArchive(installer.folder("files", { "tools/greet.ts": tool })),
   );
   expect(tools).toMatchObject({
     kind: "package",
@@ -375,7 +375,7 @@ test("detects the format of an archive and binds packages that describe themselv
     author: "Acme",
     description: "A bench.",
   };
-  const instrument = await archiveOf(
+  const instrument = await packArchive(
     installer.folder("bench", {
       "META-INF/hefty-plugin.json": JSON.stringify({
         ...description,
@@ -388,7 +388,7 @@ test("detects the format of an archive and binds packages that describe themselv
   expect(await installer.install(instrument)).toMatchObject({
     bindings: [{ binding: { package_id: "hefty/bench" } }],
   });
-  const office = await installer.install(await archiveOf(installer.folder("office", agentPlugin())));
+  const office = await installer.install(await packArchive(installer.folder("office", agentPluginFiles())));
   expect(office).toMatchObject({
     kind: "agent_plugin",
     plugin: { name: "office", version: "1.0.0" },
@@ -396,12 +396,12 @@ test("detects the format of an archive and binds packages that describe themselv
     left_out: [{ name: "old" }],
   });
   // A package that lists its exports is bound only on request.
-  expect((await installer.install(await archiveOf(installer.folder("kit", kit("1.0.0"))))).bindings).toEqual(
-    [],
-  );
+  expect(
+    (await installer.install(await packArchive(installer.folder("kit", kitFiles("1.0.0"))))).bindings,
+  ).toEqual([]);
   expect(
     (
-      await installer.install(await archiveOf(installer.folder("tools", { "tools/x.ts": tool })), {
+      await installer.install(await packArchive(installer.folder("tools", { "tools/x.ts": tool })), {
         bind: false,
       })
     ).bindings,
@@ -411,7 +411,9 @@ test("detects the format of an archive and binds packages that describe themselv
 test("describes a source without installing anything", async () => {
   const installer = await createInstaller(await openSqlite());
   const { installations } = installer.fixture.kernel;
-  expect(await installations.inspect(admin, await archiveOf(installer.folder("kit", kit("1.0.0"))))).toEqual({
+  expect(
+    await installations.inspect(admin, await packArchive(installer.folder("kit", kitFiles("1.0.0")))),
+  ).toEqual({
     kind: "package",
     packages: [
       {
@@ -431,7 +433,7 @@ test("describes a source without installing anything", async () => {
     left_out: [],
     notes: [],
   });
-  const office = { kind: "folder", path: installer.folder("office", agentPlugin()) } as const;
+  const office = { kind: "folder", path: installer.folder("office", agentPluginFiles()) } as const;
   expect(await installations.inspect(admin, office)).toMatchObject({
     kind: "agent_plugin",
     plugin: { name: "office" },
@@ -446,7 +448,7 @@ test("describes a source without installing anything", async () => {
     kind: "mcp_servers",
     packages: [{ name: "demo", package_id: "acme/mcp-demo", version: "1.2.3", secret_slots: ["api_key"] }],
   });
-  await expectNothing(installer);
+  await expectNothingStored(installer);
 });
 
 test("lists kernel plugins on inspection, and refuses to install them but explains how to", async () => {
@@ -463,13 +465,13 @@ test("lists kernel plugins on inspection, and refuses to install them but explai
   });
   const { installations } = installer.fixture.kernel;
   const plugins = [{ name: "acme-memory", version: "1.2.0", category: "memory" }];
-  for (const source of [{ kind: "folder", path } as const, await archiveOf(path)])
+  for (const source of [{ kind: "folder", path } as const, await packArchive(path)])
     expect(await installations.inspect(admin, source)).toMatchObject({
       kind: "kernel_plugins",
       packages: [],
       plugins,
     });
-  for (const source of [{ kind: "folder", path } as const, await archiveOf(path)])
+  for (const source of [{ kind: "folder", path } as const, await packArchive(path)])
     await expect(installer.install(source)).rejects.toMatchObject({
       code: "package.source_invalid",
       fix: expect.stringContaining("backplane plugin install"),
@@ -479,5 +481,5 @@ test("lists kernel plugins on inspection, and refuses to install them but explai
   await expect(installations.inspect(admin, { kind: "folder", path: other })).rejects.toMatchObject({
     code: "plugin.invalid",
   });
-  await expectNothing(installer);
+  await expectNothingStored(installer);
 });

@@ -40,7 +40,7 @@ export async function openSqlite(): Promise<Store> {
 }
 
 /** Fails if a package, a binding or bytes were stored. */
-export async function expectNothing(installer: Installer): Promise<void> {
+export async function expectNothingStored(installer: Installer): Promise<void> {
   expect(await installer.packages()).toEqual([]);
   expect(await installer.bindings()).toEqual([]);
   expect(installer.digests()).toEqual([]);
@@ -108,7 +108,7 @@ function recordWrites(store: Store, writes: string[]): Store {
   };
 }
 
-export async function archiveOf(
+export async function packArchive(
   folder: string,
 ): Promise<{ kind: "archive"; bytes: AsyncIterable<Uint8Array>; name: string }> {
   const chunks: Uint8Array[] = [];
@@ -129,7 +129,7 @@ export async function archiveOf(
 }
 
 /** A package with two tools: `greet` has a configuration and a secret slot, `wave` has neither. */
-export function kit(
+export function kitFiles(
   version: string,
   more: { slots?: string[]; remark?: string } = {},
 ): Record<string, string> {
@@ -168,7 +168,7 @@ effect_class = "read_only"
 
 const SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
 
-export function agentPlugin(version = "1.0.0"): Record<string, string> {
+export function agentPluginFiles(version = "1.0.0"): Record<string, string> {
   return {
     "plugin.json": JSON.stringify({ $schema: SCHEMA, name: "office", version }),
     "mcp.json": JSON.stringify({

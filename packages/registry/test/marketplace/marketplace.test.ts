@@ -69,9 +69,9 @@ async function install({ exports = [tool("weave")], signatures = [] }: Artifact,
 
 const egress = (allowed_domains?: string[]) => ({ network: "egress", allowed_domains });
 const hook = { ...tool("spy"), kind: "hook" };
-const own = { key_id: KEY, dependency_lock: LOCK };
+const own_signature = { key_id: KEY, dependency_lock: LOCK };
 
-const LIES: [what: string, artifact: Artifact, message: string][] = [
+const MISMATCHES: [what: string, artifact: Artifact, message: string][] = [
   ["an export that the card does not show", { exports: [tool("weave"), hook] }, "also has the hook spy"],
   ["an export of another kind", { exports: [{ ...tool("weave"), kind: "hook" }] }, "has no tool weave"],
   ["another domain", { exports: [tool("weave", egress(["evil.test"]))] }, "also requests evil.test"],
@@ -83,15 +83,19 @@ const LIES: [what: string, artifact: Artifact, message: string][] = [
     { exports: [tool("weave", { gateway_api_scopes: ["llm:invoke"] })] },
     "also requests llm:invoke",
   ],
-  ["the signature of another key", { signatures: [{ ...own, key_id: "ed25519:b" }] }, "is not signed with"],
+  [
+    "the signature of another key",
+    { signatures: [{ ...own_signature, key_id: "ed25519:b" }] },
+    "is not signed with",
+  ],
   [
     "other dependencies",
-    { signatures: [{ ...own, dependency_lock: [{ ...LOCK[0], sha256: "2".repeat(64) }] }] },
+    { signatures: [{ ...own_signature, dependency_lock: [{ ...LOCK[0], sha256: "2".repeat(64) }] }] },
     "has different dependencies",
   ],
 ];
 
-for (const [label, artifact, message] of LIES) {
+for (const [label, artifact, message] of MISMATCHES) {
   verifies("api.marketplace", `refuses an artifact with ${label}`, async () => {
     await expect(install(artifact)).rejects.toMatchObject({
       code: "marketplace.mismatch",
@@ -104,8 +108,8 @@ verifies(
   "api.marketplace",
   "uses the signature of the key on the card when several keys have signed",
   async () => {
-    const other = { ...own, key_id: "ed25519:b" };
-    expect(await install({ signatures: [other, own] })).toEqual([own]);
+    const other = { ...own_signature, key_id: "ed25519:b" };
+    expect(await install({ signatures: [other, own_signature] })).toEqual([own_signature]);
     expect(await install({ exports: [tool("weave", egress(["api.acme.test"]))] })).toEqual([]);
   },
 );

@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 const TOOL = [toolExport("greet")];
 
 /** Installs packages of these origins; `newest` is the answer of their sources. */
-async function openInstalled(
+async function createInstalledKernel(
   origins: Record<string, Partial<ImportedPackage>>,
   newest: (source: InstallationSource) => Partial<SourceInspection["packages"][number]>,
 ): Promise<{ fixture: TestKernel; queried: InstallationSource[] }> {
@@ -36,7 +36,7 @@ const outdated = async (fixture: TestKernel) =>
     (await fixture.kernel.packages.outdated(admin)).map(({ package_id, ...item }) => [package_id, item]),
   );
 
-test("names the provenance of the newest available version", async () => {
+test("reports the provenance of the newest available version", async () => {
   const provenance = {
     state: "none" as const,
     reason: null,
@@ -45,7 +45,7 @@ test("names the provenance of the newest available version", async () => {
     checked_at: "2026-05-01T00:00:00.000Z",
     trust_root: null,
   };
-  const { fixture } = await openInstalled({ "acme/files": { origin: "npm", provenance } }, () => ({
+  const { fixture } = await createInstalledKernel({ "acme/files": { origin: "npm", provenance } }, () => ({
     package_id: "acme/files",
     version: "0.10.0",
     provenance,
@@ -57,7 +57,7 @@ test("names the provenance of the newest available version", async () => {
 
 test("queries the source of each package for its newest version", async () => {
   const digest = `sha256:${"ab".repeat(32)}`;
-  const { fixture, queried } = await openInstalled(
+  const { fixture, queried } = await createInstalledKernel(
     {
       "acme/files": { origin: "npm" },
       "acme/notes": {
@@ -104,7 +104,7 @@ test("queries the source of each package for its newest version", async () => {
 });
 
 test("queries the Python index, and recognizes newer versions that semantic versioning cannot order", async () => {
-  const { fixture, queried } = await openInstalled({ "acme/py": { origin: "pypi" } }, () => newest);
+  const { fixture, queried } = await createInstalledKernel({ "acme/py": { origin: "pypi" } }, () => newest);
   let newest = { package_id: "acme/py", version: "0.1.0+post2", source: "pypi:py==0.1.post2" };
   const find = async () => (await outdated(fixture))["acme/py"];
   expect(await find()).toMatchObject({
@@ -120,8 +120,8 @@ test("queries the Python index, and recognizes newer versions that semantic vers
   expect(await find()).toMatchObject({ outdated: false });
 });
 
-test("ignores packages that the build metadata of a version names as built from source", async () => {
-  const { fixture } = await openInstalled({}, () => ({ package_id: "acme/py", version: "1.2.0" }));
+test("ignores packages that the build metadata of a version lists as built from source", async () => {
+  const { fixture } = await createInstalledKernel({}, () => ({ package_id: "acme/py", version: "1.2.0" }));
   const load = fixture.importer.import.bind(fixture.importer);
   fixture.importer.import = async (source) => ({ ...(await load(source)), origin: "pypi" });
   await fixture.bind({ ...manifest(TOOL, { package_id: "acme/py" }), version: "1.2.0+built.acme-part" });
@@ -129,7 +129,7 @@ test("ignores packages that the build metadata of a version names as built from 
 });
 
 test("explains why the versions of folders, archives and images are unknown", async () => {
-  const { fixture, queried } = await openInstalled(
+  const { fixture, queried } = await createInstalledKernel(
     {
       "acme/folder": { origin: "folder" },
       "acme/image": { origin: "image" },
@@ -149,7 +149,7 @@ test("explains why the versions of folders, archives and images are unknown", as
 });
 
 test("reports an installed version that is newer than the one in use, even if its source is unreachable", async () => {
-  const { fixture } = await openInstalled({ "acme/files": { origin: "npm" } }, () => {
+  const { fixture } = await createInstalledKernel({ "acme/files": { origin: "npm" } }, () => {
     throw new BackplaneError("package.invalid", "The registry is unreachable.");
   });
   const next = { ...manifest(TOOL, { package_id: "acme/files" }), version: "0.2.0" };

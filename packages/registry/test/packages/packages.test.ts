@@ -59,8 +59,8 @@ test("emits package.installed in the installing project, and hides bindings of o
   }
   const seen = (await audit.list(admin, { action: "package.install" }, { limit: 10 })).items;
   expect(seen.map((entry) => entry.subject)).toEqual([installed.id]);
-  const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
-  await bindings.create(admin, named);
+  const reference = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
+  await bindings.create(admin, reference);
   const refused = (caller: Caller) => packages.remove(caller, installed.id).catch((error: unknown) => error);
   // A project may remove packages that it installed, but not those of the org's admin.
   expect(await refused(user)).toMatchObject({ code: "policy.denied" });
@@ -73,14 +73,14 @@ test("emits package.installed in the installing project, and hides bindings of o
   };
   const next = fixture.importer.add(manifest([toolExport("echo")], { version: "0.2.0" }));
   const { package: own } = await packages.install(installer, next);
-  const bound = await bindings.create(admin, { ...named, package_version: "0.2.0" });
+  const bound = await bindings.create(admin, { ...reference, package_version: "0.2.0" });
   const removing = await packages.remove(installer, own.id).catch((error: unknown) => error);
   expect(removing).toMatchObject({ code: "package.bound", details: { bindings: [] } });
   expect(JSON.stringify(removing)).not.toContain(bound.binding_id);
   await bindings.remove(admin, bound.binding_id);
   await packages.remove(installer, own.id);
   // The binding had been moved to the removed version.
-  const { binding_id } = await bindings.create(admin, named);
+  const { binding_id } = await bindings.create(admin, reference);
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
   expect(await refused(org)).toMatchObject({ details: { bindings: [binding_id] } });
 });

@@ -8,7 +8,7 @@ import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-async function testKernelWith(...tools: ReturnType<typeof toolExport>[]): Promise<TestKernel> {
+async function createKernelWith(...tools: ReturnType<typeof toolExport>[]): Promise<TestKernel> {
   const fixture = await createTestKernel();
   const content = manifest(tools);
   await fixture.bind(content);
@@ -19,7 +19,7 @@ async function testKernelWith(...tools: ReturnType<typeof toolExport>[]): Promis
   return fixture;
 }
 
-const set = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
+const setPolicy = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
 const names = async (fixture: TestKernel, caller: Caller = user) =>
   (await fixture.kernel.catalog.list(caller)).map(({ name }) => name);
 /** Returns the rule that refuses the call, or the status of the call. */
@@ -38,13 +38,13 @@ verifies(
   "tools.category",
   "offers and runs only tools of allowed categories, and none with an empty list",
   async () => {
-    const fixture = await testKernelWith(
+    const fixture = await createKernelWith(
       toolExport("edit", {}, { category: "coding" }),
       toolExport("shell", {}, { category: "terminal" }),
       toolExport("plain"),
     );
     expect(await names(fixture)).toEqual(["edit", "plain", "shell"]);
-    await set(fixture, { allowed_tool_categories: ["coding"] });
+    await setPolicy(fixture, { allowed_tool_categories: ["coding"] });
     expect(await names(fixture)).toEqual(["edit"]);
     expect(await Promise.all(["edit", "shell", "plain"].map((name) => callOutcome(fixture, name)))).toEqual([
       "succeeded",
@@ -62,7 +62,7 @@ verifies(
   "instr.origins",
   "limits a role by origins, tools, categories and risk; deny overrides allow",
   async () => {
-    const fixture = await testKernelWith(
+    const fixture = await createKernelWith(
       toolExport("edit", {}, { category: "coding" }),
       toolExport("look", {}, { category: "coding", effect_class: "idempotent_write" }),
       toolExport("plain"),
@@ -70,19 +70,19 @@ verifies(
     const tries = async () =>
       await Promise.all(["edit", "look", "plain"].map((name) => callOutcome(fixture, name)));
     const ran = "succeeded";
-    await set(fixture, { roles: { user: { allow: { origins: ["core"] } } } });
+    await setPolicy(fixture, { roles: { user: { allow: { origins: ["core"] } } } });
     expect(await tries()).toEqual(["role", "role", "role"]);
-    await set(fixture, {
+    await setPolicy(fixture, {
       roles: { user: { allow: { origins: ["plugin"] }, deny: { origins: ["plugin"] } } },
     });
     expect(await tries()).toEqual(["role", "role", "role"]);
-    await set(fixture, { roles: { user: { allow: { tools: ["*"] }, deny: { tools: ["ed*"] } } } });
+    await setPolicy(fixture, { roles: { user: { allow: { tools: ["*"] }, deny: { tools: ["ed*"] } } } });
     expect(await tries()).toEqual(["role", ran, ran]);
-    await set(fixture, { roles: { user: { allow: { categories: ["coding"] } } } });
+    await setPolicy(fixture, { roles: { user: { allow: { categories: ["coding"] } } } });
     expect(await tries()).toEqual([ran, ran, "role"]);
-    await set(fixture, { roles: { user: { deny: { categories: ["coding"] } } } });
+    await setPolicy(fixture, { roles: { user: { deny: { categories: ["coding"] } } } });
     expect(await tries()).toEqual(["role", "role", ran]);
-    await set(fixture, { roles: { user: { max_risk: "low" } } });
+    await setPolicy(fixture, { roles: { user: { max_risk: "low" } } });
     expect(await tries()).toEqual([ran, "role", ran]);
     expect(await names(fixture)).toEqual(["edit", "plain"]);
     // The policy does not limit other roles.
@@ -96,19 +96,19 @@ verifies(
 );
 
 test("ignores the case of categories, and limits tools whose category is named like an object property", async () => {
-  const fixture = await testKernelWith(
+  const fixture = await createKernelWith(
     toolExport("run", {}, { category: "Shell" }),
     toolExport("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),
   );
   const tries = async () => await Promise.all(["run", "sly"].map((name) => callOutcome(fixture, name)));
-  await set(fixture, { roles: { user: { deny: { categories: ["shell"] } } } });
+  await setPolicy(fixture, { roles: { user: { deny: { categories: ["shell"] } } } });
   expect(await tries()).toEqual(["role", "succeeded"]);
-  await set(fixture, {
+  await setPolicy(fixture, {
     allowed_tool_categories: ["SHELL"],
     roles: { user: { allow: { categories: ["shell"] } } },
   });
   expect(await tries()).toEqual(["succeeded", "role"]);
-  await set(fixture, { roles: { user: { max_risk: "low" } } });
+  await setPolicy(fixture, { roles: { user: { max_risk: "low" } } });
   expect(await tries()).toEqual(["role", "role"]);
 });
 
@@ -120,18 +120,18 @@ verifies(
       { id: "no-etc", when: [{ pointer: "/path", matches: "^/etc/" }], action: "deny", reason: "not there" },
       { when: [{ pointer: "/items/*/danger", equals: true }], action: "raise", risk: "critical" },
     ];
-    const fixture = await testKernelWith(toolExport("write", {}, { rules: own }), toolExport("other"));
+    const fixture = await createKernelWith(toolExport("write", {}, { rules: own }), toolExport("other"));
     expect(await callOutcome(fixture, "write", { path: "/etc/passwd" })).toBe("security");
     expect(await callOutcome(fixture, "write", { path: "/tmp/x" })).toBe("succeeded");
     expect(await callOutcome(fixture, "other", { path: "/etc/passwd" })).toBe("succeeded");
     const explanation = async (input: object) => {
-      const about = { tool: "write", context: "conversation" as const, input: input as never };
-      const { outcome, risk } = await fixture.kernel.policy.explain(admin, about);
+      const query = { tool: "write", context: "conversation" as const, input: input as never };
+      const { outcome, risk } = await fixture.kernel.policy.explain(admin, query);
       return [outcome, risk];
     };
     expect(await explanation({ items: [{}, { danger: true }] })).toEqual(["ask", "critical"]);
     expect(await explanation({ items: [{ danger: false }] })).toEqual(["run", "low"]);
-    await set(fixture, {
+    await setPolicy(fixture, {
       tolerance: { conversation: "full" },
       rules: [
         { tools: ["w*"], when: [{ pointer: "/path", exists: false }], action: "deny" },
@@ -143,7 +143,7 @@ verifies(
     expect(await callOutcome(fixture, "other", {})).toBe("succeeded");
     expect(await explanation({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
     // A rule that would allow is invalid, so every call is denied.
-    const strange = await testKernelWith(toolExport("odd", {}, { rules: [{ when: [], action: "allow" }] }));
+    const strange = await createKernelWith(toolExport("odd", {}, { rules: [{ when: [], action: "allow" }] }));
     await expect(strange.call({ export_id: "odd" })).rejects.toMatchObject({
       code: "policy.denied",
       message: expect.stringContaining("the plugin's rule 1: the rule is invalid"),
@@ -152,9 +152,9 @@ verifies(
 );
 
 test("applies the rules of the org and of the project, each with all of its conditions", async () => {
-  const fixture = await testKernelWith(toolExport("t"));
+  const fixture = await createKernelWith(toolExport("t"));
   const at = (pointer: string, equals: number) => ({ pointer, equals });
-  await set(fixture, { rules: [{ when: [at("/a", 1), at("/b", 1)], action: "deny" }] });
+  await setPolicy(fixture, { rules: [{ when: [at("/a", 1), at("/b", 1)], action: "deny" }] });
   await fixture.kernel.policy.put(admin, "project", {
     rules: [{ tools: ["t"], when: [at("/c", 1)], action: "deny" }],
   });
@@ -165,14 +165,14 @@ test("applies the rules of the org and of the project, each with all of its cond
     "security",
     "security",
   ]);
-  await set(fixture, { rules: [{ when: [], action: "deny" }] });
+  await setPolicy(fixture, { rules: [{ when: [], action: "deny" }] });
   expect(await callOutcome(fixture, "t")).toBe("security");
 });
 
 test("changes policy fields, checks the generation, and refuses invalid rules and unauthorized callers", async () => {
-  const fixture = await testKernelWith(toolExport("t"));
+  const fixture = await createKernelWith(toolExport("t"));
   const { policy, audit } = fixture.kernel;
-  await set(fixture, { allowed_origins: ["core"], deferred_tools: ["x*"] });
+  await setPolicy(fixture, { allowed_origins: ["core"], deferred_tools: ["x*"] });
   const patched = await policy.patch(admin, "org", { allowed_origins: null }, 1);
   expect(patched).toMatchObject({ generation: 2, policy: { deferred_tools: ["x*"] } });
   expect(patched.policy).not.toHaveProperty("allowed_origins");
@@ -196,11 +196,11 @@ test("changes policy fields, checks the generation, and refuses invalid rules an
 });
 
 test("narrows the grant of every call by the policy's host level", async () => {
-  const fixture = await testKernelWith(
+  const fixture = await createKernelWith(
     toolExport("fetch", { permissions: { network: "egress", allowed_domains: ["a.example"] } }),
   );
   expect((await fixture.call({ export_id: "fetch" })).grant).toMatchObject({ network: "egress" });
-  await set(fixture, { host: { network: "none" } });
+  await setPolicy(fixture, { host: { network: "none" } });
   expect((await fixture.call({ export_id: "fetch" })).grant).toMatchObject({
     network: "none",
     allowed_domains: [],
@@ -208,7 +208,7 @@ test("narrows the grant of every call by the policy's host level", async () => {
 });
 
 test("requires no approval for a direct API call, and requires one for plugins and MCP clients", async () => {
-  const fixture = await testKernelWith(
+  const fixture = await createKernelWith(
     toolExport("wild", {}, { effect_class: "unknown" }),
     toolExport("tame"),
   );
@@ -230,7 +230,7 @@ test("requires no approval for a direct API call, and requires one for plugins a
 });
 
 test("notifies catalog listeners of a policy change, and applies a project's policy only to that project", async () => {
-  const fixture = await testKernelWith(toolExport("read"));
+  const fixture = await createKernelWith(toolExport("read"));
   const notified: (string | null)[] = [];
   fixture.kernel.catalog.onChanged((org_id) => notified.push(org_id));
   await fixture.kernel.policy.put(admin, "project", { allowed_origins: ["core"] });

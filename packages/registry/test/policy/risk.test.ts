@@ -14,7 +14,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { compilePolicy } from "../../src/policy/effective-policy.ts";
 import { computeRisk } from "../../src/policy/risk.ts";
 
-function band(
+function computeToolRisk(
   part: Record<string, unknown>,
   grant: Partial<Grant> = {},
   org: Policy = {},
@@ -27,10 +27,10 @@ function band(
 }
 
 verifies("tools.risk-map", "maps every source of risk to one scale, with unknown as high", () => {
-  expect(band({ effect_class: "read_only" })).toBe("low");
-  expect(band({ effect_class: "idempotent_write" })).toBe("medium");
-  expect(band({ effect_class: "non_idempotent_write" })).toBe("high");
-  expect(band({ effect_class: "unknown" })).toBe("unknown");
+  expect(computeToolRisk({ effect_class: "read_only" })).toBe("low");
+  expect(computeToolRisk({ effect_class: "idempotent_write" })).toBe("medium");
+  expect(computeToolRisk({ effect_class: "non_idempotent_write" })).toBe("high");
+  expect(computeToolRisk({ effect_class: "unknown" })).toBe("unknown");
   expect(RISK_OF_INSTRUMENT).toEqual({
     ReadOnly: "low",
     LocalWrite: "medium",
@@ -39,7 +39,7 @@ verifies("tools.risk-map", "maps every source of risk to one scale, with unknown
     Critical: "critical",
   });
   for (const risk of ["low", "medium", "high", "critical"] as const) {
-    expect(band({ effect_class: "unknown", risk })).toBe(risk);
+    expect(computeToolRisk({ effect_class: "unknown", risk })).toBe(risk);
   }
   for (const tolerance of TOLERANCES) {
     expect(tolerates(tolerance, "unknown")).toBe(tolerates(tolerance, "high"));
@@ -48,7 +48,7 @@ verifies("tools.risk-map", "maps every source of risk to one scale, with unknown
 
 verifies("tools.risk-map", "lets hints of a server raise the risk and never lower it", () => {
   const hinted = (effect_class: string, hints: object, risk?: Risk) =>
-    band({ effect_class, hints, ...(risk === undefined ? {} : { risk }) });
+    computeToolRisk({ effect_class, hints, ...(risk === undefined ? {} : { risk }) });
   expect(hinted("unknown", { readOnlyHint: true })).toBe("unknown");
   expect(hinted("non_idempotent_write", { readOnlyHint: true, destructiveHint: false })).toBe("high");
   expect(hinted("read_only", { readOnlyHint: false })).toBe("medium");
@@ -62,22 +62,24 @@ verifies(
   "raises a declared risk to the floor of effect class, grant, host target and category",
   () => {
     const low = { effect_class: "unknown", risk: "low" };
-    expect(band(low)).toBe("low");
-    expect(band({ ...low, effect_class: "non_idempotent_write" })).toBe("high");
+    expect(computeToolRisk(low)).toBe("low");
+    expect(computeToolRisk({ ...low, effect_class: "non_idempotent_write" })).toBe("high");
     const mounts = [{ source: "/a", target: "/b", writable: true }];
-    expect(band(low, { mounts })).toBe("medium");
-    expect(band(low, { mounts: [{ ...mounts[0]!, writable: false }] })).toBe("low");
-    expect(band(low, { network: "egress" })).toBe("low");
-    expect(band(low, { network: "egress" }, { floor: { egress: "medium" } })).toBe("medium");
-    expect(band({ ...low, target: "host" })).toBe("high");
-    expect(band({ ...low, category: "Shell" })).toBe("high");
-    expect(band({ ...low, category: "notes" }, {}, { floor: { categories: { Notes: "critical" } } })).toBe(
-      "critical",
-    );
+    expect(computeToolRisk(low, { mounts })).toBe("medium");
+    expect(computeToolRisk(low, { mounts: [{ ...mounts[0]!, writable: false }] })).toBe("low");
+    expect(computeToolRisk(low, { network: "egress" })).toBe("low");
+    expect(computeToolRisk(low, { network: "egress" }, { floor: { egress: "medium" } })).toBe("medium");
+    expect(computeToolRisk({ ...low, target: "host" })).toBe("high");
+    expect(computeToolRisk({ ...low, category: "Shell" })).toBe("high");
+    expect(
+      computeToolRisk({ ...low, category: "notes" }, {}, { floor: { categories: { Notes: "critical" } } }),
+    ).toBe("critical");
     // Neither a floor below the other sources nor an operator's lower risk lowers the result.
-    expect(band({ effect_class: "unknown", risk: "critical", target: "host" })).toBe("critical");
-    expect(band({ ...low, target: "host" }, {}, { risks: { t: "low" } })).toBe("high");
-    expect(band({ effect_class: "non_idempotent_write" }, {}, { risks: { "*": "low" } })).toBe("high");
+    expect(computeToolRisk({ effect_class: "unknown", risk: "critical", target: "host" })).toBe("critical");
+    expect(computeToolRisk({ ...low, target: "host" }, {}, { risks: { t: "low" } })).toBe("high");
+    expect(computeToolRisk({ effect_class: "non_idempotent_write" }, {}, { risks: { "*": "low" } })).toBe(
+      "high",
+    );
   },
 );
 
@@ -98,16 +100,24 @@ verifies("tools.risk-floor", "applies a changed policy or grant to the next call
 });
 
 test("replaces the author's risk with the operator's and lets a project only raise it", () => {
-  expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low" } })).toBe("low");
-  expect(band({ effect_class: "unknown", risk: "high" }, {}, { risks: { t: "low" } })).toBe("low");
+  expect(computeToolRisk({ effect_class: "unknown" }, {}, { risks: { t: "low" } })).toBe("low");
+  expect(computeToolRisk({ effect_class: "unknown", risk: "high" }, {}, { risks: { t: "low" } })).toBe("low");
   // If several patterns match, the highest risk applies.
-  expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low", "*": "high" } })).toBe("high");
-  expect(band({ effect_class: "unknown" }, {}, { risks: { "*": "high", t: "low" } })).toBe("high");
+  expect(computeToolRisk({ effect_class: "unknown" }, {}, { risks: { t: "low", "*": "high" } })).toBe("high");
+  expect(computeToolRisk({ effect_class: "unknown" }, {}, { risks: { "*": "high", t: "low" } })).toBe("high");
   expect(
-    band({ effect_class: "unknown", risk: "low" }, {}, { risks: { "t*": "medium", x: "critical" } }),
+    computeToolRisk(
+      { effect_class: "unknown", risk: "low" },
+      {},
+      { risks: { "t*": "medium", x: "critical" } },
+    ),
   ).toBe("medium");
-  expect(band({ effect_class: "unknown", risk: "low" }, {}, {}, { risks: { t: "high" } })).toBe("high");
-  expect(band({ effect_class: "unknown", risk: "high" }, {}, {}, { risks: { t: "low" } })).toBe("high");
+  expect(computeToolRisk({ effect_class: "unknown", risk: "low" }, {}, {}, { risks: { t: "high" } })).toBe(
+    "high",
+  );
+  expect(computeToolRisk({ effect_class: "unknown", risk: "high" }, {}, {}, { risks: { t: "low" } })).toBe(
+    "high",
+  );
 });
 
 verifies("tools.risk", "tolerates risk up to each level, high only with full and critical never", () => {
@@ -128,10 +138,10 @@ verifies("tools.risk", "tolerates risk up to each level, high only with full and
 
 test("finds no floor for a category named like a property of every object", () => {
   for (const category of ["constructor", "Constructor", "__proto__", "hasOwnProperty"]) {
-    expect(band({ effect_class: "unknown", risk: "critical", category })).toBe("critical");
-    expect(band({ effect_class: "unknown", risk: "high", category }, {}, {}, { risks: { t: "low" } })).toBe(
-      "high",
-    );
+    expect(computeToolRisk({ effect_class: "unknown", risk: "critical", category })).toBe("critical");
+    expect(
+      computeToolRisk({ effect_class: "unknown", risk: "high", category }, {}, {}, { risks: { t: "low" } }),
+    ).toBe("high");
   }
 });
 

@@ -11,7 +11,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 const otherOrgAdmin: Caller = { ...admin, scope: { org_id: "org_there", project_id: null } };
 const FIRST: VaultKey = { id: "k1", key: new Uint8Array(32).fill(7) };
 
-async function openVaulted() {
+async function createVaultKernel() {
   const stored_keys = [FIRST];
   const file = {
     read: () => stored_keys.toReversed(),
@@ -23,7 +23,7 @@ async function openVaulted() {
 }
 
 test("seals every row of every org again, despite an interruption and a race, so that the old key can be removed", async () => {
-  const { kernel, store, deps, stored_keys } = await openVaulted();
+  const { kernel, store, deps, stored_keys } = await createVaultKernel();
   const values = new Map<string, string>();
   for (let i = 0; i < 130; i++) {
     values.set(`s${i}`, randomBytes(12).toString("hex"));
@@ -40,12 +40,12 @@ test("seals every row of every org again, despite an interruption and a race, so
   await expect(kernel.secrets.rotateKey(admin, { new_key: true })).rejects.toThrow("killed");
   expect(stored_keys).toHaveLength(2);
   const [newest] = deps.vault.keys();
-  const left = await store.sealed.list("secret", newest!.prefix, { org_id: "", name: "" }, 500);
-  expect(left.length).toBe(30);
+  const remaining = await store.sealed.list("secret", newest!.prefix, { org_id: "", name: "" }, 500);
+  expect(remaining.length).toBe(30);
   // Rows under both keys can be opened meanwhile.
   for (const [name, value] of [...values].slice(0, 6)) {
     const org_id = Number(name.slice(1)) % 2 === 0 ? "org_local" : "org_there";
-    const sealed = await store.secrets.sealed(org_id, name);
+    const sealed = await store.secrets.getSealed(org_id, name);
     expect(deps.vault.open(org_id, name, sealed!.ciphertext)).toBe(value);
   }
   // Another writer changes a value while it is sealed again.
@@ -76,7 +76,7 @@ test("seals every row of every org again, despite an interruption and a race, so
   const only = createSecretVault([stored_keys[1]!]);
   for (const [name, value] of values) {
     const org_id = Number(name.slice(1)) % 2 === 0 ? "org_local" : "org_there";
-    const sealed = await store.secrets.sealed(org_id, name);
+    const sealed = await store.secrets.getSealed(org_id, name);
     expect(only.open(org_id, name, sealed!.ciphertext), name).toBe(value);
   }
   deps.vault = only;
@@ -96,7 +96,7 @@ test("seals every row of every org again, despite an interruption and a race, so
 });
 
 test("reports rows that cannot be decrypted, keeps them, and does not list their key as unused", async () => {
-  const { kernel, store } = await openVaulted();
+  const { kernel, store } = await createVaultKernel();
   await kernel.secrets.put(admin, "good", "a-good-value");
   const lost = { org_id: "org_local", name: "lost", ciphertext: "v1.k0.AAAA.BBBB", last4: "****" };
   const broken = { ...lost, name: "broken", ciphertext: "v1.k1.AAAA.BBBB" };
@@ -121,11 +121,11 @@ verifies(
     const content = manifest([toolExport("t", { permissions: { secret_slots: ["jira"] } })]);
     await fixture.bind(content, { secrets: { jira: "secret://org_local/jira" } });
     let release = () => {};
-    const held = new Promise<void>((resolve) => {
+    const released = new Promise<void>((resolve) => {
       release = resolve;
     });
     fixture.runner.script = async ({ request }) => {
-      if (fixture.runner.requests.length === 1) await held;
+      if (fixture.runner.requests.length === 1) await released;
       const { jira } = request.context.secrets!;
       return ok({ content: [{ type: "text", text: `${jira} of ${jira!.length}` }] });
     };

@@ -20,7 +20,7 @@ test("returns only name, last four characters and bindings of a secret", async (
   const rotated = await secrets.put(user, "jira_token", "another-secret-value");
   expect(rotated.version).toBe(2);
   const audit = await fixture.kernel.audit.list(admin, {}, { limit: 50 });
-  const sealed = await fixture.store.secrets.sealed("org_local", "jira_token");
+  const sealed = await fixture.store.secrets.getSealed("org_local", "jira_token");
   const records = JSON.stringify([await secrets.list(user, { limit: 10 }), audit, sealed]);
   expect(records).not.toContain("secret-value");
   await expect(secrets.remove(admin, "jira_token")).rejects.toMatchObject({ code: "secret.in_use" });

@@ -7,7 +7,12 @@ import { generateSigningKey, packLayout, type SigningKey, signPackage } from "@b
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createInstaller, expectNothing, type Installer, openSqlite } from "../installations/installer.ts";
+import {
+  createInstaller,
+  expectNothingStored,
+  type Installer,
+  openSqlite,
+} from "../installations/installer.ts";
 
 const MANIFEST = (version: string, id = "acme/hello") => `api_version = "vai.plugin.v1"
 package_id = "${id}"
@@ -40,18 +45,18 @@ beforeEach(async () => {
 const trust = (key: SigningKey, more: object = {}) =>
   installer.fixture.kernel.trusted_keys.trust(admin, { name: "Acme", public_key: key.public_key, ...more });
 
-interface MadePackage {
+interface TestPackage {
   /** The folder of the OCI image layout. */
   path: string;
   folder: string;
 }
 
 /** Packs a package. `sign` gets its true identity and returns the signatures that are attached. */
-async function make(
+async function makePackage(
   version: string,
-  sign: (about: Parameters<typeof signPackage>[0]) => unknown[],
+  sign: (identity: Parameters<typeof signPackage>[0]) => unknown[],
   id?: string,
-): Promise<MadePackage> {
+): Promise<TestPackage> {
   const folder = installer.folder(`plugin-${count++}`, {
     "vai-plugin.toml": MANIFEST(version, id),
     "bin/plugin": "#!/bin/sh\nexit 0\n",
@@ -72,14 +77,16 @@ async function make(
   return { path, folder };
 }
 
-const by =
+const signWith =
   (key: SigningKey, at = new Date()) =>
-  (about: Parameters<typeof signPackage>[0]): PackageSignature[] => [signPackage(about, key.private_key, at)];
+  (identity: Parameters<typeof signPackage>[0]): PackageSignature[] => [
+    signPackage(identity, key.private_key, at),
+  ];
 
-const install = ({ path }: MadePackage, settings: InstallationSettings = {}) =>
+const install = ({ path }: TestPackage, settings: InstallationSettings = {}) =>
   installer.install({ kind: "folder", path }, { bind: false, ...settings });
 
-async function refusalOf(work: Promise<unknown>): Promise<BackplaneError> {
+async function captureRefusal(work: Promise<unknown>): Promise<BackplaneError> {
   const error = await work.then(
     () => null,
     (thrown: unknown) => thrown,
@@ -90,7 +97,7 @@ async function refusalOf(work: Promise<unknown>): Promise<BackplaneError> {
 
 verifies("pkg.sign", "installs an OCI package that a trusted key has signed and shows the key", async () => {
   const { key_id } = await trust(acme, { packages: ["acme/*"] });
-  const { packages } = await install(await make("1.0.0", by(acme)));
+  const { packages } = await install(await makePackage("1.0.0", signWith(acme)));
   expect(packages[0]!.package.signature).toMatchObject({ state: "verified", key_id, key_name: "Acme" });
   const stored = await installer.fixture.kernel.packages.get(admin, packages[0]!.package.id);
   expect(stored.signature?.state).toBe("verified");
@@ -98,70 +105,81 @@ verifies("pkg.sign", "installs an OCI package that a trusted key has signed and 
   expect(items[0]!.details).toMatchObject({ signed_by: key_id });
 });
 
-const altered = (change: Partial<PackageSignature>) => (about: Parameters<typeof signPackage>[0]) => [
-  { ...signPackage(about, acme.private_key, new Date()), ...change },
+const altered = (change: Partial<PackageSignature>) => (identity: Parameters<typeof signPackage>[0]) => [
+  { ...signPackage(identity, acme.private_key, new Date()), ...change },
 ];
 /** A valid signature by acme, but for different values. */
 const signedAs =
-  (change: Partial<Parameters<typeof signPackage>[0]>) => (about: Parameters<typeof signPackage>[0]) =>
-    by(acme)({ ...about, ...change });
+  (change: Partial<Parameters<typeof signPackage>[0]>) => (identity: Parameters<typeof signPackage>[0]) =>
+    signWith(acme)({ ...identity, ...change });
 const past = "2001-01-01T00:00:00.000Z";
 const future = "2999-01-01T00:00:00.000Z";
 
-const REFUSALS: [label: string, code: string, sign: Parameters<typeof make>[1], key: object | null][] = [
-  ["a package without a signature", "signature.missing", () => [], {}],
-  ["the signature of an unknown key", "signature.untrusted", (about) => by(acme)(about), null],
+const REFUSALS: [label: string, code: string, sign: Parameters<typeof makePackage>[1], key: object | null][] =
   [
-    "a key for other publishers",
-    "signature.untrusted",
-    (about) => by(acme)(about),
-    { packages: ["other/*"] },
-  ],
-  ["a key that has expired", "signature.expired", (about) => by(acme)(about), { not_after: past }],
-  ["a key that is not valid yet", "signature.expired", (about) => by(acme)(about), { not_before: future }],
-  [
-    "the signature of different content",
-    "signature.mismatch",
-    signedAs({ digest: `sha256:${"0".repeat(64)}` }),
-    {},
-  ],
-  ["the signature of another package", "signature.mismatch", signedAs({ package_id: "acme/other" }), {}],
-  ["the signature of another version", "signature.mismatch", signedAs({ version: "9.9.9" }), {}],
-  [
-    "the signature of another dependency lock",
-    "signature.mismatch",
-    signedAs({ files: [{ path: "package-lock.json", sha256: "0".repeat(64) }] }),
-    {},
-  ],
-  ["a signature that was changed afterwards", "signature.invalid", altered({ signed_at: past }), {}],
-  [
-    "the signature of another key under this id",
-    "signature.invalid",
-    altered({ signature: `${"A".repeat(86)}==` }),
-    {},
-  ],
-  ["something that is not a signature", "signature.invalid", () => [{ format: "other" }], {}],
-];
+    ["a package without a signature", "signature.missing", () => [], {}],
+    ["the signature of an unknown key", "signature.untrusted", (identity) => signWith(acme)(identity), null],
+    [
+      "a key for other publishers",
+      "signature.untrusted",
+      (identity) => signWith(acme)(identity),
+      { packages: ["other/*"] },
+    ],
+    [
+      "a key that has expired",
+      "signature.expired",
+      (identity) => signWith(acme)(identity),
+      { not_after: past },
+    ],
+    [
+      "a key that is not valid yet",
+      "signature.expired",
+      (identity) => signWith(acme)(identity),
+      { not_before: future },
+    ],
+    [
+      "the signature of different content",
+      "signature.mismatch",
+      signedAs({ digest: `sha256:${"0".repeat(64)}` }),
+      {},
+    ],
+    ["the signature of another package", "signature.mismatch", signedAs({ package_id: "acme/other" }), {}],
+    ["the signature of another version", "signature.mismatch", signedAs({ version: "9.9.9" }), {}],
+    [
+      "the signature of another dependency lock",
+      "signature.mismatch",
+      signedAs({ files: [{ path: "package-lock.json", sha256: "0".repeat(64) }] }),
+      {},
+    ],
+    ["a signature that was changed afterwards", "signature.invalid", altered({ signed_at: past }), {}],
+    [
+      "the signature of another key under this id",
+      "signature.invalid",
+      altered({ signature: `${"A".repeat(86)}==` }),
+      {},
+    ],
+    ["something that is not a signature", "signature.invalid", () => [{ format: "other" }], {}],
+  ];
 
 for (const [label, code, sign, key] of REFUSALS)
   verifies("pkg.sign", `refuses ${label} with ${code} and stores nothing`, async () => {
     if (key !== null) await trust(acme, key);
-    const error = await refusalOf(install(await make("1.0.0", sign)));
+    const error = await captureRefusal(install(await makePackage("1.0.0", sign)));
     expect(error.code).toBe(code);
     expect(error.fix).not.toBe("");
-    await expectNothing(installer);
+    await expectNothingStored(installer);
   });
 
-verifies("pkg.sign", "refuses a package that a revoked key has signed and names the reason", async () => {
+verifies("pkg.sign", "refuses a package that a revoked key has signed and reports the reason", async () => {
   const { id } = await trust(acme);
-  const signed_package = await make("1.0.0", by(acme));
+  const signed_package = await makePackage("1.0.0", signWith(acme));
   await installer.fixture.kernel.trusted_keys.revoke(admin, id, "the laptop was stolen");
-  const error = await refusalOf(install(signed_package));
+  const error = await captureRefusal(install(signed_package));
   expect(error.code).toBe("signature.revoked");
   expect(error.message).toContain("the laptop was stolen");
-  await expectNothing(installer);
+  await expectNothingStored(installer);
   // The key cannot be trusted again, not even under another name.
-  expect((await refusalOf(trust(acme, { name: "Other" }))).code).toBe("trusted_key.conflict");
+  expect((await captureRefusal(trust(acme, { name: "Other" }))).code).toBe("trusted_key.conflict");
 });
 
 verifies(
@@ -172,8 +190,8 @@ verifies(
     const other = generateSigningKey();
     const not_after = new Date(Date.now() + 3_600_000).toISOString();
     await trust(other, { name: "Other", not_after });
-    const { packages } = await install(await make("1.0.0", by(acme)));
-    await install(await make("1.0.0", by(other), "acme/later"));
+    const { packages } = await install(await makePackage("1.0.0", signWith(acme)));
+    await install(await makePackage("1.0.0", signWith(other), "acme/later"));
     const { kernel } = installer.fixture;
     const states = async () =>
       (await kernel.packages.list(admin, { limit: 10 })).items
@@ -196,7 +214,10 @@ verifies("pkg.sign", "accepts one valid signature of several, so that keys can b
   const { id } = await trust(acme);
   await trust(next, { name: "Acme 2" });
   await installer.fixture.kernel.trusted_keys.revoke(admin, id, null);
-  const signed_package = await make("1.0.0", (about) => [...by(acme)(about), ...by(next)(about)]);
+  const signed_package = await makePackage("1.0.0", (identity) => [
+    ...signWith(acme)(identity),
+    ...signWith(next)(identity),
+  ]);
   const { packages } = await install(signed_package);
   expect(packages[0]!.package.signature).toMatchObject({ state: "verified", key_name: "Acme 2" });
 });
@@ -206,24 +227,26 @@ verifies(
   "refuses an older version than the highest signed one, even after that was removed",
   async () => {
     await trust(acme);
-    const older = await make("1.0.0", by(acme));
-    const { packages } = await install(await make("1.1.0", by(acme)));
-    expect((await refusalOf(install(older))).code).toBe("signature.rollback");
+    const older = await makePackage("1.0.0", signWith(acme));
+    const { packages } = await install(await makePackage("1.1.0", signWith(acme)));
+    expect((await captureRefusal(install(older))).code).toBe("signature.rollback");
     await installer.fixture.kernel.packages.remove(admin, packages[0]!.package.id);
-    const error = await refusalOf(install(older));
+    const error = await captureRefusal(install(older));
     expect(error.code).toBe("signature.rollback");
     expect(error.details).toMatchObject({ version: "1.0.0", highest: "1.1.0" });
-    await expectNothing(installer);
+    await expectNothingStored(installer);
     await install(older, { allow_downgrade: true });
     expect(await installer.packages()).toEqual(["acme/hello@1.0.0"]);
     // The downgrade does not lower the highest version.
-    expect((await refusalOf(install(await make("1.0.5", by(acme))))).code).toBe("signature.rollback");
+    expect((await captureRefusal(install(await makePackage("1.0.5", signWith(acme))))).code).toBe(
+      "signature.rollback",
+    );
   },
 );
 
 describe("where no signature is required", () => {
   verifies("pkg.sign", "installs a local folder without a signature and reports it as unsigned", async () => {
-    const { folder } = await make("1.0.0", () => []);
+    const { folder } = await makePackage("1.0.0", () => []);
     const { packages } = await installer.install({ kind: "folder", path: folder }, { bind: false });
     expect(packages[0]!.package.signature).toMatchObject({
       state: "unsigned",
@@ -233,11 +256,11 @@ describe("where no signature is required", () => {
 
   test("verifies the signature in a folder, and shows why one is not valid", async () => {
     await trust(acme);
-    const signed = await make("1.0.0", () => []);
-    const about = (digest: string) => ({ package_id: "acme/hello", version: "1.0.0", digest, files: [] });
+    const signed = await makePackage("1.0.0", () => []);
+    const identity = (digest: string) => ({ package_id: "acme/hello", version: "1.0.0", digest, files: [] });
     const file = join(signed.folder, "marketplace.signature.json");
     mkdirSync(signed.folder, { recursive: true });
-    writeFileSync(file, JSON.stringify(by(acme)(about(`sha256:${"0".repeat(64)}`))[0]));
+    writeFileSync(file, JSON.stringify(signWith(acme)(identity(`sha256:${"0".repeat(64)}`))[0]));
     const { packages } = await installer.install({ kind: "folder", path: signed.folder }, { bind: false });
     expect(packages[0]!.package.signature).toMatchObject({
       state: "unverified",
@@ -258,13 +281,13 @@ describe("trusted keys", () => {
     };
     const operator = { ...admin, actor: "key_2", admin: false, scope: { ...admin.scope, project_id: null } };
     const body = { name: "X", public_key: generateSigningKey().public_key };
-    expect((await refusalOf(trusted_keys.trust(project, body))).code).toBe("policy.denied");
-    expect((await refusalOf(trusted_keys.trust(operator, body))).code).toBe("auth.scope");
-    expect((await refusalOf(trusted_keys.revoke(operator, id, null))).code).toBe("auth.scope");
+    expect((await captureRefusal(trusted_keys.trust(project, body))).code).toBe("policy.denied");
+    expect((await captureRefusal(trusted_keys.trust(operator, body))).code).toBe("auth.scope");
+    expect((await captureRefusal(trusted_keys.revoke(operator, id, null))).code).toBe("auth.scope");
   });
 
   test("refuses a private key and text that is not a key", async () => {
     for (const public_key of [acme.private_key, "hello"])
-      expect((await refusalOf(trust(acme, { public_key }))).code).toBe("request.invalid");
+      expect((await captureRefusal(trust(acme, { public_key }))).code).toBe("request.invalid");
   });
 });

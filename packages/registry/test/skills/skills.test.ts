@@ -9,7 +9,7 @@ const SKILLS = [
   { name: "write-letters", description: "Writes letters", path: "skills/write-letters" },
 ];
 
-async function openSkilled(): Promise<TestSession> {
+async function createSkillSession(): Promise<TestSession> {
   const fixture = await createTestSession({ plugins: [skillTool] });
   fixture.importer.texts.set("skills/fill-forms/SKILL.md", "# Forms\nRead references/boxes.md");
   fixture.importer.texts.set("skills/fill-forms/references/boxes.md", "Box 1");
@@ -17,7 +17,7 @@ async function openSkilled(): Promise<TestSession> {
   return fixture;
 }
 
-const skilled = (package_id: string, skills = SKILLS) =>
+const skillPackage = (package_id: string, skills = SKILLS) =>
   manifest([], { package_id, runtime: { protocol: "skills", entrypoint: ["skills"] }, skills } as never);
 
 /** The system prompt of the last model call. */
@@ -25,26 +25,26 @@ const lastSystemPrompt = ({ events }: TestSession): string =>
   JSON.stringify(events.filter(({ kind }) => kind === "llm.call.request").at(-1)!.payload);
 
 test("lists skills in the turn and reads them with the skill tool", async () => {
-  const fixture = await openSkilled();
+  const fixture = await createSkillSession();
   await fixture.say("hi");
   expect(lastSystemPrompt(fixture)).not.toContain("<skills>");
-  await fixture.bind(skilled("acme/office"));
+  await fixture.bind(skillPackage("acme/office"));
   await fixture.say("hi again");
   expect(lastSystemPrompt(fixture)).toMatch(/<skills>.*fill-forms.*Fills in forms.*<\/skills>/);
-  const ask = async (input: object) =>
+  const callSkillTool = async (input: object) =>
     JSON.stringify((await fixture.call({ export_id: "skill", input: input as never })).tool_result);
-  expect(await ask({})).toContain("write-letters: Writes letters");
-  expect(await ask({ query: "letter" })).not.toContain("fill-forms");
-  expect(await ask({ name: "fill-forms" })).toContain("# Forms");
-  expect(await ask({ name: "fill-forms", file: "references/boxes.md" })).toContain("Box 1");
-  expect(await ask({ name: "fill-forms", file: "../../plugin.json" })).toContain("has no file");
-  expect(await ask({ name: "nothing" })).toContain("There is no skill");
+  expect(await callSkillTool({})).toContain("write-letters: Writes letters");
+  expect(await callSkillTool({ query: "letter" })).not.toContain("fill-forms");
+  expect(await callSkillTool({ name: "fill-forms" })).toContain("# Forms");
+  expect(await callSkillTool({ name: "fill-forms", file: "references/boxes.md" })).toContain("Box 1");
+  expect(await callSkillTool({ name: "fill-forms", file: "../../plugin.json" })).toContain("has no file");
+  expect(await callSkillTool({ name: "nothing" })).toContain("There is no skill");
 });
 
 test("shows skills where their binding is visible, and prefixes a taken name with its package", async () => {
-  const fixture = await openSkilled();
-  await fixture.bind(skilled("acme/office"));
-  await fixture.bind(skilled("other/office", [SKILLS[0]!]));
+  const fixture = await createSkillSession();
+  await fixture.bind(skillPackage("acme/office"));
+  await fixture.bind(skillPackage("other/office", [SKILLS[0]!]));
   const names = async (project_id: string) => {
     const caller = { ...user, scope: { ...user.scope, project_id } };
     const ended = await fixture.call({ export_id: "skill", input: {} }, caller);
@@ -57,10 +57,10 @@ test("shows skills where their binding is visible, and prefixes a taken name wit
 });
 
 test("binds a package of skills only as a whole", async () => {
-  const fixture = await openSkilled();
-  const bound = await fixture.bind(skilled("acme/office"));
+  const fixture = await createSkillSession();
+  const bound = await fixture.bind(skillPackage("acme/office"));
   expect([bound.export_id, bound.status]).toEqual(["*", "active"]);
-  await expect(fixture.bind(skilled("acme/other"), { export_id: "fill-forms" })).rejects.toMatchObject({
+  await expect(fixture.bind(skillPackage("acme/other"), { export_id: "fill-forms" })).rejects.toMatchObject({
     code: "binding.invalid",
   });
   expect((await fixture.kernel.catalog.list(admin)).some(({ name }) => name === "fill-forms")).toBe(false);

@@ -31,8 +31,8 @@ test("refuses to trust files that changed after their review, while the request 
     },
   } as unknown as WorkspaceParts;
   const { facade } = createWorkspaces(parts);
-  const wanted = { path: "/tools", kind: "workspace", watch: false, digest: "sha256:reviewed" } as const;
-  await facade.trust(admin, wanted).catch(() => {});
-  await expect(facade.trust(admin, wanted)).rejects.toMatchObject({ code: "workspace.changed" });
-  expect(requests.filter((digest) => digest !== wanted.digest)).toEqual([]);
+  const request = { path: "/tools", kind: "workspace", watch: false, digest: "sha256:reviewed" } as const;
+  await facade.trust(admin, request).catch(() => {});
+  await expect(facade.trust(admin, request)).rejects.toMatchObject({ code: "workspace.changed" });
+  expect(requests.filter((digest) => digest !== request.digest)).toEqual([]);
 });

@@ -11,17 +11,17 @@ import {
   isArtifactPath,
   type Json,
   type JsonObject,
-  withArtifacts,
+  replaceArtifacts,
 } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
 import { type CallRedactor, hasSecret } from "../secrets/redact.ts";
 
 export type ReadArtifact = (path: string, max_bytes: number) => Promise<Buffer | ArtifactFault>;
 
-export interface Collection {
+export interface CollectOptions {
   /** Null when the call has no scratch folder. */
   read: ReadArtifact | null;
-  keep: ArtifactFiles | null;
+  artifacts: ArtifactFiles | null;
   max_bytes: number;
   redactor: CallRedactor;
 }
@@ -42,19 +42,19 @@ const REASONS: Record<ArtifactFault, string> = {
   secret: "it contains a secret of the call",
 };
 
-/** The first file must be requested without delay: the sandbox of an exited process is torn down once no request is pending. */
-export async function collectArtifacts(result: Json, options: Collection): Promise<Json> {
+/** Requests the first file without delay: the sandbox of an exited process is torn down once no request is pending. */
+export async function collectArtifacts(result: Json, options: CollectOptions): Promise<Json> {
   const references = artifactsIn(result);
   if (references.length > ARTIFACT_LIMITS.per_result) throw refused("", "too_many");
   const collected = new Map<JsonObject, JsonObject>();
   for (const reference of references) collected.set(reference, await collectFile(reference, options));
-  return withArtifacts(result, (reference) => collected.get(reference)!);
+  return replaceArtifacts(result, (reference) => collected.get(reference)!);
 }
 
-async function collectFile(reference: JsonObject, options: Collection): Promise<JsonObject> {
+async function collectFile(reference: JsonObject, options: CollectOptions): Promise<JsonObject> {
   const { path, bytes, sha256 } = reference;
   if (options.read === null) throw refused(path, "no_scratch");
-  if (options.keep === null) throw refused(path, "no_store");
+  if (options.artifacts === null) throw refused(path, "no_store");
   if (!isArtifactPath(path)) throw refused(path, "bad_path");
   const content = await options.read(path, options.max_bytes);
   if (typeof content === "string") throw refused(path, content);
@@ -62,7 +62,7 @@ async function collectFile(reference: JsonObject, options: Collection): Promise<
   if (bytes !== undefined && bytes !== content.length) throw refused(path, "bad_size");
   if (sha256 !== undefined && sha256 !== digest) throw refused(path, "bad_hash");
   if (hasSecret(content, options.redactor)) throw refused(path, "secret");
-  await options.keep.keep(digest, content);
+  await options.artifacts.store(digest, content);
   return { ...reference, bytes: content.length, sha256: digest };
 }
 

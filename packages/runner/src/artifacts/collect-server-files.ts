@@ -156,7 +156,7 @@ export async function collectServerFiles(
     }
     remaining -= content.length;
     const sha256 = hash("sha256", content, "hex");
-    await options.artifacts.keep(sha256, content);
+    await options.artifacts.store(sha256, content);
     blocks.push({ type: "file", transport: "artifact", path, bytes: content.length, sha256 });
     const preview = previewBlock(`${root}/${path}`, content);
     if (

@@ -30,7 +30,7 @@ import { CallRefusals, stderrTail } from "./call-record.ts";
 import { type CallScratch, hostScratch, sandboxScratch } from "./call-scratch.ts";
 import { explainRefusals } from "./explain-refusals.ts";
 import { finishCall } from "./finish-call.ts";
-import { type Interruption, interrupted } from "./outcomes.ts";
+import { type Interruption, interruptedAnswer } from "./outcomes.ts";
 import type { SettleQueue } from "./settle-queue.ts";
 
 export interface RunnerCallDeps {
@@ -114,7 +114,7 @@ export class RunnerCall implements DialectCall {
     this.#deps.deadlines.clear(this.#deadline);
     if (this.#state === "waiting")
       this.#finish(
-        interrupted(reason, this.request, this.#worker && this.#deps.pool.startFailure(this.#worker)),
+        interruptedAnswer(reason, this.request, this.#worker && this.#deps.pool.startFailure(this.#worker)),
       );
     else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[reason])) {
       // Dialects without an acknowledgement end the call inside `cancel`.
@@ -144,7 +144,7 @@ export class RunnerCall implements DialectCall {
     const { process } = this.#worker!;
     process.session!.abandon(this.id, new BackplaneError("timeout"));
     process.kill("a call on it ignored its cancel request");
-    this.#finish(interrupted(this.#interruption ?? "shutdown", this.request));
+    this.#finish(interruptedAnswer(this.#interruption ?? "shutdown", this.request));
   }
 
   sent(): void {
@@ -179,12 +179,12 @@ export class RunnerCall implements DialectCall {
   }
 
   answered(answer: PluginAnswer): void {
-    this.#finish(this.#interruption === null ? answer : interrupted(this.#interruption, this.request));
+    this.#finish(this.#interruption === null ? answer : interruptedAnswer(this.#interruption, this.request));
   }
 
   failed(error: BackplaneError): void {
     this.#finish(
-      this.#interruption === null ? failedAnswer(error) : interrupted(this.#interruption, this.request),
+      this.#interruption === null ? failedAnswer(error) : interruptedAnswer(this.#interruption, this.request),
     );
   }
 

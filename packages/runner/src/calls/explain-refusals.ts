@@ -1,11 +1,11 @@
-/** Names the refused connections of a process that failed outside a call, because they are often the reason. */
+/** Adds refused connections to the error of a process that failed outside a call, because they are often the reason. */
 import { BackplaneError, REDACTED, specificFix } from "@backplane/contract";
 import { formatDestination } from "../egress/destinations/destination.ts";
 import { REFUSAL_REASONS, type Refusal, type RefusalReason } from "../egress/destinations/refusals.ts";
 import type { Worker } from "../pool/worker.ts";
 import { DELEGATION_TOKEN, refusalRedactor } from "../secrets/redact.ts";
 
-const MAX_NAMED = 3;
+const MAX_LISTED = 3;
 
 export function explainRefusals(
   error: BackplaneError,
@@ -19,11 +19,13 @@ export function explainRefusals(
     redactor
       .text(formatDestination(refusal, refusal.reason === "direct.lookup" ? refusal.port : 0))
       .replace(DELEGATION_TOKEN, REDACTED);
-  const named = new Map(refusals.early.map((refusal) => [nameOf(refusal), refusal]));
-  const [first] = named;
+  const by_destination = new Map(refusals.early.map((refusal) => [nameOf(refusal), refusal]));
+  const [first] = by_destination;
   if (first === undefined) return error;
-  const reasons = [...named].slice(0, MAX_NAMED).map(([name, { reason }]) => `${name} (${clauseOf(reason)})`);
-  const more = named.size > MAX_NAMED ? `, and ${named.size - MAX_NAMED} more` : "";
+  const reasons = [...by_destination]
+    .slice(0, MAX_LISTED)
+    .map(([name, { reason }]) => `${name} (${clauseOf(reason)})`);
+  const more = by_destination.size > MAX_LISTED ? `, and ${by_destination.size - MAX_LISTED} more` : "";
   const [destination, { reason }] = first;
   const { code, message, details } = error;
   const intro = when === "" ? "Connections refused" : `Connections refused ${when}`;

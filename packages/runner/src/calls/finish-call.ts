@@ -14,7 +14,7 @@ import type { PluginInstance } from "../processes/plugin-instance.ts";
 import type { CallRedactor } from "../secrets/redact.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 import type { CallScratch } from "./call-scratch.ts";
-import { crashed, withLimit } from "./outcomes.ts";
+import { crashedAnswer, withExceededLimit } from "./outcomes.ts";
 
 export interface FinishContext {
   /** Resolves when the call's refused connections are known; null if they already are. */
@@ -45,21 +45,21 @@ const ARTIFACTS_MS = 30_000;
 /** PID 1 answers in microseconds, but shares the processors with its plugin. */
 const REFUSALS_MS = 5_000;
 
-export async function finishCall(first: PluginAnswer, context: FinishContext): Promise<FinishedCall> {
+export async function finishCall(initial: PluginAnswer, context: FinishContext): Promise<FinishedCall> {
   const finished =
     context.worker === null
-      ? { answer: first, violations: 0 }
-      : await finishOnWorker(context.worker, first, context);
+      ? { answer: initial, violations: 0 }
+      : await finishOnWorker(context.worker, initial, context);
   await context.scratch?.clear();
-  if (context.refusals !== null) await within(REFUSALS_MS, context.refusals, context.deps.deadlines);
+  if (context.refusals !== null) await waitAtMost(REFUSALS_MS, context.refusals, context.deps.deadlines);
   return finished;
 }
 
-function within(ms: number, done: Promise<void>, deadlines: Deadlines): Promise<void> {
+function waitAtMost(ms: number, done: Promise<void>, deadlines: Deadlines): Promise<void> {
   return new Promise((resolve) => {
-    const late = deadlines.set(ms, resolve);
+    const deadline = deadlines.set(ms, resolve);
     void done.then(() => {
-      deadlines.clear(late);
+      deadlines.clear(deadline);
       resolve();
     });
   });
@@ -67,15 +67,15 @@ function within(ms: number, done: Promise<void>, deadlines: Deadlines): Promise<
 
 async function finishOnWorker(
   worker: Worker,
-  first: PluginAnswer,
+  initial: PluginAnswer,
   context: FinishContext,
 ): Promise<FinishedCall> {
   const { process } = worker;
   const { wasSent, oneCall } = context;
   // Must come first: once the plugin has exited, its sandbox waits only for files that are requested in this turn.
   let { answer, violations } = wasSent
-    ? await collectFiles(process, first, context)
-    : { answer: first, violations: 0 };
+    ? await collectFiles(process, initial, context)
+    : { answer: initial, violations: 0 };
   if (context.mentioned.length > 0) answer = await collectMentionedFiles(process, answer, context);
   if (oneCall && wasSent) {
     const tornDown = await tearDown(process, answer, context.deps);
@@ -85,11 +85,11 @@ async function finishOnWorker(
   // A remote server can lose one call and stay up.
   if (answer.error?.code === "crashed" && wasSent && process.pid !== undefined) {
     await process.gone;
-    answer = crashed(worker, answer);
+    answer = crashedAnswer(worker, answer);
   }
   // A process that was abandoned before it was spawned has no exit to wait for.
   if (oneCall && process.pid !== undefined) await process.gone;
-  return { answer: withLimit(worker, answer), violations };
+  return { answer: withExceededLimit(worker, answer), violations };
 }
 
 /** Kills the process if its files cannot be read within the time limit. */
@@ -102,11 +102,11 @@ async function collectFiles(
   if (result === null || artifactsIn(result).length === 0) return { answer, violations: 0 };
   const options = {
     read: scratch?.read ?? null,
-    keep: artifacts,
+    artifacts,
     max_bytes: limits.artifact_bytes,
     redactor,
   };
-  const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
+  const deadline = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
   try {
     return { answer: { ...answer, result: await collectArtifacts(result, options) }, violations: 0 };
   } catch (error) {
@@ -115,7 +115,7 @@ async function collectFiles(
     // A full disk of the gateway is not a violation by the plugin.
     return { answer: failed, violations: known.code === "store.unavailable" ? 0 : 1 };
   } finally {
-    deadlines.clear(late);
+    deadlines.clear(deadline);
   }
 }
 
@@ -127,7 +127,7 @@ async function collectMentionedFiles(
 ): Promise<PluginAnswer> {
   const { scratch } = process;
   if (!isObject(answer.result) || scratch === null || artifacts === null) return answer;
-  const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
+  const deadline = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
   try {
     const options = { scratch, artifacts, max_bytes: limits.artifact_bytes, redactor };
     return { ...answer, result: await collectServerFiles(answer.result, mentioned, options) };
@@ -135,7 +135,7 @@ async function collectMentionedFiles(
     log.warn({ err: error }, "files of an MCP server could not be stored");
     return answer;
   } finally {
-    deadlines.clear(late);
+    deadlines.clear(deadline);
   }
 }
 

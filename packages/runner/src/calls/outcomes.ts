@@ -10,7 +10,7 @@ import { exceededLimit } from "../sandbox/exit-cause.ts";
 export type Interruption = "deadline" | "user" | "shutdown";
 
 /** For a call that waited for its process, `start_failure` explains why the last start failed. */
-export function interrupted(
+export function interruptedAnswer(
   reason: Interruption,
   request: RunRequest,
   start_failure: string | null = null,
@@ -27,7 +27,7 @@ export function interrupted(
 const STDERR_BYTES = 16_384;
 
 /** Adds the exit status or kill reason and the error on stderr to a call whose process exited. */
-export function crashed(worker: Worker, answer: PluginAnswer): PluginAnswer {
+export function crashedAnswer(worker: Worker, answer: PluginAnswer): PluginAnswer {
   const error = crashError(worker);
   return error === null ? answer : failedAnswer(error);
 }
@@ -46,7 +46,7 @@ export function crashError(worker: Worker): BackplaneError | null {
 }
 
 /** Names the resource limit that the plugin exceeded, even for a call that timed out. */
-export function withLimit({ process }: Worker, answer: PluginAnswer): PluginAnswer {
+export function withExceededLimit({ process }: Worker, answer: PluginAnswer): PluginAnswer {
   const limit = exceededLimit(process.exitCause);
   if (limit === null || answer.error === null || answer.error.details?.cause !== undefined) return answer;
   const { error } = answer;

@@ -33,14 +33,14 @@ export async function queryProcess<T>(
   const redactor = createCallRedactor(Object.values(request.context.secrets));
   const stop = new AbortController();
   let reject: (error: BackplaneError) => void = () => {};
-  const late = new Promise<never>((_, refuse) => {
-    reject = refuse;
+  const interruption = new Promise<never>((_, rejectQuery) => {
+    reject = rejectQuery;
   });
   const worker = pool.lease(request, dialect, null);
-  const limit = deadlines.set(request.timeout_ms, () => {
+  const deadline = deadlines.set(request.timeout_ms, () => {
     const message = `${request.package.package_id} did not answer within ${request.timeout_ms} ms.`;
-    const written = describeStartOutput(worker);
-    reject(new BackplaneError("timeout", written === null ? message : `${message} ${written}`));
+    const start_output = describeStartOutput(worker);
+    reject(new BackplaneError("timeout", start_output === null ? message : `${message} ${start_output}`));
     stop.abort();
   });
   const cancel = () => {
@@ -53,7 +53,7 @@ export async function queryProcess<T>(
   );
   try {
     const ready = worker.process.ready.then(() => pool.check(worker));
-    await Promise.race([ready, late]).catch((error: unknown) => {
+    await Promise.race([ready, interruption]).catch((error: unknown) => {
       throw explainRefusals(toBackplaneError(error), worker, Object.values(request.context.secrets));
     });
     const { session } = worker.process;
@@ -61,7 +61,7 @@ export async function queryProcess<T>(
       throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process has exited.");
     }
     session.refresh?.(request.context);
-    const answer = await Promise.race([query(session, stop.signal), late]).catch((error: unknown) => {
+    const answer = await Promise.race([query(session, stop.signal), interruption]).catch((error: unknown) => {
       throw addRefusals(error, worker, request);
     });
     return redactor.active ? (redactor.json(answer as Json) as T) : answer;
@@ -69,7 +69,7 @@ export async function queryProcess<T>(
     const error = await explainCrash(worker, thrown);
     throw redactor.active ? redactError(toBackplaneError(error), redactor) : error;
   } finally {
-    deadlines.clear(limit);
+    deadlines.clear(deadline);
     operation?.signal.removeEventListener("abort", cancel);
     stopWatching();
     if (operation?.signal.aborted) pool.abandonLease(worker);

@@ -20,15 +20,15 @@ export async function writeControl(file: string, value: string): Promise<boolean
   }
 }
 
-export async function readOrDefault(file: string, otherwise: string): Promise<string> {
-  return await readFile(file, "utf8").catch(() => otherwise);
+export async function readOrDefault(file: string, fallback: string): Promise<string> {
+  return await readFile(file, "utf8").catch(() => fallback);
 }
 
-export function readSyncOrDefault(file: string, otherwise: string): string {
+export function readSyncOrDefault(file: string, fallback: string): string {
   try {
     return readFileSync(file, "utf8");
   } catch {
-    return otherwise;
+    return fallback;
   }
 }
 

@@ -4,8 +4,8 @@ import { dirname, join } from "node:path";
 import { type CgroupLimits, type Cgroups, readCounter, type SlotCgroup } from "./cgroup.ts";
 import { readOrDefault, readSyncOrDefault, removeFolder, writeControl } from "./cgroup-files.ts";
 
-const NEEDED = ["memory", "pids"] as const;
-const WANTED = ["cpu"] as const;
+const REQUIRED = ["memory", "pids"] as const;
+const OPTIONAL = ["cpu"] as const;
 const CPU_PERIOD_US = 100_000;
 
 /**
@@ -27,10 +27,12 @@ export async function openCgroupsV2(
       continue;
     }
     if (await delegateControllers(folder)) {
-      const has = words(await readOrDefault(join(folder, "cgroup.subtree_control"), ""));
+      const delegated_controllers = words(await readOrDefault(join(folder, "cgroup.subtree_control"), ""));
       return {
         version: "v2",
-        controllers: [...WANTED, ...NEEDED].filter((controller) => has.includes(controller)),
+        controllers: [...OPTIONAL, ...REQUIRED].filter((controller) =>
+          delegated_controllers.includes(controller),
+        ),
         folders: [folder],
         make: async (slot, limits) => {
           await makeFolder(join(folder, slot));
@@ -46,15 +48,15 @@ export async function openCgroupsV2(
 
 async function delegateControllers(folder: string): Promise<boolean> {
   const offered = words(await readOrDefault(join(folder, "cgroup.controllers"), ""));
-  if (!NEEDED.every((controller) => offered.includes(controller))) return false;
+  if (!REQUIRED.every((controller) => offered.includes(controller))) return false;
   const file = join(folder, "cgroup.subtree_control");
-  for (const controller of [...NEEDED, ...WANTED]) {
+  for (const controller of [...REQUIRED, ...OPTIONAL]) {
     if (!offered.includes(controller) || words(await readOrDefault(file, "")).includes(controller)) continue;
     // The kernel refuses this for a cgroup with processes; the check below decides.
     await writeControl(file, `+${controller}`).catch(() => false);
   }
   const delegated = words(await readOrDefault(file, ""));
-  return NEEDED.every((controller) => delegated.includes(controller));
+  return REQUIRED.every((controller) => delegated.includes(controller));
 }
 
 async function limitSlot(folder: string, limits: CgroupLimits): Promise<SlotCgroup> {

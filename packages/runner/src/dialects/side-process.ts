@@ -48,10 +48,10 @@ class SideSession implements DialectSession {
       stop();
     }
     const { package_id } = this.#link.package;
-    const own = this.#link.request?.package.runtime.plugin_id;
-    const expected = own ?? package_id;
+    const declared_id = this.#link.request?.package.runtime.plugin_id;
+    const expected = declared_id ?? package_id;
     const { plugin_id } = this.#manifest;
-    if (own === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== own) {
+    if (declared_id === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== declared_id) {
       throw new BackplaneError(
         "handshake_failed",
         `The plugin reports the id ${JSON.stringify(plugin_id)}, but the installed package is ${expected}.`,
@@ -113,14 +113,14 @@ function isNameOf(plugin_id: string, package_id: string): boolean {
 function checkManifest(manifest: SideManifest, request: RunRequest): BackplaneError | null {
   const allowed = request.grant.capabilities;
   const requested = manifest.capabilities ?? [];
-  const broken = requested.find(
+  const invalid = requested.find(
     (name, i) => name.trim() !== name || name === "" || requested.indexOf(name) !== i,
   );
-  if (broken !== undefined) {
+  if (invalid !== undefined) {
     return new BackplaneError(
       "handshake_failed",
-      `The handshake lists the capability ${JSON.stringify(broken)}, which is empty, padded or duplicated.`,
-      { details: { capability: broken } },
+      `The handshake lists the capability ${JSON.stringify(invalid)}, which is empty, padded or duplicated.`,
+      { details: { capability: invalid } },
     );
   }
   if (allowed.length > 0 && requested.length === 0) {

@@ -1,6 +1,6 @@
 /**
  * `module.tools`: a folder of tool files, loaded by our host program, which speaks vai.rpc.v1. The program is a
- * single file that is mounted read-only beside the package; an error in one tool file does not affect the
+ * single file that is mounted read-only next to the package; an error in one tool file does not affect the
  * others. An isolated process serves one call, a worker many.
  */
 import { createHash } from "node:crypto";
@@ -81,15 +81,15 @@ class ToolModuleSession extends VaiSession {
 }
 
 /** Converts descriptions of tool files to exports. Pure. */
-export function describeToolFiles(found: ToolFilesDescription, permissions: Permissions): Description {
+export function describeToolFiles(description: ToolFilesDescription, permissions: Permissions): Description {
   const schemas: Record<string, Json> = {};
-  const exports = found.tools.map((tool) => {
+  const exports = description.tools.map((tool) => {
     const path = `described/${createHash("sha256").update(JSON.stringify(tool.input_schema)).digest("hex")}.json`;
     schemas[path] = tool.input_schema;
     return toExport(tool, path, permissions);
   });
-  const files = Object.fromEntries(found.tools.map(({ name, file }) => [toolIdOf(name), file]));
-  return { exports, schemas, warnings: found.warnings, info: { files } };
+  const files = Object.fromEntries(description.tools.map(({ name, file }) => [toolIdOf(name), file]));
+  return { exports, schemas, warnings: description.warnings, info: { files } };
 }
 
 function toExport(

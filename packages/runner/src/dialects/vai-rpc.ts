@@ -119,9 +119,9 @@ export function acceptVai(response: VaiResponse): PluginAnswer {
 }
 
 /** Looks for an error message in result.error, result.message and the text blocks of result.content, in this order. */
-function readError(result: Json, otherwise: string): { message: string; details?: JsonObject } {
+function readError(result: Json, fallback: string): { message: string; details?: JsonObject } {
   if (typeof result === "string" && result !== "") return { message: clipMessage(result) };
-  if (!isObject(result)) return { message: otherwise };
+  if (!isObject(result)) return { message: fallback };
   const { error, message, content } = result;
   if (typeof error === "string" && error !== "") return { message: clipMessage(error) };
   if (isObject(error) && typeof error.message === "string" && error.message !== "") {
@@ -136,5 +136,5 @@ function readError(result: Json, otherwise: string): { message: string; details?
     );
     if (texts.length > 0) return { message: clipMessage(texts.join("\n")) };
   }
-  return { message: otherwise };
+  return { message: fallback };
 }

@@ -17,7 +17,7 @@ export function receiveListeners(child: ChildProcess, session: EgressSession): P
   const missing = new Set(session.listeners.keys());
   if (missing.size === 0) return Promise.resolve();
   return new Promise((resolve, reject) => {
-    const take = (message: unknown, handle: unknown) => {
+    const attachListener = (message: unknown, handle: unknown) => {
       const index = (message as { listener?: unknown }).listener;
       if (typeof index === "number" && handle instanceof Server && missing.delete(index)) {
         session.attach(session.listeners[index]!, handle);
@@ -26,9 +26,9 @@ export function receiveListeners(child: ChildProcess, session: EgressSession): P
         reject(failed("the sandbox sent an unexpected listener"));
       }
     };
-    child.on("message", take);
+    child.on("message", attachListener);
     child.once("disconnect", () => {
-      child.removeListener("message", take);
+      child.removeListener("message", attachListener);
       if (missing.size === 0) resolve();
       else reject(failed("the sandbox exited before it sent all listeners"));
     });

@@ -23,12 +23,12 @@ interface Manifest {
 
 export function hostProgram(module: string): HostProgram {
   const real = realpathSync(module);
-  const own = packageOf(real);
+  const host_package = packageOf(real);
   const packages = new Map<string, string>();
-  collect(own, packages);
-  const { name } = manifestOf(own);
+  collect(host_package, packages);
+  const { name } = manifestOf(host_package);
   return {
-    file: join(INSIDE.host, name, relative(own, real)),
+    file: join(INSIDE.host, name, relative(host_package, real)),
     binds: [...packages].map(([package_name, source]) => ({
       source,
       target: join(INSIDE.host, package_name),
@@ -40,19 +40,19 @@ export function hostProgram(module: string): HostProgram {
   };
 }
 
-function collect(folder: string, found: Map<string, string>): void {
+function collect(folder: string, packages: Map<string, string>): void {
   const { name, dependencies = {} } = manifestOf(folder);
-  const known = found.get(name);
+  const known = packages.get(name);
   if (known === folder) return;
-  if (known !== undefined) throw broken(`${name} exists twice, at ${known} and ${folder}`);
-  found.set(name, folder);
+  if (known !== undefined) throw incomplete(`${name} exists twice, at ${known} and ${folder}`);
+  packages.set(name, folder);
   const resolver = createRequire(join(folder, "package.json"));
   for (const dependency of Object.keys(dependencies)) {
     const dir = (resolver.resolve.paths(dependency) ?? [])
       .map((dir) => join(dir, dependency))
       .find((folder) => existsSync(join(folder, "package.json")));
-    if (dir === undefined) throw broken(`${name} needs ${dependency}, which is not installed`);
-    collect(realpathSync(dir), found);
+    if (dir === undefined) throw incomplete(`${name} needs ${dependency}, which is not installed`);
+    collect(realpathSync(dir), packages);
   }
 }
 
@@ -60,14 +60,14 @@ function packageOf(file: string): string {
   for (let dir = dirname(file); dir !== dirname(dir); dir = dirname(dir)) {
     if (existsSync(join(dir, "package.json"))) return dir;
   }
-  throw broken(`${file} is not part of a package`);
+  throw incomplete(`${file} is not part of a package`);
 }
 
 function manifestOf(folder: string): Manifest {
   return JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
 }
 
-function broken(reason: string): BackplaneError {
+function incomplete(reason: string): BackplaneError {
   return new BackplaneError(
     "launch_failed",
     `The host program for kernel plugins is incomplete: ${reason}.`,

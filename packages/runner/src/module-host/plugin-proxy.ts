@@ -39,12 +39,12 @@ export function proxyPlugin(parts: ProxyContext, description: PluginDescription)
       // This context is kept forever: the plugin uses it for everything that it does outside events.
       onLoad: (ctx: PluginContext) => {
         const loading = session().callHost("onLoad", { ctx: parts.contexts.hold(ctx) });
-        return within(timeouts.on_load_ms, "onLoad", explainFailure(loading)).then(nothing);
+        return within(timeouts.on_load_ms, "onLoad", explainFailure(loading)).then(toVoid);
       },
     }),
     ...(has.has("onEvent") && {
       onEvent: (event, ctx) =>
-        withContext(parts, ctx, (ref) => session().callHost("event", { event, ctx: ref })).then(nothing),
+        withContext(parts, ctx, (ref) => session().callHost("event", { event, ctx: ref })).then(toVoid),
     }),
     ...(has.has("onUnload") && {
       async onUnload(ctx: PluginContext) {
@@ -127,4 +127,4 @@ async function withContext<T>(
   }
 }
 
-function nothing(): void {}
+function toVoid(): void {}

@@ -31,12 +31,12 @@ export class SeenSecrets {
   #rememberAll(config: Record<string, Json>): void {
     for (const key of Object.keys(config)) {
       const value = config[key]!;
-      if (typeof value === "string" && isSecretConfigKey(key)) this.#keep(value);
+      if (typeof value === "string" && isSecretConfigKey(key)) this.#remember(value);
       else if (isObject(value)) this.#rememberAll(value);
     }
   }
 
-  #keep(value: string): void {
+  #remember(value: string): void {
     this.#values.add(value);
     if (this.#values.size > MAX_VALUES) this.#values.delete(this.#values.values().next().value!);
   }

@@ -1,11 +1,11 @@
 /** How a call ended, as a dialect or the runner itself reports it before redaction. */
 import {
   type BackplaneError,
+  detailsWithFix,
   type InvocationError,
   type Json,
   type JsonObject,
   type TerminalStatus,
-  withFix,
 } from "@backplane/contract";
 
 export interface PluginAnswer {
@@ -16,7 +16,7 @@ export interface PluginAnswer {
 
 export function failedAnswer(error: BackplaneError): PluginAnswer {
   const { code, message } = error;
-  const details = withFix(error);
+  const details = detailsWithFix(error);
   return {
     status: "failed",
     result: null,

@@ -227,7 +227,7 @@ async function hintFor(
   if (
     /ENETUNREACH|EAI_AGAIN|ENOTFOUND|Temporary failure in name resolution|Network is unreachable/.test(stderr)
   ) {
-    return "A sandboxed process reaches only the hosts that its binding names: `backplane binding set BINDING --domains HOST`.";
+    return "A sandboxed process reaches only the hosts that its binding allows: `backplane binding set BINDING --domains HOST`.";
   }
   if (options.exit?.code === 127) {
     const format = entry.in_package ? await readExecutableFormat(entry.file).catch(() => null) : null;

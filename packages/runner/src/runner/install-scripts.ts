@@ -42,7 +42,7 @@ export function createInstallScripts(parts: InstallScriptParts): InstallScripts 
   };
 }
 
-/** Without a header folder, node-gyp would download the headers of Node, which are usually installed beside it. */
+/** Without a header folder, node-gyp would download the headers of Node, which are usually installed next to it. */
 async function toolsFor(node: string, npm_cli: string): Promise<Pick<ConfineRequest, "env" | "binds">> {
   const program = await realpath(node);
   const headers = join(dirname(program), "..", "include");

@@ -73,12 +73,12 @@ export class ControlChannel {
       ...Object.entries(plan.env).map(([name, value]) => `e${name}=${value}`),
       ...plan.command.map((word) => `a${word}`),
     ];
-    this.#block(records);
+    this.#sendRecords(records);
   }
 
-  /** Commands for `sandbox-init stage`, sent before the plan. */
-  stage(words: readonly string[]): void {
-    this.#block(words);
+  /** Sends the commands for `sandbox-init stage`, before the plan. */
+  sendStageCommands(words: readonly string[]): void {
+    this.#sendRecords(words);
   }
 
   /** Creates or removes a folder in scratch. Returns 0 or the errno. */
@@ -127,7 +127,7 @@ export class ControlChannel {
     this.#socket.destroy();
   }
 
-  #block(records: readonly string[]): void {
+  #sendRecords(records: readonly string[]): void {
     if (records.some((record) => record.includes("\0"))) {
       throw new BackplaneError(
         "launch_failed",
@@ -153,10 +153,10 @@ export class ControlChannel {
     let rest = this.#partialLine.length === 0 ? chunk : Buffer.concat([this.#partialLine, chunk]);
     for (;;) {
       if (this.#expectedBytes > 0) {
-        const piece = rest.subarray(0, this.#expectedBytes);
-        this.#expectedBytes -= piece.length;
-        this.#waiting[0]?.chunks.push(piece);
-        rest = rest.subarray(piece.length);
+        const content = rest.subarray(0, this.#expectedBytes);
+        this.#expectedBytes -= content.length;
+        this.#waiting[0]?.chunks.push(content);
+        rest = rest.subarray(content.length);
       }
       const end = this.#expectedBytes > 0 ? -1 : rest.indexOf(NEWLINE);
       if (end < 0) break;

@@ -1,5 +1,5 @@
 /**
- * The sandbox-init that is shipped with this package, one static program per architecture. The manifest beside it
+ * The sandbox-init that is shipped with this package, one static program per architecture. The manifest next to it
  * holds the checksums of the programs, and those of the sources and the compiler that they were built from
  * (scripts/build-sandbox-init.ts).
  */

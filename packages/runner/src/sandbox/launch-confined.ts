@@ -204,7 +204,7 @@ function spawnPlanned(
   planned: SandboxPlan,
 ): SpawnedProcess {
   const spawned = staged ?? spawnConfined(bwrapCommand(planned, tools.bwrap!, tools.init), tools);
-  if (staged !== null) spawned.control.stage(stageArguments(planned));
+  if (staged !== null) spawned.control.sendStageCommands(stageArguments(planned));
   spawned.control.sendPlan(planned);
   return spawned;
 }

@@ -1,6 +1,6 @@
 /**
  * The owner of a persistent folder. If the gateway is root, the slot's user changes from one process to the next,
- * so such a folder has its own user: its current owner, otherwise the lowest id that no folder beside it uses. Two
+ * so such a folder has its own user: its current owner, otherwise the lowest id that no sibling folder uses. Two
  * processes of one plugin, as during a reload, have the same user and share their files.
  */
 import { lchownSync, lstatSync, readdirSync } from "node:fs";

@@ -1,5 +1,5 @@
 /**
- * Secrets that the configuration of an MCP server names as `${slot}`, in its environment or its arguments. They are
+ * Secrets that the configuration of an MCP server refers to as `${slot}`, in its environment or its arguments. They are
  * filled in at launch and stored nowhere. Every user of the machine can read the arguments of a process, but only
  * its own user can read its environment. A Node program therefore receives the secrets as variables and fills in its
  * arguments itself.
@@ -21,7 +21,7 @@ for (const name of Object.keys(env)) if (name.startsWith("${VARIABLE_PREFIX}")) 
 delete env.NODE_OPTIONS;
 `;
 
-/** The secrets that the configuration names, by slot; a slot without a secret is left out. */
+/** The secrets that the configuration refers to, by slot; a slot without a secret is left out. */
 export function configuredSecrets(request: ConfiguredRequest): Record<string, string> {
   const { secrets } = request.context;
   const slots = configuredSlots(request).filter((slot) => secrets[slot] !== undefined);

@@ -16,13 +16,13 @@ function memoryStore(): ArtifactFiles & { stored: Map<string, Uint8Array> } {
   const stored = new Map<string, Uint8Array>();
   return {
     stored,
-    keep: async (sha256, bytes) => void stored.set(sha256, bytes),
+    store: async (sha256, bytes) => void stored.set(sha256, bytes),
     open: async () => null,
     sweep: async () => 0,
   };
 }
 
-const WAYS = {
+const RUNNERS = {
   isolated: (artifacts: ArtifactFiles) => ({
     testRunner: createConfinedTestRunner({ artifacts, limits: LIMITS }),
     class: "isolated" as const,
@@ -38,19 +38,17 @@ const WAYS = {
 } as const;
 const LIMITS = { artifact_bytes: 1_000_000, inline_bytes: 10_000 };
 
-describe.each(Object.entries(WAYS))("%s", (_name, make) => {
-  function start() {
+describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
+  function setUp() {
     const store = memoryStore();
-    const artifacts = make(store);
+    const setup = createRunner(store);
     const run = (input: object, change: Parameters<typeof vai>[1] = {}): ReturnType<TestRunner["run"]> =>
-      artifacts.testRunner.run(
-        vai("artifact", { class: artifacts.class, grant, input: input as never, ...change }),
-      );
-    return { ...artifacts, run, stored: store.stored };
+      setup.testRunner.run(vai("artifact", { class: setup.class, grant, input: input as never, ...change }));
+    return { ...setup, run, stored: store.stored };
   }
 
   verifies("inv.artifacts", "stores a scratch file that an answer refers to", async () => {
-    const { run, stored } = start();
+    const { run, stored } = setUp();
     for (const [plant, path] of [
       ["file", "made"],
       ["deep", "a/b/made"],
@@ -69,7 +67,7 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
     "inv.artifacts",
     "refuses a reference to a path outside scratch or to anything but a regular file",
     async () => {
-      const { run, stored } = start();
+      const { run, stored } = setUp();
       const cases: [plant: string, reference: object, reason: string][] = [
         ["file", { path: "../made" }, "bad_path"],
         ["file", { path: "a/../../made" }, "bad_path"],
@@ -118,20 +116,20 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
     ["secret", "canary-in-ä-filé"],
     ["encoded_secret", "canary-in-a-file"],
   ])("refuses a file that contains a secret of the call: %s %s", async (plant, token) => {
-    const { run, stored } = start();
+    const { run, stored } = setUp();
     const { error } = await run({ plant }, { context: { secrets: { token } } });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "secret" } });
     expect(stored.size).toBe(0);
   });
 
   test("refuses a reference from a call without scratch", async () => {
-    const { run } = start();
+    const { run } = setUp();
     const { error } = await run({ plant: "nothing" }, { grant: {} });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "no_scratch" } });
   });
 
   verifies("inv.artifacts", "passes large input as a file in scratch and small input inline", async () => {
-    const { testRunner, class: isolation } = start();
+    const { testRunner, class: isolation } = setUp();
     const small = await testRunner.run(
       vai("large-input", { class: isolation, grant, input: { text: "short" } }),
     );
@@ -158,7 +156,7 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
     "inv.artifacts",
     "passes a compactor's projection as projection.json and a harness's trigger as trigger.json",
     async () => {
-      const { testRunner, class: isolation } = start();
+      const { testRunner, class: isolation } = setUp();
       const long = "é".repeat(300_000);
       const projection = { transport: "inline", blocks: [{ kind: "input", content: long }] };
       const trigger = { type: "message", text: long };

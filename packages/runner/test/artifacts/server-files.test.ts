@@ -15,10 +15,10 @@ import { emptyFolder } from "../support/sandbox.ts";
 const PNG = Buffer.from("89504e470d0a1a0a0000", "hex");
 const sha256 = (content: string | Buffer) => hash("sha256", content, "hex");
 
-function start(limits = {}, create: (options: object) => TestRunner = createConfinedTestRunner) {
+function setUp(limits = {}, create: (options: object) => TestRunner = createConfinedTestRunner) {
   const stored = new Map<string, Uint8Array>();
   const artifacts: ArtifactFiles = {
-    keep: async (digest, bytes) => void stored.set(digest, bytes),
+    store: async (digest, bytes) => void stored.set(digest, bytes),
     open: async () => null,
     sweep: async () => 0,
   };
@@ -42,7 +42,7 @@ function start(limits = {}, create: (options: object) => TestRunner = createConf
 
 const SANDBOX = { roots: ["/tmp", "/sandbox/scratch"] } as const;
 
-const says = (text: string): JsonObject => ({ content: [{ type: "text", text }] });
+const textResult = (text: string): JsonObject => ({ content: [{ type: "text", text }] });
 const fileBlock = (path: string, content: string | Buffer): JsonObject => ({
   type: "file",
   transport: "artifact",
@@ -51,11 +51,11 @@ const fileBlock = (path: string, content: string | Buffer): JsonObject => ({
   sha256: sha256(content),
 });
 
-verifies("server.files", "stores a file that the answer names by path, URI or resource link", async () => {
-  const { run, stored } = start();
+verifies("server.files", "stores a file that the answer mentions by path, URI or resource link", async () => {
+  const { run, stored } = setUp();
   for (const answer of [
-    says("Saved to /tmp/out/report.md."),
-    says("Saved to file:///sandbox/scratch/out/report.md (new)"),
+    textResult("Saved to /tmp/out/report.md."),
+    textResult("Saved to file:///sandbox/scratch/out/report.md (new)"),
     { content: [{ type: "resource_link", name: "report", uri: "file:///tmp/out/report.md" }] },
     { content: [], structuredContent: { file: "/tmp/out/report.md" } },
   ]) {
@@ -77,7 +77,7 @@ verifies("server.files", "stores a file that the answer names by path, URI or re
 });
 
 verifies("server.files", "stores files whose names have spaces or letters outside ASCII", async () => {
-  const { run } = start();
+  const { run } = setUp();
   const composed = "b\u00fccher/\u65e5\u672c\u8a9e \u{1f600}.txt";
   const decomposed = "bu\u0308cher.txt";
   const written = { [`/tmp/${composed}`]: "books", [`/tmp/${decomposed}`]: "more" };
@@ -87,7 +87,7 @@ verifies("server.files", "stores files whose names have spaces or letters outsid
     `file://${encodeURI(`/tmp/${composed}`)} and file:///tmp/${encodeURIComponent(decomposed)}`,
     `{"files": ["/tmp/b\\u00fccher/\\u65e5\\u672c\\u8a9e \\ud83d\\ude00.txt", "/tmp/bu\\u0308cher.txt"]}`,
   ]) {
-    const content = await run({ write: written, answer: says(text) });
+    const content = await run({ write: written, answer: textResult(text) });
     expect(content.slice(1).filter(({ type }) => type === "file")).toEqual([
       { ...fileBlock(composed, "books") },
       { ...fileBlock(decomposed, "more") },
@@ -97,15 +97,15 @@ verifies("server.files", "stores files whose names have spaces or letters outsid
 });
 
 verifies("server.files", "reads the longest path that is accepted", async () => {
-  const { run } = start();
+  const { run } = setUp();
   const path = `${"\u65e5".repeat(80)}/${"b".repeat(39)}`;
-  const content = await run({ write: { [`/tmp/${path}`]: "x" }, answer: says(`/tmp/${path}`) });
+  const content = await run({ write: { [`/tmp/${path}`]: "x" }, answer: textResult(`/tmp/${path}`) });
   expect(content[1]).toEqual(fileBlock(path, "x"));
   expect(findScratchPaths(`/tmp/${path}b`, SANDBOX)).toEqual([]);
 });
 
 verifies("server.files", "shows an image to the model, once", async () => {
-  const { run } = start();
+  const { run } = setUp();
   const data = PNG.toString("base64");
   const written = { write: { "/tmp/a b.png": data }, encoding: "base64" };
   const image = { type: "image", data, mimeType: "image/png" };
@@ -126,12 +126,12 @@ verifies(
   "server.files",
   "neither follows links nor leaves scratch, and ignores paths without a file",
   async () => {
-    const { run, stored } = start();
+    const { run, stored } = setUp();
     const text = "/tmp/link /tmp/../etc/passwd /etc/passwd /tmp/none /var/tmp/other /tmp/folder/";
     const content = await run({
       write: { "/tmp/folder/x": "x" },
       link: { "/tmp/link": "/etc/passwd" },
-      answer: says(text),
+      answer: textResult(text),
     });
     expect(content).toEqual([
       { type: "text", text },
@@ -145,10 +145,10 @@ verifies(
 );
 
 test("limits the size of files, and does not store a secret", async () => {
-  const { run, stored } = start({ artifact_bytes: 100 });
+  const { run, stored } = setUp({ artifact_bytes: 100 });
   const big = "x".repeat(101);
   const content = await run(
-    { write: { "/tmp/big": big, "/tmp/key": "the canary" }, answer: says("/tmp/big /tmp/key") },
+    { write: { "/tmp/big": big, "/tmp/key": "the canary" }, answer: textResult("/tmp/big /tmp/key") },
     { context: { secrets: { token: "canary" } } },
   );
   expect(content.at(-1)!.text).toMatch(/\/tmp\/big: it is larger.*\/tmp\/key: it contains a secret/);
@@ -156,33 +156,36 @@ test("limits the size of files, and does not store a secret", async () => {
 });
 
 test("stores nothing without scratch", async () => {
-  const { run, stored } = start();
-  const answer = says("/tmp/a");
+  const { run, stored } = setUp();
+  const answer = textResult("/tmp/a");
   expect(await run({ answer }, { grant: { filesystem: "none" } })).toEqual(answer.content);
   expect(stored.size).toBe(0);
 });
 
 verifies("server.files", "stores files in the temporary folder of a server without a sandbox", async () => {
-  const { run, stored, testRunner } = start({}, createTestRunner);
+  const { run, stored, testRunner } = setUp({}, createTestRunner);
   const plain: RequestChange = { class: "worker" };
-  await run({ answer: says("started") }, plain);
+  await run({ answer: textResult("started") }, plain);
   const name = readdirSync(testRunner.scratch_root).find((each) => each.startsWith("proc_"))!;
   const home = join(testRunner.scratch_root, name);
-  const content = await run({ write: { [`${home}/a.md`]: "# A" }, answer: says(`See ${home}/a.md.`) }, plain);
+  const content = await run(
+    { write: { [`${home}/a.md`]: "# A" }, answer: textResult(`See ${home}/a.md.`) },
+    plain,
+  );
   expect(content[1]).toEqual(fileBlock("a.md", "# A"));
   expect(content[2]).toMatchObject({ resource: { uri: `file://${home}/a.md`, text: "# A" } });
   expect([...stored.keys()]).toEqual([sha256("# A")]);
 });
 
 test("stores no file of the host for a server without a sandbox", async () => {
-  const { run, stored, testRunner } = start({}, createTestRunner);
+  const { run, stored, testRunner } = setUp({}, createTestRunner);
   const outside = join(emptyFolder(), "secret.txt");
   writeFileSync(outside, "of the host");
-  await run({ answer: says("started") }, { class: "worker" });
+  await run({ answer: textResult("started") }, { class: "worker" });
   const name = readdirSync(testRunner.scratch_root).find((each) => each.startsWith("proc_"))!;
   const link = join(testRunner.scratch_root, name, "link");
   const text = `${outside} ${link}`;
-  const content = await run({ link: { [link]: outside }, answer: says(text) }, { class: "worker" });
+  const content = await run({ link: { [link]: outside }, answer: textResult(text) }, { class: "worker" });
   expect(content.slice(1)).toEqual([
     { type: "text", text: `[Files that cannot be opened: ${link}: it is a link or is reached through one.]` },
   ]);

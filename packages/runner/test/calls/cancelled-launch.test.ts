@@ -29,53 +29,55 @@ verifies(
   "run.progress",
   "reports the steps of a launch, and stops it when its only waiter is cancelled",
   async () => {
-    const t = createTestRunner();
+    const testRunner = createTestRunner();
     const operation = createOperation();
-    const described = describeServer(t, operation);
+    const described = describeServer(testRunner, operation);
     described.catch(() => {});
     await expect
       .poll(() => operation.reports.map(({ step }) => step))
       .toEqual(["prepare", "launch", "initialize"]);
     expect(operation.reports.at(-1)?.message).toBe("Waiting for acme/fixture to answer");
-    expect(processesWith(t.mark)).not.toEqual([]);
+    expect(processesWith(testRunner.mark)).not.toEqual([]);
     operation.stop();
     await expect(described).rejects.toMatchObject({ code: "request.cancelled" });
-    await expect.poll(() => processesWith(t.mark)).toEqual([]);
-    expect(t.runner.health().held_back).toEqual([]);
+    await expect.poll(() => processesWith(testRunner.mark)).toEqual([]);
+    expect(testRunner.runner.health().held_back).toEqual([]);
   },
 );
 
-test("a launch continues while another caller waits for it", async () => {
-  const t = createTestRunner();
+test("continues a launch while another caller waits for it", async () => {
+  const testRunner = createTestRunner();
   const [one, other] = [createOperation(), createOperation()];
-  const described = [one, other].map((operation) => describeServer(t, operation));
+  const described = [one, other].map((operation) => describeServer(testRunner, operation));
   for (const each of described) each.catch(() => {});
   await expect.poll(() => other.reports.at(-1)?.step).toBe("initialize");
   one.stop();
   await expect(described[0]).rejects.toMatchObject({ code: "request.cancelled" });
-  expect(processesWith(t.mark)).not.toEqual([]);
-  expect(t.runner.serves!(requestOf({ ...SLEEPING_SERVER, env: { MARK: t.mark } }))).toBe(true);
+  expect(processesWith(testRunner.mark)).not.toEqual([]);
+  expect(testRunner.runner.serves!(requestOf({ ...SLEEPING_SERVER, env: { MARK: testRunner.mark } }))).toBe(
+    true,
+  );
   other.stop();
-  await expect.poll(() => processesWith(t.mark)).toEqual([]);
+  await expect.poll(() => processesWith(testRunner.mark)).toEqual([]);
 });
 
 test("starts no process for a request that is already cancelled", async () => {
-  const t = createTestRunner();
+  const testRunner = createTestRunner();
   const operation = createOperation();
   operation.stop();
-  await expect(describeServer(t, operation)).rejects.toMatchObject({ code: "request.cancelled" });
-  expect(processesWith(t.mark)).toEqual([]);
+  await expect(describeServer(testRunner, operation)).rejects.toMatchObject({ code: "request.cancelled" });
+  expect(processesWith(testRunner.mark)).toEqual([]);
 });
 
 verifies(
   "run.progress",
   "stops the process of a call that is cancelled while the process starts",
   async () => {
-    const t = createTestRunner();
-    const ended = t.run({ ...SLEEPS, invocation_id: "inv_cancelled" });
-    await expect.poll(() => processesWith(t.mark)).not.toEqual([]);
-    expect(t.runner.cancel("inv_cancelled", "user")).toBe(true);
+    const testRunner = createTestRunner();
+    const ended = testRunner.run({ ...SLEEPS, invocation_id: "inv_cancelled" });
+    await expect.poll(() => processesWith(testRunner.mark)).not.toEqual([]);
+    expect(testRunner.runner.cancel("inv_cancelled", "user")).toBe(true);
     expect(await ended).toMatchObject({ status: "cancelled", dispatched: false });
-    await expect.poll(() => processesWith(t.mark)).toEqual([]);
+    await expect.poll(() => processesWith(testRunner.mark)).toEqual([]);
   },
 );

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { RunningCalls } from "../../src/calls/running-calls.ts";
 
-function call() {
+function createCall() {
   const interrupts: string[] = [];
   return {
     interrupts,
@@ -14,7 +14,7 @@ function call() {
 test("interrupts calls by id or all together, and waits for the last one to finish", async () => {
   const running = new RunningCalls();
   await running.whenEmpty();
-  const [first, second] = [call(), call()];
+  const [first, second] = [createCall(), createCall()];
   running.add("inv_1", first);
   running.add("inv_2", second);
   expect([running.size, running.has("inv_1"), running.has("inv_3")]).toEqual([2, true, false]);

@@ -28,10 +28,10 @@ test("finds both cgroup versions, alone or side by side", () => {
 });
 
 /** A folder that looks like a cgroup. The test does what the kernel would do. */
-function createCgroupFolder(folder: string, offered: string, handed: string): void {
+function createCgroupFolder(folder: string, offered: string, delegated: string): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "cgroup.controllers"), offered);
-  writeFileSync(join(folder, "cgroup.subtree_control"), handed);
+  writeFileSync(join(folder, "cgroup.subtree_control"), delegated);
 }
 
 test("version 2: opens no cgroups without a parent that delegates memory and pids", async () => {

@@ -137,7 +137,7 @@ async function expectProcessReplaced(
   expect(pidOf(await testRunner.run({ ...request, input: { pid: true } }))).not.toBe(before);
 }
 
-const all = (list: readonly Case[], check: (answerCase: Case) => Promise<void>): Promise<unknown> =>
+const checkAll = (list: readonly Case[], check: (answerCase: Case) => Promise<void>): Promise<unknown> =>
   Promise.all(
     list.map((answerCase) =>
       check(answerCase).catch((error: Error) => {
@@ -146,7 +146,10 @@ const all = (list: readonly Case[], check: (answerCase: Case) => Promise<void>):
     ),
   );
 /** Each case has its own process. */
-const keyed = (request: RequestChange, { name }: Case): RequestChange => ({ ...request, pool_key: name });
+const withOwnProcess = (request: RequestChange, { name }: Case): RequestChange => ({
+  ...request,
+  pool_key: name,
+});
 
 describe("vai.rpc.v1", () => {
   const request = requestTo("vai.rpc.v1", "vai");
@@ -156,8 +159,8 @@ describe("vai.rpc.v1", () => {
     "fails only the call that got a contradictory response, immediately and as malformed",
     async () => {
       const testRunner = createTestRunner();
-      await all(VAI_CASES, (answerCase) =>
-        expectOnlyCallFails(testRunner, keyed(request, answerCase), answerCase.message),
+      await checkAll(VAI_CASES, (answerCase) =>
+        expectOnlyCallFails(testRunner, withOwnProcess(request, answerCase), answerCase.message),
       );
     },
     TEST_MS,
@@ -168,8 +171,8 @@ describe("vai.rpc.v1", () => {
     "fails the calls in flight and stops the process after a response with an id of the wrong type",
     async () => {
       const testRunner = createTestRunner();
-      await all(VAI_WRONG_IDS, (answerCase) =>
-        expectProcessReplaced(testRunner, keyed(request, answerCase), answerCase.message),
+      await checkAll(VAI_WRONG_IDS, (answerCase) =>
+        expectProcessReplaced(testRunner, withOwnProcess(request, answerCase), answerCase.message),
       );
     },
     TEST_MS,
@@ -204,7 +207,7 @@ verifies(
   async () => {
     const testRunner = createTestRunner();
     const request = requestTo("rterm.plugin.v1", "side");
-    await all(SIDE_CASES, async ({ message }) => {
+    await checkAll(SIDE_CASES, async ({ message }) => {
       const outcome = await testRunner.run({ ...request, input: { messages: [message] } });
       expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
     });
@@ -214,8 +217,8 @@ verifies(
 
 describe("hefty.jsonrpc", () => {
   const request = requestTo("hefty.jsonrpc", "instrument");
-  const own = (answerCase: Case): RequestChange => ({
-    ...keyed(request, answerCase),
+  const inOwnProject = (answerCase: Case): RequestChange => ({
+    ...withOwnProcess(request, answerCase),
     // Processes of one plugin in one project take turns.
     context: { project_id: answerCase.name.replaceAll(/\W/g, "_") },
   });
@@ -225,8 +228,8 @@ describe("hefty.jsonrpc", () => {
     "fails only the call that got a contradictory instrument answer, immediately and as malformed",
     async () => {
       const testRunner = createTestRunner({ data_root: dataRoot() });
-      await all(INSTRUMENT_CASES, (answerCase) =>
-        expectOnlyCallFails(testRunner, own(answerCase), answerCase.message),
+      await checkAll(INSTRUMENT_CASES, (answerCase) =>
+        expectOnlyCallFails(testRunner, inOwnProject(answerCase), answerCase.message),
       );
     },
     TEST_MS,
@@ -241,7 +244,9 @@ describe("hefty.jsonrpc", () => {
         ...rpcWrongIds(INSTRUMENT_RESULT),
         ...cases({ "an error for null": { ...RPC, id: null, error: RPC_ERROR } }),
       ];
-      await all(list, (answerCase) => expectProcessReplaced(testRunner, own(answerCase), answerCase.message));
+      await checkAll(list, (answerCase) =>
+        expectProcessReplaced(testRunner, inOwnProject(answerCase), answerCase.message),
+      );
     },
     TEST_MS,
   );
@@ -341,10 +346,10 @@ describe("mcp.stdio", () => {
     "fails only the call that got a contradictory reply, immediately and as malformed",
     async () => {
       const testRunner = createTestRunner();
-      await all(rpcCases(CONTENT), (answerCase) =>
+      await checkAll(rpcCases(CONTENT), (answerCase) =>
         expectOnlyCallFails(
           testRunner,
-          { ...keyed(request, answerCase), class: "worker" },
+          { ...withOwnProcess(request, answerCase), class: "worker" },
           answerCase.message,
         ),
       );
@@ -357,10 +362,10 @@ describe("mcp.stdio", () => {
     "fails the calls in flight and stops the server after a reply that matches no request",
     async () => {
       const testRunner = createTestRunner();
-      await all(rpcWrongIds(CONTENT), (answerCase) =>
+      await checkAll(rpcWrongIds(CONTENT), (answerCase) =>
         expectProcessReplaced(
           testRunner,
-          { ...keyed(request, answerCase), class: "worker" },
+          { ...withOwnProcess(request, answerCase), class: "worker" },
           answerCase.message,
         ),
       );

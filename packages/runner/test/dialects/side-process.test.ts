@@ -8,7 +8,7 @@ import { requestOf, side } from "../support/request.ts";
 import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
 /** The lines that the plugin itself received. */
-function seenIn(testRunner: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
+function receivedLines(testRunner: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
   const file = join(testRunner.scratch_root, "seen");
   const lines = () =>
     existsSync(file)
@@ -28,7 +28,7 @@ verifies(
   "exchanges a handshake and a request, and the process exits",
   async () => {
     const testRunner = createTestRunner();
-    const { file, lines } = seenIn(testRunner);
+    const { file, lines } = receivedLines(testRunner);
     const outcome = await testRunner.run(
       side("ok", { invocation_id: "inv_wire", input: { q: "billing", n: 3 }, env: { SEEN: file } }),
     );
@@ -113,7 +113,7 @@ verifies(
   "fails with handshake_failed before sending anything: wrong plugin_id, invalid manifest, silence, extra line",
   async () => {
     const testRunner = createTestRunner({ timeouts: { handshake_ms: 500 } });
-    const { file, lines } = seenIn(testRunner);
+    const { file, lines } = receivedLines(testRunner);
     for (const behaviour of [
       "wrong-id",
       "no-manifest",
@@ -245,7 +245,7 @@ verifies(
   "never calls a tool that the handshake does not list",
   async () => {
     const testRunner = createTestRunner();
-    const { file, lines } = seenIn(testRunner);
+    const { file, lines } = receivedLines(testRunner);
     for (const behaviour of ["no-tools", "other-tool"]) {
       expect(await testRunner.run(side(behaviour, { env: { SEEN: file } }))).toMatchObject({
         status: "failed",
@@ -266,26 +266,30 @@ verifies("side.error.protocol_version_mismatch", "rejects another protocol_versi
 });
 
 describe("capabilities", () => {
-  const asks = (testRunner: TestRunner, behaviour: string, capabilities: string[]) =>
+  const runWithGrant = (testRunner: TestRunner, behaviour: string, capabilities: string[]) =>
     testRunner.run(side(behaviour, { grant: { capabilities } }));
 
   verifies(
     ["side.capability.subset", "side.error.capability_not_declared", "side.error.capability_not_allowed"],
-    "rejects capabilities beyond the grant, and grants none just because the handshake names them",
+    "rejects capabilities beyond the grant, and grants none just because the handshake lists them",
     async () => {
       const testRunner = createTestRunner();
-      expect((await asks(testRunner, "ok", ["net.http"])).error?.code).toBe("capability_not_declared");
-      expect((await asks(testRunner, "asks-none", ["net.http"])).error?.code).toBe("capability_not_declared");
-      expect((await asks(testRunner, "asks-net", [])).error?.code).toBe("capability_not_allowed");
-      const wider = await asks(testRunner, "asks-net-and-fs", ["net.http"]);
+      expect((await runWithGrant(testRunner, "ok", ["net.http"])).error?.code).toBe(
+        "capability_not_declared",
+      );
+      expect((await runWithGrant(testRunner, "asks-none", ["net.http"])).error?.code).toBe(
+        "capability_not_declared",
+      );
+      expect((await runWithGrant(testRunner, "asks-net", [])).error?.code).toBe("capability_not_allowed");
+      const wider = await runWithGrant(testRunner, "asks-net-and-fs", ["net.http"]);
       expect(wider.error).toMatchObject({
         code: "capability_not_allowed",
         details: { forbidden: ["fs.read"] },
       });
-      expect((await asks(testRunner, "asks-net", ["net.http", "fs.read"])).status).toBe("succeeded");
-      expect((await asks(testRunner, "asks-none", [])).status).toBe("succeeded");
+      expect((await runWithGrant(testRunner, "asks-net", ["net.http", "fs.read"])).status).toBe("succeeded");
+      expect((await runWithGrant(testRunner, "asks-none", [])).status).toBe("succeeded");
       for (const behaviour of ["asks-empty", "asks-padded", "asks-twice"]) {
-        const outcome = await asks(testRunner, behaviour, ["net.http", ""]);
+        const outcome = await runWithGrant(testRunner, behaviour, ["net.http", ""]);
         expect([behaviour, outcome.status, outcome.error?.code]).toEqual([
           behaviour,
           "failed",
@@ -308,7 +312,7 @@ test("uses scratch as the home of the process and removes it afterwards", async 
 
 test("kills the process of a cancelled call immediately", async () => {
   const testRunner = createTestRunner();
-  const { file, lines } = seenIn(testRunner);
+  const { file, lines } = receivedLines(testRunner);
   const running = testRunner.run(side("ignores-term", { invocation_id: "inv_c", env: { SEEN: file } }));
   await until(() => lines().length === 2);
   expect(testRunner.runner.cancel("inv_c", "user")).toBe(true);
@@ -324,20 +328,20 @@ test("rejects hooks", async () => {
 verifies("side.tool-name", "uses the plugin's own tool name and plugin id", async () => {
   const testRunner = createTestRunner();
   const request = requestOf(side("foreign-names", { env: { MARK: testRunner.mark } }));
-  const named = (plugin_id: string, native_name: string) =>
+  const runAs = (plugin_id: string, native_name: string) =>
     testRunner.run({
       ...request,
       invocation_id: `inv_${plugin_id.length}_${native_name.length}`,
       native_name,
       package: { ...request.package, runtime: { ...request.package.runtime, plugin_id } },
     });
-  expect(await named("Python.Echo", "plugin.python_echo")).toMatchObject({
+  expect(await runAs("Python.Echo", "plugin.python_echo")).toMatchObject({
     status: "succeeded",
     result: { structured_output: "plugin.python_echo" },
   });
-  expect((await named("Python.Echo", "python_echo")).error).toMatchObject({
+  expect((await runAs("Python.Echo", "python_echo")).error).toMatchObject({
     code: "tool_not_exposed",
     message: "The plugin does not expose python_echo; it exposes plugin.python_echo.",
   });
-  expect((await named("acme/fixture", "plugin.python_echo")).error?.code).toBe("handshake_failed");
+  expect((await runAs("acme/fixture", "plugin.python_echo")).error?.code).toBe("handshake_failed");
 });

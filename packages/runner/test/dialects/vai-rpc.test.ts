@@ -335,7 +335,7 @@ test("removes scratch folders of an earlier gateway but no other files", async (
   expect(readdirSync(scratch_root)).toEqual(["someone-elses"]);
 });
 
-test("refuses isolated and inline without support for them, and names unknown protocols", async () => {
+test("refuses isolated and inline without support for them, and reports unknown protocols", async () => {
   const testRunner = createTestRunner();
   expect(await testRunner.run(vai("echo", { class: "isolated" }))).toMatchObject({
     error: { code: "sandbox.unavailable" },

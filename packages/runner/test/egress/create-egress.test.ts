@@ -95,7 +95,7 @@ test("/etc/hosts: serves HTTP and TLS clients that ignore the proxy variables", 
   const { hosts } = egress.session;
   const at = async (name: string, port: number) => {
     const { address } = hosts.find((host) => host.name === name)!;
-    return new TestClient(await egress.behind("named", port, address), address);
+    return new TestClient(await egress.openListener("named", port, address), address);
   };
   const http = await at("b.test", web.port);
   http.send(`GET /x HTTP/1.1\r\nHost: b.test:${web.port}\r\nConnection: close\r\n\r\n`);
@@ -108,11 +108,11 @@ test("/etc/hosts: serves HTTP and TLS clients that ignore the proxy variables", 
   expect(await other.readToEnd()).toBe("");
   // A name at a port of another name, and an address without a name.
   const crossed = new TestClient(
-    await egress.behind("named", web.port, hosts[1]!.address),
+    await egress.openListener("named", web.port, hosts[1]!.address),
     hosts[1]!.address,
   );
   await crossed.readToEnd();
-  const unnamed = new TestClient(await egress.behind("named", web.port, "127.64.9.9"), "127.64.9.9");
+  const unnamed = new TestClient(await egress.openListener("named", web.port, "127.64.9.9"), "127.64.9.9");
   await unnamed.readToEnd();
   expect(egress.session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([
     "a.test sni.mismatch",

@@ -122,8 +122,8 @@ verifies(
     const inside = await setUp().testRunner.run(plugin("InProcess", library));
     expect(inside.error).toBeNull();
     expect(structured(inside)).toEqual({ keys: true });
-    const apart = await setUp().testRunner.run(plugin("ClassLoaderIsolated", library));
-    expect(apart).toMatchObject({
+    const isolated = await setUp().testRunner.run(plugin("ClassLoaderIsolated", library));
+    expect(isolated).toMatchObject({
       status: "failed",
       error: {
         message: expect.stringContaining(

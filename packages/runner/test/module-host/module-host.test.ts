@@ -65,7 +65,7 @@ function writeEntry(methods: string, before = ""): PluginEntry {
   };
 }
 
-const loadInto = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
+const loadPlugin = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
   testKernelPlugin(plugin, { state_dir: root, ...options });
 const rejection = (work: Promise<unknown>): Promise<Error> =>
   work.then(
@@ -124,7 +124,7 @@ test("keeps the protocol intact whatever a plugin prints or writes to descriptor
     writeEntry("onEvent: (event, ctx) => { noise(); return ctx.emit('x.probe.a', {}, event); }", before),
     NO_NETWORK,
   );
-  const run = await loadInto(loaded.plugin);
+  const run = await loadPlugin(loaded.plugin);
   for (let i = 0; i < 3; i++) await run.event("x.probe.b", {});
   expect(run.emitted).toHaveLength(3);
 });
@@ -153,7 +153,7 @@ verifies(
         ),
         NO_NETWORK,
       );
-      const run = await loadInto(loaded.plugin);
+      const run = await loadPlugin(loaded.plugin);
       expect(codeOf(await rejection(run.event("x.probe.a", {}))), name).toBe("malformed_response");
     }
   },
@@ -170,7 +170,7 @@ test("redacts a plugin's secrets from the error about its exit", async () => {
     }`),
     NO_NETWORK,
   );
-  const run = await loadInto(loaded.plugin, {
+  const run = await loadPlugin(loaded.plugin, {
     config: { api_key: "sk-very-secret-1" },
     providers: [{ id: "main", plugin: "probe", label: "", config: { token: "tok-very-secret-2" } }],
   });
@@ -198,7 +198,7 @@ test("rejects requests with wrong parameter types", async () => {
     }`),
     NO_NETWORK,
   );
-  const run = await loadInto(loaded.plugin);
+  const run = await loadPlugin(loaded.plugin);
   await run.event("x.probe.b", {});
   const { answers } = run.emitted[0]!.payload as { answers: string[] };
   expect(run.emitted).toHaveLength(1);
@@ -286,7 +286,7 @@ test("passes large conversations in both directions", async () => {
     writeEntry("onEvent: (event, ctx) => ctx.emit('x.probe.size', { text: event.payload.text }, event)"),
     NO_NETWORK,
   );
-  const run = await loadInto(loaded.plugin);
+  const run = await loadPlugin(loaded.plugin);
   const text = "é".repeat(2 * 1024 * 1024);
   await run.event("x.probe.a", { text });
   expect(run.emitted[0]!.payload.text).toBe(text);

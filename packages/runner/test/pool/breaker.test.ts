@@ -4,7 +4,7 @@ import { ManualClock } from "../support/manual-clock.ts";
 
 const subject = { pool_key: "k", binding_id: "bind_1", package_id: "acme/a", digest: "sha256:1" };
 
-function failing(times: number) {
+function breakerAfterFailures(times: number) {
   const clock = new ManualClock();
   const breaker = new Breaker(clock);
   for (let i = 0; i < times; i++) {
@@ -16,7 +16,7 @@ function failing(times: number) {
 }
 
 test("refuses to start a plugin after three failures until the first is five minutes old", () => {
-  const { clock, breaker } = failing(3);
+  const { clock, breaker } = breakerAfterFailures(3);
   const held = breaker.checkLaunch(subject);
   expect(held).toEqual({
     kind: "held_back",
@@ -33,10 +33,10 @@ test("refuses to start a plugin after three failures until the first is five min
 });
 
 test("starts fresh with another generation, another digest or after a success", () => {
-  const { breaker } = failing(3);
+  const { breaker } = breakerAfterFailures(3);
   expect(breaker.checkLaunch({ ...subject, pool_key: "k2" }).kind).toBe("launch");
   expect(breaker.checkLaunch({ ...subject, digest: "sha256:2" }).kind).toBe("launch");
-  const second = failing(2).breaker;
+  const second = breakerAfterFailures(2).breaker;
   second.checkLaunch(subject);
   second.succeeded(subject);
   for (let i = 0; i < 3; i++) {
@@ -59,7 +59,7 @@ test("counts pending launches, so that at most three run concurrently", async ()
 });
 
 test("drops the history of old generations of a binding", () => {
-  const { breaker } = failing(3);
+  const { breaker } = breakerAfterFailures(3);
   breaker.forget("bind_other");
   breaker.forget("bind_1", "k");
   expect(breaker.heldBack()).toHaveLength(1);

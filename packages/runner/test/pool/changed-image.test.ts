@@ -7,7 +7,7 @@ import { FIXTURES, side, vai } from "../support/request.ts";
 import { createTestRunner, processesWith, until } from "../support/runner.ts";
 
 /** An image that is intact until the test changes it. Counts checks and open handles. */
-function changing() {
+function createChangingFiles() {
   const state = { intact: true, checks: 0, opened: 0, released: 0 };
   const files: PackageFiles = {
     async open() {
@@ -30,7 +30,7 @@ function changing() {
 }
 
 verifies("integrity.exec", "gives no call to a process whose files changed during its start", async () => {
-  const { state, files } = changing();
+  const { state, files } = createChangingFiles();
   state.intact = false;
   const testRunner = createTestRunner({ files });
   for (const request of [vai("echo"), side("echo")]) {
@@ -44,7 +44,7 @@ verifies("integrity.exec", "gives no call to a process whose files changed durin
 });
 
 verifies("integrity.exec", "kills a pooled process when its files change later", async () => {
-  const { state, files } = changing();
+  const { state, files } = createChangingFiles();
   const testRunner = createTestRunner({ files });
   expect(await testRunner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
   const first = processesWith(testRunner.mark);
@@ -65,7 +65,7 @@ verifies("integrity.exec", "kills a pooled process when its files change later",
 });
 
 verifies("integrity.exec", "kills a process with changed files even if another call runs on it", async () => {
-  const { state, files } = changing();
+  const { state, files } = createChangingFiles();
   const testRunner = createTestRunner({ files });
   const running = testRunner.run(vai("hangs", { invocation_id: "inv_first", timeout_ms: 120_000 }));
   await until(() => state.checks === 1);
@@ -78,7 +78,7 @@ verifies("integrity.exec", "kills a process with changed files even if another c
 });
 
 test("does not check the files for each of several calls in quick succession", async () => {
-  const { state, files } = changing();
+  const { state, files } = createChangingFiles();
   const testRunner = createTestRunner({ files });
   await testRunner.run(vai("echo"));
   const from = performance.now();

@@ -21,28 +21,28 @@ const dialect = createDialects({ outbound: {} })("vai.rpc.v1")!;
 function prepare(change: RequestChange, overrides: Partial<PreparationSteps & PlanDeps> = {}) {
   const root = mkdtempSync(join(tmpdir(), "backplane-preparation-"));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
-  const done: string[] = [];
-  const note =
+  const steps_done: string[] = [];
+  const recordStep =
     <T>(label: string, value: T) =>
     async () => {
-      done.push(label);
+      steps_done.push(label);
       return value;
     };
   const steps: PreparationSteps = {
-    waitUntilAllowed: note("pass", undefined),
-    waitForFolder: note("folder", undefined),
-    takeSlot: note("slot", true),
-    releaseSlot: () => void done.push("released"),
+    waitUntilAllowed: recordStep("pass", undefined),
+    waitForFolder: recordStep("folder", undefined),
+    takeSlot: recordStep("slot", true),
+    releaseSlot: () => void steps_done.push("released"),
     refused: () => {},
     attachEgress: () => {},
     ...overrides,
   };
   const deps = {
     files: {
-      open: note("image", {
+      open: recordStep("image", {
         folder: FIXTURES,
-        check: note("checked", undefined),
-        release: () => void done.push("image released"),
+        check: recordStep("checked", undefined),
+        release: () => void steps_done.push("image released"),
       }),
     },
     scratch: new ScratchFolders(root, createTestLogger()),
@@ -55,42 +55,42 @@ function prepare(change: RequestChange, overrides: Partial<PreparationSteps & Pl
   } as unknown as PlanDeps;
   const start = { home: null, key: "k", env: null };
   const preparation = new LaunchPreparation(deps, requestOf(change), dialect, start, steps);
-  return { preparation, done, folders: () => readdirSync(root) };
+  return { preparation, steps_done, folders: () => readdirSync(root) };
 }
 
 test("performs the steps in order and releases what was acquired", async () => {
-  const { preparation, done, folders } = prepare(vai("echo", { grant: { filesystem: "scratch" } }));
+  const { preparation, steps_done, folders } = prepare(vai("echo", { grant: { filesystem: "scratch" } }));
   const plan = await preparation.prepare();
-  expect(done).toEqual(["pass", "folder", "slot", "image"]);
+  expect(steps_done).toEqual(["pass", "folder", "slot", "image"]);
   expect(plan).toMatchObject({ folder: FIXTURES, home: expect.stringMatching(/proc_1$/) });
   expect([preparation.allowed, folders()]).toEqual([true, ["proc_1"]]);
   await preparation.check();
   await preparation.release();
-  expect(done.slice(4)).toEqual(["checked", "released", "image released"]);
+  expect(steps_done.slice(4)).toEqual(["checked", "released", "image released"]);
   expect(folders()).toEqual([]);
 });
 
 test("acquires nothing for a plugin in a crash loop", async () => {
   const held = new BackplaneError("crash_loop");
-  const { preparation, done } = prepare(vai("echo"), { waitUntilAllowed: () => Promise.reject(held) });
+  const { preparation, steps_done } = prepare(vai("echo"), { waitUntilAllowed: () => Promise.reject(held) });
   await expect(preparation.prepare()).rejects.toBe(held);
   await preparation.release();
-  expect([preparation.allowed, done]).toEqual([false, []]);
+  expect([preparation.allowed, steps_done]).toEqual([false, []]);
 });
 
 test("reads nothing and releases nothing without a slot", async () => {
-  const { preparation, done } = prepare(vai("echo"), { takeSlot: async () => false });
+  const { preparation, steps_done } = prepare(vai("echo"), { takeSlot: async () => false });
   await expect(preparation.prepare()).rejects.toMatchObject({ code: "crashed" });
   await preparation.release();
-  expect([preparation.allowed, done]).toEqual([true, ["pass", "folder"]]);
+  expect([preparation.allowed, steps_done]).toEqual([true, ["pass", "folder"]]);
 });
 
 test("releases the slot if the package files are not the installed ones", async () => {
   const files = { open: () => Promise.reject(new BackplaneError("package.corrupt")) };
-  const { preparation, done } = prepare(vai("echo"), { files });
+  const { preparation, steps_done } = prepare(vai("echo"), { files });
   await expect(preparation.prepare()).rejects.toMatchObject({ code: "package.corrupt" });
   await preparation.release();
-  expect(done).toEqual(["pass", "folder", "slot", "released"]);
+  expect(steps_done).toEqual(["pass", "folder", "slot", "released"]);
 });
 
 test("gives the operator's home to a host tool, and to no other class", async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { ProcessSlots } from "../../src/pool/process-slots.ts";
 
-test("never hands out more slots than exist and serves the queue in order", async () => {
+test("never grants more slots than exist and serves the queue in order", async () => {
   const slots = new ProcessSlots(2, 10);
   expect([slots.tryTake(), slots.tryTake(), slots.tryTake()]).toEqual([true, true, false]);
   const served: string[] = [];

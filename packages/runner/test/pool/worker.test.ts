@@ -36,7 +36,7 @@ test("is idle only if it is pooled, ready and unused", () => {
   expect([busy.unused, busy.idle]).toEqual([true, true]);
 });
 
-test("counts a violation once, for the named call or else for one in flight", () => {
+test("counts a violation once, for the specified call or else for one in flight", () => {
   const worker = idleWorker();
   const calls = ["a", "b"].map(activeCall);
   for (const call of calls) worker.startCall(call);

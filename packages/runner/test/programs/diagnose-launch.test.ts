@@ -34,7 +34,11 @@ function folderWith(files: Record<string, string | Uint8Array>, mode = 0o755): s
 }
 
 /** The explanation of a start that must fail. */
-async function sentence(folder: string, entrypoint: string[], where = environment): Promise<string> {
+async function explainFailedLaunch(
+  folder: string,
+  entrypoint: string[],
+  where = environment,
+): Promise<string> {
   const watchdog = new Watchdog(createTestLogger());
   const runtime = {
     protocol: "vai.rpc.v1",
@@ -69,36 +73,40 @@ function elf(machine: number): Buffer {
 }
 
 test("explains a file that is not in the package", async () => {
-  expect(await sentence(folderWith({}), ["./bin/plugin"])).toMatch(/"\.\/bin\/plugin" is not in the package/);
+  expect(await explainFailedLaunch(folderWith({}), ["./bin/plugin"])).toMatch(
+    /"\.\/bin\/plugin" is not in the package/,
+  );
 });
 
 test("explains a folder, an absolute path, and paths that leave the package by .. and by a link", async () => {
   const folder = folderWith({ "bin/plugin": "#!/bin/sh\n" });
   symlinkSync("/bin/sh", join(folder, "link"));
-  expect(await sentence(folder, ["./bin"])).toMatch(/is a folder/);
+  expect(await explainFailedLaunch(folder, ["./bin"])).toMatch(/is a folder/);
   for (const out of ["/bin/sh", "../../../../bin/sh", "./link"]) {
-    expect(await sentence(folder, [out])).toMatch(/lies outside the package/);
+    expect(await explainFailedLaunch(folder, [out])).toMatch(/lies outside the package/);
   }
 });
 
 test("explains a bare name that does not exist", async () => {
-  expect(await sentence(folderWith({}), ["perl6-nightly"])).toMatch(
+  expect(await explainFailedLaunch(folderWith({}), ["perl6-nightly"])).toMatch(
     /"perl6-nightly" is not on \/usr\/local\/bin:\/usr\/bin:\/bin\. Install it there/,
   );
 });
 
-test("names a program that only a user's version manager has", async () => {
+test("mentions where a user's version manager keeps a missing program", async () => {
   const home = folderWith({
     ".pyenv/shims/python3.99": "#!/bin/sh\n",
     ".nvm/versions/node/v99.0.0/bin/node99": "#!/bin/sh\n",
     "own/bin/tool99": "#!/bin/sh\n",
   });
   const where = { ...environment, host_paths: { home, path: `/usr/bin:${home}/own/bin` } };
-  expect(await sentence(folderWith({}), ["python3.99"], where)).toContain("~/.pyenv/shims/python3.99");
-  expect(await sentence(folderWith({}), ["node99"], where)).toContain(
+  expect(await explainFailedLaunch(folderWith({}), ["python3.99"], where)).toContain(
+    "~/.pyenv/shims/python3.99",
+  );
+  expect(await explainFailedLaunch(folderWith({}), ["node99"], where)).toContain(
     "~/.nvm/versions/node/v99.0.0/bin/node99",
   );
-  expect(await sentence(folderWith({}), ["tool99"], where)).toMatch(
+  expect(await explainFailedLaunch(folderWith({}), ["tool99"], where)).toMatch(
     /~\/own\/bin\/tool99, which plugins cannot/,
   );
 });
@@ -108,30 +116,32 @@ test("explains a script whose interpreter is missing", async () => {
     here: "#!/opt/acme/bin/python3\n",
     nowhere: "#!/opt/acme/bin/acmelang -u\n",
   });
-  expect(await sentence(folder, ["./here"])).toMatch(
+  expect(await explainFailedLaunch(folder, ["./here"])).toMatch(
     /names \/opt\/acme\/bin\/python3, which does not exist here, but .*\/python3 does; use #!\/usr\/bin\/env python3/,
   );
-  expect(await sentence(folder, ["./nowhere"])).toMatch(
+  expect(await explainFailedLaunch(folder, ["./nowhere"])).toMatch(
     /acmelang, which does not exist here: acmelang is not on/,
   );
 });
 
 test("explains DOS line endings in the first line", async () => {
-  expect(await sentence(folderWith({ plugin: "#!/bin/sh\r\necho hi\r\n" }), ["./plugin"])).toMatch(
+  expect(await explainFailedLaunch(folderWith({ plugin: "#!/bin/sh\r\necho hi\r\n" }), ["./plugin"])).toMatch(
     /ends with a carriage return.*"sh\\r".*Unix line endings/,
   );
 });
 
 test("explains a file that is not executable", async () => {
   const folder = folderWith({ plugin: "#!/bin/sh\n", words: "echo hi\n" }, 0o644);
-  expect(await sentence(folder, ["./plugin"])).toMatch(/"\.\/plugin" is not executable\. Run `chmod \+x`/);
-  expect(await sentence(folder, ["./words"])).toMatch(/first line such as #!\/bin\/sh/);
+  expect(await explainFailedLaunch(folder, ["./plugin"])).toMatch(
+    /"\.\/plugin" is not executable\. Run `chmod \+x`/,
+  );
+  expect(await explainFailedLaunch(folder, ["./words"])).toMatch(/first line such as #!\/bin\/sh/);
 });
 
 test("does not pass text without an interpreter line to a shell", async () => {
   const folder = folderWith({ plugin: "touch ran\n", empty: "" });
-  expect(await sentence(folder, ["./plugin"])).toMatch(/text file without an interpreter line/);
-  expect(await sentence(folder, ["./empty"])).toMatch(/empty file/);
+  expect(await explainFailedLaunch(folder, ["./plugin"])).toMatch(/text file without an interpreter line/);
+  expect(await explainFailedLaunch(folder, ["./empty"])).toMatch(/empty file/);
   expect(existsSync(join(folder, "ran"))).toBe(false);
 });
 
@@ -145,15 +155,15 @@ test("explains a build for another machine", async () => {
     win: Buffer.from("MZ\0\0"),
     blob: Buffer.from([1, 0, 2, 0]),
   });
-  expect(await sentence(folder, ["./plugin"])).toContain(
+  expect(await explainFailedLaunch(folder, ["./plugin"])).toContain(
     `is built for linux ${name}, but this machine is linux ${process.arch}`,
   );
-  expect(await sentence(folder, ["./mac"])).toContain("is built for darwin arm64");
-  expect(await sentence(folder, ["./win"])).toContain("is a Windows program");
-  expect(await sentence(folder, ["./blob"])).toContain("not a program that this machine can run");
+  expect(await explainFailedLaunch(folder, ["./mac"])).toContain("is built for darwin arm64");
+  expect(await explainFailedLaunch(folder, ["./win"])).toContain("is a Windows program");
+  expect(await explainFailedLaunch(folder, ["./blob"])).toContain("not a program that this machine can run");
 });
 
-test("names all architectures of a universal binary", () => {
+test("lists all architectures of a universal binary", () => {
   const fat = Buffer.alloc(64);
   fat.writeUInt32BE(0xcafebabe, 0);
   fat.writeUInt32BE(2, 4);
@@ -164,11 +174,11 @@ test("names all architectures of a universal binary", () => {
 
 test("explains system errors", async () => {
   const entry = { found: true, file: "/bin/sh", args: [], label: "./plugin", in_package: true } as const;
-  const say = (code: string) => explainSpawn({ ...entry, args: [] }, code, environment);
-  expect(await say("ETXTBSY")).toMatch(/still open for writing/);
-  expect(await say("EMFILE")).toMatch(/no room for another process/);
-  expect(await say("E2BIG")).toMatch(/too long/);
-  expect(await say("EIO")).toMatch(/could not be started \(EIO\)|loader is missing/);
+  const explain = (code: string) => explainSpawn({ ...entry, args: [] }, code, environment);
+  expect(await explain("ETXTBSY")).toMatch(/still open for writing/);
+  expect(await explain("EMFILE")).toMatch(/no room for another process/);
+  expect(await explain("E2BIG")).toMatch(/too long/);
+  expect(await explain("EIO")).toMatch(/could not be started \(EIO\)|loader is missing/);
 });
 
 test("explains an early exit by code, signal, stray output, stderr and common causes", async () => {
@@ -179,32 +189,36 @@ test("explains an early exit by code, signal, stray output, stderr and common ca
     label: "python3",
     in_package: false,
   } as const;
-  const say = (code: number | null, signal: string | null, stderr: string, stray_output?: string) =>
+  const explain = (code: number | null, signal: string | null, stderr: string, stray_output?: string) =>
     explainEarlyExit(
       { ...entry, args: ["./x.py"] },
       { exit: { code, signal }, stderr, stray_output },
       environment,
     );
-  expect(await say(3, null, "")).toBe(
+  expect(await explain(3, null, "")).toBe(
     '"python3 ./x.py" exited with code 3 before it answered. It wrote nothing to stderr; start it manually to see why.',
   );
-  expect(await say(null, "SIGSEGV", "ouch\n")).toMatch(/was killed by SIGSEGV.*Last line on stderr: ouch$/);
-  expect(await say(0, null, "", "Listening on 8080\n")).toMatch(
+  expect(await explain(null, "SIGSEGV", "ouch\n")).toMatch(
+    /was killed by SIGSEGV.*Last line on stderr: ouch$/,
+  );
+  expect(await explain(0, null, "", "Listening on 8080\n")).toMatch(
     /after it printed "Listening on 8080" on stdout\. Only protocol frames/,
   );
-  expect(await say(1, null, "Traceback\nModuleNotFoundError: No module named 'requests'\n")).toMatch(
+  expect(await explain(1, null, "Traceback\nModuleNotFoundError: No module named 'requests'\n")).toMatch(
     /Python module "requests" is not in the package/,
   );
-  expect(await say(1, null, "Error: Cannot find module 'left-pad'\n")).toMatch(
+  expect(await explain(1, null, "Error: Cannot find module 'left-pad'\n")).toMatch(
     /module "left-pad".*bundle it/,
   );
-  expect(await say(2, null, "sh: 1: cannot create /dev/stderr: No such device or address\n")).toMatch(/>&2/);
-  expect(await say(127, null, "sh: 1: jq: not found")).toMatch(/A program that it starts is not on/);
-  expect(await say(1, null, "OSError: [Errno 30] Read-only file system: '/tmp/cache'")).toMatch(
+  expect(await explain(2, null, "sh: 1: cannot create /dev/stderr: No such device or address\n")).toMatch(
+    />&2/,
+  );
+  expect(await explain(127, null, "sh: 1: jq: not found")).toMatch(/A program that it starts is not on/);
+  expect(await explain(1, null, "OSError: [Errno 30] Read-only file system: '/tmp/cache'")).toMatch(
     /only with filesystem = "scratch".*--mount FOLDER:TARGET:rw/,
   );
-  expect(await say(1, null, "Error: getaddrinfo EAI_AGAIN api.acme.test")).toMatch(
-    /reaches only the hosts that its binding names: `backplane binding set BINDING --domains HOST`.*EAI_AGAIN api\.acme\.test$/,
+  expect(await explain(1, null, "Error: getaddrinfo EAI_AGAIN api.acme.test")).toMatch(
+    /reaches only the hosts that its binding allows: `backplane binding set BINDING --domains HOST`.*EAI_AGAIN api\.acme\.test$/,
   );
 });
 

@@ -18,7 +18,7 @@ const NPM_CLI = join(
 );
 
 /** A tree as npm installs it, in its own folder below a private one. */
-function treeOf(packages: Record<string, object>): string {
+function createPackageTree(packages: Record<string, object>): string {
   const folder = join(emptyFolder(), "tree");
   mkdirSync(folder);
   writeFileSync(join(folder, "package.json"), '{"name":"mcp-server","private":true}');
@@ -59,7 +59,10 @@ verifies(
       const socket = require("node:net").connect(${port}, "127.0.0.1", () => done(true));
       socket.on("error", () => done(false));
     `;
-    const folder = treeOf({ native: { install: "node probe.js" }, other: { postinstall: "touch ran" } });
+    const folder = createPackageTree({
+      native: { install: "node probe.js" },
+      other: { postinstall: "touch ran" },
+    });
     writeFileSync(join(folder, "node_modules/native/probe.js"), probe);
     await run(folder, ["native"]);
     const built = JSON.parse(readFileSync(join(folder, "node_modules/native/built.json"), "utf8")) as {
@@ -77,7 +80,7 @@ verifies(
   "run.progress",
   "ends scripts that are cancelled",
   async () => {
-    const folder = treeOf({ native: { install: "touch began; sleep 987654" } });
+    const folder = createPackageTree({ native: { install: "touch began; sleep 987654" } });
     const stop = new AbortController();
     const running = run(folder, ["native"], stop.signal);
     running.catch(() => {});
@@ -90,7 +93,7 @@ verifies(
 );
 
 test("reports the output of a script that fails", { timeout: 120_000 }, async () => {
-  const folder = treeOf({ native: { install: "echo 'error: no compiler' >&2; exit 3" } });
+  const folder = createPackageTree({ native: { install: "echo 'error: no compiler' >&2; exit 3" } });
   await expect(run(folder, ["native"])).rejects.toMatchObject({
     code: "plugin.install_failed",
     message: expect.stringContaining("no compiler") as unknown,

@@ -5,12 +5,15 @@ import { createConfinement } from "../../src/sandbox/confinement.ts";
 import { requestOf, side, vai } from "../support/request.ts";
 
 const dialectFor = createDialects({ outbound: {} });
-const none = createConfinement(null);
+const no_sandbox = createConfinement(null);
 
 /** The error code of a request on a host without a sandbox; null if the request may run. */
-function codeFor(change: ReturnType<typeof vai>, over: object = {}, unfit: string | null = null) {
-  const request = { ...requestOf(change), ...over };
-  return refuseRequest(request, unfit, dialectFor(request.package.runtime.protocol), none)?.code ?? null;
+function codeFor(change: ReturnType<typeof vai>, overrides: object = {}, unsupported: string | null = null) {
+  const request = { ...requestOf(change), ...overrides };
+  return (
+    refuseRequest(request, unsupported, dialectFor(request.package.runtime.protocol), no_sandbox)?.code ??
+    null
+  );
 }
 
 test("refuses each unsupported request with its code and checks the class before the dialect", () => {

@@ -10,7 +10,7 @@ import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { emptyFolder } from "../support/sandbox.ts";
 
 /** The folder of a build, in its own folder below a private one. */
-function boxOf(backend: string, requirements: Record<string, string> = {}): string {
+function createBuildFolder(backend: string, requirements: Record<string, string> = {}): string {
   const folder = join(emptyFolder(), "box");
   const write = (path: string, text: string) => {
     mkdirSync(dirname(join(folder, path)), { recursive: true });
@@ -79,7 +79,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
     with open(os.path.join(directory, "seen.json"), "w") as file:
         json.dump(seen, file)
 `;
-    const folder = boxOf(backend, { "acme_tool.py": 'WORD = "required"\n' });
+    const folder = createBuildFolder(backend, { "acme_tool.py": 'WORD = "required"\n' });
     await run(folder);
     const seen = JSON.parse(readFileSync(join(folder, "out", "seen.json"), "utf8")) as { env: object };
     expect(seen).toMatchObject({
@@ -105,7 +105,7 @@ def get_requires_for_build_wheel(config_settings=None):
 def build_wheel(directory, config_settings=None, metadata_directory=None):
     open(directory + "/built", "w").close()
 `;
-  const folder = boxOf(backend);
+  const folder = createBuildFolder(backend);
   await run(folder, { known: false });
   expect(readdirSync(join(folder, "out"))).toEqual(["requires.json"]);
   expect(readFileSync(join(folder, "out", "requires.json"), "utf8")).toBe('["acme-late"]');
@@ -124,7 +124,7 @@ def build_wheel(directory, *args):
     open(directory + "/began", "w").close()
     time.sleep(876543)
 `;
-    const late = boxOf(backend);
+    const late = createBuildFolder(backend);
     await expect(run(late, { limit_ms: 3_000 })).rejects.toMatchObject({
       code: "plugin.install_failed",
       message: expect.stringContaining(
@@ -132,7 +132,7 @@ def build_wheel(directory, *args):
       ),
     });
     await expect.poll(() => processesWith("876543")).toEqual([]);
-    const cancelled = boxOf(backend);
+    const cancelled = createBuildFolder(backend);
     const stop = new AbortController();
     const running = run(cancelled, { signal: stop.signal });
     running.catch(() => {});
@@ -162,7 +162,7 @@ def build_wheel(directory, *args):
     with open(directory + "/count", "w") as file:
         file.write(str(count))
 `;
-    const folder = boxOf(backend);
+    const folder = createBuildFolder(backend);
     const limits = { processes: 64 };
     await run(folder, { sandbox: { sandbox: { limits } } });
     expect(Number(readFileSync(join(folder, "out", "count"), "utf8"))).toBeLessThanOrEqual(64);
@@ -173,7 +173,7 @@ def build_wheel(directory, *args):
 );
 
 test("reports the output of a build that fails", { timeout: 120_000 }, async () => {
-  const folder = boxOf('def build_wheel(*args):\n    raise SystemExit("error: no compiler")\n');
+  const folder = createBuildFolder('def build_wheel(*args):\n    raise SystemExit("error: no compiler")\n');
   await expect(run(folder)).rejects.toMatchObject({
     code: "plugin.install_failed",
     message: expect.stringContaining("no compiler") as unknown,

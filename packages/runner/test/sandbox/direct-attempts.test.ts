@@ -101,7 +101,7 @@ test("does not record a connection that a socket inside accepts, nor its reset",
   expect({ result, egress }).toEqual({ result: { codes: ["connected"] }, egress: null });
 });
 
-test("names refused direct connections and lookups when a process does not start", async () => {
+test("lists refused direct connections and lookups when a process does not start", async () => {
   const testRunner = createConfinedTestRunner();
   const failed = await testRunner.run(vai("dials-at-start", isolated));
   expect(failed).toMatchObject({

@@ -125,7 +125,7 @@ test("records refused connections to this machine, including those that kept the
   expect(logged.length).toBe(2);
 });
 
-test("names refused connections that kept a server from listing its tools", async () => {
+test("lists refused connections that kept a server from listing its tools", async () => {
   const testRunner = createConfinedTestRunner({ egress: OUT });
   const env = { MARK: testRunner.mark, LISTS_FROM: "http://api.test/" };
   const server = { protocol: "mcp.stdio" as const, entrypoint: ["node", "./mcp.mjs", "plain"] };
@@ -184,7 +184,7 @@ test("releases all listeners of a sandbox after its exit", async () => {
 });
 
 /** Records the paths of requested pages. */
-async function visitors() {
+async function startRecordingServer() {
   const seen: string[] = [];
   const { port } = await listen((socket) => {
     socket.once("data", (data) => {
@@ -201,7 +201,7 @@ test("holds the egress of a prewarmed process until its call", async () => {
     egress: OUT,
     limits: { prewarmed: 1, prewarmed_per_key: 1 },
   });
-  const { seen, grant } = await visitors();
+  const { seen, grant } = await startRecordingServer();
   const request = () => vai("calls-home", { ...isolated, pool_key: "a", grant });
   const first = await testRunner.run(request());
   expect(first.result).toMatchObject({ answer: 200 });
@@ -215,24 +215,26 @@ test("holds the egress of a prewarmed process until its call", async () => {
 });
 
 test("holds the egress of a process after its answer, while files of the call are stored", async () => {
-  for (const how of [isolated, {}]) {
-    let store = () => {};
+  for (const execution of [isolated, {}]) {
+    let finishStoring = () => {};
     const stored = new Promise<void>((resolve) => {
-      store = resolve;
+      finishStoring = resolve;
     });
     let storing = false;
-    const keep = async () => {
+    const store = async () => {
       storing = true;
       await stored;
     };
-    const artifacts: ArtifactFiles = { keep, open: async () => null, sweep: async () => 0 };
+    const artifacts: ArtifactFiles = { store, open: async () => null, sweep: async () => 0 };
     const testRunner = createConfinedTestRunner({ egress: OUT, artifacts });
-    const { seen, grant } = await visitors();
-    const call = testRunner.run(vai("calls-home", { ...how, grant: { ...grant, filesystem: "scratch" } }));
+    const { seen, grant } = await startRecordingServer();
+    const call = testRunner.run(
+      vai("calls-home", { ...execution, grant: { ...grant, filesystem: "scratch" } }),
+    );
     await until(() => storing);
     await pause();
     const requested = [...seen];
-    store();
+    finishStoring();
     expect(await call).toMatchObject({ status: "succeeded", result: { answer: 200 } });
     expect(requested).toEqual([expect.stringMatching(/^\/early-/)]);
   }
@@ -240,7 +242,7 @@ test("holds the egress of a process after its answer, while files of the call ar
 
 test("holds the egress of a side process after its answer, while its exit is awaited", async () => {
   const testRunner = createConfinedTestRunner({ egress: OUT, timeouts: { teardown_ms: 300 } });
-  const { seen, port, grant } = await visitors();
+  const { seen, port, grant } = await startRecordingServer();
   const input = { url: `http://a.test:${port}` };
   const { status } = await testRunner.run(side("calls-home", { ...isolated, grant, input }));
   expect({ status, seen }).toEqual({ status: "succeeded", seen: ["/early"] });
@@ -248,7 +250,7 @@ test("holds the egress of a side process after its answer, while its exit is awa
 
 test("holds the egress of a worker without a call until the next one", async () => {
   const testRunner = createConfinedTestRunner({ egress: OUT });
-  const { seen, grant } = await visitors();
+  const { seen, grant } = await startRecordingServer();
   const { result } = await testRunner.run(vai("calls-home", { grant }));
   const { who } = result as { who: string };
   await pause();

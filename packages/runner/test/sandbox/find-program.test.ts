@@ -6,7 +6,7 @@ import { emptyFolder } from "../support/sandbox.ts";
 
 const entry = { found: true as const, args: ["x"], in_package: false };
 
-test("names an interpreter that links into a private home folder, and its target", async () => {
+test("reports an interpreter that links into a private home folder, and its target", async () => {
   const home = emptyFolder();
   const real = join(home, "python3.12");
   writeFileSync(real, "", { mode: 0o755 });

@@ -20,7 +20,7 @@ verifies(
       const { bytes, sha256 } = await readInit(SHIPPED, arch);
       expect(sha256).toBe(manifest.programs[`linux-${arch}`]?.sha256);
       expect([bytes.toString("latin1", 1, 4), bytes.readUInt16LE(18)]).toEqual(["ELF", EM[arch]]);
-      // A dynamic program would name its loader.
+      // A dynamic program would contain the path of its loader.
       expect(bytes.includes("/lib/ld-")).toBe(false);
       expect(bytes.length).toBeLessThan(200_000);
     }

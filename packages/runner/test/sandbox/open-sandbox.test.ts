@@ -44,7 +44,7 @@ test("reports each part of the active boundary", async () => {
   for (const { ok, fix } of status.checks) expect(ok || fix !== undefined).toBe(true);
 });
 
-test("is unavailable and names the fix if sandbox-init is missing, and then refuses to launch", async () => {
+test("is unavailable and reports the fix if sandbox-init is missing, and then refuses to launch", async () => {
   const sandbox = await openSandbox(sandboxOptions({ init: "/nonexistent" }));
   expect(sandbox.status).toMatchObject({
     available: false,

@@ -52,7 +52,7 @@ const requests = fc.record({
   kind: fc.constantFrom("node" as const, "system" as const, "package" as const),
 });
 
-test("shows no files of the host except system files and those that the grant names", () => {
+test("shows no files of the host except system files and those that the grant lists", () => {
   fc.assert(
     fc.property(requests, ({ kind, ...change }) => {
       const file = kind === "package" ? "/store/abc/bin/run" : "/usr/bin/run";

@@ -145,7 +145,7 @@ function makePackage(package_id: string, version: string, entrypoint: string[]) 
   };
 }
 
-test("refuses an isolated call and names the fix if there is no sandbox, and never falls back", async () => {
+test("refuses an isolated call and reports the fix if there is no sandbox, and never falls back", async () => {
   const confinement = createConfinement(sandboxOptions({ init: "/nonexistent" }));
   await confinement.opening;
   const { sandbox, refusal } = confinement.of(requestOf(isolated));

@@ -11,7 +11,7 @@ const DATA = ["show", "/etc/passwd", "/data"];
 
 function openChannel(control: Duplex): ControlChannel {
   const channel = new ControlChannel(control);
-  channel.stage([...SYSTEM, ...DATA]);
+  channel.sendStageCommands([...SYSTEM, ...DATA]);
   return channel;
 }
 

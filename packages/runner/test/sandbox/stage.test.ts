@@ -10,7 +10,7 @@ import { makePlan, STAGE_UID, SYSTEM, startStage } from "../support/stage.ts";
 
 const root = process.getuid!() === 0;
 
-async function stage(
+async function runStage(
   args: readonly string[],
   script = "true",
 ): Promise<{ code: number | null; out: string; err: string }> {
@@ -20,7 +20,7 @@ async function stage(
   streams[6]!.on("data", (data) => (output.out += String(data)));
   for (const fd of [2, 7]) streams[fd]!.on("data", (data) => (output.err += String(data)));
   const channel = new ControlChannel(control);
-  channel.stage(args);
+  channel.sendStageCommands(args);
   channel.sendPlan(makePlan(["/bin/sh", "-c", script]));
   const [code] = (await once(child, "close")) as [number | null];
   return { code, ...output };
@@ -28,7 +28,7 @@ async function stage(
 
 test("shows the requested files, /proc and /dev, and nothing else of the host", async () => {
   const script = "echo /*; cut -d' ' -f5,6 /proc/self/mountinfo; cat /proc/self/uid_map";
-  const ran = await stage(SYSTEM, script);
+  const ran = await runStage(SYSTEM, script);
   expect(ran).toMatchObject({ code: 0, err: "" });
   const [inside, ...rest] = ran.out.trim().split("\n");
   expect(inside).toBe("/bin /dev /lib /lib64 /proc /usr");
@@ -60,7 +60,7 @@ test.each([
   mkdirSync(join(folder, "inside"));
   symlinkSync(outside, join(folder, "out"));
   const shared = ["share", folder, "/plugin", ...args];
-  const ran = await stage([...SYSTEM, ...shared]);
+  const ran = await runStage([...SYSTEM, ...shared]);
   expect(ran).toMatchObject({ code: 125, err: expect.stringContaining(`sandbox-init: ${args.at(-1)}: `) });
   expect(readdirSync(folder).sort()).toEqual(["inside", "out"]);
   expect(readdirSync(outside)).toEqual([]);
@@ -68,6 +68,6 @@ test.each([
 
 test("rejects unknown commands", async () => {
   for (const args of [["bind", "/usr", "/usr"], ["hide"], ["show", "/usr"], ["--"]]) {
-    expect((await stage(args)).code).toBe(125);
+    expect((await runStage(args)).code).toBe(125);
   }
 });

@@ -1,4 +1,4 @@
-/** On a system that refuses user namespaces, the gateway uses bwrap or names the command that allows them. */
+/** On a system that refuses user namespaces, the gateway uses bwrap or reports the command that allows them. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -39,7 +39,7 @@ verifies("sandbox.embedded", "an ordinary user needs neither bwrap nor a privile
   expect(out).toMatch(/^1000\n\/plugin\nCapBnd:\t0+\nNoNewPrivs:\t1\nSeccomp:\t2\n\/proc\/1 \/proc\/\d+\n$/);
 });
 
-test("names the command that allows user namespaces if the system allows none", () => {
+test("reports the command that allows user namespaces if the system allows none", () => {
   const { status, out } = readStatus([], ["/usr/bin/python3", "-c", FORBID_NESTED_NAMESPACES]);
   expect(status).toMatchObject({
     available: false,
@@ -73,7 +73,7 @@ test("uses the system's bwrap where only bwrap may create user namespaces, and r
   expect(out).toMatch(/^Seccomp:\t2$/m);
 });
 
-test("names one command for all settings that refuse user namespaces, and none if nothing refuses them", () => {
+test("reports one command for all settings that refuse user namespaces, and none if nothing refuses them", () => {
   const root = emptyFolder();
   const set = (name: string, value: string) => {
     const file = join(root, name.replaceAll(".", "/"));

@@ -59,8 +59,8 @@ test("redacts values of earlier calls on the same process, and reuses the call's
   expect(redactorWithRecent(recent, context("value-before"), first)).toBe(first);
   expect(redactorWithRecent(recent, context("value-before"), first)).toBe(first);
   const second = createCallRedactor(["value-after"]);
-  const among = redactorWithRecent(recent, context("value-after"), second);
-  expect(among.text("value-before value-after")).toBe(`${REDACTED} ${REDACTED}`);
+  const combined = redactorWithRecent(recent, context("value-after"), second);
+  expect(combined.text("value-before value-after")).toBe(`${REDACTED} ${REDACTED}`);
   for (let i = 0; i < 20; i++) redactorWithRecent(recent, context(`value-${i}`), second);
   expect(recent).toHaveLength(8);
 });

@@ -24,14 +24,16 @@ verifies(
       const call = testRunner.run(
         vai("knows", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }),
       );
-      await until(() => holders("environ").length === 1);
+      await until(() => processesWithSecret("environ").length === 1);
       // The only one is the plugin itself, seen from outside its namespace.
-      expect(readFileSync(`/proc/${holders("environ")[0]}/cmdline`, "latin1")).toContain("vai.mjs");
-      expect(holders("cmdline")).toEqual([]);
+      expect(readFileSync(`/proc/${processesWithSecret("environ")[0]}/cmdline`, "latin1")).toContain(
+        "vai.mjs",
+      );
+      expect(processesWithSecret("cmdline")).toEqual([]);
       // The plugin's output is redacted.
       expect((await call).result).toEqual({ length: VALUE.length, value: "[redacted]" });
       // The next round must not mistake the exiting process of this one for its own.
-      if (isolation === "isolated") await until(() => holders("environ").length === 0);
+      if (isolation === "isolated") await until(() => processesWithSecret("environ").length === 0);
     }
     // No process with a secret is prewarmed.
     expect(testRunner.runner.health().prewarmed).toBe(0);
@@ -54,7 +56,7 @@ test("refuses a secret in the environment without a sandbox", async () => {
   expect(error).toMatchObject({ code: "sandbox.unavailable" });
 });
 
-function holders(file: "environ" | "cmdline"): string[] {
+function processesWithSecret(file: "environ" | "cmdline"): string[] {
   return readdirSync("/proc").filter((name) => {
     if (!/^\d+$/.test(name)) return false;
     try {

@@ -1,5 +1,5 @@
 /**
- * An egress session on loopback. PUBLIC stands for the public internet: the real address rule applies to all other
+ * An egress session on loopback. PUBLIC represents the public internet: the real address rule applies to all other
  * addresses, and every server listens on all addresses, so that connections to any other address are detected.
  */
 import { connect, type Socket } from "node:net";
@@ -34,7 +34,7 @@ export interface TestEgress {
   /** Resolved names, in order. */
   resolved: string[];
   /** Opens a port of this machine that the session serves as this listener. */
-  behind: (role: EgressListener["role"], port?: number, address?: string) => Promise<number>;
+  openListener: (role: EgressListener["role"], port?: number, address?: string) => Promise<number>;
   proxy: number;
 }
 
@@ -60,7 +60,7 @@ export async function openTestEgress(options: TestEgressOptions = {}): Promise<T
     ...(options.refused === undefined ? {} : { refused: options.refused }),
   });
   onTestFinished(() => session.close());
-  const behind: TestEgress["behind"] = async (role, port, address = "127.0.0.1") => {
+  const openListener: TestEgress["openListener"] = async (role, port, address = "127.0.0.1") => {
     const listener = session.listeners.find(
       (listener) => listener.role === role && (port === undefined || listener.port === port),
     );
@@ -69,7 +69,12 @@ export async function openTestEgress(options: TestEgressOptions = {}): Promise<T
     session.attach(listener, server);
     return real;
   };
-  return { session, resolved, behind, proxy: options.network === "none" ? 0 : await behind("proxy") };
+  return {
+    session,
+    resolved,
+    openListener,
+    proxy: options.network === "none" ? 0 : await openListener("proxy"),
+  };
 }
 
 /** A client to exchange bytes with step by step. Received bytes stay readable after its end. */
@@ -80,18 +85,18 @@ export class TestClient {
   #waiting: (() => void)[] = [];
 
   /** Connects to a port of this machine, or uses an existing socket. */
-  constructor(at: number | Socket, host = "127.0.0.1") {
-    this.socket = typeof at === "number" ? connect({ port: at, host, allowHalfOpen: true }) : at;
+  constructor(target: number | Socket, host = "127.0.0.1") {
+    this.socket = typeof target === "number" ? connect({ port: target, host, allowHalfOpen: true }) : target;
     this.socket.on("error", () => {});
     this.socket.on("data", (chunk: Buffer) => {
       this.received = Buffer.concat([this.received, chunk]);
-      for (const look of this.#waiting.splice(0)) look();
+      for (const wake of this.#waiting.splice(0)) wake();
     });
     this.ended = new Promise((resolve) => {
       const done = () => {
         this.socket.end();
         resolve();
-        for (const look of this.#waiting.splice(0)) look();
+        for (const wake of this.#waiting.splice(0)) wake();
       };
       this.socket.once("end", done).once("close", done);
     });
@@ -110,14 +115,14 @@ export class TestClient {
 
   /** Waits until the pattern was received. Throws if the other side closes first. */
   async waitFor(pattern: RegExp | string): Promise<string> {
-    let over = false;
+    let has_ended = false;
     void this.ended.then(() => {
-      over = true;
+      has_ended = true;
     });
     const matches = () =>
       typeof pattern === "string" ? this.text.includes(pattern) : pattern.test(this.text);
     while (!matches()) {
-      if (over) throw new Error(`ended after ${JSON.stringify(this.text)}`);
+      if (has_ended) throw new Error(`ended after ${JSON.stringify(this.text)}`);
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
     return this.text;

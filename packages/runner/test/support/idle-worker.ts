@@ -14,13 +14,13 @@ export interface IdleWorkerOptions {
   idle_since?: number;
 }
 
-export function idleWorker(standing: IdleWorkerOptions = {}): Worker {
-  const { key = "key", binding_id = "bind_1", pooled = true, idle_since = 0 } = standing;
+export function idleWorker(options: IdleWorkerOptions = {}): Worker {
+  const { key = "key", binding_id = "bind_1", pooled = true, idle_since = 0 } = options;
   const subject = { pool_key: key, binding_id, package_id: "acme/x", digest: "d" };
   const calls: ActiveCall[] = [];
   const process = {
-    state: standing.state ?? "ready",
-    pid: standing.pid,
+    state: options.state ?? "ready",
+    pid: options.pid,
     confined: null,
     gone: Promise.resolve(),
   };
@@ -35,7 +35,7 @@ export function idleWorker(standing: IdleWorkerOptions = {}): Worker {
     subject,
     key,
     pooled,
-    resident: standing.resident ?? false,
+    resident: options.resident ?? false,
     calls,
     recent_secrets: [],
     refusals,

@@ -188,8 +188,8 @@ async function explain(call: ProviderCall, error: unknown): Promise<LlmFailure &
     call.ctx.log.warn({ provider: call.instance.id, upstream }, "a model call failed");
   }
   const failure = { ...unredacted, message: redact(unredacted.message, config) };
-  const worthRetrying = wantsRetry(error) || isRetryableFailure(failure);
-  return { ...failure, retryable: worthRetrying && (await mayRetry(call, failure)) };
+  const isWorthRetrying = wantsRetry(error) || isRetryableFailure(failure);
+  return { ...failure, retryable: isWorthRetrying && (await mayRetry(call, failure)) };
 }
 
 function toFailure(error: unknown, classify: ProviderCall["classify"]): LlmFailure {

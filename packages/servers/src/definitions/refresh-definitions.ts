@@ -1,11 +1,11 @@
 /**
  * Keeps definitions up to date while the gateway runs (mcp.client). A binding whose tools only the running process can
  * list is described at start, again after a pause if that failed, and soon after a server announces changed tools. The
- * result is published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`. A server that keeps failing is reported
- * once, until it is ready or its binding changes.
+ * result is published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`. A server that keeps failing is
+ * reported once, until it is ready or its binding changes.
  */
 
-import { boundServerName, type Definitions, isDescribed, MCP_BRIDGE_SESSION } from "@backplane/contract";
+import { boundServerName, type Definitions, isSelfDescribing, MCP_BRIDGE_SESSION } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, Timer } from "@backplane/ports";
 import type { DefinitionsService } from "@backplane/registry";
 import type { KernelPort } from "@backplane/session";
@@ -18,16 +18,16 @@ export interface DefinitionsRefresher {
 }
 
 /**
- * The pauses after consecutive failures; the last one repeats. It is longer than the time for which the runner holds
- * back a plugin that fails at launch.
+ * The pauses after consecutive failures; the last one repeats. It is longer than the time for which the runner blocks
+ * a plugin that fails at launch.
  */
 const RETRY_MS = [2_000, 10_000, 60_000, 330_000];
-/** A server may send one notification per changed tool. */
+/** Combines notifications, because a server may send one per changed tool. */
 const DEBOUNCE_MS = 200;
 const CONCURRENCY = 4;
 /**
  * With more notifications than `times` within the window, each further one doubles the delay, so that a noisy
- * server is not described all the time.
+ * server is not described constantly.
  */
 const THROTTLE = { times: 10, within_ms: 60_000, doublings: 8 } as const;
 
@@ -43,10 +43,10 @@ const CONFIG_ERRORS: ReadonlySet<string> = new Set([
   "secret.not_found",
 ]);
 
-interface Watch {
+interface WatchedServer {
   failures: number;
   /** The generation of the binding whose failure was published; null if the server was ready since. */
-  reported: number | null;
+  reported_generation: number | null;
   /** Notifications in a row, each within the window of the one before. */
   notices: number;
   notified_at: number;
@@ -55,7 +55,7 @@ interface Watch {
 
 export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): DefinitionsRefresher {
   const { clock, log, runner, store } = deps;
-  const watched = new Map<string, Watch>();
+  const watched = new Map<string, WatchedServer>();
   const bindings = new Map<string, BoundPackage>();
   let service: Pick<DefinitionsService, "describe"> | null = null;
   let stopListening = () => {};
@@ -66,7 +66,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     if (known === undefined || known.binding.generation <= generation) bindings.set(binding_id, bound);
     const watch = watched.get(binding_id) ?? {
       failures: 0,
-      reported: null,
+      reported_generation: null,
       notices: 0,
       notified_at: 0,
       timer: null,
@@ -83,8 +83,8 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
       watch.failures++;
       scheduleDescription(binding_id, watch, pause);
     }
-    const repeated = row.error !== null && watch.reported === generation;
-    watch.reported = row.error === null ? null : generation;
+    const repeated = row.error !== null && watch.reported_generation === generation;
+    watch.reported_generation = row.error === null ? null : generation;
     if (!repeated) publishResult(bound, row, watch.failures, scope);
   }
 
@@ -113,7 +113,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     }
   }
 
-  function scheduleDescription(binding_id: string, watch: Watch, ms: number): void {
+  function scheduleDescription(binding_id: string, watch: WatchedServer, ms: number): void {
     if (service === null) return;
     watch.timer?.stop();
     watch.timer = clock.after(ms, () => {
@@ -157,7 +157,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     // Instrument plugins may depend on each other, so instruments/ describes them one by one, dependencies first.
     const described = (await store.bindings.listWholePackages()).filter(
       ({ package: { manifest } }) =>
-        isDescribed(manifest.runtime.protocol) && manifest.runtime.instrument === undefined,
+        isSelfDescribing(manifest.runtime.protocol) && manifest.runtime.instrument === undefined,
     );
     const describeNext = async () => {
       for (let bound = described.pop(); bound !== undefined && service !== null; bound = described.pop()) {

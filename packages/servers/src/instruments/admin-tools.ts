@@ -14,7 +14,7 @@ import {
   type ToolReturn,
   toBackplaneError,
 } from "@backplane/contract";
-import { coreTool } from "@backplane/door";
+import { createCoreTool } from "@backplane/door";
 import type { Caller, InstrumentsFacade, RegisteredTool } from "@backplane/ports";
 
 interface AdminTool {
@@ -30,7 +30,7 @@ export function createInstrumentAdminTools(
   findCaller: (as: string) => Caller | null,
 ): RegisteredTool[] {
   return createTools(instruments).map(({ brief, run, spec }) =>
-    coreTool(version, {
+    createCoreTool(version, {
       spec,
       brief: async (args) => brief(args),
       run: async (args, call) => {
@@ -45,7 +45,7 @@ export function createInstrumentAdminTools(
           const result = await run(caller, args);
           return { ok: true, brief: result.brief, display: { kind: "json", data: result.data } };
         } catch (error) {
-          return refused(error);
+          return toFailedReturn(error);
         }
       },
     }),
@@ -141,7 +141,7 @@ function createTools(instruments: InstrumentsFacade): AdminTool[] {
   ];
 }
 
-function refused(error: unknown): ToolReturn {
+function toFailedReturn(error: unknown): ToolReturn {
   const { code, message } = toBackplaneError(error);
   const kind = code === "policy.denied" || code === "auth.missing" ? "rejected" : "internal";
   return { ok: false, kind, brief: code, display: { kind: "text", text: `${code}: ${message}` } };

@@ -12,7 +12,7 @@ type Plugins = ReadonlyMap<string, BoundPackage>;
 
 /** Returns each plugin after its dependencies. Plugins of a cycle come last, so that each gets its error. */
 export function sortForLoading(plugins: Plugins): BoundPackage[] {
-  const { cycles, names } = sortByDependencies(nodesOf(plugins));
+  const { cycles, names } = sortByDependencies(toDependencyNodes(plugins));
   return [...names, ...cycles.keys()].flatMap((id) => plugins.get(id) ?? []);
 }
 
@@ -22,20 +22,21 @@ export async function findDependencyProblem(
   plugins: Plugins,
   readDefinitions: (bound: BoundPackage) => MaybePromise<Definitions | null>,
 ): Promise<BackplaneError | null> {
-  const own = instrumentOf(bound);
-  if (own === null || own.dependencies.length === 0) return null;
-  const cycle = sortByDependencies(nodesOf(new Map([...plugins, [own.plugin_id, bound]]))).cycles.get(
-    own.plugin_id,
-  );
-  if (cycle !== undefined) return skipped(own.plugin_id, `its dependencies form a cycle: ${cycle}`);
-  for (const id of own.dependencies) {
+  const instrument = instrumentOf(bound);
+  if (instrument === null || instrument.dependencies.length === 0) return null;
+  const cycle = sortByDependencies(
+    toDependencyNodes(new Map([...plugins, [instrument.plugin_id, bound]])),
+  ).cycles.get(instrument.plugin_id);
+  if (cycle !== undefined)
+    return dependencyError(instrument.plugin_id, `its dependencies form a cycle: ${cycle}`);
+  for (const id of instrument.dependencies) {
     const dependency = plugins.get(id);
     if (dependency === undefined)
-      return skipped(own.plugin_id, `its dependency ${id} is not installed and bound`);
+      return dependencyError(instrument.plugin_id, `its dependency ${id} is not installed and bound`);
     const row = await readDefinitions(dependency);
-    if (row === null) return skipped(own.plugin_id, `its dependency ${id} is not loaded yet`);
+    if (row === null) return dependencyError(instrument.plugin_id, `its dependency ${id} is not loaded yet`);
     if (row.error !== null) {
-      return skipped(own.plugin_id, `its dependency ${id} did not load: ${row.error.message}`);
+      return dependencyError(instrument.plugin_id, `its dependency ${id} did not load: ${row.error.message}`);
     }
   }
   return null;
@@ -46,10 +47,10 @@ export function findDependents(plugins: Plugins, plugin_id: string): BoundPackag
   return [...plugins.values()].filter((bound) => instrumentOf(bound)?.dependencies.includes(plugin_id));
 }
 
-function nodesOf(plugins: Plugins): { name: string; requires: readonly string[] }[] {
+function toDependencyNodes(plugins: Plugins): { name: string; requires: readonly string[] }[] {
   return [...plugins].map(([name, bound]) => ({ name, requires: instrumentOf(bound)?.dependencies ?? [] }));
 }
 
-function skipped(plugin_id: string, reason: string): BackplaneError {
+function dependencyError(plugin_id: string, reason: string): BackplaneError {
   return new BackplaneError("plugin.dependency", `${plugin_id} is skipped: ${reason}.`);
 }

@@ -34,13 +34,13 @@ interface InstrumentsService {
   /** Loads the dependents of the instrument plugins among these bindings again after a change. Never throws. */
   reloadDependents(bindings: readonly Binding[]): Promise<void>;
   /**
-   * Loads the plugins of every scope in the order of their dependencies until `stopping` returns true. Never
+   * Loads the plugins of every scope in the order of their dependencies until `isStopping` returns true. Never
    * throws.
    */
-  loadAll(stopping: () => boolean): Promise<void>;
+  loadAll(isStopping: () => boolean): Promise<void>;
 }
 
-interface InstrumentsParts {
+interface InstrumentsDeps {
   deps: KernelDeps;
   definitions: Pick<DefinitionsService, "describe">;
   inspect: Kernel["installations"]["inspect"];
@@ -55,9 +55,9 @@ export function createDependencyCheck({ store }: KernelDeps): (bound: BoundPacka
   return async (bound) => {
     if (instrumentOf(bound) === null) return;
     const plugins = await readInstrumentPlugins(store.bindings, bound.binding.scope);
-    const loaded = ({ binding }: BoundPackage) =>
+    const readDefinitions = ({ binding }: BoundPackage) =>
       store.definitions.get(binding.scope.org_id, binding.binding_id);
-    const problem = await findDependencyProblem(bound, plugins, loaded);
+    const problem = await findDependencyProblem(bound, plugins, readDefinitions);
     if (problem !== null) throw problem;
   };
 }
@@ -70,7 +70,7 @@ export function createInstruments({
   inspect,
   installChecked,
   policies,
-}: InstrumentsParts): InstrumentsService {
+}: InstrumentsDeps): InstrumentsService {
   const { log, store } = deps;
 
   async function load(bound: BoundPackage): Promise<void> {
@@ -94,7 +94,7 @@ export function createInstruments({
     }
   }
 
-  async function afterChange(binding: Binding): Promise<void> {
+  async function reloadDependentsOf(binding: Binding): Promise<void> {
     try {
       const pack = await store.packages.find(
         binding.scope.org_id,
@@ -114,10 +114,10 @@ export function createInstruments({
   /** A new version of an org-wide plugin is bound for the whole org too, even when it is installed from a project. */
   async function isBoundOrgWide(caller: Caller, { packages }: SourceInspection): Promise<boolean> {
     const plugins = await readInstrumentPlugins(store.bindings, caller.scope);
-    const before = [...plugins.values()].find(
+    const installed = [...plugins.values()].find(
       (plugin) => plugin.package.package_id === packages[0]?.package_id,
     );
-    return before !== undefined && before.binding.scope.project_id === null;
+    return installed !== undefined && installed.binding.scope.project_id === null;
   }
 
   async function view(bound: BoundPackage): Promise<InstrumentPluginView> {
@@ -128,10 +128,10 @@ export function createInstruments({
 
   async function viewAll(caller: Caller, plugins: readonly BoundPackage[]): Promise<InstrumentPluginView[]> {
     const views = await Promise.all(plugins.map(view));
-    const lost = (await catalog.entries(caller, { all: true })).filter(
+    const rejected = (await catalog.entries(caller, { all: true })).filter(
       ({ status }) => status === "failed" || status === "skipped",
     );
-    return views.map((view) => addLostNames(view, lost));
+    return views.map((view) => addLostNames(view, rejected));
   }
 
   async function viewOne(caller: Caller, binding: Binding, pack: Package): Promise<InstrumentPluginView> {
@@ -145,11 +145,11 @@ export function createInstruments({
         const plugins = await readInstrumentPlugins(store.bindings, caller.scope);
         return await viewAll(caller, [...plugins.values()]);
       },
-      async health(caller, question) {
+      async health(caller, options) {
         requireAdmin(caller, "ask plugins for their health");
         const plugins = [...(await readInstrumentPlugins(store.bindings, caller.scope)).values()];
         const reports = plugins.map((bound) =>
-          checkInstrumentHealth({ deps, policies }, caller.scope, bound, question),
+          checkInstrumentHealth({ deps, policies }, caller.scope, bound, options),
         );
         return (await Promise.all(reports)).flat();
       },
@@ -169,15 +169,16 @@ export function createInstruments({
         );
         const { binding, change } = bound[0]!;
         const { package: pack } = packages[0]!;
-        const unloaded = binding.status === "disabled" && !keep_unloaded;
-        const added: Partial<typeof settings> = change === "unchanged" ? settings : {};
+        const was_unloaded = binding.status === "disabled" && !keep_unloaded;
+        const new_settings: Partial<typeof settings> = change === "unchanged" ? settings : {};
         // Installing the same plugin again, as at every start, changes nothing and interrupts no calls.
-        if (!unloaded && Object.keys(added).length === 0) return await viewOne(caller, binding, pack);
-        const policy = { ...binding.policy, ...added.policy };
+        if (!was_unloaded && Object.keys(new_settings).length === 0)
+          return await viewOne(caller, binding, pack);
+        const policy = { ...binding.policy, ...new_settings.policy };
         const changed = await bindings.patch(
           caller,
           binding.binding_id,
-          { ...added, policy, ...(unloaded ? { status: "active" as const } : {}) },
+          { ...new_settings, policy, ...(was_unloaded ? { status: "active" as const } : {}) },
           binding.generation,
         );
         return await viewOne(caller, changed, pack);
@@ -193,9 +194,9 @@ export function createInstruments({
       },
     },
     async reloadDependents(changed) {
-      for (const binding of changed) await afterChange(binding);
+      for (const binding of changed) await reloadDependentsOf(binding);
     },
-    async loadAll(stopping) {
+    async loadAll(isStopping) {
       try {
         const plugins = (await store.bindings.listWholePackages()).filter(
           (bound) => instrumentOf(bound) !== null,
@@ -204,7 +205,7 @@ export function createInstruments({
         // Org-wide plugins load first, because plugins of a project may depend on them.
         for (const [key, scope] of [...scopes].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
           for (const bound of sortForLoading(await readInstrumentPlugins(store.bindings, scope))) {
-            if (stopping()) return;
+            if (isStopping()) return;
             if (scopeKey(bound.binding.scope) === key) await load(bound);
           }
         }
@@ -215,8 +216,8 @@ export function createInstruments({
   };
 }
 
-function requireInstrument(path: string, found: Package | undefined): void {
-  if (found?.manifest.runtime.instrument !== undefined) return;
+function requireInstrument(path: string, imported: Package | undefined): void {
+  if (imported?.manifest.runtime.instrument !== undefined) return;
   throw new BackplaneError("package.invalid", `${path} is not an instrument plugin.`, {
     fix: "Install other packages with: backplane plugin install",
   });
@@ -227,18 +228,18 @@ function scopeKey({ org_id, project_id }: Scope): string {
 }
 
 /**
- * A plugin may have lost names to others (instr.collision). Losing one to another user plugin is an error of the plugin;
- * its other instruments are still offered.
+ * Adds the names that other plugins have taken (instr.collision). A name lost to another user plugin is an error;
+ * the other instruments of the plugin are still offered.
  */
-function addLostNames(view: InstrumentPluginView, lost: readonly CatalogEntry[]): InstrumentPluginView {
-  const lost_names = lost.filter(({ binding_id }) => binding_id === view.binding_id);
+function addLostNames(view: InstrumentPluginView, rejected: readonly CatalogEntry[]): InstrumentPluginView {
+  const lost_names = rejected.filter(({ binding_id }) => binding_id === view.binding_id);
   const warnings = lost_names.map(({ name, reason }) => `${name} is not offered: ${reason}`);
-  const shown = { ...view, warnings: [...view.warnings, ...warnings] };
+  const with_warnings = { ...view, warnings: [...view.warnings, ...warnings] };
   const collided = lost_names.find(({ reason }) => reason?.startsWith(INSTRUMENT_COLLISION));
-  if (view.error !== null || collided === undefined) return shown;
+  if (view.error !== null || collided === undefined) return with_warnings;
   const { fix, reason } = collided;
   const error = { code: "tool.collision", message: reason!, ...(fix === null ? {} : { fix }) };
-  return { ...shown, state: "skipped", error };
+  return { ...with_warnings, state: "skipped", error };
 }
 
 function toView(

@@ -13,14 +13,22 @@ import {
   type ToolReturn,
   toBackplaneError,
 } from "@backplane/contract";
-import { coreBindingId, coreTool, type Door, invoke, noBrief, REQUEST_TOOL, stopCall } from "@backplane/door";
+import {
+  coreBindingId,
+  createCoreTool,
+  type Door,
+  invoke,
+  noBrief,
+  REQUEST_TOOL,
+  stopCall,
+} from "@backplane/door";
 import type { Caller, KernelDeps, RegisteredTool, ServerRequestListener } from "@backplane/ports";
 
-/** How long a server has for one request. */
+/** How long a server may take to answer one request. */
 export const REQUEST_MS = 120_000;
 
 /** Requests in flight by id; each resolves to the number of characters that the server returned. */
-type OpenRequests = Map<string, () => Promise<number>>;
+type PendingRequests = Map<string, () => Promise<number>>;
 
 interface ServerRequest {
   binding_id: string;
@@ -43,7 +51,7 @@ export function createApprovedRequest(door: Door): {
   approvedRequest: ApprovedRequest;
   tool: RegisteredTool;
 } {
-  const open: OpenRequests = new Map();
+  const pending: PendingRequests = new Map();
   const approvedRequest: ApprovedRequest = async (
     caller,
     { binding_id, package_id, method, params, why },
@@ -53,7 +61,7 @@ export function createApprovedRequest(door: Door): {
     const request_id = door.deps.ids.next("request");
     // The answer goes only to the client, so it bypasses the invocation and its record.
     let outcome: { answer: Json } | { error: unknown } | null = null;
-    open.set(request_id, async () => {
+    pending.set(request_id, async () => {
       try {
         const answer = await request();
         outcome = { answer };
@@ -73,10 +81,10 @@ export function createApprovedRequest(door: Door): {
       const settled_call = await waitForSettlement(door, id, ticket.settled, listener.signal);
       return unwrapAnswer(outcome, settled_call.error);
     } finally {
-      open.delete(request_id);
+      pending.delete(request_id);
     }
   };
-  return { approvedRequest, tool: createRequestTool(door.deps, open) };
+  return { approvedRequest, tool: createRequestTool(door.deps, pending) };
 }
 
 /** Stops the call when the client disconnects. */
@@ -110,11 +118,11 @@ function unwrapAnswer(
   return outcome.answer;
 }
 
-function createRequestTool(deps: Pick<KernelDeps, "version">, open: OpenRequests): RegisteredTool {
-  return coreTool(deps.version ?? "0.0.0", {
+function createRequestTool(deps: Pick<KernelDeps, "version">, pending: PendingRequests): RegisteredTool {
+  return createCoreTool(deps.version ?? "0.0.0", {
     spec: {
       name: REQUEST_TOOL,
-      description: "Reads a resource or gets a prompt of an MCP server for a client, after approval.",
+      description: "Reads a resource or gets a prompt from an MCP server for a client, after approval.",
       parameters: {
         type: "object",
         properties: {
@@ -133,8 +141,8 @@ function createRequestTool(deps: Pick<KernelDeps, "version">, open: OpenRequests
     },
     brief: noBrief,
     run: async (args): Promise<ToolReturn> => {
-      const send = open.get(args.request_id as string);
-      if (send === undefined) return refused("the client no longer waits for this request");
+      const send = pending.get(args.request_id as string);
+      if (send === undefined) return toFailedReturn("the client is no longer waiting for this request");
       try {
         const characters = await send();
         return {
@@ -143,12 +151,12 @@ function createRequestTool(deps: Pick<KernelDeps, "version">, open: OpenRequests
           display: { kind: "json", data: { characters } },
         };
       } catch (error) {
-        return refused(toBackplaneError(error).message);
+        return toFailedReturn(toBackplaneError(error).message);
       }
     },
   });
 }
 
-function refused(text: string): ToolReturn {
+function toFailedReturn(text: string): ToolReturn {
   return { ok: false, kind: "validation", brief: text, display: { kind: "text", text } };
 }

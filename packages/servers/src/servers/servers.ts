@@ -60,7 +60,7 @@ const NO_SERVERS: readonly ServerInfo[] = [];
 interface ServersService {
   facade: Servers;
   /** Expires the cached lists after a change of bindings or definitions on this node. */
-  forget(): void;
+  expireLists(): void;
 }
 
 interface ServerRequest {
@@ -80,22 +80,25 @@ export function createServers(
   policies: Pick<Policies, "of">,
   tokens: SignInTokens,
   state: AdmissionState,
-  requestApproval: ApprovedRequest,
+  sendApproved: ApprovedRequest,
 ): ServersService {
   const { store, runner, clock } = deps;
-  const known = new Map<string, CachedList>();
-  const boundOf = new WeakMap<ServerInfo, BoundPackage>();
+  const cached_lists = new Map<string, CachedList>();
+  const bound_packages = new WeakMap<ServerInfo, BoundPackage>();
 
-  async function read(caller: Caller, before: readonly ServerInfo[]): Promise<readonly ServerInfo[]> {
+  async function readServers(
+    caller: Caller,
+    previous: readonly ServerInfo[],
+  ): Promise<readonly ServerInfo[]> {
     const bound = await store.bindings.discover(caller.scope, "tool");
     const servers: ServerInfo[] = [];
-    const used: BoundPackage[] = [];
-    for (const server of withoutShadowed(bound.filter(isServer))) {
+    const bound_servers: BoundPackage[] = [];
+    for (const server of dropShadowed(bound.filter(isServer))) {
       const { binding, package: pack } = server;
       const definitions = await store.definitions.get(binding.scope.org_id, binding.binding_id);
       if (definitions === null) continue;
       const { capabilities, instructions } = definitions.info;
-      used.push(server);
+      bound_servers.push(server);
       servers.push({
         name: findFreeName(servers, boundServerName(binding)),
         binding_id: binding.binding_id,
@@ -105,9 +108,9 @@ export function createServers(
         tools: definitions.exports.map(({ id, tool }) => ({ name: tool.native_name ?? id, export_id: id })),
       });
     }
-    // An unchanged list keeps its identity, so that readers can keep what they derived from it.
-    const result = JSON.stringify(servers) === JSON.stringify(before) ? before : servers;
-    for (const [i, server] of result.entries()) boundOf.set(server, used[i]!);
+    // An unchanged list keeps its identity, so that readers can reuse values that they derived from it.
+    const result = JSON.stringify(servers) === JSON.stringify(previous) ? previous : servers;
+    for (const [i, server] of result.entries()) bound_packages.set(server, bound_servers[i]!);
     return result;
   }
 
@@ -117,7 +120,7 @@ export function createServers(
     const policy = await policies.of(caller.scope);
     const visible: ServerInfo[] = [];
     for (const server of servers) {
-      const bound = boundOf.get(server)!;
+      const bound = bound_packages.get(server)!;
       const planOf = (part: ServerFeature) => planServerFeature(bound, part, caller.scope, deps.host);
       const capabilities = filterCapabilities(server.capabilities, planOf, caller, policy);
       visible.push(capabilities === server.capabilities ? server : { ...server, capabilities });
@@ -132,20 +135,20 @@ export function createServers(
     if (!allowsServers(await policies.of(caller.scope), caller)) return NO_SERVERS;
     const key = `${caller.scope.org_id}\n${caller.scope.project_id}`;
     const now = clock.monotonic();
-    const cached = known.get(key);
+    const cached = cached_lists.get(key);
     if (cached !== undefined && now - cached.at < FRESH_MS) return await cached.reading;
-    const before = cached === undefined ? NO_SERVERS : await cached.reading.catch(() => NO_SERVERS);
-    const reading = read(caller, before);
-    known.delete(key);
-    known.set(key, { at: now, reading });
-    if (known.size > MAX_CACHED_SCOPES) known.delete(known.keys().next().value!);
-    reading.catch(() => known.delete(key));
+    const previous = cached === undefined ? NO_SERVERS : await cached.reading.catch(() => NO_SERVERS);
+    const reading = readServers(caller, previous);
+    cached_lists.delete(key);
+    cached_lists.set(key, { at: now, reading });
+    if (cached_lists.size > MAX_CACHED_SCOPES) cached_lists.delete(cached_lists.keys().next().value!);
+    reading.catch(() => cached_lists.delete(key));
     return await reading;
   }
 
   /** Returns the server if the caller may send it this request. `why` is set when an approval is needed first. */
-  async function checkAccess(wanted: ServerRequest): Promise<{ bound: BoundPackage; why: string | null }> {
-    const { caller, binding_id, method, params } = wanted;
+  async function checkAccess(request: ServerRequest): Promise<{ bound: BoundPackage; why: string | null }> {
+    const { caller, binding_id, method, params } = request;
     const visible = (await listCached(caller)).some((server) => server.binding_id === binding_id);
     const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
     if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
@@ -156,43 +159,43 @@ export function createServers(
       const policy = await policies.of(caller.scope);
       return { bound, why: await admitServerRequest(plan, caller, policy, state, method, params) };
     } catch (error) {
-      await auditRefusal(wanted, error);
+      await auditRefusal(request, error);
       throw error;
     }
   }
 
   /** After the approval every check runs again, because the wait may have been long. */
   async function sendAfterApproval(
-    wanted: ServerRequest,
+    request: ServerRequest,
     bound: BoundPackage,
     reason: string,
     listener: ServerRequestListener,
   ): Promise<Json> {
-    const { caller, binding_id, method, params } = wanted;
+    const { caller, binding_id, method, params } = request;
     const { package_id } = bound.package;
-    const { parts } = await coverRequest(wanted, bound);
+    const { parts } = await readCoverage(request, bound);
     let approved = false;
     try {
-      return await requestApproval(
+      return await sendApproved(
         caller,
         { binding_id, package_id, method, params, why: reason },
         listener,
         async () => {
           approved = true;
-          const now = await checkAccess(wanted);
-          const changed = changedParts(parts, (await coverRequest(wanted, now.bound)).parts);
-          if (changed.length > 0) throw changedMeanwhile(changed);
-          return await send(wanted, now.bound, listener);
+          const now = await checkAccess(request);
+          const changed = changedParts(parts, (await readCoverage(request, now.bound)).parts);
+          if (changed.length > 0) throw approvalChanged(changed);
+          return await send(request, now.bound, listener);
         },
       );
     } catch (error) {
-      if (!approved) await auditRefusal(wanted, error);
+      if (!approved) await auditRefusal(request, error);
       throw error;
     }
   }
 
   /** Digests everything that decides what the request does, as for a tool call. */
-  async function coverRequest(
+  async function readCoverage(
     { caller, method, params }: ServerRequest,
     bound: BoundPackage,
   ): Promise<Coverage> {
@@ -201,63 +204,64 @@ export function createServers(
   }
 
   async function send(
-    wanted: ServerRequest,
+    request: ServerRequest,
     bound: BoundPackage,
     listener: ServerRequestListener,
   ): Promise<Json> {
-    const { caller, method, params } = wanted;
+    const { caller, method, params } = request;
     const { request: sendToServer } = runner;
     if (sendToServer === undefined)
       throw new BackplaneError("package.invalid", "This gateway cannot run MCP servers.");
-    await audit(wanted);
-    const request = await createProcessRequest(deps, policies, bound, caller.scope);
-    return await sendProcessRequest(tokens, bound, request, async (prepared) => {
+    await audit(request);
+    const process_request = await createProcessRequest(deps, policies, bound, caller.scope);
+    return await sendProcessRequest(tokens, bound, process_request, async (prepared) => {
       const redactor = createRedactor(Object.values(prepared.context.secrets));
-      const clean = <T extends Json>(value: T): T =>
+      const redact = <T extends Json>(value: T): T =>
         redactor === null ? value : (redactor.json(value) as T);
       const answer = await sendToServer(
         { ...prepared, method, params, timeout_ms: REQUEST_MS },
         {
-          notify: (notice, data) => listener.notify(notice, clean(data)),
-          answerRequest: (about, asked, key) =>
-            listener.answerRequest(about, clean(asked), key) ?? rejectUnanswered(about),
+          notify: (notice, data) => listener.notify(notice, redact(data)),
+          answerRequest: (server_method, server_params, key) =>
+            listener.answerRequest(server_method, redact(server_params), key) ??
+            rejectUnanswered(server_method),
         },
       );
-      return clean(answer);
+      return redact(answer);
     });
   }
 
   async function audit({ caller, binding_id, method, params }: ServerRequest): Promise<void> {
     if (!AUDITED_METHODS.has(method)) return;
-    const request = { method, ...subjectOf(params) };
-    await store.audit.append(buildAudit(deps, caller, "server.request", binding_id, request));
+    const details = { method, ...subjectOf(params) };
+    await store.audit.append(buildAudit(deps, caller, "server.request", binding_id, details));
   }
 
   async function auditRefusal(
     { caller, binding_id, method, params }: ServerRequest,
     error: unknown,
   ): Promise<void> {
-    const refused = { method, ...subjectOf(params), refused: toBackplaneError(error).message };
-    await store.audit.append(buildAudit(deps, caller, "server.request", binding_id, refused));
+    const details = { method, ...subjectOf(params), refused: toBackplaneError(error).message };
+    await store.audit.append(buildAudit(deps, caller, "server.request", binding_id, details));
   }
 
   return {
-    forget() {
-      for (const list of known.values()) list.at = Number.NEGATIVE_INFINITY;
+    expireLists() {
+      for (const list of cached_lists.values()) list.at = Number.NEGATIVE_INFINITY;
     },
     facade: {
       list,
       async check(caller, binding_id, method, params) {
-        const wanted = { caller, binding_id, method, params };
-        await checkAccess(wanted);
-        await audit(wanted);
+        const request = { caller, binding_id, method, params };
+        await checkAccess(request);
+        await audit(request);
       },
       async request(caller, binding_id, method, params, listener) {
-        const wanted = { caller, binding_id, method, params };
-        const { bound, why } = await checkAccess(wanted);
+        const request = { caller, binding_id, method, params };
+        const { bound, why } = await checkAccess(request);
         return why === null
-          ? await send(wanted, bound, listener)
-          : await sendAfterApproval(wanted, bound, why, listener);
+          ? await send(request, bound, listener)
+          : await sendAfterApproval(request, bound, why, listener);
       },
       onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
       processes: async () => (await runner.servers?.()) ?? [],
@@ -265,7 +269,7 @@ export function createServers(
   };
 }
 
-function changedMeanwhile(changed: string[]): BackplaneError {
+function approvalChanged(changed: string[]): BackplaneError {
   const message = `${changed.join(", ")} changed after the approval was requested`;
   return new BackplaneError("approval.changed", message, { details: { changed } });
 }
@@ -287,7 +291,7 @@ function allowsServers({ origins, roles }: EffectivePolicy, { role }: Caller): b
 }
 
 /** Drops the org's binding of a package that the project has bound itself. */
-function withoutShadowed(bound: readonly BoundPackage[]): BoundPackage[] {
+function dropShadowed(bound: readonly BoundPackage[]): BoundPackage[] {
   const project_bindings = bound.filter(({ binding }) => binding.scope.project_id !== null);
   const packages = new Set(project_bindings.map(({ binding }) => binding.package_id));
   return sortProjectFirst(bound).filter(
@@ -295,7 +299,7 @@ function withoutShadowed(bound: readonly BoundPackage[]): BoundPackage[] {
   );
 }
 
-/** The names of two packages may end with the same part; the server of the later binding gets a number. */
+/** Two package names may have the same last part; the server of the later binding gets a number as a suffix. */
 function findFreeName(taken: readonly ServerInfo[], name: string): string {
   let free = name;
   for (let n = 2; taken.some((server) => server.name === free); n++) free = `${name}-${n}`;

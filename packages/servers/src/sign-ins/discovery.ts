@@ -45,13 +45,15 @@ export async function discoverAuthorization(
     return { resource: resourceFor(server), scopes: null, server: metadata_of_origin };
   }
   const resource = checkResource(metadata, server);
-  const named = Array.isArray(metadata.authorization_servers) ? metadata.authorization_servers[0] : undefined;
-  const issuer = named ?? server.origin;
-  requireSafeUrl(issuer, "the authorization server that the server names");
+  const listed_issuer = Array.isArray(metadata.authorization_servers)
+    ? metadata.authorization_servers[0]
+    : undefined;
+  const issuer = listed_issuer ?? server.origin;
+  requireSafeUrl(issuer, "the authorization server in the server's metadata");
   const server_metadata = await fetchServerMetadata(fetch, issuer as string);
   if (server_metadata === null)
     throw signInFailed(`${excerpt(issuer)} publishes no authorization server metadata`);
-  return { resource, scopes: stringsIn(metadata.scopes_supported), server: server_metadata };
+  return { resource, scopes: readStrings(metadata.scopes_supported), server: server_metadata };
 }
 
 async function fetchResourceMetadata(
@@ -68,7 +70,7 @@ async function fetchResourceMetadata(
     const { status, json } = await fetch.get(url);
     if (status === 200 && json !== null) return json;
     if (metadata_url !== null)
-      throw signInFailed(`the server names the metadata ${excerpt(url)}, which cannot be read`);
+      throw signInFailed(`the server refers to the metadata at ${excerpt(url)}, which cannot be read`);
   }
   return null;
 }
@@ -78,7 +80,7 @@ function checkResource({ resource }: JsonObject, server: URL): string {
   throw signInFailed(`the server's metadata is for another resource, ${excerpt(resource)}`);
 }
 
-/** The resource has to be this server or a parent of it, so that a token is never sent to another server. */
+/** The resource must be this server or a parent of it, so that a token is never sent to another server. */
 export function coversServer(resource: string, server: URL): boolean {
   const url = URL.canParse(resource) ? new URL(resource) : null;
   const withSlash = (path: string) => (path.endsWith("/") ? path : `${path}/`);
@@ -113,7 +115,7 @@ function parseServerMetadata(json: JsonObject, issuer: string): AuthorizationSer
   if (!sameIssuer(json.issuer, issuer)) {
     throw signInFailed(`the metadata of ${excerpt(issuer)} names another issuer, ${excerpt(json.issuer)}`);
   }
-  const challenges = stringsIn(json.code_challenge_methods_supported) ?? [];
+  const challenges = readStrings(json.code_challenge_methods_supported) ?? [];
   if (!challenges.includes("S256")) {
     throw signInFailed(`${excerpt(issuer)} does not declare support for PKCE with S256, which is required`);
   }
@@ -125,8 +127,8 @@ function parseServerMetadata(json: JsonObject, issuer: string): AuthorizationSer
     token_endpoint: requireSafeUrl(json.token_endpoint, "its token_endpoint").href,
     registration_endpoint: optional(json.registration_endpoint, "its registration_endpoint"),
     revocation_endpoint: optional(json.revocation_endpoint, "its revocation_endpoint"),
-    auth_methods: stringsIn(json.token_endpoint_auth_methods_supported),
-    scopes: stringsIn(json.scopes_supported),
+    auth_methods: readStrings(json.token_endpoint_auth_methods_supported),
+    scopes: readStrings(json.scopes_supported),
     accepts_documents: json.client_id_metadata_document_supported === true,
     sends_issuer: json.authorization_response_iss_parameter_supported === true,
   };
@@ -148,10 +150,10 @@ function defaultEndpoints(origin: string): AuthorizationServer {
 }
 
 /** Compares issuers as text, but ignores a slash directly after the host. */
-function sameIssuer(found: Json | undefined, wanted: string): boolean {
-  if (typeof found !== "string") return false;
-  const bare = (text: string) => (/^https?:\/\/[^/]+\/$/.test(text) ? text.slice(0, -1) : text);
-  return bare(found) === bare(wanted);
+function sameIssuer(actual: Json | undefined, expected: string): boolean {
+  if (typeof actual !== "string") return false;
+  const withoutSlash = (text: string) => (/^https?:\/\/[^/]+\/$/.test(text) ? text.slice(0, -1) : text);
+  return withoutSlash(actual) === withoutSlash(expected);
 }
 
 function resourceFor(server: URL): string {
@@ -159,7 +161,7 @@ function resourceFor(server: URL): string {
   return `${origin}${pathname === "/" ? "" : pathname}${search}`;
 }
 
-function stringsIn(value: Json | undefined): string[] | null {
+function readStrings(value: Json | undefined): string[] | null {
   if (!Array.isArray(value)) return null;
   return value.filter((item): item is string => typeof item === "string");
 }

@@ -38,7 +38,7 @@ interface PendingLogin {
 
 export interface PreparedLogin {
   source: TokenSource;
-  found: DiscoveredServer;
+  discovered: DiscoveredServer;
 }
 
 /** Discovers the endpoints and chooses the client, before a person is involved. */
@@ -46,7 +46,7 @@ export async function prepareLogin(
   fetch: OAuthFetch,
   server: URL,
   challenge: ServerChallenge | null,
-  before: SignInSession | null,
+  previous: SignInSession | null,
   options: SignInBegin,
   urls: GatewayUrls,
 ): Promise<PreparedLogin> {
@@ -54,9 +54,9 @@ export async function prepareLogin(
   checkOptions(options);
   if (options.private_key !== undefined) parsePrivateKey(options.private_key);
   const discovered = await discoverAuthorization(fetch, server, challenge);
-  const same = before?.issuer === discovered.server.issuer ? before : null;
-  const client = await chooseClient(fetch, discovered.server, options, urls, same);
-  const scope = chooseScope(options.scope, challenge, discovered, same?.scope ?? null);
+  const previous_here = previous?.issuer === discovered.server.issuer ? previous : null;
+  const client = await chooseClient(fetch, discovered.server, options, urls, previous_here);
+  const scope = chooseScope(options.scope, challenge, discovered, previous_here?.scope ?? null);
   const source: TokenSource = {
     issuer: discovered.server.issuer,
     resource: discovered.resource,
@@ -67,7 +67,7 @@ export async function prepareLogin(
     grant,
     scope,
   };
-  return { source, found: discovered };
+  return { source, discovered };
 }
 
 export interface StartedLogin {
@@ -81,7 +81,7 @@ export function startLogin(
   parts: LoginDeps,
   { binding }: BoundPackage,
   actor: string,
-  { source, found: { server } }: PreparedLogin,
+  { source, discovered: { server } }: PreparedLogin,
   redirect_uri: string,
 ): StartedLogin {
   const state = randomToken(parts);
@@ -102,7 +102,7 @@ export function startLogin(
   };
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
   const { org_id } = binding.scope;
-  const waiting: PendingLogin = {
+  const pending: PendingLogin = {
     source,
     verifier,
     redirect_uri,
@@ -119,7 +119,7 @@ export function startLogin(
       start_hash: tokenHash(ticket),
       actor,
       expires_at: parts.clock.now() + LOGIN_MS,
-      ciphertext: parts.vault.seal(org_id, loginSealName(binding.binding_id), JSON.stringify(waiting)),
+      ciphertext: parts.vault.seal(org_id, loginSealName(binding.binding_id), JSON.stringify(pending)),
     },
   };
 }
@@ -160,21 +160,21 @@ export async function redeemCode(
 }
 
 /** RFC 9207, compared as text: the response of another server must not reach this token endpoint. */
-function checkIssuer(found: string | null, issuer: string, required: boolean): void {
-  if (found === null && !required) return;
-  if (found === issuer) return;
-  const description = found === null ? "names no issuer" : `names the issuer ${excerpt(found)}`;
+function checkIssuer(actual: string | null, issuer: string, required: boolean): void {
+  if (actual === null && !required) return;
+  if (actual === issuer) return;
+  const description = actual === null ? "contains no issuer" : `has the issuer ${excerpt(actual)}`;
   throw signInFailed(`the redirect ${description}; ${excerpt(issuer)} was expected`);
 }
 
 function checkOptions({ client_id, client_secret, private_key, grant }: SignInBegin): void {
-  const secret = client_secret !== undefined || private_key !== undefined;
+  const has_secret = client_secret !== undefined || private_key !== undefined;
   const problem =
-    secret && client_id === undefined
+    has_secret && client_id === undefined
       ? "client_secret and private_key need a client_id"
       : client_secret !== undefined && private_key !== undefined
-        ? "give client_secret or private_key, not both"
-        : grant === "client_credentials" && !secret
+        ? "specify client_secret or private_key, not both"
+        : grant === "client_credentials" && !has_secret
           ? "client_credentials needs a client_id with a client_secret or a private_key"
           : null;
   if (problem !== null) throw new BackplaneError("request.invalid", problem);

@@ -26,7 +26,7 @@ export async function chooseClient(
   server: AuthorizationServer,
   options: OAuthClientOptions,
   urls: GatewayUrls,
-  before: SignInSession | null,
+  previous: SignInSession | null,
 ): Promise<OAuthClient> {
   if (options.client_id !== undefined) {
     return {
@@ -37,12 +37,13 @@ export async function chooseClient(
       redirect_uri: null,
     };
   }
-  const known = before?.issuer === server.issuer ? before.client : null;
-  if (known?.kind === "given") return known;
+  const previous_client = previous?.issuer === server.issuer ? previous.client : null;
+  if (previous_client?.kind === "given") return previous_client;
   if (server.accepts_documents && urls.document !== null) {
     return { id: urls.document, kind: "document", redirect_uri: urls.redirect_uri };
   }
-  if (known?.kind === "registered" && known.redirect_uri === urls.redirect_uri) return known;
+  if (previous_client?.kind === "registered" && previous_client.redirect_uri === urls.redirect_uri)
+    return previous_client;
   if (server.registration_endpoint !== null) return await register(fetch, server, urls.redirect_uri);
   throw new BackplaneError(
     "sign_in.failed",
@@ -70,8 +71,8 @@ async function register(
   server: AuthorizationServer,
   redirect_uri: string,
 ): Promise<OAuthClient> {
-  const wanted = ["none", "client_secret_basic", "client_secret_post"];
-  const method = wanted.find((candidate) => server.auth_methods?.includes(candidate)) ?? wanted[0]!;
+  const preferred = ["none", "client_secret_basic", "client_secret_post"];
+  const method = preferred.find((candidate) => server.auth_methods?.includes(candidate)) ?? preferred[0]!;
   const { status, json } = await fetch.postJson(
     server.registration_endpoint!,
     clientMetadata(redirect_uri, method),

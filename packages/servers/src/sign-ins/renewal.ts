@@ -1,6 +1,6 @@
 /**
  * Renews tokens, one renewal at a time per sign-in across all calls and nodes: the node that renews holds the row
- * until it is done. A refused refresh token is not used again. A renewal in the background backs off while the
+ * until the renewal ends. A refused refresh token is not used again. A renewal in the background backs off while the
  * authorization server is unavailable; a renewal that a call waits for does not.
  */
 import type { BoundPackage, KernelDeps } from "@backplane/ports";
@@ -17,11 +17,11 @@ import { isPermanentRefusal, requestTokens } from "./token-request.ts";
 
 export interface Renewal {
   /**
-   * Resolves to false when the token cannot be renewed until somebody signs in. Rejects when the authorization
+   * Resolves to false when the token cannot be renewed until a person signs in. Rejects when the authorization
    * server is unavailable.
    */
-  renew(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean>;
-  /** Renews without a caller that waits for it. */
+  renew(bound: BoundPackage, refused_token: string, scope: string | null): Promise<boolean>;
+  /** Renews while callers continue to use the current token. */
   renewInBackground(bound: BoundPackage, token: string): void;
 }
 
@@ -37,7 +37,7 @@ interface Backoff {
 }
 
 /** A node may hold the row for this long; then another node may renew. */
-const RENEW_MS = 30_000;
+const RENEWAL_LEASE_MS = 30_000;
 const POLL_MS = 200;
 const MAX_ATTEMPTS = 5;
 const BACKOFF_MS = 2_000;
@@ -51,11 +51,11 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
   const renewing = new Map<string, Promise<boolean>>();
   const backoffs = new Map<string, Backoff>();
 
-  function renew(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean> {
+  function renew(bound: BoundPackage, refused_token: string, scope: string | null): Promise<boolean> {
     const { binding_id } = bound.binding;
     const running = renewing.get(binding_id);
     if (running !== undefined) return running;
-    const next = renewStored(bound, refused, scope).finally(() => renewing.delete(binding_id));
+    const next = renewStored(bound, refused_token, scope).finally(() => renewing.delete(binding_id));
     renewing.set(binding_id, next);
     return next;
   }
@@ -85,34 +85,38 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
     backoffs.set(binding_id, { failures, until: at + pause });
   }
 
-  async function renewStored(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean> {
+  async function renewStored(
+    bound: BoundPackage,
+    refused_token: string,
+    scope: string | null,
+  ): Promise<boolean> {
     const key = bindingKeyOf(bound);
-    const until = clock.monotonic() + 2 * RENEW_MS;
+    const until = clock.monotonic() + 2 * RENEWAL_LEASE_MS;
     while (clock.monotonic() < until) {
       const stored = await readStoredSignIn(deps, key.org_id, key.binding_id);
       const session = stored?.record.session ?? null;
       if (stored === null || session === null) return false;
-      if (session.access_token !== refused) return true;
+      if (session.access_token !== refused_token) return true;
       if (!isRenewable(session)) return false;
       if (stored.row.renewing_until > clock.now()) {
         await waitForPoll();
         continue;
       }
-      const renewing_until = clock.now() + RENEW_MS;
+      const renewing_until = clock.now() + RENEWAL_LEASE_MS;
       if (!(await writeSignIn(deps, key, stored, stored.record, { renewing_until }))) continue;
-      const held = { record: stored.record, row: { ...stored.row, revision: stored.row.revision + 1 } };
+      const locked = { record: stored.record, row: { ...stored.row, revision: stored.row.revision + 1 } };
       const requested = scope === null ? session : { ...session, scope };
       try {
         const fetch = oauthFetch(deps, bound.binding.scope);
         const tokens = await requestTokens(deps, fetch, requested, grantParametersOf(requested));
-        return await storeRenewed(bound, held, { ...requested, ...tokens });
+        return await storeRenewed(bound, locked, { ...requested, ...tokens });
       } catch (error) {
         const permanent = isPermanentRefusal(error);
         const { message } = error as Error;
         const record = permanent
           ? { ...stored.record, needed: message, session: { ...session, refresh_token: null } }
           : stored.record;
-        await writeSignIn(deps, key, held, record);
+        await writeSignIn(deps, key, locked, record);
         if (permanent) return false;
         throw error;
       }
@@ -126,12 +130,12 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
    */
   async function storeRenewed(
     bound: BoundPackage,
-    held: StoredSignIn,
+    locked: StoredSignIn,
     session: SignInSession,
   ): Promise<boolean> {
     const key = bindingKeyOf(bound);
-    const before = held.record.session?.access_token;
-    let current: StoredSignIn | null = held;
+    const previous_token = locked.record.session?.access_token;
+    let current: StoredSignIn | null = locked;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const { challenge, needed } = attempt === 0 ? EMPTY_SIGN_IN : current.record;
       if (await writeSignIn(deps, key, current, { challenge, needed, session })) return true;
@@ -141,7 +145,7 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
         void revocation.revoke(bound.binding, session);
         return false;
       }
-      if (current.record.session.access_token !== before) return true;
+      if (current.record.session.access_token !== previous_token) return true;
     }
     return false;
   }

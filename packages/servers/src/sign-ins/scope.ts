@@ -1,7 +1,7 @@
 /**
- * Chooses the scope to request: the one a person named, otherwise the one of the server's last challenge, otherwise
- * all that its metadata lists. The scope of an earlier sign-in is kept, or different kinds of calls would remove
- * each other's scope.
+ * Chooses the scope to request: the one that a person entered, otherwise the one in the server's last challenge,
+ * otherwise all that its metadata lists. The scope of an earlier sign-in is kept, or different kinds of calls would
+ * remove each other's scope.
  */
 import type { ServerChallenge } from "@backplane/ports";
 import type { DiscoveredServer } from "./discovery.ts";
@@ -17,13 +17,16 @@ export function chooseScope(
   requested: string | undefined,
   challenge: ServerChallenge | null,
   { scopes, server }: DiscoveredServer,
-  before: string | null,
+  previous: string | null,
 ): string | null {
   if (requested !== undefined) return requested;
-  const wanted = unionScopes(before, challenge?.scope ?? (before === null ? (scopes?.join(" ") ?? "") : ""));
+  const wanted = unionScopes(
+    previous,
+    challenge?.scope ?? (previous === null ? (scopes?.join(" ") ?? "") : ""),
+  );
   if (wanted === "") return null;
   if (wanted.length > SCOPE_CHARS)
-    throw signInFailed("the server names more scopes than fit into a request; choose some with --scope");
+    throw signInFailed("the server lists more scopes than fit into a request; choose some with --scope");
   return server.scopes?.includes(OFFLINE_ACCESS) ? unionScopes(wanted, OFFLINE_ACCESS) : wanted;
 }
 

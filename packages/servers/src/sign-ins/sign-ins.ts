@@ -73,7 +73,7 @@ export function createSignIns(
     return { redirect_uri: `${base}${CALLBACK_PATH}`, document };
   }
 
-  async function getRemote(caller: Caller, id: string): Promise<BoundPackage> {
+  async function getRemoteBinding(caller: Caller, id: string): Promise<BoundPackage> {
     const bound = await store.bindings.get(caller.scope, id);
     if (bound === null) throw new BackplaneError("binding.not_found");
     if (isRemote(bound)) return bound;
@@ -81,21 +81,21 @@ export function createSignIns(
       "request.invalid",
       `Binding ${id} runs its server locally, and only remote servers have a sign-in.`,
       {
-        fix: `Give it its credentials as secrets: backplane binding set ${id} --secret SLOT=NAME`,
+        fix: `Pass its credentials as secrets: backplane binding set ${id} --secret SLOT=NAME`,
       },
     );
   }
 
-  async function getManaged(caller: Caller, id: string, action: string): Promise<BoundPackage> {
+  async function requireManageable(caller: Caller, id: string, action: string): Promise<BoundPackage> {
     requireOperator(caller, action);
     if (!caller.admin) throw new BackplaneError("policy.denied", `Only an admin may ${action}.`);
-    const bound = await getRemote(caller, id);
+    const bound = await getRemoteBinding(caller, id);
     if (bound.binding.scope.project_id === null) requireWholeOrg(caller, action);
     return bound;
   }
 
   async function begin(caller: Caller, id: string, options: SignInBegin): Promise<SignInStarted> {
-    const bound = await getManaged(caller, id, "sign in to a server");
+    const bound = await requireManageable(caller, id, "sign in to a server");
     if (hasOwnCredential(bound)) throw credentialConflict(bound);
     const { binding } = bound;
     const fetch = oauthFetch(deps, binding.scope);
@@ -129,14 +129,14 @@ export function createSignIns(
         expires_at: null,
       };
     }
-    const begun: StartedLogin = startLogin(deps, bound, caller.actor, prepared, redirect_uri);
+    const started: StartedLogin = startLogin(deps, bound, caller.actor, prepared, redirect_uri);
     const audit = buildAudit(deps, caller, "sign_in.begin", id, details);
-    if (!(await store.sign_ins.beginLogin(begun.row, { audit })))
+    if (!(await store.sign_ins.beginLogin(started.row, { audit })))
       throw new BackplaneError("binding.not_found");
-    const expires_at = new Date(begun.row.expires_at).toISOString();
+    const expires_at = new Date(started.row.expires_at).toISOString();
     // The start URL has the same host as the redirect URI, because the browser sends its cookie only there.
-    const start_url = new URL(`${START_PATH}?ticket=${begun.ticket}`, redirect_uri).href;
-    const { authorization_url } = begun;
+    const start_url = new URL(`${START_PATH}?ticket=${started.ticket}`, redirect_uri).href;
+    const { authorization_url } = started;
     return { status: "pending", start_url, authorization_url, redirect_uri, expires_at };
   }
 
@@ -160,12 +160,12 @@ export function createSignIns(
     const answer = URL.canParse(redirect) ? new URL(redirect) : null;
     if (answer === null) throw new BackplaneError("request.invalid", "redirect must be an absolute URL.");
     const state_hash = tokenHash(answer.searchParams.get("state") ?? "");
-    const waiting = await store.sign_ins.getPendingLogin(state_hash, clock.now());
+    const pending = await store.sign_ins.getPendingLogin(state_hash, clock.now());
     // A login of another caller is reported as expired. A refused attempt leaves the login open for its owner.
-    if (waiting === null || ("actor" in by && by.actor !== waiting.actor)) {
+    if (pending === null || ("actor" in by && by.actor !== pending.actor)) {
       throw new BackplaneError("sign_in.expired");
     }
-    if ("browser" in by && !isOpenedBy(waiting, by.browser)) throw refuseOtherBrowser(waiting);
+    if ("browser" in by && !isOpenedBy(pending, by.browser)) throw refuseOtherBrowser(pending);
     const login = await store.sign_ins.takeLogin(state_hash, clock.now());
     if (login === null) throw new BackplaneError("sign_in.expired");
     const scope = { org_id: login.org_id, project_id: null };
@@ -174,8 +174,8 @@ export function createSignIns(
       if (bound === null) throw new BackplaneError("binding.not_found");
       const { source, tokens } = await redeemCode(deps, oauthFetch(deps, bound.binding.scope), login, answer);
       // The user signed out or started a new login while the code was exchanged.
-      const now = await store.sign_ins.getLoginState(login.org_id, login.binding_id);
-      if (now?.status !== "taken") {
+      const current = await store.sign_ins.getLoginState(login.org_id, login.binding_id);
+      if (current?.status !== "taken") {
         await revocation.revoke(bound.binding, { ...source, ...tokens });
         throw new BackplaneError("sign_in.expired");
       }
@@ -211,13 +211,13 @@ export function createSignIns(
     audit: NewAudit,
   ): Promise<void> {
     const { binding } = bound;
-    const at = { org_id: binding.scope.org_id, binding_id: binding.binding_id };
+    const key = { org_id: binding.scope.org_id, binding_id: binding.binding_id };
     const session = { ...source, ...tokens, signed_in_by: actor, signed_in_at: clock.now() };
     const record: SignInRecord = { challenge: null, needed: null, session };
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const before = await readStoredSignIn(deps, at.org_id, at.binding_id);
-      if (!(await writeSignIn(deps, at, before, record, { records: { audit } }))) continue;
-      deps.runner.retire(at.binding_id);
+      const before = await readStoredSignIn(deps, key.org_id, key.binding_id);
+      if (!(await writeSignIn(deps, key, before, record, { records: { audit } }))) continue;
+      deps.runner.retire(key.binding_id);
       void definitions.describe(bound);
       return;
     }
@@ -225,7 +225,7 @@ export function createSignIns(
   }
 
   async function end(caller: Caller, id: string): Promise<void> {
-    const bound = await getManaged(caller, id, "sign out of a server");
+    const bound = await requireManageable(caller, id, "sign out of a server");
     const { scope } = bound.binding;
     const tokens = await revocation.readTokens(bound.binding);
     const audit = buildAudit(deps, caller, "sign_in.end", id);
@@ -280,7 +280,7 @@ export function createSignIns(
   }
 
   return {
-    get: async (caller, id) => await view(await getRemote(caller, id)),
+    get: async (caller, id) => await view(await getRemoteBinding(caller, id)),
     begin,
     open,
     complete,

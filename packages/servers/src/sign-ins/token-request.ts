@@ -24,8 +24,8 @@ const REVOKE_MS = 5_000;
 const MAX_EXPIRES_IN_S = 10 * 365 * 86_400;
 
 /**
- * `grant_params` are the parameters of the grant. Rejects with `sign_in.failed`; `details.oauth_error` is the error code
- * of the server.
+ * `grant_params` are the parameters of the grant. Rejects with `sign_in.failed`; `details.oauth_error` is the error
+ * code of the server.
  */
 export async function requestTokens(
   parts: TokenDeps,
@@ -93,7 +93,7 @@ function chooseAuthMethod(client: OAuthClient, supported: readonly string[] | nu
   if (client.secret === undefined) return "none";
   const known = ["client_secret_basic", "client_secret_post", "none"];
   if (client.auth_method !== undefined && known.includes(client.auth_method)) return client.auth_method;
-  // The default of RFC 8414 when the metadata names no method.
+  // The default of RFC 8414 when the metadata lists no method.
   return (
     known.find((method) => (supported ?? ["client_secret_basic"]).includes(method)) ?? "client_secret_basic"
   );
@@ -110,7 +110,7 @@ function readTokens({ clock }: TokenDeps, json: JsonObject, grant_params: Record
     );
   }
   const seconds = typeof expires_in === "string" ? Number(expires_in) : expires_in;
-  const known = typeof seconds === "number" && seconds > 0;
+  const has_expiry = typeof seconds === "number" && seconds > 0;
   return {
     access_token,
     // A refresh token that is not rotated stays valid.
@@ -118,7 +118,7 @@ function readTokens({ clock }: TokenDeps, json: JsonObject, grant_params: Record
       typeof refresh_token === "string" && refresh_token !== ""
         ? refresh_token
         : (grant_params.refresh_token ?? null),
-    expires_at: known ? clock.now() + Math.min(seconds, MAX_EXPIRES_IN_S) * 1_000 : null,
+    expires_at: has_expiry ? clock.now() + Math.min(seconds, MAX_EXPIRES_IN_S) * 1_000 : null,
   };
 }
 
@@ -132,15 +132,15 @@ function tokenRefusal(
   const description =
     typeof json?.error_description === "string" ? `: ${excerpt(json.error_description)}` : "";
   const message = `${excerpt(issuer)} refused the token request (HTTP ${status}${oauth_error === null ? "" : `, ${oauth_error}`})${description}`;
-  const known = [grant_params.code, grant_params.code_verifier, grant_params.refresh_token, client.secret];
-  const clean = createRedactor(known.filter((secret) => secret !== undefined))?.excerpt(message) ?? message;
+  const secrets = [grant_params.code, grant_params.code_verifier, grant_params.refresh_token, client.secret];
+  const clean = createRedactor(secrets.filter((secret) => secret !== undefined))?.excerpt(message) ?? message;
   return new BackplaneError("sign_in.failed", clean, {
     details: { http_status: status, ...(oauth_error === null ? {} : { oauth_error }) },
     retryable: status >= 500 || status === 429,
   });
 }
 
-/** RFC 6749, 2.3.1: form-encoded before base64. */
+/** RFC 6749, 2.3.1: id and secret are form-encoded before base64. */
 function formEncode(text: string): string {
   return new URLSearchParams({ v: text }).toString().slice(2);
 }

@@ -52,7 +52,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     return (await readStoredSignIn(deps, org_id, binding_id))?.record.session?.access_token;
   }
 
-  async function challenged(
+  async function handleChallenge(
     bound: BoundPackage,
     error: { details?: unknown },
   ): Promise<BackplaneError | null> {
@@ -62,7 +62,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     const { org_id, binding_id } = bindingKeyOf(bound);
     const session = findSession(bound, await readStoredSignIn(deps, org_id, binding_id));
     if (session === null) {
-      return await recordNeeded(
+      return await recordSignInNeeded(
         bound,
         challenge,
         `The MCP server of ${binding.package_id} requires a sign-in`,
@@ -74,7 +74,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     if (await renewal.renew(bound, session.access_token, null)) return null;
     const stored = await readStoredSignIn(deps, org_id, binding_id);
     const reason = stored?.record.needed ?? "its token was refused and cannot be renewed";
-    return await recordNeeded(
+    return await recordSignInNeeded(
       bound,
       challenge,
       `The sign-in of ${binding.package_id} is no longer valid: ${reason}`,
@@ -103,10 +103,10 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
         },
       );
     }
-    const machine = session.grant === "client_credentials";
-    if (machine && (await renewal.renew(bound, session.access_token, wanted))) return null;
+    const signs_in_alone = session.grant === "client_credentials";
+    if (signs_in_alone && (await renewal.renew(bound, session.access_token, wanted))) return null;
     const scope = excerpt(challenge.scope);
-    return await recordNeeded(
+    return await recordSignInNeeded(
       bound,
       challenge,
       `The MCP server of ${package_id} requires a wider scope (${scope})`,
@@ -116,7 +116,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
   /**
    * Stores the challenge, so that the next login requests its scope and the status shows that a sign-in is needed.
    */
-  async function recordNeeded(
+  async function recordSignInNeeded(
     bound: BoundPackage,
     challenge: ServerChallenge,
     reason: string,
@@ -144,17 +144,17 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
       const token = await readToken(bound);
       return token === undefined ? secrets : { ...secrets, [AUTHORIZATION_SLOT]: token };
     },
-    handleChallenge: challenged,
-    async sendWithSecrets(bound, grant, answerRequest) {
-      for (let round = 0; ; round++) {
+    handleChallenge,
+    async sendWithSecrets(bound, grant, send) {
+      for (let attempt = 0; ; attempt++) {
         const secrets = await tokens.readSecrets(bound, grant);
         try {
-          return await answerRequest(secrets);
+          return await send(secrets);
         } catch (error) {
           if ((error as BackplaneError).code !== "sign_in.needed") throw error;
-          const failure = await challenged(bound, error as BackplaneError);
+          const failure = await handleChallenge(bound, error as BackplaneError);
           if (failure !== null) throw failure;
-          if (round === MAX_RENEWALS) throw error;
+          if (attempt === MAX_RENEWALS) throw error;
         }
       }
     },
@@ -163,8 +163,8 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
 }
 
 /** A token is not used after the binding moved to a package at another address. */
-function findSession(bound: BoundPackage, found: StoredSignIn | null): SignInSession | null {
-  const session = found?.record.session ?? null;
+function findSession(bound: BoundPackage, stored: StoredSignIn | null): SignInSession | null {
+  const session = stored?.record.session ?? null;
   return session !== null && coversServer(session.resource, serverUrl(bound)) ? session : null;
 }
 

@@ -19,14 +19,14 @@ const SERVER = manifest([], {
   runtime: { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] },
 });
 
-const answer = (...text: string[]) => ({
-  exports: text.map(
-    (description, at): ManifestToolExport =>
+const describeTools = (...descriptions: string[]) => ({
+  exports: descriptions.map(
+    (description, index): ManifestToolExport =>
       ToolExportSchema.parse({
-        id: `mcp_weather_${at}`,
+        id: `mcp_weather_${index}`,
         kind: "tool",
         description,
-        tool: at === 0 ? { native_name: "Weather/now" } : {},
+        tool: index === 0 ? { native_name: "Weather/now" } : {},
       }),
   ),
   schemas: {},
@@ -34,7 +34,7 @@ const answer = (...text: string[]) => ({
   info: {},
 });
 
-function listener(events: BusEvent[]): KernelPlugin {
+function createEventRecorder(events: BusEvent[]): KernelPlugin {
   return {
     name: "listener",
     version: "1.0.0",
@@ -49,17 +49,17 @@ verifies(
   "describes a server again after a failure, and publishes failure and success on the bus",
   async () => {
     const events: BusEvent[] = [];
-    const fixture = await createTestKernel({ plugins: [listener(events)] });
+    const fixture = await createTestKernel({ plugins: [createEventRecorder(events)] });
     fixture.runner.description = () => Promise.reject(new BackplaneError("crashed", "it exited immediately"));
     const { binding_id } = await fixture.bind(SERVER);
-    fixture.runner.description = () => answer("Weather today");
+    fixture.runner.description = () => describeTools("Weather today");
     await until(() => events.length === 2);
-    const about = { server: "weather", binding_id, package_id: "acme/weather" };
+    const identity = { server: "weather", binding_id, package_id: "acme/weather" };
     const failure = { kind: "boot_failed", code: "crashed", message: "it exited immediately", attempt: 1 };
     const tools = [{ name: "mcp_weather_0", mcp_name: "Weather/now", description: "Weather today" }];
     expect(events.map(({ kind, session_id, payload }) => [session_id, kind, payload])).toEqual([
-      ["_bridge:mcp-bridge", "x.mcp.server.error", { ...about, ...failure }],
-      ["_bridge:mcp-bridge", "x.mcp.server.ready", { ...about, tools, quarantined: 0 }],
+      ["_bridge:mcp-bridge", "x.mcp.server.error", { ...identity, ...failure }],
+      ["_bridge:mcp-bridge", "x.mcp.server.ready", { ...identity, tools, quarantined: 0 }],
     ]);
     expect(await fixture.kernel.exports.discover(user, "tool")).toHaveLength(1);
   },
@@ -99,7 +99,7 @@ test("reports a failing server once until it is ready or its binding changes", (
 
 verifies("mcp.client", "distinguishes an invalid configuration of a server from a failed start", async () => {
   const events: BusEvent[] = [];
-  const fixture = await createTestKernel({ plugins: [listener(events)] });
+  const fixture = await createTestKernel({ plugins: [createEventRecorder(events)] });
   fixture.runner.description = () => Promise.reject(new BackplaneError("binding.not_active", "no key"));
   await fixture.bind(SERVER);
   await until(() => events.length === 1);
@@ -111,9 +111,9 @@ verifies(
   "describes the server again after list_changed and quarantines changed tools",
   async () => {
     const fixture = await createTestKernel();
-    fixture.runner.description = () => answer("Weather today");
+    fixture.runner.description = () => describeTools("Weather today");
     const { binding_id } = await fixture.bind(SERVER);
-    fixture.runner.description = () => answer("Weather today, and your keys", "Brand new");
+    fixture.runner.description = () => describeTools("Weather today, and your keys", "Brand new");
     const notice = { binding_id, project_id: null, method: "notifications/tools/list_changed", params: {} };
     for (let times = 0; times < 5; times++) fixture.runner.notify(notice);
     fixture.runner.notify({ ...notice, binding_id: "bind_unknown" });
@@ -128,19 +128,19 @@ verifies(
 
 verifies("mcp.client", "describes every bound server again when the gateway starts", async () => {
   const fixture = await createTestKernel();
-  fixture.runner.description = () => answer("Weather today");
+  fixture.runner.description = () => describeTools("Weather today");
   const { binding_id } = await fixture.bind(SERVER);
   await fixture.crash();
   const runner = new ScriptedRunner();
-  runner.description = () => answer("Weather today", "Brand new");
+  runner.description = () => describeTools("Weather today", "Brand new");
   const next = await createTestKernel({ file: fixture.file, runner });
   await until(async () => (await next.kernel.exports.discover(user, "tool")).length === 2);
-  expect(runner.describe_requests.map((question) => question.binding_id)).toEqual([binding_id]);
+  expect(runner.describe_requests.map((request) => request.binding_id)).toEqual([binding_id]);
 });
 
 test("backs off from describing a server that keeps sending list_changed, without missing a change", async () => {
-  const due: { ms: number; run: () => void }[] = [];
-  let say: (notice: RunnerNotice) => void = () => {};
+  const timers: { ms: number; run: () => void }[] = [];
+  let notify: (notice: RunnerNotice) => void = () => {};
   let now = 1_000_000;
   const bound = {
     binding: {
@@ -157,20 +157,20 @@ test("backs off from describing a server that keeps sending list_changed, withou
       monotonic: () => now,
       after(ms: number, run: () => void) {
         const timer = { ms, run };
-        due.push(timer);
-        return { stop: () => void due.splice(due.indexOf(timer), 1) };
+        timers.push(timer);
+        return { stop: () => void timers.splice(timers.indexOf(timer), 1) };
       },
     },
     log: {},
     runner: {
-      onNotice(listener: typeof say) {
-        say = listener;
+      onNotice(listener: typeof notify) {
+        notify = listener;
         return () => {};
       },
     },
-    store: { bindings: { whole: async () => [], get: async () => bound } },
+    store: { bindings: { listWholePackages: async () => [], get: async () => bound } },
   } as unknown as KernelDeps;
-  const keeper = createDefinitionsRefresher(deps, { tryPublish: () => {} } as never);
+  const refresher = createDefinitionsRefresher(deps, { tryPublish: () => {} } as never);
   const notice = {
     binding_id: "b1",
     project_id: null,
@@ -178,30 +178,30 @@ test("backs off from describing a server that keeps sending list_changed, withou
     params: {},
   };
   const row = { error: null, exports: [], quarantined: [] } as unknown as Definitions;
-  const requested = Promise.withResolvers<void>();
+  const described_30_times = Promise.withResolvers<void>();
   let answers = 0;
-  await keeper.start({
+  await refresher.start({
     describe: async () => {
-      say(notice);
-      keeper.recordResult(bound, row);
-      if (++answers === 30) requested.resolve();
+      notify(notice);
+      refresher.recordResult(bound, row);
+      if (++answers === 30) described_30_times.resolve();
       return row;
     },
   });
-  keeper.recordResult(bound, row);
+  refresher.recordResult(bound, row);
   const pauses: number[] = [];
-  say(notice);
-  say(notice);
+  notify(notice);
+  notify(notice);
   for (let round = 0; round < 30; round++) {
     // A notification during the description causes exactly one more.
-    expect(due).toHaveLength(1);
-    const { ms, run } = due.pop()!;
+    expect(timers).toHaveLength(1);
+    const { ms, run } = timers.pop()!;
     pauses.push(ms);
     now += ms;
     run();
     await new Promise((resolve) => setImmediate(resolve));
   }
-  await requested.promise;
+  await described_30_times.promise;
   expect(pauses.slice(0, 12)).toEqual([...Array.from({ length: 10 }, () => 200), 400, 800]);
   expect(Math.max(...pauses)).toBe(51_200);
 });

@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { findDependencyProblem, sortForLoading } from "../../src/instruments/dependencies.ts";
 
-function plugin(
+function instrumentManifest(
   plugin_id: string,
   dependencies: string[] = [],
   isolation: IsolationMode = "External",
@@ -31,15 +31,15 @@ function plugin(
   };
 }
 
-/** Records the order in which plugins were described, and makes some of them fail. */
-class Plugins extends ScriptedRunner {
-  asked: string[] = [];
+/** Records the order in which plugins are described, and makes those in `broken` fail. */
+class InstrumentRunner extends ScriptedRunner {
+  described: string[] = [];
   broken = new Set<string>();
   /** The instrument of a plugin, where it is not `<plugin>_tool`. */
   names = new Map<string, string>();
   override describe = async ({ package: pack }: DescribeRequest): Promise<Description> => {
     const id = pack.runtime.instrument!.plugin_id;
-    this.asked.push(id);
+    this.described.push(id);
     if (this.broken.has(id)) throw Object.assign(new Error(`${id} is broken`), { code: "handshake_failed" });
     const permissions = {
       network: "none",
@@ -73,10 +73,10 @@ class Plugins extends ScriptedRunner {
 }
 
 async function createInstrumentKernel() {
-  const runner = new Plugins();
+  const runner = new InstrumentRunner();
   const fixture = await createTestKernel({ runner });
   const bind = (id: string, dependencies?: string[]) =>
-    fixture.bind(plugin(id, dependencies), { export_id: "*" });
+    fixture.bind(instrumentManifest(id, dependencies), { export_id: "*" });
   const list = async () => {
     const plugins = await fixture.kernel.instruments.list(admin);
     return Object.fromEntries(
@@ -87,16 +87,23 @@ async function createInstrumentKernel() {
   return { runner, fixture, bind, list, offered };
 }
 
-const bound = (id: string, dependencies: string[]) =>
-  ({ package: { manifest: plugin(id, dependencies) }, binding: { scope } }) as unknown as BoundPackage;
+const boundPlugin = (id: string, dependencies: string[]) =>
+  ({
+    package: { manifest: instrumentManifest(id, dependencies) },
+    binding: { scope },
+  }) as unknown as BoundPackage;
 
-describe("the order of plugins", () => {
+describe("sortForLoading and findDependencyProblem", () => {
   const plugins = new Map(
-    [bound("c", ["b"]), bound("b", ["a"]), bound("x", ["y"]), bound("y", ["x"]), bound("a", [])].map(
-      (plugin) => [plugin.package.manifest.name, plugin],
-    ),
+    [
+      boundPlugin("c", ["b"]),
+      boundPlugin("b", ["a"]),
+      boundPlugin("x", ["y"]),
+      boundPlugin("y", ["x"]),
+      boundPlugin("a", []),
+    ].map((plugin) => [plugin.package.manifest.name, plugin]),
   );
-  test("puts each after its dependencies, and cycles last", () => {
+  test("sorts each plugin after its dependencies, and cycles last", () => {
     expect(sortForLoading(plugins).map((plugin) => plugin.package.manifest.name)).toEqual([
       "a",
       "b",
@@ -116,14 +123,14 @@ describe("instr.lifecycle", () => {
     const { bind, list, offered, runner } = await createInstrumentKernel();
     await bind("child", ["parent"]);
     await bind("other");
-    expect(runner.asked).toEqual(["other"]);
+    expect(runner.described).toEqual(["other"]);
     expect(await list()).toEqual({
       child: "child is skipped: its dependency parent is not installed and bound.",
       other: "running",
     });
     expect(await offered()).toEqual(["other_tool"]);
     const parent = await bind("parent");
-    expect(runner.asked).toEqual(["other", "parent", "child"]);
+    expect(runner.described).toEqual(["other", "parent", "child"]);
     expect(await list()).toEqual({ child: "running", other: "running", parent: "running" });
     expect(await offered()).toEqual(["child_tool", "other_tool", "parent_tool"]);
     return parent;
@@ -165,11 +172,11 @@ describe("instr.lifecycle", () => {
     await bind("z-parent");
     await bind("a-child", ["z-parent"]);
     await fixture.crash();
-    const runner = new Plugins();
+    const runner = new InstrumentRunner();
     const again = await createTestKernel({ runner, file: fixture.file });
-    for (let tries = 0; runner.asked.length < 3 && tries < 500; tries++)
+    for (let tries = 0; runner.described.length < 3 && tries < 500; tries++)
       await new Promise((done) => setTimeout(done, 5));
-    expect(runner.asked.indexOf("z-parent")).toBeLessThan(runner.asked.indexOf("a-child"));
+    expect(runner.described.indexOf("z-parent")).toBeLessThan(runner.described.indexOf("a-child"));
     for (let tries = 0; again.logged.length < 7 && tries < 200; tries++)
       await new Promise((done) => setTimeout(done, 5));
     const lines = again.logged.map(({ fields, level, message }) => [
@@ -189,7 +196,7 @@ verifies(
   async () => {
     const { fixture, runner } = await createInstrumentKernel();
     runner.broken.add("jar");
-    const { binding_id } = await fixture.bind(plugin("jar", [], "InProcess"), { export_id: "*" });
+    const { binding_id } = await fixture.bind(instrumentManifest("jar", [], "InProcess"), { export_id: "*" });
     const notice = expect.stringMatching(/^jar declares isolationMode InProcess and runs as External/);
     const [skipped] = await fixture.kernel.instruments.list(admin);
     expect(skipped).toMatchObject({ state: "skipped", isolation: "InProcess", warnings: [notice] });
@@ -197,11 +204,11 @@ verifies(
     await fixture.kernel.definitions.refresh(admin, binding_id);
     const [running] = await fixture.kernel.instruments.list(admin);
     expect(running).toMatchObject({ state: "running", warnings: [notice] });
-    await fixture.bind(plugin("program"), { export_id: "*" });
+    await fixture.bind(instrumentManifest("program"), { export_id: "*" });
     const [, program] = await fixture.kernel.instruments.list(admin);
     expect(program).toMatchObject({ plugin_id: "program", warnings: [] });
     await fixture.crash();
-    const again = await createTestKernel({ runner: new Plugins(), file: fixture.file });
+    const again = await createTestKernel({ runner: new InstrumentRunner(), file: fixture.file });
     await until(() =>
       again.logged.some(
         ({ message, fields }) =>
@@ -226,7 +233,7 @@ describe("instr.admin", () => {
     await expect(fixture.kernel.instruments.install(key, "/x")).rejects.toMatchObject({
       code: "package.source_forbidden",
     });
-    const other = plugin("other");
+    const other = instrumentManifest("other");
     const content = { ...other, runtime: { ...other.runtime, protocol: "module.instrument" as const } };
     const { binding_id } = await fixture.bind(content, { export_id: "*" });
     const inline = { policy: { class: "inline" as const } };
@@ -262,30 +269,34 @@ describe("instr.admin", () => {
     ]);
   });
 
-  verifies("instr.collision", "lists the second plugin with a name as failed, with both names", async () => {
-    const { bind, fixture } = await createInstrumentKernel();
-    const { binding_id } = await bind("one-name");
-    fixture.clock.wall_offset += 1_000;
-    const { path } = fixture.importer.add(plugin("one_name")) as { path: string };
-    const installed = await fixture.kernel.instruments.install(admin, path);
-    const listed = await fixture.kernel.instruments.list(admin);
-    expect(listed.map(({ plugin_id, state, error }) => [plugin_id, state, error])).toEqual([
-      ["one-name", "running", null],
-      [
-        "one_name",
-        "skipped",
-        {
-          code: "tool.collision",
-          message: expect.stringMatching(/^InstrumentNameCollision: hefty\/one_name .* hefty\/one-name/),
-          fix: `backplane binding disable ${binding_id}`,
-        },
-      ],
-    ]);
-    expect(listed[1]!.warnings).toEqual([
-      expect.stringMatching(/^one_name_tool is not offered: InstrumentNameCollision: hefty\/one_name /),
-    ]);
-    expect(installed).toEqual(listed[1]);
-  });
+  verifies(
+    "instr.collision",
+    "lists the second of two plugins with the same instrument name as skipped",
+    async () => {
+      const { bind, fixture } = await createInstrumentKernel();
+      const { binding_id } = await bind("one-name");
+      fixture.clock.wall_offset += 1_000;
+      const { path } = fixture.importer.add(instrumentManifest("one_name")) as { path: string };
+      const installed = await fixture.kernel.instruments.install(admin, path);
+      const listed = await fixture.kernel.instruments.list(admin);
+      expect(listed.map(({ plugin_id, state, error }) => [plugin_id, state, error])).toEqual([
+        ["one-name", "running", null],
+        [
+          "one_name",
+          "skipped",
+          {
+            code: "tool.collision",
+            message: expect.stringMatching(/^InstrumentNameCollision: hefty\/one_name .* hefty\/one-name/),
+            fix: `backplane binding disable ${binding_id}`,
+          },
+        ],
+      ]);
+      expect(listed[1]!.warnings).toEqual([
+        expect.stringMatching(/^one_name_tool is not offered: InstrumentNameCollision: hefty\/one_name /),
+      ]);
+      expect(installed).toEqual(listed[1]);
+    },
+  );
 
   test("only warns about an instrument that lost its name to a core tool", async () => {
     const { bind, fixture, runner } = await createInstrumentKernel();
@@ -298,7 +309,7 @@ describe("instr.admin", () => {
 
   test("removes the instruments on unload, and loads the plugin again with its settings", async () => {
     const { fixture, offered } = await createInstrumentKernel();
-    const { path } = fixture.importer.add(plugin("other")) as { path: string };
+    const { path } = fixture.importer.add(instrumentManifest("other")) as { path: string };
     const { binding_id } = await fixture.kernel.instruments.install(admin, path, { config: { team: "ops" } });
     await fixture.kernel.instruments.unload(admin, "other");
     expect(await offered()).toEqual([]);
@@ -329,12 +340,12 @@ verifies(
   "keeps the binding's policy when the next version is installed in another class",
   async () => {
     const { fixture } = await createInstrumentKernel();
-    const bound = await fixture.bind(plugin("counter"), {
+    const bound = await fixture.bind(instrumentManifest("counter"), {
       export_id: "*",
       config: { team: "ops" },
       policy: { approval: "always", host_target: true },
     });
-    const next = fixture.importer.add({ ...plugin("counter"), version: "2.0.0" });
+    const next = fixture.importer.add({ ...instrumentManifest("counter"), version: "2.0.0" });
     const { path } = next as { path: string };
     await fixture.kernel.instruments.install(admin, path, { class: "worker" });
     const moved = await fixture.kernel.bindings.get(admin, bound.binding_id);
@@ -348,10 +359,10 @@ verifies(
   },
 );
 
-test("upgrades the org-wide binding of a plugin that is installed from a project", async () => {
+test("upgrades the org-wide binding when a project installs a new version of the plugin", async () => {
   const { fixture } = await createInstrumentKernel();
-  const bound = await fixture.bind(plugin("counter"), { export_id: "*", org_wide: true });
-  const { path } = fixture.importer.add({ ...plugin("counter"), version: "2.0.0" });
+  const bound = await fixture.bind(instrumentManifest("counter"), { export_id: "*", org_wide: true });
+  const { path } = fixture.importer.add({ ...instrumentManifest("counter"), version: "2.0.0" });
   await fixture.kernel.instruments.install(admin, path);
   const { items } = await fixture.kernel.bindings.list(admin, {}, { limit: 5 });
   expect(items).toMatchObject([{ binding_id: bound.binding_id, package_version: "2.0.0" }]);
@@ -371,7 +382,7 @@ verifies(
   "instr.context",
   "applies the host's settings of a plugin only in the host's own organisation, overridden by the binding's",
   async () => {
-    const runner = new Plugins();
+    const runner = new InstrumentRunner();
     const configs: unknown[] = [];
     const describePlugin = runner.describe;
     runner.describe = async (request) => {
@@ -380,10 +391,12 @@ verifies(
     };
     const settings = new Map([["jira", { "base-url": "https://jira.example", team: "all" }]]);
     const fixture = await createTestKernel({ runner, host: { instrument_settings: settings } });
-    await fixture.bind(plugin("jira"), { export_id: "*", config: { team: "ops" } });
-    await fixture.bind(plugin("other"), { export_id: "*" });
+    await fixture.bind(instrumentManifest("jira"), { export_id: "*", config: { team: "ops" } });
+    await fixture.bind(instrumentManifest("other"), { export_id: "*" });
     const elsewhere = { ...admin, scope: { org_id: "org_other", project_id: "proj_default" } };
-    const { path } = fixture.importer.add({ ...plugin("jira"), version: "2.0.0" }) as { path: string };
+    const { path } = fixture.importer.add({ ...instrumentManifest("jira"), version: "2.0.0" }) as {
+      path: string;
+    };
     await fixture.kernel.instruments.install(elsewhere, path);
     expect(configs).toEqual([{ "base-url": "https://jira.example", team: "ops" }, {}, {}]);
     const call = await fixture.call({ export_id: "jira_tool", input: {} });
@@ -398,12 +411,12 @@ test("loads dependents again when a plugin is upgraded or rolled back", async ()
   await bind("child", ["parent"]);
   await fixture.kernel.packages.install(
     admin,
-    fixture.importer.add({ ...plugin("parent"), version: "2.0.0" }),
+    fixture.importer.add({ ...instrumentManifest("parent"), version: "2.0.0" }),
   );
-  runner.asked = [];
+  runner.described = [];
   await fixture.kernel.bindings.upgrade(admin, { package_id, package_version: "2.0.0" });
-  expect(runner.asked).toEqual(["parent", "child"]);
-  runner.asked = [];
+  expect(runner.described).toEqual(["parent", "child"]);
+  runner.described = [];
   await fixture.kernel.bindings.rollback(admin, binding_id);
-  expect(runner.asked).toEqual(["parent", "child"]);
+  expect(runner.described).toEqual(["parent", "child"]);
 });

@@ -13,7 +13,7 @@ const TOOL = ToolExportSchema.parse({
   permissions: WEATHER_SERVER.runtime.permissions,
   tool: { effect_class: "read_only", native_name: "today" },
 });
-const bound = { secrets: { api_key: "secret://org_local/weather" } };
+const BINDING = { secrets: { api_key: "secret://org_local/weather" } };
 
 async function createServerKernel(request: NonNullable<Runner["request"]>) {
   const runner = Object.assign(new ScriptedRunner(), { request });
@@ -31,21 +31,21 @@ async function createServerKernel(request: NonNullable<Runner["request"]>) {
 function createListener() {
   const events: JsonObject[] = [];
   const requests: JsonObject[] = [];
-  const own: ServerRequestListener = {
+  const listener: ServerRequestListener = {
     notify: (method, params) => void events.push({ method, params }),
     answerRequest: (method, params, key) => {
       requests.push({ method, params, key: key ?? null });
       return method === "roots/list" ? Promise.resolve({ roots: [] }) : null;
     },
   };
-  return { ...own, events, asked: requests };
+  return { ...listener, events, requests };
 }
 
 test("lists a server for callers who see its binding, but not for delegated tokens", async () => {
   const fixture = await createServerKernel(async () => ({}));
   const { servers } = fixture.kernel;
   expect(await servers.list(user)).toEqual([]);
-  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
   const listed = await servers.list(user);
   expect(listed).toEqual([
     {
@@ -83,7 +83,7 @@ test("sends a request to the process that runs the server's tools and redacts se
     const form = await listener.answerRequest("elicitation/create", {});
     return { contents: [{ text: "it is hunter2-hunter2" }], roots, form };
   });
-  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
   const received = createListener();
   const answer = await fixture.kernel.servers.request(
     user,
@@ -92,16 +92,16 @@ test("sends a request to the process that runs the server's tools and redacts se
     { uri: "w://now" },
     received,
   );
-  expect(JSON.stringify([answer, received.events, received.asked])).not.toContain("hunter2");
+  expect(JSON.stringify([answer, received.events, received.requests])).not.toContain("hunter2");
   expect(answer).toMatchObject({ roots: { roots: [] }, form: { action: "decline" } });
-  expect(received.asked[0]).toMatchObject({ method: "roots/list", key: "mine" });
+  expect(received.requests[0]).toMatchObject({ method: "roots/list", key: "mine" });
   await fixture.call({ export_id: "mcp_weather_today", input: {} });
   expect(requests[0]!.pool_key).toBe(fixture.runner.requests[0]!.pool_key);
 });
 
 test("audits reads but not lists", async () => {
   const fixture = await createServerKernel(async () => ({}));
-  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
   const { servers, audit } = fixture.kernel;
   await servers.request(user, binding_id, "resources/list", {}, createListener());
   await servers.request(user, binding_id, "resources/read", { uri: "w://now" }, createListener());
@@ -113,7 +113,7 @@ test("audits reads but not lists", async () => {
 
 test("forwards a server's requests during a call only to the caller", async () => {
   const fixture = await createServerKernel(async () => ({}));
-  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
   const body = { binding_id, export_id: "mcp_weather_today", input: {} };
   const seen: unknown[] = [];
   fixture.runner.script = async ({ answerRequest }) => {
@@ -139,9 +139,9 @@ test("forwards a server's requests during a call only to the caller", async () =
   expect(seen.at(-1)).toBe("nobody");
 });
 
-test("hides resources and prompts when the policy allows no tools of MCP servers", async () => {
+test("hides resources and prompts when the policy allows no tools from MCP servers", async () => {
   const fixture = await createServerKernel(async () => ({ contents: [] }));
-  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
   const { policy, servers } = fixture.kernel;
   const read = () =>
     servers.request(user, binding_id, "resources/read", { uri: "w://now" }, createListener()).then(
@@ -167,16 +167,16 @@ verifies(
   "applies the tool policy to resources and prompts: role, origin, name, category and risk, denials first",
   async () => {
     const fixture = await createServerKernel(async () => ({ contents: [] }));
-    const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+    const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
     const { policy, servers, audit } = fixture.kernel;
     const read = (caller = guest, method = "resources/read") =>
       servers.request(caller, binding_id, method, { uri: "w://now" }, createListener()).then(
         () => "read",
         (error: BackplaneError) => `${error.code} ${(error.details as { rule?: string }).rule}`,
       );
-    const parts = async (caller = guest) =>
+    const listCapabilities = async (caller = guest) =>
       (await servers.list(caller)).flatMap(({ capabilities }) => Object.keys(capabilities));
-    expect([await read(), await parts()]).toEqual(["read", ["resources"]]);
+    expect([await read(), await listCapabilities()]).toEqual(["read", ["resources"]]);
 
     const cases: [Policy, string][] = [
       [{ roles: { guest: { deny: { tools: ["mcp_weather_*"] } } } }, "policy.denied role"],
@@ -192,15 +192,15 @@ verifies(
       ],
       [{ allowed_tool_categories: ["coding"] }, "policy.denied category"],
     ];
-    for (const [item, wanted] of cases) {
-      await policy.put(admin, "org", item);
-      expect([await read(), await parts()]).toEqual([wanted, []]);
+    for (const [document, expected] of cases) {
+      await policy.put(admin, "org", document);
+      expect([await read(), await listCapabilities()]).toEqual([expected, []]);
       // Nothing is sent to the server.
       const check = servers.check(guest, binding_id, "resources/subscribe", { uri: "w://now" });
       await expect(check).rejects.toMatchObject({ code: "policy.denied" });
     }
     await policy.put(admin, "org", { roles: { guest: { deny: { tools: ["mcp_weather_*"] } } } });
-    expect([await read(user), await parts(user)]).toEqual(["read", ["resources"]]);
+    expect([await read(user), await listCapabilities(user)]).toEqual(["read", ["resources"]]);
     const reason = await policy.explain(admin, {
       tool: "mcp_weather_resources",
       context: "conversation",
@@ -216,7 +216,7 @@ verifies(
     // A policy that requires approval applies to reads. Resources are still listed, and requests for which no client
     // waits are refused.
     await policy.put(admin, "org", { tolerance: { conversation: "none" } });
-    expect(await parts(user)).toEqual(["resources"]);
+    expect(await listCapabilities(user)).toEqual(["resources"]);
     expect(await read(user, "resources/list")).toBe("read");
     expect(await read(user, "resources/subscribe")).toBe("policy.denied risk");
     const explanation = await policy.explain(admin, {
@@ -248,7 +248,7 @@ test("applies the policy's host level to server requests and descriptions", asyn
   const network = { network: "egress" as const, allowed_domains: ["a.example"] };
   const permissions = { ...WEATHER_SERVER.runtime.permissions!, ...network };
   const online = { ...WEATHER_SERVER, runtime: { ...WEATHER_SERVER.runtime, permissions } };
-  const { binding_id } = await fixture.bind(online, bound);
+  const { binding_id } = await fixture.bind(online, BINDING);
   expect(fixture.runner.describe_requests[0]!.grant.network).toBe("egress");
   await fixture.kernel.policy.put(admin, "org", { host: { network: "none" } });
   await fixture.kernel.servers.request(
@@ -267,12 +267,12 @@ test("applies the policy's host level to server requests and descriptions", asyn
 
 test("lists servers in the order of their bindings, so that a later binding cannot take a name", async () => {
   const fixture = await createServerKernel(async () => ({}));
-  await fixture.bind(WEATHER_SERVER, bound);
-  await fixture.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, bound);
+  await fixture.bind(WEATHER_SERVER, BINDING);
+  await fixture.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, BINDING);
   expect((await fixture.kernel.servers.list(user)).map(({ name }) => name)).toEqual(["weather", "aaa"]);
 });
 
-async function openWithApprovals(
+async function createKernelWithApprovals(
   answer: () => Json = () => ({ contents: [{ uri: "w://now", text: "rain, hunter2-hunter2" }] }),
 ) {
   const received: string[] = [];
@@ -280,31 +280,32 @@ async function openWithApprovals(
     received.push(method);
     return answer();
   });
-  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
   await fixture.kernel.policy.put(admin, "org", { risks: { "mcp_weather_*": "high" } });
   const pending = async () =>
     (await fixture.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
-  const question = async () => {
+  const nextApproval = async () => {
     await until(async () => (await pending()).length === 1);
     return (await pending())[0]!;
   };
-  const read = (own: ServerRequestListener = createListener(), method = "resources/read") =>
-    fixture.kernel.servers.request(user, binding_id, method, { uri: "w://now" }, own);
+  const read = (listener: ServerRequestListener = createListener(), method = "resources/read") =>
+    fixture.kernel.servers.request(user, binding_id, method, { uri: "w://now" }, listener);
   const recorded = async () =>
     (await fixture.kernel.invocations.list(admin, { export_id: "server_request" }, { limit: 5 })).items;
   const audited = async () =>
     (await fixture.kernel.audit.list(admin, { action: "server.request" }, { limit: 5 })).items;
-  return { fixture, received, binding_id, pending, question, read, recorded, audited };
+  return { fixture, received, binding_id, pending, nextApproval, read, recorded, audited };
 }
 
 verifies(
   "mcp.server",
   "reads a resource that needs approval only once it is approved, and records the request",
   async () => {
-    const { fixture, received, binding_id, question, read, recorded, audited } = await openWithApprovals();
+    const { fixture, received, binding_id, nextApproval, read, recorded, audited } =
+      await createKernelWithApprovals();
     const waiting: unknown[] = [];
     const reading = read({ ...createListener(), waiting: (call) => void waiting.push(call) });
-    const approval = await question();
+    const approval = await nextApproval();
     expect(approval).toMatchObject({
       tool: "server_request",
       input: {
@@ -327,15 +328,15 @@ verifies(
     expect(await audited()).toMatchObject([{ details: { method: "resources/read", uri: "w://now" } }]);
     const again = read();
     again.catch(() => undefined);
-    expect((await question()).id, "each read needs its own approval").not.toBe(approval.id);
+    expect((await nextApproval()).id, "each read needs its own approval").not.toBe(approval.id);
   },
 );
 
 test("returns a rejection to the client and sends nothing to the server", async () => {
-  const { fixture, received, question, read, audited } = await openWithApprovals();
+  const { fixture, received, nextApproval, read, audited } = await createKernelWithApprovals();
   const reading = read();
   reading.catch(() => undefined);
-  const { id } = await question();
+  const { id } = await nextApproval();
   await fixture.kernel.approvals.answer(admin, id, { response: "reject", feedback: "not today" });
   await expect(reading).rejects.toMatchObject({ code: "approval.rejected", message: "not today" });
   expect(received).toEqual([]);
@@ -343,26 +344,26 @@ test("returns a rejection to the client and sends nothing to the server", async 
 });
 
 test("cancels the approval when the client disconnects, and returns the server's error", async () => {
-  const { fixture, received, question, pending, read, recorded } = await openWithApprovals(() => {
+  const { fixture, received, nextApproval, pending, read, recorded } = await createKernelWithApprovals(() => {
     throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
   });
   const gone = new AbortController();
   const reading = read({ ...createListener(), signal: gone.signal });
   reading.catch(() => undefined);
-  await question();
+  await nextApproval();
   gone.abort();
   await expect(reading).rejects.toMatchObject({ code: "cancelled" });
   expect([await pending(), received]).toEqual([[], []]);
   expect((await recorded())[0]).toMatchObject({ status: "cancelled" });
   const other = read();
   other.catch(() => undefined);
-  await fixture.kernel.approvals.answer(admin, (await question()).id, { response: "approve" });
+  await fixture.kernel.approvals.answer(admin, (await nextApproval()).id, { response: "approve" });
   await expect(other).rejects.toMatchObject({ message: "no such weather", details: { rpc_code: -32002 } });
   expect((await recorded())[0]).toMatchObject({ tool_result: { is_error: true } });
 });
 
-test("refuses direct calls of server_request, and roles that may not use it", async () => {
-  const { fixture, received, binding_id, read } = await openWithApprovals();
+test("refuses direct calls to server_request, and roles that may not use it", async () => {
+  const { fixture, received, binding_id, read } = await createKernelWithApprovals();
   const [entry] = await fixture.kernel.catalog.get(admin, "server_request");
   expect(entry).toMatchObject({ status: "hidden", origin: "core" });
   const asked = { method: "resources/read", uri: "w://now" };
@@ -382,10 +383,10 @@ test("refuses direct calls of server_request, and roles that may not use it", as
 });
 
 test("checks the policy again after the approval and reads nothing that is no longer allowed", async () => {
-  const { fixture, received, question, read } = await openWithApprovals();
+  const { fixture, received, nextApproval, read } = await createKernelWithApprovals();
   const reading = read();
   reading.catch(() => undefined);
-  const { id } = await question();
+  const { id } = await nextApproval();
   await fixture.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["mcp_weather_*"] } } } });
   await fixture.kernel.approvals.answer(admin, id, { response: "approve" });
   await expect(reading).rejects.toMatchObject({ code: "policy.denied", details: { rule: "role" } });
@@ -396,7 +397,7 @@ type Change = (
   fixture: Awaited<ReturnType<typeof createServerKernel>>,
   binding_id: string,
 ) => Promise<unknown>;
-const CHANGES: [what: string, changed: string[], change: Change][] = [
+const CHANGES: [label: string, changed: string[], change: Change][] = [
   [
     "the config",
     ["config.args"],
@@ -426,10 +427,10 @@ for (const [label, changed, change] of CHANGES) {
     "approval.digest",
     `does not read a resource if ${label} of its server changed after the approval was requested`,
     async () => {
-      const { fixture, received, binding_id, question, read } = await openWithApprovals();
+      const { fixture, received, binding_id, nextApproval, read } = await createKernelWithApprovals();
       const reading = read();
       reading.catch(() => undefined);
-      const { id } = await question();
+      const { id } = await nextApproval();
       await change(fixture, binding_id);
       await fixture.kernel.approvals.answer(admin, id, { response: "approve" });
       await expect(reading).rejects.toMatchObject({ code: "approval.changed", details: { changed } });

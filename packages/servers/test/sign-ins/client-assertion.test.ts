@@ -14,11 +14,11 @@ test.each([
   (alg, { privateKey, publicKey }, digest) => {
     const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
     const [head, body, signature] = signClientAssertion(pem, claims).split(".") as [string, string, string];
-    const read = (text: string) => JSON.parse(Buffer.from(text, "base64url").toString()) as object;
-    expect(read(head)).toEqual({ alg, typ: "JWT" });
+    const decode = (text: string) => JSON.parse(Buffer.from(text, "base64url").toString()) as object;
+    expect(decode(head)).toEqual({ alg, typ: "JWT" });
     const iat = 1_700_000_000;
-    const who = { iss: "me", sub: "me", aud: "https://as.example", jti: "once" };
-    expect(read(body)).toEqual({ ...who, iat, exp: iat + 300 });
+    const identity = { iss: "me", sub: "me", aud: "https://as.example", jti: "once" };
+    expect(decode(body)).toEqual({ ...identity, iat, exp: iat + 300 });
     const key = { key: publicKey, dsaEncoding: "ieee-p1363" as const };
     expect(verify(digest, Buffer.from(`${head}.${body}`), key, Buffer.from(signature, "base64url"))).toBe(
       true,

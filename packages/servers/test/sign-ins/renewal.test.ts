@@ -7,13 +7,13 @@ import {
   authorizationServer,
   call,
   createSignInKernel,
+  createSignInRunner,
   refusal,
   renewals,
-  runnerAt,
   SERVER,
+  SERVER_URL,
   serve,
   signIn,
-  URL_OF_SERVER,
 } from "./signed-in-kernel.ts";
 
 test("renews an expired token before it is used, but not a valid one", async () => {
@@ -22,9 +22,9 @@ test("renews an expired token before it is used, but not a valid one", async () 
   expect((await call(fixture)).status).toBe("succeeded");
   expect(as.token_requests).toHaveLength(1);
   fixture.clock.wall_offset = 3_600_000;
-  const used = runner.requests.at(-1)!.context.secrets.authorization;
+  const first_token = runner.requests.at(-1)!.context.secrets.authorization;
   expect((await call(fixture)).status).toBe("succeeded");
-  expect(runner.requests.at(-1)!.context.secrets.authorization).not.toBe(used);
+  expect(runner.requests.at(-1)!.context.secrets.authorization).not.toBe(first_token);
   expect(runner.requests).toHaveLength(2);
   expect(as.token_requests.map(({ grant_type }) => grant_type)).toEqual([
     "authorization_code",
@@ -36,20 +36,20 @@ test("uses a token that is about to expire without waiting, and renews it once i
   const { as, fixture, runner, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   await call(fixture);
-  const used = runner.requests.at(-1)!.context.secrets.authorization;
+  const first_token = runner.requests.at(-1)!.context.secrets.authorization;
   fixture.clock.wall_offset = 3_600_000 - 20_000;
   const answered = Promise.withResolvers<void>();
-  runner.hangs = answered.promise;
+  runner.responses_after = answered.promise;
   const done = await Promise.all(Array.from({ length: 10 }, () => call(fixture)));
   expect(done.map(({ status }) => status)).toEqual(Array(10).fill("succeeded"));
   expect(runner.requests.slice(1).map(({ context }) => context.secrets.authorization)).toEqual(
-    Array(10).fill(used),
+    Array(10).fill(first_token),
   );
   await until(() => renewals(runner) === 1);
   answered.resolve();
   await until(async () => {
     await call(fixture);
-    return runner.requests.at(-1)!.context.secrets.authorization !== used;
+    return runner.requests.at(-1)!.context.secrets.authorization !== first_token;
   });
   expect(renewals(runner)).toBe(1);
   expect(as.token_requests).toHaveLength(2);
@@ -59,7 +59,7 @@ test("retries a background renewal with growing pauses while the authorization s
   const { as, fixture, runner, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   fixture.clock.wall_offset = 3_600_000 - 20_000;
-  runner.away = true;
+  runner.unavailable = true;
   const failed = () =>
     fixture.logged.filter((line) => JSON.stringify(line).includes("could not be renewed")).length;
   // The n-th request is sent after this pause and not before.
@@ -82,7 +82,7 @@ test("retries a background renewal with growing pauses while the authorization s
   expect(await call(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
   expect(renewals(runner)).toBe(5);
   expect(runner.requests).toHaveLength(sent);
-  runner.away = false;
+  runner.unavailable = false;
   expect((await call(fixture)).status).toBe("succeeded");
   expect(renewals(runner)).toBe(6);
 });
@@ -96,10 +96,10 @@ test("renews a refused token once for all calls and runs each call exactly once"
   for (const { status, retry_count } of done)
     expect({ status, retry_count }).toEqual({ status: "succeeded", retry_count: 0 });
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
-  const good = runner.requests.filter(({ context }) =>
-    as.findToken(context.secrets.authorization!, URL_OF_SERVER),
+  const accepted = runner.requests.filter(({ context }) =>
+    as.findToken(context.secrets.authorization!, SERVER_URL),
   );
-  expect(good).toHaveLength(10);
+  expect(accepted).toHaveLength(10);
 });
 
 test("renews a token once across two nodes", { timeout: 60_000 }, async () => {
@@ -108,15 +108,15 @@ test("renews a token once across two nodes", { timeout: 60_000 }, async () => {
   const as = await authorizationServer();
   const fixture = async () => {
     const store = await openPostgresStore({ url: postgres.url, schema: "sign_ins" });
-    return await seedTestKernel(store, "", { runner: runnerAt(as) });
+    return await seedTestKernel(store, "", { runner: createSignInRunner(as) });
   };
   const [first, second] = [await fixture(), await fixture()];
   const { binding_id } = await first.bind(SERVER);
   await signIn(first, as, binding_id);
   as.revokeAll();
   as.token_delay_ms = 100;
-  const done = await Promise.all([call(first), call(second), call(first), call(second)]);
-  expect(done.map(({ status, error }) => error?.message ?? status)).toEqual(Array(4).fill("succeeded"));
+  const calls = await Promise.all([call(first), call(second), call(first), call(second)]);
+  expect(calls.map(({ status, error }) => error?.message ?? status)).toEqual(Array(4).fill("succeeded"));
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
 });
 
@@ -124,9 +124,9 @@ test("keeps the sign-in while the authorization server is unavailable", async ()
   const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   as.revokeAll();
-  runner.away = true;
+  runner.unavailable = true;
   expect(await call(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
-  runner.away = false;
+  runner.unavailable = false;
   expect((await call(fixture)).status).toBe("succeeded");
 });
 
@@ -143,7 +143,7 @@ test("requests more scope once for client_credentials, and does not repeat a ref
   expect(as.token_requests).toHaveLength(2);
 });
 
-test("does not retry a refused refresh token and reports that a person has to sign in", async () => {
+test("does not retry a refused refresh token and reports that a person must sign in", async () => {
   const { as, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   as.revokeAll({ refresh: true });

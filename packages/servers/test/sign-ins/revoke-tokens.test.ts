@@ -2,24 +2,24 @@
 import { readStoredSignIn } from "@backplane/registry";
 import { admin, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { call, createSignInKernel, SERVER, signIn, visit } from "./signed-in-kernel.ts";
+import { call, createSignInKernel, SERVER, signIn, startLogin } from "./signed-in-kernel.ts";
 
 test("stays signed out and revokes the tokens when the sign-out happens during the code exchange", async () => {
   const { as, fixture, binding_id } = await createSignInKernel();
   const { signIns } = fixture.kernel;
   await signIn(fixture, as, binding_id);
-  const { redirect, browser } = await visit(fixture, as, binding_id);
+  const { redirect, browser } = await startLogin(fixture, as, binding_id);
   as.token_delay_ms = 300;
   const before = as.issued_secrets.length;
-  const trading = signIns.complete(browser, redirect);
-  trading.catch(() => undefined);
+  const completing = signIns.complete(browser, redirect);
+  completing.catch(() => undefined);
   await until(async () => (await signIns.get(admin, binding_id)).login?.status === "taken");
   await signIns.end(admin, binding_id);
-  await expect(trading).rejects.toMatchObject({ code: "sign_in.expired" });
+  await expect(completing).rejects.toMatchObject({ code: "sign_in.expired" });
   expect(await signIns.get(admin, binding_id)).toMatchObject({ status: "signed_out" });
-  const both = as.issued_secrets.slice(before);
-  expect(both.map((token) => token.split("-")[0])).toEqual(["access", "refresh"]);
-  expect(as.revoked.slice(-2).sort()).toEqual(both.sort());
+  const new_tokens = as.issued_secrets.slice(before);
+  expect(new_tokens.map((token) => token.split("-")[0])).toEqual(["access", "refresh"]);
+  expect(as.revoked.slice(-2).sort()).toEqual(new_tokens.sort());
 });
 
 /** The tokens of the current sign-in. */
@@ -50,7 +50,7 @@ test("removes the binding without waiting for the authorization server, and logs
   for (const id of [binding_id, other]) await signIn(fixture, as, id);
   const secrets = [...(await readTokens(fixture, binding_id)), ...(await readTokens(fixture, other))];
   const answered = Promise.withResolvers<void>();
-  runner.hangs = answered.promise;
+  runner.responses_after = answered.promise;
   as.revoke_status = 503;
   const before = runner.fetched.length;
   await fixture.kernel.signIns.end(admin, other);
@@ -72,11 +72,11 @@ test("removes a sign-in that cannot be decrypted", async () => {
   const { as, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const row = (await fixture.deps.store.sign_ins.get("org_local", binding_id))!;
-  const lost = { ...row, revision: row.revision + 1, ciphertext: "v1.lost.AAAA" };
-  await fixture.deps.store.sign_ins.put("org_local", binding_id, lost, {});
+  const undecryptable = { ...row, revision: row.revision + 1, ciphertext: "v1.lost.AAAA" };
+  await fixture.deps.store.sign_ins.put("org_local", binding_id, undecryptable, {});
   await fixture.kernel.signIns.end(admin, binding_id);
   expect(await fixture.deps.store.sign_ins.get("org_local", binding_id)).toBeNull();
-  await fixture.deps.store.sign_ins.put("org_local", binding_id, { ...lost, revision: 1 }, {});
+  await fixture.deps.store.sign_ins.put("org_local", binding_id, { ...undecryptable, revision: 1 }, {});
   await fixture.kernel.bindings.remove(admin, binding_id);
   expect(await fixture.deps.store.sign_ins.get("org_local", binding_id)).toBeNull();
 });
@@ -85,7 +85,7 @@ test("revokes the tokens of a renewal that ends after the sign-out", async () =>
   const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const arrived = Promise.withResolvers<void>();
-  runner.late = arrived.promise;
+  runner.token_responses_after = arrived.promise;
   fixture.clock.wall_offset = 3_600_000 - 20_000;
   expect((await call(fixture)).status).toBe("succeeded");
   await until(() => as.token_requests.length === 2);
@@ -101,7 +101,7 @@ test("revokes the tokens of a renewal that ends after the sign-out", async () =>
 test("finishes revocations before the gateway stops", async () => {
   const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
-  runner.hangs = new Promise((done) => setTimeout(done, 200));
+  runner.responses_after = new Promise((done) => setTimeout(done, 200));
   await fixture.kernel.bindings.remove(admin, binding_id);
   await fixture.kernel.stop(1_000);
   expect(as.revoked).toHaveLength(2);

@@ -1,6 +1,6 @@
 /**
- * Sign-ins in the kernel against a real authorization server: who owns them, who may complete one, and in which
- * browser.
+ * Sign-ins in the kernel against a real authorization server: ownership, and the callers and browsers that may complete
+ * one.
  */
 import { readStoredSignIn } from "@backplane/registry";
 import { createSecretVault } from "@backplane/store";
@@ -12,13 +12,13 @@ import {
   authorizationServer,
   call,
   createSignInKernel,
-  runnerAt,
+  createSignInRunner,
+  readTicket,
   SERVER,
   serve,
   serverWith,
   signIn,
-  ticketOf,
-  visit,
+  startLogin,
 } from "./signed-in-kernel.ts";
 
 test("lets only an admin start and end a sign-in, and shows its status to readers of the binding", async () => {
@@ -47,17 +47,17 @@ test("limits requests in size and time, and to the domains of the host policy", 
       timeout_ms: 15_000,
     });
   }
-  const closed = runnerAt(as);
-  const shut = await createTestKernel({ runner: closed, host: { network: "none" } });
-  const bound = await shut.bind(SERVER);
-  await shut.kernel.signIns.begin(admin, bound.binding_id, {});
-  expect(closed.fetched[0]!.allowed_domains).toEqual([]);
+  const offline_runner = createSignInRunner(as);
+  const offline = await createTestKernel({ runner: offline_runner, host: { network: "none" } });
+  const bound = await offline.bind(SERVER);
+  await offline.kernel.signIns.begin(admin, bound.binding_id, {});
+  expect(offline_runner.fetched[0]!.allowed_domains).toEqual([]);
 });
 
 test("expires a login after ten minutes, or when a newer one begins", async () => {
   const { as, fixture, binding_id } = await createSignInKernel();
   const { signIns } = fixture.kernel;
-  const { redirect, browser, expires_at } = await visit(fixture, as, binding_id);
+  const { redirect, browser, expires_at } = await startLogin(fixture, as, binding_id);
   expect(Date.parse(expires_at) - fixture.clock.now()).toBeGreaterThan(590_000);
   fixture.clock.wall_offset = 10 * 60_000;
   await expect(signIns.complete(browser, redirect)).rejects.toMatchObject({ code: "sign_in.expired" });
@@ -69,7 +69,7 @@ test("expires a login after ten minutes, or when a newer one begins", async () =
 
 test("refuses a sign-in for a binding with its own credential", async () => {
   const as = await authorizationServer();
-  const runner = runnerAt(as);
+  const runner = createSignInRunner(as);
   const fixture = await createTestKernel({ runner });
   await fixture.kernel.secrets.put(admin, "fixed", "a-fixed-token-of-the-operator");
   const secrets = { authorization: "secret://org_local/fixed" };
@@ -143,7 +143,7 @@ test("accepts a redirect once, from the caller who started the login, with the r
   expect(as.token_requests).toHaveLength(1);
 });
 
-test("uses no token after the binding moved to another address", async () => {
+test("uses no token after the package of the binding changes the server's address", async () => {
   const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
   const moved = { ...SERVER, version: "0.2.0" };
@@ -161,12 +161,12 @@ test("binds a login to the first browser and refuses others without ending the l
   const { signIns } = fixture.kernel;
   const { start_url, redirect_uri } = await signIns.begin(admin, binding_id, {});
   expect(new URL(start_url!).origin).toBe(new URL(redirect_uri!).origin);
-  const ticket = ticketOf(start_url);
+  const ticket = readTicket(start_url);
   const first = await signIns.open(ticket, { browser: ["of-another-login"] });
   const cookies = { browser: ["of-another-login", first.secret!] };
   expect(first).toMatchObject({ secure: false });
   expect(first.lasts_ms).toBeGreaterThan(590_000);
-  // The same browser may reload the page; somebody who stole the URL is too late.
+  // The same browser may reload the page; a thief of the URL is refused.
   expect(await signIns.open(ticket, cookies)).toMatchObject({
     authorization_url: first.authorization_url,
     secret: null,
@@ -201,7 +201,7 @@ test("marks the login cookie secure behind TLS", async () => {
   fixture.deps.gateway.public_url = "https://gateway.example";
   const { start_url } = await fixture.kernel.signIns.begin(admin, binding_id, {});
   expect(start_url).toMatch(/^https:\/\/gateway\.example\/oauth\/start\?ticket=/);
-  expect(await fixture.kernel.signIns.open(ticketOf(start_url), { browser: [] })).toMatchObject({
+  expect(await fixture.kernel.signIns.open(readTicket(start_url), { browser: [] })).toMatchObject({
     secure: true,
   });
 });

@@ -9,14 +9,14 @@ import { admin, createTestKernel, type TestKernel } from "@backplane/test-kit/ke
 import { onTestFinished } from "vitest";
 import { type AuthorizationServer, startAuthorizationServer } from "../../../../test/support/oauth-server.ts";
 
-export const URL_OF_SERVER = "http://127.0.0.1:1/mcp";
+export const SERVER_URL = "http://127.0.0.1:1/mcp";
 export const serverWith = (secret_slots: string[]) =>
   manifest([], {
     package_id: "acme/notes",
     runtime: {
       protocol: "mcp.http",
       transport: "http",
-      entrypoint: [URL_OF_SERVER],
+      entrypoint: [SERVER_URL],
       permissions: { network: "egress", allowed_domains: ["*"], secret_slots },
     },
   });
@@ -29,27 +29,27 @@ const TOOL = ToolExportSchema.parse({
 });
 
 /** Sends real requests, except to the MCP server, which does not exist and whose metadata is scripted. */
-export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
+export function createSignInRunner(as: AuthorizationServer): ScriptedRunner & {
   fetched: HostRequest[];
-  away: boolean;
-  hangs: Promise<void> | null;
-  late: Promise<void> | null;
+  unavailable: boolean;
+  responses_after: Promise<void> | null;
+  token_responses_after: Promise<void> | null;
 } {
   const fetched: HostRequest[] = [];
   const runner = Object.assign(new ScriptedRunner(), {
     fetched,
-    away: false,
+    unavailable: false,
     /** Requests are answered only after this promise. */
-    hangs: null as Promise<void> | null,
+    responses_after: null as Promise<void> | null,
     /** Responses of the token endpoint arrive only after this promise. */
-    late: null as Promise<void> | null,
+    token_responses_after: null as Promise<void> | null,
     async fetch(request: HostRequest) {
       fetched.push(request);
-      await runner.hangs;
-      if (runner.away) return { status: 503, headers: {}, body: "", encoding: "utf8" as const };
+      await runner.responses_after;
+      if (runner.unavailable) return { status: 503, headers: {}, body: "", encoding: "utf8" as const };
       if (request.url.startsWith("http://127.0.0.1:1/")) {
         const metadata = {
-          resource: URL_OF_SERVER,
+          resource: SERVER_URL,
           authorization_servers: [as.issuer],
           scopes_supported: ["notes"],
         };
@@ -63,7 +63,7 @@ export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
         redirect: "manual",
       });
       const body = await response.text();
-      if (request.url.endsWith("/token")) await runner.late;
+      if (request.url.endsWith("/token")) await runner.token_responses_after;
       return { status: response.status, headers: {}, body, encoding: "utf8" as const };
     },
   });
@@ -72,11 +72,13 @@ export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
   return runner;
 }
 
-/** The outcome of a call to a server that uses this authorization server. */
+/** The outcome of a call to an MCP server that requires a token with the scope `needs`. */
 export function serve(as: AuthorizationServer, token: string | undefined, needs = "notes"): RunOutcome {
-  const held = as.findToken(token ?? "", URL_OF_SERVER);
-  if (held === null) return refusal(401, "invalid_token", needs, token);
-  return held.scope.split(" ").includes(needs) ? ok() : refusal(403, "insufficient_scope", needs, token);
+  const valid_token = as.findToken(token ?? "", SERVER_URL);
+  if (valid_token === null) return refusal(401, "invalid_token", needs, token);
+  return valid_token.scope.split(" ").includes(needs)
+    ? ok()
+    : refusal(403, "insufficient_scope", needs, token);
 }
 
 export function refusal(
@@ -106,18 +108,18 @@ export async function authorizationServer(): Promise<AuthorizationServer> {
 
 export async function createSignInKernel() {
   const as = await authorizationServer();
-  const runner = runnerAt(as);
+  const runner = createSignInRunner(as);
   const fixture = await createTestKernel({ runner });
   const { binding_id } = await fixture.bind(SERVER);
   return { as, runner, fixture, binding_id };
 }
 
-export const ticketOf = (start_url: string | null) => new URL(start_url!).searchParams.get("ticket")!;
+export const readTicket = (start_url: string | null) => new URL(start_url!).searchParams.get("ticket")!;
 
-/** Acts as a person with a browser. Returns the final URL and the browser's secrets. */
-export async function visit({ kernel }: TestKernel, as: AuthorizationServer, binding_id: string) {
+/** Signs in at the authorization server in a browser. Returns the final URL and the browser's secrets. */
+export async function startLogin({ kernel }: TestKernel, as: AuthorizationServer, binding_id: string) {
   const { start_url, expires_at } = await kernel.signIns.begin(admin, binding_id, {});
-  const opened = await kernel.signIns.open(ticketOf(start_url), { browser: [] });
+  const opened = await kernel.signIns.open(readTicket(start_url), { browser: [] });
   const redirect = await as.visit(opened.authorization_url);
   return { redirect, browser: { browser: [opened.secret!] }, expires_at: expires_at! };
 }
@@ -127,7 +129,7 @@ export async function signIn(
   as: AuthorizationServer,
   binding_id: string,
 ): Promise<void> {
-  const { redirect, browser } = await visit(fixture, as, binding_id);
+  const { redirect, browser } = await startLogin(fixture, as, binding_id);
   await fixture.kernel.signIns.complete(browser, redirect);
 }
 

@@ -1,9 +1,9 @@
-/** Errors of the token endpoint are quoted without anything that was sent to it. */
+/** Error messages quote the token endpoint's response without the secrets that were sent to it. */
 import { expect, test } from "vitest";
 import type { OAuthFetch } from "../../src/sign-ins/oauth-fetch.ts";
 import { requestTokens } from "../../src/sign-ins/token-request.ts";
 
-const parts = {
+const deps = {
   clock: { now: () => 0, monotonic: () => 0, after: () => () => undefined },
   random: { bytes: (n: number) => new Uint8Array(n) },
 };
@@ -18,7 +18,7 @@ const source = {
   scope: null,
 } as const;
 
-function refusing(error_description: string): OAuthFetch {
+function refusingFetch(error_description: string): OAuthFetch {
   const answer = () => Promise.resolve({ status: 400, json: { error: "invalid_grant", error_description } });
   return { get: answer, postForm: answer, postJson: answer };
 }
@@ -28,7 +28,7 @@ test("redacts a token that the authorization server repeats, even where the mess
   const description = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
   expect(description.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);
   const grant_params = { grant_type: "refresh_token", refresh_token };
-  const tokens = requestTokens(parts as never, refusing(description), source as never, grant_params);
+  const tokens = requestTokens(deps as never, refusingFetch(description), source as never, grant_params);
   const message = await tokens.then(String, (error: Error) => error.message);
   expect(message).toContain("invalid_grant): No token ");
   expect(message).not.toContain(refresh_token.slice(0, 20));
@@ -37,8 +37,8 @@ test("redacts a token that the authorization server repeats, even where the mess
 
 test("replaces hidden characters in the authorization server's error with a mark", async () => {
   const tokens = requestTokens(
-    parts as never,
-    refusing("no\u202e\u{e0069}\u{e0067}\nway"),
+    deps as never,
+    refusingFetch("no\u202e\u{e0069}\u{e0067}\nway"),
     source as never,
     {},
   );

@@ -6,7 +6,7 @@ import type { Clock, Logger, Scope } from "@backplane/ports";
 export interface BusLimits {
   /** Events queued per session. When the queue is full, `publish` waits and `tryPublish` returns null. */
   queue: number;
-  /** Extra places for events published by a handler, and the number of publishers that may wait per session. */
+  /** Extra capacity for events published by a handler, and the number of publishers that may wait per session. */
   reserve: number;
   handler_ms: number;
   category_ms: Partial<Record<PluginCategory, number>>;
@@ -38,7 +38,7 @@ export interface PluginRegistration {
 export type BusHandler<K extends string = string> = (event: BusEvent<K>) => unknown;
 
 export interface SubscribeOptions {
-  /** Delivers only events of this session, and events on the `kernel` session that name this session. */
+  /** Delivers only events of this session, and events on the `kernel` session that refer to this session. */
   session?: string;
   /** Called before the handler; false skips the event. */
   filter?: (event: BusEvent) => boolean;

@@ -16,7 +16,7 @@ import type {
 } from "./bus-port.ts";
 import { checkRegistration, type RegisteredPlugin } from "./check-registration.ts";
 import { Dispatch } from "./dispatch.ts";
-import { type Draft, Port, type PortHost } from "./port.ts";
+import { type EventDraft, Port, type PortHost } from "./port.ts";
 import { PublishRules } from "./publish-rules.ts";
 import { type HandlerFailure, Requests } from "./requests.ts";
 import { Routes, type Subscriber } from "./routes.ts";
@@ -65,7 +65,7 @@ class MemoryBus implements Bus, PortHost {
   attach(registration: PluginRegistration): BusPort {
     const prefixes = checkRegistration(registration, this.#ports.values());
     const { name, category, scope, onHandled = null } = registration;
-    const home = this.scopeOf(scope);
+    const home = this.getScope(scope);
     home.ports++;
     const self: Subscriber = { name, category, scope: { ...scope }, blocking: 0, onHandled };
     const port = new Port(this, self, new PublishRules({ name, category, prefixes }), home);
@@ -105,7 +105,7 @@ class MemoryBus implements Bus, PortHost {
     this.#callTimeouts.clear();
   }
 
-  scopeOf({ org_id, project_id }: Scope): ScopeSessions {
+  getScope({ org_id, project_id }: Scope): ScopeSessions {
     let projects = this.#scopes.get(org_id);
     if (projects === undefined) {
       projects = new Map();
@@ -128,7 +128,7 @@ class MemoryBus implements Bus, PortHost {
     return queue;
   }
 
-  stamp({ kind, payload, session_id, source, scope, call_ms }: Draft): BusEvent {
+  buildEvent({ kind, payload, session_id, source, scope, call_ms }: EventDraft): BusEvent {
     const { clock, ids } = this.#deps;
     const event: BusEvent = Object.freeze({
       id: ids.next("event"),
@@ -151,9 +151,10 @@ class MemoryBus implements Bus, PortHost {
     void RESOLVED.then(queue.run);
   }
 
-  rejectWaiting(by: Subscriber, error: Error): void {
+  rejectWaiting(publisher: Subscriber, error: Error): void {
     for (const scope of this.#allScopes()) {
-      for (const queue of scope.sessions.values()) queue.rejectWaiting((publish) => publish.by === by, error);
+      for (const queue of scope.sessions.values())
+        queue.rejectWaiting((publish) => publish.publisher === publisher, error);
     }
   }
 
@@ -170,7 +171,7 @@ class MemoryBus implements Bus, PortHost {
     name: string,
     failure: HandlerFailure,
   ): void {
-    const scope = this.scopeOf({ org_id, project_id });
+    const scope = this.getScope({ org_id, project_id });
     const queue = this.getQueue(scope, KERNEL_SESSION);
     if (queue.size >= this.limits.queue + this.limits.reserve) {
       this.#deps.log.error(
@@ -182,7 +183,7 @@ class MemoryBus implements Bus, PortHost {
     const timed_out = failure.timed_out ? { timed_out: true } : {};
     const payload = Object.freeze({ name, error: failure.message, event_id, ...timed_out });
     const draft = { kind: "plugin.error", payload, session_id: KERNEL_SESSION, source: "kernel", scope };
-    this.enqueue(queue, this.stamp({ ...draft, call_ms: undefined }));
+    this.enqueue(queue, this.buildEvent({ ...draft, call_ms: undefined }));
   }
 
   #removeQueue(queue: SessionQueue): void {

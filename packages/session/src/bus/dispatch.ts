@@ -97,23 +97,29 @@ export class Dispatch {
   #start(queue: SessionQueue, subscription: BusSubscription, event: BusEvent): void {
     if (!subscription.active || !this.#passesFilter(subscription, event)) return;
     const { owner, handler } = subscription;
-    const blocked = owner.category === null || ANSWERED_KIND[owner.category] !== event.kind ? queue : null;
-    if (blocked !== null) {
+    const blockedQueue =
+      owner.category === null || ANSWERED_KIND[owner.category] !== event.kind ? queue : null;
+    if (blockedQueue !== null) {
       owner.blocking++;
-      blocked.pending++;
+      blockedQueue.pending++;
     }
     let result: unknown;
     try {
       result = handler(event);
     } catch (error) {
-      this.#finish(subscription, event, blocked, { message: messageOf(error), timed_out: false });
+      this.#finish(subscription, event, blockedQueue, { message: messageOf(error), timed_out: false });
       return;
     }
     if (!isThenable(result)) {
-      this.#finish(subscription, event, blocked, null);
+      this.#finish(subscription, event, blockedQueue, null);
       return;
     }
-    const running = this.#handlers.add(subscription, event, blocked, this.#limit(owner.category, event));
+    const running = this.#handlers.add(
+      subscription,
+      event,
+      blockedQueue,
+      this.#timeoutFor(owner.category, event),
+    );
     // The built-in `then` of a native promise calls back once even if the promise overrides `then`; any other
     // thenable is wrapped into a native promise.
     const promise = result instanceof Promise ? result : Promise.resolve(result);
@@ -132,7 +138,7 @@ export class Dispatch {
   }
 
   /** Tools and providers have their call's deadline, all other handlers the limit of their category (bus.isolation). */
-  #limit(category: PluginCategory | null, event: BusEvent): number {
+  #timeoutFor(category: PluginCategory | null, event: BusEvent): number {
     const { limits, callTimeouts } = this.#deps;
     if (category === null) return limits.handler_ms;
     if ((category === "tool" || category === "llm-provider") && ANSWERED_KIND[category] === event.kind) {

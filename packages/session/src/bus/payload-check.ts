@@ -24,17 +24,18 @@ interface Shape {
   safeParse(value: unknown): { readonly success: boolean };
 }
 
-type Test = (value: unknown) => boolean;
+type Predicate = (value: unknown) => boolean;
 
-/** The value must be plain data without accessors, as `snapshot` returns it. */
-export function payloadTest(schema: unknown): Test {
+/** The checked value must be plain data without accessors, as `snapshot` returns it. */
+export function compilePayloadTest(schema: unknown): Predicate {
   return compile(schema as Shape);
 }
 
-function compile(schema: Shape): Test {
+function compile(schema: Shape): Predicate {
   const { def } = schema;
-  const exact: Test = (value) => schema.safeParse(value).success;
-  if ((def.checks?.length ?? 0) > 0 || def.format !== undefined || def.coerce !== undefined) return exact;
+  const parseWithSchema: Predicate = (value) => schema.safeParse(value).success;
+  if ((def.checks?.length ?? 0) > 0 || def.format !== undefined || def.coerce !== undefined)
+    return parseWithSchema;
   switch (def.type) {
     case "unknown":
       return () => true;
@@ -59,17 +60,17 @@ function compile(schema: Shape): Test {
       return (value) => Array.isArray(value) && value.every(inner);
     }
     case "record":
-      return acceptsAny(def.valueType) && def.keyType?.def.type === "string" ? isObject : exact;
+      return acceptsAny(def.valueType) && def.keyType?.def.type === "string" ? isObject : parseWithSchema;
     case "object":
-      return acceptsAny(def.catchall) ? objectTest(def.shape!) : exact;
+      return acceptsAny(def.catchall) ? compileObject(def.shape!) : parseWithSchema;
     default:
-      return exact;
+      return parseWithSchema;
   }
 }
 
-function objectTest(shape: Readonly<Record<string, Shape>>): Test {
+function compileObject(shape: Readonly<Record<string, Shape>>): Predicate {
   const fields = Object.entries(shape).map(([key, schema]) => {
-    const test: Test = acceptsAny(schema) ? (value) => value !== undefined : compile(schema);
+    const test: Predicate = acceptsAny(schema) ? (value) => value !== undefined : compile(schema);
     return { key, test };
   });
   return (value) => {

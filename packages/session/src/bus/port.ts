@@ -25,16 +25,16 @@ export interface PortHost {
   readonly routes: Routes;
   readonly requests: Requests;
   readonly limits: { queue: number; reserve: number };
-  scopeOf(scope: Scope): ScopeSessions;
+  getScope(scope: Scope): ScopeSessions;
   getQueue(scope: ScopeSessions, session_id: string): SessionQueue;
-  stamp(draft: Draft): BusEvent;
+  buildEvent(draft: EventDraft): BusEvent;
   enqueue(queue: SessionQueue, event: BusEvent): void;
-  /** Rejects the publishes of `by` that still wait for a place in a queue. */
-  rejectWaiting(by: Subscriber, error: Error): void;
+  /** Rejects the publishes of `publisher` that still wait for a place in a queue. */
+  rejectWaiting(publisher: Subscriber, error: Error): void;
   removePort(port: Port): void;
 }
 
-export interface Draft {
+export interface EventDraft {
   kind: string;
   payload: Readonly<Record<string, unknown>>;
   session_id: string;
@@ -86,7 +86,7 @@ export class Port implements KernelPort {
       const event = this.#enqueue(draft);
       if (event !== null) return Promise.resolve(event as BusEvent<K>);
       const { promise, resolve, reject } = Promise.withResolvers<BusEvent>();
-      this.#wait(draft, resolve, reject);
+      this.#waitForPlace(draft, resolve, reject);
       return promise as Promise<BusEvent<K>>;
     } catch (error) {
       return Promise.reject(error as Error);
@@ -99,7 +99,7 @@ export class Port implements KernelPort {
 
   prepare<K extends string>(kind: K, payload: BusPayload<K>, options: AnyOptions): PreparedEvent<K> {
     const draft = this.#draft(kind, payload, options);
-    const event = this.#host.stamp(draft);
+    const event = this.#host.buildEvent(draft);
     const publish = () => this.#host.enqueue(this.#host.getQueue(draft.scope, draft.session_id), event);
     return { event: event as BusEvent<K>, publish };
   }
@@ -121,16 +121,16 @@ export class Port implements KernelPort {
     try {
       const event = this.#enqueue(draft);
       // Registered synchronously with the event: its answer may be the next event.
-      if (event !== null) request.sent(event);
+      if (event !== null) request.markSent(event);
       else {
         const onEnqueued = (enqueued: BusEvent) => {
           waiting = null;
-          request.sent(enqueued);
+          request.markSent(enqueued);
         };
-        waiting = this.#wait(draft, onEnqueued, (error) => request.end(error));
+        waiting = this.#waitForPlace(draft, onEnqueued, (error) => request.fail(error));
       }
     } catch (error) {
-      request.end(error as Error);
+      request.fail(error as Error);
     }
     return request.answer;
   }
@@ -141,12 +141,12 @@ export class Port implements KernelPort {
     for (const subscription of this.#subscriptions) this.#host.routes.remove(subscription);
     this.#subscriptions.clear();
     const error = new BackplaneError("cancelled", `${this.name} was detached from the bus.`);
-    this.#host.requests.endAll(error, this.self);
+    this.#host.requests.failAll(error, this.self);
     this.#host.rejectWaiting(this.self, error);
     this.#host.removePort(this);
   }
 
-  #draft(kind: string, payload: unknown, options: AnyOptions, call_ms = options.call_ms): Draft {
+  #draft(kind: string, payload: unknown, options: AnyOptions, call_ms = options.call_ms): EventDraft {
     this.#checkAttached();
     const { session_id } = options;
     const checked_payload = this.#rules.check(kind, payload, session_id);
@@ -155,24 +155,28 @@ export class Port implements KernelPort {
       payload: checked_payload,
       session_id,
       source: this.name,
-      scope: this.#scope(options),
+      scope: this.#targetScope(options),
       call_ms,
     };
   }
 
   /** Returns null when the queue is full. A publisher with a handler that blocks a session may use the reserve. */
-  #enqueue(draft: Draft): BusEvent | null {
+  #enqueue(draft: EventDraft): BusEvent | null {
     const { limits } = this.#host;
     const queue = this.#host.getQueue(draft.scope, draft.session_id);
     if (this.self.blocking > 0) {
       if (queue.size >= limits.queue + limits.reserve) return null;
     } else if (queue.size >= limits.queue) return null;
-    const event = this.#host.stamp(draft);
+    const event = this.#host.buildEvent(draft);
     this.#host.enqueue(queue, event);
     return event;
   }
 
-  #wait(draft: Draft, onEnqueued: (event: BusEvent) => void, reject: (error: Error) => void): WaitingPublish {
+  #waitForPlace(
+    draft: EventDraft,
+    onEnqueued: (event: BusEvent) => void,
+    reject: (error: Error) => void,
+  ): WaitingPublish {
     const host = this.#host;
     const queue = host.getQueue(draft.scope, draft.session_id);
     // The queue advances only when the publisher's own handler ends; waiting here would deadlock until its deadline.
@@ -183,9 +187,9 @@ export class Port implements KernelPort {
       );
     }
     const waiting: WaitingPublish = {
-      by: this.self,
+      publisher: this.self,
       createEvent: () => {
-        const event = host.stamp(draft);
+        const event = host.buildEvent(draft);
         onEnqueued(event);
         return event;
       },
@@ -195,19 +199,19 @@ export class Port implements KernelPort {
     return waiting;
   }
 
-  #scope(options: AnyOptions): ScopeSessions {
+  #targetScope(options: AnyOptions): ScopeSessions {
     const { home } = this;
     if (home === null) {
       if (options.scope === undefined)
         throw new BackplaneError("request.invalid", "A kernel event needs a scope.");
-      return this.#host.scopeOf(options.scope);
+      return this.#host.getScope(options.scope);
     }
     const { project_id } = options;
     if (project_id === undefined || project_id === home.project_id) return home;
     if (home.project_id !== null) {
       throw new BackplaneError("policy.denied", `${this.name} may not publish into another project.`);
     }
-    return this.#host.scopeOf({ org_id: home.org_id, project_id });
+    return this.#host.getScope({ org_id: home.org_id, project_id });
   }
 
   #checkAttached(): void {

@@ -16,7 +16,7 @@ import {
 } from "@backplane/contract";
 import { BUS_PAYLOADS } from "@backplane/contract/schema";
 import { snapshot } from "../snapshot/snapshot.ts";
-import { payloadTest } from "./payload-check.ts";
+import { compilePayloadTest } from "./payload-check.ts";
 import { isBridgeOf, isModelBridge } from "./session-ids.ts";
 
 const MAX_EXTENSION_RULES = 256;
@@ -27,11 +27,11 @@ interface KindRule {
   /** Only the kernel publishes user.* on the session of a sub-agent (bus.session-ids). */
   never_in_child: boolean;
   payload: (typeof BUS_PAYLOADS)[BusKind] | null;
-  fits: (payload: unknown) => boolean;
+  matches: (payload: unknown) => boolean;
 }
 
 const PAYLOAD_TESTS = new Map(
-  Object.entries(BUS_PAYLOADS).map(([kind, schema]) => [kind, payloadTest(schema)]),
+  Object.entries(BUS_PAYLOADS).map(([kind, schema]) => [kind, compilePayloadTest(schema)]),
 );
 const acceptAny = () => true;
 
@@ -43,26 +43,26 @@ export interface Publisher {
 }
 
 export class PublishRules {
-  readonly #who: Publisher;
+  readonly #publisher: Publisher;
   readonly #kinds = new Map<string, KindRule>();
   #extensions = 0;
 
   constructor(publisher: Publisher) {
-    this.#who = publisher;
+    this.#publisher = publisher;
     for (const [kind, spec] of Object.entries(BUS_KINDS) as [BusKind, BusKindSpec][]) {
       if (!mayPublish(publisher.category, kind, spec)) continue;
       const never_in_child = publisher.category !== null && kind.startsWith("user.");
-      const fits = PAYLOAD_TESTS.get(kind)!;
-      this.#kinds.set(kind, { session: spec.session, never_in_child, payload: BUS_PAYLOADS[kind], fits });
+      const matches = PAYLOAD_TESTS.get(kind)!;
+      this.#kinds.set(kind, { session: spec.session, never_in_child, payload: BUS_PAYLOADS[kind], matches });
     }
   }
 
-  /** Returns a frozen copy of the payload. Throws where the port may not publish this kind on this session. */
+  /** Returns a frozen copy of the payload. Throws if the port may not publish this kind on this session. */
   check(kind: string, payload: unknown, session_id: string): Readonly<Record<string, unknown>> {
-    const rule = this.#kinds.get(kind) ?? this.#extension(kind);
+    const rule = this.#kinds.get(kind) ?? this.#extensionRule(kind);
     this.#checkSession(rule, kind, session_id);
     const copy = snapshot(payload);
-    if (rule.payload !== null && !rule.fits(copy)) {
+    if (rule.payload !== null && !rule.matches(copy)) {
       const parsed = rule.payload.safeParse(copy);
       if (!parsed.success) {
         throw new BackplaneError("request.invalid", `The payload of ${kind} does not match its schema.`, {
@@ -75,15 +75,17 @@ export class PublishRules {
     return copy;
   }
 
-  #extension(kind: string): KindRule {
+  #extensionRule(kind: string): KindRule {
     const prefix = extensionPrefix(kind);
-    if (prefix === null) throw this.#unknown(kind);
-    if (!this.#who.prefixes.includes(prefix)) {
-      throw deny(`${this.#who.name} may not publish ${kind}: x.${prefix}.* belongs to another plugin`);
+    if (prefix === null) throw this.#unknownKindError(kind);
+    if (!this.#publisher.prefixes.includes(prefix)) {
+      throw denied(
+        `${this.#publisher.name} may not publish ${kind}: x.${prefix}.* belongs to another plugin`,
+      );
     }
     // A part of the kernel publishes on any session, like the kernel itself.
-    const session = this.#who.category === null ? "any" : "own";
-    const rule: KindRule = { session, never_in_child: false, payload: null, fits: acceptAny };
+    const session = this.#publisher.category === null ? "any" : "own";
+    const rule: KindRule = { session, never_in_child: false, payload: null, matches: acceptAny };
     // Bounded because a plugin can invent any number of kinds under its prefix.
     if (this.#extensions++ < MAX_EXTENSION_RULES) this.#kinds.set(kind, rule);
     return rule;
@@ -98,35 +100,35 @@ export class PublishRules {
     }
     if (session_id === KERNEL_SESSION) {
       if (rule.session === "own")
-        throw deny(`${kind} must not be published on the session "${KERNEL_SESSION}"`);
+        throw denied(`${kind} must not be published on the session "${KERNEL_SESSION}"`);
       return;
     }
     if (rule.session === "kernel")
-      throw deny(`${kind} may be published only on the session "${KERNEL_SESSION}"`);
-    if (this.#who.category === null) return;
-    const answers = this.#who.category === "llm-provider" && kind.startsWith("llm.call.");
+      throw denied(`${kind} may be published only on the session "${KERNEL_SESSION}"`);
+    if (this.#publisher.category === null) return;
+    const repliesToModelCall = this.#publisher.category === "llm-provider" && kind.startsWith("llm.call.");
     if (
       session_id.startsWith(BRIDGE_PREFIX) &&
-      !isBridgeOf(this.#who.name, session_id) &&
-      !(answers && isModelBridge(session_id))
+      !isBridgeOf(this.#publisher.name, session_id) &&
+      !(repliesToModelCall && isModelBridge(session_id))
     ) {
-      throw deny(
-        `${this.#who.name} may not publish on ${session_id}: the session is private to another plugin`,
+      throw denied(
+        `${this.#publisher.name} may not publish on ${session_id}: the session is private to another plugin`,
       );
     }
     // A turn on the session of a bridge would fail in plugins that may not publish there, and count against them.
     if (kind === "user.message.received" && session_id.startsWith(BRIDGE_PREFIX)) {
-      throw deny(`${kind} may not be published on ${session_id}: the session of a bridge has no turns`);
+      throw denied(`${kind} may not be published on ${session_id}: the session of a bridge has no turns`);
     }
     if (rule.never_in_child && session_id.includes(AGENT_SEPARATOR)) {
-      throw deny(`only the kernel may publish ${kind} on the session of a sub-agent`);
+      throw denied(`only the kernel may publish ${kind} on the session of a sub-agent`);
     }
   }
 
-  #unknown(kind: string): BackplaneError {
+  #unknownKindError(kind: string): BackplaneError {
     if (isBusKind(kind)) {
-      const { name, category } = this.#who;
-      return deny(
+      const { name, category } = this.#publisher;
+      return denied(
         `${name} may not publish ${kind}: the category ${category ?? "kernel"} does not include this kind`,
       );
     }
@@ -145,7 +147,7 @@ function mayPublish(category: PluginCategory | null, kind: BusKind, spec: BusKin
   return spec.from === category;
 }
 
-function deny(message: string): BackplaneError {
+function denied(message: string): BackplaneError {
   return new BackplaneError("policy.denied", message, {
     fix: "Publish only kinds of the plugin's category, and only on sessions of its conversations.",
   });

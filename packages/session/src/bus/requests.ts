@@ -1,8 +1,8 @@
 /**
  * Requests that wait for an answer. An event answers a request when it carries the request's id, has one of the
  * requested kinds, is on the same session in the same scope, and comes from the requested plugin where `from` is set.
- * Answers are matched when they are delivered, so every event published before the answer has been handled by then.
- * All other events, including late answers, are ignored. If the handler of the requested plugin fails, the request fails
+ * Answers are matched when they are delivered, so every event published before the answer has been handled by then. All
+ * other events, including late answers, are ignored. If the handler of the requested plugin fails, the request fails
  * with it.
  */
 
@@ -16,12 +16,12 @@ export interface HandlerFailure {
   timed_out: boolean;
 }
 
-/** A request from its call to its end; `sent` sets the id that answers refer to. */
+/** A request from its call to its end; `markSent` sets the id that answers refer to. */
 export interface OpenRequest {
   readonly answer: Promise<BusEvent>;
   readonly ended: boolean;
-  sent(event: BusEvent): void;
-  end(error: Error): void;
+  markSent(event: BusEvent): void;
+  fail(error: Error): void;
 }
 
 /**
@@ -66,7 +66,7 @@ class PendingRequest implements OpenRequest {
     if (signal!.aborted) this.#aborted();
   }
 
-  sent(event: BusEvent): void {
+  markSent(event: BusEvent): void {
     this.#request = event;
     this.#table.add(event.id, this);
     this.#options.onSent?.(event);
@@ -77,7 +77,7 @@ class PendingRequest implements OpenRequest {
     this.#resolve(answer);
   }
 
-  end(error: Error): void {
+  fail(error: Error): void {
     if (this.ended) return;
     this.#close();
     this.#reject(error);
@@ -99,17 +99,17 @@ class PendingRequest implements OpenRequest {
   }
 
   /** Whether only this plugin can answer. */
-  asks(plugin: string): boolean {
+  isAnsweredOnlyBy(plugin: string): boolean {
     return this.#options.from === plugin;
   }
 
   #timedOut(): void {
     const { timeout_ms } = this.#options;
-    this.end(new BackplaneError("timeout", `No answer to ${this.#kind} within ${timeout_ms} ms.`));
+    this.fail(new BackplaneError("timeout", `No answer to ${this.#kind} within ${timeout_ms} ms.`));
   }
 
   #aborted(): void {
-    this.end(new BackplaneError("cancelled", `${this.#kind} was cancelled before it was answered.`));
+    this.fail(new BackplaneError("cancelled", `${this.#kind} was cancelled before it was answered.`));
   }
 
   #close(): void {
@@ -154,18 +154,18 @@ export class Requests {
   /** Called when the handler of a plugin failed: a plugin that threw does not answer the event. */
   handlerFailed(event: BusEvent, plugin: string, { message, timed_out }: HandlerFailure): void {
     const pending = this.#pending.get(event.id);
-    if (pending?.asks(plugin) !== true) return;
-    pending.end(
+    if (pending?.isAnsweredOnlyBy(plugin) !== true) return;
+    pending.fail(
       timed_out
         ? new BackplaneError("timeout", `${plugin}: ${message}`)
         : new BackplaneError("plugin_failed", `${plugin} failed: ${message}`),
     );
   }
 
-  /** Ends the requests of one port, or all requests. */
-  endAll(error: Error, by?: Subscriber): void {
+  /** Rejects the requests of one port, or all requests. */
+  failAll(error: Error, by?: Subscriber): void {
     for (const pending of this.#pending.values()) {
-      if (by === undefined || pending.by === by) pending.end(error);
+      if (by === undefined || pending.by === by) pending.fail(error);
     }
   }
 }

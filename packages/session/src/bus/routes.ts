@@ -1,6 +1,7 @@
 /**
- * Finds the subscriptions of an event. Subscriptions to all sessions are cached per scope and kind until one changes.
- * Subscriptions to one session are indexed by its id, so that watchers of one session add no cost to the others.
+ * Finds the subscriptions that receive an event. Subscriptions to all sessions are cached per scope and kind until one
+ * changes. Subscriptions to one session are indexed by its id, so that watchers of one session add no cost to the
+ * others.
  */
 
 import { type BusEvent, KERNEL_SESSION, type PluginCategory } from "@backplane/contract";
@@ -75,13 +76,13 @@ export class Routes {
       cache.kinds.clear();
       cache.version = this.#version;
     }
-    const known = cache.kinds.get(kind);
-    if (known !== undefined) return known;
-    const subscribers = [...this.#allSessions].filter(
+    const cached = cache.kinds.get(kind);
+    if (cached !== undefined) return cached;
+    const subscriptions = [...this.#allSessions].filter(
       (subscription) => canSee(subscription.owner.scope, cache, kind) && matches(subscription, kind),
     );
-    cache.kinds.set(kind, subscribers);
-    return subscribers;
+    cache.kinds.set(kind, subscriptions);
+    return subscriptions;
   }
 
   /** Subscriptions to the session that the event belongs to. */
@@ -97,7 +98,7 @@ export class Routes {
   }
 }
 
-/** The session that an event belongs to. An event on the `kernel` session may name another session (bus.scope). */
+/** The session that an event belongs to. An event on the `kernel` session may refer to another session (bus.scope). */
 function subjectOf(event: BusEvent): string | null {
   if (event.session_id !== KERNEL_SESSION) return event.session_id;
   const { target_session_id, session_id } = event.payload;

@@ -7,7 +7,7 @@ import type { RouteCache, Subscriber } from "./routes.ts";
 
 /** A publish that waits for a place in the queue. Its event gets id and time when it enters the queue. */
 export interface WaitingPublish {
-  readonly by: Subscriber;
+  readonly publisher: Subscriber;
   createEvent(): BusEvent;
   reject(error: Error): void;
 }
@@ -53,7 +53,7 @@ export class SessionQueue {
     this.#waiting.push(publish);
   }
 
-  /** Removes the next event and gives its place to the longest waiting publisher, which a later one cannot overtake. */
+  /** Removes the next event and gives its place to the longest-waiting publisher, which a later one cannot overtake. */
   shift(limit: number): BusEvent | undefined {
     const items = this.#items;
     if (this.#head === items.length) return undefined;
@@ -71,9 +71,9 @@ export class SessionQueue {
   }
 
   rejectWaiting(match: (publish: WaitingPublish) => boolean, error: Error): void {
-    const [rejected, kept]: [WaitingPublish[], WaitingPublish[]] = [[], []];
-    for (const publish of this.#waiting) (match(publish) ? rejected : kept).push(publish);
-    this.#waiting = kept;
+    const [rejected, remaining]: [WaitingPublish[], WaitingPublish[]] = [[], []];
+    for (const publish of this.#waiting) (match(publish) ? rejected : remaining).push(publish);
+    this.#waiting = remaining;
     for (const publish of rejected) publish.reject(error);
   }
 }

@@ -6,14 +6,14 @@ import type { ChainCompaction, HydratedSession } from "../sessions/sessions.ts";
 import { classifyEntries, summarizeLoss } from "./loss.ts";
 import { estimateCompacted, estimateTokens } from "./tokens.ts";
 
-/** The replacement of the session's head by the summary and the seed. `details` states, for people, who made it. */
+/** The replacement of the session's head by the summary and the seed. `details` tells people who made it. */
 export function buildCompaction(
   source: HydratedSession,
   { summary, seed }: { summary: string; seed: readonly NewEntry[] },
   details: JsonObject,
 ): Required<ChainCompaction> {
   const { session, entries } = source;
-  const accounts = classifyEntries(
+  const compactedEntries = classifyEntries(
     entries,
     seed.map((entry) => ({ id: 0, ...entry })),
   );
@@ -28,7 +28,7 @@ export function buildCompaction(
     record: {
       ...details,
       first_entry_id: entries[0]?.id ?? 0,
-      loss: summarizeLoss(accounts) as unknown as JsonObject,
+      loss: summarizeLoss(compactedEntries) as unknown as JsonObject,
     },
   };
 }

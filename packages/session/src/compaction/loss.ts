@@ -6,7 +6,7 @@ import type { CompactedEntry, CompactionLoss, Entry } from "@backplane/contract"
 import { blockOf } from "../sessions/blocks.ts";
 import { ContextBuilder } from "../sessions/context.ts";
 
-/** `seed` are the entries after the anchor of the new chain. */
+/** `seed` contains the entries after the anchor of the new chain. */
 export function classifyEntries(source: readonly Entry[], seed: readonly Entry[]): CompactedEntry[] {
   const copies = new Map<number, { ids: number[]; tokens: number }>();
   const condensed = new Map<number, number[]>();
@@ -22,14 +22,14 @@ export function classifyEntries(source: readonly Entry[], seed: readonly Entry[]
       else into.push(entry.id);
     }
   }
-  const accounts: CompactedEntry[] = [];
+  const compactedEntries: CompactedEntry[] = [];
   for (const { entry, tokens } of withTokens(source)) {
     if (blockOf(entry) === null) continue;
     const original = typeof entry.meta.copy_of === "number" ? entry.meta.copy_of : entry.id;
     const copy = entry.kind === "anchor" ? undefined : copies.get(original);
     const into = copy?.ids ?? condensed.get(entry.id) ?? condensed.get(original) ?? [];
     const outcome = copy !== undefined ? "kept" : into.length > 0 ? "condensed" : "dropped";
-    accounts.push({
+    compactedEntries.push({
       entry_id: entry.id,
       kind: entry.kind,
       outcome,
@@ -38,22 +38,22 @@ export function classifyEntries(source: readonly Entry[], seed: readonly Entry[]
       into,
     });
   }
-  return accounts;
+  return compactedEntries;
 }
 
-export function summarizeLoss(accounts: readonly CompactedEntry[]): CompactionLoss {
+export function summarizeLoss(compactedEntries: readonly CompactedEntry[]): CompactionLoss {
   const count = (wanted: CompactedEntry["outcome"]) =>
-    accounts.filter(({ outcome }) => outcome === wanted).length;
+    compactedEntries.filter(({ outcome }) => outcome === wanted).length;
   const ranges: [number, number][] = [];
   let dropped_tokens = 0;
-  let follows = false;
-  for (const { entry_id, outcome, tokens_before } of accounts) {
+  let previousDropped = false;
+  for (const { entry_id, outcome, tokens_before } of compactedEntries) {
     if (outcome === "dropped") {
       dropped_tokens += tokens_before;
-      if (follows) ranges.at(-1)![1] = entry_id;
+      if (previousDropped) ranges.at(-1)![1] = entry_id;
       else ranges.push([entry_id, entry_id]);
     }
-    follows = outcome === "dropped";
+    previousDropped = outcome === "dropped";
   }
   return {
     kept: count("kept"),
@@ -66,7 +66,7 @@ export function summarizeLoss(accounts: readonly CompactedEntry[]): CompactionLo
 
 /** The estimates of all entries add up to that of the whole context. */
 function* withTokens(entries: readonly Entry[]): Generator<{ entry: Entry; tokens: number }> {
-  const builder = new ContextBuilder();
+  const builder = new ContextBuilder({ count_only: true });
   let before = 0;
   for (const entry of entries) {
     builder.add(entry);

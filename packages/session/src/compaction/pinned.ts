@@ -1,4 +1,4 @@
-/** Finds the pinned entries of a session, wherever an earlier compaction has left them. */
+/** Finds the pinned entries of a session, including those that an earlier compaction dropped. */
 
 import type { Entry } from "@backplane/contract";
 import type { SessionKey, SessionStore } from "@backplane/ports";
@@ -11,10 +11,10 @@ interface PinnedDeps {
 }
 
 /**
- * The ids of the session's pins, and the source with the pinned entries that an earlier compaction had dropped before
- * they were pinned. They return to the context with the next compaction.
+ * Returns the ids of the session's pins, and the source entries together with the pinned entries that an earlier
+ * compaction had dropped before they were pinned. These entries return to the context with the next compaction.
  */
-export async function withPinned(
+export async function restorePinned(
   { store, sessions }: PinnedDeps,
   key: SessionKey,
   { session, entries }: HydratedSession,
@@ -22,11 +22,11 @@ export async function withPinned(
   const pinned = await store.sessions.pins(key);
   const pins = new Set(pinned.map(({ entry_id }) => entry_id));
   const current = new Set(entries.map(originalId));
-  const absent = [...pins].filter((id) => !current.has(id));
-  const read = await Promise.all(
-    absent.map((id) => findChainEntry(sessions, key, session.head_chain_id, id)),
+  const missing = [...pins].filter((id) => !current.has(id));
+  const readEntries = await Promise.all(
+    missing.map((id) => findChainEntry(sessions, key, session.head_chain_id, id)),
   );
-  const restored = read.filter((entry) => entry !== null);
+  const restored = readEntries.filter((entry) => entry !== null);
   if (restored.length === 0) return { pins, entries };
   const anchors = entries[0]?.kind === "anchor" ? 1 : 0;
   return { pins, entries: [...entries.slice(0, anchors), ...restored, ...entries.slice(anchors)] };

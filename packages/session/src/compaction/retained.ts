@@ -48,47 +48,47 @@ export function selectRetained(
   return entries.filter((entry) => retained.has(entry));
 }
 
-/** A copy names its original, even after several compactions. */
+/** A copy refers to its original, even after several compactions. */
 export function originalId({ id, meta }: Entry): number {
   return typeof meta.copy_of === "number" ? meta.copy_of : id;
 }
 
 function openTasks(entries: readonly Entry[], most_tokens: number): Entry[] {
   const last_answer = entries.findLastIndex((entry) => isMessageOf(entry, "assistant"));
-  const since = entries.slice(last_answer + 1);
+  const unanswered = entries.slice(last_answer + 1);
   const open = new Set<Entry>();
   let chars = 0;
-  for (const entry of since.toReversed()) {
+  for (const entry of unanswered.toReversed()) {
     // A block that a compactor condensed is history, not a request.
     if (!isMessageOf(entry, "user") || entry.meta.from_entries !== undefined) continue;
     chars += JSON.stringify(entry.payload.content ?? "").length;
     if (open.size > 0 && chars / 4 > most_tokens) break;
     open.add(entry);
   }
-  for (const [call, result] of pairCalls(since)) if (result === null) open.add(call);
-  return since.filter((entry) => open.has(entry));
+  for (const [call, result] of pairCalls(unanswered)) if (result === null) open.add(call);
+  return unanswered.filter((entry) => open.has(entry));
 }
 
 /** Some models number their calls from zero in every answer, so a result belongs to the latest call of its id. */
 function pairCalls(entries: readonly Entry[]): [call: Entry, result: Entry | null][] {
   const pairs: [Entry, Entry | null][] = [];
-  const latest = new Map<unknown, [Entry, Entry | null]>();
+  const latestById = new Map<unknown, [Entry, Entry | null]>();
   for (const entry of entries) {
     if (entry.kind === "tool_call") {
       const pair: [Entry, Entry | null] = [entry, null];
       pairs.push(pair);
-      latest.set(entry.payload.id, pair);
+      latestById.set(entry.payload.id, pair);
     } else {
       const block = entry.kind === "tool_result" || entry.kind === "event" ? blockOf(entry) : null;
-      const pair = block?.kind === "tool_result" ? latest.get(block.tool_call_id) : undefined;
+      const pair = block?.kind === "tool_result" ? latestById.get(block.tool_call_id) : undefined;
       if (pair !== undefined) pair[1] = entry;
     }
   }
   return pairs;
 }
 
-/** The copy names its original, so that a resumed turn can tell its own entries from earlier ones. */
-export function copyOf({ id, kind, payload, meta, date }: Entry): NewEntry {
+/** The copy refers to its original, so that a resumed turn can tell its own entries from earlier ones. */
+export function copyEntry({ id, kind, payload, meta, date }: Entry): NewEntry {
   return { kind, payload, meta: { copy_of: id, ...meta }, date };
 }
 

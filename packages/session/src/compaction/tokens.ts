@@ -4,7 +4,7 @@ import { ContextBuilder } from "../sessions/context.ts";
 
 /** The estimate for a context that consists of these entries. */
 export function estimateTokens(entries: readonly Entry[]): number {
-  const builder = new ContextBuilder();
+  const builder = new ContextBuilder({ count_only: true });
   for (const entry of entries) builder.add(entry);
   return builder.tokens;
 }

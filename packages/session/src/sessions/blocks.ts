@@ -6,7 +6,7 @@ import { resultContentOf, summaryOf } from "./context.ts";
 
 type Content = Block["content"];
 
-const BLOCK_OF_ROLE: Readonly<Record<string, Block["kind"]>> = {
+const BLOCK_KIND_BY_ROLE: Readonly<Record<string, Block["kind"]>> = {
   system: "system",
   user: "input",
   assistant: "response",
@@ -32,7 +32,7 @@ function plainBlockOf(entry: Entry): Block | null {
         : { entry_id, kind: "system", name: "summary", content: contentOf(summary) };
     }
     case "message": {
-      const kind = BLOCK_OF_ROLE[textOf(payload.role)];
+      const kind = BLOCK_KIND_BY_ROLE[textOf(payload.role)];
       return kind === undefined ? null : { entry_id, kind, content: contentOf(payload.content) };
     }
     case "tool_call":
@@ -46,7 +46,7 @@ function plainBlockOf(entry: Entry): Block | null {
       };
     case "tool_result": {
       // A tool of a kernel plugin returns only a display envelope, without a value.
-      const value = payload.value ?? dataIn(payload.envelope);
+      const value = payload.value ?? displayDataOf(payload.envelope);
       return {
         entry_id,
         kind: "tool_result",
@@ -72,32 +72,32 @@ function blockOfEvent(entry_id: number, { name, data }: JsonObject): Block | nul
 }
 
 /** Converts a block from a compactor's seed or from a client into an entry. */
-export function entryOfBlock(block: Block, date: string): NewEntry {
+export function entryFromBlock(block: Block, date: string): NewEntry {
   const { kind, content } = block;
-  const entry = (of: NewEntry["kind"], payload: JsonObject): NewEntry => ({
-    kind: of,
+  const createEntry = (entry_kind: NewEntry["kind"], payload: JsonObject): NewEntry => ({
+    kind: entry_kind,
     payload,
     meta: { source: "block" },
     date,
   });
   switch (kind) {
     case "system":
-      return entry("message", { role: "system", content: content as Json });
+      return createEntry("message", { role: "system", content: content as Json });
     case "input":
-      return entry("message", { role: "user", content: content as Json });
+      return createEntry("message", { role: "user", content: content as Json });
     case "response":
-      return entry("message", { role: "assistant", content: content as Json });
+      return createEntry("message", { role: "assistant", content: content as Json });
     case "thinking":
-      return entry("event", { name: "thinking", data: { content: content as Json } });
+      return createEntry("event", { name: "thinking", data: { content: content as Json } });
     case "tool_call":
-      return entry("tool_call", {
+      return createEntry("tool_call", {
         id: block.tool_call_id ?? "",
         name: block.name ?? "",
         args: block.input ?? {},
       });
     case "tool_result": {
       const { structured_output: value, is_error, status, failure } = block;
-      return entry("tool_result", {
+      return createEntry("tool_result", {
         tool_call_id: block.tool_call_id ?? "",
         ok: is_error !== true,
         // A block without content shows its structured output.
@@ -118,7 +118,7 @@ function contentOf(value: Json | undefined): Content {
   return [{ type: "text", text: JSON.stringify(value) }];
 }
 
-function dataIn(envelope: Json | undefined): Json | undefined {
+function displayDataOf(envelope: Json | undefined): Json | undefined {
   const display = isObject(envelope) ? envelope.display : undefined;
   return isObject(display) ? display.data : undefined;
 }

@@ -23,7 +23,7 @@ import { share } from "../snapshot/snapshot.ts";
 type ToolMessage = Extract<ChatMessage, { role: "tool" }>;
 
 /** The calls of one model response. Calls and results may be recorded in any order. */
-interface Group {
+interface CallGroup {
   step: Json | undefined;
   content: Json;
   calls: ToolCallRequest[];
@@ -34,13 +34,19 @@ const NO_OUTCOME = "no outcome of this call was recorded";
 
 export class ContextBuilder {
   #messages: ChatMessage[] = [];
-  #group: Group | null = null;
+  #group: CallGroup | null = null;
   /** The messages of the current group, cached until the group changes. */
-  #open: ChatMessage[] | null = null;
+  #renderedGroup: ChatMessage[] | null = null;
   /** User messages that arrived while calls ran: providers require results directly after their calls. */
   #deferred: ChatMessage[] = [];
   #answer: { text: Json; ids: readonly Json[] } | null = null;
   #chars = 0;
+  readonly #share: typeof share;
+
+  /** If only `tokens` is read, copying the messages would be most of the work: pass `count_only`. */
+  constructor({ count_only = false } = {}) {
+    this.#share = count_only ? (message) => message : share;
+  }
 
   /** An estimate of four characters per token, for providers that do not report a count. */
   get tokens(): number {
@@ -54,16 +60,16 @@ export class ContextBuilder {
         this.#restart(summaryOf(entry));
         break;
       case "message":
-        this.#message(payload);
+        this.#addMessage(payload);
         break;
       case "tool_call":
-        this.#call(payload, entry.meta.step);
+        this.#addCall(payload, entry.meta.step);
         break;
       case "tool_result":
-        this.#result(textOf(payload.tool_call_id), modelContentOf(payload), payload.ok !== true);
+        this.#addResult(textOf(payload.tool_call_id), modelContentOf(payload), payload.ok !== true);
         break;
       case "event":
-        this.#event(payload);
+        this.#addEvent(payload);
         break;
     }
   }
@@ -78,56 +84,57 @@ export class ContextBuilder {
   }
 
   #rendered(): ChatMessage[] {
-    this.#open ??= this.#group === null ? [] : renderGroup(this.#group).map(share);
-    return this.#open;
+    this.#renderedGroup ??=
+      this.#group === null ? [] : renderGroup(this.#group).map((message) => this.#share(message));
+    return this.#renderedGroup;
   }
 
   #restart(summary: string | null): void {
     this.#messages = [];
-    this.#open = null;
+    this.#renderedGroup = null;
     this.#group = null;
     this.#deferred = [];
     this.#answer = null;
     this.#chars = 0;
     if (summary === null) return;
-    this.#messages.push(share({ role: "system", content: summary }));
-    this.#count(summary);
+    this.#messages.push(this.#share({ role: "system", content: summary }));
+    this.#countChars(summary);
   }
 
-  #message({ role, content = "", attachments }: JsonObject): void {
-    this.#count(content);
+  #addMessage({ role, content = "", attachments }: JsonObject): void {
+    this.#countChars(content);
     if (role === "user") {
       const message: ChatMessage = { role, content };
       if (Array.isArray(attachments)) message.attachments = attachments as JsonObject[];
-      (this.#group === null ? this.#messages : this.#deferred).push(share(message));
+      (this.#group === null ? this.#messages : this.#deferred).push(this.#share(message));
     } else if (role === "assistant" || role === "system") {
-      this.#close();
-      this.#messages.push(share({ role, content }));
+      this.#closeGroup();
+      this.#messages.push(this.#share({ role, content }));
     }
   }
 
-  #call({ id, name, args }: JsonObject, step: Json | undefined): void {
+  #addCall({ id, name, args }: JsonObject, step: Json | undefined): void {
     const call = { id: textOf(id), name: textOf(name), args: (args ?? {}) as JsonObject };
-    this.#count(args ?? {});
+    this.#countChars(args ?? {});
     const open = this.#group;
     // Calls without a step (blocks added by a client) form one group until the first result.
-    const same = open !== null && open.step === step && (step !== undefined || open.results.size === 0);
-    if (!same) {
-      this.#close();
+    const joins = open !== null && open.step === step && (step !== undefined || open.results.size === 0);
+    if (!joins) {
+      this.#closeGroup();
       const text = this.#answer?.ids.includes(call.id) === true ? this.#answer.text : "";
       this.#group = { step, content: text, calls: [], results: new Map() };
     }
     this.#group!.calls.push(call);
-    this.#open = null;
+    this.#renderedGroup = null;
   }
 
-  #result(tool_call_id: string, content: string | ContentBlock[], is_error: boolean): void {
+  #addResult(tool_call_id: string, content: string | ContentBlock[], is_error: boolean): void {
     const message: ToolMessage = { role: "tool", tool_call_id, content, ...(is_error && { is_error }) };
     if (this.#group?.calls.some(({ id }) => id === tool_call_id) === true) {
-      this.#open = null;
+      this.#renderedGroup = null;
       this.#group.results.set(tool_call_id, message);
     } else if (!this.#replacePlaceholder(message)) return;
-    this.#count(content);
+    this.#countChars(content);
   }
 
   /**
@@ -139,27 +146,27 @@ export class ContextBuilder {
       (other) =>
         other.role === "tool" && other.tool_call_id === message.tool_call_id && other.content === NO_OUTCOME,
     );
-    if (index >= 0) this.#messages[index] = share(message);
+    if (index >= 0) this.#messages[index] = this.#share(message);
     return index >= 0;
   }
 
-  #event({ name, data }: JsonObject): void {
+  #addEvent({ name, data }: JsonObject): void {
     if (!isObject(data)) return;
-    if (name === "tool.error") this.#result(textOf(data.id), textOf(data.brief), true);
+    if (name === "tool.error") this.#addResult(textOf(data.id), textOf(data.brief), true);
     else if (name === "llm.call.response") {
       const calls = Array.isArray(data.tool_calls) ? data.tool_calls : [];
       this.#answer = { text: data.text ?? "", ids: calls.filter(isObject).map(({ id }) => id!) };
     }
   }
 
-  #close(): void {
+  #closeGroup(): void {
     this.#messages.push(...this.#rendered(), ...this.#deferred);
     this.#group = null;
-    this.#open = null;
+    this.#renderedGroup = null;
     this.#deferred = [];
   }
 
-  #count(value: Json): void {
+  #countChars(value: Json): void {
     if (typeof value === "string") this.#chars += value.length;
     else this.#chars += isContent(value) ? contentChars(value) : JSON.stringify(value).length;
   }
@@ -171,7 +178,7 @@ export function contextOf(entries: readonly Entry[]): ChatMessage[] {
   return builder.messages();
 }
 
-function renderGroup({ content, calls, results }: Group): ChatMessage[] {
+function renderGroup({ content, calls, results }: CallGroup): ChatMessage[] {
   return [
     { role: "assistant", content, tool_calls: calls },
     ...calls.map(
@@ -192,7 +199,7 @@ function modelContentOf(payload: JsonObject): string | ContentBlock[] {
   // The message of a failed call may be in none of the blocks that the author returned with it.
   if (typeof error === "string" && !texts.some((text) => typeof text === "string" && text.includes(error)))
     content.unshift({ type: "text", text: error });
-  if ((isObject(value) || (Array.isArray(value) && !isContent(value))) && !isInTexts(value, texts))
+  if ((isObject(value) || (Array.isArray(value) && !isContent(value))) && !isRepeatedIn(value, texts))
     content.push({ type: "text", text: JSON.stringify(value) });
   const note = isObject(failure) ? failureNote(failure as unknown as ToolFailure) : "";
   if (note !== "") content.push({ type: "text", text: note });
@@ -200,7 +207,7 @@ function modelContentOf(payload: JsonObject): string | ContentBlock[] {
 }
 
 /** Whether a text is the JSON of the value, or the texts are its fields, as with stdout and stderr. */
-function isInTexts(value: Json, texts: readonly (Json | undefined)[]): boolean {
+function isRepeatedIn(value: Json, texts: readonly (Json | undefined)[]): boolean {
   if (isObject(value) && Object.values(value).every((item) => item === "" || texts.includes(item)))
     return true;
   const json = canonicalJson(value);
@@ -214,9 +221,11 @@ function isInTexts(value: Json, texts: readonly (Json | undefined)[]): boolean {
   });
 }
 
-/** The blocks of a `tool_result` entry, as a new list. An entry without blocks has its display, error or value as text. */
+/**
+ * The blocks of a `tool_result` entry, as a new list. An entry without blocks has its display, error or value as text.
+ */
 export function resultContentOf(payload: JsonObject): ContentBlock[] {
-  // Blocks added by a client were kept as error or value before entries had content.
+  // Blocks added by a client were stored as error or value before entries had content.
   const content =
     payload.content ?? (payload.envelope === undefined ? (payload.error ?? payload.value) : undefined);
   if (isContent(content)) return [...content];

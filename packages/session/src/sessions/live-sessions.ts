@@ -8,14 +8,14 @@ import type { Scope, SessionKey } from "@backplane/ports";
 
 export const DEFAULT_WORKSPACE = "default";
 
-interface Use {
+interface SessionUse {
   key: SessionKey;
   count: number;
 }
 
 export class LiveSessions {
   /** Nested by org and project, so that no string key has to be built per event (benchmark loop.turn). */
-  readonly #scopes = new Map<string, Map<string | null, IdTable<Use>>>();
+  readonly #scopes = new Map<string, Map<string | null, IdTable<SessionUse>>>();
 
   /** Returns a function that releases the session; calls after the first have no effect. */
   acquire(key: SessionKey): () => void {
@@ -48,7 +48,7 @@ export class LiveSessions {
     return use?.key ?? { scope: { org_id, project_id }, workspace: DEFAULT_WORKSPACE, session_id };
   }
 
-  #usesOf({ org_id, project_id }: Scope): IdTable<Use> {
+  #usesOf({ org_id, project_id }: Scope): IdTable<SessionUse> {
     let projects = this.#scopes.get(org_id);
     if (projects === undefined) {
       projects = new Map();

@@ -172,9 +172,9 @@ export function createPersister(deps: PersisterDeps): Persister {
       transactional?.done?.reject(error);
       return;
     }
-    const held = holds.get(queue.name);
-    const taken_over = codeOf(error) === "run.taken_over" && held !== undefined;
-    if (taken_over) deps.onTakenOver(held.hold);
+    const turnHold = holds.get(queue.name);
+    const taken_over = codeOf(error) === "run.taken_over" && turnHold !== undefined;
+    if (taken_over) deps.onTakenOver(turnHold.hold);
     if (transactional !== null && batch.length > 0) {
       // The error concerns the transaction's own record; the entries before it are written without it.
       requeue(queue, batch);
@@ -191,15 +191,15 @@ export function createPersister(deps: PersisterDeps): Persister {
   /** Resolves to false if the store is unavailable. */
   const writeBatch = async (queue: TapeQueue, writes: QueuedWrite[]): Promise<boolean> => {
     const { key } = queue;
-    const held = holds.get(queue.name);
-    const batch = held?.lost === true ? writes.filter(({ done }) => done !== null) : writes;
+    const turnHold = holds.get(queue.name);
+    const batch = turnHold?.lost === true ? writes.filter(({ done }) => done !== null) : writes;
     if (batch.length === 0) return true;
     const transactional = batch.at(-1)!.transaction === null ? null : batch.pop()!;
-    const before = batch.flatMap(({ items }) => items);
-    const items = transactional === null ? before : [...before, ...transactional.items];
+    const earlier = batch.flatMap(({ items }) => items);
+    const items = transactional === null ? earlier : [...earlier, ...transactional.items];
     const entries = items.map(({ entry }) => entry);
     const tape: TapeWrite =
-      held === undefined || held.lost ? { key, entries } : { key, entries, hold: held.hold };
+      turnHold === undefined || turnHold.lost ? { key, entries } : { key, entries, hold: turnHold.hold };
     try {
       const ids =
         transactional === null
@@ -218,7 +218,11 @@ export function createPersister(deps: PersisterDeps): Persister {
       return true;
     } catch (error) {
       // The turn ended or was lost during the write: the entries are written again without its hold.
-      if (codeOf(error) === "run.taken_over" && transactional === null && holds.get(queue.name) !== held) {
+      if (
+        codeOf(error) === "run.taken_over" &&
+        transactional === null &&
+        holds.get(queue.name) !== turnHold
+      ) {
         requeue(queue, batch);
         return true;
       }
@@ -287,8 +291,13 @@ export function createPersister(deps: PersisterDeps): Persister {
     },
     release(key, hold, outcome) {
       const name = sessionMapKey(key);
-      const held = holds.get(name);
-      if (held === undefined || held.hold.run_id !== hold.run_id || held.hold.fence !== hold.fence) return;
+      const turnHold = holds.get(name);
+      if (
+        turnHold === undefined ||
+        turnHold.hold.run_id !== hold.run_id ||
+        turnHold.hold.fence !== hold.fence
+      )
+        return;
       if (outcome === "ended") {
         holds.delete(name);
         return;
@@ -314,9 +323,9 @@ export function createPersister(deps: PersisterDeps): Persister {
     },
     async drain(key) {
       const requested = key === undefined ? undefined : queues.get(sessionMapKey(key));
-      const drained = key === undefined ? queues.values() : requested === undefined ? [] : [requested];
-      for (const queue of drained) start(queue);
-      await Promise.all(drained.map((queue) => queue.draining ?? Promise.resolve()));
+      const selected = key === undefined ? queues.values() : requested === undefined ? [] : [requested];
+      for (const queue of selected) start(queue);
+      await Promise.all(selected.map((queue) => queue.draining ?? Promise.resolve()));
     },
   };
 }

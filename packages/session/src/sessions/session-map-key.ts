@@ -1,6 +1,6 @@
 /**
- * A session's key as one string, for use in maps. Cached by key object because each event of a turn looks it up (bench
- * row loop.turn).
+ * A session's key as one string, for use in maps. Cached per key object, because each event of a turn looks it up
+ * (benchmark loop.turn).
  */
 import type { SessionKey } from "@backplane/ports";
 

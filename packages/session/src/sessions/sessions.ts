@@ -42,8 +42,8 @@ export interface SessionDeps {
   clock: Pick<Clock, "now">;
   ids: IdSource;
   /**
-   * Publishes the lifecycle events of sessions. The operations that cause them call it, so that no path to an operation
-   * can forget its event; each event follows the write that it announces.
+   * Publishes the lifecycle events of sessions. The operations that cause them call it, so that no caller of an
+   * operation can forget its event; each event follows the write that it announces.
    */
   publish?: <K extends SessionLifecycleKind>(kind: K, scope: Scope, payload: BusPayload<K>) => void;
 }
@@ -55,7 +55,7 @@ type SessionLifecycleKind =
   | "session.archived"
   | "session.reset";
 
-/** A session after a reset. `archive_path` names the archived chain, or is null without an archive. */
+/** A session after a reset. `archive_path` identifies the archived chain; null without an archive. */
 interface ResetSession {
   chain: Chain;
   archive_path: string | null;
@@ -70,7 +70,7 @@ export interface ChainCompaction {
   tokens_after?: number;
   /** Recent entries that stay in the context; they follow the anchor. */
   seed?: readonly NewEntry[];
-  /** States, for people, who compacted the session and what was lost. */
+  /** Tells people who compacted the session and what was lost. */
   record?: JsonObject;
 }
 
@@ -233,11 +233,11 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const key = toSessionKey(source, child_id ?? source.session_id);
       const chain = newChain();
       const lineage = { parent_chain_id: chain_id, parent_session_id: source.session_id };
-      const of = buildEvents(key, chain.id, cause);
-      const events = [of.chain("chain.forked", lineage)];
+      const build = buildEvents(key, chain.id, cause);
+      const events = [build.chain("chain.forked", lineage)];
       const name = tapeName(key.workspace, key.session_id);
       const into = child_id === undefined ? null : { key, name, metadata: {} };
-      if (into !== null) events.unshift(of.session("session.created"));
+      if (into !== null) events.unshift(build.session("session.created"));
       const from = { scope, chain_id, ...(at === undefined ? {} : { at }) };
       const forked = await sessions.fork(from, chain, into, { events }, once);
       if (into !== null) {
@@ -250,11 +250,11 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const { head_chain_id } = await service.get(key);
       const { session_id, scope } = key;
       const chain = newChain();
-      const of = buildEvents(key, chain.id, cause);
-      const events = [of.chain("chain.created")];
+      const build = buildEvents(key, chain.id, cause);
+      const events = [build.chain("chain.created")];
       if (archive) {
         const output = `chain:${head_chain_id}`;
-        const archived = of.session("session.archived", { chain_id: head_chain_id, output });
+        const archived = build.session("session.archived", { chain_id: head_chain_id, output });
         events.unshift({ ...archived, ids: { ...archived.ids, chain_id: head_chain_id } });
       }
       const first = [startAnchor(chain)];

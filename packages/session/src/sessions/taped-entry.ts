@@ -24,10 +24,10 @@ export interface TapedEntry {
   essential: boolean;
 }
 
-type Shape = Pick<NewEntry, "kind" | "payload">;
+type EntryContent = Pick<NewEntry, "kind" | "payload">;
 
 /** tool.error is essential as well: it is the outcome of a call that was rejected. */
-const ESSENTIAL: Readonly<Record<string, (payload: JsonObject) => Shape>> = {
+const ESSENTIAL: Readonly<Record<string, (payload: JsonObject) => EntryContent>> = {
   "user.message.received": ({ text, ...rest }) => ({
     kind: "message",
     payload: { role: "user", content: text ?? "", ...pick(rest, ["attachments"]) },
@@ -61,29 +61,29 @@ export function toTapedEntry(event: TapedEvent): TapedEntry | null {
   if (event.session_id === KERNEL_SESSION || SKIPPED.has(kind) || kind.startsWith("session.")) return null;
   const essential = Object.hasOwn(ESSENTIAL, kind);
   if (!essential && (payload.persist === false || payload.__persist__ === false)) return null;
-  const shape = essential ? ESSENTIAL[kind]!(payload) : other(kind, payload);
+  const content = essential ? ESSENTIAL[kind]!(payload) : toEventEntry(kind, payload);
   return {
     essential,
     entry: {
-      ...shape,
+      ...content,
       meta: { event_id: event.id, source: event.source, ...pick(payload, META_FIELDS) },
       date: new Date(event.ts * 1000).toISOString(),
     },
   };
 }
 
-function other(kind: string, payload: JsonObject): Shape {
-  const data = (SHORTENED[kind] ?? whole)(payload);
+function toEventEntry(kind: string, payload: JsonObject): EntryContent {
+  const data = (SHORTEN[kind] ?? unchanged)(payload);
   return { kind: "event", payload: { name: kind, data } };
 }
 
 /** Omits data that the tape already holds or that every call repeats. */
-const SHORTENED: Readonly<Record<string, (payload: JsonObject) => JsonObject>> = {
+const SHORTEN: Readonly<Record<string, (payload: JsonObject) => JsonObject>> = {
   "llm.call.request": withReferences,
   "strategy.decide.request": withToolCount,
 };
 
-const whole = (payload: JsonObject) => payload;
+const unchanged = (payload: JsonObject) => payload;
 
 function withToolCount(payload: JsonObject): JsonObject {
   const { state } = payload;
@@ -111,18 +111,18 @@ function withReferences(payload: JsonObject): JsonObject {
  * JSON of shared messages, which every model call of a session repeats: the digest of a long context would otherwise
  * serialize the whole context again for each call (benchmark loop.turn).
  */
-const texts = new WeakMap<object, string>();
+const jsonCache = new WeakMap<object, string>();
 const MAX_CACHED_LENGTH = 4_096;
 
 function jsonOf(value: Json): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  const known = texts.get(value);
-  if (known !== undefined) return known;
+  const cached = jsonCache.get(value);
+  if (cached !== undefined) return cached;
   const text = JSON.stringify(
     value,
     Array.isArray((value as JsonObject).content) ? withoutLoadedData : undefined,
   );
-  if (text.length <= MAX_CACHED_LENGTH && isShared(value)) texts.set(value, text);
+  if (text.length <= MAX_CACHED_LENGTH && isShared(value)) jsonCache.set(value, text);
   return text;
 }
 

@@ -32,8 +32,8 @@ export class CallProgressFeed {
     this.#publish = publish;
   }
 
-  /** The caller has redacted the event. */
-  take(event: JsonObject & { type: string }): void {
+  /** Adds an event that the caller has already redacted. */
+  add(event: JsonObject & { type: string }): void {
     const { type, text, data } = event;
     if (type === "output" && typeof text === "string") {
       this.#output = endOf(this.#output + text);
@@ -44,7 +44,7 @@ export class CallProgressFeed {
       this.#update = {
         type,
         ...(typeof status === "string" ? { status: startOf(status) } : {}),
-        ...countsIn(event),
+        ...countsOf(event),
       };
     }
     if (this.#publish !== null) this.#timer ??= this.#clock.after(INTERVAL_MS, () => this.#send());
@@ -81,7 +81,7 @@ export class CallProgressFeed {
 }
 
 /** MCP puts the numbers into `data`, VAI plugins into the event. */
-function countsIn(event: JsonObject): JsonObject {
+function countsOf(event: JsonObject): JsonObject {
   const from = typeof event.data === "object" && event.data !== null ? (event.data as JsonObject) : event;
   const { progress, total } = from;
   return {

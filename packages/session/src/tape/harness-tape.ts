@@ -50,7 +50,7 @@ export interface HarnessTapeDeps {
   live: LiveSessions;
   port: KernelPort;
   /** Publishes events of the kind x.harness.*. */
-  own_port: KernelPort;
+  harness_port: KernelPort;
   ids: { next(noun: "event"): string };
   clock: Pick<Clock, "now">;
   log: Pick<Logger, "warn">;
@@ -58,7 +58,7 @@ export interface HarnessTapeDeps {
 }
 
 export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
-  const { store, persister, live, port, own_port, log } = deps;
+  const { store, persister, live, port, harness_port, log } = deps;
   const acquired = new Map<string, () => void>();
 
   const publish = (row: InvocationRow, kind: "started" | "event" | "ended", payload: JsonObject) => {
@@ -67,7 +67,7 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
     const ids: JsonObject = { execution_id: row.execution_id, invocation_id: row.id };
     if (row.harness_run !== null) ids.run_id = row.run_id;
     const to = { session_id: key.session_id, scope: key.scope };
-    own_port.tryPublish(`x.harness.${kind}` as string, { ...ids, ...payload }, to);
+    harness_port.tryPublish(`x.harness.${kind}` as string, { ...ids, ...payload }, to);
   };
   const release = ({ id }: InvocationRow) => {
     acquired.get(id)?.();
@@ -98,15 +98,15 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
         run: null,
       };
       const write = (tape: TapeWrite | null, run: RunEnd | null) =>
-        invocations.settleHarness(final.id, final.fence, end, withRun(deps, final, run, records), {
+        invocations.settleHarness(final.id, final.fence, end, addRunEvent(deps, final, run, records), {
           ...harness,
           run: run === null ? null : { id: final.run_id!, end: run, tape },
         });
       const key = final.harness_run === null ? null : keyOf(final);
       const run = key === null ? null : toRunEnd(final, end);
       // Only a result that was accepted becomes part of the conversation.
-      const answers = run !== null && run.status === "completed" && run.output?.content !== "";
-      const settled = key === null || !answers ? await write(null, run) : await settleRun(key, run, write);
+      const hasAnswer = run !== null && run.status === "completed" && run.output?.content !== "";
+      const settled = key === null || !hasAnswer ? await write(null, run) : await settleRun(key, run, write);
       if (settled === null) return false;
       publish(final, "ended", {
         status: end.status,
@@ -174,7 +174,7 @@ function toRunEnd(final: InvocationRow, end: Settlement): RunEnd {
   };
 }
 
-function withRun(
+function addRunEvent(
   deps: Pick<HarnessTapeDeps, "ids" | "clock">,
   row: InvocationRow,
   end: RunEnd | null,

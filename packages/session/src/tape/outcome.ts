@@ -77,7 +77,7 @@ function displayOf({ error, tool_result }: SettledCall): DisplayBlock {
   return { kind: "text", text: contentText(content) };
 }
 
-/** Most results are one text. It is in the display already, and the tape keeps it once. */
+/** Most results are one text. It is in the display already, so the tape stores it only once. */
 function isRepeated(content: readonly ContentBlock[], display: DisplayBlock): boolean {
   const [block, ...more] = content;
   if (block === undefined) return true;
@@ -97,7 +97,7 @@ export function toolErrorOutcome(
   };
 }
 
-/** Events name the invalid fields `errors`, responses name them `issues`. */
+/** The invalid fields are called `errors` in events and `issues` in responses. */
 function buildErrorDetail(kind: BusPayload<"tool.error">["kind"], details: JsonObject | undefined) {
   return kind === "validation" && details?.issues !== undefined
     ? { ...details, errors: details.issues }

@@ -31,7 +31,7 @@ export interface TurnCall {
 }
 
 export interface TurnTape {
-  open(row: InvocationRow, also: OpenRecords, turn: TurnCall): Promise<void>;
+  open(row: InvocationRow, records: OpenRecords, turn: TurnCall): Promise<void>;
   /** Follows the progress of a call for the watchers of its session. Null for a call outside a turn. */
   follow(row: InvocationRow, streaming: boolean): CallProgressFeed | null;
   /** Resolves to false if another node settled the row. */
@@ -65,13 +65,13 @@ export function createTurnTape(deps: TurnTapeDeps): TurnTape {
       : port.prepare(kind, payload, options);
   };
   return {
-    async open(row, also, turn) {
+    async open(row, records, turn) {
       const call = itemOf(turn.request);
       const failure =
         row.status === "failed" ? prepare(turn.key, toToolOutcome(idsOf(row.turn!), row)) : null;
       const items = failure === null ? [call] : [call, itemOf(failure.event)];
       await persister.appendInTransaction(turn.key, items, (tape) =>
-        store.invocations.open(row, { ...also, tape }),
+        store.invocations.open(row, { ...records, tape }),
       );
       failure?.publish();
     },

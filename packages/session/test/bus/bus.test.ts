@@ -2,24 +2,24 @@ import { isId } from "@backplane/contract";
 import { BusEventSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openBus, scope, turn } from "./open-bus.ts";
+import { createTestBus, nextTurn, scope } from "./test-bus.ts";
 
-const elsewhere = { org_id: "org_acme", project_id: "proj_two" };
+const other_project = { org_id: "org_acme", project_id: "proj_two" };
 const other_org = { org_id: "org_other", project_id: "proj_one" };
 
 verifies(
   "bus.envelope",
   "sets id, time, source and scope of an event itself and ignores forged ones",
   async () => {
-    const { plug, clock, seen } = openBus();
+    const { attachPlugin, clock, seen } = createTestBus();
     const forged = { id: "evt_mine", ts: 1, source: "kernel", org_id: "org_other", kind: "kernel.error" };
     const options = { session_id: "s", ...forged };
-    const sent = await plug("web", "adapter").publish(
+    const sent = await attachPlugin("web", "adapter").publish(
       "user.message.received",
       { text: "hi", ...forged },
       options,
     );
-    await turn();
+    await nextTurn();
     expect(seen).toEqual([sent]);
     expect(Object.keys(sent).sort()).toEqual(
       ["id", "kind", "org_id", "payload", "project_id", "session_id", "source", "ts"].sort(),
@@ -34,8 +34,8 @@ verifies(
   },
 );
 
-test("names the part of the kernel in the source of its events", async () => {
-  const { bus } = openBus();
+test("includes the part of the kernel in the source of its events", async () => {
+  const { bus } = createTestBus();
   const options = { session_id: "kernel", scope };
   expect((await bus.kernel().publish("kernel.ready", { version: "1" }, options)).source).toBe("kernel");
   const part = bus.kernel("session-context");
@@ -45,7 +45,7 @@ test("names the part of the kernel in the source of its events", async () => {
 });
 
 verifies("bus.scope", "delivers events only to subscribers of their scope", async () => {
-  const { bus, plug } = openBus();
+  const { bus, attachPlugin } = createTestBus();
   const received: string[] = [];
   const subscribe = (name: string, where: { org_id: string; project_id: string | null }) => {
     const port = bus.attach({ name, category: "skill", scope: where });
@@ -53,11 +53,11 @@ verifies("bus.scope", "delivers events only to subscribers of their scope", asyn
     return port;
   };
   subscribe("here", scope);
-  subscribe("there", elsewhere);
+  subscribe("there", other_project);
   subscribe("foreign", other_org);
   subscribe("whole", { org_id: "org_acme", project_id: null });
-  await plug("web", "adapter").publish("user.interrupt", {}, { session_id: "s" });
-  await turn();
+  await attachPlugin("web", "adapter").publish("user.interrupt", {}, { session_id: "s" });
+  await nextTurn();
   expect(received.splice(0)).toEqual(["here user.interrupt proj_one", "whole user.interrupt proj_one"]);
 
   // A project receives announcements of its org, but not events of the org's own sessions.
@@ -65,7 +65,7 @@ verifies("bus.scope", "delivers events only to subscribers of their scope", asyn
   const org = { org_id: "org_acme", project_id: null };
   await kernel.publish("kernel.ready", { version: "1" }, { session_id: "kernel", scope: org });
   await kernel.publish("user.message.received", { text: "secret" }, { session_id: "s", scope: org });
-  await turn();
+  await nextTurn();
   expect(received.sort()).toEqual([
     "here kernel.ready null",
     "there kernel.ready null",
@@ -78,15 +78,15 @@ verifies(
   "bus.scope",
   "rejects publishing into another project; a port of the whole org chooses the project",
   async () => {
-    const { bus, plug } = openBus();
-    const web = plug("web", "adapter");
+    const { bus, attachPlugin } = createTestBus();
+    const web = attachPlugin("web", "adapter");
     await expect(
       web.publish("user.interrupt", {}, { session_id: "s", project_id: "proj_two" }),
     ).rejects.toMatchObject({ code: "policy.denied" });
-    const whole = { org_id: "org_acme", project_id: null };
-    const provider = bus.attach({ name: "llm-echo", category: "llm-provider", scope: whole });
+    const org_wide = { org_id: "org_acme", project_id: null };
+    const provider = bus.attach({ name: "llm-echo", category: "llm-provider", scope: org_wide });
     const options = { session_id: "s", project_id: "proj_two" };
-    expect(await provider.publish("llm.call.delta", { content: "a" }, options)).toMatchObject(elsewhere);
+    expect(await provider.publish("llm.call.delta", { content: "a" }, options)).toMatchObject(other_project);
     const scopeless = bus
       .kernel()
       .publish("kernel.ready", { version: "1" }, { session_id: "kernel" } as never);
@@ -95,15 +95,15 @@ verifies(
 );
 
 test("keeps sessions with the same id in two projects apart", async () => {
-  const { bus, seen } = openBus();
+  const { bus, seen } = createTestBus();
   const kernel = bus.kernel();
   let release = () => {};
   const first = bus.attach({ name: "slow", category: "skill", scope });
   first.subscribe("user.interrupt", () => new Promise<void>((resolve) => (release = resolve)));
   await kernel.publish("user.interrupt", {}, { session_id: "s", scope });
   await kernel.publish("user.interrupt", {}, { session_id: "s", scope });
-  await kernel.publish("user.interrupt", {}, { session_id: "s", scope: elsewhere });
-  await turn();
+  await kernel.publish("user.interrupt", {}, { session_id: "s", scope: other_project });
+  await nextTurn();
   expect(seen.map((event) => event.project_id)).toEqual(["proj_one", "proj_two"]);
   release();
 });
@@ -112,8 +112,8 @@ verifies(
   "bus.scope",
   "delivers the events of a session and the kernel's events about it to the session's subscriber",
   async () => {
-    const { bus, plug } = openBus();
-    const web = plug("web", "adapter");
+    const { bus, attachPlugin } = createTestBus();
+    const web = attachPlugin("web", "adapter");
     const received: string[] = [];
     const stop = web.subscribe(
       "*",
@@ -126,19 +126,19 @@ verifies(
       .attach({ name: "web", category: "adapter", scope: other_org })
       .subscribe("*", () => void received.push("another org received it"), { session: "mine" });
     const kernel = bus.kernel();
-    const ask = (id: string, target_session_id: string) =>
+    const requestApproval = (id: string, target_session_id: string) =>
       kernel.publish(
         "approval.request",
         { id, tool_name: "bash", params: {}, brief: "run", target_session_id },
         { session_id: "kernel", scope },
       );
-    await ask("a1", "mine");
-    await ask("a2", "other");
+    await requestApproval("a1", "mine");
+    await requestApproval("a2", "other");
     await web.publish("user.interrupt", {}, { session_id: "mine" });
     await web.publish("user.interrupt", {}, { session_id: "other" });
     const replayed = { session_id: "mine", connection_id: "c", replayed: 0 };
     await kernel.publish("session.replay.done", replayed, { session_id: "kernel", scope });
-    await turn();
+    await nextTurn();
     expect(received.sort()).toEqual(['approval.request "a1"', 'session.replay.done ""', 'user.interrupt ""']);
     stop();
     expect(bus.stats().subscriptions).toBe(2);
@@ -146,7 +146,7 @@ verifies(
 );
 
 verifies("bus.scope", "rejects an approval request without a target session", async () => {
-  const { bus } = openBus();
+  const { bus } = createTestBus();
   const options = { session_id: "kernel", scope };
   const prompt = { id: "a", tool_name: "bash", params: {}, brief: "run" };
   await expect(bus.kernel().publish("approval.request", prompt as never, options)).rejects.toMatchObject({
@@ -159,11 +159,11 @@ verifies("bus.scope", "rejects an approval request without a target session", as
 });
 
 test("a detached port neither receives nor publishes events, and its name can be registered again", async () => {
-  const { bus, plug, seen, idle, clock } = openBus();
-  const skill = plug("notes", "skill");
+  const { bus, attachPlugin, seen, idle, clock } = createTestBus();
+  const skill = attachPlugin("notes", "skill");
   let received = 0;
   skill.subscribe("user.*", () => void received++);
-  const web = plug("web", "adapter");
+  const web = attachPlugin("web", "adapter");
   web.tryPublish("user.interrupt", {}, { session_id: "s" });
   skill.detach();
   skill.detach();
@@ -173,7 +173,7 @@ test("a detached port neither receives nor publishes events, and its name can be
     code: "cancelled",
   });
   expect(() => skill.subscribe("*", () => {})).toThrow("no longer attached");
-  plug("notes", "skill").detach();
+  attachPlugin("notes", "skill").detach();
   web.detach();
   await clock.advance(500);
   expect(bus.stats()).toMatchObject({ scopes: 0, subscriptions: 1 });

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { openBus, scope } from "./open-bus.ts";
+import { createTestBus, scope } from "./test-bus.ts";
 
 test("rejects an invalid name, the kernel's name, and a name already registered in an overlapping scope", () => {
-  const { bus } = openBus();
+  const { bus } = createTestBus();
   const attach = (name: string, where: { org_id: string; project_id: string | null } = scope) =>
     bus.attach({ name, category: "skill", scope: where });
   for (const name of ["kernel", "kernel-session-context"])
@@ -21,7 +21,7 @@ test("rejects an invalid name, the kernel's name, and a name already registered 
 });
 
 test("lets only bundled plugins register extra prefixes, and never the prefix of another plugin (bus.closed)", () => {
-  const { bus } = openBus();
+  const { bus } = createTestBus();
   const attach = (name: string, bundled: boolean, prefixes: string[] = []) =>
     bus.attach({ name, category: "tool", scope, bundled, prefixes });
   expect(() => attach("evil", false, ["mcp"])).toThrow("may not register the prefix x.mcp");

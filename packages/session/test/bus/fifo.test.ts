@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openBus, scope, turn, until } from "./open-bus.ts";
+import { createTestBus, nextTurn, scope, until } from "./test-bus.ts";
 
 const KIND = "user.message.received";
 
@@ -15,31 +15,31 @@ verifies(
         fc.array(fc.nat(999), { minLength: 100, maxLength: 400 }),
         fc.nat(5),
         async (rolls, salt) => {
-          const { bus, plug, idle } = openBus();
+          const { bus, attachPlugin, idle } = createTestBus();
           const log = new Map<string, string[]>();
           const note = (session: string, line: string) =>
             log.set(session, [...(log.get(session) ?? []), line]);
-          for (let who = 0; who < 3; who++) {
-            plug(`skill-${who}`, "skill").subscribe(KIND, ({ session_id, payload }) => {
+          for (let subscriber = 0; subscriber < 3; subscriber++) {
+            attachPlugin(`skill-${subscriber}`, "skill").subscribe(KIND, ({ session_id, payload }) => {
               const n = Number(payload.text);
-              note(session_id, `+${n}.${who}`);
-              const end = () => note(session_id, `-${n}.${who}`);
+              note(session_id, `+${n}.${subscriber}`);
+              const end = () => note(session_id, `-${n}.${subscriber}`);
               // Some handlers are synchronous, some take microtasks, some take turns of the event loop, some fail.
-              const way = (n + who + salt) % 4;
-              if (way === 0) return end();
+              const variant = (n + subscriber + salt) % 4;
+              if (variant === 0) return end();
               const wait = async () => {
-                for (let i = 0; i < way; i++) await (way === 3 ? turn() : Promise.resolve());
+                for (let i = 0; i < variant; i++) await (variant === 3 ? nextTurn() : Promise.resolve());
                 end();
-                if (way === 2) throw new Error("it fails after its work");
+                if (variant === 2) throw new Error("it fails after its work");
               };
               return wait();
             });
           }
-          const web = plug("web", "adapter");
+          const web = attachPlugin("web", "adapter");
           const expected = new Map<string, number[]>();
           await Promise.all(
             rolls.map(async (roll, n) => {
-              if (roll % 3 === 0) await turn();
+              if (roll % 3 === 0) await nextTurn();
               const session_id = `s${roll % 100}`;
               expected.set(session_id, [...(expected.get(session_id) ?? []), n]);
               await web.publish(KIND, { text: String(n) }, { session_id });
@@ -48,14 +48,14 @@ verifies(
           await idle();
           for (const [session, order] of expected) {
             const lines = log.get(session)!;
-            order.forEach((n, place) => {
+            order.forEach((n, position) => {
               // Each event logs six lines, and the next event starts after the sixth.
-              const own = lines.slice(place * 6, place * 6 + 6);
+              const own = lines.slice(position * 6, position * 6 + 6);
               expect(own.map((line) => line.slice(1)).sort()).toEqual(
-                [0, 1, 2].flatMap((who) => [`${n}.${who}`, `${n}.${who}`]).sort(),
+                [0, 1, 2].flatMap((subscriber) => [`${n}.${subscriber}`, `${n}.${subscriber}`]).sort(),
               );
               expect(own.filter((line) => line.startsWith("+"))).toEqual(
-                [0, 1, 2].map((who) => `+${n}.${who}`),
+                [0, 1, 2].map((subscriber) => `+${n}.${subscriber}`),
               );
             });
           }
@@ -69,17 +69,17 @@ verifies(
 );
 
 verifies("bus.fifo", "a session that waits for a handler does not delay other sessions", async () => {
-  const { plug } = openBus();
+  const { attachPlugin } = createTestBus();
   const done: string[] = [];
   let release = () => {};
-  plug("notes", "skill").subscribe(KIND, async ({ session_id }) => {
+  attachPlugin("notes", "skill").subscribe(KIND, async ({ session_id }) => {
     if (session_id === "slow") await new Promise<void>((resolve) => (release = resolve));
     done.push(session_id);
   });
-  const web = plug("web", "adapter");
+  const web = attachPlugin("web", "adapter");
   for (const session_id of ["slow", "a", "b", "slow", "a"])
     web.tryPublish(KIND, { text: "x" }, { session_id });
-  await turn();
+  await nextTurn();
   expect(done).toEqual(["a", "b", "a"]);
   release();
   await until(() => done.length === 4);
@@ -91,8 +91,8 @@ verifies(
   "bus.fifo",
   "an event that a handler publishes on its own session is delivered after the current event",
   async () => {
-    const { plug, seen, idle } = openBus();
-    const skill = plug("notes", "skill");
+    const { attachPlugin, seen, idle } = createTestBus();
+    const skill = attachPlugin("notes", "skill");
     const order: string[] = [];
     skill.subscribe(KIND, async ({ session_id }) => {
       order.push("start");
@@ -101,7 +101,7 @@ verifies(
       order.push("end");
     });
     skill.subscribe("x.notes.*", ({ kind }) => void order.push(kind));
-    await plug("web", "adapter").publish(KIND, { text: "go" }, { session_id: "s" });
+    await attachPlugin("web", "adapter").publish(KIND, { text: "go" }, { session_id: "s" });
     await idle();
     expect(order).toEqual(["start", "end", "x.notes.one", "x.notes.two"]);
     expect(seen.length).toBe(3);
@@ -109,15 +109,15 @@ verifies(
 );
 
 verifies("bus.fifo", "rejects a handler's publish into a full session instead of deadlocking", async () => {
-  const { plug, idle, seen, clock } = openBus({ limits: { queue: 10, reserve: 10 } });
-  const web = plug("web", "adapter");
+  const { attachPlugin, idle, seen, clock } = createTestBus({ limits: { queue: 10, reserve: 10 } });
+  const web = attachPlugin("web", "adapter");
   const outcomes: string[] = [];
   // The handlers of two sessions with full queues publish into their own and into each other's session.
   for (const [name, own, other] of [
     ["left", "a", "b"],
     ["right", "b", "a"],
   ] as const) {
-    const port = plug(name, "skill");
+    const port = attachPlugin(name, "skill");
     let first = true;
     port.subscribe(KIND, async ({ session_id }) => {
       if (session_id !== own || !first) return;
@@ -144,27 +144,27 @@ verifies("bus.fifo", "rejects a handler's publish into a full session instead of
 });
 
 test("an endless chain of events does not starve timers and other sessions", async () => {
-  const { bus, plug } = openBus();
-  const skill = plug("notes", "skill");
+  const { bus, attachPlugin } = createTestBus();
+  const skill = attachPlugin("notes", "skill");
   let chain = 0;
   skill.subscribe("x.notes.again", ({ session_id }) => {
     chain++;
     skill.tryPublish("x.notes.again", {}, { session_id });
   });
   skill.tryPublish("x.notes.again", {}, { session_id: "loop" });
-  for (let i = 0; i < 5; i++) await turn();
+  for (let i = 0; i < 5; i++) await nextTurn();
   expect(chain).toBeGreaterThan(1_000);
   bus.close();
   const at = chain;
-  for (let i = 0; i < 5; i++) await turn();
+  for (let i = 0; i < 5; i++) await nextTurn();
   expect(chain).toBe(at);
 });
 
 verifies("bus.fifo", "10,000 idle sessions leave no queues, scopes or timers", async () => {
-  const { bus, plug, clock, idle } = openBus();
+  const { bus, attachPlugin, clock, idle } = createTestBus();
   let handled = 0;
-  plug("notes", "skill").subscribe(KIND, async () => void handled++);
-  const web = plug("web", "adapter");
+  attachPlugin("notes", "skill").subscribe(KIND, async () => void handled++);
+  const web = attachPlugin("web", "adapter");
   for (let i = 0; i < 10_000; i++) web.tryPublish(KIND, { text: "hi" }, { session_id: `s${i}` });
   expect(bus.stats()).toMatchObject({ sessions: 10_000, queued: 10_000 });
   await idle();
@@ -190,12 +190,12 @@ verifies("bus.fifo", "10,000 idle sessions leave no queues, scopes or timers", a
 });
 
 verifies("bus.fifo", "a long tool call or model call does not delay its deltas or an interrupt", async () => {
-  const { bus, plug, idle } = openBus();
+  const { bus, attachPlugin, idle } = createTestBus();
   const kernel = bus.kernel();
   const received: string[] = [];
   kernel.subscribe("*", ({ kind }) => void received.push(kind));
   let release = () => {};
-  const model = plug("llm-echo", "llm-provider");
+  const model = attachPlugin("llm-echo", "llm-provider");
   model.subscribe("llm.call.request", async ({ id, session_id }) => {
     await model.publish("llm.call.delta", { content: "a" }, { session_id });
     await new Promise<void>((resolve) => (release = resolve));
@@ -204,7 +204,7 @@ verifies("bus.fifo", "a long tool call or model call does not delay its deltas o
   const call = { provider: "echo", model: "m", messages: [], params: {} };
   kernel.tryPublish("llm.call.request", call, { session_id: "s", scope });
   kernel.tryPublish("user.interrupt", {}, { session_id: "s", scope });
-  await turn();
+  await nextTurn();
   expect(received).toEqual(["llm.call.request", "user.interrupt", "llm.call.delta"]);
   expect(bus.stats().sessions).toBe(0);
   release();

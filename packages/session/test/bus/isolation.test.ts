@@ -1,7 +1,7 @@
 import type { PluginCategory } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openBus, scope, turn } from "./open-bus.ts";
+import { createTestBus, nextTurn, scope } from "./test-bus.ts";
 
 const never = () => new Promise<void>(() => {});
 
@@ -9,9 +9,9 @@ verifies(
   "bus.isolation",
   "a handler that throws, rejects or hangs does not affect other handlers",
   async () => {
-    const { bus, plug, seen, clock, logged, idle } = openBus();
+    const { bus, attachPlugin, seen, clock, logged, idle } = createTestBus();
     const received: string[] = [];
-    const bad = {
+    const failing_handlers = {
       throws: () => {
         throw new Error("sync");
       },
@@ -27,27 +27,30 @@ verifies(
           },
         }),
     };
-    for (const [name, handler] of Object.entries(bad))
-      plug(name, "skill").subscribe("user.interrupt", handler);
-    plug("good", "skill").subscribe("user.interrupt", ({ session_id }) => void received.push(session_id));
-    const web = plug("web", "adapter");
+    for (const [name, handler] of Object.entries(failing_handlers))
+      attachPlugin(name, "skill").subscribe("user.interrupt", handler);
+    attachPlugin("good", "skill").subscribe(
+      "user.interrupt",
+      ({ session_id }) => void received.push(session_id),
+    );
+    const web = attachPlugin("web", "adapter");
     web.tryPublish("user.interrupt", {}, { session_id: "s" });
     web.tryPublish("user.message.received", { text: "next" }, { session_id: "s" });
-    await turn();
+    await nextTurn();
     expect(received).toEqual(["s"]);
     const errors = () =>
       seen
         .filter((event) => event.kind === "plugin.error")
         .map(({ payload: { name, error } }) => ({ name, error }));
-    const about = () =>
+    const failedEventIds = () =>
       seen.filter(({ kind }) => kind === "plugin.error").map(({ payload }) => payload.event_id);
     expect(errors()).toEqual([
       { name: "throws", error: "sync" },
       { name: "rejects", error: "async" },
       { name: "odd", error: "the handler threw a value that cannot be converted to a string" },
     ]);
-    // Each plugin.error names the event that was being handled.
-    expect(about().every((id) => typeof id === "string")).toBe(true);
+    // Each plugin.error contains the id of the event that was being handled.
+    expect(failedEventIds().every((id) => typeof id === "string")).toBe(true);
     // One timer covers all handlers. The hanging handler times out after 30 s, then its session continues.
     expect(clock.timers).toBe(1);
     await clock.advance(29_900);
@@ -65,11 +68,11 @@ verifies(
 
     // A failing handler of plugin.error is logged and publishes nothing.
     const before = errors().length;
-    plug("echo", "skill").subscribe("plugin.error", async () => {
+    attachPlugin("echo", "skill").subscribe("plugin.error", async () => {
       throw new Error("and again");
     });
-    plug("mute", "skill").subscribe("plugin.error", never);
-    plug("late", "skill").subscribe("user.message.received", () => {
+    attachPlugin("mute", "skill").subscribe("plugin.error", never);
+    attachPlugin("late", "skill").subscribe("user.message.received", () => {
       throw new Error("once");
     });
     web.tryPublish("user.message.received", { text: "x" }, { session_id: "t" });
@@ -80,10 +83,10 @@ verifies(
     expect(lines.map(({ fields }) => (fields as { plugin: string }).plugin)).toEqual(["echo", "mute"]);
 
     // Limits are per category; tools and providers have the deadline of their call.
-    const limits = openBus({ limits: { category_ms: { skill: 1_000, tool: 2_000, strategy: 3_000 } } });
+    const limits = createTestBus({ limits: { category_ms: { skill: 1_000, tool: 2_000, strategy: 3_000 } } });
     const timings = new Map<string, number>();
     const hang = (name: string, category: PluginCategory, kind: string) =>
-      limits.plug(name, category).subscribe(kind, never);
+      limits.attachPlugin(name, category).subscribe(kind, never);
     hang("a-skill", "skill", "tool.call.request");
     hang("a-tool", "tool", "tool.call.request");
     hang("a-model", "llm-provider", "llm.call.request");
@@ -97,16 +100,20 @@ verifies(
       "plugin.error",
       ({ payload }) => void timings.set(payload.name, limits.clock.monotonic() - from),
     );
-    const on = (session_id: string, call_ms?: number) => ({ session_id, scope, ...(call_ms && { call_ms }) });
-    kernel.tryPublish("tool.call.request", { id: "c", name: "t", args: {} }, on("1", 90_000));
+    const optionsFor = (session_id: string, call_ms?: number) => ({
+      session_id,
+      scope,
+      ...(call_ms && { call_ms }),
+    });
+    kernel.tryPublish("tool.call.request", { id: "c", name: "t", args: {} }, optionsFor("1", 90_000));
     kernel.tryPublish(
       "llm.call.request",
       { provider: "p", model: "m", messages: [], params: {} },
-      on("2", 5_000),
+      optionsFor("2", 5_000),
     );
-    kernel.tryPublish("strategy.decide.request", { state: {} }, on("3", 90_000));
-    kernel.tryPublish("memory.query", { query: "q", k: 1 }, on("4", 90_000));
-    kernel.tryPublish("user.interrupt", {}, on("5", 90_000));
+    kernel.tryPublish("strategy.decide.request", { state: {} }, optionsFor("3", 90_000));
+    kernel.tryPublish("memory.query", { query: "q", k: 1 }, optionsFor("4", 90_000));
+    kernel.tryPublish("user.interrupt", {}, optionsFor("5", 90_000));
     await limits.clock.advance(91_000);
     const expected = {
       "a-skill": 1_000,
@@ -127,7 +134,7 @@ verifies(
 );
 
 test("ignores a handler that ends after its deadline and notifies its subscriber of the timeout", async () => {
-  const { bus, plug, seen, clock } = openBus();
+  const { bus, attachPlugin, seen, clock } = createTestBus();
   let finish = () => {};
   const timedOut: string[] = [];
   const outcomes: (string | null)[] = [];
@@ -143,36 +150,36 @@ test("ignores a handler that ends after its deadline and notifies its subscriber
       throw new Error("the host is gone too");
     },
   });
-  const web = plug("web", "adapter");
+  const web = attachPlugin("web", "adapter");
   const event = web.tryPublish("user.interrupt", {}, { session_id: "s" })!;
   await clock.advance(31_000);
   expect(timedOut).toEqual([event.id]);
   let release = () => {};
-  plug("other", "skill").subscribe(
+  attachPlugin("other", "skill").subscribe(
     "user.message.received",
     () => new Promise<void>((resolve) => (release = resolve)),
   );
   web.tryPublish("user.message.received", { text: "x" }, { session_id: "s" });
-  await turn();
+  await nextTurn();
   finish();
-  await turn();
+  await nextTurn();
   expect(outcomes).toEqual(["handling user.interrupt took longer than 30000 ms"]);
   // Later handlers are awaited as usual, two at a time.
-  plug("third", "skill").subscribe("user.message.received", async () => {});
+  attachPlugin("third", "skill").subscribe("user.message.received", async () => {});
   for (const text of ["again", "and again"]) {
     expect(bus.stats()).toMatchObject({ running: 1, sessions: 1 });
     web.tryPublish("user.message.received", { text }, { session_id: "s" });
     release();
-    await turn();
+    await nextTurn();
   }
   release();
-  await turn();
+  await nextTurn();
   expect(seen.filter(({ kind }) => kind === "plugin.error").length).toBe(1);
   expect(bus.stats().running).toBe(0);
 });
 
 test("calls onHandled for each handled event and not for a filtered one", async () => {
-  const { bus, plug } = openBus();
+  const { bus, attachPlugin } = createTestBus();
   const outcomes: (string | null)[] = [];
   const tool = bus.attach({
     name: "bash",
@@ -184,15 +191,15 @@ test("calls onHandled for each handled event and not for a filtered one", async 
     if (payload.text === "bad") throw new Error("no");
   };
   tool.subscribe("user.message.received", handle, { filter: ({ payload }) => payload.text !== "skip" });
-  const web = plug("web", "adapter");
+  const web = attachPlugin("web", "adapter");
   for (const text of ["bad", "good", "skip", "bad"])
     web.tryPublish("user.message.received", { text }, { session_id: "s" });
-  await turn();
+  await nextTurn();
   expect(outcomes).toEqual(["no", null, "no"]);
 });
 
 test("reports a throwing filter as a failure of its plugin, but not a throwing onHandled callback", async () => {
-  const { bus, plug, seen, logged } = openBus();
+  const { bus, attachPlugin, seen, logged } = createTestBus();
   const onHandled = () => {
     throw new Error("miscounted");
   };
@@ -201,8 +208,8 @@ test("reports a throwing filter as a failure of its plugin, but not a throwing o
     throw new Error("filter");
   };
   port.subscribe("user.interrupt", () => {}, { filter });
-  plug("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
-  await turn();
+  attachPlugin("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
+  await nextTurn();
   expect(seen.map(({ kind, payload }) => [kind, payload.error])).toEqual([
     ["user.interrupt", undefined],
     ["plugin.error", "filter"],
@@ -211,7 +218,7 @@ test("reports a throwing filter as a failure of its plugin, but not a throwing o
 });
 
 test("awaits thenables and counts one that calls back twice only once", async () => {
-  const { bus, plug, seen, idle } = openBus();
+  const { bus, attachPlugin, seen, idle } = createTestBus();
   const then = (ok: () => void, fail: (error: Error) => void) => {
     ok();
     ok();
@@ -219,23 +226,23 @@ test("awaits thenables and counts one that calls back twice only once", async ()
   };
   const name: string = then.name;
   const twice: unknown = { [name]: then };
-  plug("odd", "skill").subscribe("user.interrupt", () => twice);
-  plug("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
+  attachPlugin("odd", "skill").subscribe("user.interrupt", () => twice);
+  attachPlugin("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
   await idle();
   expect(seen.map(({ kind }) => kind)).toEqual(["user.interrupt"]);
   expect(bus.stats().running).toBe(0);
 });
 
 test("bounds the number of queued plugin.error events", async () => {
-  const { bus, plug, logged, idle } = openBus({ limits: { queue: 5, reserve: 5 } });
-  bus.kernel().subscribe("plugin.error", turn);
+  const { bus, attachPlugin, logged, idle } = createTestBus({ limits: { queue: 5, reserve: 5 } });
+  bus.kernel().subscribe("plugin.error", nextTurn);
   for (let i = 0; i < 20; i++) {
-    plug(`bad-${i}`, "skill").subscribe("user.interrupt", () => {
+    attachPlugin(`bad-${i}`, "skill").subscribe("user.interrupt", () => {
       throw new Error("no");
     });
   }
-  plug("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
-  await turn();
+  attachPlugin("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
+  await nextTurn();
   expect(bus.stats().queued).toBeLessThanOrEqual(10);
   expect(logged.some(({ message }) => message.includes("dropped"))).toBe(true);
   await idle();

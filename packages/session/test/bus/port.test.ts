@@ -1,24 +1,24 @@
 import { expect, test } from "vitest";
-import { openBus, turn, until } from "./open-bus.ts";
+import { createTestBus, nextTurn, until } from "./test-bus.ts";
 
 const KIND = "user.message.received";
 
 /** A session whose first event is being handled until `release` is called. */
-async function blocked(limits?: { queue: number; reserve: number }) {
-  const open = openBus(limits === undefined ? {} : { limits });
+async function createBlockedSession(limits?: { queue: number; reserve: number }) {
+  const test_bus = createTestBus(limits === undefined ? {} : { limits });
   let release = () => {};
   const gate = new Promise<void>((resolve) => (release = resolve));
-  open.plug("gate", "skill").subscribe(KIND, () => gate);
-  const web = open.plug("web", "adapter");
+  test_bus.attachPlugin("gate", "skill").subscribe(KIND, () => gate);
+  const web = test_bus.attachPlugin("web", "adapter");
   const publish = (text: string) => web.publish(KIND, { text }, { session_id: "s" });
   const tryPublish = (text: string) => web.tryPublish(KIND, { text }, { session_id: "s" });
   await publish("first");
-  await turn();
-  return { ...open, web, publish, tryPublish, release: () => release() };
+  await nextTurn();
+  return { ...test_bus, web, publish, tryPublish, release: () => release() };
 }
 
 test("queues 1,000 events per session; then publish waits and tryPublish returns null", async () => {
-  const { bus, publish, tryPublish, release, seen, idle } = await blocked();
+  const { bus, publish, tryPublish, release, seen, idle } = await createBlockedSession();
   for (let i = 0; i < 1_000; i++) expect(tryPublish(`${i}`)).not.toBeNull();
   expect(tryPublish("one more")).toBeNull();
   let entered = false;
@@ -26,7 +26,7 @@ test("queues 1,000 events per session; then publish waits and tryPublish returns
     entered = true;
     return event;
   });
-  await turn();
+  await nextTurn();
   expect([entered, bus.stats().queued, bus.stats().waiting]).toEqual([false, 1_000, 1]);
   release();
   const event = await waiting;
@@ -36,7 +36,10 @@ test("queues 1,000 events per session; then publish waits and tryPublish returns
 });
 
 test("admits waiting publishers in order of arrival, before later ones, with ascending ids", async () => {
-  const { publish, tryPublish, release, seen, idle, bus } = await blocked({ queue: 2, reserve: 5 });
+  const { publish, tryPublish, release, seen, idle, bus } = await createBlockedSession({
+    queue: 2,
+    reserve: 5,
+  });
   const all = ["a", "b", "c", "d", "e"].map(publish);
   expect(bus.stats()).toMatchObject({ queued: 2, waiting: 3 });
   expect(tryPublish("too late")).toBeNull();
@@ -49,15 +52,18 @@ test("admits waiting publishers in order of arrival, before later ones, with asc
 });
 
 test("admits one waiting publisher per free place", async () => {
-  const { bus, plug, idle } = openBus({ limits: { queue: 2, reserve: 5 } });
+  const { bus, attachPlugin, idle } = createTestBus({ limits: { queue: 2, reserve: 5 } });
   const gates: (() => void)[] = [];
-  plug("gate", "skill").subscribe(KIND, () => new Promise<void>((resolve) => gates.push(resolve)));
-  const web = plug("web", "adapter");
+  attachPlugin("gate", "skill").subscribe(KIND, () => new Promise<void>((resolve) => gates.push(resolve)));
+  const web = attachPlugin("web", "adapter");
   const all = Array.from({ length: 6 }, () => web.publish(KIND, { text: "x" }, { session_id: "s" }));
   for (let started = 1; started <= 6; started++) {
     await until(() => gates.length === started);
-    const left = 6 - started;
-    expect(bus.stats()).toMatchObject({ queued: Math.min(2, left), waiting: Math.max(0, left - 2) });
+    const remaining = 6 - started;
+    expect(bus.stats()).toMatchObject({
+      queued: Math.min(2, remaining),
+      waiting: Math.max(0, remaining - 2),
+    });
     gates[started - 1]!();
   }
   await Promise.all(all);
@@ -65,9 +71,9 @@ test("admits one waiting publisher per free place", async () => {
 });
 
 test("a handler may use the reserve of a full queue and is then rejected immediately", async () => {
-  const { plug, idle } = openBus({ limits: { queue: 10, reserve: 10 } });
-  const web = plug("web", "adapter");
-  const skill = plug("notes", "skill");
+  const { attachPlugin, idle } = createTestBus({ limits: { queue: 10, reserve: 10 } });
+  const web = attachPlugin("web", "adapter");
+  const skill = attachPlugin("notes", "skill");
   const outcomes: string[] = [];
   skill.subscribe(KIND, async ({ payload, session_id }) => {
     if (payload.text !== "first") return;
@@ -89,17 +95,17 @@ test("a handler may use the reserve of a full queue and is then rejected immedia
 });
 
 test("bounds the number of waiting publishers", async () => {
-  const { publish, release, idle, bus } = await blocked({ queue: 2, reserve: 3 });
-  const fits = ["a", "b", "c", "d", "e"].map(publish);
+  const { publish, release, idle, bus } = await createBlockedSession({ queue: 2, reserve: 3 });
+  const accepted = ["a", "b", "c", "d", "e"].map(publish);
   await expect(publish("f")).rejects.toMatchObject({ code: "request.overloaded" });
   expect(bus.stats()).toMatchObject({ queued: 2, waiting: 3 });
   release();
-  await Promise.all(fits);
+  await Promise.all(accepted);
   await idle();
 });
 
 test("a full session does not block publishing on other sessions", async () => {
-  const { web, publish, release, idle } = await blocked({ queue: 1, reserve: 1 });
+  const { web, publish, release, idle } = await createBlockedSession({ queue: 1, reserve: 1 });
   await publish("a");
   expect(web.tryPublish("user.interrupt", {}, { session_id: "s" })).toBeNull();
   expect(web.tryPublish("user.interrupt", {}, { session_id: "other" })).not.toBeNull();
@@ -108,7 +114,7 @@ test("a full session does not block publishing on other sessions", async () => {
 });
 
 test("detaching a port rejects its waiting publishes", async () => {
-  const { web, publish, release, seen, idle, bus } = await blocked({ queue: 1, reserve: 5 });
+  const { web, publish, release, seen, idle, bus } = await createBlockedSession({ queue: 1, reserve: 5 });
   await publish("a");
   const late = publish("b");
   web.detach();
@@ -120,8 +126,8 @@ test("detaching a port rejects its waiting publishes", async () => {
 });
 
 test("a rejected publish takes no place in the queue and creates no session", async () => {
-  const { bus, plug, seen } = openBus();
-  const web = plug("web", "adapter");
+  const { bus, attachPlugin, seen } = createTestBus();
+  const web = attachPlugin("web", "adapter");
   await expect(web.publish(KIND, { text: 1 } as never, { session_id: "s" })).rejects.toMatchObject({
     code: "request.invalid",
     details: { issues: [{ path: "text" }] },
@@ -129,12 +135,12 @@ test("a rejected publish takes no place in the queue and creates no session", as
   expect(() => web.tryPublish("kernel.ready", { version: "1" }, { session_id: "kernel" })).toThrow(
     "may not publish",
   );
-  await turn();
+  await nextTurn();
   expect([bus.stats().sessions, seen.length]).toEqual([0, 0]);
 });
 
 test("closing the bus detaches every port and rejects every publisher", async () => {
-  const { bus, publish, release, clock } = await blocked({ queue: 1, reserve: 5 });
+  const { bus, publish, release, clock } = await createBlockedSession({ queue: 1, reserve: 5 });
   await publish("a");
   const late = publish("b");
   bus.close();

@@ -9,24 +9,24 @@ import { BUS_PAYLOADS } from "@backplane/contract/schema";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { codeOfThrown, openBus, scope, turn } from "./open-bus.ts";
 import { SAMPLES } from "./samples.ts";
+import { codeOfThrown, createTestBus, nextTurn, scope } from "./test-bus.ts";
 
 const kinds = Object.keys(BUS_KINDS) as BusKind[];
-const session_of = (kind: BusKind) => (BUS_KINDS[kind].session === "kernel" ? "kernel" : "s");
+const sessionFor = (kind: BusKind) => (BUS_KINDS[kind].session === "kernel" ? "kernel" : "s");
 
 verifies(
   "bus.closed",
   "accepts exactly the public kinds with valid payloads, and extensions of the plugin's own prefix",
   async () => {
-    const { bus, seen } = openBus();
+    const { bus, seen } = createTestBus();
     const kernel = bus.kernel();
     // The number of kinds in the seed protocol, repeated here on purpose.
     expect(kinds.length).toBe(41);
     expect(Object.keys(SAMPLES).sort()).toEqual([...kinds].sort());
     expect(Object.keys(BUS_PAYLOADS).sort()).toEqual([...kinds].sort());
     for (const kind of kinds) {
-      const options = { session_id: session_of(kind), scope };
+      const options = { session_id: sessionFor(kind), scope };
       const { good, bad } = SAMPLES[kind];
       for (const payload of good) kernel.tryPublish(kind as string, payload, options);
       for (const payload of [...bad, null, [], "text", undefined]) {
@@ -34,7 +34,7 @@ verifies(
         expect([kind, payload, codeOfThrown(publish)]).toEqual([kind, payload, "request.invalid"]);
       }
     }
-    await turn();
+    await nextTurn();
     expect(new Set(seen.map((event) => event.kind))).toEqual(new Set(kinds));
 
     for (const unknown of [
@@ -56,8 +56,8 @@ verifies(
       expect(isBusKind(inherited)).toBe(false);
 
     // Only the owner of a prefix publishes its extension kinds; every plugin may receive them.
-    const { plug, bus: second } = openBus();
-    const stats = plug("stats", "tool");
+    const { attachPlugin, bus: second } = createTestBus();
+    const stats = attachPlugin("stats", "tool");
     const bridge = second.attach({
       name: "mcp-bridge",
       category: "skill",
@@ -73,13 +73,16 @@ verifies(
       prefixes: ["agent"],
     });
     const received: string[] = [];
-    plug("notes", "skill").subscribe("x.*", (event) => void received.push(`${event.source} ${event.kind}`));
+    attachPlugin("notes", "skill").subscribe(
+      "x.*",
+      (event) => void received.push(`${event.source} ${event.kind}`),
+    );
     const at = { session_id: "s" };
     await stats.publish("x.stats.token.counted", { n: 1 }, at);
     await bridge.publish("x.mcp.server.ready", { server: "files", tools: [] }, at);
     await bridge.publish("x.mcp-bridge.note", {}, at);
     await agent.publish("x.agent.subagent.started", {}, at);
-    await turn();
+    await nextTurn();
     expect(received).toEqual([
       "stats x.stats.token.counted",
       "mcp-bridge x.mcp.server.ready",
@@ -114,15 +117,15 @@ verifies(
   "bus.reserved",
   "lets a plugin publish only kinds of its category, and a skill those of all plugin categories",
   () => {
-    const { plug } = openBus();
+    const { attachPlugin } = createTestBus();
     const skill = Object.values(EMITS)
       .flat()
       .filter((kind) => kind !== "approval.response");
     for (const category of PLUGIN_CATEGORIES) {
-      const port = plug(`a-${category}`, category);
+      const port = attachPlugin(`a-${category}`, category);
       const allowed = kinds.filter((kind) => {
         const publish = () =>
-          port.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id: session_of(kind) });
+          port.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id: sessionFor(kind) });
         return codeOfThrown(publish) !== "policy.denied";
       });
       expect([category, allowed.sort()]).toEqual([
@@ -137,19 +140,24 @@ verifies(
   "bus.reserved",
   "accepts only its own kinds on the kernel session, and from plugins only an adapter's approval.response",
   () => {
-    const { bus, plug } = openBus();
+    const { bus, attachPlugin } = createTestBus();
     const kernel = bus.kernel();
     const kernelOnly = /^(approval\.|session\.(compaction|context|replay)\.|config\.updated$)/;
     const either = /^(plugin|kernel|session)\./;
     for (const kind of kinds) {
-      const on = (session_id: string) =>
+      const publishOn = (session_id: string) =>
         codeOfThrown(() => kernel.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id, scope }));
-      const elsewhere = kernelOnly.test(kind) ? "policy.denied" : "nothing was thrown";
-      const there = kernelOnly.test(kind) || either.test(kind) ? "nothing was thrown" : "policy.denied";
-      expect([kind, on("s"), on("kernel")]).toEqual([kind, elsewhere, there]);
+      const on_other_session = kernelOnly.test(kind) ? "policy.denied" : "nothing was thrown";
+      const on_kernel_session =
+        kernelOnly.test(kind) || either.test(kind) ? "nothing was thrown" : "policy.denied";
+      expect([kind, publishOn("s"), publishOn("kernel")]).toEqual([
+        kind,
+        on_other_session,
+        on_kernel_session,
+      ]);
     }
     for (const category of PLUGIN_CATEGORIES) {
-      const port = plug(`a-${category}`, category);
+      const port = attachPlugin(`a-${category}`, category);
       for (const kind of [...kinds, `x.a-${category}.note`]) {
         const payload = isBusKind(kind) ? SAMPLES[kind].good[0]! : {};
         const code = codeOfThrown(() => port.tryPublish(kind as string, payload, { session_id: "kernel" }));
@@ -168,12 +176,12 @@ verifies(
   "bus.reserved",
   "rejects publishing on another plugin's private session, and user events on a child session",
   () => {
-    const { plug } = openBus();
-    const web = plug("web", "adapter");
-    const on = (session_id: string) =>
+    const { attachPlugin } = createTestBus();
+    const web = attachPlugin("web", "adapter");
+    const publishOn = (session_id: string) =>
       codeOfThrown(() => web.tryPublish("user.interrupt", {}, { session_id }));
     for (const own of ["_bridge:web", "_bridge:web:1", "_bridge"])
-      expect([own, on(own)]).toEqual([own, "nothing was thrown"]);
+      expect([own, publishOn(own)]).toEqual([own, "nothing was thrown"]);
     for (const foreign of [
       "_bridge:",
       "_bridge:webs",
@@ -182,36 +190,37 @@ verifies(
       "_bridge::web",
       "_bridge: web",
     ]) {
-      expect([foreign, on(foreign)]).toEqual([foreign, "policy.denied"]);
+      expect([foreign, publishOn(foreign)]).toEqual([foreign, "policy.denied"]);
     }
-    expect(on("s::agent::1")).toBe("policy.denied");
+    expect(publishOn("s::agent::1")).toBe("policy.denied");
     // A message begins a turn, in which other plugins would have to publish on the bridge.
-    for (const port of [web, plug("helper", "skill")])
+    for (const port of [web, attachPlugin("helper", "skill")])
       expect(
         codeOfThrown(() =>
           port.tryPublish("user.message.received", { text: "hi" }, { session_id: `_bridge:${port.name}:1` }),
         ),
       ).toBe("policy.denied");
-    expect(on("")).toBe("request.invalid");
-    expect(on("s".repeat(1_025))).toBe("request.invalid");
+    expect(publishOn("")).toBe("request.invalid");
+    expect(publishOn("s".repeat(1_025))).toBe("request.invalid");
     // The tools of a sub-agent publish their results on its session.
     const answer = { id: "c", ok: true };
     expect(
-      plug("bash", "tool").tryPublish("tool.call.result", answer, { session_id: "s::agent::1" }),
+      attachPlugin("bash", "tool").tryPublish("tool.call.result", answer, { session_id: "s::agent::1" }),
     ).not.toBeNull();
   },
 );
 
 test("rejects every kind outside the catalog and the plugin's own prefix", () => {
-  const { plug } = openBus();
-  const port = plug("stats", "skill");
+  const { attachPlugin } = createTestBus();
+  const port = attachPlugin("stats", "skill");
   fc.assert(
     fc.property(
       fc.oneof(fc.string(), fc.constantFrom(...kinds), fc.stringMatching(/^x\.[a-z.]*$/)),
       (kind) => {
-        const open = kind.startsWith("x.stats.") || (isBusKind(kind) && BUS_KINDS[kind].from !== "kernel");
+        const isAllowed =
+          kind.startsWith("x.stats.") || (isBusKind(kind) && BUS_KINDS[kind].from !== "kernel");
         const code = codeOfThrown(() => port.tryPublish(kind, {}, { session_id: "s" }));
-        expect(open || code === "policy.denied" || code === "request.invalid").toBe(true);
+        expect(isAllowed || code === "policy.denied" || code === "request.invalid").toBe(true);
       },
     ),
     { numRuns: 500 },
@@ -222,8 +231,8 @@ verifies(
   "bus.reserved",
   "lets providers answer model calls on the kernel's bridge sessions only",
   async () => {
-    const { plug } = openBus();
-    const provider = plug("models", "llm-provider");
+    const { attachPlugin } = createTestBus();
+    const provider = attachPlugin("models", "llm-provider");
     const answer = { text: "hi", usage: {}, request_id: "evt_1" };
     const at = (session_id: string) => ({ session_id });
     for (const bridge of ["web-api-test", "compaction", "cognition", "sampling"])
@@ -232,7 +241,7 @@ verifies(
       expect(codeOfThrown(() => provider.tryPublish("llm.call.response", answer, at(session_id)))).toBe(
         "policy.denied",
       );
-    const skill = plug("notes", "skill");
+    const skill = attachPlugin("notes", "skill");
     expect(codeOfThrown(() => skill.tryPublish("x.notes.a", {}, at("_bridge:compaction:1")))).toBe(
       "policy.denied",
     );

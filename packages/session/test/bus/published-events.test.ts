@@ -4,7 +4,7 @@ import { BUS_KINDS, isBusKind } from "@backplane/contract";
 import { BUS_PAYLOADS } from "@backplane/contract/schema";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { payloadTest } from "../../src/bus/payload-check.ts";
+import { compilePayloadTest } from "../../src/bus/payload-check.ts";
 import { toTapedEntry } from "../../src/sessions/taped-entry.ts";
 
 const published = (name: string) =>
@@ -95,15 +95,17 @@ verifies("bus.closed", "has exactly the published public kinds", () => {
 verifies("bus.closed", "accepts every published payload, with and without its optional fields", () => {
   for (const { kind, fields } of PUBLIC) {
     if (!isBusKind(kind)) expect.fail(kind);
-    const fits = payloadTest(BUS_PAYLOADS[kind]);
+    const isValid = compilePayloadTest(BUS_PAYLOADS[kind]);
     const added = ADDED[kind] ?? {};
     const complete = { ...payloadOf(fields), ...added };
-    expect(fits(complete), `${kind} ${JSON.stringify(complete)}`).toBe(true);
+    expect(isValid(complete), `${kind} ${JSON.stringify(complete)}`).toBe(true);
     const minimal = { ...payloadOf(fields.filter(({ optional }) => !optional)), ...added };
-    expect(fits(minimal), `${kind} ${JSON.stringify(minimal)}`).toBe(true);
+    expect(isValid(minimal), `${kind} ${JSON.stringify(minimal)}`).toBe(true);
     for (const { name, types } of fields) {
       for (const type of types) {
-        expect(fits({ ...complete, [name]: exampleOfType(type) }), `${kind}.${name} as ${type}`).toBe(true);
+        expect(isValid({ ...complete, [name]: exampleOfType(type) }), `${kind}.${name} as ${type}`).toBe(
+          true,
+        );
       }
     }
   }
@@ -112,16 +114,18 @@ verifies("bus.closed", "accepts every published payload, with and without its op
 verifies("bus.closed", "refuses a payload without a required field or with a field of another type", () => {
   for (const { kind, fields } of PUBLIC) {
     if (!isBusKind(kind)) expect.fail(kind);
-    const fits = payloadTest(BUS_PAYLOADS[kind]);
+    const isValid = compilePayloadTest(BUS_PAYLOADS[kind]);
     const complete: Record<string, unknown> = { ...payloadOf(fields), ...ADDED[kind] };
     for (const { name, optional, types } of fields) {
       const { [name]: _field, ...rest } = complete;
-      expect(fits(rest), `${kind} without ${name}`).toBe(optional);
+      expect(isValid(rest), `${kind} without ${name}`).toBe(optional);
       if (types.includes("Any")) continue;
       // No published type is a list of numbers.
-      expect(fits({ ...complete, [name]: [1] }), `${kind} with a wrong ${name}`).toBe(false);
+      expect(isValid({ ...complete, [name]: [1] }), `${kind} with a wrong ${name}`).toBe(false);
       if (types.every((type) => type.startsWith('"')) && types.length > 0)
-        expect(fits({ ...complete, [name]: "unpublished" }), `${kind}.${name} is a closed list`).toBe(false);
+        expect(isValid({ ...complete, [name]: "unpublished" }), `${kind}.${name} is a closed list`).toBe(
+          false,
+        );
     }
   }
 });

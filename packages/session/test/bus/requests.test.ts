@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openBus, scope, turn, until } from "./open-bus.ts";
+import { createTestBus, nextTurn, scope, until } from "./test-bus.ts";
 
 const QUERY = { query: "q", k: 1 };
 const options = { session_id: "s", scope, reply: "memory.result", timeout_ms: 5_000 };
@@ -9,15 +9,15 @@ verifies(
   "bus.correlation",
   "resolves a request with the answer that carries its id, and ignores late and foreign answers",
   async () => {
-    const { bus, plug, clock, seen, idle } = openBus();
+    const { bus, attachPlugin, clock, seen, idle } = createTestBus();
     const kernel = bus.kernel();
-    const memory = plug("memory-sqlite", "memory");
-    const elsewhere = bus.attach({
+    const memory = attachPlugin("memory-sqlite", "memory");
+    const other_project = bus.attach({
       name: "memory-far",
       category: "memory",
       scope: { ...scope, project_id: "proj_two" },
     });
-    const abroad = bus.attach({
+    const other_org = bus.attach({
       name: "memory-sqlite",
       category: "memory",
       scope: { ...scope, org_id: "org_b" },
@@ -31,7 +31,7 @@ verifies(
     void first.then((event) => (answered = event));
     await until(() => requests.length === 2);
     const [first_id, second_id] = requests as [string, string];
-    const say = (request_id: string | undefined, session_id: string, port = memory) =>
+    const publishAnswer = (request_id: string | undefined, session_id: string, port = memory) =>
       port.publish(
         "memory.result",
         { hits: [], ...(request_id !== undefined && { request_id }) },
@@ -39,12 +39,12 @@ verifies(
       );
 
     // Foreign answers: no id, an unknown id, another session, another project, another plugin, another kind.
-    await say(undefined, "s");
-    await say("evt_unknown", "s");
-    await say(first_id, "other");
-    await say(second_id, "s", elsewhere);
-    await say(second_id, "s", abroad);
-    const skill = plug("notes", "skill");
+    await publishAnswer(undefined, "s");
+    await publishAnswer("evt_unknown", "s");
+    await publishAnswer(first_id, "other");
+    await publishAnswer(second_id, "s", other_project);
+    await publishAnswer(second_id, "s", other_org);
+    const skill = attachPlugin("notes", "skill");
     await skill.publish("memory.result", { hits: [], request_id: first_id }, { session_id: "s" });
     await skill.publish(
       "tool.call.result",
@@ -55,8 +55,8 @@ verifies(
     expect([answered, bus.stats().requests]).toEqual([null, 2]);
 
     // Each request gets its own answer, in any order.
-    const to_second = await say(second_id, "s");
-    const to_first = await say(first_id, "s");
+    const to_second = await publishAnswer(second_id, "s");
+    const to_first = await publishAnswer(first_id, "s");
     expect(await second).toEqual(to_second);
     expect(await first).toEqual(to_first);
     expect((await first).payload.request_id).toBe(first_id);
@@ -69,8 +69,8 @@ verifies(
     await clock.advance(5_000);
     await refused;
     expect(bus.stats().requests).toBe(0);
-    await say(requests[2], "s");
-    await say(first_id, "s");
+    await publishAnswer(requests[2], "s");
+    await publishAnswer(first_id, "s");
     await idle();
     await clock.advance(1_000);
     expect([bus.stats().requests, clock.timers]).toEqual([0, 0]);
@@ -78,14 +78,14 @@ verifies(
 );
 
 test("resolves a request after all events published before its answer were handled", async () => {
-  const { bus, plug } = openBus();
+  const { bus, attachPlugin } = createTestBus();
   const kernel = bus.kernel();
   const received: string[] = [];
   kernel.subscribe("llm.call.delta", async ({ payload }) => {
-    await turn();
+    await nextTurn();
     received.push(payload.content ?? "");
   });
-  const model = plug("llm-echo", "llm-provider");
+  const model = attachPlugin("llm-echo", "llm-provider");
   model.subscribe("llm.call.request", async ({ id, session_id }) => {
     for (const content of ["a", "b"]) await model.publish("llm.call.delta", { content }, { session_id });
     await model.publish("llm.call.response", { usage: {}, request_id: id }, { session_id });
@@ -99,7 +99,7 @@ test("resolves a request after all events published before its answer were handl
 });
 
 test("10,000 timed-out requests leave no timers or table entries", async () => {
-  const { bus, clock, idle } = openBus({ limits: { queue: 20_000, reserve: 1 } });
+  const { bus, clock, idle } = createTestBus({ limits: { queue: 20_000, reserve: 1 } });
   const kernel = bus.kernel();
   const all = Array.from({ length: 10_000 }, () => kernel.request("memory.query", QUERY, options));
   const ended = Promise.allSettled(all);
@@ -118,24 +118,24 @@ test("10,000 timed-out requests leave no timers or table entries", async () => {
 });
 
 test("answers a request that waited for a place in the queue, and drops one that timed out before that", async () => {
-  const { bus, plug, clock, seen, idle } = openBus({ limits: { queue: 1, reserve: 5 } });
+  const { bus, attachPlugin, clock, seen, idle } = createTestBus({ limits: { queue: 1, reserve: 5 } });
   let release = () => {};
-  plug("gate", "skill").subscribe(
+  attachPlugin("gate", "skill").subscribe(
     "user.interrupt",
     () => new Promise<void>((resolve) => (release = resolve)),
   );
-  const memory = plug("memory-sqlite", "memory");
+  const memory = attachPlugin("memory-sqlite", "memory");
   memory.subscribe("memory.query", ({ id, session_id }) => {
     memory.tryPublish("memory.result", { hits: [], request_id: id }, { session_id });
   });
   const kernel = bus.kernel();
   kernel.tryPublish("user.interrupt", {}, { session_id: "s", scope });
-  await turn();
+  await nextTurn();
   kernel.tryPublish("session.forked", { parent_id: "s", child_id: "t" }, { session_id: "s", scope });
-  const gives_up = kernel.request("memory.query", QUERY, { ...options, timeout_ms: 1_000 });
-  const refused = expect(gives_up).rejects.toMatchObject({ code: "timeout" });
+  const times_out = kernel.request("memory.query", QUERY, { ...options, timeout_ms: 1_000 });
+  const refused = expect(times_out).rejects.toMatchObject({ code: "timeout" });
   const waits = kernel.request("memory.query", QUERY, options);
-  await turn();
+  await nextTurn();
   expect(bus.stats()).toMatchObject({ queued: 1, waiting: 2 });
   await clock.advance(1_000);
   await refused;
@@ -147,7 +147,7 @@ test("answers a request that waited for a place in the queue, and drops one that
 });
 
 test("an abort signal, a detached port and a full queue end a request immediately without leaks", async () => {
-  const { bus, clock, idle } = openBus({ limits: { queue: 1, reserve: 0 } });
+  const { bus, clock, idle } = createTestBus({ limits: { queue: 1, reserve: 0 } });
   const kernel = bus.kernel();
   const stop = new AbortController();
   const cancelled = kernel.request("memory.query", QUERY, { ...options, signal: stop.signal });
@@ -176,13 +176,13 @@ test("an abort signal, a detached port and a full queue end a request immediatel
 });
 
 test("fails a request immediately if the plugin that has to answer it throws, and no other request", async () => {
-  const { bus, plug } = openBus();
+  const { bus, attachPlugin } = createTestBus();
   const kernel = bus.kernel();
   // It throws for every query, and before the other plugin receives it.
-  plug("broken", "memory").subscribe("memory.query", () => {
+  attachPlugin("broken", "memory").subscribe("memory.query", () => {
     throw new Error("no disk");
   });
-  const works = plug("works", "memory");
+  const works = attachPlugin("works", "memory");
   works.subscribe("memory.query", ({ id }) =>
     works.publish("memory.result", { hits: [], request_id: id }, { session_id: "s" }),
   );

@@ -8,7 +8,7 @@ interface Sample {
 
 const call = { id: "c1", name: "bash", args: {} };
 const usage = { input_other: 1, output: 2 };
-const about = { session_id: "s" };
+const session_ref = { session_id: "s" };
 const target = { target_session_id: "s" };
 
 export const SAMPLES: Record<BusKind, Sample> = {
@@ -86,16 +86,22 @@ export const SAMPLES: Record<BusKind, Sample> = {
   "kernel.ready": { good: [{ version: "1.0.0" }], bad: [{}] },
   "kernel.shutdown": { good: [{ reason: "r" }], bad: [{}] },
   "kernel.error": { good: [{ source: "s", message: "m", detail: {} }], bad: [{ source: "s" }] },
-  "session.started": { good: [{ ...about, tape_name: "t", workspace: "w" }], bad: [about] },
-  "session.handoff": { good: [{ ...about, name: "n", state: {} }], bad: [{ ...about, name: "n" }] },
+  "session.started": { good: [{ ...session_ref, tape_name: "t", workspace: "w" }], bad: [session_ref] },
+  "session.handoff": {
+    good: [{ ...session_ref, name: "n", state: {} }],
+    bad: [{ ...session_ref, name: "n" }],
+  },
   "session.reset": {
     good: [
-      { ...about, archive_path: null },
-      { ...about, archive_path: "p" },
+      { ...session_ref, archive_path: null },
+      { ...session_ref, archive_path: "p" },
     ],
-    bad: [about],
+    bad: [session_ref],
   },
-  "session.archived": { good: [{ ...about, archive_path: "p" }], bad: [{ ...about, archive_path: null }] },
+  "session.archived": {
+    good: [{ ...session_ref, archive_path: "p" }],
+    bad: [{ ...session_ref, archive_path: null }],
+  },
   "session.forked": { good: [{ parent_id: "p", child_id: "c" }], bad: [{ parent_id: "p" }] },
   "session.compaction.started": { good: [{ ...target, tokens_before: 9 }], bad: [{ tokens_before: 9 }] },
   "session.compaction.completed": {
@@ -104,21 +110,21 @@ export const SAMPLES: Record<BusKind, Sample> = {
   },
   "session.compaction.failed": { good: [{ ...target, error: "e" }], bad: [target] },
   "session.context.attached": {
-    good: [{ ...about, connection_id: "c", adapter_id: "web" }],
-    bad: [{ ...about, connection_id: "c" }],
+    good: [{ ...session_ref, connection_id: "c", adapter_id: "web" }],
+    bad: [{ ...session_ref, connection_id: "c" }],
   },
   "session.context.detached": {
-    good: [{ ...about, connection_id: "c", reason: "send_failed" }],
-    bad: [{ ...about, connection_id: "c", reason: "bored" }],
+    good: [{ ...session_ref, connection_id: "c", reason: "send_failed" }],
+    bad: [{ ...session_ref, connection_id: "c", reason: "bored" }],
   },
-  "session.context.evicted": { good: [{ ...about, reason: "idle" }], bad: [about] },
+  "session.context.evicted": { good: [{ ...session_ref, reason: "idle" }], bad: [session_ref] },
   "session.replay.entry": {
-    good: [{ ...about, entry_id: 1, kind: "message", payload: {} }],
-    bad: [{ ...about, entry_id: "1", kind: "message", payload: {} }],
+    good: [{ ...session_ref, entry_id: 1, kind: "message", payload: {} }],
+    bad: [{ ...session_ref, entry_id: "1", kind: "message", payload: {} }],
   },
   "session.replay.done": {
-    good: [{ ...about, connection_id: "c", replayed: 0 }],
-    bad: [{ ...about, replayed: 0 }],
+    good: [{ ...session_ref, connection_id: "c", replayed: 0 }],
+    bad: [{ ...session_ref, replayed: 0 }],
   },
   "config.updated": { good: [{ key: "a.b", prefix_match_hint: "a." }], bad: [{ key: "a.b" }] },
 };

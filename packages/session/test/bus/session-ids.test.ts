@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { checkClientSessionId, clientSessionIdProblem, isBridgeOf } from "../../src/bus/session-ids.ts";
-import { codeOfThrown } from "./open-bus.ts";
+import { codeOfThrown } from "./test-bus.ts";
 
 verifies("bus.session-ids", "rejects reserved ids and forged child ids from clients", () => {
   const reserved = [

@@ -1,7 +1,7 @@
 import type { Block, Entry } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { blockOf, entryOfBlock } from "../../src/sessions/blocks.ts";
+import { blockOf, entryFromBlock } from "../../src/sessions/blocks.ts";
 
 const NOW = "2026-11-01T10:00:00.000Z";
 const text = (value: string) => [{ type: "text", text: value }];
@@ -95,11 +95,11 @@ test("a block converted to an entry converts back to the same block", () => {
     { kind: "tool_result", content: text("no"), tool_call_id: "c", is_error: true },
   ];
   for (const block of blocks) {
-    expect(blockOf({ id: 7, ...entryOfBlock(block, NOW) })).toEqual({ entry_id: 7, ...block });
+    expect(blockOf({ id: 7, ...entryFromBlock(block, NOW) })).toEqual({ entry_id: 7, ...block });
   }
 });
 
-verifies("content.blocks", "shows the blocks of a result beside its structured output", () => {
+verifies("content.blocks", "shows the blocks of a result together with its structured output", () => {
   const content = [...text("Found 1 issue."), { type: "image", data: "AAAA", mimeType: "image/png" }];
   const envelope = { brief: "Found 1 issue.", display: { kind: "text", text: "Found 1 issue." } };
   const payload = { tool_call_id: "c", ok: true, value: { n: 1 }, envelope };
@@ -125,5 +125,5 @@ verifies("content.blocks", "keeps text, images and structured output of an added
     is_error: true,
     failure,
   };
-  expect(blockOf({ id: 7, ...entryOfBlock(block, NOW) })).toEqual({ entry_id: 7, ...block });
+  expect(blockOf({ id: 7, ...entryFromBlock(block, NOW) })).toEqual({ entry_id: 7, ...block });
 });

@@ -20,11 +20,11 @@ const event = (kind: string, payload: object): TapedEvent => ({
   source: "acme",
   payload: payload as Record<string, unknown>,
 });
-const user = (text: string) => event("user.message.received", { text });
-const query = (n: number) => event("memory.query", { query: String(n), k: 1 });
+const userMessage = (text: string) => event("user.message.received", { text });
+const memoryQuery = (n: number) => event("memory.query", { query: String(n), k: 1 });
 
 /** A persister on a store whose writes the test settles. */
-function setUp() {
+function createTestPersister() {
   const writes: {
     session_id: string;
     hold: RunHold | undefined;
@@ -33,7 +33,7 @@ function setUp() {
   }[] = [];
   const logged: string[] = [];
   const lost: object[] = [];
-  const taken: RunHold[] = [];
+  const taken_over: RunHold[] = [];
   const clock = new TestClock();
   const appendTape = ({ key: at, entries, hold }: TapeWrite) =>
     new Promise<{ chain_id: string; first_id: number; last_id: number }>((resolve, reject) => {
@@ -52,39 +52,39 @@ function setUp() {
     clock,
     log: createTestLogger((_, message) => logged.push(message)),
     onLost: (loss) => lost.push(loss),
-    onTakenOver: (hold) => taken.push(hold),
+    onTakenOver: (hold) => taken_over.push(hold),
   });
-  const settled = async () => {
+  const flushMicrotasks = async () => {
     for (let n = 0; n < 5; n++) await Promise.resolve();
   };
-  return { persister, writes, logged, lost, taken, clock, settled };
+  return { persister, writes, logged, lost, taken_over, clock, flushMicrotasks };
 }
 
 verifies("tape.durable", "acknowledges a message only after it is on disk", async () => {
-  const { persister, writes, settled } = setUp();
+  const { persister, writes, flushMicrotasks } = createTestPersister();
   let acknowledged = false;
-  const writing = persister.write(key("s"), user("a")).then(() => {
+  const writing = persister.write(key("s"), userMessage("a")).then(() => {
     acknowledged = true;
   });
-  await settled();
+  await flushMicrotasks();
   expect(writes.map((write) => write.entries)).toEqual([["a"]]);
   expect(acknowledged).toBe(false);
   writes[0]!.end();
   await writing;
-  const refused = persister.write(key("s"), user("b"));
+  const refused = persister.write(key("s"), userMessage("b"));
   writes[1]!.end(new BackplaneError("store.unavailable"));
   await expect(refused).rejects.toMatchObject({ code: "store.unavailable" });
 });
 
 test("keeps entries in order and writes best-effort entries together with the next essential one", async () => {
-  const { persister, writes, settled } = setUp();
-  await persister.write(key("s"), query(1));
-  const first = persister.write(key("s"), user("a"));
-  await persister.write(key("s"), query(2));
-  const second = persister.write(key("s"), user("b"));
-  await persister.write(key("s"), query(3));
-  const other = persister.write(key("t"), user("c"));
-  await settled();
+  const { persister, writes, flushMicrotasks } = createTestPersister();
+  await persister.write(key("s"), memoryQuery(1));
+  const first = persister.write(key("s"), userMessage("a"));
+  await persister.write(key("s"), memoryQuery(2));
+  const second = persister.write(key("s"), userMessage("b"));
+  await persister.write(key("s"), memoryQuery(3));
+  const other = persister.write(key("t"), userMessage("c"));
+  await flushMicrotasks();
   expect(writes.map((write) => [write.session_id, write.entries])).toEqual([
     ["s", ["1", "a"]],
     ["t", ["c"]],
@@ -92,7 +92,7 @@ test("keeps entries in order and writes best-effort entries together with the ne
   writes[0]!.end();
   writes[1]!.end();
   await Promise.all([first, other]);
-  await settled();
+  await flushMicrotasks();
   expect(writes[2]?.entries).toEqual(["2", "b", "3"]);
   writes[2]!.end();
   await second;
@@ -101,13 +101,13 @@ test("keeps entries in order and writes best-effort entries together with the ne
 });
 
 test("writes best-effort entries after the batch delay, and drain waits for them", async () => {
-  const { persister, writes, clock } = setUp();
-  await persister.write(key("s"), query(1));
+  const { persister, writes, clock } = createTestPersister();
+  await persister.write(key("s"), memoryQuery(1));
   await persister.write(key("s"), event("llm.call.delta", { content: "x" }));
   await expect.poll(() => writes.length).toBe(1);
   writes[0]!.end();
   await persister.drain();
-  await persister.write(key("s"), query(2));
+  await persister.write(key("s"), memoryQuery(2));
   const drained = persister.drain();
   expect(writes[1]?.entries).toEqual(["2"]);
   writes[1]!.end();
@@ -119,9 +119,9 @@ verifies(
   "tape.durable",
   "logs and reports lost best-effort entries without blocking their publisher",
   async () => {
-    const { persister, writes, logged, lost } = setUp();
-    await persister.write(key("s"), query(1));
-    const message = persister.write(key("s"), user("a"));
+    const { persister, writes, logged, lost } = createTestPersister();
+    await persister.write(key("s"), memoryQuery(1));
+    const message = persister.write(key("s"), userMessage("a"));
     writes[0]!.end(new BackplaneError("internal", "the schema refuses it"));
     await expect(message).rejects.toMatchObject({ code: "internal" });
     const loss = { source: "kernel-session-persister", key: key("s") };
@@ -129,8 +129,8 @@ verifies(
     expect(logged).toEqual(["lost best-effort entries of a session"]);
 
     // While a write hangs, the number of queued best-effort entries is bounded.
-    void persister.write(key("s"), user("b"));
-    for (let n = 0; n < 1_010; n++) await persister.write(key("s"), query(n));
+    void persister.write(key("s"), userMessage("b"));
+    for (let n = 0; n < 1_010; n++) await persister.write(key("s"), memoryQuery(n));
     expect(lost).toHaveLength(11);
     expect(lost.at(-1)).toMatchObject({ ...loss, entries: 1 });
     writes[1]!.end();
@@ -142,11 +142,11 @@ verifies(
 );
 
 test("writes the entries queued before a transaction even if the transaction is rejected", async () => {
-  const { persister, writes, lost, settled } = setUp();
-  const first = persister.write(key("s"), user("a"));
-  await settled();
-  const beside = persister.write(key("s"), user("b"));
-  await persister.write(key("s"), query(1));
+  const { persister, writes, lost, flushMicrotasks } = createTestPersister();
+  const first = persister.write(key("s"), userMessage("a"));
+  await flushMicrotasks();
+  const queued = persister.write(key("s"), userMessage("b"));
+  await persister.write(key("s"), memoryQuery(1));
   const batch_sizes: number[] = [];
   const transaction = persister.appendInTransaction(key("s"), [], ({ entries }) => {
     batch_sizes.push(entries.length);
@@ -155,48 +155,48 @@ test("writes the entries queued before a transaction even if the transaction is 
   writes[0]!.end();
   await first;
   await expect(transaction).rejects.toMatchObject({ code: "idempotency.in_progress" });
-  await settled();
+  await flushMicrotasks();
   expect(batch_sizes).toEqual([2]);
   expect(writes[1]?.entries).toEqual(["b", "1"]);
   writes[1]!.end();
-  await beside;
+  await queued;
   expect(lost).toEqual([]);
 });
 
 test("keeps later writes behind the entries of a transaction that wrote nothing", async () => {
-  const { persister, writes, settled } = setUp();
-  const first = persister.write(key("s"), user("a"));
-  await settled();
-  const before = persister.write(key("s"), user("b"));
+  const { persister, writes, flushMicrotasks } = createTestPersister();
+  const first = persister.write(key("s"), userMessage("a"));
+  await flushMicrotasks();
+  const before = persister.write(key("s"), userMessage("b"));
   const transaction = persister.appendInTransaction(key("s"), [], async () => null);
-  const after = persister.write(key("s"), user("c"));
+  const after = persister.write(key("s"), userMessage("c"));
   writes[0]!.end();
   await first;
   expect(await transaction).toBeNull();
-  await settled();
+  await flushMicrotasks();
   expect(writes[1]?.entries).toEqual(["b", "c"]);
   writes[1]!.end();
   await Promise.all([before, after]);
 });
 
 test("gives a transaction the ids of its own entries, and listeners the id of each entry", async () => {
-  const { persister, writes, settled } = setUp();
+  const { persister, writes, flushMicrotasks } = createTestPersister();
   const received: [number, unknown][] = [];
   persister.onWritten((_key, items) => {
     for (const { entry } of items) received.push([entry.id, entry.payload.content]);
   });
-  const first = persister.write(key("s"), user("a"));
-  await settled();
-  const queued = persister.write(key("s"), user("b"));
-  const items = ["c", "d"].map((text) => ({ entry: toTapedEntry(user(text))!.entry, event: null }));
-  const own = persister.appendInTransaction(key("s"), items, async ({ entries }) => ({
+  const first = persister.write(key("s"), userMessage("a"));
+  await flushMicrotasks();
+  const queued = persister.write(key("s"), userMessage("b"));
+  const items = ["c", "d"].map((text) => ({ entry: toTapedEntry(userMessage(text))!.entry, event: null }));
+  const transaction = persister.appendInTransaction(key("s"), items, async ({ entries }) => ({
     chain_id: "ch",
     first_id: 2,
     last_id: entries.length + 1,
   }));
   writes[0]!.end();
   await Promise.all([first, queued]);
-  expect(await own).toEqual({ chain_id: "ch", first_id: 3, last_id: 4 });
+  expect(await transaction).toEqual({ chain_id: "ch", first_id: 3, last_id: 4 });
   expect(received).toEqual([
     [1, "a"],
     [2, "b"],
@@ -206,8 +206,8 @@ test("gives a transaction the ids of its own entries, and listeners the id of ea
 });
 
 test("reports no loss for events of a session that does not exist", async () => {
-  const { persister, writes, lost } = setUp();
-  await persister.write(key("s"), query(1));
+  const { persister, writes, lost } = createTestPersister();
+  await persister.write(key("s"), memoryQuery(1));
   const drained = persister.drain();
   writes[0]!.end(new BackplaneError("session.not_found"));
   await drained;
@@ -215,12 +215,12 @@ test("reports no loss for events of a session that does not exist", async () => 
 });
 
 test("keeps best-effort entries in order during an outage and rejects essential ones immediately", async () => {
-  const { persister, writes, lost } = setUp();
-  await persister.write(key("s"), query(1));
-  const message = persister.write(key("s"), user("a"));
+  const { persister, writes, lost } = createTestPersister();
+  await persister.write(key("s"), memoryQuery(1));
+  const message = persister.write(key("s"), userMessage("a"));
   writes[0]!.end(new BackplaneError("store.unavailable"));
   await expect(message).rejects.toMatchObject({ code: "store.unavailable" });
-  await persister.write(key("s"), query(2));
+  await persister.write(key("s"), memoryQuery(2));
   await expect.poll(() => writes.length).toBe(2);
   expect(writes[1]!.entries).toEqual(["1", "2"]);
   writes[1]!.end(new BackplaneError("store.unavailable"));
@@ -232,31 +232,31 @@ test("keeps best-effort entries in order during an outage and rejects essential 
 });
 
 test("writes with the hold of the running turn, and drops its late best-effort entries after a takeover", async () => {
-  const { persister, writes, lost, taken, settled } = setUp();
+  const { persister, writes, lost, taken_over, flushMicrotasks } = createTestPersister();
   const hold = { run_id: "run_1", fence: 3 };
   persister.hold(key("s"), hold);
-  const message = persister.write(key("s"), user("a"));
-  await persister.write(key("s"), query(1));
+  const message = persister.write(key("s"), userMessage("a"));
+  await persister.write(key("s"), memoryQuery(1));
   expect(writes[0]!.hold).toEqual(hold);
   writes[0]!.end(new BackplaneError("run.taken_over"));
   await expect(message).rejects.toMatchObject({ code: "run.taken_over" });
-  expect(taken).toEqual([hold]);
-  await settled();
+  expect(taken_over).toEqual([hold]);
+  await flushMicrotasks();
   writes[1]!.end(new BackplaneError("run.taken_over"));
-  await settled();
+  await flushMicrotasks();
   persister.release(key("s"), hold, "lost");
-  await persister.write(key("s"), query(2));
+  await persister.write(key("s"), memoryQuery(2));
   await persister.drain();
   expect(writes).toHaveLength(2);
   // A new message does not belong to the lost turn and is written without its late entries.
-  await persister.write(key("s"), query(3));
-  const next = persister.write(key("s"), user("b"));
+  await persister.write(key("s"), memoryQuery(3));
+  const next = persister.write(key("s"), userMessage("b"));
   expect(writes[2]).toMatchObject({ entries: ["b"] });
   expect(writes[2]!.hold).toBeUndefined();
   writes[2]!.end();
   await next;
   persister.hold(key("s"), { run_id: "run_2", fence: 0 });
-  await persister.write(key("s"), query(4));
+  await persister.write(key("s"), memoryQuery(4));
   void persister.drain();
   expect(writes[3]).toMatchObject({ entries: ["4"], hold: { run_id: "run_2", fence: 0 } });
   writes[3]!.end();
@@ -264,22 +264,22 @@ test("writes with the hold of the running turn, and drops its late best-effort e
 });
 
 test("writes an event that arrives just after its turn ended", async () => {
-  const { persister, writes, lost, taken, settled } = setUp();
+  const { persister, writes, lost, taken_over, flushMicrotasks } = createTestPersister();
   const hold = { run_id: "run_1", fence: 0 };
   persister.hold(key("s"), hold);
-  await persister.write(key("s"), query(1));
+  await persister.write(key("s"), memoryQuery(1));
   const drained = persister.drain();
-  await settled();
+  await flushMicrotasks();
   expect(writes.map((write) => write.hold)).toEqual([hold]);
   // The turn ends and its hold is released while a write with that hold is in progress; the store then rejects it.
   persister.release(key("s"), hold, "ended");
   writes[0]!.end(new BackplaneError("run.taken_over"));
-  await settled();
+  await flushMicrotasks();
   expect(writes.map((write) => [write.entries, write.hold])).toEqual([
     [["1"], hold],
     [["1"], undefined],
   ]);
   writes[1]!.end();
   await drained;
-  expect([lost, taken]).toEqual([[], []]);
+  expect([lost, taken_over]).toEqual([[], []]);
 });

@@ -153,8 +153,8 @@ verifies(
     expect(await texts(child)).toEqual(["one", "two"]);
     expect(await texts(key)).toEqual(["one"]);
     await expect(sessions.undo(child, "admin")).rejects.toMatchObject({ code: "request.invalid" });
-    const beside = await sessions.fork(key.scope, head_chain_id, { at: 1 });
-    expect(beside.session_id).toBe("chat");
+    const second_chain = await sessions.fork(key.scope, head_chain_id, { at: 1 });
+    expect(second_chain.session_id).toBe("chat");
     expect((await sessions.get(key)).head_chain_id).toBe(head_chain_id);
     expect(await sessions.verify(key.scope, chain.id)).toBeNull();
     expect((await eventsOf(key)).slice(2)).toEqual([

@@ -12,38 +12,38 @@ const event = (kind: string, payload: TapedEvent["payload"], session_id = "sess_
   source: "acme",
   payload,
 });
-const shape = (kind: string, payload: TapedEvent["payload"]) => {
+const tapedContent = (kind: string, payload: TapedEvent["payload"]) => {
   const taped = toTapedEntry(event(kind, payload));
   return taped === null ? null : { kind: taped.entry.kind, payload: taped.entry.payload };
 };
 
 verifies("tape.append-only", "maps each bus event to the entry of the persistence table", () => {
-  expect(shape("user.message.received", { text: "hi" })).toEqual({
+  expect(tapedContent("user.message.received", { text: "hi" })).toEqual({
     kind: "message",
     payload: { role: "user", content: "hi" },
   });
-  expect(shape("user.message.received", { text: "see", attachments: [{ name: "a" }] })).toEqual({
+  expect(tapedContent("user.message.received", { text: "see", attachments: [{ name: "a" }] })).toEqual({
     kind: "message",
     payload: { role: "user", content: "see", attachments: [{ name: "a" }] },
   });
-  expect(shape("assistant.message.done", { content: "hello", tool_calls: [] })).toEqual({
+  expect(tapedContent("assistant.message.done", { content: "hello", tool_calls: [] })).toEqual({
     kind: "message",
     payload: { role: "assistant", content: "hello" },
   });
   const calls = [{ id: "c1", name: "search", args: {} }];
-  expect(shape("assistant.message.done", { content: "", tool_calls: calls })).toEqual({
+  expect(tapedContent("assistant.message.done", { content: "", tool_calls: calls })).toEqual({
     kind: "message",
     payload: { role: "assistant", content: "", tool_calls: calls },
   });
   expect(
-    shape("tool.call.request", { id: "c1", name: "search", args: { q: 1 }, schema_version: "v1" }),
+    tapedContent("tool.call.request", { id: "c1", name: "search", args: { q: 1 }, schema_version: "v1" }),
   ).toEqual({ kind: "tool_call", payload: { id: "c1", name: "search", args: { q: 1 } } });
-  expect(shape("tool.call.result", { id: "c1", ok: true, value: 3, request_id: "r" })).toEqual({
+  expect(tapedContent("tool.call.result", { id: "c1", ok: true, value: 3, request_id: "r" })).toEqual({
     kind: "tool_result",
     payload: { tool_call_id: "c1", ok: true, value: 3 },
   });
   const envelope = { brief: "done", display: { kind: "text", text: "done" } };
-  expect(shape("tool.call.result", { id: "c1", ok: false, error: "no", envelope })).toEqual({
+  expect(tapedContent("tool.call.result", { id: "c1", ok: false, error: "no", envelope })).toEqual({
     kind: "tool_result",
     payload: { tool_call_id: "c1", ok: false, error: "no", envelope },
   });
@@ -57,7 +57,7 @@ verifies("tape.append-only", "maps each bus event to the entry of the persistenc
     "session.forked",
     "session.compaction.started",
   ]) {
-    expect(shape(kind, { content: "x" })).toBeNull();
+    expect(tapedContent(kind, { content: "x" })).toBeNull();
   }
   for (const kind of [
     "user.interrupt",
@@ -74,7 +74,7 @@ verifies("tape.append-only", "maps each bus event to the entry of the persistenc
     "x.acme.thing",
   ]) {
     const data = { any: ["thing"] };
-    expect(shape(kind, data)).toEqual({ kind: "event", payload: { name: kind, data } });
+    expect(tapedContent(kind, data)).toEqual({ kind: "event", payload: { name: kind, data } });
   }
   expect(toTapedEntry(event("user.message.received", { text: "hi" }, "kernel"))).toBeNull();
 });
@@ -163,7 +163,7 @@ test("the digest of shared messages equals the digest of their JSON on repeated 
     const payload = { provider: "p", model: "m", messages, params: {} };
     const messages_ref = { entries: "before", count: messages.length, digest };
     for (let n = 0; n < 2; n++) {
-      expect(shape("llm.call.request", payload)?.payload).toMatchObject({ data: { messages_ref } });
+      expect(tapedContent("llm.call.request", payload)?.payload).toMatchObject({ data: { messages_ref } });
     }
   }
 });
@@ -183,7 +183,7 @@ verifies(
     const resource = { uri: "file:///a", mimeType: "image/png" };
     const digestOf = (content: object[]) => {
       const messages = [{ role: "tool", tool_call_id: "c", content }];
-      const entry = shape("llm.call.request", { provider: "p", model: "m", messages, params: {} })!;
+      const entry = tapedContent("llm.call.request", { provider: "p", model: "m", messages, params: {} })!;
       return (entry.payload.data as { messages_ref: { digest: string } }).messages_ref.digest;
     };
     const loaded = [

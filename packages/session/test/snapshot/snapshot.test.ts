@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { isShared, share, snapshot } from "../../src/snapshot/snapshot.ts";
-import { codeOfThrown } from "../bus/open-bus.ts";
+import { codeOfThrown } from "../bus/test-bus.ts";
 
 test("copies and freezes a payload, so later changes by its publisher have no effect", () => {
   const history = [{ role: "user", content: "hi" }];

@@ -25,14 +25,14 @@ verifies(
     const clock = createClock();
     const sent: JsonObject[] = [];
     const feed = new CallProgressFeed(clock, (update) => sent.push(update) > 0);
-    feed.take({ type: "progress", message: "one of two", data: { progress: 1, total: 2 } });
-    feed.take({ type: "output", text: "a" });
-    feed.take({ type: "output", text: "b" });
-    feed.take({ type: "progress", message: "two of two", progress: 2, total: 2 });
+    feed.add({ type: "progress", message: "one of two", data: { progress: 1, total: 2 } });
+    feed.add({ type: "output", text: "a" });
+    feed.add({ type: "output", text: "b" });
+    feed.add({ type: "progress", message: "two of two", progress: 2, total: 2 });
     expect(sent).toEqual([]);
     clock.tick();
     expect(sent).toEqual([{ type: "progress", status: "two of two", progress: 2, total: 2, output: "ab" }]);
-    feed.take({ type: "output", text: "c" });
+    feed.add({ type: "output", text: "c" });
     feed.close();
     expect(sent[1]).toEqual({ output: "c" });
     expect(clock.due).toEqual([]);
@@ -43,8 +43,8 @@ verifies(
 verifies("content.progress", "bounds status and output, whatever a tool reports", () => {
   const feed = new CallProgressFeed(createClock(), null);
   expect(feed.summary).toBeUndefined();
-  feed.take({ type: "status", status: "s".repeat(10_000) });
-  for (let n = 0; n < 100; n++) feed.take({ type: "output", text: `${"x".repeat(1_000)}${n}` });
+  feed.add({ type: "status", status: "s".repeat(10_000) });
+  for (let n = 0; n < 100; n++) feed.add({ type: "output", text: `${"x".repeat(1_000)}${n}` });
   expect(feed.summary!.status).toHaveLength(500);
   expect(feed.summary!.output).toHaveLength(8_000);
   expect(feed.summary!.output).toMatch(/99$/);
@@ -55,9 +55,9 @@ test("sends an update that did not fit into the session queue with the next one"
   const sent: JsonObject[] = [];
   let full = true;
   const feed = new CallProgressFeed(clock, (update) => !full && sent.push(update) > 0);
-  feed.take({ type: "output", text: "a" });
+  feed.add({ type: "output", text: "a" });
   clock.tick();
-  feed.take({ type: "output", text: "b" });
+  feed.add({ type: "output", text: "b" });
   full = false;
   clock.tick();
   expect(sent).toEqual([{ output: "ab" }]);

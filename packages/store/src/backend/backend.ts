@@ -1,4 +1,4 @@
-/** The interface of a database. Every port is implemented once on top of it. */
+/** The interface to a database, SQLite or PostgreSQL. Every port is implemented once on top of it. */
 import type { MaybePromise } from "@backplane/contract";
 import type { Op, SqlDialect } from "../ops/op.ts";
 import type { WriteInput, WriteName, WriteResult } from "../ops/writes.ts";
@@ -15,8 +15,8 @@ export interface Backend {
   /** Like `read`, but returns damaged rows too, for code that verifies hashes itself and reports where they break. */
   readUnchecked<T>(op: (dialect: SqlDialect) => Op<T>): Promise<T>;
   /**
-   * A read that every request makes (benchmark http.invoke). `key` identifies it in a cache that is never stale; a cached
-   * value is returned without a promise.
+   * A read that every request makes (benchmark http.invoke). `key` identifies it in a cache that is never stale; a
+   * cached value is returned without a promise.
    */
   readCached<T>(key: string, op: (dialect: SqlDialect) => Op<T>): MaybePromise<T>;
   onAppended(listener: () => void): () => void;

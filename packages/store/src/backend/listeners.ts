@@ -1,3 +1,4 @@
+/** A set of callbacks that learn that something was appended, without any details. */
 export interface Listeners {
   add(listener: () => void): () => void;
   notify(): void;

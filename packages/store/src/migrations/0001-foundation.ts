@@ -1,5 +1,5 @@
 /**
- * In scope columns project_id '' is the whole org. A value has its own column where it is searched, sorted or
+ * In scope columns, project_id '' means the whole org. A value has its own column where it is searched, sorted or
  * updated; the rest of a row is one JSON text, which keeps an insert cheap.
  */
 import type { Migration } from "./migration.ts";

@@ -1,4 +1,7 @@
-/** One row per turn. `output_entry` is known only once the answer is on the tape, so it is a column beside `outcome`. */
+/**
+ * One row per turn. `output_entry` is known only once the answer is on the tape, so it is a separate column and not
+ * part of `outcome`.
+ */
 import type { Migration } from "./migration.ts";
 
 export const runs: Migration = {

@@ -1,6 +1,6 @@
 /**
- * Artifacts of calls, in pieces, for nodes that share only the database. With SQLite they are files in the home, without a
- * table. Pieces are not compressed: they are read one by one, and most artifacts are already compressed.
+ * Artifacts of calls, in chunks, for nodes that share only the database. With SQLite they are files in the home,
+ * without a table. Chunks are not compressed: they are read one by one, and most artifacts are already compressed.
  */
 import type { Migration } from "./migration.ts";
 

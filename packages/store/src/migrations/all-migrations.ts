@@ -25,9 +25,9 @@ import { bindingRevisions } from "./0028-binding-revisions.ts";
 import { jobIndexes } from "./0029-job-indexes.ts";
 import { traces } from "./0030-traces.ts";
 import type { Migration } from "./migration.ts";
-import { newestOf } from "./schema-version.ts";
+import { newestVersion } from "./schema-version.ts";
 
-/** In order. The version of the last migration is the schema that this build writes. */
+/** In the order in which they are applied. The version of the last migration is the schema that this build writes. */
 export const MIGRATIONS: readonly Migration[] = [
   foundation,
   sessions,
@@ -57,4 +57,4 @@ export const MIGRATIONS: readonly Migration[] = [
   traces,
 ];
 
-export const SCHEMA_VERSION = newestOf(MIGRATIONS);
+export const SCHEMA_VERSION = newestVersion(MIGRATIONS);

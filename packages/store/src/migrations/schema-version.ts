@@ -1,21 +1,24 @@
 import { BackplaneError } from "@backplane/contract";
 import type { Migration } from "./migration.ts";
 
-export function newestOf(migrations: readonly Migration[]): number {
+export function newestVersion(migrations: readonly Migration[]): number {
   return migrations.at(-1)?.version ?? 0;
 }
 
-/** The steps that the database lacks. Throws `store.schema_newer`, because an older build must not change newer data. */
-export function missingSteps(found: number, migrations: readonly Migration[]): Migration[] {
-  const newest = newestOf(migrations);
-  if (found > newest) {
+/**
+ * The migrations that the database lacks. Throws `store.schema_newer`, because an older build must not change newer
+ * data.
+ */
+export function pendingMigrations(current: number, migrations: readonly Migration[]): Migration[] {
+  const newest = newestVersion(migrations);
+  if (current > newest) {
     throw new BackplaneError(
       "store.schema_newer",
-      `The store has schema ${found}; this build supports schemas up to ${newest}.`,
-      { details: { found, newest } },
+      `The store has schema ${current}; this build supports schemas up to ${newest}.`,
+      { details: { found: current, newest } },
     );
   }
-  return migrations.filter((migration) => migration.version > found);
+  return migrations.filter((migration) => migration.version > current);
 }
 
 export const CREATE_SCHEMA_VERSION =

@@ -41,9 +41,9 @@ export function* listApprovals(
   const values: SqlValue[] = [org_id, before, limit];
   if (status !== "") conditions.push(`status = $${values.push(status)}`);
   if (project_id !== "") {
-    const of_project = `project_id = $${values.push(project_id)}`;
+    const in_project = `project_id = $${values.push(project_id)}`;
     // The index on the status does not contain the project.
-    conditions.push(status === "" ? of_project : checkedCondition("approvals", of_project));
+    conditions.push(status === "" ? in_project : checkedCondition("approvals", in_project));
   }
   return yield sql(
     `select id, body, status, resolution from approvals where ${conditions.join(" and ")}

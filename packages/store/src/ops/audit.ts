@@ -10,8 +10,8 @@ export interface AuditRow {
 }
 
 /**
- * The head row stays locked until the transaction ends, so the chain is serial with any number of writers. A transaction
- * takes this lock last, which rules out a deadlock.
+ * The head row stays locked until the transaction ends, so the chain is serial with any number of writers. A
+ * transaction takes this lock last, which rules out a deadlock.
  */
 export function* appendAudit(entry: AuditRow): Op<void> {
   const [head] = yield sql("update audit_head set seq = seq + 1 where one = 1 returning seq, hash");
@@ -29,7 +29,7 @@ export function chainHash(previous: string, seq: number, canonical: string): str
   return createHash("sha256").update(`${previous}\n${seq}\n${canonical}`).digest("hex");
 }
 
-const AUDIT = "seq, id, at, org_id, project_id, actor, action, subject, details, hash";
+const AUDIT_COLUMNS = "seq, id, at, org_id, project_id, actor, action, subject, details, hash";
 
 export function* listAudit(
   org_id: string,
@@ -42,19 +42,19 @@ export function* listAudit(
   const values: SqlValue[] = [org_id, before, limit];
   if (action !== "") conditions.push(`action = $${values.push(action)}`);
   if (project_id !== "") {
-    const of_project = `project_id = $${values.push(project_id)}`;
+    const in_project = `project_id = $${values.push(project_id)}`;
     // The index on the action does not contain the project.
-    conditions.push(action === "" ? of_project : checkedCondition("audit", of_project));
+    conditions.push(action === "" ? in_project : checkedCondition("audit", in_project));
   }
   return yield sql(
-    `select ${AUDIT} from audit where ${conditions.join(" and ")} order by seq desc limit $3`,
+    `select ${AUDIT_COLUMNS} from audit where ${conditions.join(" and ")} order by seq desc limit $3`,
     values,
   );
 }
 
 /** A range of the whole chain, across all orgs, for verification. */
 export function* readChain(after: number, limit: number): Op<Row[]> {
-  return yield sql(`select ${AUDIT} from audit where seq > $1 order by seq limit $2`, [after, limit]);
+  return yield sql(`select ${AUDIT_COLUMNS} from audit where seq > $1 order by seq limit $2`, [after, limit]);
 }
 
 export function* readChainHash(seq: number): Op<Row | undefined> {

@@ -18,17 +18,17 @@ export interface WriteBinding {
 }
 
 /** If `expected_revision` is set, the write is refused when a binding of the org has changed since that revision. */
-interface AtRevision {
+interface ExpectedRevision {
   expected_revision: number | null;
 }
 
-export function* createBinding(p: WriteBinding & AtRevision): Op<void> {
+export function* createBinding(p: WriteBinding & ExpectedRevision): Op<void> {
   yield* raiseRevision(p.org_id, p.expected_revision);
   yield* insertBinding(p);
 }
 
 export function* insertBinding(p: WriteBinding): Op<void> {
-  yield* requireUnbound(p);
+  yield* requireBindable(p);
   yield sql(
     `insert into bindings (binding_id, org_id, project_id, package_id, package_version, export_id, kind, status, generation, body)
       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
@@ -49,14 +49,14 @@ export function* insertBinding(p: WriteBinding): Op<void> {
   yield* writeRecords(p.records);
 }
 
-export function* updateBinding(p: WriteBinding & AtRevision & { expected: number }): Op<boolean> {
+export function* updateBinding(p: WriteBinding & ExpectedRevision & { expected: number }): Op<boolean> {
   yield* raiseRevision(p.org_id, p.expected_revision);
   return yield* replaceBinding(p);
 }
 
 /** The generation is an optimistic lock: of writers that read the same generation, exactly one succeeds. */
 function* replaceBinding(p: WriteBinding & { expected: number }): Op<boolean> {
-  yield* requireUnbound(p);
+  yield* requireBindable(p);
   const updated = yield sql(
     `update bindings set package_version = $5, status = $6, generation = $7, body = $8
       where binding_id = $1 and org_id = $2 and project_id = $3 and generation = $4 returning binding_id`,
@@ -69,7 +69,7 @@ function* replaceBinding(p: WriteBinding & { expected: number }): Op<boolean> {
   return true;
 }
 
-export interface UpdateBindings extends AtRevision {
+export interface UpdateBindings extends ExpectedRevision {
   org_id: string;
   changes: (WriteBinding & { expected: number })[];
 }
@@ -123,8 +123,8 @@ export function* deleteBinding(p: RemoveBinding): Op<boolean> {
 }
 
 /**
- * Every change of a binding raises the revision of its org. Its row stays locked until the end of the transaction, so of
- * two changes that were checked against the same bindings, the second is refused and checked again.
+ * Every change to a binding raises the revision of its org. Its row stays locked until the end of the transaction, so
+ * of two changes that were checked against the same bindings, the second is refused and checked again.
  */
 export function* raiseRevision(org_id: string, expected_revision: number | null): Op<void> {
   const [row] = yield sql(
@@ -143,7 +143,7 @@ export function* readRevision(org_id: string): Op<number> {
   return Number(row?.revision ?? 0);
 }
 
-function* requireUnbound(p: WriteBinding): Op<void> {
+function* requireBindable(p: WriteBinding): Op<void> {
   const [package_] = yield findPackage(p.org_id, p.package_id, p.package_version);
   if (package_ === undefined) {
     refuse("package.not_found", `${p.package_id} ${p.package_version} is not installed.`);
@@ -170,13 +170,13 @@ function* writeRefs(p: WriteBinding): Op<void> {
   }
 }
 
-const BOUND = `select b.binding_id, b.body, p.id as package_row, p.body as package from bindings b
+const SELECT_WITH_PACKAGE = `select b.binding_id, b.body, p.id as package_row, p.body as package from bindings b
   join packages p on p.org_id = b.org_id and p.package_id = b.package_id and p.version = b.package_version`;
 /** $1 is the org, $2 the project. A project sees its own rows and the org's, the whole org ('') sees all rows. */
 const VISIBLE = `b.org_id = $1 and ${checkedCondition("b", "$2 = '' or b.project_id = '' or b.project_id = $2")}`;
 
 export function* readBinding(values: SqlValue[]): Op<Row | undefined> {
-  return (yield sql(`${BOUND} where b.binding_id = $3 and ${VISIBLE}`, values))[0];
+  return (yield sql(`${SELECT_WITH_PACKAGE} where b.binding_id = $3 and ${VISIBLE}`, values))[0];
 }
 
 export function* listBindings(values: SqlValue[]): Op<Row[]> {
@@ -191,7 +191,7 @@ export function* listBindings(values: SqlValue[]): Op<Row[]> {
 /** Includes bindings of whole packages, whose exports are not known here. */
 export function* listCandidateBindings(values: SqlValue[]): Op<Row[]> {
   return yield sql(
-    `${BOUND} where ${VISIBLE} and b.export_id in ($3, '*')
+    `${SELECT_WITH_PACKAGE} where ${VISIBLE} and b.export_id in ($3, '*')
       and ${checkedCondition("b", "$4 = '' or b.package_id = $4")} order by b.binding_id`,
     values,
   );
@@ -199,7 +199,7 @@ export function* listCandidateBindings(values: SqlValue[]): Op<Row[]> {
 
 export function* listActiveBindings(values: SqlValue[]): Op<Row[]> {
   return yield sql(
-    `${BOUND} where ${VISIBLE} and ${checkedCondition("b", "b.kind = $3 and b.status = 'active'")}
+    `${SELECT_WITH_PACKAGE} where ${VISIBLE} and ${checkedCondition("b", "b.kind = $3 and b.status = 'active'")}
       order by b.binding_id`,
     values,
   );
@@ -207,7 +207,7 @@ export function* listActiveBindings(values: SqlValue[]): Op<Row[]> {
 
 export function* listWholePackageBindings(): Op<Row[]> {
   return yield sql(
-    `${BOUND} where ${checkedCondition("b", "b.export_id = '*' and b.status = 'active'")} order by b.binding_id`,
+    `${SELECT_WITH_PACKAGE} where ${checkedCondition("b", "b.export_id = '*' and b.status = 'active'")} order by b.binding_id`,
     [],
   );
 }
@@ -215,7 +215,7 @@ export function* listWholePackageBindings(): Op<Row[]> {
 /** A hook receives the events of its scope: a hook of the org all events, a hook of a project those of the project. */
 export function* listActiveHooks(values: SqlValue[]): Op<Row[]> {
   return yield sql(
-    `${BOUND} where b.org_id = $1
+    `${SELECT_WITH_PACKAGE} where b.org_id = $1
       and ${checkedCondition("b", "b.project_id in ('', $2) and b.kind = 'hook' and b.status = 'active'")}
       order by b.binding_id`,
     values,

@@ -1,4 +1,6 @@
-/** The live configuration of an org. A change is one transaction: removals, writes, the check of the limits, records. */
+/**
+ * The live configuration of an org. A change is one transaction: removals, writes, the check of the limits, records.
+ */
 import { configGroupOf, isDestinationConfig } from "@backplane/contract";
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, refuse, sql } from "./op.ts";
@@ -21,16 +23,16 @@ export interface ConfigWrite {
 }
 
 export function* writeConfig(p: ConfigWrite): Op<string[]> {
-  const gone: Row[] = [];
+  const deleted_rows: Row[] = [];
   for (const { from, to } of p.unset) {
     const rows = yield sql(
       "delete from config where org_id = $1 and key >= $2 and key < $3 returning key, value, sealed",
       [p.org_id, from, to],
     );
-    gone.push(...rows);
+    deleted_rows.push(...rows);
   }
-  const removed = gone.map((row) => row.key as string);
-  removed.push(...(yield* dropCredentials(p, gone)));
+  const removed = deleted_rows.map((row) => row.key as string);
+  removed.push(...(yield* dropCredentials(p, deleted_rows)));
   for (const row of p.set) {
     yield sql(
       `insert into config (org_id, key, bytes, sealed, updated_at, value) values ($1, $2, $3, $4, $5, $6)
@@ -46,7 +48,8 @@ export function* writeConfig(p: ConfigWrite): Op<string[]> {
 
 /**
  * A stored credential belongs to the destination that it was given for. When the destination changes, the sealed values
- * of the same group are removed in the same transaction, whoever makes the change, unless the same write sets them again.
+ * of the same group are removed in the same transaction, whoever makes the change, unless the same write sets them
+ * again.
  */
 function* dropCredentials(p: ConfigWrite, removed: readonly Row[]): Op<string[]> {
   const changed = removed.filter(isDestination).map(({ key }) => key as string);
@@ -60,8 +63,8 @@ function* dropCredentials(p: ConfigWrite, removed: readonly Row[]): Op<string[]>
     ]);
     if (!isDestination(row) && (before === undefined || !isDestination(before))) continue;
     // Before `plugin` is set there is no instance, so its secrets have not been sent anywhere yet.
-    const first = before === undefined && key.endsWith(".plugin");
-    if (!first && before?.value !== value) changed.push(key);
+    const is_new_plugin = before === undefined && key.endsWith(".plugin");
+    if (!is_new_plugin && before?.value !== value) changed.push(key);
   }
   const dropped: string[] = [];
   const set_keys = new Set(p.set.map(({ key }) => key));
@@ -86,17 +89,17 @@ function isDestination({ key, value, sealed }: Row): boolean {
 }
 
 function* checkLimits(p: ConfigWrite): Op<void> {
-  const [held] = yield sql(
+  const [totals] = yield sql(
     "select count(*) as keys, cast(coalesce(sum(bytes), 0) as bigint) as bytes from config where org_id = $1",
     [p.org_id],
   );
-  if ((held!.keys as number) > p.max_keys) {
-    refuse("config.limit", `An org holds at most ${p.max_keys} configuration keys.`, {
+  if ((totals!.keys as number) > p.max_keys) {
+    refuse("config.limit", `An org can have at most ${p.max_keys} configuration keys.`, {
       limit: "keys_per_org",
       max: p.max_keys,
     });
   }
-  if ((held!.bytes as number) > p.max_bytes) {
+  if ((totals!.bytes as number) > p.max_bytes) {
     refuse("config.limit", `The configuration of an org holds at most ${p.max_bytes} bytes.`, {
       limit: "bytes_per_org",
       max: p.max_bytes,
@@ -104,16 +107,15 @@ function* checkLimits(p: ConfigWrite): Op<void> {
   }
 }
 
-const ROW = "key, value, sealed";
+const CONFIG_COLUMNS = "key, value, sealed";
 
 export function* readConfigValue(org_id: string, key: string): Op<Row | undefined> {
-  return (yield sql(`select ${ROW} from config where org_id = $1 and key = $2`, [org_id, key]))[0];
+  return (yield sql(`select ${CONFIG_COLUMNS} from config where org_id = $1 and key = $2`, [org_id, key]))[0];
 }
 
 export function* listConfig(org_id: string, { from, to }: KeyRange): Op<Row[]> {
-  return yield sql(`select ${ROW} from config where org_id = $1 and key >= $2 and key < $3 order by key`, [
-    org_id,
-    from,
-    to,
-  ]);
+  return yield sql(
+    `select ${CONFIG_COLUMNS} from config where org_id = $1 and key >= $2 and key < $3 order by key`,
+    [org_id, from, to],
+  );
 }

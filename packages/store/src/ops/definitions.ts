@@ -9,7 +9,10 @@ export interface WriteDefinitions {
   records: ChangeRecordRows;
 }
 
-/** The revision is an optimistic lock: if two writers describe the same server, the second reads again and compares. */
+/**
+ * The revision is an optimistic lock: of two writers that describe the same server, the second is refused and reads
+ * again.
+ */
 export function* putDefinitions(p: WriteDefinitions): Op<boolean> {
   const [binding] = yield sql("select binding_id from bindings where binding_id = $1 and org_id = $2", [
     p.binding_id,

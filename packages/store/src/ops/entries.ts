@@ -43,10 +43,10 @@ const RESERVE_IDS = `update sessions set last_entry = last_entry + $5 where ${SE
 const READ_TIP = `select hash, archived_at from chains where ${SESSION_KEY} and session_id = $4 and id = $5`;
 
 /** Locks the session's row first, so that ids and hashes are serial with any number of writers. */
-function* reserveIds(key: SessionKeyColumns, named: string | null, count: number): Op<ReservedIds> {
+function* reserveIds(key: SessionKeyColumns, requested_chain: string | null, count: number): Op<ReservedIds> {
   const [session] = yield sql(RESERVE_IDS, [...keyValues(key), count]);
   if (session === undefined) refuse("session.not_found", `There is no session ${key.session_id}.`);
-  const chain_id = named ?? (session.head_chain as string);
+  const chain_id = requested_chain ?? (session.head_chain as string);
   const [chain] = yield sql(READ_TIP, [...keyValues(key), chain_id]);
   if (chain === undefined) refuse("chain.not_found", `The session has no chain ${chain_id}.`);
   if (chain.archived_at !== null) refuse("chain.archived", `Chain ${chain_id} is archived.`);
@@ -55,7 +55,7 @@ function* reserveIds(key: SessionKeyColumns, named: string | null, count: number
 
 const READ_HEAD = `select s.last_entry, s.head_chain, c.hash from sessions s join chains c on c.id = s.head_chain
   where s.org_id = $1 and s.project_id = $2 and s.workspace = $3 and s.id = $4`;
-const SET_LAST = `update sessions set last_entry = $5 where ${SESSION_KEY} and id = $4`;
+const SET_LAST_ENTRY = `update sessions set last_entry = $5 where ${SESSION_KEY} and id = $4`;
 
 /**
  * For the head chain, which receives nearly every entry. SQLite has one writer, so this needs no lock and costs a third
@@ -65,7 +65,7 @@ function* reserveIdsOnHead(key: SessionKeyColumns, count: number): Op<ReservedId
   const [head] = yield selectForUpdate(READ_HEAD, keyValues(key));
   if (head === undefined) refuse("session.not_found", `There is no session ${key.session_id}.`);
   const last_id = (head.last_entry as number) + count;
-  yield sql(SET_LAST, [...keyValues(key), last_id]);
+  yield sql(SET_LAST_ENTRY, [...keyValues(key), last_id]);
   return { chain_id: head.head_chain as string, hash: head.hash as string, last_id };
 }
 

@@ -40,7 +40,7 @@ export function* requireIdle(key: SessionKeyColumns): Op<void> {
   if (running !== undefined) refuseBusy(running.id as string);
 }
 
-export function* findRunning(key: SessionKeyColumns): Op<string | null> {
+export function* findRunningRun(key: SessionKeyColumns): Op<string | null> {
   const [running] = yield sql(READ_RUNNING, keyValues(key));
   return (running?.id as string | undefined) ?? null;
 }

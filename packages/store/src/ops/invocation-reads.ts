@@ -39,7 +39,7 @@ export function* readInvocation(id: string, org_id: string, project_id: string):
 /** Up to `limit` rows. `resume` is the id to continue from when the scan stopped before the end of the history. */
 export function* listInvocations(p: ListInvocations): Op<{ rows: Row[]; resume: string | null }> {
   if (p.filter.session_id !== "") return { rows: yield sessionPage(p), resume: null };
-  const projects = p.project_id === "" ? yield* projectsOf(p.org_id) : [p.project_id];
+  const projects = p.project_id === "" ? yield* listProjects(p.org_id) : [p.project_id];
   const rows: Row[] = [];
   let resume: string | null = null;
   for (const project_id of projects) {
@@ -55,7 +55,7 @@ export function* listInvocations(p: ListInvocations): Op<{ rows: Row[]; resume: 
 
 /** Counts the calls to each export among the latest calls of each project. Reads only the index of the list. */
 export function* countCalls(p: { org_id: string; project_id: string; latest: number }): Op<Row[]> {
-  const projects = p.project_id === "" ? yield* projectsOf(p.org_id) : [p.project_id];
+  const projects = p.project_id === "" ? yield* listProjects(p.org_id) : [p.project_id];
   const rows: Row[] = [];
   for (const project_id of projects) {
     rows.push(
@@ -88,7 +88,7 @@ function statusCondition(statuses: readonly string[], first: number): string {
 }
 
 /** Skips from project to project in the index instead of reading every row. */
-function* projectsOf(org_id: string): Op<string[]> {
+function* listProjects(org_id: string): Op<string[]> {
   const rows = yield sql(
     `with recursive seen (project_id) as (
         select (select min(project_id) from invocations where org_id = $1)

@@ -9,7 +9,7 @@ import { type ExecutionRows, endExecution, openExecution } from "./executions.ts
 import { requireHeldRun } from "./holds.ts";
 import { type CompletedKey, completeKey, completeKeyWith } from "./idempotency.ts";
 import { completeJob, type HeldJob, startJob } from "./jobs.ts";
-import { ofExpiredNode } from "./leases.ts";
+import { expiredNodeCondition } from "./leases.ts";
 import { jsonTexts, type Op, type Row, refuse, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
 import { endHarnessRun, insertHarnessRun, type RunColumns } from "./runs.ts";
 
@@ -49,9 +49,9 @@ const INSERT_DELEGATION = `insert into delegations (token_hash, invocation_id, o
   values ($1, $2, $3, $4, $5, $6)`;
 
 export function* openInvocation(p: OpenInvocation, dialect: SqlDialect): Op<AppendedRows | null> {
-  // A call of a turn is admitted only by the gateway that owns the turn.
+  // A call made by a turn is admitted only by the gateway that owns the turn.
   if (p.tape?.hold != null) yield* requireHeldRun(p.tape.hold, dialect);
-  // Before the row is inserted, so that a key in use leaves nothing to undo.
+  // Done before the row is inserted, so that a key in use leaves nothing to undo.
   if (p.once !== null && p.run === null) yield* completeKey(p.once, dialect);
   if (p.execution !== null) yield* openExecution(p.execution);
   if (p.job !== null && !(yield* startJob(p.job, p.row[ID] as string, p.row[NODE] as string, dialect))) {
@@ -160,7 +160,7 @@ const SETTLE = `update invocations set status = $3, retry_count = $4, started_at
   where id = $1 and fence = $2 and status in ('running', 'waiting_approval')`;
 const SETTLE_RETURNING = `${SETTLE} returning id`;
 
-/** The same in one statement, because round trips dominate the cost of a settlement on PostgreSQL. */
+/** The whole settlement in one statement, because round trips dominate the cost of a settlement on PostgreSQL. */
 const SETTLE_IN_ONE_STATEMENT = `with settled as (${SETTLE_RETURNING}),
   revoked as (delete from delegations where invocation_id in (select id from settled)),
   published as (
@@ -275,7 +275,7 @@ function orphanCondition(
   dialect: SqlDialect,
 ): { where: string; values: (string | number | null)[] } {
   const values = dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now];
-  const expired = ofExpiredNode(dialect, "i.node_id", "$3");
+  const expired = expiredNodeCondition(dialect, "i.node_id", "$3");
   const skipped =
     p.skipped === null ? "" : `and i.id not in (${jsonTexts(dialect, `$${values.push(p.skipped)}`)})`;
   return { where: `i.status = '${p.status}' and i.node_id <> $1 ${expired} ${skipped}`, values };

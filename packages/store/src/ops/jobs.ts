@@ -2,15 +2,15 @@
  * A job goes from ready to leased to done, or back to ready (failed, released, lease expired) and finally to dead. A
  * ready or dead job can be discarded.
  *
- * On SQLite only one gateway uses the store, so it can reserve jobs in memory: a reserved job stays ready, with the fence
- * that its start will give it, and is leased by the write that opens its call.
+ * On SQLite only one gateway uses the store, so it can reserve jobs in memory: a reserved job stays ready, with the
+ * fence that its start will give it, and is leased by the write that opens its call.
  *
- * Only the first unfinished job of a group has a due_at, so a claim is a plain index range however many jobs wait behind
- * others. Finishing a job of a group makes the next one due. On PostgreSQL a lock per group serializes enqueuing and
- * finishing, so that neither misses a job of the other. For the clock see nowSql.
+ * Only the first unfinished job of a group has a due_at, so a claim is a plain index range however many jobs wait
+ * behind others. Finishing a job of a group makes the next one due. On PostgreSQL a lock per group serializes enqueuing
+ * and finishing, so that neither misses a job of the other. For the clock see nowSql.
  */
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
-import { ofExpiredNode } from "./leases.ts";
+import { expiredNodeCondition } from "./leases.ts";
 import {
   checkedCondition,
   jsonTexts,
@@ -37,7 +37,7 @@ export interface JobRow {
   project_id: string;
 }
 
-const JOB =
+const JOB_COLUMNS =
   "id, queue, lane, group_name, payload, run_at, max_attempts, attempt, fence, last_error, state, last_attempt, org_id, project_id, invocation_id, ended_at";
 
 /** On SQLite, returns the indexes of the jobs that are due: those that were added and wait behind no other job. */
@@ -129,7 +129,7 @@ export function* claimJobs(
     }
     const [row] = yield sql(
       `update jobs set state = 'leased', node_id = $2, due_at = ${nowSql(dialect, "$3")} + $4,
-        attempt = attempt + 1, fence = fence + 1 where id = $1 returning ${JOB}`,
+        attempt = attempt + 1, fence = fence + 1 where id = $1 returning ${JOB_COLUMNS}`,
       [job.id as string, p.node_id, p.now, p.lease_ms],
     );
     claimed.push(row!);
@@ -159,13 +159,13 @@ export function* listDueJobs(p: {
   held: string;
 }): Op<Row[]> {
   return yield sql(
-    `select ${JOB} from jobs where queue = $1 and due_at <= ${nowSql("sqlite", "$2")} and lane = $4
+    `select ${JOB_COLUMNS} from jobs where queue = $1 and due_at <= ${nowSql("sqlite", "$2")} and lane = $4
       and id not in (${jsonTexts("sqlite", "$5")}) ${p.ready_only ? "and state = 'ready'" : ""} order by due_at, pos limit $3`,
     [p.queue, p.now, p.limit, p.lane, p.held],
   );
 }
 
-/** A reserved job. Its start raises the fence by one, to $2. */
+/** The condition for a reserved job. Its start raises the fence by one, to $2. */
 const IS_RESERVED = "state = 'ready' and fence = $2 - 1 and due_at is not null";
 
 /** Leases a job that was reserved and not started, so that it can be finished like a leased one. */
@@ -230,7 +230,7 @@ export function* releaseOrphanJobs(
   const released = yield sql(
     `update jobs set state = 'ready', run_at = ${now}, due_at = ${now}, ${UNCOUNT_UNSTARTED}
       where queue = $1 and due_at is not null and state = 'leased' and node_id <> $2
-        ${ofExpiredNode(dialect, "jobs.node_id", "$3")} returning id`,
+        ${expiredNodeCondition(dialect, "jobs.node_id", "$3")} returning id`,
     [p.queue, p.node_id, p.now],
   );
   return released.length;
@@ -249,12 +249,13 @@ const RELEASED_ATTEMPT = {
   never_ran: "attempt = attempt - 1, started = attempt - 1",
 };
 
+/** A leased or reserved job, as its holder identifies it. */
 export interface HeldJob {
   id: string;
   fence: number;
 }
 
-/** Completes a job that need not have been started. */
+/** Completes a job, whether or not it has been started. */
 export function* completeHeldJob(p: HeldJob & { now: number | null }, dialect: SqlDialect): Op<boolean> {
   yield* leaseReserved(p, dialect);
   return yield* completeJob(p, dialect);
@@ -312,8 +313,8 @@ export function* failJob(
 }
 
 /**
- * Makes a dead job ready again, behind its group, with as many new attempts as it had at first. The count of attempts
- * continues.
+ * Makes a dead job ready again, behind the other jobs of its group, with as many new attempts as it had at first. The
+ * count of attempts continues.
  */
 export function* replayJob(
   p: { id: string; now: number | null; records: ChangeRecordRows },
@@ -377,8 +378,8 @@ export function* discardHeldJob(
 }
 
 /**
- * Discards jobs of a lane that have been due for longer than `keep_ms`. Only the first of each group is due, so a caller
- * repeats this until it returns 0.
+ * Discards jobs of a lane that have been due for longer than `keep_ms`. Only the first of each group is due, so a
+ * caller repeats this until it returns 0.
  */
 export function* discardOverdueJobs(
   p: { queue: string; lane: string; error: string; now: number | null; keep_ms: number; limit: number },
@@ -402,7 +403,7 @@ export function* discardOverdueJobs(
 }
 
 export function* readJob(id: string): Op<Row | undefined> {
-  return (yield sql(`select ${JOB} from jobs where id = $1`, [id]))[0];
+  return (yield sql(`select ${JOB_COLUMNS} from jobs where id = $1`, [id]))[0];
 }
 
 /** Newest first. `project_id` '' lists the whole org, and '' in the other filters means any. */
@@ -422,22 +423,22 @@ export function* listJobs(p: {
     conditions.push("org_id <> ''", checkedCondition("jobs", `state = $${values.push(p.state)}`));
   } else conditions.push("org_id <> ''");
   if (p.project_id !== "") {
-    const of_project = `project_id = $${values.push(p.project_id)}`;
+    const in_project = `project_id = $${values.push(p.project_id)}`;
     // The index of dead jobs does not contain the project.
-    conditions.push(p.state === "dead" ? checkedCondition("jobs", of_project) : of_project);
+    conditions.push(p.state === "dead" ? checkedCondition("jobs", in_project) : in_project);
   }
   if (p.lane !== "") conditions.push(checkedCondition("jobs", `lane = $${values.push(p.lane)}`));
   return yield sql(
-    `select ${JOB} from jobs where ${conditions.join(" and ")} order by id desc limit $3`,
+    `select ${JOB_COLUMNS} from jobs where ${conditions.join(" and ")} order by id desc limit $3`,
     values,
   );
 }
 
 export function* listDeadJobs(queue: string, limit: number): Op<Row[]> {
-  return yield sql(`select ${JOB} from jobs where queue = $1 and state = 'dead' order by pos desc limit $2`, [
-    queue,
-    limit,
-  ]);
+  return yield sql(
+    `select ${JOB_COLUMNS} from jobs where queue = $1 and state = 'dead' order by pos desc limit $2`,
+    [queue, limit],
+  );
 }
 
 /**

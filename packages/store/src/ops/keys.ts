@@ -31,8 +31,8 @@ export function* readKey(token_hash: string): Op<Row | undefined> {
 }
 
 export function* readKeyById(org_id: string, id: string): Op<Row | undefined> {
-  const of_org = checkedCondition("api_keys", "org_id = $2");
-  return (yield sql(`select body, revoked_at from api_keys where id = $1 and ${of_org}`, [id, org_id]))[0];
+  const in_org = checkedCondition("api_keys", "org_id = $2");
+  return (yield sql(`select body, revoked_at from api_keys where id = $1 and ${in_org}`, [id, org_id]))[0];
 }
 
 export function* listKeys(values: SqlValue[]): Op<Row[]> {

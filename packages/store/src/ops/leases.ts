@@ -2,7 +2,7 @@
 import { jsonTexts, nowSql, type Op, type SqlDialect, sql } from "./op.ts";
 
 /** $1 name, $2 holder, $3 now, $4 ttl */
-const acquire = (dialect: SqlDialect) => `insert into leases (name, holder, fence, expires_at)
+const acquireSql = (dialect: SqlDialect) => `insert into leases (name, holder, fence, expires_at)
   values ($1, $2, 1, ${nowSql(dialect, "$3")} + $4)
   on conflict (name) do update set holder = excluded.holder, fence = leases.fence + 1, expires_at = excluded.expires_at
   where leases.expires_at <= ${nowSql(dialect, "$3")}`;
@@ -11,7 +11,7 @@ export function* acquireLease(
   p: { name: string; holder: string; now: number | null; ttl_ms: number },
   dialect: SqlDialect,
 ): Op<number | null> {
-  const [row] = yield sql(`${acquire(dialect)} or leases.holder = $2 returning fence`, [
+  const [row] = yield sql(`${acquireSql(dialect)} or leases.holder = $2 returning fence`, [
     p.name,
     p.holder,
     p.now,
@@ -35,7 +35,7 @@ export function* acquireSlot(
   for (let slot = 0; slot < p.max; slot++) {
     const name = `${p.name}#${slot}`;
     if (held.has(name)) continue;
-    const [row] = yield sql(`${acquire(dialect)} returning fence`, [name, p.holder, p.now, p.ttl_ms]);
+    const [row] = yield sql(`${acquireSql(dialect)} returning fence`, [name, p.holder, p.now, p.ttl_ms]);
     if (row !== undefined) return { name, fence: row.fence as number };
   }
   return null;
@@ -63,10 +63,10 @@ export function* releaseLease(name: string, holder: string): Op<boolean> {
 }
 
 /**
- * Restricts a claim to rows of nodes whose lease `node/…` has expired. A SQLite home is exclusive, so every other node
- * has exited and no parameter is used.
+ * An SQL condition that restricts a claim to rows of nodes whose lease `node/…` has expired. A SQLite home is
+ * exclusive, so every other node has exited and no parameter is used.
  */
-export function ofExpiredNode(dialect: SqlDialect, column: string, now: string): string {
+export function expiredNodeCondition(dialect: SqlDialect, column: string, now: string): string {
   if (dialect === "sqlite") return "";
   return `and not exists (select 1 from leases l where l.name = 'node/' || ${column} and l.expires_at > ${nowSql(dialect, now)})`;
 }

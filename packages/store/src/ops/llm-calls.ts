@@ -3,7 +3,7 @@
  * calls and gateways cannot exceed it together. A running call counts with an estimate of its tokens, which is replaced
  * when the call ends.
  */
-import { ofExpiredNode } from "./leases.ts";
+import { expiredNodeCondition } from "./leases.ts";
 import { checkedCondition, type Op, type Row, refuse, type SqlDialect, type SqlValue, sql } from "./op.ts";
 
 const COLUMNS = "id, org_id, project_id, status, deadline, invocation_id, run_id, body";
@@ -81,14 +81,15 @@ export function* settleLlmCall(p: {
 
 /**
  * Ends running calls of gateways that have stopped. Their reserved tokens stay counted, because they may have been
- * used. The body of a running call names its gateway, which is read here only, for the few calls that run.
+ * used. The body of a running call contains the id of its gateway. It is read only here, for the
+ * few calls that are running.
  */
 export function* endLostLlmCalls(
   p: { before: number; dead_nodes: boolean; now: number | null },
   dialect: SqlDialect,
 ): Op<number> {
   const node = "(llm_calls.body::json->>'node_id')";
-  const dead = p.dead_nodes ? `or (${node} is not null ${ofExpiredNode(dialect, node, "$2")})` : "";
+  const dead = p.dead_nodes ? `or (${node} is not null ${expiredNodeCondition(dialect, node, "$2")})` : "";
   const lost = yield sql(
     `update llm_calls set status = 'lost' where status = 'running' and (deadline < $1 ${dead}) returning id`,
     p.dead_nodes ? [p.before, p.now] : [p.before],

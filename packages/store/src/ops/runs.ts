@@ -4,7 +4,7 @@ import { type ChangeRecordRows, EVENT_IDS, writeRecords } from "./change-records
 import { type AppendedRows, appendEntries, type TapeRows, writeTape } from "./entries.ts";
 import { countChildRun } from "./executions.ts";
 import {
-  findRunning,
+  findRunningRun,
   type HoldColumns,
   lockHeldRun,
   refuseBusy,
@@ -12,7 +12,7 @@ import {
   requireIdle,
 } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
-import { ofExpiredNode } from "./leases.ts";
+import { expiredNodeCondition } from "./leases.ts";
 import { checkedCondition, type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 
@@ -35,8 +35,8 @@ const INSERT_RUN = `insert into runs (${RUN_COLUMNS})
 const INSERT_RUN_RETURNING = `${INSERT_RUN} returning id`;
 
 /**
- * The row names the chain that its message is on. Appending locks the session's row, so of two gateways that start a turn
- * the second one finds the other's row and is refused with `session.busy`. `parent` is the turn that started the run of a
+ * The row records the chain of its message. Appending locks the session's row, so of two gateways that start a turn the
+ * second one finds the other's row and is refused with `session.busy`. `parent` is the turn that started the run of a
  * sub-agent.
  */
 export function* startRun(
@@ -72,7 +72,7 @@ export function* startRun(
     run.body,
     written.last_id - p.own_entries + 1,
   ]);
-  if (inserted.length === 0) refuseBusy((yield* findRunning(p.tape.key)) ?? run.id);
+  if (inserted.length === 0) refuseBusy((yield* findRunningRun(p.tape.key)) ?? run.id);
   const events = p.records.events.map((event) => withChain(event, written.chain_id));
   yield* writeRecords({ ...p.records, events });
   return written;
@@ -130,7 +130,7 @@ export function* endHarnessRun(
 function* writeIfIdle(tape: TapeRows, dialect: SqlDialect): Op<AppendedRows | null> {
   // Locks the session's row, so that no turn begins between the check and the write.
   yield* writeTape({ ...tape, entries: [] }, dialect);
-  return (yield* findRunning(tape.key)) === null ? yield* writeTape(tape, dialect) : null;
+  return (yield* findRunningRun(tape.key)) === null ? yield* writeTape(tape, dialect) : null;
 }
 
 export interface EndRun {
@@ -211,7 +211,7 @@ export function* claimRuns(
   const runs = dialect === "sqlite" ? "runs r indexed by runs_running" : "runs r";
   const orphans = yield sql(
     `select r.id, r.node_id from ${runs}
-      where r.status = 'running' and r.node_id <> $1 ${ofExpiredNode(dialect, "r.node_id", "$3")}
+      where r.status = 'running' and r.node_id <> $1 ${expiredNodeCondition(dialect, "r.node_id", "$3")}
       order by r.id limit $2 ${rowLock(dialect, "for update of r skip locked")}`,
     dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now],
   );
@@ -256,15 +256,15 @@ export interface ListRuns {
   limit: number;
 }
 
-/** Runs of a chain are searched among those of its session: an index of their own would make every turn a tenth slower. */
+/** Runs of a chain are searched among those of its session: a separate index would make every turn a tenth slower. */
 export function* listRuns(p: ListRuns): Op<Row[]> {
   const conditions = ["org_id = $1", "id < $2"];
   const values: SqlValue[] = [p.org_id, p.before, p.limit];
   if (p.project_id !== "") {
-    const of_project = `project_id = $${values.push(p.project_id)}`;
+    const in_project = `project_id = $${values.push(p.project_id)}`;
     // The index of the session has no project.
     const by_session = p.session_id !== null || p.chain_id !== null;
-    conditions.push(by_session ? checkedCondition("runs", of_project) : of_project);
+    conditions.push(by_session ? checkedCondition("runs", in_project) : in_project);
   }
   if (p.session_id !== null) conditions.push(`session_id = $${values.push(p.session_id)}`);
   if (p.chain_id !== null) {

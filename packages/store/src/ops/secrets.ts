@@ -2,7 +2,7 @@ import { listBindingsUsing } from "./bindings.ts";
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { checkedCondition, type Op, type Row, refuse, sql } from "./op.ts";
 
-const SECRET = "name, org_id, project_id, last4, version, created_at, updated_at";
+const SECRET_COLUMNS = "name, org_id, project_id, last4, version, created_at, updated_at";
 
 /**
  * A project creates and replaces only its own secrets. The whole org ('') replaces any secret and leaves its owner
@@ -23,7 +23,7 @@ export function* putSecret(p: {
       on conflict (org_id, name) do update set ciphertext = excluded.ciphertext, last4 = excluded.last4,
         version = secrets.version + 1, updated_at = excluded.updated_at
         where excluded.project_id = '' or secrets.project_id = excluded.project_id
-      returning ${SECRET}`,
+      returning ${SECRET_COLUMNS}`,
     [p.org_id, p.name, p.ciphertext, p.last4, p.now, p.project_id],
   );
   if (row === undefined) return refuseOtherOwner(p.name);
@@ -60,7 +60,7 @@ export function* removeSecret(p: {
 }
 
 export function* readSecret(org_id: string, name: string): Op<Row | undefined> {
-  return (yield sql(`select ${SECRET}, ciphertext from secrets where org_id = $1 and name = $2`, [
+  return (yield sql(`select ${SECRET_COLUMNS}, ciphertext from secrets where org_id = $1 and name = $2`, [
     org_id,
     name,
   ]))[0];
@@ -69,7 +69,7 @@ export function* readSecret(org_id: string, name: string): Op<Row | undefined> {
 /** Sorted by name, because a secret has no id that reflects its age. A project sees its own secrets and the org's. */
 export function* listSecrets(org_id: string, project_id: string, after: string, limit: number): Op<Row[]> {
   return yield sql(
-    `select ${SECRET} from secrets where org_id = $1 and name > $2
+    `select ${SECRET_COLUMNS} from secrets where org_id = $1 and name > $2
       and ${checkedCondition("secrets", "$3 = '' or project_id = '' or project_id = $3")} order by name limit $4`,
     [org_id, after, project_id, limit],
   );

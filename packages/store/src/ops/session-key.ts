@@ -1,4 +1,4 @@
-/** How a statement names one session: scope, workspace and id. */
+/** How a statement identifies one session: scope, workspace and id. */
 import type { SqlValue } from "./op.ts";
 
 export interface SessionKeyColumns {

@@ -39,7 +39,7 @@ export function* createSession(
   dialect: SqlDialect,
 ): Op<Row> {
   const { session_id, workspace } = p.session.key;
-  // First, so that a concurrent repeat is refused because of its key and not because of the session.
+  // This comes first, so that a concurrent repeat is refused because of its key and not because of the session.
   if (p.once !== null) yield* completeKeyWith(p.once, { session_id, workspace }, dialect);
   yield* requireUnusedKey(p.session.key);
   const session = yield* insertSession(p.session, null, p.chain, p.first.length);
@@ -73,7 +73,7 @@ export function* forkChain(
   if (p.into !== null) {
     yield* requireUnusedKey(key);
     yield* insertSession(p.into, source.session_id as string, p.chain, at);
-    yield* inheritPins(key, keyOf(source), at);
+    yield* copyPins(key, keyOf(source), at);
   }
   const new_chain = { ...p.chain, origin: "fork", parent_id: p.chain_id, fork_entry: at, inherited };
   const chain = yield* insertChain(key, new_chain, [], at + 1);
@@ -170,7 +170,7 @@ export function* patchSession(p: { key: SessionKeyColumns; changes: string }, di
 }
 
 /** Entry ids of a fork are those of its parent up to the fork, so the rows are copied with the same ids. */
-function* inheritPins(child: SessionKeyColumns, parent: SessionKeyColumns, at: number): Op<void> {
+function* copyPins(child: SessionKeyColumns, parent: SessionKeyColumns, at: number): Op<void> {
   const rows = yield sql(
     `select entry_id, pinned_by, pinned_at from pins where ${SESSION_KEY} and session_id = $4 and entry_id <= $5`,
     [...keyValues(parent), at],

@@ -1,7 +1,8 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { checkedCondition, type Op, type Row, sql } from "./op.ts";
 
-const LOGIN = "binding_id, org_id, state_hash, start_hash, browser_hash, actor, expires_at, ciphertext";
+const LOGIN_COLUMNS =
+  "binding_id, org_id, state_hash, start_hash, browser_hash, actor, expires_at, ciphertext";
 
 interface BindingKey {
   org_id: string;
@@ -61,7 +62,7 @@ export function* beginLogin(
 ): Op<boolean> {
   if (!(yield* isBound(p))) return false;
   yield sql(
-    `insert into logins (${LOGIN}, status, message) values ($1, $2, $3, $4, null, $5, $6, $7, 'pending', null)
+    `insert into logins (${LOGIN_COLUMNS}, status, message) values ($1, $2, $3, $4, null, $5, $6, $7, 'pending', null)
       on conflict (binding_id) do update set org_id = excluded.org_id, state_hash = excluded.state_hash,
         start_hash = excluded.start_hash, browser_hash = excluded.browser_hash,
         actor = excluded.actor, expires_at = excluded.expires_at, ciphertext = excluded.ciphertext,
@@ -72,23 +73,25 @@ export function* beginLogin(
   return true;
 }
 
-/** Binds the login to the first browser that opens it. The row names that browser, so later ones can be refused. */
+/**
+ * Binds the login to the first browser that opens it. The row records that browser, so that later ones can be refused.
+ */
 export function* openLogin(p: { start_hash: string; browser_hash: string; now: number }): Op<Row | null> {
   yield sql(
     `update logins set browser_hash = $2
       where start_hash = $1 and status = 'pending' and expires_at > $3 and browser_hash is null`,
     [p.start_hash, p.browser_hash, p.now],
   );
-  const [found] = yield sql(
-    `select ${LOGIN} from logins where start_hash = $1 and ${checkedCondition("logins", "status = 'pending' and expires_at > $2")}`,
+  const [login] = yield sql(
+    `select ${LOGIN_COLUMNS} from logins where start_hash = $1 and ${checkedCondition("logins", "status = 'pending' and expires_at > $2")}`,
     [p.start_hash, p.now],
   );
-  return found ?? null;
+  return login ?? null;
 }
 
 export function* findPendingLogin(state_hash: string, now: number): Op<Row | undefined> {
   return (yield sql(
-    `select ${LOGIN} from logins where state_hash = $1 and ${checkedCondition("logins", "status = 'pending' and expires_at > $2")}`,
+    `select ${LOGIN_COLUMNS} from logins where state_hash = $1 and ${checkedCondition("logins", "status = 'pending' and expires_at > $2")}`,
     [state_hash, now],
   ))[0];
 }

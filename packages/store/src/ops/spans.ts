@@ -63,8 +63,8 @@ function serializeEntry([kind, date, payload, meta]: EntryRow, hash: string): st
 }
 
 /**
- * A condition on a column without an index would hide a row whose value was damaged, so spans are found by `last_id` alone:
- * up to the first one that ends at `upper` or later, wherever it begins.
+ * A condition on a column without an index would hide a row whose value was damaged, so spans are found by `last_id`
+ * alone: up to the first one that ends at `upper` or later, wherever it begins.
  */
 const lastSpanUpTo = (chain_id: string, upper: string) =>
   `coalesce((select last_id from spans where chain_id = ${chain_id} and last_id >= ${upper} order by last_id limit 1), ${upper})`;
@@ -97,7 +97,7 @@ const READ_WINDOW = `select e.first_id, e.last_id, e.body from chains c
   where c.org_id = $1 and c.project_id = $2 and c.workspace = $3 and c.session_id = $4
   order by e.first_id`;
 
-/** The same over all chains of a session. `key` is in the order of `keyValues`. */
+/** Like `readSpans`, over all chains of a session. `key` is in the order of `keyValues`. */
 export function* readWindow(key: readonly string[], lower: number, upper: number): Op<StoredEntry[]> {
   const entries: StoredEntry[] = [];
   for (const row of yield sql(READ_WINDOW, [...key, lower, upper])) decodeSpan(row, lower, upper, entries);
@@ -139,17 +139,17 @@ export function checkSpan(
   let hash = previous;
   let id = first;
   let text = "[";
-  for (const [kind, date, payload, meta, written] of parseSpan(row)) {
+  for (const [kind, date, payload, meta, stored_hash] of parseSpan(row)) {
     if (id > upper) break;
     // The stored text came from JSON.stringify, so this reproduces the same text.
     const entry: EntryRow = [kind, date, JSON.stringify(payload), JSON.stringify(meta)];
     hash = entryHash(hash, chain_id, id, entry);
-    if (written !== hash) return { broken: id };
+    if (stored_hash !== hash) return { broken: id };
     text += `${id === first ? "" : ","}${serializeEntry(entry, hash)}`;
     id++;
   }
-  const whole = id > (row.last_id as number);
-  const same = whole ? row.body === `${text}]` : (row.body as string).startsWith(`${text},`);
+  const complete = id > (row.last_id as number);
+  const same = complete ? row.body === `${text}]` : (row.body as string).startsWith(`${text},`);
   return same ? { hash, last_id: id - 1 } : { broken: first };
 }
 
@@ -164,12 +164,12 @@ function parseSpan(row: Row): SpanPart[] {
   }
 }
 
-function decodeSpan(row: Row, lower: number, upper: number, found: StoredEntry[]): void {
+function decodeSpan(row: Row, lower: number, upper: number, entries: StoredEntry[]): void {
   let id = row.first_id as number;
   if (id > upper) return;
   for (const [kind, date, payload, meta, hash] of JSON.parse(row.body as string) as SpanPart[]) {
     if (id > lower && id <= upper) {
-      found.push({ id, kind, date, payload: payload as JsonObject, meta: meta as JsonObject, hash });
+      entries.push({ id, kind, date, payload: payload as JsonObject, meta: meta as JsonObject, hash });
     }
     id++;
   }

@@ -46,7 +46,7 @@ import { pinEntry, unpinEntry } from "./pins.ts";
 import { putPolicy } from "./policies.ts";
 import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./retention.ts";
 import { claimRuns, endRun, joinRun, resumeRun, startRun } from "./runs.ts";
-import { takeSampling } from "./sampling.ts";
+import { countSamplingUse } from "./sampling.ts";
 import { replaceSealed } from "./sealed.ts";
 import { putSecret, removeSecret } from "./secrets.ts";
 import {
@@ -73,7 +73,7 @@ const WRITES = {
   putSignIn,
   removeSignIn,
   beginLogin,
-  takeSampling,
+  countSamplingUse,
   takeLogin,
   endLogin,
   openLogin,
@@ -192,6 +192,6 @@ export function isSingleStatement(name: WriteName, input: unknown): boolean {
 
 /** Starts the write as a new generator. The typed `write()` guarantees that name and input belong together. */
 export function startWrite(name: WriteName, input: unknown, dialect: SqlDialect): Op<unknown> {
-  const make = WRITES[name] as (input: unknown, dialect: SqlDialect) => Op<unknown>;
-  return make(input, dialect);
+  const start = WRITES[name] as (input: unknown, dialect: SqlDialect) => Op<unknown>;
+  return start(input, dialect);
 }

@@ -1,8 +1,8 @@
 /**
- * Stores artifacts of calls as rows, by the hash of their content, so that every node can serve them. The pieces of an
- * artifact are written in one transaction, so it is complete or absent. A slow reader holds no connection, because pieces
- * are read one by one. An artifact may therefore be removed midway; its reader then gets an error, never a short file.
- * Ages use the server's clock, because the clocks of the nodes differ.
+ * Stores artifacts of calls as rows, by the hash of their content, so that every node can serve them. The chunks of an
+ * artifact are written in one transaction, so it is complete or absent. A slow reader holds no connection, because
+ * chunks are read one by one. An artifact may therefore be removed midway; its reader then gets an error, never a short
+ * file. Ages use the server's clock, because the clocks of the nodes differ.
  */
 import { createHash } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";
@@ -12,24 +12,24 @@ import { toPostgresError } from "./errors.ts";
 import { inTransaction } from "./transactions.ts";
 
 /** How much of an artifact one query holds in memory. */
-const PIECE_BYTES = 256 * 1024;
-/** An artifact may have several thousand pieces, so a step removes few artifacts. */
+const CHUNK_BYTES = 256 * 1024;
+/** An artifact may have several thousand chunks, so a step removes few artifacts. */
 const SWEEP_BATCH = 20;
 const HEX = /^[0-9a-f]{64}$/;
 const NOW = "(extract(epoch from statement_timestamp()) * 1000)::bigint";
 
 export function openPostgresArtifacts(pool: pg.Pool): ArtifactFiles {
   return {
-    async keep(sha256, bytes) {
+    async store(sha256, bytes) {
       if (!HEX.test(sha256)) throw new BackplaneError("internal", "An artifact has no valid hash.");
-      await inTransaction(pool, (client) => keep(client, sha256, bytes)).catch(throwStoreError);
+      await inTransaction(pool, (client) => storeChunks(client, sha256, bytes)).catch(throwStoreError);
     },
 
     async open(sha256) {
       if (!HEX.test(sha256)) return null;
       // Verified before the first byte is sent, because a response cannot be withdrawn.
-      const bytes = await sizeIfWhole(pool, sha256).catch(throwStoreError);
-      return bytes === null ? null : { bytes, content: contentOf(pool, sha256, bytes) };
+      const bytes = await sizeIfIntact(pool, sha256).catch(throwStoreError);
+      return bytes === null ? null : { bytes, content: readContent(pool, sha256, bytes) };
     },
 
     async sweep(min_age_ms) {
@@ -43,25 +43,25 @@ export function openPostgresArtifacts(pool: pg.Pool): ArtifactFiles {
 }
 
 /** The row lock serializes two writers of the same artifact; the second finds it stored. */
-async function keep(client: pg.PoolClient, sha256: string, bytes: Uint8Array): Promise<void> {
+async function storeChunks(client: pg.PoolClient, sha256: string, bytes: Uint8Array): Promise<void> {
   const { rows } = await client.query<{ fresh: boolean }>(
     `insert into artifacts (sha256, bytes, kept_at) values ($1, $2, ${NOW})
       on conflict (sha256) do update set kept_at = excluded.kept_at returning xmax = 0 as fresh`,
     [sha256, bytes.length],
   );
   if (!rows[0]!.fresh) return;
-  for (let piece = 0; piece * PIECE_BYTES < bytes.length; piece++) {
-    const content = bytes.subarray(piece * PIECE_BYTES, (piece + 1) * PIECE_BYTES);
+  for (let chunk = 0; chunk * CHUNK_BYTES < bytes.length; chunk++) {
+    const content = bytes.subarray(chunk * CHUNK_BYTES, (chunk + 1) * CHUNK_BYTES);
     await client.query("insert into artifact_pieces (sha256, piece, content) values ($1, $2, $3)", [
       sha256,
-      piece,
+      chunk,
       content,
     ]);
   }
 }
 
 /** Null if the artifact is missing or damaged. */
-async function sizeIfWhole(pool: pg.Pool, sha256: string): Promise<number | null> {
+async function sizeIfIntact(pool: pg.Pool, sha256: string): Promise<number | null> {
   const { rows } = await pool.query<{ bytes: number }>("select bytes from artifacts where sha256 = $1", [
     sha256,
   ]);
@@ -69,37 +69,37 @@ async function sizeIfWhole(pool: pg.Pool, sha256: string): Promise<number | null
   if (bytes === undefined) return null;
   const read = createReader(pool, sha256, bytes);
   while (!read.done) if ((await read.next()) === null) return null;
-  return read.isWhole() ? bytes : null;
+  return read.isIntact() ? bytes : null;
 }
 
 /**
- * Sends the last piece only if the hash of all pieces is correct: the artifact may have been removed or changed since it
- * was opened.
+ * Sends the last chunk only if the hash of all chunks is correct: the artifact may have been removed or changed since
+ * it was opened.
  */
-async function* contentOf(pool: pg.Pool, sha256: string, bytes: number): AsyncGenerator<Uint8Array> {
+async function* readContent(pool: pg.Pool, sha256: string, bytes: number): AsyncGenerator<Uint8Array> {
   const read = createReader(pool, sha256, bytes);
   while (!read.done) {
-    const piece = await read.next().catch(throwStoreError);
-    if (piece === null || (read.done && !read.isWhole())) throw new BackplaneError("artifact.not_found");
-    yield piece;
+    const chunk = await read.next().catch(throwStoreError);
+    if (chunk === null || (read.done && !read.isIntact())) throw new BackplaneError("artifact.not_found");
+    yield chunk;
   }
 }
 
-/** Reads the pieces in order and hashes them. */
+/** Reads the chunks in order and hashes them. */
 function createReader(pool: pg.Pool, sha256: string, bytes: number) {
   const hash = createHash("sha256");
-  let piece = 0;
+  let chunk = 0;
   let bytes_read = 0;
   return {
     get done() {
       return bytes_read >= bytes;
     },
-    isWhole: () => bytes_read === bytes && hash.digest("hex") === sha256,
-    /** Null if the piece is missing or empty. */
+    isIntact: () => bytes_read === bytes && hash.digest("hex") === sha256,
+    /** Null if the chunk is missing or empty. */
     async next(): Promise<Uint8Array | null> {
       const { rows } = await pool.query<{ content: Buffer }>(
         "select content from artifact_pieces where sha256 = $1 and piece = $2",
-        [sha256, piece++],
+        [sha256, chunk++],
       );
       const content = rows[0]?.content;
       if (content === undefined || content.length === 0) return null;

@@ -7,7 +7,11 @@ import { BackplaneError } from "@backplane/contract";
 import type pg from "pg";
 import { MIGRATIONS } from "../migrations/all-migrations.ts";
 import { expandStatements } from "../migrations/migration.ts";
-import { CREATE_SCHEMA_VERSION, missingSteps, READ_SCHEMA_VERSION } from "../migrations/schema-version.ts";
+import {
+  CREATE_SCHEMA_VERSION,
+  pendingMigrations,
+  READ_SCHEMA_VERSION,
+} from "../migrations/schema-version.ts";
 import { toPostgresError } from "./errors.ts";
 
 export interface DatabaseDump {
@@ -18,7 +22,7 @@ export interface DatabaseDump {
 
 const SCHEMA_TABLE = "schema_version";
 const CONNECT_MS = 10_000;
-/** Kept small, because a row with a piece of an artifact takes up to 512 KiB as text. */
+/** Kept small, because a row with a chunk of an artifact takes up to 512 KiB as text. */
 const FETCHED_ROWS = 50;
 const INSERT_CHARACTERS = 4 * 1024 * 1024;
 
@@ -32,8 +36,8 @@ export async function dumpDatabase(
     const { rows } = await client.query<{ version: number }>(READ_SCHEMA_VERSION);
     const schema_version = rows[0]!.version;
     // Throws for a schema that this build does not support: its tables could be missing from the backup.
-    missingSteps(schema_version, MIGRATIONS);
-    const tables = [SCHEMA_TABLE, ...tablesAt(schema_version)];
+    pendingMigrations(schema_version, MIGRATIONS);
+    const tables = [SCHEMA_TABLE, ...tablesOfSchema(schema_version)];
     for (const table of tables) {
       await client.query(`declare dump no scroll cursor for select to_jsonb(t)::text as row from ${table} t`);
       for (;;) {
@@ -64,14 +68,14 @@ export async function restoreDatabase(
   dump: DatabaseDump,
   options: RestoreDatabaseOptions,
 ): Promise<void> {
-  missingSteps(dump.schema_version, MIGRATIONS);
+  pendingMigrations(dump.schema_version, MIGRATIONS);
   await withClient(url, async (client) => {
     await client.query("begin");
     await clearDatabase(client, options.force);
     await client.query(CREATE_SCHEMA_VERSION);
     for (const migration of MIGRATIONS.filter(({ version }) => version <= dump.schema_version))
       for (const statement of expandStatements(migration, "postgres")) await client.query(statement);
-    for (const table of [SCHEMA_TABLE, ...tablesAt(dump.schema_version)]) {
+    for (const table of [SCHEMA_TABLE, ...tablesOfSchema(dump.schema_version)]) {
       // Some migrations insert a first row.
       await client.query(`delete from ${table}`);
       if (dump.tables.includes(table)) await insertRows(client, table, options.rows(table));
@@ -86,14 +90,14 @@ async function clearDatabase(client: pg.Client, force: boolean): Promise<void> {
   const { rows } = await client.query<{ name: string }>(
     "select table_name as name from information_schema.tables where table_schema = current_schema()",
   );
-  const present = new Set(rows.map(({ name }) => name));
-  if (!present.has(SCHEMA_TABLE)) return;
+  const existing_tables = new Set(rows.map(({ name }) => name));
+  if (!existing_tables.has(SCHEMA_TABLE)) return;
   if (!force) {
     throw new BackplaneError("request.invalid", "The database already contains a Backplane store.", {
       fix: "Specify an empty database with store.url, or replace this store with --force.",
     });
   }
-  if (present.has("leases")) {
+  if (existing_tables.has("leases")) {
     const live = await client.query<{ holder: string }>(
       "select holder from leases where expires_at > (extract(epoch from statement_timestamp()) * 1000)::bigint",
     );
@@ -103,8 +107,8 @@ async function clearDatabase(client: pg.Client, force: boolean): Promise<void> {
       });
     }
   }
-  const own_tables = [SCHEMA_TABLE, ...tablesAt(Number.POSITIVE_INFINITY)].filter((table) =>
-    present.has(table),
+  const own_tables = [SCHEMA_TABLE, ...tablesOfSchema(Number.POSITIVE_INFINITY)].filter((table) =>
+    existing_tables.has(table),
   );
   await client.query(`drop table ${own_tables.join(", ")} cascade`);
 }
@@ -141,7 +145,7 @@ async function continueNumbering(client: pg.Client, table: string): Promise<void
 }
 
 /** The tables of a schema in the order of their creation; for a table that was created again, the last one counts. */
-function tablesAt(version: number): string[] {
+function tablesOfSchema(version: number): string[] {
   const tables = new Set<string>();
   for (const migration of MIGRATIONS.filter((step) => step.version <= version)) {
     for (const statement of expandStatements(migration, "postgres")) {

@@ -4,8 +4,8 @@ import { storeDiskFault, toStoreError } from "../backend/store-error.ts";
 export const MAX_ATTEMPTS = 10;
 
 /**
- * Serialization failure, deadlock, and the two constraint violations that a race can cause. When the operation runs again
- * it sees what the other one committed.
+ * Serialization failure, deadlock, and the two constraint violations that a race can cause. When the operation runs
+ * again it sees what the other one committed.
  */
 const CONFLICTS = new Set(["40001", "40P01", "23505", "23503"]);
 
@@ -18,7 +18,7 @@ export function isConflict(error: unknown): boolean {
 }
 
 /**
- * A row that violates the schema is a bug of the gateway (`internal`); other errors mean that the database is
+ * A row that violates the schema is a bug in the gateway (`internal`); other errors mean that the database is
  * unavailable.
  */
 export function toPostgresError(error: unknown): BackplaneError {

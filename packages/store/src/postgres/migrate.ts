@@ -3,7 +3,7 @@ import type pg from "pg";
 import { expandStatements, type Migration } from "../migrations/migration.ts";
 import {
   CREATE_SCHEMA_VERSION,
-  missingSteps,
+  pendingMigrations,
   READ_SCHEMA_VERSION,
   WRITE_SCHEMA_VERSION,
 } from "../migrations/schema-version.ts";
@@ -22,7 +22,8 @@ export async function migrateDatabase(
     await client.query(`create schema if not exists "${schema.replaceAll('"', '""')}"`);
     await client.query(CREATE_SCHEMA_VERSION);
     const schema_version = await client.query<{ version: number }>(READ_SCHEMA_VERSION);
-    for (const step of missingSteps(schema_version.rows[0]!.version, migrations)) await apply(client, step);
+    for (const step of pendingMigrations(schema_version.rows[0]!.version, migrations))
+      await apply(client, step);
     await client.query("select pg_advisory_unlock($1)", [MIGRATION_LOCK]);
   } catch (error) {
     // Closing the connection releases the lock.

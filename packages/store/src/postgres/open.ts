@@ -31,7 +31,7 @@ export interface PostgresOptions {
   caller_clock?: boolean;
 }
 
-/** Artifacts are in the database too, since the nodes share nothing else. */
+/** A store that also contains the artifacts, because the nodes share nothing but the database. */
 export interface PostgresStore extends Store {
   artifacts: ArtifactFiles;
 }
@@ -107,7 +107,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
   const query = async (executor: pg.Pool | pg.PoolClient, { text, values }: Statement): Promise<Row[]> =>
     (await executor.query<Row>({ name: names(text), text, values: values as unknown[] })).rows;
 
-  const drive = async <T>(executor: pg.Pool | pg.PoolClient, op: Op<T>): Promise<T> => {
+  const runOp = async <T>(executor: pg.Pool | pg.PoolClient, op: Op<T>): Promise<T> => {
     let step = op.next();
     while (!step.done) step = op.next(await query(executor, step.value));
     return step.value;
@@ -118,8 +118,8 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
     for (let attempt = 1; ; attempt++) {
       try {
         return single
-          ? await drive(executor, start())
-          : await inTransaction(executor, (client) => drive(client, start()));
+          ? await runOp(executor, start())
+          : await inTransaction(executor, (client) => runOp(client, start()));
       } catch (error) {
         if (!isConflict(error) || attempt >= MAX_ATTEMPTS) throw toPostgresError(error);
       }
@@ -144,7 +144,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
 
   /** Events of other gateways do not notify this process, so it polls for them. */
   const pollEvents = async (): Promise<void> => {
-    const position = await drive(pool, readLastPosition()).catch(() => last_seen);
+    const position = await runOp(pool, readLastPosition()).catch(() => last_seen);
     if (last_seen >= 0 && position > last_seen) listeners.notify();
     last_seen = position;
   };
@@ -158,7 +158,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
       const start = () => startWrite(name, input, "postgres");
       const single = isSingleStatement(name, input);
       if (single && name === "openInvocation") {
-        return (await insertOnce(pool, (client) => drive(client, start()), null).catch((error: unknown) =>
+        return (await insertOnce(pool, (client) => runOp(client, start()), null).catch((error: unknown) =>
           Promise.reject(toPostgresError(error)),
         )) as never;
       }
@@ -168,11 +168,11 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
       progress.push(...rows);
       timer ??= setTimeout(() => void flushProgress(), PROGRESS_DELAY_MS);
     },
-    read: (op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
+    read: (op) => runOp(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
     readUnchecked: (op) =>
-      drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
+      runOp(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
     readCached: (_, op) =>
-      drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
+      runOp(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
     onAppended(listener) {
       polling ??= setInterval(() => void pollEvents(), POLL_MS).unref();
       return listeners.add(listener);

@@ -1,3 +1,4 @@
+/** Transactions whose outcome is certain even when the connection breaks. */
 import type pg from "pg";
 import { isConflict } from "./errors.ts";
 
@@ -6,9 +7,9 @@ const STATUS_MS = 600_000;
 const RETRY_MS = 500;
 
 /**
- * When a connection breaks during `commit`, the client does not know whether the transaction was committed. The database
- * can report it by the transaction's id, even after a restart, so it is queried before the outcome is reported. When this
- * function throws, nothing was written.
+ * When a connection breaks during `commit`, the client does not know whether the transaction was committed. The
+ * database can report it by the transaction's id, even after a restart, so it is queried before the outcome is
+ * reported. When this function throws, nothing was written.
  */
 export async function inTransaction<T>(
   pool: pg.Pool,

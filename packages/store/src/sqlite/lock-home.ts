@@ -28,10 +28,10 @@ export function lockHome(dir: string): { release(): void } {
     }
     throw new BackplaneError("home.locked", "Another gateway is running on this home.", { cause: error });
   }
-  const held = database;
+  const lock = database;
   return {
     release() {
-      if (held.isOpen) held.close();
+      if (lock.isOpen) lock.close();
     },
   };
 }

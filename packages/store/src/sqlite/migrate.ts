@@ -1,6 +1,6 @@
 /**
  * Migrates a file to the newest schema, one transaction per step: a crash at any point leaves the step undone or
- * done. A file with data of an older schema is backed up beside itself first. A new file gets all steps in one
+ * done. A file with data of an older schema is first backed up in the same folder. A new file gets all steps in one
  * transaction, which waits for the disk once instead of once per step (benchmark boot.ready).
  */
 import { existsSync, renameSync, rmSync } from "node:fs";
@@ -11,7 +11,7 @@ import { rowSums } from "../migrations/0014-row-sums.ts";
 import { expandStatements, type Migration } from "../migrations/migration.ts";
 import {
   CREATE_SCHEMA_VERSION,
-  missingSteps,
+  pendingMigrations,
   READ_SCHEMA_VERSION,
   WRITE_SCHEMA_VERSION,
 } from "../migrations/schema-version.ts";
@@ -41,7 +41,7 @@ export function migrateFile(
 ): void {
   connection.exec(CREATE_SCHEMA_VERSION);
   const version = runStatement(connection, sql(READ_SCHEMA_VERSION))[0]!.version as number;
-  const steps = missingSteps(version, migrations);
+  const steps = pendingMigrations(version, migrations);
   if (steps.length > 0 && version > 0) {
     const backup = backUp(connection, file, version);
     log?.info({ backup }, "the store was backed up before its schema was changed");

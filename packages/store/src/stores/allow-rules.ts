@@ -30,7 +30,7 @@ export function createAllowRuleStore(backend: Backend): AllowRuleStore {
       );
       return toPage(rows, page, (row) => row.id as string, decode);
     },
-    async ofPackage(scope, package_id) {
+    async listForPackage(scope, package_id) {
       const rows = await backend.read(() =>
         findAllowRules(scope.org_id, projectColumn(scope.project_id), package_id),
       );

@@ -26,7 +26,7 @@ export function createAuditStore(backend: Backend, appended: Listeners): AuditSt
       );
       return toPage(rows, page, (row) => String(row.seq), decodeAudit);
     },
-    /** The head names the last entry, so a truncated end is detected like a changed byte. */
+    /** The head records the last entry, so a truncated end is detected like a changed byte. */
     async verify() {
       const head = await backend.readUnchecked(readChainHead);
       let seq = 0;

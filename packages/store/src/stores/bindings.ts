@@ -19,8 +19,8 @@ import { pageCursor, toPage } from "./page.ts";
 import { projectColumn } from "./scope.ts";
 
 export function createBindingStore(backend: Backend): BindingStore {
-  const readList = (name: string, scope: Scope, rest: string, rows: () => Op<Row[]>) =>
-    backend.readCached(`${name} ${scope.org_id} ${scope.project_id ?? ""} ${rest}`, function* () {
+  const readList = (name: string, scope: Scope, key: string, rows: () => Op<Row[]>) =>
+    backend.readCached(`${name} ${scope.org_id} ${scope.project_id ?? ""} ${key}`, function* () {
       return decodeAll(yield* rows());
     });
   return {

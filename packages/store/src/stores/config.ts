@@ -11,7 +11,8 @@ export function createConfigStore(backend: Backend): ConfigStore {
       const row = await backend.read(() => readConfigValue(org_id, key));
       return row === undefined ? null : decode(row);
     },
-    list: async (org_id, prefix) => (await backend.read(() => listConfig(org_id, below(prefix)))).map(decode),
+    list: async (org_id, prefix) =>
+      (await backend.read(() => listConfig(org_id, keysWithPrefix(prefix)))).map(decode),
     async write(org_id, change, now, records) {
       const removed = await backend.write("writeConfig", {
         org_id,
@@ -38,11 +39,11 @@ function decode(row: Row): ConfigRow {
 
 function rangeOf(pattern: string): KeyRange {
   // "!" sorts before every character that a key may contain, so the range is this key alone.
-  return pattern.endsWith(".*") ? below(pattern.slice(0, -1)) : { from: pattern, to: `${pattern}!` };
+  return pattern.endsWith(".*") ? keysWithPrefix(pattern.slice(0, -1)) : { from: pattern, to: `${pattern}!` };
 }
 
 /** Keys are ASCII and sorted by bytes; "~" sorts after every character that they may contain. */
-function below(prefix: string): KeyRange {
+function keysWithPrefix(prefix: string): KeyRange {
   return { from: prefix, to: `${prefix}~` };
 }
 

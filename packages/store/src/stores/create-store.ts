@@ -32,7 +32,7 @@ import { createTrustedKeyStore } from "./trusted-keys.ts";
 
 export function createStore(plain_backend: Backend): Store {
   const audit_listeners = createListeners();
-  const backend = notifyingAudits(plain_backend, () => audit_listeners.notify());
+  const backend = withAuditNotifications(plain_backend, () => audit_listeners.notify());
   return {
     shared: backend.dialect === "postgres",
     packages: createPackageStore(backend),
@@ -67,7 +67,7 @@ export function createStore(plain_backend: Backend): Store {
 }
 
 /** Wraps the backend so that `notify` is called after each write that appended to the audit log. */
-function notifyingAudits(backend: Backend, notify: () => void): Backend {
+function withAuditNotifications(backend: Backend, notify: () => void): Backend {
   return {
     ...backend,
     write<N extends WriteName>(name: N, input: WriteInput<N>) {

@@ -6,7 +6,7 @@ import { projectColumn, projectOf } from "./scope.ts";
 
 export function createDelegationStore(backend: Backend): DelegationStore {
   return {
-    async byHash(token_hash) {
+    async findByHash(token_hash) {
       const row = await backend.read(() => readDelegation(token_hash));
       if (row === undefined) return null;
       return {

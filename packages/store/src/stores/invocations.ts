@@ -233,9 +233,9 @@ function publicInvocation(row: Row): Invocation {
     channel: _channel,
     within: _within,
     harness_run: _harness_run,
-    ...shown
+    ...invocation
   } = decodeInvocation(row);
-  return shown;
+  return invocation;
 }
 
 function byId(a: InvocationRow, b: InvocationRow): number {

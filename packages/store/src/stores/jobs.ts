@@ -52,7 +52,7 @@ export function createJobQueue(backend: Backend): JobQueue {
         now: backend.callerTime(now),
         retry_ms: retry_ms === null ? null : Math.round(retry_ms),
       }),
-    async dead(queue, limit) {
+    async listDead(queue, limit) {
       return (await backend.read(() => listDeadJobs(queue, limit))).map(decodeJob);
     },
     async get(id) {

@@ -23,7 +23,7 @@ export function createKeyStore(backend: Backend): KeyStore {
       });
       if (records.events !== undefined) backend.notifyAppended();
     },
-    byHash: (token_hash) =>
+    findByHash: (token_hash) =>
       backend.readCached(`key ${token_hash}`, function* () {
         const row = yield* readKey(token_hash);
         return row === undefined ? null : decodeKey(row);

@@ -11,9 +11,9 @@ export function createPolicyStore(backend: Backend): PolicyStore {
     get: ({ org_id, project_id }) =>
       backend.readCached(`policy ${org_id} ${project_id ?? ""}`, function* () {
         const rows = (yield* readPolicies(org_id, projectColumn(project_id))).map(decode);
-        const policyOf = (project: string | null) =>
+        const findPolicy = (project: string | null) =>
           rows.find(({ scope }) => scope.project_id === project) ?? null;
-        return { org: policyOf(null), project: project_id === null ? null : policyOf(project_id) };
+        return { org: findPolicy(null), project: project_id === null ? null : findPolicy(project_id) };
       }),
     async put({ scope, policy, ...row }, records) {
       const written = await backend.write("putPolicy", {

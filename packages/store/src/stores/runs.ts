@@ -77,7 +77,7 @@ export function createRunStore(backend: Backend): RunStore {
         tape: encodeTape(tape),
       });
     },
-    async held(hold) {
+    async checkHold(hold) {
       const row = await backend.read(() => readHeldRun(encodeHold(hold)));
       return row === undefined ? null : { joins: row.joins as number };
     },

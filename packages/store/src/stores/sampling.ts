@@ -3,7 +3,13 @@ import type { Backend } from "../backend/backend.ts";
 
 export function createSamplingStore(backend: Backend): SamplingStore {
   return {
-    take: (org_id, binding_id, count, window_ms, now) =>
-      backend.write("takeSampling", { org_id, binding_id, count, window_ms, now: backend.callerTime(now) }),
+    countUse: (org_id, binding_id, count, window_ms, now) =>
+      backend.write("countSamplingUse", {
+        org_id,
+        binding_id,
+        count,
+        window_ms,
+        now: backend.callerTime(now),
+      }),
   };
 }

@@ -1,4 +1,4 @@
-/** Scopes as columns. */
+/** Converts scopes to columns and back. */
 import type { Scope } from "@backplane/ports";
 
 /** The column is '' for the whole org, because SQL does not compare null like other values. */

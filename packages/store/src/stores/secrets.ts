@@ -26,7 +26,7 @@ export function createSecretStore(backend: Backend): SecretStore {
         const row = yield* readSecret(org_id, name);
         return row === undefined ? null : yield* decodeSecret(row);
       }),
-    async sealed(org_id, name) {
+    async getSealed(org_id, name) {
       const row = await backend.read(() => readSecret(org_id, name));
       if (row === undefined) return null;
       return { org_id, name, ciphertext: row.ciphertext as string, last4: row.last4 as string };

@@ -164,8 +164,8 @@ const MAX_PINS = 100;
 const VERIFY_STEP = 1_000;
 
 /**
- * Follows the hashes from the oldest ancestor. A chain continues from the last entry that is visible from its ancestors,
- * and the row of the newest chain names its last hash, so a truncated end is detected like a changed byte.
+ * Follows the hashes from the oldest ancestor. A chain continues from the last entry that is visible from its
+ * ancestors, and the row of the newest chain records its last hash, so a truncated end is detected like a changed byte.
  */
 async function verifyChain(
   backend: Backend,

@@ -26,7 +26,7 @@ export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
       const row = await backend.read(() => readTrustedKey(org_id, id));
       return row === undefined ? null : decode(row);
     },
-    async byKeyId(org_id, key_id) {
+    async findByKeyId(org_id, key_id) {
       const row = await backend.read(() => readTrustedKeyByKeyId(org_id, key_id));
       return row === undefined ? null : decode(row);
     },

@@ -1,8 +1,9 @@
 /**
  * Encrypts secret values at rest: AES-256-GCM with a key derived with HKDF-SHA256 from a master key. The text is
  * `v1.KEY_ID.NONCE.SEALED`. Org and name are authenticated with it, so a value that was moved to another row cannot be
- * opened. The first key seals and every key opens, so keys are rotated by prepending a new one. A key is stored before it
- * seals anything. An unknown key id is looked up in the key file again, since another process may have added the key.
+ * opened. The first key seals and every key opens, so keys are rotated by prepending a new one. A key is stored before
+ * it seals anything. An unknown key id is looked up in the key file again, since another process may have added the
+ * key.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";
@@ -34,7 +35,7 @@ export function createSecretVault(initial_keys: readonly VaultKey[], file?: KeyF
   let reloaded = Number.NEGATIVE_INFINITY;
 
   /** Reads the key file at most once a second, so that values with a lost key do not cost a read each. */
-  function find(id: string): Buffer | undefined {
+  function findKey(id: string): Buffer | undefined {
     if (derived.has(id) || file === undefined || performance.now() - reloaded < RELOAD_MS)
       return derived.get(id);
     reloaded = performance.now();
@@ -65,7 +66,7 @@ export function createSecretVault(initial_keys: readonly VaultKey[], file?: KeyF
     },
     open(org_id, name, ciphertext) {
       const [version, id = "", nonce = "", text = ""] = ciphertext.split(".");
-      const key = find(id);
+      const key = findKey(id);
       if (version !== "v1" || key === undefined) {
         throw unreadable(`it was sealed with a key that is not configured (${id.slice(0, 64)})`);
       }

@@ -12,9 +12,9 @@ export async function* inflate(
   let finished = false;
   try {
     const head = await readHead(iterator, 2);
-    const packed = { bytes: 0 };
-    const bytes = count(prepend(head, iterator), packed);
-    if (head[0] === 0x1f && head[1] === 0x8b) yield* gunzip(bytes, packed, limits);
+    const compressed = { bytes: 0 };
+    const bytes = countBytes(prepend(head, iterator), compressed);
+    if (head[0] === 0x1f && head[1] === 0x8b) yield* gunzip(bytes, compressed, limits);
     else yield* bytes;
     finished = true;
   } finally {
@@ -33,7 +33,7 @@ export async function readHead(iterator: AsyncIterator<Uint8Array>, bytes: numbe
   return head;
 }
 
-/** The whole stream again: the head, then the rest. */
+/** Yields the head, which was already read from the iterator, and then the remaining chunks. */
 export async function* prepend(
   head: Uint8Array,
   iterator: AsyncIterator<Uint8Array>,
@@ -42,19 +42,19 @@ export async function* prepend(
   for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) yield next.value;
 }
 
-async function* count(
+async function* countBytes(
   bytes: AsyncGenerator<Uint8Array, void>,
-  packed: { bytes: number },
+  compressed: { bytes: number },
 ): AsyncGenerator<Uint8Array, void> {
   for await (const chunk of bytes) {
-    packed.bytes += chunk.length;
+    compressed.bytes += chunk.length;
     yield chunk;
   }
 }
 
 async function* gunzip(
   bytes: AsyncGenerator<Uint8Array, void>,
-  packed: { bytes: number },
+  compressed: { bytes: number },
   limits: UnpackLimits,
 ): AsyncGenerator<Uint8Array, void> {
   const stream = createGunzip({ chunkSize: 64 * 1024, rejectGarbageAfterEnd: true });
@@ -63,7 +63,7 @@ async function* gunzip(
   try {
     for await (const chunk of stream as AsyncIterable<Uint8Array>) {
       unpacked += chunk.length;
-      if (unpacked > limits.ratio_from_bytes && unpacked > packed.bytes * limits.ratio) {
+      if (unpacked > limits.ratio_from_bytes && unpacked > compressed.bytes * limits.ratio) {
         throw unsafe("bomb", `it unpacks to more than ${limits.ratio} times its size`);
       }
       yield chunk;

@@ -1,6 +1,6 @@
 /**
- * Reads the files of a zip or jar. The central directory was read strictly; here every entry must match it: the same name
- * and sizes, directly after the entry before, with content of the announced size and checksum.
+ * Reads the files of a zip or jar. zip-directory.ts parses the central directory; here every entry must match it: the same
+ * name and sizes, directly after the previous entry, with content of the announced size and checksum.
  */
 import { promisify } from "node:util";
 import { crc32, type InflateRaw, inflateRaw, type ZlibOptions } from "node:zlib";
@@ -29,23 +29,23 @@ export interface ZipFile {
   content: Buffer;
 }
 
-/** `bytes` is the size of the archive. Throws `package.unsafe`; files that were read before must not be used then. */
+/** `bytes` is the size of the archive. Throws `package.unsafe`; files that were already yielded must then be discarded. */
 export async function* readZip(
   bytes: number,
   readAt: ReadAt,
   limits: UnpackLimits,
 ): AsyncGenerator<ZipFile, void> {
-  const { entries, table } = await readZipDirectory(bytes, readAt, limits);
+  const { entries, directory_offset } = await readZipDirectory(bytes, readAt, limits);
   const ledger = createNameLedger();
   const paths = entries.map((entry) => {
     const path = safePath(entry.name, entry.kind === "folder");
     if (path !== "") ledger.add(path, entry.kind);
     return path;
   });
-  const data = await placeEntries(entries, table, readAt);
+  const data_offsets = await locateData(entries, directory_offset, readAt);
   for (const [index, entry] of entries.entries()) {
     if (entry.kind === "folder") continue;
-    const content = await readContent(entry, await readAt(data[index] as number, entry.packed));
+    const content = await readContent(entry, await readAt(data_offsets[index] as number, entry.packed));
     yield { path: paths[index] as string, executable: entry.executable, content };
   }
 }
@@ -54,29 +54,35 @@ export async function* readZip(
  * Returns the offset of each entry's data. Overlapping entries can be a bomb, and gaps between entries can
  * hide data.
  */
-async function placeEntries(entries: readonly ZipEntry[], table: number, readAt: ReadAt): Promise<number[]> {
-  const data: number[] = entries.map(() => 0);
-  const order = [...entries.keys()].sort(
+async function locateData(
+  entries: readonly ZipEntry[],
+  directory_offset: number,
+  readAt: ReadAt,
+): Promise<number[]> {
+  const data_offsets: number[] = entries.map(() => 0);
+  const by_offset = [...entries.keys()].sort(
     (left, right) => (entries[left] as ZipEntry).offset - (entries[right] as ZipEntry).offset,
   );
-  const first = entries[order[0] as number] as ZipEntry;
+  const first = entries[by_offset[0] as number] as ZipEntry;
   if (first.offset !== 0) throw unsafe("ambiguous", "there is data before its first entry", first.name);
-  for (const [position, index] of order.entries()) {
+  for (const [position, index] of by_offset.entries()) {
     const entry = entries[index] as ZipEntry;
     const next =
-      position + 1 < order.length ? (entries[order[position + 1] as number] as ZipEntry).offset : table;
-    const start = await checkLocal(entry, next, readAt);
-    data[index] = start;
+      position + 1 < by_offset.length
+        ? (entries[by_offset[position + 1] as number] as ZipEntry).offset
+        : directory_offset;
+    const start = await checkLocalHeader(entry, next, readAt);
+    data_offsets[index] = start;
     const left = next - (start + entry.packed);
     if (left < 0) throw unsafe("overlap", "it overlaps another entry", entry.name);
     await checkDescriptor(entry, start + entry.packed, left, readAt);
   }
-  return data;
+  return data_offsets;
 }
 
-async function checkLocal(entry: ZipEntry, next: number, readAt: ReadAt): Promise<number> {
+async function checkLocalHeader(entry: ZipEntry, next: number, readAt: ReadAt): Promise<number> {
   const { name, offset, raw_name } = entry;
-  const differs = () => unsafe("ambiguous", "its local header and the central directory disagree", name);
+  const mismatch = () => unsafe("ambiguous", "its local header and the central directory disagree", name);
   if (offset + LOCAL_BYTES + raw_name.length > next)
     throw unsafe("overlap", "it overlaps another entry", name);
   const head = await readAt(offset, LOCAL_BYTES + raw_name.length);
@@ -87,11 +93,12 @@ async function checkLocal(entry: ZipEntry, next: number, readAt: ReadAt): Promis
     head.readUInt16LE(8) === entry.method &&
     head.readUInt16LE(26) === raw_name.length &&
     head.subarray(LOCAL_BYTES).equals(raw_name);
-  if (!same) throw differs();
+  if (!same) throw mismatch();
   const local = [head.readUInt32LE(14), head.readUInt32LE(18), head.readUInt32LE(22)];
   const expected = [entry.crc, entry.packed, entry.size];
-  const follows = (entry.flags & SIZES_FOLLOW) !== 0;
-  if (!local.every((value, index) => value === expected[index] || (follows && value === 0))) throw differs();
+  const sizes_follow = (entry.flags & SIZES_FOLLOW) !== 0;
+  if (!local.every((value, index) => value === expected[index] || (sizes_follow && value === 0)))
+    throw mismatch();
   const start = offset + head.length + head.readUInt16LE(28);
   if (start > next) throw unsafe("overlap", "it overlaps another entry", name);
   checkExtra(await readAt(offset + head.length, head.readUInt16LE(28)), name);

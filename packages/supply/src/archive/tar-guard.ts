@@ -39,7 +39,7 @@ const REFUSED_TYPES: Record<string, [rule: string, message: string]> = {
 export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEntry) => void): TarGuard {
   let state: "header" | "extended" | "body" | "tail" = "header";
   let pending: Buffer = Buffer.alloc(0);
-  let missing = 0;
+  let remaining = 0;
   let extended: { type: "x" | "L"; size: number } | null = null;
   /** True after an extended header, until its entry has been read. */
   let described = false;
@@ -68,7 +68,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
         );
       }
       extended = { type: header.type, size: header.size };
-      missing = padded(header.size);
+      remaining = padded(header.size);
       state = "extended";
       return;
     }
@@ -82,8 +82,8 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
       throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes in total`, name);
     }
     announce(entry);
-    missing = padded(entry.size);
-    if (missing > 0) state = "body";
+    remaining = padded(entry.size);
+    if (remaining > 0) state = "body";
   };
 
   const onExtended = (body: Buffer) => {
@@ -108,19 +108,19 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
           return;
         }
         if (state === "body") {
-          const taken = Math.min(missing, rest.length);
-          missing -= taken;
-          rest = rest.subarray(taken);
-          if (missing === 0) state = "header";
+          const skipped = Math.min(remaining, rest.length);
+          remaining -= skipped;
+          rest = rest.subarray(skipped);
+          if (remaining === 0) state = "header";
           continue;
         }
-        const wanted = (state === "header" ? BLOCK : missing) - pending.length;
+        const wanted = (state === "header" ? BLOCK : remaining) - pending.length;
         pending =
           pending.length === 0
             ? rest.subarray(0, wanted)
             : Buffer.concat([pending, rest.subarray(0, wanted)]);
         rest = rest.subarray(Math.min(wanted, rest.length));
-        if (pending.length < (state === "header" ? BLOCK : missing)) {
+        if (pending.length < (state === "header" ? BLOCK : remaining)) {
           pending = Buffer.from(pending);
           return;
         }

@@ -15,11 +15,11 @@ interface FileToWrite {
 
 export interface TreeWriter {
   /** Creates the folder of a file. Empty folders are not part of a package. */
-  makeFolderOf(path: string): Promise<void>;
+  makeParentFolder(path: string): Promise<void>;
   write(bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, file: FileToWrite): Promise<TreeFile>;
 }
 
-/** Sees the bytes of one file while it is written. */
+/** Receives the bytes of one file while it is written. */
 export interface FileScan {
   /** The next bytes of the file. */
   push(chunk: Uint8Array): void;
@@ -31,22 +31,22 @@ export function createTreeWriter(root: string, scan?: (path: string) => FileScan
   const makeFolder = async (folder: string) => {
     if (folders.has(folder)) return;
     await makeFolder(dirname(folder));
-    await mkdir(folder, { mode: 0o755 }).catch(unlessExists);
+    await mkdir(folder, { mode: 0o755 }).catch(ignoreExisting);
     folders.add(folder);
   };
-  const makeFolderOf = (path: string) => makeFolder(dirname(join(root, path)));
+  const makeParentFolder = (path: string) => makeFolder(dirname(join(root, path)));
   return {
-    makeFolderOf,
+    makeParentFolder,
     async write(bytes, { path, size, executable }) {
-      await makeFolderOf(path);
+      await makeParentFolder(path);
       const mode = executable ? 0o755 : 0o644;
       const hash = createHash("sha256");
-      const scanned = scan?.(path);
+      const file_scan = scan?.(path);
       const handle = await open(join(root, path), CREATE, mode);
       try {
         for await (const chunk of bytes) {
           hash.update(chunk);
-          scanned?.push(chunk);
+          file_scan?.push(chunk);
           await handle.writeFile(chunk);
         }
         await handle.chmod(mode);
@@ -59,6 +59,6 @@ export function createTreeWriter(root: string, scan?: (path: string) => FileScan
 }
 
 /** Another file of the same folder may be written at the same time. */
-function unlessExists(error: NodeJS.ErrnoException): void {
+function ignoreExisting(error: NodeJS.ErrnoException): void {
   if (error.code !== "EEXIST") throw error;
 }

@@ -1,6 +1,6 @@
 /**
  * Unpacks an untrusted archive (pkg.unpack-safe): tar, tar.gz, zip or jar, recognized by its first bytes. Everything is
- * written into a temporary folder beside the target and renamed at the end, so a refused archive leaves no partial tree.
+ * written into a temporary folder next to the target and renamed at the end, so a refused archive leaves no partial tree.
  * The result has only regular files with mode 0644 or 0755.
  */
 import { mkdir, open, rename, rm } from "node:fs/promises";
@@ -25,13 +25,13 @@ export async function unpackArchive(
   limits: UnpackLimits = UNPACK_LIMITS,
   scan?: (path: string) => FileScan,
 ): Promise<TreeListing> {
-  const beside = dirname(into);
-  sweepStale(beside, PREFIX);
-  await mkdir(beside, { recursive: true });
-  const temporary = join(beside, temporaryName(PREFIX));
+  const parent = dirname(into);
+  sweepStale(parent, PREFIX);
+  await mkdir(parent, { recursive: true });
+  const temporary = join(parent, temporaryName(PREFIX));
   await mkdir(temporary, { mode: 0o755 });
   try {
-    const listing = listTree(await unpackAny(temporary, bytes, limits, scan));
+    const listing = listTree(await unpackDetected(temporary, bytes, limits, scan));
     await rename(temporary, into);
     return listing;
   } catch (error) {
@@ -40,7 +40,7 @@ export async function unpackArchive(
   }
 }
 
-async function unpackAny(
+async function unpackDetected(
   root: string,
   bytes: AsyncIterable<Uint8Array>,
   limits: UnpackLimits,
@@ -50,11 +50,11 @@ async function unpackAny(
   let finished = false;
   try {
     const head = await readHead(iterator, 4);
-    const whole = prepend(head, iterator);
+    const stream = prepend(head, iterator);
     const isZip = ZIP_STARTS.includes(Buffer.from(head.subarray(0, 4)).toString("latin1"));
     const files = isZip
-      ? await unpackZip(root, whole, limits, scan)
-      : await unpackTar(root, whole, limits, scan);
+      ? await unpackZip(root, stream, limits, scan)
+      : await unpackTar(root, stream, limits, scan);
     finished = true;
     return files;
   } finally {
@@ -62,7 +62,7 @@ async function unpackAny(
   }
 }
 
-/** A zip is read from its end, so it is first written to a file beside the target folder. */
+/** A zip is read from its end, so it is first written to a file next to the target folder. */
 async function unpackZip(
   root: string,
   bytes: AsyncIterable<Uint8Array>,

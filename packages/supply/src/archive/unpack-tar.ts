@@ -25,20 +25,20 @@ export async function unpackTar(
 ): Promise<TreeFile[]> {
   const expected: ExpectedEntry[] = [];
   const extract = createExtract();
-  const written = writeEntries(extract, createTreeWriter(root, scan), expected);
-  const fed = pipeline(guarded(bytes, limits, expected), extract as unknown as NodeJS.WritableStream);
-  const [reading, writing] = await Promise.allSettled([fed, written]);
-  // When one side fails, so does the other; the original error has one of our codes or names a disk.
-  const failures = [reading, writing].flatMap((side) =>
+  const writing = writeEntries(extract, createTreeWriter(root, scan), expected);
+  const feeding = pipeline(guardBytes(bytes, limits, expected), extract as unknown as NodeJS.WritableStream);
+  const [feed_result, write_result] = await Promise.allSettled([feeding, writing]);
+  // When one side fails, so does the other; the original error has one of our codes or is a disk error.
+  const failures = [feed_result, write_result].flatMap((side) =>
     side.status === "rejected" ? [side.reason as unknown] : [],
   );
   const original = failures.find((failure) => codeOf(failure) !== undefined || diskFault(failure) !== null);
   if (original !== undefined) throw original;
-  if (failures.length > 0) throw asRefusal(failures[0]);
-  return (writing as PromiseFulfilledResult<TreeFile[]>).value;
+  if (failures.length > 0) throw toRefusal(failures[0]);
+  return (write_result as PromiseFulfilledResult<TreeFile[]>).value;
 }
 
-async function* guarded(
+async function* guardBytes(
   bytes: AsyncIterable<Uint8Array>,
   limits: UnpackLimits,
   expected: ExpectedEntry[],
@@ -72,13 +72,13 @@ async function writeEntries(
         entry.resume();
         continue;
       }
-      await writer.makeFolderOf(announced.path);
+      await writer.makeParentFolder(announced.path);
       const bytes = entry as unknown as AsyncIterable<Uint8Array>;
-      const keep = (file: TreeFile) => void files.push(file);
-      if (announced.size > SMALL_BYTES) keep(await writer.write(bytes, announced));
+      const addFile = (file: TreeFile) => void files.push(file);
+      if (announced.size > SMALL_BYTES) addFile(await writer.write(bytes, announced));
       else {
-        const whole = await collect(bytes);
-        await writes.add(() => writer.write([whole], announced).then(keep));
+        const content = await collect(bytes);
+        await writes.add(() => writer.write([content], announced).then(addFile));
       }
     }
   } finally {
@@ -111,13 +111,13 @@ async function collect(bytes: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
 function createWriteQueue() {
   const running = new Set<Promise<void>>();
   const failures: unknown[] = [];
-  const check = () => {
+  const throwFirstFailure = () => {
     if (failures.length > 0) throw failures[0];
   };
   return {
     async add(work: () => Promise<void>): Promise<void> {
       while (running.size >= MAX_WRITES) await Promise.race(running);
-      check();
+      throwFirstFailure();
       const task: Promise<void> = work()
         .catch((error: unknown) => void failures.push(error))
         .finally(() => running.delete(task));
@@ -125,14 +125,14 @@ function createWriteQueue() {
     },
     async idle(): Promise<void> {
       await Promise.all(running);
-      check();
+      throwFirstFailure();
     },
   };
 }
 
-/** An error of the parser means a bad archive; errors of the disk or of the sender do not. */
-function asRefusal(error: unknown): unknown {
+/** A parser error means a bad archive; an error of the disk or of the sender does not. */
+function toRefusal(error: unknown): unknown {
   const { code, message = "" } = error as { code?: string; message?: string };
-  const isParser = code === undefined && /tar|header|end of data|size|Writable|closed/i.test(message);
-  return isParser ? unsafe("garbage", "it cannot be read as a tar archive", undefined, error) : error;
+  const isParserError = code === undefined && /tar|header|end of data|size|Writable|closed/i.test(message);
+  return isParserError ? unsafe("garbage", "it cannot be read as a tar archive", undefined, error) : error;
 }

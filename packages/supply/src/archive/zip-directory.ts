@@ -15,6 +15,7 @@ export interface ZipEntry {
   flags: number;
   method: number;
   crc: number;
+  /** The compressed size. */
   packed: number;
   size: number;
   /** The offset of its local header. */
@@ -32,13 +33,15 @@ const LOCATOR64_MAGIC = 0x07064b50;
 const END_BYTES = 22;
 const RECORD_BYTES = 46;
 const MAX_COMMENT = 65_535;
+/** These values refer to a zip64 field. */
 const FULL16 = 0xffff;
 const FULL32 = 0xffffffff;
 
 const ENCRYPTED = 0x0001 | 0x0040 | 0x2000;
-/** Level of deflate, data descriptor, UTF-8. */
+/** Deflate level, data descriptor, UTF-8. */
 const KNOWN_FLAGS = 0x0002 | 0x0004 | 0x0008 | 0x0800;
 const UTF8 = 0x0800;
+/** The checksum and the sizes follow the data, in a data descriptor. */
 export const SIZES_FOLLOW = 0x0008;
 const UNIX = 3;
 const DARWIN = 19;
@@ -49,7 +52,7 @@ export async function readZipDirectory(
   bytes: number,
   readAt: ReadAt,
   limits: UnpackLimits,
-): Promise<{ entries: ZipEntry[]; table: number }> {
+): Promise<{ entries: ZipEntry[]; directory_offset: number }> {
   const end = await findEnd(bytes, readAt);
   if (end.count > limits.entries) {
     throw unsafe("too-many-entries", `it has more than ${limits.entries} entries`);
@@ -67,7 +70,7 @@ export async function readZipDirectory(
   }
   if (at !== table.length) throw unsafe("ambiguous", "its central directory has more entries than announced");
   checkSizes(entries, bytes, limits);
-  return { entries, table: end.offset };
+  return { entries, directory_offset: end.offset };
 }
 
 async function findEnd(
@@ -87,16 +90,14 @@ async function findEnd(
   const at = offsets[0] as number;
   const end = bytes - length + at;
   if (at >= 20 && tail.readUInt32LE(at - 20) === LOCATOR64_MAGIC) throw zip64();
-  const [disk, first, here, count] = [4, 6, 8, 10].map((field) => tail.readUInt16LE(at + field)) as [
-    number,
-    number,
-    number,
-    number,
-  ];
+  const [disk, directory_disk, entries_on_disk, count] = [4, 6, 8, 10].map((field) =>
+    tail.readUInt16LE(at + field),
+  ) as [number, number, number, number];
   const size = tail.readUInt32LE(at + 12);
   const offset = tail.readUInt32LE(at + 16);
   if (count === FULL16 || size === FULL32 || offset === FULL32) throw zip64();
-  if (disk !== 0 || first !== 0 || here !== count) throw unsafe("split", "it is one part of a split archive");
+  if (disk !== 0 || directory_disk !== 0 || entries_on_disk !== count)
+    throw unsafe("split", "it is one part of a split archive");
   if (offset + size !== end) {
     throw unsafe(
       "ambiguous",

@@ -38,7 +38,7 @@ export async function applyLayer(
       yield chunk;
     }
   };
-  const applied = (async () => {
+  const applying = (async () => {
     for await (const entry of extract) {
       headers = 0;
       if (++spool.entries > limits.entries)
@@ -49,7 +49,7 @@ export async function applyLayer(
       for await (const _chunk of content);
     }
   })();
-  const read = async function* () {
+  const readChecked = async function* () {
     for await (const chunk of decompress(bytes)) {
       spool.unpacked += chunk.length;
       if (spool.unpacked > limits.unpacked_bytes)
@@ -64,8 +64,8 @@ export async function applyLayer(
       yield chunk;
     }
   };
-  const fed = pipeline(read(), extract as unknown as NodeJS.WritableStream);
-  const results = await Promise.allSettled([fed, applied]);
+  const feeding = pipeline(readChecked(), extract as unknown as NodeJS.WritableStream);
+  const results = await Promise.allSettled([feeding, applying]);
   const failures = results.flatMap((side) => (side.status === "rejected" ? [side.reason as unknown] : []));
   if (failures.length > 0)
     throw (
@@ -104,7 +104,7 @@ async function applyEntry(
 
 const CHUNK_BYTES = 256 * 1024;
 
-/** The chunks share one buffer. */
+/** Yields chunks that share one buffer, so a caller must not keep them. */
 export async function* readSpool(
   handle: FileHandle,
   { offset, size }: StoredContent,
@@ -123,25 +123,25 @@ const ZSTD = [0x28, 0xb5, 0x2f, 0xfd];
 async function* decompress(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
   const iterator = bytes[Symbol.asyncIterator]();
   const head = await readHead(iterator, 4);
-  const whole = prepend(head, iterator);
+  const all_bytes = prepend(head, iterator);
   const gzip = head[0] === 0x1f && head[1] === 0x8b;
   const zstd = ZSTD.every((byte, index) => head[index] === byte);
   if (!gzip && !zstd) {
-    yield* whole;
+    yield* all_bytes;
     return;
   }
   const stream = gzip ? createGunzip({ chunkSize: 64 * 1024 }) : createZstdDecompress();
-  const fed = pipeline(whole, stream);
-  fed.catch(() => {});
+  const feeding = pipeline(all_bytes, stream);
+  feeding.catch(() => {});
   try {
     for await (const chunk of stream as AsyncIterable<Uint8Array>) yield chunk;
-    await fed;
+    await feeding;
   } finally {
     stream.destroy();
   }
 }
 
-/** An error of the parser or the decompressor means a damaged layer; an error of the disk does not. */
+/** A parser or decompressor error means a damaged layer; a disk error does not. */
 function toLayerError(error: unknown): unknown {
   const { code = "" } = error as { code?: string };
   if (/^E[A-Z]+$/.test(code)) return error;

@@ -8,7 +8,7 @@ export interface ImageConfig {
   cmd: string[];
   env: Record<string, string>;
   workdir: string;
-  /** As `User` names it, with or without a group; null for root. */
+  /** The value of `User`, with or without a group; null for root. */
   user: string | null;
   labels: Record<string, string>;
   /** `sha256:…` of each layer without compression. */
@@ -16,12 +16,15 @@ export interface ImageConfig {
 }
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
-const MAX_WORDS = 60;
+const MAX_STRINGS = 60;
 const MAX_USER = 64;
 
-export function readImageConfig(bytes: Uint8Array, shown: string): ImageConfig {
+export function readImageConfig(bytes: Uint8Array, image_name: string): ImageConfig {
   const fail = (problem: string): never => {
-    throw new BackplaneError("package.invalid", `The configuration of ${shown} is not valid: ${problem}.`);
+    throw new BackplaneError(
+      "package.invalid",
+      `The configuration of ${image_name} is not valid: ${problem}.`,
+    );
   };
   let json: unknown;
   try {
@@ -31,30 +34,35 @@ export function readImageConfig(bytes: Uint8Array, shown: string): ImageConfig {
   }
   if (!isObject(json)) return fail("it is not an object");
   const { os, architecture, config, rootfs } = json as Record<string, unknown>;
-  if (typeof os !== "string" || typeof architecture !== "string") return fail("it names no platform");
-  const own = isObject(config) ? (config as Record<string, unknown>) : {};
-  const words = (value: unknown, field: string): string[] => {
+  if (typeof os !== "string" || typeof architecture !== "string") return fail("it specifies no platform");
+  const settings = isObject(config) ? (config as Record<string, unknown>) : {};
+  const readStrings = (value: unknown, field: string): string[] => {
     if (value === undefined || value === null) return [];
-    if (!Array.isArray(value) || value.length > MAX_WORDS || !value.every((item) => typeof item === "string"))
-      return fail(`${field} is not a list of at most ${MAX_WORDS} strings`);
+    if (
+      !Array.isArray(value) ||
+      value.length > MAX_STRINGS ||
+      !value.every((item) => typeof item === "string")
+    )
+      return fail(`${field} is not a list of at most ${MAX_STRINGS} strings`);
     return value as string[];
   };
-  const diff_ids = words(
+  const diff_ids = readStrings(
     isObject(rootfs) ? (rootfs as Record<string, unknown>).diff_ids : null,
     "rootfs.diff_ids",
   );
-  const workdir = typeof own.WorkingDir === "string" && own.WorkingDir !== "" ? own.WorkingDir : "/";
+  const workdir =
+    typeof settings.WorkingDir === "string" && settings.WorkingDir !== "" ? settings.WorkingDir : "/";
   if (!workdir.startsWith("/") || /\p{Cc}/u.test(workdir) || workdir.split("/").includes(".."))
     return fail("WorkingDir is not an absolute path");
-  const labels = isObject(own.Labels) ? Object.entries(own.Labels as Record<string, unknown>) : [];
+  const labels = isObject(settings.Labels) ? Object.entries(settings.Labels as Record<string, unknown>) : [];
   return {
     os,
     architecture,
-    entrypoint: words(own.Entrypoint, "Entrypoint"),
-    cmd: words(own.Cmd, "Cmd"),
-    env: variablesOf(words(own.Env, "Env")),
+    entrypoint: readStrings(settings.Entrypoint, "Entrypoint"),
+    cmd: readStrings(settings.Cmd, "Cmd"),
+    env: parseVariables(readStrings(settings.Env, "Env")),
     workdir,
-    user: userOf(own.User),
+    user: parseUser(settings.User),
     labels: Object.fromEntries(
       labels.filter((label): label is [string, string] => typeof label[1] === "string"),
     ),
@@ -62,13 +70,13 @@ export function readImageConfig(bytes: Uint8Array, shown: string): ImageConfig {
   };
 }
 
-function userOf(value: unknown): string | null {
+function parseUser(value: unknown): string | null {
   if (typeof value !== "string" || /^(?:root|0)?(?::|$)/.test(value)) return null;
   return value.slice(0, MAX_USER);
 }
 
 /** Drops variables whose names a shell could not set. */
-function variablesOf(lines: readonly string[]): Record<string, string> {
+function parseVariables(lines: readonly string[]): Record<string, string> {
   const variables: Record<string, string> = {};
   for (const line of lines) {
     const equals = line.indexOf("=");

@@ -8,10 +8,10 @@ import { DOCKER_HUB, DOCKER_HUB_NAMES, parseReference } from "../oci/reference.t
 export function parseImageReference(text: string): OciReference {
   const plain = text.replace(/^(?:docker|oci):\/\//, "");
   const slash = plain.indexOf("/");
-  const first = slash < 0 ? "" : plain.slice(0, slash);
-  const named = first === "localhost" || /[.:]/.test(first);
-  const host = named && !DOCKER_HUB_NAMES.includes(first) ? first : DOCKER_HUB;
-  const path = named ? plain.slice(slash + 1) : plain;
+  const first_part = slash < 0 ? "" : plain.slice(0, slash);
+  const has_registry = first_part === "localhost" || /[.:]/.test(first_part);
+  const host = has_registry && !DOCKER_HUB_NAMES.includes(first_part) ? first_part : DOCKER_HUB;
+  const path = has_registry ? plain.slice(slash + 1) : plain;
   const full = host === DOCKER_HUB && !path.includes("/") ? `library/${path}` : path;
   const complete = /[:@]/.test(full) ? full : `${full}:latest`;
   try {
@@ -28,7 +28,7 @@ export function parseImageReference(text: string): OciReference {
   }
 }
 
-/** As people write it, without the registry of Docker. */
+/** Formats a reference as people write it: Docker Hub, the default registry, is omitted. */
 export function formatImageReference({ registry, repository, tag, digest }: OciReference): string {
   const name = registry === DOCKER_HUB ? repository.replace(/^library\//, "") : `${registry}/${repository}`;
   return `${name}${tag === null ? "" : `:${tag}`}${digest === null ? "" : `@${digest}`}`;

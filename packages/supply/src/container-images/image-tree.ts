@@ -1,6 +1,6 @@
 /**
  * The file system of a container image while its layers are applied: a tree in memory whose files refer to a spool
- * file. A layer is untrusted and can name any path, even through symbolic links of a layer below. Links are followed
+ * file. A layer is untrusted and can contain any path, even one through symbolic links of a lower layer. Links are followed
  * inside the tree, with `/` and `..` ending at its root, so no entry can reach the disk of the host.
  */
 import { unsafe } from "../archive/unsafe.ts";
@@ -17,7 +17,7 @@ export type ImageNode =
       kind: "folder";
       layer: number;
       children: Map<string, ImageNode>;
-      /** The last layer that has removed everything from the layers below. */
+      /** The last layer that has removed everything that comes from lower layers. */
       cleared?: number;
     }
   | { kind: "file"; layer: number; executable: boolean; content: StoredContent }
@@ -55,17 +55,17 @@ export class ImageTree {
     const parent = this.#makeFolder(parts, layer, path);
     const known = parent.children.get(name);
     if (known?.kind === "folder") known.layer = layer;
-    else this.#put(parent, name, { kind: "folder", layer, children: new Map() });
+    else this.#setChild(parent, name, { kind: "folder", layer, children: new Map() });
   }
 
   addFile(path: string, executable: boolean, content: StoredContent, layer: number): void {
-    this.#place(path, { kind: "file", layer, executable, content });
+    this.#addNode(path, { kind: "file", layer, executable, content });
   }
 
   addLink(path: string, target: string, layer: number): void {
     if (target === "" || Buffer.byteLength(target) > MAX_PATH_BYTES || /\p{Cc}/u.test(target))
       throw unsafe("symlink", "the target of its link is not a path", path);
-    this.#place(path, { kind: "link", layer, target });
+    this.#addNode(path, { kind: "link", layer, target });
   }
 
   /** A hard link becomes a second name for the same content. */
@@ -76,10 +76,10 @@ export class ImageTree {
     const node = name === undefined || folder?.kind !== "folder" ? undefined : folder.children.get(name);
     if (node === undefined || node.kind === "folder")
       throw unsafe("hard-link", `it is a hard link to ${JSON.stringify(target)}, which is not a file`, path);
-    this.#place(path, { ...node, layer });
+    this.#addNode(path, { ...node, layer });
   }
 
-  /** True if the entry is a whiteout, which removes files of the layers below. */
+  /** True if the entry is a whiteout, which removes files of lower layers. */
   applyWhiteout(path: string, layer: number): boolean {
     const parts = partsOf(path);
     const name = parts.pop() ?? "";
@@ -96,7 +96,7 @@ export class ImageTree {
       throw unsafe("whiteout", "it is a whiteout without a name", path);
     const known = parent?.kind === "folder" ? parent.children.get(hidden) : undefined;
     if (known !== undefined && parent?.kind === "folder") {
-      if (known.layer < layer && !hasLayer(known, layer)) parent.children.delete(hidden);
+      if (known.layer < layer && !containsLayer(known, layer)) parent.children.delete(hidden);
       else if (known.kind === "folder") removeLower(known, layer);
     }
     return true;
@@ -109,18 +109,18 @@ export class ImageTree {
 
   /** Parents before their children, names in byte order. */
   *entries(): Generator<ImageEntry> {
-    yield* list(this.root, "");
+    yield* listFolder(this.root, "");
   }
 
-  #place(path: string, node: ImageNode): void {
+  #addNode(path: string, node: ImageNode): void {
     const parts = partsOf(path);
     const name = parts.pop();
     if (name === undefined) throw unsafe("path-form", "it would replace the root folder", path);
-    this.#put(this.#makeFolder(parts, node.layer, path), name, node);
+    this.#setChild(this.#makeFolder(parts, node.layer, path), name, node);
   }
 
   /** Every node is counted, including one that replaces another. */
-  #put(folder: ImageFolder, name: string, node: ImageNode): void {
+  #setChild(folder: ImageFolder, name: string, node: ImageNode): void {
     const { entries, text_bytes } = this.#limits;
     if (++this.#nodes > entries)
       throw unsafe("too-many-entries", `the image has more than ${entries} entries`);
@@ -138,10 +138,10 @@ export class ImageTree {
 
   /** With a layer, missing folders are created. */
   #walk(parts: readonly string[], layer: number | null): ImageNode | undefined {
-    const left = [...parts];
+    const remaining = [...parts];
     let ancestors: ImageFolder[] = [this.root];
     let hops = 0;
-    for (let part = left.shift(); part !== undefined; part = left.shift()) {
+    for (let part = remaining.shift(); part !== undefined; part = remaining.shift()) {
       const folder = ancestors.at(-1)!;
       if (++this.#steps > this.#limits.steps)
         throw unsafe("too-many-links", "the paths of the image lead through too many links", parts.join("/"));
@@ -154,17 +154,17 @@ export class ImageTree {
       if (next === undefined) {
         if (layer === null) return undefined;
         next = { kind: "folder", layer, children: new Map() };
-        this.#put(folder, part, next);
+        this.#setChild(folder, part, next);
       }
       if (next.kind === "folder") {
         // Links can lead deeper than the path itself suggests.
         if (ancestors.push(next) > MAX_PARTS)
           throw unsafe("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, parts.join("/"));
-      } else if (next.kind === "file") return left.length === 0 ? next : undefined;
+      } else if (next.kind === "file") return remaining.length === 0 ? next : undefined;
       else {
         if (++hops > MAX_HOPS) return undefined;
         if (next.target.startsWith("/")) ancestors = [this.root];
-        left.unshift(...next.target.split("/"));
+        remaining.unshift(...next.target.split("/"));
       }
     }
     return ancestors.at(-1);
@@ -187,34 +187,34 @@ export function partsOf(path: string): string[] {
 }
 
 /**
- * Done once per layer: afterwards nothing is left to remove, and a hostile layer could request it with each of its
- * entries.
+ * Removes the entries of lower layers, once per layer: afterwards nothing is left to remove, and a hostile layer could
+ * request it with each of its entries.
  */
 function removeLower(folder: ImageFolder, layer: number): void {
   if (folder.cleared === layer) return;
   folder.cleared = layer;
   for (const [name, child] of folder.children) {
-    if (child.layer < layer && !hasLayer(child, layer)) folder.children.delete(name);
+    if (child.layer < layer && !containsLayer(child, layer)) folder.children.delete(name);
     else if (child.kind === "folder") removeLower(child, layer);
   }
 }
 
 /** Whether a folder contains an entry of this layer. */
-function hasLayer(node: ImageNode, layer: number): boolean {
+function containsLayer(node: ImageNode, layer: number): boolean {
   return (
     node.kind === "folder" &&
-    [...node.children.values()].some((child) => child.layer === layer || hasLayer(child, layer))
+    [...node.children.values()].some((child) => child.layer === layer || containsLayer(child, layer))
   );
 }
 
-function* list(folder: ImageFolder, below: string): Generator<ImageEntry> {
+function* listFolder(folder: ImageFolder, parent_path: string): Generator<ImageEntry> {
   const names = [...folder.children.keys()].sort((left, right) =>
     Buffer.compare(Buffer.from(left), Buffer.from(right)),
   );
   for (const name of names) {
     const node = folder.children.get(name)!;
-    const path = below === "" ? name : `${below}/${name}`;
+    const path = parent_path === "" ? name : `${parent_path}/${name}`;
     yield { path, node };
-    if (node.kind === "folder") yield* list(node, path);
+    if (node.kind === "folder") yield* listFolder(node, path);
   }
 }

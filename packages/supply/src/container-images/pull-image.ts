@@ -1,6 +1,6 @@
 /**
- * Pulls a container image from its registry, without a container engine: the manifest of this platform, its
- * configuration and its layers, each verified by its digest, and applies the layers.
+ * Pulls a container image from its registry, without a container engine. Reads the manifest for this platform, the
+ * configuration and the layers, verifies each by its digest, and applies the layers.
  */
 import { createReadStream } from "node:fs";
 import { open, rm } from "node:fs/promises";
@@ -45,15 +45,15 @@ export async function pullImage(
   const timeout = AbortSignal.timeout(limits.pull_ms);
   const signal = AbortSignal.any([operation.signal, timeout]);
   try {
-    const limited: Operation = { signal, report: (progress) => operation.report(progress) };
-    return await pullWithin(registry, reference, host, folder, limited, limits);
+    const limited_operation: Operation = { signal, report: (progress) => operation.report(progress) };
+    return await pullLayers(registry, reference, host, folder, limited_operation, limits);
   } catch (error) {
     if (!timeout.aborted || operation.signal.aborted) throw error;
     throw unreachableRegistry(reference.registry, "pulling the image took too long", error);
   }
 }
 
-async function pullWithin(
+async function pullLayers(
   registry: RegistryClient,
   reference: OciReference,
   host: HostPlatform,
@@ -89,7 +89,7 @@ async function pullWithin(
   };
   try {
     const tree = new ImageTree(limits);
-    let before = 0;
+    let downloaded = 0;
     for (const [index, layer] of manifest.layers.entries()) {
       requireNotCancelled(operation);
       if (!LAYER.test(layer.media_type))
@@ -99,10 +99,10 @@ async function pullWithin(
         );
       const message = `Downloading ${reference_text}, layer ${index + 1} of ${manifest.layers.length}`;
       const received = (bytes: number) =>
-        operation.report({ step: "download", message, done: before + bytes, total, unit: "bytes" });
+        operation.report({ step: "download", message, done: downloaded + bytes, total, unit: "bytes" });
       const file = join(folder, `layer-${index}`);
       await registry.fetchBlob(reference, layer, file, { signal, received });
-      before += layer.size;
+      downloaded += layer.size;
       operation.report({ step: "unpack", message: `Unpacking layer ${index + 1} of ${reference_text}` });
       const diff_id = await applyLayer(tree, index, createReadStream(file), spool, limits);
       if (diff_id !== config.diff_ids[index])
@@ -123,9 +123,10 @@ async function findManifest(
   reference_text: string,
   signal: AbortSignal,
 ): Promise<{ digest: string; manifest: ImageManifest }> {
-  const first = await registry.fetchManifest(reference, { signal });
-  if (first.document.kind === "manifest") return { digest: first.digest, manifest: first.document };
-  const { manifests } = first.document;
+  const root_manifest = await registry.fetchManifest(reference, { signal });
+  if (root_manifest.document.kind === "manifest")
+    return { digest: root_manifest.digest, manifest: root_manifest.document };
+  const { manifests } = root_manifest.document;
   const match = manifests.find(
     ({ platform }) => platform?.os === host.os && platform.architecture === host.arch,
   );

@@ -53,7 +53,7 @@ export async function writeRoot(
         const { offset, size } = node.content;
         const known = size === 0 ? 0 : written.get(offset);
         if (known === undefined) {
-          await copyPiece(spool, offset, size, data);
+          await copyRange(spool, offset, size, data);
           written.set(offset, at);
         }
         entries.push([path, node.executable ? "program" : "file", known ?? at, size]);
@@ -91,7 +91,7 @@ export async function expandRoot(folder: string, into: string): Promise<string[]
       else if (entry[1] !== "link") {
         const file = await open(path, "wx", 0o600);
         try {
-          await copyPiece(data, entry[2], entry[3], file);
+          await copyRange(data, entry[2], entry[3], file);
           await file.chmod(entry[1] === "program" ? 0o555 : 0o444);
         } finally {
           await file.close();
@@ -111,7 +111,7 @@ async function makeFolder(path: string): Promise<void> {
   await chmod(path, 0o755);
 }
 
-async function copyPiece(from: FileHandle, offset: number, size: number, to: FileHandle): Promise<void> {
+async function copyRange(from: FileHandle, offset: number, size: number, to: FileHandle): Promise<void> {
   const buffer = Buffer.allocUnsafe(Math.min(size, CHUNK_BYTES) || 1);
   for (let done = 0; done < size; ) {
     const { bytesRead } = await from.read(buffer, 0, Math.min(buffer.length, size - done), offset + done);

@@ -23,6 +23,7 @@ export function openArtifactStore(dir: string): ArtifactFiles {
   mkdirSync(temporary, { recursive: true, mode: 0o700 });
   sweepStale(temporary, "");
 
+  /** False if the file does not exist. */
   const touch = async (file: string): Promise<boolean> => {
     const now = new Date();
     return await utimes(file, now, now).then(
@@ -32,7 +33,7 @@ export function openArtifactStore(dir: string): ArtifactFiles {
   };
 
   return {
-    async keep(sha256, bytes) {
+    async store(sha256, bytes) {
       if (!HEX.test(sha256)) throw new BackplaneError("internal", "An artifact has no valid hash.");
       const target = join(folder, sha256);
       if (await touch(target)) return;
@@ -58,7 +59,7 @@ export function openArtifactStore(dir: string): ArtifactFiles {
         await file.close();
         return null;
       }
-      return { bytes, content: contentOf(file) };
+      return { bytes, content: readChunks(file) };
     },
 
     async sweep(min_age_ms) {
@@ -98,10 +99,10 @@ async function sizeIfIntact(file: FileHandle, sha256: string): Promise<number | 
 }
 
 /**
- * Not a generator: one that was never started would not close the file when its reader gives up, and Node exits
- * when it garbage-collects an open file.
+ * Reads the file in chunks and closes it. This is not a generator, because a generator that was never started would not
+ * close the file when its reader gives up, and Node exits when it garbage-collects an open file.
  */
-function contentOf(file: FileHandle): AsyncIterableIterator<Uint8Array> {
+function readChunks(file: FileHandle): AsyncIterableIterator<Uint8Array> {
   let at = 0;
   let closing: Promise<void> | undefined;
   const end = async (): Promise<IteratorReturnResult<undefined>> => {

@@ -39,19 +39,19 @@ export interface Staging {
 
 export interface ContentStore {
   /** The folder of the digest, after every byte was verified. Throws `package.corrupt` or `package.files_missing`. */
-  verified(digest: string): Promise<string>;
+  verifyTree(digest: string): Promise<string>;
   /** The folder of the digest, which may be missing. Nothing runs from it, see package-images.ts. */
   treeOf(digest: string): string;
   stage(): Promise<Staging>;
   has(digest: string): Promise<boolean>;
   /** The files of the digest. Throws `package.files_missing` when it is missing. */
   listing(digest: string): Promise<TreeFile[]>;
-  /** Ends the protection by one `install`: the package row exists, or there will be none. */
+  /** Ends the protection by one `install`, because the package row exists or will not be written. */
   release(digest: string): void;
-  /** Removes a tree that is neither held nor used. An unknown digest is not an error. */
-  discard(digest: string, used?: () => Promise<boolean>): Promise<void>;
+  /** Removes a tree that is neither protected by `install` nor used. An unknown digest is not an error. */
+  discard(digest: string, isUsed?: () => Promise<boolean>): Promise<void>;
   /** Removes the unused trees that were installed at least `min_age_ms` ago, and returns how many. */
-  sweep(used: (digest: string) => Promise<boolean>, min_age_ms: number): Promise<number>;
+  sweep(isUsed: (digest: string) => Promise<boolean>, min_age_ms: number): Promise<number>;
 }
 
 /** `dir` is the home's `blobs` folder. */
@@ -62,29 +62,29 @@ export function openContentStore(dir: string): ContentStore {
   sweepStale(temporary, "");
   // The home belongs to this process alone, so locks in memory separate removals and imports of the same digest.
   const locks = new DigestLocks();
-  const held = new Map<string, number>();
-  const imported = new Map<string, number>();
-  let imports = 0;
+  const hold_counts = new Map<string, number>();
+  const last_imports = new Map<string, number>();
+  let import_count = 0;
 
   const hold = (digest: string): void => {
-    held.set(digest, (held.get(digest) ?? 0) + 1);
-    imported.set(digest, ++imports);
+    hold_counts.set(digest, (hold_counts.get(digest) ?? 0) + 1);
+    last_imports.set(digest, ++import_count);
   };
 
   const release = (digest: string): void => {
-    const left = (held.get(digest) ?? 0) - 1;
-    if (left > 0) held.set(digest, left);
-    else held.delete(digest);
+    const left = (hold_counts.get(digest) ?? 0) - 1;
+    if (left > 0) hold_counts.set(digest, left);
+    else hold_counts.delete(digest);
   };
 
   /** Keeps the tree if an import began while `unused` ran, because the import may have written its row afterwards. */
-  const discard = async (digest: string, unused: () => Promise<boolean>): Promise<boolean> => {
-    const last = imported.get(digest);
-    if (held.has(digest) || !(await unused())) return false;
+  const discardIfUnused = async (digest: string, unused: () => Promise<boolean>): Promise<boolean> => {
+    const last_import = last_imports.get(digest);
+    if (hold_counts.has(digest) || !(await unused())) return false;
     return await locks.run(digest, async () => {
-      if (held.has(digest) || imported.get(digest) !== last) return false;
+      if (hold_counts.has(digest) || last_imports.get(digest) !== last_import) return false;
       await removeTree(digest);
-      imported.delete(digest);
+      last_imports.delete(digest);
       return true;
     });
   };
@@ -108,11 +108,11 @@ export function openContentStore(dir: string): ContentStore {
     await rm(removed, { recursive: true, force: true });
   };
 
-  const verified = async (digest: string): Promise<string> => {
+  const verifyTree = async (digest: string): Promise<string> => {
     const folder = folderOf(digest);
     const difference = await checkFolder(folder, digest);
     if (difference === null) return join(folder, "tree");
-    throw (await folderExists(folder)) ? corrupt(digest, difference) : absent(digest);
+    throw (await folderExists(folder)) ? corruptPackage(digest, difference) : missingFiles(digest);
   };
 
   const isOld = async (digest: string, min_age_ms: number): Promise<boolean> => {
@@ -121,28 +121,28 @@ export function openContentStore(dir: string): ContentStore {
   };
 
   return {
-    verified,
+    verifyTree,
     treeOf: (digest) => join(folderOf(digest), "tree"),
-    async sweep(used, min_age_ms) {
+    async sweep(isUsed, min_age_ms) {
       let removed = 0;
       for (const name of await readdir(join(dir, "sha256"))) {
         const digest = `sha256:${name}`;
         if (!/^[0-9a-f]{64}$/.test(name) || !(await isOld(digest, min_age_ms))) continue;
-        const unused = async () => (await isOld(digest, min_age_ms)) && !(await used(digest));
-        if (await discard(digest, unused)) removed++;
+        const unused = async () => (await isOld(digest, min_age_ms)) && !(await isUsed(digest));
+        if (await discardIfUnused(digest, unused)) removed++;
       }
       return removed;
     },
     has: (digest) => folderExists(folderOf(digest)),
     async listing(digest) {
       const text = await readFile(join(folderOf(digest), "listing"), "utf8").catch(() => null);
-      if (text === null) throw absent(digest);
-      if (digestOf(text) !== digest) throw corrupt(digest, { file: "listing", what: "changed" });
+      if (text === null) throw missingFiles(digest);
+      if (digestOf(text) !== digest) throw corruptPackage(digest, { file: "listing", what: "changed" });
       return parseListing(text);
     },
     release,
-    async discard(digest, used) {
-      await discard(digest, async () => used === undefined || !(await used()));
+    async discard(digest, isUsed) {
+      await discardIfUnused(digest, async () => isUsed === undefined || !(await isUsed()));
     },
     async stage() {
       const staged = join(temporary, temporaryName(""));
@@ -159,9 +159,9 @@ export function openContentStore(dir: string): ContentStore {
           try {
             await locks.run(digest, async () => {
               // An existing tree stays if it is intact, since a process may be starting from it.
-              if (!(await moveIn(staged, target)) && (await checkFolder(target, digest)) !== null) {
+              if (!(await renameIfAbsent(staged, target)) && (await checkFolder(target, digest)) !== null) {
                 await removeTree(digest);
-                await moveIn(staged, target);
+                await renameIfAbsent(staged, target);
               }
               // A sweep must not remove a tree that is about to be used.
               await utimes(target, new Date(), new Date());
@@ -179,7 +179,7 @@ export function openContentStore(dir: string): ContentStore {
 }
 
 /** False when a tree of this digest already exists. */
-async function moveIn(staged: string, target: string): Promise<boolean> {
+async function renameIfAbsent(staged: string, target: string): Promise<boolean> {
   try {
     await rename(staged, target);
     return true;
@@ -210,7 +210,7 @@ function folderExists(folder: string): Promise<boolean> {
 }
 
 /** A gateway that shares its database with others has only the files of packages that were installed on it. */
-function absent(digest: string): BackplaneError {
+function missingFiles(digest: string): BackplaneError {
   return new BackplaneError(
     "package.files_missing",
     `The files of ${digest} are not in this gateway's home.`,
@@ -220,7 +220,7 @@ function absent(digest: string): BackplaneError {
   );
 }
 
-export function corrupt(digest: string, difference: Difference): BackplaneError {
+export function corruptPackage(digest: string, difference: Difference): BackplaneError {
   const { file, what, expected, actual } = difference;
   const change = what === "extra" ? "was added" : what === "missing" ? "is missing" : "was changed";
   const digests =

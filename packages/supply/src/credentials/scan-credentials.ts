@@ -96,7 +96,7 @@ type CredentialSource = "folder" | "archive" | "npm package" | "Python package" 
 
 export interface CredentialCheck {
   scan: (path: string) => FileScan;
-  /** Throws `package.credential_file`, which names every file that was found. `where` is the source. */
+  /** Throws `package.credential_file`, which lists every file with a credential. `where` is the source. */
   assertNone(where: CredentialSource): void;
 }
 
@@ -107,15 +107,15 @@ export function createCredentialCheck(): CredentialCheck {
   return {
     scan(path) {
       const scan = scanForCredentials(path);
-      const note = () => {
+      const recordReason = () => {
         const why = scan.verdict();
         if (why !== null) reasons.set(path, why);
       };
-      note();
+      recordReason();
       return {
         push(chunk) {
           scan.push(chunk);
-          note();
+          recordReason();
         },
       };
     },
@@ -130,15 +130,15 @@ function byFile(left: Credential, right: Credential): number {
   return left.file < right.file ? -1 : 1;
 }
 
-function refuseCredentials(found: Credential[], where: string): BackplaneError {
-  const first = found[0] as Credential;
-  const more = found.length > 1 ? ` (and ${found.length - 1} more, see details.files)` : "";
+function refuseCredentials(credentials: Credential[], where: string): BackplaneError {
+  const first = credentials[0] as Credential;
+  const more = credentials.length > 1 ? ` (and ${credentials.length - 1} more, see details.files)` : "";
   const action = where === "folder" ? "packed" : "installed";
   return new BackplaneError(
     "package.credential_file",
     `${first.file} cannot be ${action}: ${first.why}${more}.`,
     {
-      details: { files: found.map((item) => ({ ...item })) },
+      details: { files: credentials.map((item) => ({ ...item })) },
       ...(where === "folder"
         ? {}
         : { fix: `Ask the author to remove the file from the ${where} and to revoke the credential.` }),

@@ -1,7 +1,7 @@
 import { type BackplaneError, diskFault } from "@backplane/contract";
 
-/** How npm and Python spell the errors of the file system. */
-const SPELLINGS: readonly (readonly [code: string, pattern: RegExp])[] = [
+/** How npm and Python report errors of the file system. */
+const PATTERNS: readonly (readonly [code: string, pattern: RegExp])[] = [
   ["ENOSPC", /^npm error code ENOSPC$|\[Errno 28\]/m],
   ["EDQUOT", /^npm error code EDQUOT$|\[Errno 122\]/m],
   ["EIO", /^npm error code EIO$|\[Errno 5\]/m],
@@ -10,7 +10,7 @@ const SPELLINGS: readonly (readonly [code: string, pattern: RegExp])[] = [
 
 /** The error for a full or failing disk that made npm or pip fail; null if the output does not report one. */
 export function programDiskFault(program: "npm" | "pip", output: string): BackplaneError | null {
-  const code = SPELLINGS.find(([, pattern]) => pattern.test(output))?.[0];
+  const code = PATTERNS.find(([, pattern]) => pattern.test(output))?.[0];
   const cause = Object.assign(new Error(output.slice(0, 1_000)), { code, syscall: program });
   return diskFault(cause, `the files that ${program} writes (the gateway's home and its temporary folder)`);
 }

@@ -1,7 +1,7 @@
 import type { FileHandle } from "node:fs/promises";
 
 /**
- * Writes the whole chunk at this position; one call of `write` may write only a part of it, such as on a nearly full
+ * Writes the whole chunk at this position. A single `write` may write only a part of it, for example on a nearly full
  * disk.
  */
 export async function writeAll(handle: FileHandle, chunk: Uint8Array, at: number): Promise<void> {

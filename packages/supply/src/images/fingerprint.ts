@@ -15,7 +15,7 @@ export interface Fingerprint {
   /** The number of paths. */
   readonly size: number;
   /** The first path that has changed; null when none has. */
-  changed(): Promise<string | null>;
+  findChange(): Promise<string | null>;
 }
 
 /** Covers the listed files, their folders and `dir` itself. A missing path that appears later counts as changed. */
@@ -24,19 +24,19 @@ export async function takeFingerprint(
   files: readonly Pick<TreeFile, "path">[],
 ): Promise<Fingerprint> {
   const paths = pathsOf(files);
-  const known = new BigInt64Array(paths.length * FIELDS);
+  const recorded = new BigInt64Array(paths.length * FIELDS);
   await findFirstFailing(paths.length, (index) => {
-    write(known, index, stat(dir, paths[index] as string));
+    storeInfo(recorded, index, stat(dir, paths[index] as string));
     return true;
   });
   return {
     size: paths.length,
-    async changed() {
+    async findChange() {
       const now = new BigInt64Array(FIELDS);
       const at = await findFirstFailing(paths.length, (index) => {
-        write(now, 0, stat(dir, paths[index] as string));
+        storeInfo(now, 0, stat(dir, paths[index] as string));
         for (let field = 0; field < FIELDS; field++) {
-          if (now[field] !== known[index * FIELDS + field]) return false;
+          if (now[field] !== recorded[index * FIELDS + field]) return false;
         }
         return true;
       });
@@ -66,7 +66,7 @@ function stat(dir: string, path: string): BigIntStats | undefined {
   }
 }
 
-function write(into: BigInt64Array, index: number, info: BigIntStats | undefined): void {
+function storeInfo(into: BigInt64Array, index: number, info: BigIntStats | undefined): void {
   const { dev = -1n, ino = -1n, mode = -1n, size = -1n, mtimeNs = -1n, ctimeNs = -1n } = info ?? {};
   const at = index * FIELDS;
   into[at] = dev;

@@ -17,7 +17,7 @@ import { join } from "node:path";
 import { BackplaneError, diskErrorOf, diskFault } from "@backplane/contract";
 import type { Logger, PackageFiles, PackageImage } from "@backplane/ports";
 import { expandRoot, ROOT_DATA } from "../container-images/root-files.ts";
-import { type ContentStore, corrupt } from "../content/content-store.ts";
+import { type ContentStore, corruptPackage } from "../content/content-store.ts";
 import type { TreeFile } from "../tree/tree-listing.ts";
 import { findNameDifference } from "../tree/verify-tree.ts";
 import { copyTree } from "./copy-tree.ts";
@@ -40,7 +40,7 @@ export interface PackageImages extends PackageFiles {
 const MAX_BYTES = 1024 * 1024 * 1024;
 const MAX_IMAGES = 256;
 /** A package with at least this many files and folders is checked less often. */
-const LARGE = 512;
+const LARGE_PACKAGE = 512;
 const LARGE_CHECK_MS = 5_000;
 /** How many times one start creates an image that keeps being changed. */
 const MAX_TRIES = 3;
@@ -50,16 +50,16 @@ interface Image {
   folder: string;
   bytes: number;
   /** The fingerprint of the copy. */
-  own: Fingerprint;
+  copy_fingerprint: Fingerprint;
   /** The expanded root of a container image, made when a process first needs it. */
   root: Promise<{ folder: string; fingerprint: Fingerprint }> | null;
   /** The fingerprint of the files in the store when they were copied. */
-  store: Fingerprint;
+  store_fingerprint: Fingerprint;
   store_checked_at: number;
   users: number;
   used_at: number;
   /** The image is no longer used for a start and is removed after its last user. */
-  dropped: boolean;
+  abandoned: boolean;
 }
 
 export function openPackageImages(options: PackageImagesOptions): PackageImages {
@@ -69,9 +69,9 @@ export function openPackageImages(options: PackageImagesOptions): PackageImages 
 class Images implements PackageImages {
   readonly #options: PackageImagesOptions;
   readonly #max_bytes: number;
-  readonly #run: string;
+  readonly #run_folder: string;
   readonly #images = new Map<string, Image>();
-  readonly #making = new Map<string, Promise<Image>>();
+  readonly #pending = new Map<string, Promise<Image>>();
   readonly #removals = new Set<Promise<void>>();
   #uses = 0;
 
@@ -79,24 +79,24 @@ class Images implements PackageImages {
     this.#options = options;
     this.#max_bytes = options.max_bytes ?? MAX_BYTES;
     mkdirSync(options.dir, { recursive: true, mode: 0o700 });
-    const left = readdirSync(options.dir);
-    this.#run = join(options.dir, randomBytes(16).toString("hex"));
-    mkdirSync(this.#run, { mode: 0o700 });
-    this.#remove(async () => {
-      for (const name of left) await this.#removeFolder(join(options.dir, name));
+    const leftovers = readdirSync(options.dir);
+    this.#run_folder = join(options.dir, randomBytes(16).toString("hex"));
+    mkdirSync(this.#run_folder, { mode: 0o700 });
+    this.#runRemoval(async () => {
+      for (const name of leftovers) await this.#removeFolder(join(options.dir, name));
     });
   }
 
   async open(digest: string): Promise<PackageImage> {
-    for (let left = MAX_TRIES - 1; ; left--) {
-      const image = await this.#find(digest);
+    for (let tries_left = MAX_TRIES - 1; ; tries_left--) {
+      const image = await this.#findOrCreate(digest);
       image.users++;
       image.used_at = ++this.#uses;
       try {
         await this.#confirmStore(image);
-        const file = await this.#changed(image);
-        if (file === null) return this.#handle(image);
-        if (left === 0) throw changedInUse(digest, file);
+        const file = await this.#findChange(image);
+        if (file === null) return this.#createHandle(image);
+        if (tries_left === 0) throw changedInUse(digest, file);
       } catch (error) {
         this.#release(image);
         throw error;
@@ -106,28 +106,28 @@ class Images implements PackageImages {
   }
 
   async close(): Promise<void> {
-    await Promise.allSettled(this.#making.values());
-    this.#remove(() => this.#removeFolder(this.#run));
+    await Promise.allSettled(this.#pending.values());
+    this.#runRemoval(() => this.#removeFolder(this.#run_folder));
     await Promise.all(this.#removals);
   }
 
-  #handle(image: Image): PackageImage {
-    let held = true;
+  #createHandle(image: Image): PackageImage {
+    let is_held = true;
     return {
       folder: image.folder,
-      root: async () => (await this.#root(image)).folder,
+      root: async () => (await this.#expandOnce(image)).folder,
       check: async () => {
-        const file = await this.#changed(image);
+        const file = await this.#findChange(image);
         if (file !== null) throw changedInUse(image.digest, file);
       },
       release: () => {
-        if (held) this.#release(image);
-        held = false;
+        if (is_held) this.#release(image);
+        is_held = false;
       },
     };
   }
 
-  async #root(image: Image): Promise<{ folder: string; fingerprint: Fingerprint }> {
+  async #expandOnce(image: Image): Promise<{ folder: string; fingerprint: Fingerprint }> {
     image.root ??= this.#expand(image).catch((error: unknown) => {
       image.root = null;
       throw error;
@@ -147,45 +147,45 @@ class Images implements PackageImages {
       paths.map((path) => ({ path })),
     );
     // Confirms that the copy did not change while its contents were read.
-    if ((await image.own.changed()) !== null) throw changedInUse(image.digest, ROOT_DATA);
+    if ((await image.copy_fingerprint.findChange()) !== null) throw changedInUse(image.digest, ROOT_DATA);
     image.bytes *= 2;
     return { folder, fingerprint };
   }
 
-  async #find(digest: string): Promise<Image> {
+  async #findOrCreate(digest: string): Promise<Image> {
     const known = this.#images.get(digest);
     if (known !== undefined) return known;
-    let making = this.#making.get(digest);
-    if (making === undefined) {
-      making = this.#make(digest).finally(() => this.#making.delete(digest));
-      this.#making.set(digest, making);
+    let pending = this.#pending.get(digest);
+    if (pending === undefined) {
+      pending = this.#create(digest).finally(() => this.#pending.delete(digest));
+      this.#pending.set(digest, pending);
     }
-    return await making;
+    return await pending;
   }
 
-  async #make(digest: string): Promise<Image> {
+  async #create(digest: string): Promise<Image> {
     const files = await this.#options.store.listing(digest);
     const tree = this.#options.store.treeOf(digest);
     // Taken before the copy, so that an unchanged fingerprint means that the store is still intact.
-    const store = await takeFingerprint(tree, files);
+    const store_fingerprint = await takeFingerprint(tree, files);
     // An added file would not be part of the image, but the store is damaged nevertheless.
     const name_difference = await findNameDifference(tree, files);
-    if (name_difference !== null) throw corrupt(digest, name_difference);
+    if (name_difference !== null) throw corruptPackage(digest, name_difference);
     const bytes = files.reduce((sum, { size }) => sum + size, 0);
     await this.#trim(bytes);
-    const folder = join(this.#run, randomBytes(16).toString("hex"));
-    const own = await this.#copy(digest, tree, folder, files, bytes);
+    const folder = join(this.#run_folder, randomBytes(16).toString("hex"));
+    const copy_fingerprint = await this.#copy(digest, tree, folder, files, bytes);
     const image: Image = {
       digest,
       folder,
       bytes,
-      own,
+      copy_fingerprint,
       root: null,
-      store,
+      store_fingerprint,
       store_checked_at: performance.now(),
       users: 0,
       used_at: ++this.#uses,
-      dropped: false,
+      abandoned: false,
     };
     this.#images.set(digest, image);
     return image;
@@ -198,18 +198,18 @@ class Images implements PackageImages {
     files: readonly TreeFile[],
     bytes: number,
   ): Promise<Fingerprint> {
-    for (let again = true; ; again = false) {
+    for (let may_retry = true; ; may_retry = false) {
       try {
         const copied = await copyTree(tree, folder, files);
         if ("fingerprint" in copied) return copied.fingerprint;
-        throw corrupt(digest, copied.difference);
+        throw corruptPackage(digest, copied.difference);
       } catch (error) {
         await this.#removeFolder(folder);
         const fault = diskFault(error, "the gateway's home (images)");
         if (fault === null) throw error;
         const name = diskErrorOf(error);
         if (name !== "ENOSPC" && name !== "EDQUOT") throw fault;
-        if (!again) throw withSize(fault, digest, bytes);
+        if (!may_retry) throw withSize(fault, digest, bytes);
         // Every unused image is removed before the second try.
         await this.#trim(Number.POSITIVE_INFINITY);
       }
@@ -220,28 +220,29 @@ class Images implements PackageImages {
   async #confirmStore(image: Image): Promise<void> {
     const now = performance.now();
     // The check only reports damage, so for a large package it is not repeated at every start.
-    if (image.store.size > LARGE && now - image.store_checked_at < LARGE_CHECK_MS) return;
-    if ((await image.store.changed()) !== null) {
+    if (image.store_fingerprint.size > LARGE_PACKAGE && now - image.store_checked_at < LARGE_CHECK_MS) return;
+    if ((await image.store_fingerprint.findChange()) !== null) {
       const { store } = this.#options;
       const files = await store.listing(image.digest);
       const fingerprint = await takeFingerprint(store.treeOf(image.digest), files);
-      await store.verified(image.digest);
-      image.store = fingerprint;
+      await store.verifyTree(image.digest);
+      image.store_fingerprint = fingerprint;
     }
     image.store_checked_at = now;
   }
 
   /** The first changed file of the image, which is then abandoned; null when none has changed. */
-  async #changed(image: Image): Promise<string | null> {
+  async #findChange(image: Image): Promise<string | null> {
     const expanded = image.root === null ? null : await image.root.catch(() => null);
-    const file = (await image.own.changed()) ?? (await expanded?.fingerprint.changed()) ?? null;
-    if (file !== null) this.#drop(image, file);
+    const file =
+      (await image.copy_fingerprint.findChange()) ?? (await expanded?.fingerprint.findChange()) ?? null;
+    if (file !== null) this.#abandon(image, file);
     return file;
   }
 
-  #drop(image: Image, file: string): void {
-    if (image.dropped) return;
-    image.dropped = true;
+  #abandon(image: Image, file: string): void {
+    if (image.abandoned) return;
+    image.abandoned = true;
     if (this.#images.get(image.digest) === image) this.#images.delete(image.digest);
     const { digest, folder } = image;
     this.#options.log.error(
@@ -258,7 +259,7 @@ class Images implements PackageImages {
   }
 
   #removeIfUnused(image: Image): void {
-    if (image.dropped && image.users === 0) this.#remove(() => this.#removeImage(image));
+    if (image.abandoned && image.users === 0) this.#runRemoval(() => this.#removeImage(image));
   }
 
   #isFull(more: number): boolean {
@@ -275,7 +276,7 @@ class Images implements PackageImages {
         if (image.users === 0 && (oldest === undefined || image.used_at < oldest.used_at)) oldest = image;
       }
       if (oldest === undefined) return;
-      oldest.dropped = true;
+      oldest.abandoned = true;
       this.#images.delete(oldest.digest);
       await this.#removeImage(oldest);
     }
@@ -291,7 +292,7 @@ class Images implements PackageImages {
   }
 
   /** Runs a removal in the background; `close` waits for it. */
-  #remove(work: () => Promise<void>): void {
+  #runRemoval(work: () => Promise<void>): void {
     const removal = work().catch((error: unknown) => {
       this.#options.log.warn(
         { dir: this.#options.dir, reason: String(error) },

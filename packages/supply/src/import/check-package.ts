@@ -41,7 +41,7 @@ export function checkEntrypoint(manifest: Manifest, listing: TreeListing, toml: 
 
 function invalidEntrypoint(toml: string, program: string, problem: string): BackplaneError {
   const path = "runtime.entrypoint[0]";
-  const line = findLines(toml).of(["runtime", "entrypoint", 0]);
+  const line = findLines(toml).lineOf(["runtime", "entrypoint", 0]);
   const message = `${path} ${JSON.stringify(program)} ${problem}`;
   return new BackplaneError("package.invalid", `${MANIFEST_FILE}:${line}: ${message}`, {
     details: { file: MANIFEST_FILE, issues: [{ path, line, message }] },

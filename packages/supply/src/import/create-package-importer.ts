@@ -28,7 +28,7 @@ import {
 } from "@backplane/ports";
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
-import { type ContentStore, corrupt, type Staging } from "../content/content-store.ts";
+import { type ContentStore, corruptPackage, type Staging } from "../content/content-store.ts";
 import { createCredentialCheck } from "../credentials/scan-credentials.ts";
 import type { HostPlatform } from "../manifest/host-platform.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
@@ -48,7 +48,7 @@ import { AllowedBuilds } from "../pypi/allowed-builds.ts";
 import { createPip, type Pip, PYPI_URL } from "../pypi/pip-command.ts";
 import { readListed, readTreeFile } from "../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
-import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
+import { openAgentPlugin } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
 import { checkEntrypoint, checkPlatform, checkSkills } from "./check-package.ts";
 import { checkSchemaFiles } from "./check-schema-files.ts";
@@ -56,27 +56,27 @@ import type { PackageFormat, SourceHints } from "./formats/format.ts";
 import { FORMATS, packageFormatOf } from "./formats/formats.ts";
 import { imagePackage } from "./formats/image-package.ts";
 import { toolFiles } from "./formats/tool-files.ts";
-import { imageServer } from "./mcp/image-server.ts";
-import { type NpmServerOptions, npmServer } from "./mcp/npm-server.ts";
-import { type PythonServerOptions, pythonServer } from "./mcp/python-server.ts";
+import { buildImageServer } from "./mcp/image-server.ts";
+import { buildNpmServer, type NpmServerOptions } from "./mcp/npm-server.ts";
+import { buildPythonServer, type PythonServerOptions } from "./mcp/python-server.ts";
 import { readAcceptedArtifact, requireSameFiles, requireSameIdentity } from "./open-artifact.ts";
 import {
-  foreignContent,
+  findForeignContent,
   inspectNpm,
   inspectPython,
-  kernelPluginFolder,
   openServers,
-  packageContent,
+  readKernelPluginFolder,
+  toPackageContent,
 } from "./open-content.ts";
 import { openSource, readFolderSignature, type SourceArchive } from "./open-package-source.ts";
-import type { ImageServerSource, PartImport, SourceContent } from "./parts/source-content.ts";
+import type { ImageServerSource, PartImporters, SourceContent } from "./parts/source-content.ts";
 
-const OCI_LAYOUT = { marker: isLayout };
+const OCI_LAYOUT = { matchesNames: isLayout };
 
 /** Recognizes a folder that may be an Agent Plugin. */
-const AGENT_PLUGIN = { marker: (names: readonly string[]) => names.includes(AGENT_PLUGIN_FILE) };
+const AGENT_PLUGIN = { matchesNames: (names: readonly string[]) => names.includes(AGENT_PLUGIN_FILE) };
 
-export interface ImporterParts {
+export interface PackageImporterOptions {
   store: ContentStore;
   schemas: Schemas;
   host: HostPlatform;
@@ -96,7 +96,7 @@ export interface ImporterParts {
 interface StagedPackage extends Awaited<ReturnType<PackageFormat["read"]>> {
   staging: Staging;
   listing: TreeListing;
-  own_entrypoint: boolean;
+  starts_own_program: boolean;
 }
 
 /** The code of packages that the operator allows to run in the sandbox while they are installed. */
@@ -116,8 +116,8 @@ export function createPackageImporter({
   builds = null,
   provenance,
   registries,
-}: ImporterParts): PackageImporter {
-  async function inStaging<T>(work: (staging: Staging) => Promise<T>): Promise<T> {
+}: PackageImporterOptions): PackageImporter {
+  async function withStaging<T>(work: (staging: Staging) => Promise<T>): Promise<T> {
     const staging = await store.stage().catch(throwDiskFault);
     try {
       return await work(staging).catch(throwDiskFault);
@@ -141,19 +141,19 @@ export function createPackageImporter({
     staging: Staging,
     listing: TreeListing,
     hints: SourceHints,
-    known: PackageFormat | null,
+    fixed_format: PackageFormat | null,
   ): Promise<StagedPackage> {
-    const format = known ?? packageFormatOf(listing);
+    const format = fixed_format ?? packageFormatOf(listing);
     const read = await format.read(staging.tree, listing, hints);
     // The version of tool files already contains the digest.
     const edited = hints.changing === true && format !== toolFiles;
     const version = edited ? editedVersion(read.manifest.version, listing.digest) : read.manifest.version;
     const manifest = { ...read.manifest, version };
-    return { ...read, manifest, staging, listing, own_entrypoint: format.own_entrypoint };
+    return { ...read, manifest, staging, listing, starts_own_program: format.starts_own_program };
   }
 
   async function installStaged(
-    { staging, listing, manifest, text, installed_at, own_entrypoint }: StagedPackage,
+    { staging, listing, manifest, text, installed_at, starts_own_program }: StagedPackage,
     origin: ImportedPackage["origin"],
     created_at: string | null,
     operation: Operation,
@@ -161,7 +161,7 @@ export function createPackageImporter({
     operation.report({ step: "check", message: `Checking ${manifest.package_id} ${manifest.version}` });
     checkPlatform(manifest, host);
     const parsed = await checkSchemaFiles(staging.tree, listing, manifest, schemas);
-    if (!own_entrypoint) checkEntrypoint(manifest, listing, text);
+    if (!starts_own_program) checkEntrypoint(manifest, listing, text);
     checkSkills(manifest, listing);
     requireNotCancelled(operation);
     await staging.install(listing, operation);
@@ -179,17 +179,17 @@ export function createPackageImporter({
   const importTree = (
     { bytes, hints, created_at }: SourceArchive,
     origin: ImportedPackage["origin"],
-    known: PackageFormat | null,
+    fixed_format: PackageFormat | null,
     operation: Operation,
   ): Promise<ImportedPackage> =>
-    inStaging(async (staging) => {
+    withStaging(async (staging) => {
       const listing = await unpackChecked(bytes, staging, operation);
-      const staged = await readStaged(staging, listing, hints, known);
+      const staged = await readStaged(staging, listing, hints, fixed_format);
       return await installStaged(staged, origin, created_at, operation);
     });
 
   const importManifest = (text: string, hints: SourceHints, operation: Operation): Promise<ImportedPackage> =>
-    inStaging(async (staging) => {
+    withStaging(async (staging) => {
       await mkdir(staging.tree);
       await writeFile(join(staging.tree, MANIFEST_FILE), text);
       const listing = listTree([await readTreeFile(staging.tree, MANIFEST_FILE)]);
@@ -201,21 +201,21 @@ export function createPackageImporter({
     options: Omit<NpmServerOptions, "accept">,
     operation: Operation,
   ): Promise<ImportedPackage> =>
-    inStaging(async (staging) => {
+    withStaging(async (staging) => {
       const { tree } = staging;
       let verified_provenance: Provenance | undefined;
       const accept: NpmServerOptions["accept"] = async (locked) => {
         verified_provenance = await provenance?.(locked, tree, operation);
       };
-      const listing = await npmServer(npm, { ...options, accept }, tree, operation);
+      const listing = await buildNpmServer(npm, { ...options, accept }, tree, operation);
       const staged = await readStaged(staging, listing, {}, null);
       const imported = await installStaged(staged, "npm", null, operation);
       return verified_provenance === undefined ? imported : { ...imported, provenance: verified_provenance };
     });
 
   const importPython = (options: PythonServerOptions, operation: Operation): Promise<ImportedPackage> =>
-    inStaging(async (staging) => {
-      const listing = await pythonServer(pip, host, options, staging.tree, operation);
+    withStaging(async (staging) => {
+      const listing = await buildPythonServer(pip, host, options, staging.tree, operation);
       const staged = await readStaged(staging, listing, {}, null);
       return await installStaged(staged, "pypi", null, operation);
     });
@@ -231,12 +231,12 @@ export function createPackageImporter({
     login: OpenOptions["registryLogin"],
     operation: Operation,
   ): Promise<ImportedPackage> =>
-    inStaging(async (staging) => {
+    withStaging(async (staging) => {
       const client = openRegistry(login);
       const notes: string[] = [];
       const note = (text: string) => void notes.push(text);
       try {
-        const listing = await imageServer(client, host, source, staging.tree, operation, note);
+        const listing = await buildImageServer(client, host, source, staging.tree, operation, note);
         const staged = await readStaged(staging, listing, {}, imagePackage);
         return { ...(await installStaged(staged, "image", null, operation)), notes };
       } finally {
@@ -244,12 +244,12 @@ export function createPackageImporter({
       }
     });
 
-  const partImport = (
+  const createPartImporters = (
     origin: ImportedPackage["origin"],
     allowed: AllowedCode,
     operation: Operation,
     { registryLogin, changing = false }: Pick<OpenOptions, "registryLogin" | "changing">,
-  ): PartImport => ({
+  ): PartImporters => ({
     npm: async ({ spec, program, secret_slots }) => {
       const notes: string[] = [];
       const note = (text: string) => void notes.push(text);
@@ -273,7 +273,7 @@ export function createPackageImporter({
     const { only, changing = false } = options;
     const origin = originOf(source);
     if (source.kind === "folder" && only === undefined) {
-      const plugins = await kernelPluginFolder(source.path);
+      const plugins = await readKernelPluginFolder(source.path);
       if (plugins !== null) return plugins;
     }
     const formats =
@@ -284,27 +284,27 @@ export function createPackageImporter({
     const hints = { ...opened.hints, changing };
     const staging = await stage();
     const listing = await unpackChecked(opened.bytes, staging, operation);
-    const into = partImport(origin, allowed, operation, options);
-    if (only === "agent_plugin") return await agentPluginContent(staging.tree, into);
+    const importers = createPartImporters(origin, allowed, operation, options);
+    if (only === "agent_plugin") return await openAgentPlugin(staging.tree, importers);
     if (isLayout(listing.files.map(({ path }) => path)))
-      return await artifactContent(
+      return await openArtifactContent(
         await openLayoutArtifact(staging.tree, listing),
         null,
         stage,
         options,
         operation,
       );
-    const foreign = only === undefined ? await foreignContent(staging, listing, into) : null;
+    const foreign = only === undefined ? await findForeignContent(staging, listing, importers) : null;
     if (foreign !== null) return foreign;
     const staged = await readStaged(staging, listing, hints, null);
-    return packageContent(staged.manifest, async () => ({
+    return toPackageContent(staged.manifest, async () => ({
       ...(await installStaged(staged, origin, opened.created_at, operation)),
       signatures: source.kind === "folder" ? readFolderSignature(source.path) : [],
     }));
   }
 
   /** A package in a registry or, without a reference, in a layout. */
-  async function artifactContent(
+  async function openArtifactContent(
     source: ArtifactStore,
     reference: OciReference | null,
     stage: () => Promise<Staging>,
@@ -321,14 +321,14 @@ export function createPackageImporter({
     if (reference !== null) requireSameSource(reference, staged.manifest.source, accept_source);
     const { manifest_digest, signatures } = artifact;
     const oci = { reference: reference === null ? null : formatReference(reference), manifest_digest };
-    return packageContent(staged.manifest, async () => ({
+    return toPackageContent(staged.manifest, async () => ({
       ...(await installStaged(staged, "oci", null, operation)),
       oci,
       signatures,
     }));
   }
 
-  async function registryContent(
+  async function openRegistryContent(
     source: Extract<InstallationSource, { kind: "oci" }>,
     stage: () => Promise<Staging>,
     options: OpenOptions,
@@ -340,7 +340,7 @@ export function createPackageImporter({
     const folder = dirname((await stage()).tree);
     try {
       const artifact = openRegistryArtifact(client, reference, folder, operation);
-      return await artifactContent(artifact, reference, stage, options, operation);
+      return await openArtifactContent(artifact, reference, stage, options, operation);
     } finally {
       client.close();
     }
@@ -354,7 +354,7 @@ export function createPackageImporter({
   ): Promise<{ content: SourceContent; end: () => Promise<void> }> {
     if (source.kind !== "archive" && source.kind !== "folder" && source.kind !== "oci")
       return {
-        content: openServers(source, partImport("upload", allowed, operation, options)),
+        content: openServers(source, createPartImporters("upload", allowed, operation, options)),
         end: async () => {},
       };
     const stagings: Staging[] = [];
@@ -369,7 +369,7 @@ export function createPackageImporter({
     try {
       const content =
         source.kind === "oci"
-          ? await registryContent(source, stage, options, operation)
+          ? await openRegistryContent(source, stage, options, operation)
           : await unpackContent(source, stage, options, allowed, operation);
       return { content, end };
     } catch (error) {
@@ -382,12 +382,12 @@ export function createPackageImporter({
     release: (digest) => store.release(digest),
     discard: (digest, used) => store.discard(digest, used),
     async files(digest, folder) {
-      const below = posix.normalize(`${folder}/`);
-      const start = below === "./" ? "" : below;
+      const normalized = posix.normalize(`${folder}/`);
+      const prefix = normalized === "./" ? "" : normalized;
       const files = await store.listing(digest);
       return files
-        .filter(({ path }) => path.startsWith(start))
-        .map(({ path }) => path.slice(start.length))
+        .filter(({ path }) => path.startsWith(prefix))
+        .map(({ path }) => path.slice(prefix.length))
         .sort();
     },
     async read(digest, path, max_bytes) {
@@ -396,7 +396,7 @@ export function createPackageImporter({
       const listed = (await store.listing(digest)).find((file) => file.path === wanted);
       if (listed === undefined || listed.size > max_bytes) return null;
       const bytes = await readListed(store.treeOf(digest), listed);
-      if (bytes === null) throw corrupt(digest, { file: wanted, what: "changed" });
+      if (bytes === null) throw corruptPackage(digest, { file: wanted, what: "changed" });
       return bytes;
     },
     has: (digest) => store.has(digest),
@@ -409,20 +409,20 @@ export function createPackageImporter({
         return await importNpm(options, operation);
       }
       const opened = await openSource(source, store);
-      const known = source.kind === "workspace" ? toolFiles : null;
-      return await importTree(opened, originOf(source), known, operation);
+      const fixed_format = source.kind === "workspace" ? toolFiles : null;
+      return await importTree(opened, originOf(source), fixed_format, operation);
     },
     async open(source, options = {}) {
       const { operation = unwatchedOperation() } = options;
-      const allowed = allowedBy(options);
+      const allowed = allowedCodeOf(options);
       const { content, end } = await openContent(source, allowed, operation, options);
-      const { parts, plugins: _named, ...rest } = content;
+      const { parts, plugins: _plugins, ...rest } = content;
       return {
         ...rest,
         parts,
         import: (part) =>
           parts
-            .find((known) => known === part)!
+            .find((candidate) => candidate === part)!
             .importPart()
             .catch(throwDiskFault),
         assertAllowedFound() {
@@ -434,14 +434,14 @@ export function createPackageImporter({
     },
     async inspect(source, options = {}) {
       const { operation = unwatchedOperation() } = options;
-      const done = async () => {};
+      const noCleanup = async () => {};
       const { content, end } =
         source.kind === "npm"
-          ? { content: await inspectNpm(npm, source, operation, provenance), end: done }
+          ? { content: await inspectNpm(npm, source, operation, provenance), end: noCleanup }
           : source.kind === "pypi"
-            ? { content: await inspectPython(pip, source, operation), end: done }
-            : // The source is only shown, so it need not be the one that the manifest names.
-              await openContent(source, allowedBy({}), operation, { ...options, accept_source: true });
+            ? { content: await inspectPython(pip, source, operation), end: noCleanup }
+            : // The source is only shown, so it may differ from the source in the manifest.
+              await openContent(source, allowedCodeOf({}), operation, { ...options, accept_source: true });
       await end();
       const { kind, plugin, parts, plugins = [], left_out, notes } = content;
       return {
@@ -456,7 +456,7 @@ export function createPackageImporter({
   };
 }
 
-function allowedBy({ allow_scripts = [], allow_builds = [] }: OpenOptions): AllowedCode {
+function allowedCodeOf({ allow_scripts = [], allow_builds = [] }: OpenOptions): AllowedCode {
   return { scripts: new AllowedScripts(allow_scripts), builds: new AllowedBuilds(allow_builds) };
 }
 

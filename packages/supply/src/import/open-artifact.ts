@@ -29,20 +29,20 @@ export function requireSameFiles(artifact: PluginArtifact, { digest, files }: Tr
 
 function firstDifference(expected: readonly TreeFile[], actual: readonly TreeFile[]): string | null {
   const actual_files = new Map(actual.map((file) => [file.path, file]));
-  const differs = expected.find(({ path, sha256, mode }) => {
+  const changed_file = expected.find(({ path, sha256, mode }) => {
     const file = actual_files.get(path);
     return file?.sha256 !== sha256 || file.mode !== mode;
   });
-  return differs?.path ?? null;
+  return changed_file?.path ?? null;
 }
 
-/** The artifact must name the same package and version as the manifest, because people read and sign the artifact. */
+/** The artifact must specify the same package and version as the manifest, because people read and sign the artifact. */
 export function requireSameIdentity(artifact: PluginArtifact, { package_id, version }: Manifest): void {
-  const stated = `${artifact.package_id ?? package_id} ${artifact.version ?? version}`;
-  if (stated === `${package_id} ${version}`) return;
+  const claimed = `${artifact.package_id ?? package_id} ${artifact.version ?? version}`;
+  if (claimed === `${package_id} ${version}`) return;
   throw new BackplaneError(
     "package.invalid",
-    `The OCI manifest names ${stated}, but the package is ${package_id} ${version}.`,
+    `The OCI manifest names ${claimed}, but the package is ${package_id} ${version}.`,
     { fix: "Publish it again with `backplane plugin push`." },
   );
 }

@@ -6,7 +6,13 @@ import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BackplaneError, isDescribed, isObject, type Manifest, WHOLE_PACKAGE } from "@backplane/contract";
+import {
+  BackplaneError,
+  isObject,
+  isSelfDescribing,
+  type Manifest,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
 import type { ImportedPackage, InstallationSource, Operation } from "@backplane/ports";
 import type { Staging } from "../content/content-store.ts";
 import { inspectArchive, readNpmPackage, requirePlugins } from "../kernel-plugins/inspect.ts";
@@ -21,7 +27,7 @@ import type { Pip } from "../pypi/pip-command.ts";
 import { parsePythonRequirement } from "../pypi/requirement.ts";
 import { buildCommand, findVersion } from "../pypi/resolve-wheels.ts";
 import type { TreeListing } from "../tree/tree-listing.ts";
-import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
+import { openAgentPlugin } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
 import {
   declareSlots,
@@ -30,36 +36,36 @@ import {
   npmServerEntry,
   pythonServerEntry,
   readMcpJson,
-  remoteServer,
+  remoteServerEntry,
 } from "./mcp/mcp-json.ts";
 import { describeServer, selectProgram } from "./mcp/npm-server.ts";
 import { describePythonServer } from "./mcp/python-server.ts";
-import { serverContent } from "./mcp/server-part.ts";
-import type { PartImport, SourceContent } from "./parts/source-content.ts";
+import { toServerContent } from "./mcp/server-part.ts";
+import type { PartImporters, SourceContent } from "./parts/source-content.ts";
 
 type ServerSource = Extract<InstallationSource, { kind: "npm" | "pypi" | "image" | "mcp_url" | "mcp_json" }>;
 
 const PACKAGE_JSON = "package.json";
 const MAX_JSON_BYTES = 1024 * 1024;
 
-/** The servers that a source names. Nothing is downloaded before a part is imported. */
-export function openServers(source: ServerSource, into: PartImport): SourceContent {
-  const named =
+/** Lists the servers of a source. Nothing is downloaded before a part is imported. */
+export function openServers(source: ServerSource, importers: PartImporters): SourceContent {
+  const configured =
     source.kind === "mcp_json"
       ? readMcpJson(source.document, source.file)
       : {
-          servers: [entryOf(source)],
+          servers: [toServerEntry(source)],
           left_out: [],
         };
-  const servers = named.servers.map((server) => declareSlots(server, source.secret_slots));
-  return serverContent({ ...named, servers }, into);
+  const servers = configured.servers.map((server) => declareSlots(server, source.secret_slots));
+  return toServerContent({ ...configured, servers }, importers);
 }
 
-function entryOf(source: Exclude<ServerSource, { kind: "mcp_json" }>): McpServerEntry {
+function toServerEntry(source: Exclude<ServerSource, { kind: "mcp_json" }>): McpServerEntry {
   if (source.kind === "npm") return npmServerEntry(source.spec, source.args);
   if (source.kind === "pypi") return pythonServerEntry(source.spec, source.script, source.args);
   if (source.kind === "image") return imageServerEntry(source.reference, source.args);
-  return remoteServer(source.name, source.url, source.headers);
+  return remoteServerEntry(source.name, source.url, source.headers);
 }
 
 /** Downloads the package, without its dependencies, to find out whether it is a kernel plugin or a server. */
@@ -86,7 +92,7 @@ export async function inspectNpm(
     const options = { conditions: conditionsOf(process.execArgv), plugins_dir: "" };
     const { entries } = await inspectArchive(reading, options);
     const checked = await check(entries[0]!);
-    const content = pluginContent(entries);
+    const content = toPluginContent(entries);
     return { ...content, plugins: content.plugins!.map((plugin) => ({ ...plugin, ...checked })) };
   }
   const manifest = JSON.parse(text) as PackageJson;
@@ -94,7 +100,7 @@ export async function inspectNpm(
   const described = describeServer(valid.name, manifest);
   const checked = await check(described);
   const servers = [declareSlots(npmServerEntry(source.spec, source.args), source.secret_slots)];
-  const content = serverContent({ servers, left_out: [] }, NOT_IMPORTED);
+  const content = toServerContent({ servers, left_out: [] }, NOT_IMPORTED);
   const parts = content.parts.map((part) => ({
     ...part,
     preview: { ...part.preview, name: valid.name, ...described, ...checked },
@@ -127,7 +133,7 @@ export async function inspectPython(
 const unsupported = (): never => {
   throw new Error("an inspected source is not imported");
 };
-const NOT_IMPORTED: PartImport = {
+const NOT_IMPORTED: PartImporters = {
   npm: unsupported,
   pypi: unsupported,
   image: unsupported,
@@ -136,18 +142,18 @@ const NOT_IMPORTED: PartImport = {
 };
 
 /** A folder of kernel plugins is recognized before it is packed, because it may contain a large node_modules. */
-export async function kernelPluginFolder(path: string): Promise<SourceContent | null> {
+export async function readKernelPluginFolder(path: string): Promise<SourceContent | null> {
   const text = await readFile(join(path, PACKAGE_JSON), "utf8").catch(() => "");
   if (!declaresPlugins(text) || existsSync(join(path, MANIFEST_FILE))) return null;
   const options = { origin: "local", source: path, conditions: conditionsOf(process.execArgv) } as const;
-  return pluginContent(requirePlugins(path, await readPluginPackage(path, options)).entries);
+  return toPluginContent(requirePlugins(path, await readPluginPackage(path, options)).entries);
 }
 
-/** Null for a package. */
-export async function foreignContent(
+/** Recognizes kernel plugins and Agent Plugins; null for a package. */
+export async function findForeignContent(
   { tree }: Staging,
   listing: TreeListing,
-  into: PartImport,
+  importers: PartImporters,
 ): Promise<SourceContent | null> {
   if (listing.files.some(({ path }) => path === MANIFEST_FILE)) return null;
   // `npm pack` puts everything into a folder named package.
@@ -156,10 +162,10 @@ export async function foreignContent(
     if (text === null || !declaresPlugins(text)) continue;
     const options = { origin: "local", conditions: conditionsOf(process.execArgv) } as const;
     const reading = await readPluginPackage(join(tree, folder), options);
-    return pluginContent(requirePlugins("The archive", reading).entries);
+    return toPluginContent(requirePlugins("The archive", reading).entries);
   }
   return isAgentPlugin(await readListedText(tree, listing, AGENT_PLUGIN_FILE))
-    ? await agentPluginContent(tree, into)
+    ? await openAgentPlugin(tree, importers)
     : null;
 }
 
@@ -184,25 +190,25 @@ export function isAgentPlugin(text: string | null): boolean {
 
 const AGENT_PLUGINS = "https://agent-plugins.org/";
 
-function pluginContent(entries: NonNullable<SourceContent["plugins"]>): SourceContent {
+function toPluginContent(entries: NonNullable<SourceContent["plugins"]>): SourceContent {
   const plugins = entries.map(({ name, version, category, source }) => ({ name, version, category, source }));
   return { kind: "kernel_plugins", parts: [], left_out: [], notes: [], plugins };
 }
 
-export function packageContent(
+export function toPackageContent(
   manifest: Manifest,
   importPart: () => Promise<ImportedPackage>,
 ): SourceContent {
   const { name, package_id, version, runtime, exports } = manifest;
-  const whole = isDescribed(runtime.protocol) || runtime.protocol === "skills";
+  const binds_whole_package = isSelfDescribing(runtime.protocol) || runtime.protocol === "skills";
   const permissions = [runtime.permissions, ...exports.map((item) => item.permissions)];
   const preview = {
     name,
     package_id,
     version,
     secret_slots: [...new Set(permissions.flatMap((item) => item?.secret_slots ?? []))],
-    exports: whole ? [WHOLE_PACKAGE] : exports.map(({ id }) => id),
-    binds: isDescribed(runtime.protocol),
+    exports: binds_whole_package ? [WHOLE_PACKAGE] : exports.map(({ id }) => id),
+    binds: isSelfDescribing(runtime.protocol),
     manifest,
   };
   const part = {

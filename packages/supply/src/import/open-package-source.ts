@@ -27,7 +27,7 @@ export const TOOLS_FOLDER = "tools";
 export async function openSource(
   source: Exclude<PackageSource, { kind: "npm" }>,
   store: ContentStore,
-  formats: readonly Pick<PackageFormat, "marker">[] = FORMATS,
+  formats: readonly Pick<PackageFormat, "matchesNames">[] = FORMATS,
 ): Promise<SourceArchive> {
   if (source.kind === "archive") {
     const { bytes, name, born_at = null } = source;
@@ -45,13 +45,13 @@ export async function openSource(
   }
   if (!info.isDirectory()) throw invalidSource(`${path} is neither a folder nor a jar, zip, tar or tgz`);
   if (source.kind === "workspace") {
-    const bytes = await workspaceBytes(source, store);
+    const bytes = await packWorkspace(source, store);
     const { package_id } = source;
     const hints = { name, changing: true, ...(package_id === null ? {} : { package_id }) };
     return { bytes, hints, created_at };
   }
   const names = await readdir(path);
-  if (!formats.some((format) => format.marker(names))) {
+  if (!formats.some((format) => format.matchesNames(names))) {
     throw missingManifest(path, names);
   }
   return { bytes: packTar(() => path, await surveyFolder(path)), hints: { name }, created_at };
@@ -70,7 +70,7 @@ export function readFolderSignature(folder: string): unknown[] {
   }
 }
 
-async function workspaceBytes(
+async function packWorkspace(
   { path, whole, keep, digest }: WorkspaceSource,
   store: ContentStore,
 ): Promise<AsyncIterable<Uint8Array>> {
@@ -80,10 +80,10 @@ async function workspaceBytes(
   if (keep === null) return packTar(() => path, listing);
   const kept_files = (await store.listing(keep.digest)).filter((file) => keep.files.includes(file.path));
   const names = new Set(kept_files.map((file) => file.path));
-  const tree = await store.verified(keep.digest);
-  const mixed: TreeListing = listTree([
+  const tree = await store.verifyTree(keep.digest);
+  const combined: TreeListing = listTree([
     ...listing.files.filter((file) => !names.has(file.path)),
     ...kept_files,
   ]);
-  return packTar((file) => (names.has(file) ? tree : path), mixed);
+  return packTar((file) => (names.has(file) ? tree : path), combined);
 }

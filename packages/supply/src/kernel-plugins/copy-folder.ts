@@ -25,7 +25,7 @@ export async function copyFolder(
   limits = FOLDER_LIMITS,
 ): Promise<void> {
   const root = await realpath(from);
-  const left = { ...limits };
+  const remaining = { ...limits };
   const walk = async (path: string): Promise<void> => {
     await mkdir(join(into, path));
     // Independent of the umask and the original: if the gateway runs as root, the plugin runs as another user.
@@ -36,13 +36,13 @@ export async function copyFolder(
       const inner = join(path, name);
       const source = join(root, inner);
       const info = await lstat(source);
-      if (--left.files < 0) throw refused(`it has more than ${limits.files} files`);
+      if (--remaining.files < 0) throw refusal(`it has more than ${limits.files} files`);
       if (info.isDirectory()) await walk(inner);
       else if (info.isSymbolicLink()) await copyLink(root, inner, into);
-      else if (!info.isFile()) throw refused(`${inner} is neither a file nor a folder`);
+      else if (!info.isFile()) throw refusal(`${inner} is neither a file nor a folder`);
       else {
-        left.bytes -= info.size;
-        if (left.bytes < 0) throw refused(`it is larger than ${limits.bytes} bytes`);
+        remaining.bytes -= info.size;
+        if (remaining.bytes < 0) throw refusal(`it is larger than ${limits.bytes} bytes`);
         await copyFile(source, join(into, inner), constants.COPYFILE_FICLONE | constants.COPYFILE_EXCL);
         await chmod(join(into, inner), (info.mode & 0o111) === 0 ? 0o644 : 0o755);
       }
@@ -57,13 +57,13 @@ async function copyLink(root: string, path: string, into: string): Promise<void>
   try {
     target = await realpath(join(root, path));
   } catch {
-    throw refused(`the link ${path} is broken`);
+    throw refusal(`the link ${path} is broken`);
   }
-  if (!target.startsWith(root + sep)) throw refused(`the link ${path} points outside the folder`);
+  if (!target.startsWith(root + sep)) throw refusal(`the link ${path} points outside the folder`);
   await symlink(relative(dirname(join(root, path)), target), join(into, path));
 }
 
-function refused(reason: string): BackplaneError {
+function refusal(reason: string): BackplaneError {
   return new BackplaneError("plugin.install_failed", `The folder cannot be copied: ${reason}.`, {
     fix: "Make the folder self-contained, or link it with --editable.",
   });

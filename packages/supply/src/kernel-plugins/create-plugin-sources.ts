@@ -51,7 +51,7 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
     conditions,
     tree,
     ...(options.provenance === undefined ? {} : { provenance: options.provenance }),
-    present: async () => (await discover()).entries,
+    listInstalled: async () => (await discover()).entries,
   };
   let previous: Promise<unknown> = Promise.resolve();
   const serialize = <T>(work: () => Promise<T>): Promise<T> => {
@@ -59,17 +59,17 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
     previous = result.catch(() => {});
     return result;
   };
-  let swept: Promise<void> | null = null;
+  let sweeping: Promise<void> | null = null;
 
   return {
     async discover() {
       // The first call is at the start, when no plugin is running. Later calls need not wait for an install, which is
       // atomic.
-      swept ??= serialize(async () => {
+      sweeping ??= serialize(async () => {
         await tree.sweep();
         await sweepCopies(plugins_dir);
       });
-      await swept;
+      await sweeping;
       const { entries, problems } = await discover();
       return { entries: await withDates(plugins_dir, entries), problems };
     },

@@ -1,4 +1,7 @@
-/** Order: bundled, installed, local. A later plugin replaces an earlier one of the same name (plug.discovery). */
+/**
+ * Finds the plugins in this order: bundled, installed, local. A later plugin replaces an earlier one of the same name
+ * (plug.discovery).
+ */
 import { PLUGIN_ENTRY_GROUP, type PluginEntry, type PluginOrigin } from "@backplane/contract";
 import type { DiscoveredPlugins } from "@backplane/ports";
 import { folderPath, readLocalList } from "./local-list.ts";
@@ -18,10 +21,10 @@ export async function discoverPlugins(parts: DiscoverParts): Promise<DiscoveredP
   const add = (source: string, origin: PluginOrigin, { entries, problems: errors }: PackageReading) => {
     for (const error of errors) problems.push({ source, error });
     for (const entry of entries) {
-      const known = entries_by_name.get(entry.name);
+      const existing = entries_by_name.get(entry.name);
       // Plugins of the same origin have no order.
-      if (known?.origin === origin && known.source !== entry.source) {
-        problems.push({ source, error: `${entry.name} is already a plugin of ${known.source}` });
+      if (existing?.origin === origin && existing.source !== entry.source) {
+        problems.push({ source, error: `${entry.name} is already a plugin of ${existing.source}` });
         continue;
       }
       entries_by_name.delete(entry.name);
@@ -81,7 +84,7 @@ async function addLocal(
   }
 }
 
-/** This folder was named as a plugin, so a missing declaration is a problem. */
+/** The operator specified this folder as a plugin, so a missing declaration is a problem. */
 function requireDeclaration(reading: PackageReading): PackageReading {
   if (reading.declares) return reading;
   return { ...reading, problems: [`its package.json has no ${PLUGIN_ENTRY_GROUP}`] };

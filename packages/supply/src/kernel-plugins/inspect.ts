@@ -50,7 +50,7 @@ export interface NpmReading extends ArchiveReading {
 
 /** Downloads a package from the registry and reads its package.json and file names. Nothing stays on disk. */
 export async function readNpmPackage(npm: Npm, spec: string, operation: Operation): Promise<NpmReading> {
-  return await inTemporary(async (dir) => {
+  return await withTemporaryFolder(async (dir) => {
     const watch = watchNpm(operation, "read", `Reading ${spec} from the registry`);
     await npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", spec], dir, watch);
     const [archive] = (await readdir(dir)).filter((name) => name.endsWith(".tgz"));
@@ -114,7 +114,7 @@ function nameOf(manifest: string): string | null {
   }
 }
 
-async function inTemporary<T>(work: (dir: string) => Promise<T>): Promise<T> {
+async function withTemporaryFolder<T>(work: (dir: string) => Promise<T>): Promise<T> {
   const dir = await mkdtemp(join(tmpdir(), "backplane-inspect-"));
   try {
     return await work(dir);

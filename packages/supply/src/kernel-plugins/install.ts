@@ -21,7 +21,7 @@ export interface InstallParts extends InspectParts {
   /** If absent, the provenance of packages is not checked. */
   provenance?: CheckProvenance;
   /** The plugins that are already installed. */
-  present(): Promise<PluginEntry[]>;
+  listInstalled(): Promise<PluginEntry[]>;
 }
 
 /** The spec of an archive copy in the root package.json. */
@@ -67,10 +67,10 @@ async function installPackage(
       const provenance = await check(locked, staging, operation);
       recorded = { version: locked.version, provenance };
     };
-    const spec = source.kind === "npm" ? source.spec : await keepArchive(source.path, staging);
-    const own = (from: string) => OWN_ARCHIVE.test(from);
+    const spec = source.kind === "npm" ? source.spec : await copyArchive(source.path, staging);
+    const isOperatorArchive = (from: string) => OWN_ARCHIVE.test(from);
     const manifest = source.kind === "npm" ? null : (await readArchive(source.path)).manifest;
-    await npmInstall(parts.npm, staging, { name, spec, own, manifest, accept }, operation);
+    await npmInstall(parts.npm, staging, { name, spec, isOperatorArchive, manifest, accept }, operation);
     await recordProvenance(staging, name, recorded);
     await requireUnusedNames(await read(join(staging, "node_modules", name)), parts);
     // After this check the staged copy replaces the tree.
@@ -81,8 +81,8 @@ async function installPackage(
   return await Promise.all(entries.map((entry) => withProvenance(parts.tree, entry)));
 }
 
-/** Copies the archive beside node_modules, because later installs need it again. */
-async function keepArchive(path: string, staging: string): Promise<string> {
+/** Copies the archive next to node_modules, because later installs need it again. */
+async function copyArchive(path: string, staging: string): Promise<string> {
   const digest = createHash("sha256")
     .update(await readFile(path))
     .digest("hex")
@@ -133,9 +133,9 @@ async function installFolder(
 
 /** If two packages provided the same plugin, it would be undefined which one runs. */
 async function requireUnusedNames(entries: readonly PluginEntry[], parts: InstallParts): Promise<void> {
-  const present = await parts.present();
+  const installed = await parts.listInstalled();
   for (const { name, origin, source } of entries) {
-    const other = present.find(
+    const other = installed.find(
       (candidate) => candidate.name === name && candidate.origin === origin && candidate.source !== source,
     );
     if (other === undefined) continue;

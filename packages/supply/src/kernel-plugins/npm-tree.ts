@@ -40,20 +40,20 @@ export class NpmTree {
   }
 
   async packages(): Promise<InstalledPackage[]> {
-    const root = await this.#root();
+    const root = await this.#currentRoot();
     if (root === null) return [];
-    const wanted = await dependenciesOf(root);
+    const declared = await dependenciesOf(root);
     const names = await packageNames(join(this.#dir, "node_modules"));
     return names.map((name) => ({
       name,
       dir: join(this.#dir, "node_modules", name),
-      direct: wanted === null || Object.hasOwn(wanted, name),
+      direct: declared === null || Object.hasOwn(declared, name),
     }));
   }
 
   /** Returns undefined if nothing is recorded for this version of the package. */
   async readProvenance(name: string, version: string): Promise<Provenance | undefined> {
-    const root = await this.#root();
+    const root = await this.#currentRoot();
     return root === null ? undefined : await readProvenance(root, name, version);
   }
 
@@ -79,7 +79,7 @@ export class NpmTree {
   /** Removes unused generations. Call it only while no plugin is running. */
   async sweep(): Promise<void> {
     const generations = join(this.#dir, GENERATIONS);
-    const current = await this.#root();
+    const current = await this.#currentRoot();
     if (current === null) return;
     for (const name of await listFolder(generations)) {
       const path = await realpath(join(generations, name)).catch(() => null);
@@ -88,7 +88,7 @@ export class NpmTree {
   }
 
   /** The folder of the current node_modules; null without one. */
-  async #root(): Promise<string | null> {
+  async #currentRoot(): Promise<string | null> {
     try {
       return dirname(await realpath(join(this.#dir, "node_modules")));
     } catch {
@@ -97,14 +97,14 @@ export class NpmTree {
   }
 
   async #copyCurrent(staging: string): Promise<void> {
-    const root = await this.#root();
+    const root = await this.#currentRoot();
     if (root !== null) {
       for (const name of COPIED) {
         await cp(join(root, name), join(staging, name), {
           recursive: true,
           verbatimSymlinks: true,
           mode: constants.COPYFILE_FICLONE,
-        }).catch(unlessMissing);
+        }).catch(ignoreMissing);
       }
       if ((await dependenciesOf(root)) !== null) return;
     }
@@ -187,6 +187,6 @@ async function versionOf(dir: string): Promise<string> {
   }
 }
 
-function unlessMissing(error: NodeJS.ErrnoException): void {
+function ignoreMissing(error: NodeJS.ErrnoException): void {
   if (error.code !== "ENOENT") throw error;
 }

@@ -1,5 +1,5 @@
 /**
- * `provenance.json` beside node_modules: the provenance of each package, with the version that it belongs to. The file is
+ * `provenance.json` next to node_modules: the provenance of each package, with the version that it belongs to. The file is
  * part of the tree, so it changes in the same step as the code that it describes.
  */
 import { readFile } from "node:fs/promises";
@@ -14,11 +14,11 @@ export const PROVENANCE_FILE = "provenance.json";
 export async function recordProvenance(
   folder: string,
   name: string,
-  found: { version: string; provenance: Provenance } | null,
+  record: { version: string; provenance: Provenance } | null,
 ): Promise<void> {
-  const { [name]: before, ...others } = await readRecords(folder);
-  if (found === null && before === undefined) return;
-  await writeJson(join(folder, PROVENANCE_FILE), found === null ? others : { ...others, [name]: found });
+  const { [name]: previous, ...others } = await readRecords(folder);
+  if (record === null && previous === undefined) return;
+  await writeJson(join(folder, PROVENANCE_FILE), record === null ? others : { ...others, [name]: record });
 }
 
 /** Returns undefined if nothing is recorded for this version. */

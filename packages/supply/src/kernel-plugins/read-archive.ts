@@ -28,24 +28,24 @@ export async function readArchive(file: string): Promise<ArchiveReading> {
       const path = posix.normalize(name).split("/").slice(1).join("/");
       if (type === "file" || type === "contiguous-file") files.add(path);
       if (files.size > MAX_FILES) throw unreadable(`it has more than ${MAX_FILES} files`);
-      if (path === "package.json" && size <= MAX_MANIFEST_BYTES) manifest = await textOf(entry as never);
+      if (path === "package.json" && size <= MAX_MANIFEST_BYTES) manifest = await readText(entry as never);
       else entry.resume();
     }
   })();
-  const fed = pipeline(
+  const feeding = pipeline(
     createReadStream(file),
     createGunzip(),
-    bounded,
+    limitBytes,
     entries as unknown as NodeJS.WritableStream,
   );
-  const [feeding_result, reading_result] = await Promise.allSettled([fed, reading]);
+  const [feeding_result, reading_result] = await Promise.allSettled([feeding, reading]);
   for (const side of [reading_result, feeding_result]) {
-    if (side.status === "rejected") throw asUnreadable(side.reason);
+    if (side.status === "rejected") throw toUnreadable(side.reason);
   }
   return { manifest, files };
 }
 
-async function* bounded(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+async function* limitBytes(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let left = MAX_BYTES;
   for await (const chunk of chunks) {
     left -= chunk.length;
@@ -54,13 +54,13 @@ async function* bounded(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   }
 }
 
-async function textOf(chunks: AsyncIterable<Buffer>): Promise<string> {
+async function readText(chunks: AsyncIterable<Buffer>): Promise<string> {
   const parts: Buffer[] = [];
   for await (const chunk of chunks) parts.push(chunk);
   return Buffer.concat(parts).toString("utf8");
 }
 
-function asUnreadable(error: unknown): BackplaneError {
+function toUnreadable(error: unknown): BackplaneError {
   const known = error as BackplaneError;
   return known.code === "plugin.install_failed" ? known : unreadable((error as Error).message);
 }

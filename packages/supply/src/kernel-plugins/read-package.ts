@@ -72,7 +72,7 @@ export async function readPackageJson(
   return reading;
 }
 
-/** Whether a package.json names kernel plugins. False for text that is not JSON. */
+/** Whether a package.json declares kernel plugins. False for text that is not JSON. */
 export function declaresPlugins(text: string): boolean {
   return parse(text)?.[PLUGIN_ENTRY_GROUP] !== undefined;
 }

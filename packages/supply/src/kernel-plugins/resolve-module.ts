@@ -25,7 +25,7 @@ export function findModuleEntry(manifest: PackageJson, conditions: readonly stri
     return typeof manifest.main === "string" ? manifest.main : "index.js";
   }
   const active = new Set([...conditions, "node", "import", "module-sync", "default"]);
-  return target(rootOf(manifest.exports), active);
+  return resolveTarget(rootExportOf(manifest.exports), active);
 }
 
 /** The path stays below `dir` as given, even if that is a link which may later point elsewhere. */
@@ -43,18 +43,18 @@ export async function fileInside(dir: string, path: string): Promise<{ file: str
 }
 
 /** The value of `.`. An object whose keys are not paths is itself that value. */
-function rootOf(exports: unknown): unknown {
+function rootExportOf(exports: unknown): unknown {
   if (!isObject(exports)) return exports;
   const keys = Object.keys(exports);
   return keys.some((key) => key.startsWith(".")) ? exports["."] : exports;
 }
 
 /** Like Node, uses the first active condition that resolves to a path. */
-function target(value: unknown, active: ReadonlySet<string>): string | null {
+function resolveTarget(value: unknown, active: ReadonlySet<string>): string | null {
   if (typeof value === "string") return value.startsWith("./") ? value : null;
   if (Array.isArray(value)) {
     for (const item of value) {
-      const resolved = target(item, active);
+      const resolved = resolveTarget(item, active);
       if (resolved !== null) return resolved;
     }
     return null;
@@ -62,7 +62,7 @@ function target(value: unknown, active: ReadonlySet<string>): string | null {
   if (typeof value !== "object" || value === null) return null;
   for (const [condition, inner] of Object.entries(value)) {
     if (!active.has(condition)) continue;
-    const resolved = target(inner, active);
+    const resolved = resolveTarget(inner, active);
     if (resolved !== null) return resolved;
   }
   return null;

@@ -1,5 +1,5 @@
 /** Rules for a manifest beyond its schema. Each rule checks a manifest that the schema has accepted. */
-import { isDescribed, isRemoteProtocol, type Manifest } from "@backplane/contract";
+import { isRemoteProtocol, isSelfDescribing, type Manifest } from "@backplane/contract";
 import { type Finding, subject, transportOf } from "./explain-issue.ts";
 
 type Rule = (manifest: Manifest) => Finding[];
@@ -126,7 +126,7 @@ function noImporterFields(manifest: Manifest): Finding[] {
 }
 
 function describedPackages({ runtime, exports }: Manifest): Finding[] {
-  const described = isDescribed(runtime.protocol);
+  const described = isSelfDescribing(runtime.protocol);
   const findings: Finding[] = [];
   if (!described && runtime.permissions !== undefined) {
     const message = `permissions belong to each export of a ${runtime.protocol} package; move them there`;

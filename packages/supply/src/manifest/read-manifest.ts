@@ -1,4 +1,4 @@
-/** Reads `vai-plugin.toml`. Errors name the file, the line and what to write instead (pkg.manifest). */
+/** Reads `vai-plugin.toml`. Errors state the file, the line and what to write instead (pkg.manifest). */
 import { BackplaneError, isObject, type Manifest, SIDE_INVOKE_MS } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
 import { parse } from "smol-toml";
@@ -30,7 +30,7 @@ export function readManifest(toml: string, file: string = MANIFEST_FILE): Manife
   const issues = findings
     .map(({ path, message }) => ({
       path: cut(pathText(path), MAX_PATH),
-      line: lines.of(path),
+      line: lines.lineOf(path),
       message: cut(message, MAX_MESSAGE),
     }))
     .sort((left, right) => left.line - right.line);

@@ -10,7 +10,7 @@ const MAX_DEPTH = 16;
 
 export interface TomlLines {
   /** The line of the value; for a missing value, the line of the nearest enclosing table. */
-  of(path: TomlPath): number;
+  lineOf(path: TomlPath): number;
 }
 
 /** `exports[1].permissions.network`, as a person would write it. */
@@ -29,7 +29,7 @@ export function pathText(path: TomlPath): string {
 export function findLines(toml: string): TomlLines {
   const lines = scan(toml);
   return {
-    of(path) {
+    lineOf(path) {
       for (let length = path.length; length > 0; length--) {
         const line = lines.get(pathText(path.slice(0, length)));
         if (line !== undefined) return line;
@@ -144,7 +144,7 @@ function scan(toml: string): Map<string, number> {
   };
 
   /** A header refers to the last element of every array table in its path. */
-  const enter = (keys: string[], isList: boolean): TomlPath => {
+  const enterTable = (keys: string[], isList: boolean): TomlPath => {
     let path: TomlPath = [];
     keys.forEach((key, index) => {
       path = extend(path, key);
@@ -162,7 +162,7 @@ function scan(toml: string): Map<string, number> {
     if (toml[at] === "[") {
       const isList = toml[at + 1] === "[";
       at += isList ? 2 : 1;
-      table = enter(readKey(), isList);
+      table = enterTable(readKey(), isList);
       at += isList ? 2 : 1;
     } else readPair(table);
   }

@@ -91,7 +91,7 @@ export class DocumentCache {
       check(copy.json);
       return { json: copy.json, fetched_at: copy.fetched_at };
     } catch {
-      // Missing, damaged or of another version: it is fetched again.
+      // The copy is missing, damaged or in another format, so the document is fetched again.
       return null;
     }
   }
@@ -109,15 +109,15 @@ export class DocumentCache {
 
   async #writeCopy(url: URL, copy: { json: unknown; fetched_at: string }): Promise<void> {
     const file = this.#fileOf(url);
-    const part = `${file}.${process.pid}.part`;
+    const draft = `${file}.${process.pid}.part`;
     try {
       mkdirSync(this.#options.folder, { recursive: true, mode: 0o700 });
-      await writeFile(part, JSON.stringify({ url: url.href, ...copy }), { mode: 0o600 });
-      await rename(part, file);
+      await writeFile(draft, JSON.stringify({ url: url.href, ...copy }), { mode: 0o600 });
+      await rename(draft, file);
       await this.#removeOldest();
     } catch {
       // If the disk is full, only the copy is lost.
-      await rm(part, { force: true });
+      await rm(draft, { force: true });
     }
   }
 }

@@ -3,7 +3,7 @@ import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { ListedServer } from "@backplane/contract";
 import { MarketplaceCatalogSchema } from "@backplane/contract/schema";
-import type { MarketplaceCatalogs, ReadCatalog } from "@backplane/ports";
+import type { CatalogContents, MarketplaceCatalogs } from "@backplane/ports";
 import { BUNDLED_CATALOG } from "./bundled-catalog.ts";
 import { DocumentCache, type DocumentCacheOptions } from "./cached-json.ts";
 import { readListedServers, searchUrl } from "./mcp-registry.ts";
@@ -36,7 +36,7 @@ export function createMarketplaceCatalogs(
     );
   };
 
-  async function read(location: string): Promise<ReadCatalog> {
+  async function read(location: string): Promise<CatalogContents> {
     try {
       if (!URL.canParse(location) || location.startsWith("/"))
         return fromFile(location, await readText(location));
@@ -49,7 +49,7 @@ export function createMarketplaceCatalogs(
     }
   }
 
-  function fromFile(location: string, text: string): ReadCatalog {
+  function fromFile(location: string, text: string): CatalogContents {
     const { name, entries } = parse(JSON.parse(text));
     return { origin: { name, location, fetched_at: null, stale: false, problem: null }, entries };
   }

@@ -12,26 +12,26 @@ type Versions = Record<string, Dependencies>;
 const MAX_BYTES = 64 * 1024 * 1024;
 
 /**
- * The first dependency from outside the registry that `blamed` accepts, with its path from `root`. The manifest of `root`
+ * The first dependency from outside the registry that `isBlamed` accepts, with its path from `root`. The manifest of `root`
  * is given when it does not come from the registry. Null if there is none.
  */
 export async function findUnresolved(
   cache: string,
   root: { name: string; manifest: Dependencies | null },
-  blamed: (spec: string) => boolean,
+  isBlamed: (spec: string) => boolean,
 ): Promise<{ path: string[]; spec: string } | null> {
-  const seen = await readMetadata(join(cache, "_cacache", "content-v2"));
-  if (root.manifest !== null) seen.set(root.name, { own: root.manifest });
+  const metadata = await readMetadata(join(cache, "_cacache", "content-v2"));
+  if (root.manifest !== null) metadata.set(root.name, { own: root.manifest });
   const queue: string[][] = [[root.name]];
   const visited = new Set([root.name]);
   for (let path = queue.shift(); path !== undefined; path = queue.shift()) {
-    for (const version of Object.values(seen.get(path.at(-1)!) ?? {}).reverse()) {
+    for (const version of Object.values(metadata.get(path.at(-1)!) ?? {}).reverse()) {
       for (const [name, spec] of Object.entries(specsOf(version))) {
-        if (!isRegistrySpec(spec) && blamed(spec)) return { path: [...path, name], spec };
-        const real = /^npm:(@?[^@]+)/.exec(spec)?.[1] ?? name;
-        if (visited.has(real)) continue;
-        visited.add(real);
-        queue.push([...path, real]);
+        if (!isRegistrySpec(spec) && isBlamed(spec)) return { path: [...path, name], spec };
+        const package_name = /^npm:(@?[^@]+)/.exec(spec)?.[1] ?? name;
+        if (visited.has(package_name)) continue;
+        visited.add(package_name);
+        queue.push([...path, package_name]);
       }
     }
   }
@@ -39,7 +39,7 @@ export async function findUnresolved(
 }
 
 async function readMetadata(folder: string): Promise<Map<string, Versions>> {
-  const seen = new Map<string, Versions>();
+  const metadata = new Map<string, Versions>();
   const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
   for (const entry of entries) {
     if (!entry.isFile()) continue;
@@ -51,10 +51,10 @@ async function readMetadata(folder: string): Promise<Map<string, Versions>> {
         versions?: unknown;
       };
       if (typeof name === "string" && typeof versions === "object" && versions !== null)
-        seen.set(name, versions as Versions);
+        metadata.set(name, versions as Versions);
     } catch {
       // The cache contains archives too.
     }
   }
-  return seen;
+  return metadata;
 }

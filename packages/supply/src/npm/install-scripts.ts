@@ -41,12 +41,12 @@ export class AllowedScripts {
     this.#names = names;
   }
 
-  select(found: readonly ScriptedPackage[]): ScriptedPackage[] {
-    for (const { name } of found) this.#found.add(name);
-    return found.filter(({ name }) => this.#names.includes(name));
+  select(scripted: readonly ScriptedPackage[]): ScriptedPackage[] {
+    for (const { name } of scripted) this.#found.add(name);
+    return scripted.filter(({ name }) => this.#names.includes(name));
   }
 
-  /** A name without scripts in every tree is probably a typing mistake. */
+  /** A name without scripts in every tree is probably misspelled. */
   assertFound(): void {
     const unknown = this.#names.find((name) => !this.#found.has(name));
     if (unknown === undefined) return;

@@ -61,21 +61,23 @@ const SETTINGS_FLAGS = ["--json", "--loglevel=error", "--no-update-notifier"] as
 export function createNpm(options: NpmOptions = {}): Npm {
   const node = options.node ?? process.execPath;
   const env = options.env ?? process.env;
-  const clean: Record<string, string> = { PATH: [dirname(node), env.PATH ?? ""].join(delimiter) };
+  const npm_env: Record<string, string> = { PATH: [dirname(node), env.PATH ?? ""].join(delimiter) };
   for (const [key, value] of Object.entries(env)) {
-    if (value !== undefined && KEPT_ENV.test(key)) clean[key] = value;
+    if (value !== undefined && KEPT_ENV.test(key)) npm_env[key] = value;
   }
   const timeout_ms = options.timeout_ms ?? TIMEOUT_MS;
   const findCommand = () => findNpm(node, env.PATH ?? "");
-  let known: { settings: NpmSettings; at: number } | undefined;
+  let cached: { settings: NpmSettings; at: number } | undefined;
   const settings = async (cwd: string): Promise<NpmSettings> => {
-    if (known !== undefined && performance.now() - known.at < SETTINGS_MS) return known.settings;
+    if (cached !== undefined && performance.now() - cached.at < SETTINGS_MS) return cached.settings;
     const list = ["config", "list", ...SETTINGS_FLAGS];
-    const read = readNpmSettings(await runNpm(await findCommand(), list, { cwd, env: clean }, timeout_ms));
-    known = { settings: read, at: performance.now() };
+    const read = readNpmSettings(await runNpm(await findCommand(), list, { cwd, env: npm_env }, timeout_ms));
+    cached = { settings: read, at: performance.now() };
     return read;
   };
-  const direct = Object.fromEntries(Object.entries(clean).filter(([key]) => !/_proxy$/i.test(key)));
+  const env_without_proxy = Object.fromEntries(
+    Object.entries(npm_env).filter(([key]) => !/_proxy$/i.test(key)),
+  );
   /** `work` gets a process of npm and the flags that it must have. */
   const runBehindProxy = async <T>(
     cwd: string,
@@ -83,7 +85,7 @@ export function createNpm(options: NpmOptions = {}): Npm {
     work: (npm: NpmProcess, flags: readonly string[]) => Promise<T>,
   ): Promise<T> => {
     // npm loads while the settings are read.
-    const starting = findCommand().then((command) => prepareNpm(command, { cwd, env: direct }));
+    const starting = findCommand().then((command) => prepareNpm(command, { cwd, env: env_without_proxy }));
     starting.catch(() => {});
     try {
       const proxy = await startRegistryProxy({
@@ -132,17 +134,17 @@ export function createNpm(options: NpmOptions = {}): Npm {
 
 async function findNpm(node: string, path: string): Promise<string[]> {
   const home = dirname(await realpath(node));
-  const own = [
+  const bundled_paths = [
     join(home, "..", "lib", "node_modules", "npm", "bin", "npm-cli.js"),
     join(home, "node_modules", "npm", "bin", "npm-cli.js"),
   ];
-  for (const file of own) if (await exists(file)) return [node, file];
+  for (const file of bundled_paths) if (await exists(file)) return [node, file];
   for (const folder of path.split(delimiter)) {
     if (folder === "" || !(await exists(join(folder, "npm")))) continue;
     const file = await realpath(join(folder, "npm"));
     return file.endsWith(".js") ? [node, file] : [file];
   }
-  throw new BackplaneError("plugin.install_failed", "There is no npm beside this Node or on the PATH.", {
+  throw new BackplaneError("plugin.install_failed", "There is no npm next to this Node or on the PATH.", {
     fix: "Install npm (it comes with Node from nodejs.org), or install the plugin from a local folder.",
   });
 }

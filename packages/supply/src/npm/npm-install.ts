@@ -27,8 +27,8 @@ const INSTALL = [
 export interface RequestedPackage {
   name: string;
   spec: string;
-  /** Whether the spec in package.json names an archive from the operator, which is stored beside the root. */
-  own?: (spec: string) => boolean;
+  /** Whether the spec in package.json refers to an archive from the operator, which is stored next to the root. */
+  isOperatorArchive?: (spec: string) => boolean;
   /** The package.json of such an archive. */
   manifest?: string | null;
   /** Throws if the package must not be installed. Called before its archive is fetched. */
@@ -50,9 +50,9 @@ export async function npmInstall(
   requested: RequestedPackage,
   operation: Operation,
 ): Promise<void> {
-  const { spec, own } = requested;
+  const { spec, isOperatorArchive } = requested;
   // The settings are not read here: `install` reads them while npm loads, and the check then gets them from the cache.
-  const check = async (lock: Lock) => vetLock(lock, (await npm.settings(dir)).origins, own);
+  const check = async (lock: Lock) => vetLock(lock, (await npm.settings(dir)).origins, isOperatorArchive);
   const accept = async (lock: Lock) => {
     await check(lock);
     await requested.accept?.(findLocked(lock, requested.name));
@@ -60,16 +60,16 @@ export async function npmInstall(
   const args = [...INSTALL, "--prefix", dir];
   const resolving = watchNpm(operation, "resolve", `Resolving the dependencies of ${spec}`);
   let watch = resolving;
-  let before = 0;
-  let total = 0;
+  let received_before = 0;
+  let received_total = 0;
   const vet = async (lock: Lock) => {
     await accept(lock);
-    before = total;
+    received_before = received_total;
     watch = watchDownload(operation, spec, lock);
   };
   const received = (bytes: number) => {
-    total = bytes;
-    watch.received(bytes - before);
+    received_total = bytes;
+    watch.received(bytes - received_before);
   };
   const paused = await npm
     .install([...args, "--", spec], dir, (lock) => vet(lock as Lock), { ...resolving, received })
@@ -126,9 +126,9 @@ async function explainFailure(
   if (!(error instanceof NpmFailure) || (error.refused.length === 0 && MISSING.test(error.output)))
     return null;
   const cache = await mkdtemp(join(tmpdir(), "backplane-npm-cache-"));
-  const only = ["--package-lock-only", "--cache", cache, "--prefix", dir];
+  const retry_flags = ["--package-lock-only", "--cache", cache, "--prefix", dir];
   try {
-    await npm.run(["install", ...INSTALL, ...only, "--", requested.spec], dir, { signal });
+    await npm.run(["install", ...INSTALL, ...retry_flags, "--", requested.spec], dir, { signal });
     return null;
   } catch (retry_error) {
     return await explainUnresolved(retry_error, cache, requested);

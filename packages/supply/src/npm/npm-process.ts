@@ -123,19 +123,19 @@ interface NpmEnvironment {
 
 /** The command is the program of npm, or Node and a file. */
 export function runNpm(
-  [program, ...before]: readonly string[],
+  [program, ...first_args]: readonly string[],
   args: readonly string[],
-  where: NpmEnvironment,
+  environment: NpmEnvironment,
   timeout_ms: number,
 ): Promise<string> {
-  return new StartedNpm(program!, [...before, ...args], where).finish({ timeout_ms });
+  return new StartedNpm(program!, [...first_args, ...args], environment).finish({ timeout_ms });
 }
 
 /** npm can be started ahead of its arguments, and be paused, only if the command is Node and a file. */
-export function prepareNpm(command: readonly string[], where: NpmEnvironment): NpmProcess {
+export function prepareNpm(command: readonly string[], environment: NpmEnvironment): NpmProcess {
   const [program, file] = command as [string, string | undefined];
   const started =
-    file === undefined ? null : new StartedNpm(program, ["-e", LOAD_AND_WAIT, file], where, true);
+    file === undefined ? null : new StartedNpm(program, ["-e", LOAD_AND_WAIT, file], environment, true);
   const requireUncancelled = (signal: AbortSignal | undefined) => {
     if (!signal?.aborted) return;
     started?.kill();
@@ -145,7 +145,7 @@ export function prepareNpm(command: readonly string[], where: NpmEnvironment): N
     async run(args, options) {
       requireUncancelled(options.signal);
       started?.send({ args, vetted: false });
-      return await (started ?? new StartedNpm(program, args, where)).finish(options);
+      return await (started ?? new StartedNpm(program, args, environment)).finish(options);
     },
     async install(args, vet, options) {
       requireUncancelled(options.signal);
@@ -248,8 +248,8 @@ class StartedNpm {
       throw new NpmFailure("plugin.install_failed", `npm could not be started: ${ended.message}`);
     if (signal?.aborted) throw new BackplaneError("request.cancelled");
     const output = this.#err() || this.#out();
-    const full = programDiskFault("npm", output);
-    if (full !== null) throw full;
+    const disk_fault = programDiskFault("npm", output);
+    if (disk_fault !== null) throw disk_fault;
     const message = timed_out
       ? `npm did not finish within ${timeout_ms} ms.`
       : `npm failed: ${messageOf(output)}`;

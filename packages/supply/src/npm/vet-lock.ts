@@ -35,19 +35,19 @@ function isRange(spec: string): boolean {
 }
 
 /**
- * `own` accepts the specs of archives beside the root that the operator installed. Throws `package.dependency_refused` with
- * the path of the first refused dependency.
+ * `isOperatorArchive` accepts the specs of archives next to the root that the operator installed. Throws
+ * `package.dependency_refused` with the path of the first refused dependency.
  */
 export function vetLock(
   { packages = {} }: Lock,
   origins: ReadonlySet<string>,
-  own: (spec: string) => boolean = () => false,
+  isOperatorArchive: (spec: string) => boolean = () => false,
 ): void {
-  const paths = pathsOf(packages);
+  const paths = shortestPaths(packages);
   // Specs first, because they are more informative than the URLs that npm resolved them to.
   for (const [location, entry] of Object.entries(packages)) {
     for (const [name, spec] of Object.entries(specsOf(entry))) {
-      if (isRegistrySpec(spec) || (location === "" && own(spec))) continue;
+      if (isRegistrySpec(spec) || (location === "" && isOperatorArchive(spec))) continue;
       throw refusedDependency([...(paths.get(location) ?? namesIn(location)), name], spec);
     }
   }
@@ -57,7 +57,7 @@ export function vetLock(
     const { resolved, link } = entry;
     if (link === true || !location.startsWith("node_modules/"))
       throw refusedDependency(path, resolved ?? location);
-    if (resolved === undefined || (path.length === 1 && own(resolved))) continue;
+    if (resolved === undefined || (path.length === 1 && isOperatorArchive(resolved))) continue;
     const origin = URL.canParse(resolved) ? new URL(resolved).origin : null;
     if (origin === null || !(origins.has(origin) || origin === PUBLIC_REGISTRY))
       throw refusedDependency(path, resolved);
@@ -82,7 +82,7 @@ export function specsOf({
 }
 
 /** The shortest path from the root to each package, with the lookup rules of Node. */
-function pathsOf(packages: Record<string, LockEntry>): Map<string, string[]> {
+function shortestPaths(packages: Record<string, LockEntry>): Map<string, string[]> {
   const paths = new Map<string, string[]>([["", []]]);
   const queue = [""];
   for (let from = queue.shift(); from !== undefined; from = queue.shift()) {

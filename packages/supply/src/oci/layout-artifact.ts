@@ -95,5 +95,5 @@ function requireVersion(bytes: Buffer): void {
   } catch {
     // Reported below.
   }
-  throw invalidArtifact(`${LAYOUT_FILE} does not name the version 1.0.0`);
+  throw invalidArtifact(`${LAYOUT_FILE} does not specify the version 1.0.0`);
 }

@@ -56,26 +56,29 @@ export async function packLayout(
   const manifest = readManifest(await readFile(join(dir, MANIFEST_FILE), "utf8"));
   await mkdir(out);
   await mkdir(join(out, "blobs/sha256"), { recursive: true });
-  const config = await putBlob(out, FILES_TYPE, Buffer.from(formatListing(listing.files)));
-  const layer = await putLayer(out, dir, listing);
-  const packed = await putManifest(out, {
+  const config = await writeBlob(out, FILES_TYPE, Buffer.from(formatListing(listing.files)));
+  const layer = await writeLayer(out, dir, listing);
+  const package_manifest = await writeManifest(out, {
     artifactType: PLUGIN_TYPE,
     config,
     layers: [layer],
     annotations: annotationsOf(manifest),
   });
   const referrers: JsonDescriptor[] = [];
-  for (const signature of signatures) referrers.push(await putSignature(out, packed, signature));
-  const named = { ...packed, annotations: { "org.opencontainers.image.ref.name": manifest.version } };
-  await putJson(join(out, LAYOUT_INDEX), {
+  for (const signature of signatures) referrers.push(await writeSignature(out, package_manifest, signature));
+  const tagged = {
+    ...package_manifest,
+    annotations: { "org.opencontainers.image.ref.name": manifest.version },
+  };
+  await writeJsonFile(join(out, LAYOUT_INDEX), {
     schemaVersion: 2,
     mediaType: INDEX_TYPE,
-    manifests: [named, ...referrers],
+    manifests: [tagged, ...referrers],
   });
-  await putJson(join(out, LAYOUT_FILE), { imageLayoutVersion: "1.0.0" });
+  await writeJsonFile(join(out, LAYOUT_FILE), { imageLayoutVersion: "1.0.0" });
   return {
     manifest,
-    manifest_digest: packed.digest,
+    manifest_digest: package_manifest.digest,
     digest: listing.digest,
     size_bytes: listing.size_bytes,
     files: listing.files.map(({ path }) => path),
@@ -85,23 +88,27 @@ export async function packLayout(
 /** The layout as a tar with sorted names and without times. */
 export async function tarLayout(layout: string, out: Writable): Promise<void> {
   const { files } = await findFiles(layout);
-  const read = await Promise.all(files.map((path) => readTreeFile(layout, path)));
+  const tree_files = await Promise.all(files.map((path) => readTreeFile(layout, path)));
   await pipeline(
-    packTar(() => layout, listTree(read)),
+    packTar(() => layout, listTree(tree_files)),
     out,
   );
 }
 
 /** `subject` is the manifest of the package. */
-async function putSignature(
+async function writeSignature(
   layout: string,
   subject: JsonDescriptor,
   signature: unknown,
 ): Promise<JsonDescriptor> {
-  const empty = await putBlob(layout, "application/vnd.oci.empty.v1+json", Buffer.from("{}"));
-  const blob = await putBlob(layout, SIGNATURE_TYPE, Buffer.from(`${JSON.stringify(signature, null, 2)}\n`));
+  const empty = await writeBlob(layout, "application/vnd.oci.empty.v1+json", Buffer.from("{}"));
+  const blob = await writeBlob(
+    layout,
+    SIGNATURE_TYPE,
+    Buffer.from(`${JSON.stringify(signature, null, 2)}\n`),
+  );
   const { mediaType, digest, size } = subject;
-  return await putManifest(layout, {
+  return await writeManifest(layout, {
     artifactType: SIGNATURE_TYPE,
     config: empty,
     layers: [blob],
@@ -125,21 +132,21 @@ function annotationsOf({
   }) as Record<string, string>;
 }
 
-async function putManifest(layout: string, content: object): Promise<JsonDescriptor> {
+async function writeManifest(layout: string, content: object): Promise<JsonDescriptor> {
   const document = { schemaVersion: 2, mediaType: MANIFEST_TYPE, ...content };
-  const put = await putBlob(layout, MANIFEST_TYPE, Buffer.from(JSON.stringify(document)));
+  const descriptor = await writeBlob(layout, MANIFEST_TYPE, Buffer.from(JSON.stringify(document)));
   const { artifactType } = content as { artifactType?: string };
-  return artifactType === undefined ? put : { ...put, artifactType };
+  return artifactType === undefined ? descriptor : { ...descriptor, artifactType };
 }
 
-async function putBlob(layout: string, mediaType: string, bytes: Buffer): Promise<JsonDescriptor> {
+async function writeBlob(layout: string, mediaType: string, bytes: Buffer): Promise<JsonDescriptor> {
   const digest = `sha256:${hash("sha256", bytes, "hex")}`;
   await writeFile(join(layout, blobPath(digest)), bytes);
   return { mediaType, digest, size: bytes.length };
 }
 
 /** Compresses into a file that is renamed to its digest, which is known at the end. */
-async function putLayer(layout: string, dir: string, listing: TreeListing): Promise<JsonDescriptor> {
+async function writeLayer(layout: string, dir: string, listing: TreeListing): Promise<JsonDescriptor> {
   const draft = join(layout, "blobs/layer");
   const sum = createHash("sha256");
   let size = 0;
@@ -162,7 +169,7 @@ async function putLayer(layout: string, dir: string, listing: TreeListing): Prom
   return { mediaType: LAYER_TYPE, digest, size };
 }
 
-async function putJson(file: string, value: unknown): Promise<void> {
+async function writeJsonFile(file: string, value: unknown): Promise<void> {
   await writeFile(file, JSON.stringify(value));
 }
 

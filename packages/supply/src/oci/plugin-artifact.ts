@@ -65,7 +65,7 @@ export async function readPluginArtifact(
   store: ArtifactStore,
   host: ArtifactPlatform,
 ): Promise<PluginArtifact> {
-  const { digest: manifest_digest, document } = await pluginManifest(store, host);
+  const { digest: manifest_digest, document } = await findPluginManifest(store, host);
   const type = document.artifact_type ?? document.config.media_type;
   if (type !== PLUGIN_TYPE || document.config.media_type !== FILES_TYPE)
     throw invalidArtifact(`it is ${JSON.stringify(type)}, not a plugin package (${PLUGIN_TYPE})`);
@@ -77,7 +77,7 @@ export async function readPluginArtifact(
   if (document.config.size > MAX_LISTING_BYTES)
     throw invalidArtifact(`its listing has ${document.config.size} bytes; the limit is ${MAX_LISTING_BYTES}`);
   const listing = await store.read(document.config, MAX_LISTING_BYTES);
-  const signed = await readSignatures(store, manifest_digest);
+  const signature_entries = await readSignatures(store, manifest_digest);
   return {
     manifest_digest,
     digest: document.config.digest,
@@ -86,13 +86,13 @@ export async function readPluginArtifact(
     package_id: document.annotations[TITLE_ANNOTATION] ?? null,
     version: document.annotations[VERSION_ANNOTATION] ?? null,
     source: document.annotations[SOURCE_ANNOTATION] ?? "",
-    signatures: signed.map(({ content }) => content),
-    signature_artifacts: signed.map(({ content: _content, ...artifact }) => artifact),
+    signatures: signature_entries.map(({ content }) => content),
+    signature_artifacts: signature_entries.map(({ content: _content, ...artifact }) => artifact),
   };
 }
 
-/** An index may name one manifest for each platform. An index inside an index is refused. */
-async function pluginManifest(
+/** An index may list one manifest for each platform. An index inside an index is refused. */
+async function findPluginManifest(
   store: ArtifactStore,
   host: ArtifactPlatform,
 ): Promise<{ digest: string; document: ImageManifest }> {
@@ -108,7 +108,7 @@ async function pluginManifest(
   if (chosen === undefined)
     throw invalidArtifact(`its index has no plugin package for ${host.os}/${host.arch}`);
   if (chosen.platform === null && matching.length > 1)
-    throw invalidArtifact(`its index has ${matching.length} plugin packages; name one by its digest`);
+    throw invalidArtifact(`its index has ${matching.length} plugin packages; specify one by its digest`);
   const { digest, bytes, document } = await store.manifest(chosen.digest);
   if (bytes.length !== chosen.size)
     throw invalidArtifact(`its manifest has ${bytes.length} bytes instead of ${chosen.size}`);

@@ -28,9 +28,10 @@ export async function pullLayout(
   const artifact = await readPluginArtifact(store, host);
   await mkdir(blobs, { recursive: true });
   const entries: object[] = [];
-  const put = async (digest: string, bytes: Buffer) => await writeFile(join(out, blobPath(digest)), bytes);
-  const putManifest = async ({ digest, bytes, document }: FetchedManifest) => {
-    await put(digest, bytes);
+  const writeBlob = async (digest: string, bytes: Buffer) =>
+    await writeFile(join(out, blobPath(digest)), bytes);
+  const writeManifest = async ({ digest, bytes, document }: FetchedManifest) => {
+    await writeBlob(digest, bytes);
     const artifact_type = document.kind === "manifest" ? document.artifact_type : null;
     entries.push({
       mediaType: MANIFEST_TYPE,
@@ -39,17 +40,17 @@ export async function pullLayout(
       ...(artifact_type === null ? {} : { artifactType: artifact_type }),
     });
   };
-  const putBlob = async (blob: Descriptor, max_bytes: number) =>
-    await put(blob.digest, await store.read(blob, max_bytes));
+  const copyBlob = async (blob: Descriptor, max_bytes: number) =>
+    await writeBlob(blob.digest, await store.read(blob, max_bytes));
   const root = await store.manifest(artifact.manifest_digest);
-  await putManifest(root);
-  if (root.document.kind === "manifest") await putBlob(root.document.config, MAX_LISTING_BYTES);
+  await writeManifest(root);
+  if (root.document.kind === "manifest") await copyBlob(root.document.config, MAX_LISTING_BYTES);
   await store.file(artifact.layer);
   // Exactly the signatures that were read, because a second list could differ and have any length.
   for (const { manifest, config, blob } of artifact.signature_artifacts) {
-    await putManifest(manifest);
-    await putBlob(config, MAX_SIGNATURE_BYTES);
-    await putBlob(blob, MAX_SIGNATURE_BYTES);
+    await writeManifest(manifest);
+    await copyBlob(config, MAX_SIGNATURE_BYTES);
+    await copyBlob(blob, MAX_SIGNATURE_BYTES);
   }
   const index = { schemaVersion: 2, mediaType: INDEX_TYPE, manifests: entries };
   await writeFile(join(out, LAYOUT_INDEX), JSON.stringify(index));

@@ -23,13 +23,13 @@ export interface PushedPackage {
   signatures: number;
 }
 
-/** Without a tag in the reference, only the digest names the package. */
+/** Without a tag in the reference, only the digest identifies the package. */
 export async function pushLayout(
   client: RegistryClient,
   layout: string,
   store: ArtifactStore,
   reference: OciReference,
-  added: readonly unknown[] = [],
+  new_signatures: readonly unknown[] = [],
 ): Promise<PushedPackage> {
   let uploaded_bytes = 0;
   const pushContent = async ({ document }: FetchedManifest): Promise<void> => {
@@ -47,10 +47,14 @@ export async function pushLayout(
     const signature = await store.manifest(digest);
     await pushContent(signature);
     const listed = await client.pushManifest(reference, digest, MANIFEST_TYPE, signature.bytes);
-    if (!listed) await addToTag(client, reference, root.digest, signature);
+    if (!listed) await addToReferrersTag(client, reference, root.digest, signature);
   }
-  for (const signature of added) await pushSignature(client, reference, root, signature);
-  return { manifest_digest: root.digest, uploaded_bytes, signatures: signatures.length + added.length };
+  for (const signature of new_signatures) await pushSignature(client, reference, root, signature);
+  return {
+    manifest_digest: root.digest,
+    uploaded_bytes,
+    signatures: signatures.length + new_signatures.length,
+  };
 }
 
 async function pushSignature(
@@ -62,7 +66,7 @@ async function pushSignature(
   const push = async (mediaType: string, content: Buffer) => {
     const digest = `sha256:${hash("sha256", content, "hex")}`;
     const size = content.length;
-    await client.pushBlob(reference, { digest, size, bytes: () => once(content) });
+    await client.pushBlob(reference, { digest, size, bytes: () => yieldOnce(content) });
     return { mediaType, digest, size };
   };
   const bytes = Buffer.from(
@@ -78,14 +82,14 @@ async function pushSignature(
   const digest = `sha256:${hash("sha256", bytes, "hex")}`;
   const listed = await client.pushManifest(reference, digest, MANIFEST_TYPE, bytes);
   if (!listed)
-    await addToTag(client, reference, subject.digest, {
+    await addToReferrersTag(client, reference, subject.digest, {
       digest,
       bytes,
       document: readManifestDocument(bytes, 8),
     });
 }
 
-async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
+async function* yieldOnce(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
   yield bytes;
 }
 
@@ -95,7 +99,7 @@ async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
  * earlier can replace it with one that lacks this entry. The index is therefore read again after a delay several times
  * as long as this client's own read and upload took, and extended again until the entry is in it.
  */
-async function addToTag(
+async function addToReferrersTag(
   client: RegistryClient,
   reference: OciReference,
   subject: string,
@@ -103,7 +107,7 @@ async function addToTag(
 ): Promise<void> {
   if (document.kind !== "manifest") return;
   const tag = referrersTag(subject);
-  const added = {
+  const new_entry = {
     mediaType: MANIFEST_TYPE,
     digest,
     size: bytes.length,
@@ -113,11 +117,11 @@ async function addToTag(
   let sent: string | undefined;
   let refused: string | undefined;
   for (let attempt = 1; attempt <= MAX_TAG_ATTEMPTS; attempt++) {
-    const from = performance.now();
+    const started_at = performance.now();
     try {
-      const { known, condition } = await existingReferrers(client, { ...reference, tag, digest: null });
-      if (known.some((entry) => entry.digest === digest)) return;
-      const manifests = [...known, added];
+      const { entries, condition } = await fetchReferrers(client, { ...reference, tag, digest: null });
+      if (entries.some((entry) => entry.digest === digest)) return;
+      const manifests = [...entries, new_entry];
       const index = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests }));
       sent = JSON.stringify(condition);
       const options = sent === refused ? {} : { condition };
@@ -130,7 +134,7 @@ async function addToTag(
       failure = error;
     }
     // Clients that collided once should not collide again, so each waits for a random time.
-    const settled_ms = Math.max(MIN_SETTLED_MS, 3 * (performance.now() - from)) * (1 + Math.random());
+    const settled_ms = Math.max(MIN_SETTLED_MS, 3 * (performance.now() - started_at)) * (1 + Math.random());
     await new Promise((resolve) => setTimeout(resolve, settled_ms));
   }
   throw unreachableRegistry(
@@ -144,18 +148,18 @@ function isConditionFailed(error: unknown): boolean {
   return toBackplaneError(error).details?.status === 412;
 }
 
-async function existingReferrers(
+async function fetchReferrers(
   client: RegistryClient,
   reference: OciReference,
-): Promise<{ known: { digest: string }[]; condition?: UploadCondition }> {
+): Promise<{ entries: { digest: string }[]; condition?: UploadCondition }> {
   try {
     const { bytes, document, etag } = await client.fetchManifest(reference);
     const condition = etag === undefined ? {} : { condition: { "if-match": etag } };
-    if (document.kind !== "index") return { known: [], ...condition };
+    if (document.kind !== "index") return { entries: [], ...condition };
     const { manifests } = JSON.parse(bytes.toString("utf8")) as { manifests: { digest: string }[] };
-    return { known: manifests, ...condition };
+    return { entries: manifests, ...condition };
   } catch (error) {
-    if (codeOf(error) === "registry.not_found") return { known: [], condition: { "if-none-match": "*" } };
+    if (codeOf(error) === "registry.not_found") return { entries: [], condition: { "if-none-match": "*" } };
     throw error;
   }
 }

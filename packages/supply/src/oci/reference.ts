@@ -28,7 +28,7 @@ export function parseReference(text: string): OciReference {
   if (!text.startsWith(OCI_SCHEME)) throw invalid(text, `it does not begin with ${OCI_SCHEME}`);
   const rest = text.slice(OCI_SCHEME.length);
   const slash = rest.indexOf("/");
-  if (slash <= 0) throw invalid(text, "it names no repository");
+  if (slash <= 0) throw invalid(text, "it has no repository");
   const registry = rest.slice(0, slash).toLowerCase();
   const [path, digest = null, ...more] = rest.slice(slash + 1).split("@") as [string, string?, ...string[]];
   const colon = path.indexOf(":");

@@ -1,7 +1,7 @@
 /**
- * A client of the OCI distribution API: manifests, blobs, referrers and uploads. Everything a registry sends is untrusted:
- * a manifest is compared with its digest before it is parsed, a blob before the file is used, and each response has
- * a bound for bytes and time (registry-limits.ts).
+ * A client for the OCI distribution API: manifests, blobs, referrers and uploads. Everything a registry sends is untrusted:
+ * a manifest is compared with its digest before it is parsed, a blob before the file is used, and each response is
+ * limited in bytes and time (registry-limits.ts).
  */
 import { createHash, hash } from "node:crypto";
 import { type FileHandle, open, rm } from "node:fs/promises";
@@ -151,7 +151,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     throw unreachableRegistry(place.registry, `it returned HTTP ${response.status} for ${label}`);
   }
 
-  const manifestAt = async (place: OciReference, signal: AbortSignal): Promise<FetchedManifest> => {
+  const fetchManifestAt = async (place: OciReference, signal: AbortSignal): Promise<FetchedManifest> => {
     const name = place.digest ?? place.tag!;
     const reference_text = formatReference(place);
     const response = await get(place, `manifests/${name}`, { accept: ACCEPTED_TYPES }, signal);
@@ -175,7 +175,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     }
   };
 
-  const referrersAt = async (place: OciReference, digest: string, type: string, signal: AbortSignal) => {
+  const fetchReferrersAt = async (place: OciReference, digest: string, type: string, signal: AbortSignal) => {
     const descriptors: Descriptor[] = [];
     let path: RepositoryRequest["path"] = `referrers/${digest}?artifactType=${encodeURIComponent(type)}`;
     for (let page = 1; ; page++) {
@@ -183,7 +183,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       // A registry without the API returns 404. Some return 400 because they mistake the path for a name.
       if (page === 1 && [400, 404, 405].includes(response.status)) {
         await discardBody(response, limits.message_bytes);
-        return await taggedReferrersAt(place, digest, signal);
+        return await fetchTaggedReferrers(place, digest, signal);
       }
       await requireOk(place, response, "list of signatures");
       const bytes = await readBody(response, limits.manifest_bytes, place.registry);
@@ -199,10 +199,10 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
   };
 
   /** Registries without the API keep an index of the referrers under a tag that is derived from the digest. */
-  const taggedReferrersAt = async (place: OciReference, digest: string, signal: AbortSignal) => {
+  const fetchTaggedReferrers = async (place: OciReference, digest: string, signal: AbortSignal) => {
     const at = { ...place, tag: referrersTag(digest), digest: null };
     try {
-      const { document } = await manifestAt(at, signal);
+      const { document } = await fetchManifestAt(at, signal);
       if (document.kind === "index") return document.manifests;
       throw invalidResponse(place.registry, `has a manifest instead of an index at ${at.tag}`);
     } catch (error) {
@@ -224,18 +224,20 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
 
   const client: RegistryClient = {
     fetchManifest: (reference, download) =>
-      within(limits.request_ms, download, (signal) => pull(reference, (place) => manifestAt(place, signal))),
+      withDeadline(limits.request_ms, download, (signal) =>
+        pull(reference, (place) => fetchManifestAt(place, signal)),
+      ),
     fetchBlob: (reference, blob, file, download = {}) =>
-      within(limits.blob_ms, download, (signal) =>
+      withDeadline(limits.blob_ms, download, (signal) =>
         pull(reference, (place) => downloadBlob(place, blob, file, signal, download.received)),
       ),
     readBlob: (reference, blob, max_bytes, download) =>
-      within(limits.request_ms, download, (signal) =>
+      withDeadline(limits.request_ms, download, (signal) =>
         pull(reference, async (place) => {
           if (blob.size > max_bytes)
             throw invalidResponse(
               place.registry,
-              `names a blob of ${blob.size} bytes; the limit is ${max_bytes}`,
+              `lists a blob of ${blob.size} bytes; the limit is ${max_bytes}`,
             );
           const response = await get(place, `blobs/${blob.digest}`, {}, signal);
           await requireOk(place, response, `blob ${blob.digest}`);
@@ -251,40 +253,43 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
         }),
       ),
     listReferrers: (reference, digest, artifact_type, download) =>
-      within(limits.request_ms, download, (signal) =>
+      withDeadline(limits.request_ms, download, (signal) =>
         pull(reference, async (place) => {
-          const all = await referrersAt(place, digest, artifact_type, signal);
+          const all = await fetchReferrersAt(place, digest, artifact_type, signal);
           // The filter of the API is optional for registries.
           return all.filter((referrer) => referrer.artifact_type === artifact_type);
         }),
       ),
     pushBlob: ({ registry, repository }, { digest, size, bytes }, download) =>
-      within(limits.blob_ms, download, async (signal) => {
+      withDeadline(limits.blob_ms, download, async (signal) => {
         const target = { registry, repository, action: "pull,push", signal } as const;
-        const known = await session.request({ ...target, method: "HEAD", path: `blobs/${digest}` });
-        known.body.resume();
-        if (known.status === 200) return false;
-        const begun = await session.request({ ...target, method: "POST", path: "blobs/uploads/" });
-        await discardBody(begun, limits.message_bytes);
-        const { location } = begun.headers;
-        if (begun.status !== 202 || location === undefined || !URL.canParse(location, begun.url))
-          throw unreachableRegistry(registry, `it returned HTTP ${begun.status} for an upload`);
-        const path = new URL(location, begun.url);
+        const existing = await session.request({ ...target, method: "HEAD", path: `blobs/${digest}` });
+        existing.body.resume();
+        if (existing.status === 200) return false;
+        const upload = await session.request({ ...target, method: "POST", path: "blobs/uploads/" });
+        await discardBody(upload, limits.message_bytes);
+        const { location } = upload.headers;
+        if (upload.status !== 202 || location === undefined || !URL.canParse(location, upload.url))
+          throw unreachableRegistry(registry, `it returned HTTP ${upload.status} for an upload`);
+        const path = new URL(location, upload.url);
         path.searchParams.set("digest", digest);
-        const ended = await session.request({
+        const completed = await session.request({
           ...target,
           method: "PUT",
           path,
           headers: { "content-type": "application/octet-stream" },
           body: { size, bytes },
         });
-        await discardBody(ended, limits.message_bytes);
-        if (ended.status !== 201)
-          throw unreachableRegistry(registry, `it returned HTTP ${ended.status} for the upload of ${digest}`);
+        await discardBody(completed, limits.message_bytes);
+        if (completed.status !== 201)
+          throw unreachableRegistry(
+            registry,
+            `it returned HTTP ${completed.status} for the upload of ${digest}`,
+          );
         return true;
       }),
     pushManifest: ({ registry, repository }, name, media_type, bytes, options) =>
-      within(limits.request_ms, options, async (signal) => {
+      withDeadline(limits.request_ms, options, async (signal) => {
         const response = await session.request({
           method: "PUT",
           registry,
@@ -409,14 +414,14 @@ function continuesAt({ status, headers }: SessionResponse, at: number): boolean 
 }
 
 /** Runs the work with a deadline. Throws `request.cancelled` when the caller cancels. */
-async function within<T>(
+async function withDeadline<T>(
   ms: number,
   { signal: cancelled }: Download = {},
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const late = AbortSignal.timeout(ms);
+  const timeout = AbortSignal.timeout(ms);
   try {
-    return await work(cancelled === undefined ? late : AbortSignal.any([late, cancelled]));
+    return await work(cancelled === undefined ? timeout : AbortSignal.any([timeout, cancelled]));
   } catch (error) {
     throw cancelled?.aborted === true ? new BackplaneError("request.cancelled") : error;
   }

@@ -17,7 +17,7 @@ export function unreachableRegistry(
   });
 }
 
-/** The bytes are not those that the reference, a manifest or a signature names. */
+/** The bytes do not match the digest in the reference, a manifest or a signature. */
 export function digestMismatch(what: string, expected: string, actual: string): BackplaneError {
   return new BackplaneError(
     "package.digest_mismatch",

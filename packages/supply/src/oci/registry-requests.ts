@@ -35,7 +35,7 @@ export type SendToRegistry = (request: RegistryRequest) => Promise<RegistryRespo
 /** The addresses that may be connected to. Rejects with `policy.denied` for a destination that is not allowed. */
 export type CheckedAddresses = (destination: { host: string; port: number }) => Promise<readonly string[]>;
 
-/** `addresses` is null where the operator has named the registry, on the command line or for npm; nothing is checked. */
+/** `addresses` is null where the operator has specified the registry, on the command line or for npm; nothing is checked. */
 export function createRegistryRequests(options: {
   addresses: CheckedAddresses | null;
   idle_ms: number;
@@ -56,9 +56,9 @@ export function createRegistryRequests(options: {
     async send({ method, url, headers, body, signal }) {
       const lookup = options.addresses === null ? undefined : await createLookup(options.addresses, url);
       const secure = url.protocol === "https:";
-      const open = secure ? secureRequest : plainRequest;
+      const sendRequest = secure ? secureRequest : plainRequest;
       const { promise, resolve, reject } = Promise.withResolvers<RegistryResponse>();
-      const outgoing = open(url, {
+      const outgoing = sendRequest(url, {
         method,
         headers: { ...headers, ...(body === undefined ? {} : { "content-length": body.size }) },
         agent: secure ? agents.https : agents.http,
@@ -98,9 +98,9 @@ async function createLookup(addresses: CheckedAddresses, url: URL): Promise<Look
       : unreachableRegistry(url.host, "its name cannot be resolved", error);
   }
   const list = checked.map((address) => ({ address, family: isIP(address) }));
-  return (_name, { all }, found) => {
-    if (all === true) found(null, list);
-    else found(null, list[0]!.address, list[0]!.family);
+  return (_name, { all }, callback) => {
+    if (all === true) callback(null, list);
+    else callback(null, list[0]!.address, list[0]!.family);
   };
 }
 

@@ -1,7 +1,7 @@
 /**
  * Requests to the repositories of registries: authentication and redirects. A credential belongs to the host that it is
  * stored for (docs/decisions/0019-credentials-and-destinations.md): it is sent to no other host, whatever
- * a redirect or a challenge names.
+ * a redirect or a challenge says.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
 import { invalidResponse, unreachableRegistry } from "./registry-errors.ts";
@@ -63,18 +63,18 @@ export class RegistrySession {
   async request(request: RepositoryRequest): Promise<SessionResponse> {
     const key = `${request.registry} ${request.repository} ${request.action}`;
     const first = await this.#follow(request, this.#authorizations.get(key));
-    if (first.status !== 401) return this.#permitted(request, first);
+    if (first.status !== 401) return this.#requirePermitted(request, first);
     await discardBody(first, this.#options.limits.message_bytes);
     const authorization = await this.#authorize(request, first);
     if (authorization === null) throw denied(request.registry, request.repository, false);
     this.#authorizations.set(key, authorization);
     const second = await this.#follow(request, authorization);
-    if (second.status !== 401) return this.#permitted(request, second);
+    if (second.status !== 401) return this.#requirePermitted(request, second);
     second.body.destroy();
     throw denied(request.registry, request.repository, true);
   }
 
-  #permitted(request: RepositoryRequest, response: SessionResponse): SessionResponse {
+  #requirePermitted(request: RepositoryRequest, response: SessionResponse): SessionResponse {
     if (response.status !== 403) return response;
     response.body.destroy();
     throw denied(request.registry, request.repository, this.#authorizations.size > 0);
@@ -149,8 +149,8 @@ export class RegistrySession {
     this.#requireAllowed(realm, registry);
     if (base.protocol === "https:" && realm.protocol !== "https:")
       throw invalidResponse(registry, `names the token server ${realm.host} without TLS`);
-    const own = realm.host === base.host || realm.host === TOKEN_HOSTS[base.host];
-    return `Bearer ${await this.#fetchToken(request, realm, challenge.service, own ? credential : null)}`;
+    const is_trusted_realm = realm.host === base.host || realm.host === TOKEN_HOSTS[base.host];
+    return `Bearer ${await this.#fetchToken(request, realm, challenge.service, is_trusted_realm ? credential : null)}`;
   }
 
   async #fetchToken(
@@ -242,10 +242,10 @@ export async function discardBody(response: RegistryResponse, max_bytes: number)
   await readBody(response, max_bytes, "").catch(() => response.body.destroy());
 }
 
-function denied(registry: string, repository: string, used: boolean): BackplaneError {
+function denied(registry: string, repository: string, credential_used: boolean): BackplaneError {
   return new BackplaneError(
     "registry.denied",
-    used
+    credential_used
       ? `${registry} does not grant this credential access to ${repository}.`
       : `${registry} requires a login for ${repository}, and no credential is stored for ${registry}.`,
     { details: { registry, repository } },

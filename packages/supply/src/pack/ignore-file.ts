@@ -36,13 +36,13 @@ export async function readIgnores(text: string, max_match_ms = MAX_MATCH_MS): Pr
   // Loaded on first use, so that it does not delay the start of the gateway (benchmark boot.ready).
   const { default: createIgnore } = await import("ignore");
   const always = createIgnore({ ignorecase: false }).add(ALWAYS_IGNORED);
-  const own = createIgnore({ ignorecase: false }).add(text);
+  const custom = createIgnore({ ignorecase: false }).add(text);
   let spent_ms = 0;
   return (path, isFolder) => {
     const tested = isFolder ? `${path}/` : path;
     if (always.ignores(tested)) return true;
     const started = performance.now();
-    const ignored = own.ignores(tested);
+    const ignored = custom.ignores(tested);
     spent_ms += performance.now() - started;
     if (spent_ms > max_match_ms) throw invalid("matching its patterns takes too long; use fewer of them");
     return ignored;

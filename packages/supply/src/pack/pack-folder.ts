@@ -35,14 +35,14 @@ export async function packFolder(dir: string, out?: Writable): Promise<PackedFol
   };
 }
 
-/** The tar of the listed files. `dirOf` is the folder that contains a file. Throws when a file has changed. */
+/** The tar of the listed files. `dirOf` is the folder that contains a file. Throws when a file differs. */
 export async function* packTar(
   dirOf: (path: string) => string,
   listing: TreeListing,
 ): AsyncGenerator<Uint8Array, void> {
   const pack = createPack();
   let failure: unknown;
-  const filling = fill(pack, dirOf, listing).catch((error: unknown) => {
+  const filling = writeEntries(pack, dirOf, listing).catch((error: unknown) => {
     failure = error;
     pack.destroy(error as Error);
   });
@@ -56,7 +56,11 @@ export async function* packTar(
   }
 }
 
-async function fill(pack: Pack, dirOf: (path: string) => string, listing: TreeListing): Promise<void> {
+async function writeEntries(
+  pack: Pack,
+  dirOf: (path: string) => string,
+  listing: TreeListing,
+): Promise<void> {
   for (const file of listing.files) await addFile(pack, dirOf(file.path), file);
   pack.finalize();
 }
@@ -75,11 +79,11 @@ async function addFile(pack: Pack, dir: string, file: TreeFile): Promise<void> {
   let bytes = 0;
   for await (const chunk of createReadStream(join(dir, path)) as AsyncIterable<Buffer>) {
     bytes += chunk.length;
-    if (bytes > size) throw changed(path);
+    if (bytes > size) throw changedWhilePacked(path);
     sum.update(chunk);
     if (!entry.write(chunk)) await waitForDrain(entry, written.promise);
   }
-  if (bytes !== size || sum.digest("hex") !== file.sha256) throw changed(path);
+  if (bytes !== size || sum.digest("hex") !== file.sha256) throw changedWhilePacked(path);
   entry.end();
   await written.promise;
 }
@@ -94,7 +98,7 @@ async function waitForDrain(entry: Writable, ended: Promise<void>): Promise<void
   }
 }
 
-function changed(path: string): BackplaneError {
+function changedWhilePacked(path: string): BackplaneError {
   return new BackplaneError(
     "package.source_invalid",
     `${path} changed while it was packed; pack the folder again.`,

@@ -33,7 +33,7 @@ export function generateSigningKey(): SigningKey {
 
 /** `private_key` is PEM. */
 export function signPackage(
-  signed: {
+  subject: {
     package_id: string;
     version: string;
     digest: string;
@@ -45,10 +45,10 @@ export function signPackage(
   const key = readPrivateKey(private_key);
   const fields = {
     format: SIGNATURE_FORMAT,
-    package_id: signed.package_id,
-    version: signed.version,
-    digest: signed.digest,
-    dependency_lock: dependencyLockOf(signed.files),
+    package_id: subject.package_id,
+    version: subject.version,
+    digest: subject.digest,
+    dependency_lock: dependencyLockOf(subject.files),
     key_id: keyIdOf(createPublicKey(key)),
     signed_at: now.toISOString(),
   } as const;

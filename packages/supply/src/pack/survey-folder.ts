@@ -15,9 +15,9 @@ const MAX_IGNORE_BYTES = 64 * 1024;
 
 /** With `part`, only this folder below `dir` is listed. */
 export async function surveyFolder(dir: string, part = ""): Promise<TreeListing> {
-  const own = await readIgnores(await ignoreText(dir));
+  const ignoredByFile = await readIgnores(await ignoreText(dir));
   const development = await findDevelopmentPackages(dir);
-  const ignores: Ignores = (path, isFolder) => development.has(path) || own(path, isFolder);
+  const ignores: Ignores = (path, isFolder) => development.has(path) || ignoredByFile(path, isFolder);
   const paths = await walk(dir, part, ignores);
   const ledger = createNameLedger();
   const files: TreeFile[] = [];

@@ -1,5 +1,5 @@
 /**
- * Checks the provenance of a package before npm fetches its archive. The lock names the hash of the archive, and npm
+ * Checks the provenance of a package before npm fetches its archive. The lock contains the hash of the archive, and npm
  * accepts no other archive, so everything that is proven for the hash holds for the files.
  */
 import { BackplaneError, type Provenance } from "@backplane/contract";
@@ -20,7 +20,7 @@ export type CheckProvenance = (
 export interface ProvenanceOptions {
   npm: Pick<Npm, "settings">;
   trust_root: TrustRoot;
-  /** Names of packages that are installed only with provenance; `*` at the end stands for any text. */
+  /** Names of packages that are installed only with provenance; `*` at the end matches any text. */
   required: readonly string[];
   now: () => number;
   request_ms?: number;
@@ -40,7 +40,7 @@ export function createProvenanceCheck({
     const checked_at = new Date(now()).toISOString();
     if (attestations.state !== "found") {
       const reason = attestations.state === "unavailable" ? attestations.reason : null;
-      if (required.some((pattern) => covers(pattern, name))) throw missing(locked, reason);
+      if (required.some((pattern) => matchesPattern(pattern, name))) throw missingProvenance(locked, reason);
       return {
         state: attestations.state,
         reason,
@@ -51,11 +51,11 @@ export function createProvenanceCheck({
       };
     }
     const attested = { name, version, sha512: sha512Of(locked) };
-    const { material, about } = await trust_root.load();
+    const { material, description } = await trust_root.load();
     const verified = [];
     for (const bundle of attestations.bundles)
       verified.push(await verifyAttestation(bundle, attested, material));
-    return { state: "verified", reason: null, ...verified[0]!, checked_at, trust_root: about };
+    return { state: "verified", reason: null, ...verified[0]!, checked_at, trust_root: description };
   };
 }
 
@@ -70,11 +70,11 @@ function sha512Of({ name, version, integrity }: LockedPackage): string {
   return Buffer.from(only.slice("sha512-".length).replace(/\?.*$/, ""), "base64").toString("hex");
 }
 
-function covers(pattern: string, name: string): boolean {
+function matchesPattern(pattern: string, name: string): boolean {
   return pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 }
 
-function missing({ name, version }: LockedPackage, reason: string | null): BackplaneError {
+function missingProvenance({ name, version }: LockedPackage, reason: string | null): BackplaneError {
   const why = reason === null ? "its publisher published none" : `it cannot be read: ${reason}`;
   return new BackplaneError("provenance.missing", `npm:${name}@${version} needs provenance, and ${why}.`, {
     details: { name, version },

@@ -1,6 +1,6 @@
 /**
  * Reads the attestations of a package from the registry that npm installs it from. Only this registry is contacted,
- * whatever address the package metadata names, and redirects are not followed.
+ * whatever address the package metadata contains, and redirects are not followed.
  */
 import { codeOf, isObject } from "@backplane/contract";
 import { type Operation, requireNotCancelled } from "@backplane/ports";
@@ -42,7 +42,7 @@ export async function readAttestations(
     const { status, json } = await read(path, MAX_BYTES);
     if (status === 200) return selectProvenance({ name, version }, json);
     if (status !== 404) return { state: "unavailable", reason: `${registry.host} returned HTTP ${status}` };
-    return (await namesAttestations(() =>
+    return (await declaresAttestations(() =>
       read(`${escaped}/${encodeURIComponent(version)}`, MAX_MANIFEST_BYTES),
     ))
       ? { state: "unavailable", reason: `${registry.host} does not serve attestations` }
@@ -60,7 +60,7 @@ export async function readAttestations(
 }
 
 /** Mirrors often copy the metadata of a package but not its attestations. */
-async function namesAttestations(readManifest: () => Promise<{ json: unknown }>): Promise<boolean> {
+async function declaresAttestations(readManifest: () => Promise<{ json: unknown }>): Promise<boolean> {
   try {
     const { json } = await readManifest();
     return isObject(json) && isObject(json.dist) && isObject(json.dist.attestations);
@@ -69,11 +69,15 @@ async function namesAttestations(readManifest: () => Promise<{ json: unknown }>)
   }
 }
 
-function selectProvenance(about: { name: string; version: string }, json: unknown): FoundAttestations {
+function selectProvenance(
+  package_version: { name: string; version: string },
+  json: unknown,
+): FoundAttestations {
   const all = isObject(json) ? json.attestations : undefined;
-  if (!Array.isArray(all)) throw invalidProvenance(about, "the registry sent no list of attestations");
+  if (!Array.isArray(all))
+    throw invalidProvenance(package_version, "the registry sent no list of attestations");
   if (all.length > MAX_ATTESTATIONS)
-    throw invalidProvenance(about, `the registry sent more than ${MAX_ATTESTATIONS} attestations`);
+    throw invalidProvenance(package_version, `the registry sent more than ${MAX_ATTESTATIONS} attestations`);
   const bundles = all
     .filter(isObject)
     .filter(({ predicateType }) => typeof predicateType === "string" && predicateType.startsWith(PROVENANCE))

@@ -1,6 +1,7 @@
 /**
  * The keys and certificates that Sigstore bundles are verified with. The root of the public Sigstore is part of the
- * library; where its update server can be reached, the current one is used. An operator of a private Sigstore names a file.
+ * library; where its update server can be reached, the current one is used. An operator of a private Sigstore specifies
+ * a file.
  */
 import { hash } from "node:crypto";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
@@ -10,7 +11,7 @@ import type { TrustMaterial } from "@sigstore/verify";
 
 export interface LoadedTrustRoot {
   material: TrustMaterial;
-  about: NonNullable<Provenance["trust_root"]>;
+  description: NonNullable<Provenance["trust_root"]>;
 }
 
 export interface TrustRoot {
@@ -21,16 +22,16 @@ export interface TrustRoot {
 export interface TrustRootOptions {
   /** A trusted_root.json that replaces the public Sigstore; null uses the public one. */
   file: string | null;
-  /** Where updates of the public root are kept. */
+  /** The folder for updates of the public root. */
   folder: string;
   now: () => number;
   /** Fetches the current root of the public Sigstore; by default with TUF, which keeps its files in the folder. */
   update?: (folder: string) => Promise<string>;
 }
 
-const UPDATED_MS = 24 * 3_600_000;
+const REFRESH_MS = 24 * 3_600_000;
 /** On a network without the update server, an attempt may take until its timeout. */
-const FAILED_MS = 3_600_000;
+const RETRY_MS = 3_600_000;
 const UPDATE_TIMEOUT_MS = 5_000;
 
 const PUBLIC_SIGSTORE = "https://tuf-repo-cdn.sigstore.dev";
@@ -39,7 +40,7 @@ const TARGET = "trusted_root.json";
 export function createTrustRoot({ file, folder, now, update = updateWithTuf }: TrustRootOptions): TrustRoot {
   if (file !== null) return { load: () => loadFile(file) };
   const copy = join(folder, TARGET);
-  let known: { root: Promise<LoadedTrustRoot>; until: number } | null = null;
+  let cached: { root: Promise<LoadedTrustRoot>; until: number } | null = null;
 
   async function loadPublic(extend: (ms: number) => void): Promise<LoadedTrustRoot> {
     try {
@@ -48,7 +49,7 @@ export function createTrustRoot({ file, folder, now, update = updateWithTuf }: T
       const root = await parse(text, "the public Sigstore");
       await writeFile(`${copy}.part`, text, { mode: 0o600 });
       await rename(`${copy}.part`, copy);
-      extend(UPDATED_MS);
+      extend(REFRESH_MS);
       return root;
     } catch {
       // The last root that was fetched, or the embedded one, can still be used.
@@ -62,17 +63,17 @@ export function createTrustRoot({ file, folder, now, update = updateWithTuf }: T
 
   return {
     load() {
-      if (known === null || now() >= known.until) {
+      if (cached === null || now() >= cached.until) {
         const next = {
           root: Promise.resolve() as unknown as Promise<LoadedTrustRoot>,
-          until: now() + FAILED_MS,
+          until: now() + RETRY_MS,
         };
         next.root = loadPublic((ms) => {
           next.until = now() + ms;
         });
-        known = next;
+        cached = next;
       }
-      return known.root;
+      return cached.root;
     },
   };
 }
@@ -97,7 +98,7 @@ async function parse(text: string, name: string): Promise<LoadedTrustRoot> {
   const material = toTrustMaterial(TrustedRoot.fromJSON(JSON.parse(text)));
   if (material.certificateAuthorities.length === 0 || material.tlogs.length === 0)
     throw new Error("it has no certificate authority or no transparency log");
-  return { material, about: { name, digest: `sha256:${hash("sha256", text, "hex")}` } };
+  return { material, description: { name, digest: `sha256:${hash("sha256", text, "hex")}` } };
 }
 
 async function updateWithTuf(folder: string): Promise<string> {

@@ -6,7 +6,7 @@
 import { BackplaneError, isObject, type ProvenanceBuild } from "@backplane/contract";
 import type { Signer, TrustMaterial } from "@sigstore/verify";
 
-/** The package as the lock names it. */
+/** The package as recorded in the lock. */
 export interface AttestedPackage {
   name: string;
   version: string;
@@ -65,7 +65,7 @@ export async function verifyAttestation(
   return { build, logged_at };
 }
 
-/** The library reads malformed values without checking them first. */
+/** The library does not check values before it reads them, so a malformed bundle can cause any of these errors. */
 function reasonOf({ name, message }: Error): string {
   return name === "TypeError" || name === "RangeError" || name === "SyntaxError"
     ? "it is malformed"
@@ -90,7 +90,7 @@ function readBuild(attested: AttestedPackage, { identity }: Signer): ProvenanceB
   );
   // Fulcio wrote the first extensions as plain bytes and the later ones as DER strings.
   const plain = (number: number) => extensions.get(`${FULCIO}${number}`)?.toString("utf8");
-  const text = (number: number) => derText(extensions.get(`${FULCIO}${number}`));
+  const text = (number: number) => readDerText(extensions.get(`${FULCIO}${number}`));
   const issuer = text(8) ?? plain(1);
   const oldRepository = plain(5);
   const repository =
@@ -113,7 +113,7 @@ function readBuild(attested: AttestedPackage, { identity }: Signer): ProvenanceB
 }
 
 /** The content of a UTF8String. */
-function derText(der: Buffer | undefined): string | undefined {
+function readDerText(der: Buffer | undefined): string | undefined {
   if (der === undefined || der[0] !== 0x0c) return undefined;
   const [first = 0, ...more] = der.subarray(1, 4);
   const [length, start] =
@@ -153,10 +153,10 @@ function requireStatement(attested: AttestedPackage, build: ProvenanceBuild, sta
   );
   const [first] = named;
   if (!named.some((subject) => decodePurl(subject.name) === purl))
-    throw mismatch(attested, "subject", purl, shownText(first?.name));
-  const same = named.filter((subject) => decodePurl(subject.name) === purl);
-  if (!same.some(({ digest }) => digest?.sha512 === sha512))
-    throw mismatch(attested, "digest", sha512, shownText(same[0]?.digest?.sha512));
+    throw mismatch(attested, "subject", purl, textOrNone(first?.name));
+  const matching = named.filter((subject) => decodePurl(subject.name) === purl);
+  if (!matching.some(({ digest }) => digest?.sha512 === sha512))
+    throw mismatch(attested, "digest", sha512, textOrNone(matching[0]?.digest?.sha512));
   const source = claimedSource(statement.predicate);
   if (source.repository !== undefined && source.repository !== build.repository)
     throw mismatch(attested, "repository", build.repository, source.repository);
@@ -177,7 +177,7 @@ function mismatch(
   );
 }
 
-function shownText(value: unknown): string {
+function textOrNone(value: unknown): string {
   return typeof value === "string" ? value : "(none)";
 }
 

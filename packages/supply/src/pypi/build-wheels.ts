@@ -58,7 +58,7 @@ const MAX_TEXT = 1024 * 1024;
 const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const WHEEL_NAME = /^[A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5}\.whl$/;
 
-/** The build system that pip uses for archives that name no backend. */
+/** The build system that pip uses for archives that specify no backend. */
 const SETUPTOOLS = { requires: ["setuptools>=40.8.0"], backend: "setuptools.build_meta:__legacy__" };
 
 export async function createWheelBuilder(parts: WheelBuilderParts): Promise<SourceBuilder> {
@@ -81,7 +81,7 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
   }
 
   /** Locks and downloads the wheels of requirements. */
-  async function provide(
+  async function lockAndDownload(
     name: string,
     requirements: readonly string[],
     folder: string,
@@ -103,41 +103,41 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
     if (builds === null) throw new BackplaneError("sandbox.unavailable", "Builds need the sandbox.");
     let more: string[] | null = null;
     for (const pass of [1, 2]) {
-      const box = join(work, `box-${pass}`);
-      await mkdir(join(box, "out"), { recursive: true });
-      await unpackSource(archive, join(box, "source"), limits);
-      const { requires: declared, ...backend } = await readBuildSystem(join(box, "source"), name);
-      const { requires, files } = await provide(
+      const sandbox_folder = join(work, `box-${pass}`);
+      await mkdir(join(sandbox_folder, "out"), { recursive: true });
+      await unpackSource(archive, join(sandbox_folder, "source"), limits);
+      const { requires: declared, ...backend } = await readBuildSystem(join(sandbox_folder, "source"), name);
+      const { requires, files } = await lockAndDownload(
         name,
         [...declared, ...(more ?? [])],
         join(work, `requires-${pass}`),
       );
-      await unpackRequirements(join(box, "env"), files);
+      await unpackRequirements(join(sandbox_folder, "env"), files);
       operation.report({ step: "build", message: `Building ${source.file} in the sandbox` });
       const { python } = await pip.python();
       await builds.run({
-        folder: box,
+        folder: sandbox_folder,
         name: `${name} ${version}`,
         python,
         backend,
         requirements_known: more !== null,
         signal: operation.signal,
       });
-      more = more === null ? await readRequires(join(box, "out"), name) : null;
-      if (more === null) return { wheel: await takeWheel(box, work, source), source, requires };
+      more = more === null ? await readRequires(join(sandbox_folder, "out"), name) : null;
+      if (more === null) return { wheel: await collectWheel(sandbox_folder, work, source), source, requires };
     }
     throw new Error("the second pass of a build requests nothing");
   }
 
-  async function takeWheel(box: string, work: string, source: LockedFile): Promise<string> {
+  async function collectWheel(sandbox_folder: string, work: string, source: LockedFile): Promise<string> {
     const { name, version } = source;
-    const file = await findWheel(join(box, "out"), source);
+    const file = await findWheel(join(sandbox_folder, "out"), source);
     const [wheel_name = "", wheel_version = ""] = file.split("-");
-    requireSame(source, normalizeProject(wheel_name), wheel_version);
+    requireSameVersion(source, normalizeProject(wheel_name), wheel_version);
     const copy = join(work, file);
-    await copyRegularFile(join(box, "out", file), copy, limits.unpacked_bytes, source);
+    await copyRegularFile(join(sandbox_folder, "out", file), copy, limits.unpacked_bytes, source);
     const { metadata } = await unpackWheel(copy, join(work, "checked"), limits);
-    requireSame(source, normalizeProject(headerOf(metadata, "Name")), headerOf(metadata, "Version"));
+    requireSameVersion(source, normalizeProject(headerOf(metadata, "Name")), headerOf(metadata, "Version"));
     const target = join(wheels, file);
     if (built.has(target)) throw invalidBuild(source, `there are two archives of ${name} ${version}`);
     await rename(copy, target);
@@ -230,7 +230,7 @@ async function readBuildSystem(folder: string, name: string): Promise<BuildSyste
 
 /** Further requirements that the backend has requested, or null. */
 async function readRequires(out: string, name: string): Promise<string[] | null> {
-  if (!(await namesIn(out)).includes("requires.json")) return null;
+  if (!(await listNames(out)).includes("requires.json")) return null;
   const handle = await open(join(out, "requires.json"), READ).catch(() => null);
   try {
     const info = await handle?.stat();
@@ -260,7 +260,7 @@ function checkRequirements(requirements: readonly string[], name: string): strin
 }
 
 async function findWheel(out: string, source: LockedFile): Promise<string> {
-  const wheels = (await namesIn(out)).filter((name) => name.endsWith(".whl"));
+  const wheels = (await listNames(out)).filter((name) => name.endsWith(".whl"));
   if (wheels.length !== 1)
     throw invalidBuild(source, `its build produced ${wheels.length} wheels instead of one`);
   const file = wheels[0]!;
@@ -269,7 +269,7 @@ async function findWheel(out: string, source: LockedFile): Promise<string> {
 }
 
 /** Empty unless it is still a folder and not a link to another one. */
-async function namesIn(folder: string): Promise<string[]> {
+async function listNames(folder: string): Promise<string[]> {
   const info = await lstat(folder).catch(() => null);
   return info?.isDirectory() === true ? await readdir(folder).catch(() => []) : [];
 }
@@ -296,7 +296,7 @@ async function copyRegularFile(
   }
 }
 
-function requireSame(source: LockedFile, name: string, version: string): void {
+function requireSameVersion(source: LockedFile, name: string, version: string): void {
   if (name === source.name && semanticVersionOf(version) === semanticVersionOf(source.version)) return;
   throw invalidBuild(source, `its wheel is ${name} ${version}`);
 }

@@ -2,8 +2,8 @@
  * Runs pip with the Python that plugins run with, so that versions and wheels are chosen for it. pip belongs to that Python
  * or is another one on the gateway's PATH. It reads no configuration, starts no program and reaches only the index.
  *
- * `--only-binary` does not stop pip from building a source archive that a package names by URL, which executes its code. An
- * audit hook therefore refuses every new process, and a dependency by URL is refused as soon as pip has read it.
+ * `--only-binary` does not stop pip from building a source archive that a package refers to by URL, which executes its
+ * code. An audit hook therefore refuses every new process, and a dependency by URL is refused as soon as pip has read it.
  *
  * pip also unpacks a source archive before it builds it, and old versions follow links of the archive out of the folder. A
  * source archive that may be used is therefore only downloaded here: pip stops before it unpacks it, and is run again when
@@ -224,11 +224,11 @@ export function createPip(options: PythonOptions): Pip {
     PIP_CONFIG_FILE: "/dev/null",
     PYTHONDONTWRITEBYTECODE: "1",
   };
-  let known: { found: FoundPip; at: number } | undefined;
+  let cached: { found: FoundPip; at: number } | undefined;
   const find = async () => {
-    if (known !== undefined && performance.now() - known.at < FOUND_MS) return known.found;
+    if (cached !== undefined && performance.now() - cached.at < FOUND_MS) return cached.found;
     const pip = await findPip(path, env.PATH ?? "", clean);
-    known = { found: pip, at: performance.now() };
+    cached = { found: pip, at: performance.now() };
     return pip;
   };
   return {
@@ -248,7 +248,7 @@ export function createPip(options: PythonOptions): Pip {
       const [log, stopped] = [join(temporary, "log"), join(temporary, "stopped")];
       const all = [
         command!,
-        ...COMMON,
+        ...COMMON_ARGS,
         ...(await indexArguments(index, temporary)),
         "--proxy",
         proxy.url,
@@ -264,8 +264,8 @@ export function createPip(options: PythonOptions): Pip {
         const env = { ...pip_env, TMPDIR: temporary };
         const ended = await runProgram(started, { cwd, env, timeout_ms, signal: operation.signal });
         if (ended.code === 0) return;
-        const full = programDiskFault("pip", ended.output);
-        if (full !== null) throw full;
+        const disk_fault = programDiskFault("pip", ended.output);
+        if (disk_fault !== null) throw disk_fault;
         const text = (await readFile(log, "utf8").catch(() => "")).slice(0, MAX_LOG);
         const why = await readFile(stopped, "utf8").catch(() => "{}");
         const reason = ended.timed_out
@@ -291,7 +291,7 @@ async function indexArguments(index: URL, folder: string): Promise<string[]> {
   return ["--requirement", file];
 }
 
-const COMMON = [
+const COMMON_ARGS = [
   "--isolated",
   "--no-input",
   "--disable-pip-version-check",
@@ -305,34 +305,34 @@ const COMMON = [
 /** The first python3 for plugins, and a pip that can run on it. */
 async function findPip(
   plugin_path: readonly string[],
-  own_path: string,
+  gateway_path: string,
   env: Record<string, string>,
 ): Promise<FoundPip> {
   const python = await firstProgram(plugin_path, "python3");
   if (python === null) {
-    throw missing(
+    throw missingPython(
       `There is no python3 in ${plugin_path.join(", ")}, where plugins look up programs`,
       "apt-get install -y python3 python3-pip",
     );
   }
   const real = await realpath(python);
   if (!VISIBLE.test(real)) {
-    throw missing(
+    throw missingPython(
       `${python} is a link to ${real}, which is not visible in the sandbox`,
       "Install Python below /usr: apt-get install -y python3 python3-pip",
     );
   }
-  const { version, folder: own } = await describePython(python, env);
-  if (own !== null) return { python, version, folder: own };
+  const { version, folder: own_folder } = await describePython(python, env);
+  if (own_folder !== null) return { python, version, folder: own_folder };
   // pip is pure Python, so one that belongs to another Python can run here.
-  for (const place of own_path.split(delimiter)) {
+  for (const place of gateway_path.split(delimiter)) {
     for (const name of ["python3", "python"]) {
       const other = place === "" ? null : await firstProgram([place], name);
       const folder = other === null ? null : (await describePython(other, env)).folder;
       if (folder !== null) return { python, version, folder };
     }
   }
-  throw missing(
+  throw missingPython(
     `There is no pip of version ${OLDEST_PIP.join(".")} or later for ${python}`,
     "apt-get install -y python3-pip",
   );
@@ -365,7 +365,7 @@ async function firstProgram(folders: readonly string[], name: string): Promise<s
   return null;
 }
 
-function missing(problem: string, fix: string): BackplaneError {
+function missingPython(problem: string, fix: string): BackplaneError {
   return new BackplaneError("plugin.install_failed", `${problem}. Python packages need python3 and pip.`, {
     fix,
   });

@@ -55,7 +55,7 @@ export function normalizeProject(name: string): string {
   return name.toLowerCase().replace(/[-_.]+/g, "-");
 }
 
-const PRE: Record<string, string> = { a: "alpha", alpha: "alpha", b: "beta", beta: "beta" };
+const PRE_RELEASES: Record<string, string> = { a: "alpha", alpha: "alpha", b: "beta", beta: "beta" };
 
 /**
  * The version of a package is a semantic one. `1.2` becomes `1.2.0` and `2rc1` `2.0.0-rc.1`; parts that a semantic version
@@ -76,7 +76,7 @@ export function semanticVersionOf(version: string): string {
   ];
   return [
     `${major}.${minor}.${patch}`,
-    pre === undefined ? "" : `-${PRE[pre] ?? "rc"}.${Number(groups.number || "0")}`,
+    pre === undefined ? "" : `-${PRE_RELEASES[pre] ?? "rc"}.${Number(groups.number || "0")}`,
     build.length === 0 ? "" : `+${build.join(".")}`,
   ].join("");
 }

@@ -159,7 +159,7 @@ export function vetReport(
   origins: ReadonlySet<string>,
   findBuilt: (path: string) => BuiltWheel | undefined = () => undefined,
 ): LockedWheel[] {
-  const paths = pathsOf(items, root);
+  const paths = shortestPaths(items, root);
   return items.map(({ download_info: { url, archive_info }, is_direct, metadata }) => {
     const name = normalizeProject(metadata.name);
     const plain = withoutPassword(url);
@@ -206,7 +206,7 @@ export async function downloadWheels(
   try {
     await pip.run(["download", ...args], dir, { operation, step: "download", message });
   } catch (error) {
-    throw wrongHash(error) ?? error;
+    throw toHashMismatch(error) ?? error;
   }
   for (const wheel of wheels) {
     const sha256 = await hashFile(join(into, wheel.file)).catch(() => null);
@@ -245,7 +245,7 @@ export function hashMismatch(file: string, expected: string, actual: string | nu
   return new BackplaneError("package.digest_mismatch", message, { details });
 }
 
-function wrongHash(error: unknown): BackplaneError | null {
+function toHashMismatch(error: unknown): BackplaneError | null {
   if (!(error instanceof PipFailure)) return null;
   const text = error.log + error.message;
   if (!/DO NOT MATCH THE HASHES/.test(text)) return null;
@@ -257,7 +257,7 @@ function wrongHash(error: unknown): BackplaneError | null {
 }
 
 /** The shortest path from the requested package to each package. */
-function pathsOf(items: readonly ReportItem[], root: string): Map<string, string[]> {
+function shortestPaths(items: readonly ReportItem[], root: string): Map<string, string[]> {
   const known = new Map(items.map(({ metadata }) => [normalizeProject(metadata.name), metadata]));
   const paths = new Map([[root, [root]]]);
   const queue = [root];
@@ -284,7 +284,7 @@ function explainFailure(
     return refusedPythonDependency(error.direct.path.map(normalizeProject), error.direct.url);
   const [refused] = error.refused;
   if (refused !== undefined) return refusedPythonDependency([name], refused);
-  const mismatch = wrongHash(error);
+  const mismatch = toHashMismatch(error);
   if (mismatch !== null) return mismatch;
   const other = /Package '([^']+)' requires a different Python: \S+ not in '([^']+)'/.exec(error.log);
   if (other !== null) return wrongPython(other[1]!, python, other[2]!);
@@ -310,7 +310,7 @@ function explainFailure(
       },
     );
   }
-  if (has_source) return onlySource(wanted, command);
+  if (has_source) return sourceOnly(wanted, command);
   return new BackplaneError(
     "plugin.source_invalid",
     `${wanted} is not in the Python index, or not in this version.`,
@@ -331,7 +331,7 @@ function wrongPython(name: string, python: FoundPython, range: string): Backplan
   );
 }
 
-function onlySource(name: string, command: string): BackplaneError {
+function sourceOnly(name: string, command: string): BackplaneError {
   return new BackplaneError(
     "package.invalid",
     `${name} is published only as a source archive. Building it runs its code.`,

@@ -98,17 +98,17 @@ function checkRecord(files: readonly TreeFile[], info: string, record: string): 
     if (listed.has(path)) throw unsafe("record", "RECORD lists it twice", path);
     listed.set(path, hash);
   }
-  const own = new Set(["RECORD", "RECORD.jws", "RECORD.p7s"].map((name) => `${info}/${name}`));
+  const record_files = new Set(["RECORD", "RECORD.jws", "RECORD.p7s"].map((name) => `${info}/${name}`));
   for (const { path, sha256 } of files) {
     const hash = listed.get(path);
     listed.delete(path);
-    if (own.has(path)) continue;
+    if (record_files.has(path)) continue;
     if (hash === undefined) throw unsafe("record", "RECORD does not list it", path);
     const expected = `sha256=${Buffer.from(sha256, "hex").toString("base64url")}`;
     if (hash.replace(/=+$/, "") !== expected)
       throw unsafe("record", "its content does not match RECORD", path);
   }
-  const [absent] = [...listed.keys()].filter((path) => !own.has(path));
+  const [absent] = [...listed.keys()].filter((path) => !record_files.has(path));
   if (absent !== undefined)
     throw unsafe("record", "RECORD lists it, but the wheel does not contain it", absent);
 }

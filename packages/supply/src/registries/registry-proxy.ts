@@ -1,5 +1,5 @@
 /**
- * An HTTP proxy for one run of npm or pip that allows only the configured registries. Without it, a package could name
+ * An HTTP proxy for one run of npm or pip that allows only the configured registries. Without it, a package could declare
  * dependencies at any address, private ones included, and the gateway would fetch them.
  */
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
@@ -38,7 +38,7 @@ export async function startRegistryProxy({
 }: RegistryProxyOptions): Promise<RegistryProxy> {
   const refused: string[] = [];
   let total = 0;
-  const count = (chunk: Buffer) => {
+  const countBytes = (chunk: Buffer) => {
     total += chunk.length;
     received?.(total);
     if (total > max_bytes) disconnect();
@@ -55,7 +55,7 @@ export async function startRegistryProxy({
       refused.push(url?.href ?? String(incoming.url));
       return void response.writeHead(403).end();
     }
-    forward(incoming, response, url, upstream(url.origin), count);
+    forward(incoming, response, url, upstream(url.origin), countBytes);
   });
   server.on("connect", (incoming: IncomingMessage, client: Duplex, head: Buffer) => {
     if (total > max_bytes) return void client.destroy();
@@ -66,7 +66,7 @@ export async function startRegistryProxy({
       refused.push(url?.origin ?? String(incoming.url));
       return void client.end("HTTP/1.1 403 Forbidden\r\n\r\n");
     }
-    tunnel(client, head, url, upstream(url.origin), count);
+    tunnel(client, head, url, upstream(url.origin), countBytes);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
@@ -91,19 +91,24 @@ function forward(
   incoming: IncomingMessage,
   response: ServerResponse,
   url: URL,
-  via: URL | null,
-  count: (chunk: Buffer) => void,
+  upstream_proxy: URL | null,
+  countBytes: (chunk: Buffer) => void,
 ): void {
   const { "proxy-connection": _connection, "proxy-authorization": _login, ...headers } = incoming.headers;
   const { method } = incoming;
   const direct = { host: hostOf(url), port: portOf(url), path: url.pathname + url.search };
   const proxied =
-    via === null
+    upstream_proxy === null
       ? direct
-      : { host: hostOf(via), port: portOf(via), path: url.href, headers: { ...headers, ...loginOf(via) } };
+      : {
+          host: hostOf(upstream_proxy),
+          port: portOf(upstream_proxy),
+          path: url.href,
+          headers: { ...headers, ...loginOf(upstream_proxy) },
+        };
   const outgoing = request({ method, headers, ...proxied }, (upstream_response) => {
     response.writeHead(upstream_response.statusCode ?? 502, upstream_response.headers);
-    upstream_response.on("data", count).pipe(response);
+    upstream_response.on("data", countBytes).pipe(response);
   });
   // The client has disconnected, or the limit is reached, so the registry must stop sending.
   response.once("close", () => outgoing.destroy());
@@ -118,25 +123,25 @@ function tunnel(
   client: Duplex,
   head: Buffer,
   url: URL,
-  via: URL | null,
-  count: (chunk: Buffer) => void,
+  upstream_proxy: URL | null,
+  countBytes: (chunk: Buffer) => void,
 ): void {
-  const to = via ?? url;
-  const secure = via !== null && via.protocol === "https:";
-  const options = { host: hostOf(to), port: portOf(to) };
+  const destination = upstream_proxy ?? url;
+  const secure = upstream_proxy !== null && upstream_proxy.protocol === "https:";
+  const options = { host: hostOf(destination), port: portOf(destination) };
   const remote: Socket = secure ? connectTls({ ...options, servername: options.host }) : connect(options);
-  const join = (rest: Buffer) => {
+  const connectStreams = (rest: Buffer) => {
     client.write("HTTP/1.1 200 Connection Established\r\n\r\n");
     if (rest.length > 0) client.write(rest);
     if (head.length > 0) remote.write(head);
-    remote.on("data", count).pipe(client).pipe(remote);
+    remote.on("data", countBytes).pipe(client).pipe(remote);
   };
   remote.once("error", () => client.destroy()).once("close", () => client.destroy());
   client.once("close", () => remote.destroy());
   remote.once(secure ? "secureConnect" : "connect", () => {
-    if (via === null) return join(Buffer.alloc(0));
+    if (upstream_proxy === null) return connectStreams(Buffer.alloc(0));
     const target = `${url.hostname}:${portOf(url)}`;
-    const login = Object.entries(loginOf(via)).map(([name, value]) => `${name}: ${value}\r\n`);
+    const login = Object.entries(loginOf(upstream_proxy)).map(([name, value]) => `${name}: ${value}\r\n`);
     remote.write(`CONNECT ${target} HTTP/1.1\r\nhost: ${target}\r\n${login.join("")}\r\n`);
     let received = Buffer.alloc(0);
     const read = (chunk: Buffer) => {
@@ -145,7 +150,7 @@ function tunnel(
       if (end < 0 && received.length < MAX_HEAD_BYTES) return;
       remote.off("data", read);
       if (end < 0 || !/^HTTP\/1\.[01] 200/.test(received.toString("latin1"))) return void remote.destroy();
-      join(received.subarray(end + 4));
+      connectStreams(received.subarray(end + 4));
     };
     remote.on("data", read);
   });

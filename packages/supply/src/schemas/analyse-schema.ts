@@ -16,11 +16,19 @@ export interface SchemaShape {
 }
 
 const WEIGHT_CAP = 1_000_000;
-const ONE = ["not", "if", "then", "else", "additionalProperties", "unevaluatedProperties", "propertyNames"];
-const ONE_OR_LIST = ["items", "additionalItems", "unevaluatedItems", "contains", "contentSchema"];
-const LISTS = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
-const TABLES = ["properties", "patternProperties", "dependentSchemas", "dependencies"];
-const SINGLE = [...ONE, ...ONE_OR_LIST];
+const ONE_SCHEMA = [
+  "not",
+  "if",
+  "then",
+  "else",
+  "additionalProperties",
+  "unevaluatedProperties",
+  "propertyNames",
+];
+const ONE_SCHEMA_OR_LIST = ["items", "additionalItems", "unevaluatedItems", "contains", "contentSchema"];
+const SCHEMA_LISTS = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
+const SCHEMA_TABLES = ["properties", "patternProperties", "dependentSchemas", "dependencies"];
+const SINGLE_SCHEMA = [...ONE_SCHEMA, ...ONE_SCHEMA_OR_LIST];
 
 interface Cost {
   weight: number;
@@ -36,25 +44,25 @@ export function analyseSchema(root: unknown): SchemaShape {
     patterns: new Map(),
     names: new Set(),
   };
-  const done = new Map<object, Cost>();
-  const open = new Set<object>();
+  const costs = new Map<object, Cost>();
+  const in_progress = new Set<object>();
 
   const costOf = (schema: unknown): Cost => {
     const cost: Cost = { weight: 1, patterns: new Map() };
     if (typeof schema !== "object" || schema === null || Array.isArray(schema)) return cost;
-    const known = done.get(schema);
+    const known = costs.get(schema);
     if (known !== undefined) return known;
-    if (open.has(schema)) {
+    if (in_progress.has(schema)) {
       shape.recursive = true;
       return cost;
     }
-    open.add(schema);
+    in_progress.add(schema);
     const node = schema as Record<string, unknown>;
     inspectNode(node, root, shape, cost);
-    for (const inner of subschemas(node)) add(cost, costOf(inner));
-    for (const target of referenced(node, root, shape)) add(cost, costOf(target));
-    open.delete(schema);
-    done.set(schema, cost);
+    for (const inner of subschemas(node)) addCost(cost, costOf(inner));
+    for (const target of referencedSchemas(node, root, shape)) addCost(cost, costOf(target));
+    in_progress.delete(schema);
+    costs.set(schema, cost);
     return cost;
   };
 
@@ -67,7 +75,7 @@ export function analyseSchema(root: unknown): SchemaShape {
 function inspectNode(node: Record<string, unknown>, root: unknown, shape: SchemaShape, cost: Cost): void {
   if (node.uniqueItems === true) shape.quadratic = true;
   if (typeof node.format === "string") shape.formats = true;
-  if (typeof node.pattern === "string") count(cost.patterns, node.pattern, 1);
+  if (typeof node.pattern === "string") countPattern(cost.patterns, node.pattern, 1);
   // A nested $id changes the base of the references below it. These are not followed, so the schema is not trusted.
   if (node !== root && typeof node.$id === "string") shape.recursive = true;
   for (const list of [node.enum, node.required]) if (Array.isArray(list)) cost.weight += list.length;
@@ -87,16 +95,16 @@ function inspectNode(node: Record<string, unknown>, root: unknown, shape: Schema
     for (const name of Object.keys(node.properties)) if (shape.names.size < 64) shape.names.add(name);
   }
   if (typeof node.patternProperties === "object" && node.patternProperties !== null) {
-    for (const pattern of Object.keys(node.patternProperties)) count(cost.patterns, pattern, 1);
+    for (const pattern of Object.keys(node.patternProperties)) countPattern(cost.patterns, pattern, 1);
   }
 }
 
 function subschemas(node: Record<string, unknown>): unknown[] {
   const subschemas: unknown[] = [];
-  for (const key of SINGLE)
+  for (const key of SINGLE_SCHEMA)
     if (Object.hasOwn(node, key) && !Array.isArray(node[key])) subschemas.push(node[key]);
-  for (const key of LISTS) if (Array.isArray(node[key])) subschemas.push(...(node[key] as unknown[]));
-  for (const key of TABLES) {
+  for (const key of SCHEMA_LISTS) if (Array.isArray(node[key])) subschemas.push(...(node[key] as unknown[]));
+  for (const key of SCHEMA_TABLES) {
     const table = node[key];
     if (typeof table === "object" && table !== null) subschemas.push(...Object.values(table));
   }
@@ -108,7 +116,7 @@ function definitions(root: unknown): unknown[] {
   return [...Object.values(Object($defs)), ...Object.values(Object(old))];
 }
 
-function referenced(node: Record<string, unknown>, root: unknown, shape: SchemaShape): unknown[] {
+function referencedSchemas(node: Record<string, unknown>, root: unknown, shape: SchemaShape): unknown[] {
   const subschemas: unknown[] = [];
   for (const key of ["$ref", "$dynamicRef"]) {
     const ref = node[key];
@@ -123,15 +131,15 @@ function referenced(node: Record<string, unknown>, root: unknown, shape: SchemaS
 /** Resolves references within the document. References to other documents are refused, because nothing is fetched. */
 function resolve(ref: string, root: unknown): unknown {
   const { $id = "" } = Object(root) as { $id?: unknown };
-  const own = typeof $id === "string" ? $id.replace(/#.*$/, "") : "";
+  const root_id = typeof $id === "string" ? $id.replace(/#.*$/, "") : "";
   const hash = ref.indexOf("#");
   const document = hash === -1 ? ref : ref.slice(0, hash);
-  if (document !== "" && document !== own && !hasId(root, document)) {
+  if (document !== "" && document !== root_id && !hasId(root, document)) {
     throw new Error(
       `$ref ${JSON.stringify(ref.slice(0, 200))} points outside the schema; copy that part into $defs`,
     );
   }
-  if (document !== "" && document !== own) return undefined;
+  if (document !== "" && document !== root_id) return undefined;
   const fragment = hash === -1 ? "" : ref.slice(hash + 1);
   if (fragment === "") return root;
   if (!fragment.startsWith("/")) return undefined;
@@ -160,11 +168,11 @@ function hasId(value: unknown, id: string): boolean {
   return Object.values(value).some((inner) => hasId(inner, id));
 }
 
-function add(cost: Cost, inner: Cost): void {
+function addCost(cost: Cost, inner: Cost): void {
   cost.weight = Math.min(WEIGHT_CAP, cost.weight + inner.weight);
-  for (const [pattern, times] of inner.patterns) count(cost.patterns, pattern, times);
+  for (const [pattern, times] of inner.patterns) countPattern(cost.patterns, pattern, times);
 }
 
-function count(patterns: Map<string, number>, pattern: string, times: number): void {
+function countPattern(patterns: Map<string, number>, pattern: string, times: number): void {
   patterns.set(pattern, Math.min(WEIGHT_CAP, (patterns.get(pattern) ?? 0) + times));
 }

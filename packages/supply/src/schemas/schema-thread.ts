@@ -39,7 +39,7 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
     started.on("error", () => {});
     worker = started;
     const first = await nextAnswer(started, START_MS);
-    return first === "ready" ? started : asFailure(first);
+    return first === "ready" ? started : toFailure(first);
   };
 
   const runNow = async (task: WorkerTask, limit_ms: number): Promise<ThreadReply> => {
@@ -55,7 +55,7 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
     const answer = await answered;
     if (answer === "too_slow" || answer === "ready" || answer instanceof Error) {
       await end();
-      return asFailure(answer);
+      return toFailure(answer);
     }
     ready.unref();
     return answer;
@@ -80,33 +80,34 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
 
 type Answer = WorkerReply | "ready" | "too_slow" | Error;
 
-function asFailure(answer: Answer): ThreadReply {
+function toFailure(answer: Answer): ThreadReply {
   if (answer === "too_slow") return { kind: "too_slow" };
   return { kind: "died", why: answer instanceof Error ? answer.message : "it sent an unexpected message" };
 }
 
 function nextAnswer(worker: Worker, limit_ms: number): Promise<Answer> {
   return new Promise((resolve) => {
-    const settle = (answer: Answer) => {
+    const finish = (answer: Answer) => {
       clearTimeout(timer);
-      worker.off("message", settle);
-      worker.off("error", settle);
+      worker.off("message", finish);
+      worker.off("error", finish);
       worker.off("exit", onExit);
       resolve(answer);
     };
-    const onExit = () => settle(new Error("the thread exited"));
-    const began = performance.now();
-    const before = process.cpuUsage();
+    const onExit = () => finish(new Error("the thread exited"));
+    const started_at = performance.now();
+    const cpu_before = process.cpuUsage();
     const checkTime = () => {
-      const { user, system } = process.cpuUsage(before);
+      const { user, system } = process.cpuUsage(cpu_before);
       const left_ms = limit_ms - (user + system) / 1_000;
       // An answer that has already arrived is read first, because this thread may be late.
-      if (left_ms <= 0 || performance.now() - began >= MAX_WAIT_MS) setImmediate(() => settle("too_slow"));
+      if (left_ms <= 0 || performance.now() - started_at >= MAX_WAIT_MS)
+        setImmediate(() => finish("too_slow"));
       else timer = setTimeout(checkTime, Math.max(left_ms, 1));
     };
     let timer = setTimeout(checkTime, limit_ms);
-    worker.on("message", settle);
-    worker.on("error", settle);
+    worker.on("message", finish);
+    worker.on("error", finish);
     worker.on("exit", onExit);
   });
 }

@@ -48,7 +48,8 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
         throw new BackplaneError("workspace.changed");
       return bytes.includes(0) ? null : bytes.toString("utf8");
     },
-    watch: (path, kind, changed) => watchFolder(path, kind === "workspace" ? [TOOLS_FOLDER] : null, changed),
+    watch: (path, kind, onChange) =>
+      watchFolder(path, kind === "workspace" ? [TOOLS_FOLDER] : null, onChange),
     read: () => readFolderList(list_file),
     write: (folders) => writeFolderList(list_file, folders),
   };

@@ -10,38 +10,38 @@ const QUIET_MS = 60;
 const RESCAN_MS = 2_000;
 
 /** `parts` are the subfolders that are watched recursively; null for all that are not hidden. */
-export function watchFolder(path: string, parts: readonly string[] | null, changed: () => void): () => void {
+export function watchFolder(path: string, parts: readonly string[] | null, onChange: () => void): () => void {
   const watchers = new Map<string, { watcher: FSWatcher; inode: number }>();
-  let quiet: NodeJS.Timeout | undefined;
+  let quiet_timer: NodeJS.Timeout | undefined;
   const report = () => {
-    clearTimeout(quiet);
-    quiet = setTimeout(() => {
+    clearTimeout(quiet_timer);
+    quiet_timer = setTimeout(() => {
       rescan();
-      changed();
+      onChange();
     }, QUIET_MS);
   };
-  const add = (target: string, recursive: boolean) => {
+  const addWatcher = (target: string, recursive: boolean) => {
     try {
       const inode = statSync(target).ino;
       // A replaced folder has the same name but another inode.
       if (watchers.get(target)?.inode === inode) return;
-      drop(target);
+      closeWatcher(target);
       const watcher = watchPath(target, { recursive, persistent: false }, report);
-      watcher.on("error", () => drop(target));
+      watcher.on("error", () => closeWatcher(target));
       watchers.set(target, { watcher, inode });
     } catch {
       // Missing or unreadable; the next scan tries again.
     }
   };
-  const drop = (target: string) => {
+  const closeWatcher = (target: string) => {
     watchers.get(target)?.watcher.close();
     watchers.delete(target);
   };
   const rescan = () => {
-    add(path, false);
+    addWatcher(path, false);
     const existing = new Set(listParts(path, parts).map((part) => join(path, part)));
-    for (const target of watchers.keys()) if (target !== path && !existing.has(target)) drop(target);
-    for (const target of existing) add(target, true);
+    for (const target of watchers.keys()) if (target !== path && !existing.has(target)) closeWatcher(target);
+    for (const target of existing) addWatcher(target, true);
   };
   const describeWatched = () => [...watchers].map(([target, { inode }]) => `${inode} ${target}`).join("\n");
   rescan();
@@ -52,9 +52,9 @@ export function watchFolder(path: string, parts: readonly string[] | null, chang
   }, RESCAN_MS);
   rescanTimer.unref();
   return () => {
-    clearTimeout(quiet);
+    clearTimeout(quiet_timer);
     clearInterval(rescanTimer);
-    for (const target of watchers.keys()) drop(target);
+    for (const target of watchers.keys()) closeWatcher(target);
   };
 }
 

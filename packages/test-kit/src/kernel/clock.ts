@@ -1,5 +1,6 @@
 /** Real time, except that the wall clock can jump and all timers can stop, as in a killed process. */
 import type { Clock, Timer } from "@backplane/ports";
+
 export class TestClock implements Clock {
   wall_offset = 0;
   monotonic_offset = 0;

@@ -1,7 +1,8 @@
+/** Manifests for tests, and an importer that installs them without archives. */
 import { createHash } from "node:crypto";
 import {
   BackplaneError,
-  isDescribed,
+  isSelfDescribing,
   type Json,
   type Manifest,
   type PluginExport,
@@ -93,7 +94,7 @@ export class TestImporter implements PackageImporter {
     const { package_id, version, runtime, exports } = (
       await this.import(source as { kind: "folder"; path: string })
     ).manifest;
-    const whole = isDescribed(runtime.protocol);
+    const whole = isSelfDescribing(runtime.protocol);
     const preview = {
       name: package_id,
       package_id,

@@ -1,3 +1,4 @@
+/** A runner whose calls are answered by scripts of the test, and the outcomes that scripts return. */
 import type { Json, JsonObject } from "@backplane/contract";
 import type {
   DescribeRequest,

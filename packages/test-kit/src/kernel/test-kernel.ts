@@ -1,3 +1,4 @@
+/** A whole kernel for tests, on a real SQLite store and a scripted runner, with the callers that tests use. */
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -127,8 +128,8 @@ export async function seedTestKernel(
     deps,
     file,
     logged,
-    async bind(content, body = {}, schemasOf = {}) {
-      await kernel.packages.install(admin, importer.add(content, schemasOf));
+    async bind(content, body = {}, package_schemas = {}) {
+      await kernel.packages.install(admin, importer.add(content, package_schemas));
       const { package_id, version, exports } = content;
       const binding = { package_id, package_version: version, export_id: exports[0]?.id ?? "*", ...body };
       return await kernel.bindings.create(admin, binding);

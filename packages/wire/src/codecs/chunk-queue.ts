@@ -1,6 +1,6 @@
-/** Received chunks that are not fully scanned; normally one, more only while the decoder is paused. */
 const EMPTY = Buffer.alloc(0);
 
+/** Received chunks that are not fully scanned; normally one, more only while the decoder is paused. */
 export class ChunkQueue {
   /** The chunk being scanned and the position in it. Scanners advance `at` themselves. */
   chunk: Buffer = EMPTY;

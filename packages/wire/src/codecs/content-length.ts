@@ -73,12 +73,12 @@ class ContentLengthScanner implements Scanner {
       this.#input.at = chunk.length;
       return null;
     }
-    const piece = chunk.subarray(this.#input.at, end);
+    const part = chunk.subarray(this.#input.at, end);
     this.#input.at = end;
     const length = this.#length;
     this.#length = -1;
-    if (this.#body.length === 0) return piece;
-    this.#body.add(piece, length);
+    if (this.#body.length === 0) return part;
+    this.#body.add(part, length);
     return this.#body.take();
   }
 

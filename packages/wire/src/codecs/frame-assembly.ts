@@ -1,8 +1,8 @@
 /**
- * Assembles the bytes of one frame from pieces. The buffer grows with the received bytes, to at most twice their size,
- * and never with the announced length. Each byte is copied a constant number of times, whatever the size of the pieces.
+ * Assembles the bytes of one frame from chunks. The buffer grows with the received bytes, to at most twice their size,
+ * and never with the announced length. Each byte is copied a constant number of times, whatever the size of the chunks.
  */
-const FIRST = 16 * 1024;
+const INITIAL_BYTES = 16 * 1024;
 
 export class FrameAssembly {
   #buffer: Buffer | undefined;
@@ -12,11 +12,13 @@ export class FrameAssembly {
     return this.#length;
   }
 
-  /** `upTo` limits the growth: the frame will not have more bytes in total. */
-  add(bytes: Buffer, upTo: number): void {
+  /** `maxBytes` limits the growth: the frame will not have more bytes in total. */
+  add(bytes: Buffer, maxBytes: number): void {
     const needed = this.#length + bytes.length;
     if (this.#buffer === undefined || this.#buffer.length < needed) {
-      const grown = Buffer.allocUnsafeSlow(Math.max(needed, Math.min(upTo, Math.max(FIRST, needed * 2))));
+      const grown = Buffer.allocUnsafeSlow(
+        Math.max(needed, Math.min(maxBytes, Math.max(INITIAL_BYTES, needed * 2))),
+      );
       if (this.#buffer !== undefined) this.#buffer.copy(grown, 0, 0, this.#length);
       this.#buffer = grown;
     }

@@ -31,7 +31,7 @@ export interface DecoderOptions {
   onBadBody?: (error: BackplaneError) => void;
 }
 
-/** Time slice per turn of the event loop for decoding and handling, far below the allowed lag of 50 ms. */
+/** Time slice per turn of the event loop for decoding and handling, far below the allowed event loop lag of 50 ms. */
 const TURN_MS = 8;
 /** Chunks within this interval may have arrived in the same turn of the event loop. */
 const SAME_TURN_MS = 1;
@@ -49,9 +49,9 @@ export class FrameDecoder<Frame extends Json> {
   #held = false;
   #draining = false;
   #paused = false;
-  #ended: (() => void) | undefined;
+  #onEnded: (() => void) | undefined;
   #turnStart = 0;
-  #lastRead = 0;
+  #lastDrain = 0;
 
   constructor(
     scanner: Scanner,
@@ -68,20 +68,20 @@ export class FrameDecoder<Frame extends Json> {
   }
 
   push(chunk: Uint8Array): void {
-    if (this.#state === "failed" || this.#ended !== undefined) return;
+    if (this.#state === "failed" || this.#onEnded !== undefined) return;
     this.#scanner.feed(
       chunk instanceof Buffer ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength),
     );
     if (this.#state !== "idle" || this.#draining) return;
     const now = performance.now();
-    if (now - this.#lastRead > SAME_TURN_MS) this.#turnStart = now;
+    if (now - this.#lastDrain > SAME_TURN_MS) this.#turnStart = now;
     this.#drain(now);
   }
 
   /** Marks the end of the stream. `done` is called after every complete frame has been delivered. */
   end(done: () => void = () => undefined): void {
-    if (this.#ended !== undefined) return;
-    this.#ended = done;
+    if (this.#onEnded !== undefined) return;
+    this.#onEnded = done;
     if (this.#state === "failed") done();
     else if (this.#state === "idle" && !this.#draining) this.#drain(performance.now());
   }
@@ -114,7 +114,7 @@ export class FrameDecoder<Frame extends Json> {
   #drain(now: number): void {
     this.#draining = true;
     try {
-      if (this.#drainFrames(now)) this.#settleEnd();
+      if (this.#drainFrames(now)) this.#reportEnd();
     } catch (error) {
       this.#fail(toBackplaneError(error));
     } finally {
@@ -132,23 +132,23 @@ export class FrameDecoder<Frame extends Json> {
         this.#setState("yielded");
         return false;
       }
-      const body = this.#scanner.next() ?? (this.#ended === undefined ? null : this.#scanner.last());
+      const body = this.#scanner.next() ?? (this.#onEnded === undefined ? null : this.#scanner.last());
       if (body === null) break;
       if (body.length > this.#offThreadAbove) {
         this.#parseOffThread(body);
         return false;
       }
       this.#parseAndDeliver(body);
-      if (this.#stopped()) return false;
+      if (this.#hasFailed()) return false;
       if (count % FRAMES_PER_CLOCK_READ === 0 || body.length > 16_384) now = performance.now();
     }
-    this.#lastRead = performance.now();
+    this.#lastDrain = performance.now();
     this.#setState("idle");
     return true;
   }
 
   /** A method, because delivering a frame can change the state and TypeScript would narrow a field. */
-  #stopped(): boolean {
+  #hasFailed(): boolean {
     return this.#state === "failed";
   }
 
@@ -182,16 +182,16 @@ export class FrameDecoder<Frame extends Json> {
     this.#parser.parse(body, this.#limits.json_depth).then(
       (outcome) => {
         if (this.#state !== "parsing") return;
-        if ("problem" in outcome) this.#refuseLarge(outcome.problem, outcome.start);
+        if ("problem" in outcome) this.#rejectLargeFrame(outcome.problem, outcome.start);
         else if (this.#options.onBadBody === undefined && !isObject(outcome.value)) {
-          this.#refuseLarge("a frame must be a JSON object", new Uint8Array());
+          this.#rejectLargeFrame("a frame must be a JSON object", new Uint8Array());
         } else this.#deliver(() => this.#onFrame(outcome.value as Frame));
       },
       (error: unknown) => this.#fail(toBackplaneError(error)),
     );
   }
 
-  #refuseLarge(problem: string, start: Uint8Array): void {
+  #rejectLargeFrame(problem: string, start: Uint8Array): void {
     const error = invalidFrame(problem, start);
     const onBadBody = this.#options.onBadBody;
     if (onBadBody === undefined) this.#fail(error);
@@ -209,10 +209,10 @@ export class FrameDecoder<Frame extends Json> {
     this.#continueLater();
   }
 
-  #settleEnd(): void {
-    if (this.#ended === undefined) return;
+  #reportEnd(): void {
+    if (this.#onEnded === undefined) return;
     this.#parser?.close();
-    this.#ended();
+    this.#onEnded();
   }
 
   #setState(state: "idle" | "yielded" | "parsing"): void {
@@ -229,7 +229,7 @@ export class FrameDecoder<Frame extends Json> {
     if (this.#state === "failed") return;
     this.stop();
     this.#onFailure(error);
-    this.#ended?.();
+    this.#onEnded?.();
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * Collects frames and passes them to the transport in few writes: with many calls in flight, the system call for a frame
- * costs more than encoding it (benchmark wire.warm-call). Order is kept. While the transport is full, batches are
- * queued here, because a stream's own counter drops only after a whole group of writes.
+ * Collects frames and passes them to the transport in few writes: with many calls in flight, the system call for a
+ * frame costs more than encoding it (benchmark wire.warm-call). Order is kept. While the transport is full, batches are
+ * queued here, because the `writableLength` of a stream drops only after a whole group of writes.
  */
 import { Buffer } from "node:buffer";
 import { nextTick } from "node:process";
@@ -27,7 +27,7 @@ export class FrameWriter {
   #batch = "";
   #scheduled = false;
   #full = false;
-  readonly #turnEnded = (): void => {
+  readonly #onTurnEnd = (): void => {
     this.#scheduled = false;
     this.#endBatch();
   };
@@ -64,7 +64,7 @@ export class FrameWriter {
     else if (!this.#scheduled) {
       this.#scheduled = true;
       // Runs after the promises that this callback settles, so that frames sent by their reactions share the write.
-      nextTick(this.#turnEnded);
+      nextTick(this.#onTurnEnd);
     }
   }
 

@@ -57,13 +57,13 @@ class LineScanner implements Scanner {
 
   #readLine(): Buffer | null {
     const end = this.#input.chunk.indexOf(LF, this.#input.at);
-    const piece = this.#input.chunk.subarray(this.#input.at, end < 0 ? this.#input.chunk.length : end);
-    // The limit applies to the JSON, so an open line may have one more byte for a \r.
-    this.#checkLength(this.#line.length + piece.length - 1);
+    const part = this.#input.chunk.subarray(this.#input.at, end < 0 ? this.#input.chunk.length : end);
+    // The limit applies to the JSON, so an unfinished line may have one more byte for a \r.
+    this.#checkLength(this.#line.length + part.length - 1);
     this.#input.at = end < 0 ? this.#input.chunk.length : end + 1;
-    if (end < 0 || this.#line.length > 0) this.#line.add(piece, this.#limits.frame_bytes + 1);
+    if (end < 0 || this.#line.length > 0) this.#line.add(part, this.#limits.frame_bytes + 1);
     if (end < 0) return null;
-    const line = stripCarriageReturn(this.#line.length > 0 ? this.#line.take() : piece);
+    const line = stripCarriageReturn(this.#line.length > 0 ? this.#line.take() : part);
     this.#checkLength(line.length);
     return line;
   }

@@ -1,7 +1,7 @@
 /**
  * Parses one large frame at a time in a worker thread. Transferring the whole parsed value would block the event loop
- * for as long as parsing it. The worker therefore sends small pieces of JSON text on request, and the value is
- * assembled here, one piece per turn. A worker that crashes fails the frame, not the process.
+ * for as long as parsing it here. The worker therefore sends small chunks of JSON text on request, and the value is
+ * assembled here, one chunk per turn. A worker that crashes fails the frame, not the process.
  */
 import { Worker } from "node:worker_threads";
 import { BackplaneError, type Json } from "@backplane/contract";
@@ -18,7 +18,7 @@ type Step =
   | ["close"]
   | ["value", Json];
 
-interface Piece {
+interface WorkerMessage {
   steps?: string;
   done?: boolean;
   problem?: string;
@@ -36,12 +36,12 @@ export class OffThreadParser {
     const start = Uint8Array.prototype.slice.call(body, 0, START_BYTES);
     this.#worker ??= this.#startWorker();
     const worker = this.#worker;
-    const build = new ValueBuilder();
+    const builder = new ValueBuilder();
     try {
-      const problem = await converse(worker, body, depth, build);
+      const problem = await parseInWorker(worker, body, depth, builder);
       this.#idle = setTimeout(() => this.close(), IDLE_MS);
       this.#idle.unref();
-      return problem === undefined ? { value: build.value } : { problem, start };
+      return problem === undefined ? { value: builder.value } : { problem, start };
     } catch (cause) {
       this.close();
       throw new BackplaneError("frame_invalid", "A large frame could not be parsed.", {
@@ -70,28 +70,28 @@ export class OffThreadParser {
   }
 }
 
-function converse(
+function parseInWorker(
   worker: Worker,
   body: Buffer,
   depth: number,
-  build: ValueBuilder,
+  builder: ValueBuilder,
 ): Promise<string | undefined> {
   return new Promise((resolve, reject) => {
     const finish = (settle: () => void): void => {
-      worker.off("message", onPiece).off("error", onError).off("exit", onExit);
+      worker.off("message", onMessage).off("error", onError).off("exit", onExit);
       worker.unref();
       settle();
     };
     const onError = (error: Error): void => finish(() => reject(error));
     const onExit = (): void => finish(() => reject(new Error("the parser thread exited")));
-    const onPiece = (piece: Piece): void => {
-      if (piece.problem !== undefined || piece.done === true) finish(() => resolve(piece.problem));
+    const onMessage = (message: WorkerMessage): void => {
+      if (message.problem !== undefined || message.done === true) finish(() => resolve(message.problem));
       else {
-        build.apply(JSON.parse(piece.steps!) as Step[]);
+        builder.apply(JSON.parse(message.steps!) as Step[]);
         worker.postMessage("more");
       }
     };
-    worker.on("message", onPiece).on("error", onError).on("exit", onExit);
+    worker.on("message", onMessage).on("error", onError).on("exit", onExit);
     worker.ref();
     worker.postMessage({ body, depth });
   });
@@ -99,15 +99,15 @@ function converse(
 
 class ValueBuilder {
   value: Json = null;
-  readonly #open: Container[] = [];
+  readonly #stack: Container[] = [];
 
   apply(steps: Step[]): void {
     for (const step of steps) {
-      const top = this.#open.at(-1);
+      const top = this.#stack.at(-1);
       if (step[0] === "open") this.#enter(top, step[1], step[2] === "array" ? [] : {});
       else if (step[0] === "items") for (const item of step[1]) (top as Json[]).push(item);
       else if (step[0] === "entries") Object.assign(top as object, step[1]);
-      else if (step[0] === "close") this.#open.pop();
+      else if (step[0] === "close") this.#stack.pop();
       else this.value = step[1];
     }
   }
@@ -116,6 +116,6 @@ class ValueBuilder {
     if (parent === undefined) this.value = container;
     else if (Array.isArray(parent)) parent.push(container);
     else parent[key!] = container;
-    this.#open.push(container);
+    this.#stack.push(container);
   }
 }

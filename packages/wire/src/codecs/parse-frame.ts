@@ -73,14 +73,18 @@ export function invalidFrame(problem: string, bytes: Uint8Array, rpc_id?: number
   });
 }
 
-const PREVIEW = 200;
+const PREVIEW_CHARS = 200;
 
 /** The start of the received bytes as printable text, for messages about a plugin that prints to stdout. */
 export function previewBytes(bytes: Uint8Array): string {
-  const text = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, PREVIEW * 4)).toString();
+  const text = Buffer.from(
+    bytes.buffer,
+    bytes.byteOffset,
+    Math.min(bytes.length, PREVIEW_CHARS * 4),
+  ).toString();
   return text
     .replace(/\p{C}/gu, (character) => (character === "\n" || character === "\t" ? " " : ""))
-    .slice(0, PREVIEW)
+    .slice(0, PREVIEW_CHARS)
     .toWellFormed()
     .trim();
 }

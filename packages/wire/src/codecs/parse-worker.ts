@@ -6,9 +6,9 @@ export const PARSE_WORKER = `
 "use strict";
 const { isUtf8 } = require("node:buffer");
 const { parentPort } = require("node:worker_threads");
-const PIECE = 128 * 1024;
-const NODE = 8;
-let pieces;
+const CHUNK_SIZE = 128 * 1024;
+const NODE_SIZE = 8;
+let chunks;
 
 parentPort.on("message", (message) => {
   if (message === "more") return sendNext();
@@ -22,13 +22,13 @@ parentPort.on("message", (message) => {
   }
   const problem = check(value, message.depth);
   if (problem !== undefined) return parentPort.postMessage({ problem });
-  pieces = cut(value);
+  chunks = splitIntoChunks(value);
   sendNext();
 });
 
 function sendNext() {
-  const next = pieces.next();
-  if (next.done) pieces = undefined;
+  const next = chunks.next();
+  if (next.done) chunks = undefined;
   parentPort.postMessage(next.done ? { done: true } : { steps: JSON.stringify(next.value) });
 }
 
@@ -55,21 +55,21 @@ function check(value, depth) {
   return undefined;
 }
 
-/** Yields lists of steps. The other side needs about PIECE units of work for each list. */
-function* cut(value) {
+/** Yields lists of steps. The other side needs about CHUNK_SIZE units of work for each list. */
+function* splitIntoChunks(value) {
   let steps = [];
-  let weight = 0;
-  function* add(step, more) {
+  let chunkSize = 0;
+  function* add(step, stepSize) {
     steps.push(step);
-    weight += more;
-    if (weight < PIECE) return;
+    chunkSize += stepSize;
+    if (chunkSize < CHUNK_SIZE) return;
     yield steps;
     steps = [];
-    weight = 0;
+    chunkSize = 0;
   }
   function* walk(key, container) {
     const isArray = Array.isArray(container);
-    yield* add(["open", key, isArray ? "array" : "object"], NODE);
+    yield* add(["open", key, isArray ? "array" : "object"], NODE_SIZE);
     let batch = isArray ? [] : {};
     let size = 0;
     const flush = function* () {
@@ -79,33 +79,33 @@ function* cut(value) {
     };
     for (const name of isArray ? container.keys() : Object.keys(container)) {
       const inner = container[name];
-      const heavy = weigh(inner);
-      if (heavy >= PIECE && typeof inner === "object") {
+      const innerSize = estimateSize(inner);
+      if (innerSize >= CHUNK_SIZE && typeof inner === "object") {
         yield* flush();
         yield* walk(isArray ? null : name, inner);
         continue;
       }
       if (isArray) batch.push(inner);
       else batch[name] = inner;
-      size += heavy + (isArray ? 0 : name.length);
-      if (weight + size >= PIECE) yield* flush();
+      size += innerSize + (isArray ? 0 : name.length);
+      if (chunkSize + size >= CHUNK_SIZE) yield* flush();
     }
     yield* flush();
-    yield* add(["close"], NODE);
+    yield* add(["close"], NODE_SIZE);
   }
   if (typeof value === "object" && value !== null) yield* walk(null, value);
   else steps.push(["value", value]);
   if (steps.length > 0) yield steps;
 }
 
-/** Estimates the length of the value as JSON; stops counting at PIECE. */
-function weigh(value) {
-  if (typeof value === "string") return value.length + NODE;
-  if (typeof value !== "object" || value === null) return NODE;
-  let sum = NODE;
+/** Estimates the length of the value as JSON; stops counting at CHUNK_SIZE. */
+function estimateSize(value) {
+  if (typeof value === "string") return value.length + NODE_SIZE;
+  if (typeof value !== "object" || value === null) return NODE_SIZE;
+  let sum = NODE_SIZE;
   for (const name of Array.isArray(value) ? value.keys() : Object.keys(value)) {
-    sum += weigh(value[name]) + NODE;
-    if (sum >= PIECE) return PIECE;
+    sum += estimateSize(value[name]) + NODE_SIZE;
+    if (sum >= CHUNK_SIZE) return CHUNK_SIZE;
   }
   return sum;
 }

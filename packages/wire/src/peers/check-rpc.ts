@@ -1,4 +1,4 @@
-/** Shape checks of JSON-RPC 2.0 messages. A test keeps them in agreement with the contract's schemas. */
+/** Shape checks for JSON-RPC 2.0 messages. A test keeps them in agreement with the contract's schemas. */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
 
 export type RpcId = string | number | null;
@@ -40,10 +40,10 @@ export function checkRpcResponse(message: JsonObject): string | undefined {
 export function isRpcReply(message: Json, isPending: (id: number) => boolean): message is JsonObject {
   if (!isObject(message)) return false;
   const { error, id, method, result } = message;
-  const meant = typeof id === "number" ? id : idFromText(id);
-  const fits = meant !== undefined && isPending(meant);
-  if (method === undefined) return fits || result !== undefined || error !== undefined;
-  return fits && ((result ?? null) !== null || (error ?? null) !== null);
+  const numericId = typeof id === "number" ? id : idFromText(id);
+  const matchesPending = numericId !== undefined && isPending(numericId);
+  if (method === undefined) return matchesPending || result !== undefined || error !== undefined;
+  return matchesPending && ((result ?? null) !== null || (error ?? null) !== null);
 }
 
 /** The numeric id in a string: some programs return `"7"` for 7. */
@@ -52,6 +52,6 @@ export function idFromText(id: unknown): number | undefined {
 }
 
 /** Formats an id for error messages. */
-export function shownId(id: unknown): string {
+export function formatRpcId(id: unknown): string {
   return id === undefined ? "missing" : (JSON.stringify(id) ?? "unknown").slice(0, 40);
 }

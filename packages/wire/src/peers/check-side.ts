@@ -1,5 +1,5 @@
 /**
- * Shape checks of `rterm.plugin.v1` lines (side.handshake, side.wire). A test keeps them in agreement with the
+ * Shape checks for `rterm.plugin.v1` lines (side.handshake, side.wire). A test keeps them in agreement with the
  * schemas.
  */
 import { isObject, type JsonObject } from "@backplane/contract";

@@ -1,5 +1,5 @@
 /**
- * Shape checks of `vai.rpc.v1` frames, written by hand because a zod parse would cost more than the rest of a call
+ * Shape checks for `vai.rpc.v1` frames, written by hand because a zod parse would cost more than the rest of a call
  * (benchmark wire.warm-call). A property test keeps them in agreement with the schemas of the contract module. A
  * check returns a description of the problem, or undefined.
  */

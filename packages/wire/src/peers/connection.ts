@@ -1,6 +1,6 @@
 /**
- * A transport with its decoder and writer. Reports the end exactly once, after all frames that arrived before it, by
- * `onFailure` (the stream could not be decoded) or `onClose`.
+ * A transport with its decoder and writer. Reports the end exactly once, after all frames that arrived before it,
+ * through `onFailure` (the stream could not be decoded) or `onClose`.
  */
 import type { BackplaneError, Json } from "@backplane/contract";
 import { ContentLengthDecoder } from "../codecs/content-length.ts";

@@ -1,5 +1,5 @@
 /**
- * The plugin side of the instrument protocol: exposes one provider through the five methods and `cancel`. The
+ * The plugin side of the instrument protocol: exposes one provider through its five methods and `cancel`. The
  * instrument host connects it to a pipe (serve-instruments.ts); a module in the gateway's own process is called
  * directly, under the same rules. An error thrown by the author's `invoke` becomes a result with status Error and
  * never breaks the pipe.
@@ -36,7 +36,7 @@ export class InstrumentPlugin {
   readonly #options: InstrumentPluginOptions;
   readonly #running = new Map<string, AbortController>();
   #provider: InstrumentProvider | null = null;
-  #began = false;
+  #initializeCalled = false;
   #instruments: Map<string, Instrument> | null = null;
 
   constructor(options: InstrumentPluginOptions) {
@@ -44,15 +44,16 @@ export class InstrumentPlugin {
   }
 
   async initialize(params: InstrumentMethods["initialize"][0]): Promise<{ success: true }> {
-    if (this.#began) throw new RpcError(RPC_ERRORS.invalid_request, "initialize was already called");
-    this.#began = true;
+    if (this.#initializeCalled)
+      throw new RpcError(RPC_ERRORS.invalid_request, "initialize was already called");
+    this.#initializeCalled = true;
     const context = this.#options.context(params);
     try {
       const provider = await this.#options.load();
       await provider.initialize(context);
       this.#provider = provider;
     } catch (error) {
-      throw failed("initialize", error);
+      throw providerError("initialize", error);
     }
     return { success: true };
   }
@@ -69,7 +70,7 @@ export class InstrumentPlugin {
       this.#instruments = new Map(list.map((instrument) => [instrument.name, instrument]));
       return checked;
     } catch (error) {
-      throw failed("instruments", error);
+      throw providerError("instruments", error);
     }
   }
 
@@ -113,7 +114,7 @@ export class InstrumentPlugin {
     try {
       await provider.shutdown?.();
     } catch (error) {
-      throw failed("shutdown", error);
+      throw providerError("shutdown", error);
     }
     return { success: true };
   }
@@ -128,8 +129,8 @@ export class InstrumentPlugin {
     if (this.#instruments === null) await this.list();
     const instrument = this.#instruments?.get(name);
     if (instrument !== undefined) return instrument;
-    const name_text = JSON.stringify(name).slice(0, 80);
-    throw new RpcError(RPC_ERRORS.invalid_params, `unknown instrument ${name_text}`);
+    const quotedName = JSON.stringify(name).slice(0, 80);
+    throw new RpcError(RPC_ERRORS.invalid_params, `unknown instrument ${quotedName}`);
   }
 }
 
@@ -153,7 +154,7 @@ function errorResult(code: string, message: string): InstrumentReturn {
   return { status: "Error", data: { stdout: "", stderr: "" }, error: { code, message } };
 }
 
-function failed(step: string, error: unknown): RpcError {
+function providerError(step: string, error: unknown): RpcError {
   return new RpcError(PROVIDER_FAILED, `${step}: ${messageOf(error)}`);
 }
 

@@ -8,20 +8,21 @@ import { isObject, type JsonObject } from "@backplane/contract";
 export class OneWayMessages {
   #unanswered = 0;
   /** Requests with this id or a higher one were sent after the last one-way message. */
-  #before = 0;
+  #firstLaterId = 0;
 
   /** `next_id` is the id of the next request. */
   sent(next_id: number): void {
     this.#unanswered++;
-    this.#before = next_id;
+    this.#firstLaterId = next_id;
   }
 
   /** A reply to a later request shows that the peer has processed the messages before it. */
   replied(id: number): void {
-    if (id >= this.#before) this.#unanswered = 0;
+    if (id >= this.#firstLaterId) this.#unanswered = 0;
   }
 
-  excuses(reply: JsonObject): boolean {
+  /** Returns whether the reply is such an answer, and counts it. */
+  tolerates(reply: JsonObject): boolean {
     if (this.#unanswered === 0 || (reply.id !== undefined && reply.id !== null)) return false;
     if (reply.error === undefined && !isEmpty(reply.result)) return false;
     this.#unanswered--;

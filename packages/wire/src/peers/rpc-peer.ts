@@ -18,11 +18,11 @@ import type { Transport } from "../transports/transport.ts";
 import {
   checkRpcRequest,
   checkRpcResponse,
+  formatRpcId,
   idFromText,
   isRpcId,
   isRpcReply,
   type RpcId,
-  shownId,
 } from "./check-rpc.ts";
 import { MAX_QUEUED_BYTES, WireConnection } from "./connection.ts";
 import { OneWayMessages } from "./one-way-messages.ts";
@@ -63,7 +63,7 @@ interface PendingCall {
   method: string;
   resolve: (result: Json) => void;
   reject: (error: Error) => void;
-  stop: () => void;
+  stopTimer: () => void;
 }
 
 /** Limits batches, because a single line could otherwise request unbounded work and a much longer response. */
@@ -91,7 +91,7 @@ export class RpcPeer {
       limits: options.limits,
       hold_above_bytes: this.#maxQueued,
       onFrame: (message) => this.#receive(message),
-      onBadBody: (error) => this.#refuseBody(error),
+      onBadBody: (error) => this.#rejectBody(error),
       onFailure: (error) => this.#fail(error),
       onClose: (cause) =>
         this.#fail(
@@ -107,7 +107,7 @@ export class RpcPeer {
   /** Rejects with an RpcError for an error response, otherwise with a BackplaneError. */
   call(method: string, params?: JsonObject | Json[], timeout_ms?: number): Promise<Json> {
     return new Promise((resolve, reject) => {
-      const refusal = this.#refuse();
+      const refusal = this.#refusalReason();
       if (refusal !== undefined) return reject(refusal);
       const id = this.#nextId++;
       try {
@@ -116,20 +116,21 @@ export class RpcPeer {
         return reject(toBackplaneError(error));
       }
       const after = this.#options.after ?? startTimeout;
-      const stop = timeout_ms === undefined ? noop : after(timeout_ms, () => this.#expire(id, timeout_ms));
-      this.#pending.add(id, { method, resolve, reject, stop });
+      const stopTimer =
+        timeout_ms === undefined ? noop : after(timeout_ms, () => this.#expire(id, timeout_ms));
+      this.#pending.add(id, { method, resolve, reject, stopTimer });
     });
   }
 
   /** Throws `backpressure` if the peer does not read. Has no effect after the connection has closed. */
   notify(method: string, params?: JsonObject | Json[]): void {
     if (this.#failure !== undefined) return;
-    const refusal = this.#refuse();
+    const refusal = this.#refusalReason();
     if (refusal !== undefined) throw refusal;
     this.#sendOneWay({ jsonrpc: "2.0", method, params });
   }
 
-  #refuse(): BackplaneError | undefined {
+  #refusalReason(): BackplaneError | undefined {
     if (this.#failure !== undefined) return this.#failure;
     if (this.#connection.queuedBytes <= this.#maxQueued) return undefined;
     return new BackplaneError("backpressure", undefined, { details: { limit: this.#maxQueued } });
@@ -152,10 +153,10 @@ export class RpcPeer {
   }
 
   /** A response that cannot be parsed fails its call immediately instead of at the deadline. */
-  #refuseBody({ message, details }: BackplaneError): void {
+  #rejectBody({ message, details }: BackplaneError): void {
     const id = details?.rpc_id;
-    const pending = typeof id === "number" ? this.#take(id, "replied") : undefined;
-    if (pending === undefined) this.#sendOneWay(failure(null, RPC_ERRORS.parse_error, "Parse error"));
+    const pending = typeof id === "number" ? this.#removePending(id, "replied") : undefined;
+    if (pending === undefined) this.#sendOneWay(errorResponse(null, RPC_ERRORS.parse_error, "Parse error"));
     else pending.reject(malformed(pending.method, message));
   }
 
@@ -163,7 +164,7 @@ export class RpcPeer {
     if (batch.length === 0 || batch.length > MAX_BATCH) {
       const message =
         batch.length === 0 ? "Invalid Request" : `A batch must not contain more than ${MAX_BATCH} messages`;
-      this.#sendOneWay(failure(null, RPC_ERRORS.invalid_request, message));
+      this.#sendOneWay(errorResponse(null, RPC_ERRORS.invalid_request, message));
       return;
     }
     const answers: Promise<object | undefined>[] = [];
@@ -172,17 +173,17 @@ export class RpcPeer {
       else answers.push(this.#answerOne(message));
     }
     void Promise.all(answers).then((all) => {
-      const answered = all.filter((answer) => answer !== undefined);
-      if (answered.length > 0) this.#reply(answered);
+      const responses = all.filter((answer) => answer !== undefined);
+      if (responses.length > 0) this.#reply(responses);
     });
   }
 
   /** Never rejects. Resolves to undefined for a notification, which is not answered even if it fails. */
   async #answerOne(message: Json): Promise<object | undefined> {
-    if (!isObject(message)) return failure(null, RPC_ERRORS.invalid_request, "Invalid Request");
+    if (!isObject(message)) return errorResponse(null, RPC_ERRORS.invalid_request, "Invalid Request");
     if (checkRpcRequest(message) !== undefined) {
       const id = isRpcId(message.id) ? message.id : null;
-      return failure(id, RPC_ERRORS.invalid_request, "Invalid Request");
+      return errorResponse(id, RPC_ERRORS.invalid_request, "Invalid Request");
     }
     const id = message.id as RpcId | undefined;
     const answer = await this.#handle(message.method as string, message.params, id ?? null);
@@ -191,14 +192,15 @@ export class RpcPeer {
 
   async #handle(method: string, params: Json | undefined, id: RpcId): Promise<object> {
     const options = this.#options;
-    if (options.handle === undefined) return failure(id, RPC_ERRORS.method_not_found, "Method not found");
-    if (this.#running >= MAX_RUNNING) return failure(id, BUSY, "Too many concurrent requests");
+    if (options.handle === undefined)
+      return errorResponse(id, RPC_ERRORS.method_not_found, "Method not found");
+    if (this.#running >= MAX_RUNNING) return errorResponse(id, BUSY, "Too many concurrent requests");
     this.#running++;
     try {
       const result = await options.handle(method, params);
       return { jsonrpc: "2.0", id, result: result ?? null };
     } catch (error) {
-      return describeFailure(id, error);
+      return toErrorResponse(id, error);
     } finally {
       this.#running--;
     }
@@ -211,17 +213,17 @@ export class RpcPeer {
     } catch (error) {
       // The result is too large or cannot be serialized. A batch has no single id for the error.
       const id = "id" in answer ? (answer.id as RpcId) : null;
-      this.#sendOneWay(describeFailure(id, toBackplaneError(error)));
+      this.#sendOneWay(toErrorResponse(id, toBackplaneError(error)));
     }
   }
 
   #receiveResponse(message: JsonObject): void {
     const { id } = message;
     if (typeof id !== "number") {
-      this.#receiveWrongId(message);
+      this.#receiveNonNumericId(message);
       return;
     }
-    const pending = this.#take(id, "replied");
+    const pending = this.#removePending(id, "replied");
     if (pending === undefined) {
       const ending = this.#settled.get(String(id));
       if (ending === undefined) this.#options.onViolation?.("unknown_id");
@@ -239,35 +241,35 @@ export class RpcPeer {
   }
 
   /** All sent ids are numbers, so a reply with any other id matches no request. */
-  #receiveWrongId(message: JsonObject): void {
+  #receiveNonNumericId(message: JsonObject): void {
     const intended = idFromText(message.id);
-    const pending = intended === undefined ? undefined : this.#take(intended, "replied");
+    const pending = intended === undefined ? undefined : this.#removePending(intended, "replied");
     if (pending !== undefined) {
       pending.reject(
-        malformed(pending.method, `its id is ${shownId(message.id)} and not the number ${intended}`),
+        malformed(pending.method, `its id is ${formatRpcId(message.id)} and not the number ${intended}`),
       );
     } else if (intended !== undefined && intended < this.#nextId) {
       this.#options.onViolation?.("second_reply");
-    } else if (this.#pending.size === 0 || this.#oneWay.excuses(message)) {
+    } else if (this.#pending.size === 0 || this.#oneWay.tolerates(message)) {
       this.#options.onViolation?.("reply_without_request");
     } else {
-      const problem = `A reply matches no request: its id is ${shownId(message.id)}, but sent ids are numbers.`;
+      const problem = `A reply matches no request: its id is ${formatRpcId(message.id)}, but sent ids are numbers.`;
       this.#fail(new BackplaneError("malformed_response", problem));
     }
   }
 
   #expire(id: number, timeout_ms: number): void {
-    const pending = this.#take(id, "abandoned");
+    const pending = this.#removePending(id, "abandoned");
     pending?.reject(
       new BackplaneError("timeout", `${pending.method} was not answered within ${timeout_ms} ms.`),
     );
   }
 
-  #take(id: number, ending: RequestEnding): PendingCall | undefined {
+  #removePending(id: number, ending: RequestEnding): PendingCall | undefined {
     const pending = this.#pending.delete(id);
     if (pending !== undefined) {
       this.#settled.add(String(id), ending);
-      pending.stop();
+      pending.stopTimer();
     }
     return pending;
   }
@@ -276,7 +278,7 @@ export class RpcPeer {
     if (this.#failure !== undefined) return;
     this.#failure = error;
     this.#connection.stop();
-    for (const id of this.#pending.ids()) this.#take(id, "abandoned")?.reject(error);
+    for (const id of this.#pending.ids()) this.#removePending(id, "abandoned")?.reject(error);
     this.#options.onFailure(error);
   }
 }
@@ -286,17 +288,17 @@ function malformed(method: string, problem: string): BackplaneError {
   return new BackplaneError("malformed_response", `The response to ${method} is not valid: ${sentence}`);
 }
 
-function failure(id: RpcId, code: number, message: string, data?: Json): object {
+function errorResponse(id: RpcId, code: number, message: string, data?: Json): object {
   return { jsonrpc: "2.0", id, error: data === undefined ? { code, message } : { code, message, data } };
 }
 
 /** The message of an unexpected error is not sent to the peer. */
-function describeFailure(id: RpcId, error: unknown): object {
+function toErrorResponse(id: RpcId, error: unknown): object {
   const rpc = error as { rpcCode?: unknown; data?: Json; message?: string } | null | undefined;
-  if (typeof rpc?.rpcCode === "number") return failure(id, rpc.rpcCode, rpc.message ?? "", rpc.data);
+  if (typeof rpc?.rpcCode === "number") return errorResponse(id, rpc.rpcCode, rpc.message ?? "", rpc.data);
   const code = codeOf(error);
   if (code === undefined || code === "internal") {
-    return failure(id, RPC_ERRORS.internal_error, "Internal error");
+    return errorResponse(id, RPC_ERRORS.internal_error, "Internal error");
   }
-  return failure(id, RPC_ERRORS.internal_error, (error as Error).message, { code });
+  return errorResponse(id, RPC_ERRORS.internal_error, (error as Error).message, { code });
 }

@@ -6,7 +6,7 @@ import type { Transport } from "../transports/transport.ts";
 import type { InstrumentPlugin } from "./instrument-plugin.ts";
 import { RpcError, RpcPeer } from "./rpc-peer.ts";
 
-export interface ServedInstruments {
+export interface ServeInstrumentsOptions {
   transport: Transport;
   plugin: InstrumentPlugin;
   limits?: Partial<FrameLimits>;
@@ -16,7 +16,7 @@ export interface ServedInstruments {
 
 type Handler = (params: JsonObject) => unknown;
 
-export function serveInstruments({ onEnd, limits, plugin, transport }: ServedInstruments): RpcPeer {
+export function serveInstruments({ onEnd, limits, plugin, transport }: ServeInstrumentsOptions): RpcPeer {
   const handlers = createHandlers(plugin, onEnd);
   return new RpcPeer({
     transport,
@@ -84,8 +84,8 @@ function createHandlers(plugin: InstrumentPlugin, onEnd: () => void): Map<string
 }
 
 function requireParams(params: JsonObject, kind: "text" | "object", ...names: string[]): void {
-  const fits = (value: unknown) => (kind === "text" ? typeof value === "string" : isObject(value));
-  const invalid = names.find((name) => !fits(params[name]));
+  const isOfKind = (value: unknown) => (kind === "text" ? typeof value === "string" : isObject(value));
+  const invalid = names.find((name) => !isOfKind(params[name]));
   if (invalid === undefined) return;
   throw new RpcError(
     RPC_ERRORS.invalid_params,

@@ -25,7 +25,7 @@ export interface SideHostOptions {
 interface PendingRequest {
   /** The error code for an invalid line while the request is pending. */
   code: "handshake_failed" | "malformed_response";
-  accept(line: JsonObject): BackplaneError | undefined;
+  check(line: JsonObject): BackplaneError | undefined;
   resolve(line: JsonObject): void;
   reject(error: BackplaneError): void;
   line?: JsonObject;
@@ -46,8 +46,8 @@ export class SideHost {
       framing: "ndjson",
       limits: options.limits,
       onFrame: (line) => this.#receive(line),
-      onFailure: (error) => this.#break(error),
-      onClose: (error) => this.#close(error),
+      onFailure: (error) => this.#onDecodeError(error),
+      onClose: (error) => this.#onClose(error),
     });
   }
 
@@ -85,7 +85,7 @@ export class SideHost {
   #request(
     message: object,
     code: PendingRequest["code"],
-    accept: (line: JsonObject) => BackplaneError | undefined,
+    check: (line: JsonObject) => BackplaneError | undefined,
   ): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
       if (this.#failure !== undefined) return reject(this.#failure);
@@ -99,7 +99,7 @@ export class SideHost {
       } catch (error) {
         return reject(toBackplaneError(error));
       }
-      this.#pending = { code, accept, resolve, reject };
+      this.#pending = { code, check, resolve, reject };
     });
   }
 
@@ -109,7 +109,7 @@ export class SideHost {
     else if (pending.line !== undefined) {
       this.#fail(new BackplaneError(pending.code, "The plugin printed more than one line as its response."));
     } else {
-      const problem = pending.accept(line);
+      const problem = pending.check(line);
       if (problem !== undefined) {
         this.#fail(problem);
         return;
@@ -126,7 +126,7 @@ export class SideHost {
   }
 
   #receiveUnexpectedLine(): void {
-    if (this.#answered === "request") this.#noteExtra();
+    if (this.#answered === "request") this.#reportExtraOutput();
     else {
       // The request has not been sent yet, so nothing has run and the call can still fail.
       this.#fail(
@@ -135,23 +135,27 @@ export class SideHost {
     }
   }
 
-  #noteExtra(): void {
+  #reportExtraOutput(): void {
     if (this.#extraOutput) return;
     this.#extraOutput = true;
     this.#options.onViolation({ kind: "extra_output" });
   }
 
-  #break(error: BackplaneError): void {
+  #onDecodeError(error: BackplaneError): void {
     const pending = this.#pending;
     if (pending === undefined) {
-      if (this.#answered === "request") this.#noteExtra();
-      this.#failure ??= new BackplaneError("handshake_failed", describe(error), withDetails(error));
+      if (this.#answered === "request") this.#reportExtraOutput();
+      this.#failure ??= new BackplaneError(
+        "handshake_failed",
+        describeDecodeError(error),
+        toErrorOptions(error),
+      );
       return;
     }
-    this.#fail(new BackplaneError(pending.code, describe(error), withDetails(error)));
+    this.#fail(new BackplaneError(pending.code, describeDecodeError(error), toErrorOptions(error)));
   }
 
-  #close(cause: Error | null): void {
+  #onClose(cause: Error | null): void {
     const pending = this.#pending;
     // A complete line is accepted even if the process exited right after it.
     if (pending?.line !== undefined) this.#accept(pending, pending.line);
@@ -192,13 +196,13 @@ function responseError(line: JsonObject, request_id: string): BackplaneError | u
   return new BackplaneError("malformed_response", `The plugin's response is not valid: ${problem}.`);
 }
 
-function describe(error: BackplaneError): string {
+function describeDecodeError(error: BackplaneError): string {
   const stray = error.details?.stray_output;
   return typeof stray === "string" && stray !== ""
     ? `The plugin printed a line that is not a response: ${JSON.stringify(stray)}.`
     : `The plugin's output cannot be read: ${error.message}`;
 }
 
-function withDetails(error: BackplaneError): { details?: Record<string, unknown>; cause: unknown } {
+function toErrorOptions(error: BackplaneError): { details?: Record<string, unknown>; cause: unknown } {
   return error.details === undefined ? { cause: error } : { details: error.details, cause: error };
 }

@@ -23,7 +23,7 @@ export class UnmatchedFrames {
     this.#settled.add(id, ending);
   }
 
-  count(id: unknown, as: "second_reply" | "event_after_reply"): void {
+  report(id: unknown, kind: "second_reply" | "event_after_reply"): void {
     if (!isNonEmpty(id)) {
       this.#onViolation({ kind: "unexpected_frame" });
       return;
@@ -31,8 +31,8 @@ export class UnmatchedFrames {
     const ending = this.#settled.get(id);
     if (ending === undefined) this.#onViolation({ kind: "unknown_id" });
     else {
-      const late = ending === "abandoned" && as === "second_reply";
-      this.#onViolation({ kind: late ? "late_reply" : as, request_id: id });
+      const late = ending === "abandoned" && kind === "second_reply";
+      this.#onViolation({ kind: late ? "late_reply" : kind, request_id: id });
     }
   }
 }

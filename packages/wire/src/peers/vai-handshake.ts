@@ -1,4 +1,4 @@
-/** Errors of the handshake: vai.hello, vai.hello.identity, vai.hello.version. */
+/** Errors of the `vai.rpc.v1` handshake (vai.hello, vai.hello.identity, vai.hello.version). */
 import { BackplaneError, type JsonObject, type VaiPluginHello } from "@backplane/contract";
 import { checkPluginHello, VAI_PROTOCOL } from "./check-vai.ts";
 
@@ -7,7 +7,7 @@ export interface PluginIdentity {
   version: string;
 }
 
-export function refuseHello(frame: JsonObject, expected: PluginIdentity): BackplaneError | undefined {
+export function findHelloError(frame: JsonObject, expected: PluginIdentity): BackplaneError | undefined {
   if (typeof frame.protocol === "string" && frame.protocol !== VAI_PROTOCOL) {
     const protocol = frame.protocol.slice(0, 64);
     return new BackplaneError(
@@ -20,10 +20,10 @@ export function refuseHello(frame: JsonObject, expected: PluginIdentity): Backpl
   if (problem !== undefined) {
     return new BackplaneError("handshake_failed", `The plugin's hello is not valid: ${problem}.`);
   }
-  return refuseIdentity((frame as unknown as VaiPluginHello).plugin, expected);
+  return findIdentityError((frame as unknown as VaiPluginHello).plugin, expected);
 }
 
-function refuseIdentity(actual: PluginIdentity, expected: PluginIdentity): BackplaneError | undefined {
+function findIdentityError(actual: PluginIdentity, expected: PluginIdentity): BackplaneError | undefined {
   if (actual.package_id === expected.package_id && actual.version === expected.version) return undefined;
   const reported = { package_id: actual.package_id.slice(0, 128), version: actual.version.slice(0, 64) };
   return new BackplaneError(
@@ -51,13 +51,13 @@ export function asHandshakeFailure(error: BackplaneError): BackplaneError {
 }
 
 /** `stray_output` is the output that the plugin printed instead of a frame. */
-export function noHello(waited_ms: number, stray_output: string): BackplaneError {
+export function missingHelloError(waited_ms: number, stray_output: string): BackplaneError {
   return new BackplaneError("handshake_failed", `The plugin did not send a hello within ${waited_ms} ms.`, {
     details: { waited_ms, ...(stray_output === "" ? {} : { stray_output }) },
   });
 }
 
-export function closedOutput(cause: Error | null, stray_output: string): BackplaneError {
+export function closedOutputError(cause: Error | null, stray_output: string): BackplaneError {
   return new BackplaneError("crashed", "The plugin closed its output.", {
     ...(stray_output === "" ? {} : { details: { stray_output } }),
     ...(cause === null ? {} : { cause }),

@@ -1,5 +1,5 @@
 /**
- * The host side of `vai.rpc.v1`. States: new → greeting → ready → over; `over` is final and keeps the error for all
+ * The host side of `vai.rpc.v1`. States: new → greeting → ready → closed; `closed` is final and keeps the error for all
  * later requests. Invariants: no request is sent before a valid hello; a request settles exactly once; a frame that
  * matches no pending request is only counted.
  */
@@ -20,7 +20,7 @@ import { checkVaiEvent, checkVaiResponse, isNonEmpty, VAI_PROTOCOL } from "./che
 import { MAX_QUEUED_BYTES, WireConnection } from "./connection.ts";
 import { type StartTimer, startTimeout } from "./start-timer.ts";
 import { UnmatchedFrames, type VaiViolation } from "./unmatched-frames.ts";
-import { asHandshakeFailure, closedOutput, noHello, refuseHello } from "./vai-handshake.ts";
+import { asHandshakeFailure, closedOutputError, findHelloError, missingHelloError } from "./vai-handshake.ts";
 
 export interface VaiHostOptions {
   transport: Transport;
@@ -59,7 +59,7 @@ interface PendingRequest {
 interface PendingHello {
   resolve: (hello: VaiPluginHello) => void;
   reject: (error: BackplaneError) => void;
-  stop: () => void;
+  stopTimer: () => void;
 }
 
 export class VaiHost {
@@ -68,9 +68,9 @@ export class VaiHost {
   readonly #maxQueued: number;
   readonly #pending = new IdTable<PendingRequest>();
   readonly #unmatched: UnmatchedFrames;
-  #state: "new" | "greeting" | "ready" | "over" = "new";
+  #state: "new" | "greeting" | "ready" | "closed" = "new";
   #greeting: PendingHello | undefined;
-  #early: JsonObject | undefined;
+  #earlyFrame: JsonObject | undefined;
   #shuttingDown = false;
   #failure: BackplaneError | undefined;
 
@@ -100,17 +100,17 @@ export class VaiHost {
     this.#state = "greeting";
     const wait_ms = this.#options.hello_ms ?? VAI_TIMEOUTS.hello_ms;
     return new Promise((resolve, reject) => {
-      const stop = (this.#options.after ?? startTimeout)(wait_ms, () =>
-        this.#fail(noHello(wait_ms, this.#connection.strayOutput())),
+      const stopTimer = (this.#options.after ?? startTimeout)(wait_ms, () =>
+        this.#fail(missingHelloError(wait_ms, this.#connection.strayOutput())),
       );
-      this.#greeting = { resolve, reject, stop };
+      this.#greeting = { resolve, reject, stopTimer };
       this.#connection.send({
         protocol: VAI_PROTOCOL,
         type: "hello",
         role: "host",
         host: this.#options.host,
       });
-      if (this.#early !== undefined) this.#receiveHello(this.#early);
+      if (this.#earlyFrame !== undefined) this.#receiveHello(this.#earlyFrame);
     });
   }
 
@@ -130,9 +130,11 @@ export class VaiHost {
     });
   }
 
-  /** Like `request`, without a promise per call (benchmark wire.warm-call). Returns true if the request is in flight. */
+  /**
+   * Like `request`, without a promise per call (benchmark wire.warm-call). Returns true if the request is in flight.
+   */
   send(id: string, op: ExportOp, body: Record<string, unknown>, sink: VaiReplySink): boolean {
-    const refusal = this.#refuse(id);
+    const refusal = this.#refusalReason(id);
     if (refusal !== undefined) {
       sink.failed(refusal);
       return false;
@@ -157,18 +159,18 @@ export class VaiHost {
 
   /** Rejects the request with `error`; a later reply is counted as late_reply. */
   abandon(id: string, error: BackplaneError): void {
-    this.#take(id, "abandoned")?.sink.failed(error);
+    this.#removePending(id, "abandoned")?.sink.failed(error);
   }
 
   /** Sends a shutdown frame and closes the plugin's input; replies to requests in flight are still accepted. */
   shutdown(): void {
-    if (this.#state === "over" || this.#shuttingDown) return;
+    if (this.#state === "closed" || this.#shuttingDown) return;
     this.#shuttingDown = true;
     this.#connection.send({ protocol: VAI_PROTOCOL, type: "shutdown" });
     this.#connection.closeWriting();
   }
 
-  #refuse(id: string): BackplaneError | undefined {
+  #refusalReason(id: string): BackplaneError | undefined {
     if (this.#failure !== undefined) return this.#failure;
     if (this.#state !== "ready") {
       return new BackplaneError("handshake_failed", "A request cannot be sent before a valid hello.");
@@ -183,7 +185,7 @@ export class VaiHost {
   }
 
   #receive(frame: JsonObject): void {
-    if (this.#state === "over") return;
+    if (this.#state === "closed") return;
     if (this.#state !== "ready") this.#receiveHello(frame);
     else if (frame.type === "response") this.#receiveResponse(frame);
     else if (frame.type === "event") this.#receiveEvent(frame);
@@ -196,17 +198,17 @@ export class VaiHost {
     const greeting = this.#greeting;
     if (greeting === undefined) {
       // A plugin may send its hello as soon as it runs; the frame is kept until the host's hello is sent.
-      if (this.#early === undefined) this.#early = frame;
+      if (this.#earlyFrame === undefined) this.#earlyFrame = frame;
       else
         this.#fail(
           new BackplaneError("handshake_failed", "The plugin sent a frame before the host's hello."),
         );
       return;
     }
-    const problem = refuseHello(frame, this.#options.identity);
+    const problem = findHelloError(frame, this.#options.identity);
     if (problem !== undefined) this.#fail(problem);
     else {
-      greeting.stop();
+      greeting.stopTimer();
       this.#greeting = undefined;
       this.#state = "ready";
       greeting.resolve(frame as unknown as VaiPluginHello);
@@ -220,9 +222,9 @@ export class VaiHost {
       this.#fail(malformed(problem));
       return;
     }
-    const pending = isNonEmpty(frame.id) ? this.#take(frame.id, "replied") : undefined;
+    const pending = isNonEmpty(frame.id) ? this.#removePending(frame.id, "replied") : undefined;
     if (pending === undefined) {
-      this.#unmatched.count(frame.id, "second_reply");
+      this.#unmatched.report(frame.id, "second_reply");
       return;
     }
     let problem = checkVaiResponse(frame);
@@ -237,19 +239,19 @@ export class VaiHost {
   #receiveEvent(frame: JsonObject): void {
     const id = frame.request_id;
     const pending = isNonEmpty(id) ? this.#pending.get(id) : undefined;
-    if (pending === undefined) this.#unmatched.count(id, "event_after_reply");
+    if (pending === undefined) this.#unmatched.report(id, "event_after_reply");
     else if (checkVaiEvent(frame) !== undefined) {
       this.#options.onViolation({ kind: "unexpected_frame", request_id: id as string });
     } else {
       try {
         pending.sink.event(frame.event as PluginEvent);
       } catch (error) {
-        this.#take(id as string, "abandoned")?.sink.failed(toBackplaneError(error));
+        this.#removePending(id as string, "abandoned")?.sink.failed(toBackplaneError(error));
       }
     }
   }
 
-  #take(id: string, ending: "replied" | "abandoned"): PendingRequest | undefined {
+  #removePending(id: string, ending: "replied" | "abandoned"): PendingRequest | undefined {
     const pending = this.#pending.delete(id);
     if (pending !== undefined) this.#unmatched.requestEnded(id, ending);
     return pending;
@@ -262,16 +264,16 @@ export class VaiHost {
   }
 
   #closedError(cause: Error | null): BackplaneError {
-    return closedOutput(cause, this.#connection.strayOutput());
+    return closedOutputError(cause, this.#connection.strayOutput());
   }
 
   #fail(error: BackplaneError): void {
-    if (this.#state === "over") return;
-    this.#state = "over";
+    if (this.#state === "closed") return;
+    this.#state = "closed";
     this.#failure = error;
     this.#connection.stop();
     if (this.#greeting !== undefined) {
-      this.#greeting.stop();
+      this.#greeting.stopTimer();
       this.#greeting.reject(error);
       this.#greeting = undefined;
     }

@@ -51,7 +51,7 @@ export class VaiPlugin {
   readonly #calls = new IdTable<RunningCall>();
   #connection: WireConnection<JsonObject> | undefined;
   #greeted = false;
-  #over = false;
+  #closed = false;
   readonly #emit = (call: RunningCall, event: PluginEvent): void => {
     if (call.answered) return;
     this.#send({ protocol: VAI_PROTOCOL, type: "event", request_id: call.id, event });
@@ -128,7 +128,7 @@ export class VaiPlugin {
       }
       body = replyBody(reply);
     } catch (error) {
-      body = failed(error, call.cancelled);
+      body = toFailureBody(error, call.cancelled);
     }
     this.#answer(call, body);
   }
@@ -138,7 +138,7 @@ export class VaiPlugin {
     try {
       body = replyBody(await reply);
     } catch (error) {
-      body = failed(error, call.cancelled);
+      body = toFailureBody(error, call.cancelled);
     }
     this.#calls.delete(call.id);
     this.#answer(call, body);
@@ -151,7 +151,13 @@ export class VaiPlugin {
       this.#send({ protocol: VAI_PROTOCOL, type: "response", id, ok: true, body });
     } catch (error) {
       // The reply is too large or cannot be serialized: only this call fails, not the process.
-      this.#send({ protocol: VAI_PROTOCOL, type: "response", id, ok: true, body: failed(error, false) });
+      this.#send({
+        protocol: VAI_PROTOCOL,
+        type: "response",
+        id,
+        ok: true,
+        body: toFailureBody(error, false),
+      });
     }
   }
 
@@ -161,16 +167,16 @@ export class VaiPlugin {
   }
 
   #shutDown(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#closed) return;
+    this.#closed = true;
     for (const call of this.#calls.values()) call.abort("shutdown");
     this.#connection?.flush();
     this.#options.onShutdown();
   }
 
   #fail(error: Error): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#closed) return;
+    this.#closed = true;
     this.#connection?.stop();
     for (const call of this.#calls.values()) call.abort("closed");
     this.#options.onFailure(error);
@@ -179,7 +185,7 @@ export class VaiPlugin {
   #send(frame: object): void {
     this.#connection?.send(frame);
     // The process may exit as soon as its last call is answered.
-    if (this.#over) this.#connection?.flush();
+    if (this.#closed) this.#connection?.flush();
   }
 }
 
@@ -191,7 +197,7 @@ class RunningCall implements VaiCall {
   answered = false;
   readonly #emit: (call: RunningCall, event: PluginEvent) => void;
   #controller: AbortController | undefined;
-  #abortedWith: string | undefined;
+  #abortReason: string | undefined;
 
   constructor(
     id: string,
@@ -212,17 +218,17 @@ class RunningCall implements VaiCall {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
-      if (this.#abortedWith !== undefined) this.#controller.abort(this.#abortedWith);
+      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason);
     }
     return this.#controller.signal;
   }
 
   get cancelled(): boolean {
-    return this.#abortedWith !== undefined;
+    return this.#abortReason !== undefined;
   }
 
   abort(reason: string): void {
-    this.#abortedWith ??= reason;
+    this.#abortReason ??= reason;
     this.#controller?.abort(reason);
   }
 }
@@ -231,7 +237,7 @@ function replyBody({ status, result }: VaiReply): object {
   return result === undefined ? { status } : { status, result };
 }
 
-function failed(error: unknown, cancelled: boolean): object {
+function toFailureBody(error: unknown, cancelled: boolean): object {
   const message = error instanceof Error ? error.message : String(error);
   return {
     status: cancelled ? "cancelled" : "failed",

@@ -1,7 +1,7 @@
 /**
  * Asks the client for the approval that its call awaits, as an elicitation. Only a caller that may answer approvals over
- * HTTP is asked, so a client cannot approve anything here that it could not approve there. Everybody else may still answer
- * meanwhile, and the first answer counts.
+ * HTTP is asked, so a client cannot approve anything here that it could not approve there. Others can still answer in the
+ * meantime, and the first answer counts.
  */
 import {
   type Approval,
@@ -16,7 +16,7 @@ import { type Caller, type Kernel, requireScope } from "@backplane/ports";
 import type { Questions } from "../session/questions.ts";
 
 /** A person must see all arguments. Calls with longer ones are answered in the console or with `backplane approve`. */
-const MAX_SHOWN = 8_000;
+const MAX_ARGUMENT_CHARS = 8_000;
 const FEEDBACK_LENGTH = 2_000;
 
 const FORM: JsonObject = {
@@ -70,7 +70,7 @@ function mayAnswer(caller: Caller): boolean {
 
 function describeApproval({ brief, input, package_id, reason, risk, tool }: Approval): string | null {
   const arguments_text = sanitizeText(JSON.stringify(input, null, 2));
-  if (arguments_text.length > MAX_SHOWN) return null;
+  if (arguments_text.length > MAX_ARGUMENT_CHARS) return null;
   const lines = [`Allow ${tool} (${package_id}) to run? Risk: ${risk}.`, reason];
   if (brief !== "") lines.push(brief);
   return `${sanitizeText(lines.join("\n"))}\n\nArguments:\n${arguments_text}`;

@@ -14,12 +14,12 @@ import { isLogged, type LogLevel, levelOf } from "../protocol/log-levels.ts";
 
 export interface CallNotifications {
   /** Returns null when the client must not be notified of the event. */
-  ofEvent(event: InvocationEvent["event"]): JsonObject | null;
+  forEvent(event: InvocationEvent["event"]): JsonObject | null;
   /**
    * Announces that a person must approve the call first. The announcement is repeated while the call waits. A
    * repetition is sent only as progress: it keeps the client from timing out without filling its log.
    */
-  ofApproval(invocation: Invocation, repeated: boolean): JsonObject[];
+  forApproval(invocation: Invocation, repeated: boolean): JsonObject[];
 }
 
 export function createCallNotifications(
@@ -51,7 +51,7 @@ export function createCallNotifications(
   }
 
   return {
-    ofEvent(event) {
+    forEvent(event) {
       const { type, ...rest } = event as JsonObject;
       if (type === "progress") {
         const counts = isObject(rest.data) ? rest.data : rest;
@@ -60,8 +60,8 @@ export function createCallNotifications(
       if (type === "log") return log(levelOf(rest.level), rest.data ?? rest.message ?? rest);
       return log("debug", event as JsonObject);
     },
-    ofApproval({ id, approval_id }, repeated) {
-      const message = awaitingApproval(tool, approval_id ?? id);
+    forApproval({ id, approval_id }, repeated) {
+      const message = awaitingApprovalMessage(tool, approval_id ?? id);
       const notifications = [progress(message, undefined, undefined)];
       if (!repeated) notifications.push(log("notice", { message, invocation_id: id, approval_id }));
       return notifications.filter((each) => each !== null);
@@ -69,6 +69,6 @@ export function createCallNotifications(
   };
 }
 
-export function awaitingApproval(tool: string, id: string): string {
+export function awaitingApprovalMessage(tool: string, id: string): string {
   return `${tool} is awaiting approval. To approve it, run: backplane approve allow ${id}`;
 }

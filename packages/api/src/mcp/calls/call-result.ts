@@ -73,8 +73,8 @@ export async function callResult(
 }
 
 /**
- * A refusal by the door as a result. Null if the model cannot act on it; the refusal
- * then becomes an error of the request.
+ * A refusal by the door as a result. Null if the model cannot act on the refusal, which then becomes an error of the
+ * request.
  */
 export function refusalResult(error: BackplaneError): JsonObject | null {
   if (!isErrorCode(error.code) || !RESULT_FAMILIES.some((family) => error.code.startsWith(family)))
@@ -83,7 +83,7 @@ export function refusalResult(error: BackplaneError): JsonObject | null {
   const invocation_id = error.details?.invocation_id;
   const fix = error.fix ?? spec.remedy;
   return {
-    content: [{ type: "text", text: `${error.message}${issuesIn(error.details?.issues)}` }],
+    content: [{ type: "text", text: `${error.message}${formatIssues(error.details?.issues)}` }],
     isError: true,
     _meta: {
       ...(typeof invocation_id === "string" ? { [INVOCATION_META]: invocation_id } : {}),
@@ -111,7 +111,7 @@ export function gatewayError(error: BackplaneError): McpError {
   return new McpError(code, message, { code: error.code, retryable: error.retryable ?? retryable });
 }
 
-function issuesIn(issues: unknown): string {
+function formatIssues(issues: unknown): string {
   if (!Array.isArray(issues)) return "";
   // The message already contains the first issue.
   const lines = issues
@@ -137,14 +137,14 @@ function structuredContent(value: Json | undefined): JsonObject | undefined {
 
 /**
  * Converts the blocks to the block types of MCP. Stored data is put back into its block, because an MCP client has no
- * other way to read it; beyond the limit the block becomes a text block that names it.
+ * other way to read it; beyond the limit the block becomes a text block that describes it.
  */
 async function contentBlocks(blocks: readonly ContentBlock[], openFile: OpenFile): Promise<JsonObject[]> {
   const content: JsonObject[] = [];
   let remaining: number = MCP_LIMITS.output_bytes;
   for (const block of blocks) {
     const bytes = Number(block.bytes);
-    // A block of type file is only named; the part that a client can show is a separate block.
+    // A block of type file is only described; the part that a client can show is a separate block.
     const stored = isArtifact(block) && block.type !== "file";
     const data = stored && bytes <= remaining ? await readStored(block, openFile) : null;
     if (data !== null) remaining -= bytes;

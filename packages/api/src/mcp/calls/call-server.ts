@@ -10,9 +10,9 @@ import { isLogged, levelOf } from "../protocol/log-levels.ts";
 import { MessageQueue } from "../protocol/message-queue.ts";
 import type { McpExchange } from "../session/exchange.ts";
 import { Questions, readResponses } from "../session/questions.ts";
-import { openCall } from "../session/sessions.ts";
+import { createOpenCall } from "../session/sessions.ts";
 import { askForApproval } from "./ask-approval.ts";
-import { awaitingApproval } from "./call-notifications.ts";
+import { awaitingApprovalMessage } from "./call-notifications.ts";
 import { gatewayError } from "./call-result.ts";
 import { type DeliverDeps, deliver } from "./deliver.ts";
 import type { UpstreamCall } from "./upstream-call.ts";
@@ -54,10 +54,10 @@ export async function callServer(
     const capabilities = method === "completion/complete" ? {} : exchange.capabilities;
     call = new ServerCall(deps.kernel, { ...exchange, capabilities }, { ...target, method, responses });
   }
-  const open = openCall(call);
-  session?.calls.add(request.id, open);
+  const open_call = createOpenCall(call);
+  session?.calls.add(request.id, open_call);
   try {
-    return await deliver(deps, { request, exchange, call, open }, reply);
+    return await deliver(deps, { request, exchange, call, open_call }, reply);
   } finally {
     session?.calls.delete(request.id);
   }
@@ -85,8 +85,12 @@ async function findTarget(
     throw new McpError(MCP_ERRORS.invalid_params, "params.ref and params.argument.name are required");
   const target = await findCompletionTarget(deps, ref, { caller, view, stateless });
   if (!isObject(target.server.capabilities.completions)) return null;
-  const rest = { argument, ...(isObject(context) ? { context } : {}) };
-  return { server: target.server, params: { ref: target.ref, ...rest } };
+  const completion_params: JsonObject = {
+    ref: target.ref,
+    argument,
+    ...(isObject(context) ? { context } : {}),
+  };
+  return { server: target.server, params: completion_params };
 }
 
 async function findCompletionTarget(
@@ -127,13 +131,13 @@ class ServerCall implements UpstreamCall {
     const { server, method, params, responses } = request;
     this.questions = new Questions(capabilities, responses);
     const listener: ServerRequestListener = {
-      notify: (name, about) => this.#notifications.put({ method: name, params: about }),
+      notify: (name, details) => this.#notifications.put({ method: name, params: details }),
       answerRequest: this.questions.answerRequest,
       waiting: ({ id, approval_id }) => {
-        const message = awaitingApproval(method, approval_id);
+        const message = awaitingApprovalMessage(method, approval_id);
         const data = { message, invocation_id: id, approval_id };
-        const logged = { level: "notice", logger: server.name, data };
-        this.#notifications.put({ method: "notifications/message", params: logged });
+        const log_message = { level: "notice", logger: server.name, data };
+        this.#notifications.put({ method: "notifications/message", params: log_message });
         void askForApproval(kernel, caller, { approval_id }, this.questions).catch(() => undefined);
       },
       signal: this.#cancelled.signal,
@@ -168,7 +172,7 @@ class ServerCall implements UpstreamCall {
   }
 
   async *notifications(
-    { least_level }: McpExchange,
+    { min_level }: McpExchange,
     progress_token: string | number | undefined,
     stop: AbortSignal,
   ): AsyncGenerator<JsonObject> {
@@ -177,7 +181,7 @@ class ServerCall implements UpstreamCall {
         if (progress_token !== undefined)
           yield notification(method, { ...params, progressToken: progress_token });
       } else if (method === "notifications/message") {
-        if (isLogged(levelOf(params.level), least_level)) yield notification(method, params);
+        if (isLogged(levelOf(params.level), min_level)) yield notification(method, params);
       }
     }
   }

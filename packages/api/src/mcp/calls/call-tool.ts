@@ -16,7 +16,7 @@ import type { ToolNames } from "../lists/tool-names.ts";
 import { type McpClientRequest, McpError } from "../protocol/json-rpc.ts";
 import type { McpExchange } from "../session/exchange.ts";
 import { Questions, readResponses } from "../session/questions.ts";
-import { type McpSession, type OpenCall, openCall } from "../session/sessions.ts";
+import { createOpenCall, type McpSession, type OpenCall } from "../session/sessions.ts";
 import { askForApproval } from "./ask-approval.ts";
 import { createCallNotifications } from "./call-notifications.ts";
 import { callResult, gatewayError, refusalResult } from "./call-result.ts";
@@ -43,7 +43,7 @@ export async function callTool(
     const responses = readResponses(request.params.inputResponses);
     const call = deps.suspended.resume(caller, request, request.params.requestState);
     for (const [key, answer] of Object.entries(responses)) call.questions.answer(key, answer as JsonObject);
-    return await deliver(deps, { request, exchange, call, open: openCall(call) }, reply);
+    return await deliver(deps, { request, exchange, call, open_call: createOpenCall(call) }, reply);
   }
   let { name, input } = readCall(request, exchange);
   // Usually not a promise, and `await` would cost every call a tick (benchmark mcp.http-call.cpu).
@@ -59,10 +59,10 @@ export async function callTool(
     tool = lookup instanceof Promise ? await lookup : lookup;
   }
   if (tool === null) throw unknownTool(name);
-  const open: OpenCall = openCall(null);
+  const open_call: OpenCall = createOpenCall(null);
   if (session !== null) {
-    open.cancelled = session.takeEarlyCancel(request.id);
-    session.calls.add(request.id, open);
+    open_call.cancelled = session.consumeEarlyCancel(request.id);
+    session.calls.add(request.id, open_call);
   }
   const responses = exchange.stateless ? readResponses(request.params.inputResponses) : undefined;
   const questions = new Questions(exchange.capabilities, responses);
@@ -86,12 +86,12 @@ export async function callTool(
     session?.calls.delete(request.id);
     questions.close();
   });
-  open.cancel = () => call.cancel();
-  if (open.cancelled) call.cancel();
+  open_call.cancel = () => call.cancel();
+  if (open_call.cancelled) call.cancel();
   // Fails if the approval was answered elsewhere first or this caller may not answer it; the approval is then unchanged.
   if (ticket.status === "waiting_approval")
     void askForApproval(deps.kernel, caller, ticket.invocation, questions).catch(() => undefined);
-  return await deliver(deps, { request, exchange, call, open }, reply);
+  return await deliver(deps, { request, exchange, call, open_call }, reply);
 }
 
 const CONVERSATION = { context: "conversation" } as const;
@@ -160,8 +160,8 @@ class ToolCall implements UpstreamCall {
     return this.#awaiting_approval;
   }
 
-  isQuiet({ least_level }: McpExchange): boolean {
-    return this.#ticket.events === this.#last_seq || least_level === null;
+  isQuiet({ min_level }: McpExchange): boolean {
+    return this.#ticket.events === this.#last_seq || min_level === null;
   }
 
   cancel(): void {
@@ -170,20 +170,20 @@ class ToolCall implements UpstreamCall {
   }
 
   async *notifications(
-    { least_level }: McpExchange,
+    { min_level }: McpExchange,
     progress_token: string | number | undefined,
     stop: AbortSignal,
   ): AsyncGenerator<JsonObject> {
-    const notifications = createCallNotifications(progress_token, least_level, this.#tool);
-    if (this.#awaiting_approval) yield* notifications.ofApproval(this.#ticket.invocation, false);
+    const notifications = createCallNotifications(progress_token, min_level, this.#tool);
+    if (this.#awaiting_approval) yield* notifications.forApproval(this.#ticket.invocation, false);
     const { kernel, clock } = this.#deps;
     const source = kernel.invocations.watch(this.#exchange.caller, this.#ticket.id, this.#last_seq, stop);
     for await (const item of withReminders(clock, source, () => this.#awaiting_approval)) {
-      if (item === "reminder") yield* notifications.ofApproval(this.#ticket.invocation, true);
+      if (item === "reminder") yield* notifications.forApproval(this.#ticket.invocation, true);
       else if ("settled" in item) return;
       else {
         this.#last_seq = item.seq;
-        const message = notifications.ofEvent(item.event);
+        const message = notifications.forEvent(item.event);
         if (message !== null) yield message;
       }
     }

@@ -33,18 +33,18 @@ export interface DeliverDeps {
   suspended: SuspendedCalls;
 }
 
-export interface ToolResponse {
+export interface McpDelivery {
   request: McpClientRequest;
   exchange: McpExchange;
   call: UpstreamCall;
-  open: OpenCall;
+  open_call: OpenCall;
 }
 
 type StreamItem = { notification: JsonObject } | { question: Question } | "end";
 
 export async function deliver(
   deps: DeliverDeps,
-  delivery: ToolResponse,
+  delivery: McpDelivery,
   reply: FastifyReply | null,
 ): Promise<RouteResponse> {
   const { exchange, call, request } = delivery;
@@ -69,21 +69,26 @@ export async function deliver(
   }
 }
 
-async function respondWithJson(deps: DeliverDeps, delivery: ToolResponse): Promise<RouteResponse> {
+async function respondWithJson(deps: DeliverDeps, delivery: McpDelivery): Promise<RouteResponse> {
   const first = await endOrQuestion(delivery.call, null);
   return first === "question"
     ? await respondWithQuestions(deps, delivery)
     : await respondWithResult(delivery);
 }
 
-async function respondWithResult({ request, exchange, call, open }: ToolResponse): Promise<RouteResponse> {
-  open.done = true;
+async function respondWithResult({
+  request,
+  exchange,
+  call,
+  open_call,
+}: McpDelivery): Promise<RouteResponse> {
+  open_call.done = true;
   const result = await call.result;
-  if (open.cancelled) throw new McpError(MCP_ERRORS.refused, "the request was cancelled");
+  if (open_call.cancelled) throw new McpError(MCP_ERRORS.refused, "the request was cancelled");
   return exchange.respond(request.id, result);
 }
 
-async function respondWithQuestions(deps: DeliverDeps, delivery: ToolResponse): Promise<RouteResponse> {
+async function respondWithQuestions(deps: DeliverDeps, delivery: McpDelivery): Promise<RouteResponse> {
   const result = await inputRequired(deps, delivery);
   return result === null
     ? await respondWithResult(delivery)
@@ -93,7 +98,7 @@ async function respondWithQuestions(deps: DeliverDeps, delivery: ToolResponse): 
 /**
  * Null if too many calls are suspended: the gateway then answers the questions itself, and the call continues.
  */
-async function inputRequired(deps: DeliverDeps, { request, exchange, call, open }: ToolResponse) {
+async function inputRequired(deps: DeliverDeps, { request, exchange, call, open_call }: McpDelivery) {
   // Questions that were asked in the same tick are sent together.
   await new Promise((resolve) => setImmediate(resolve));
   const state = deps.suspended.suspend(exchange.caller, request, call);
@@ -101,7 +106,7 @@ async function inputRequired(deps: DeliverDeps, { request, exchange, call, open 
     call.questions.close();
     return null;
   }
-  open.done = true;
+  open_call.done = true;
   const inputRequests: JsonObject = {};
   for (const { key, method, params } of call.questions.pending) inputRequests[key] = { method, params };
   return { resultType: "input_required", inputRequests, requestState: state };
@@ -109,10 +114,10 @@ async function inputRequired(deps: DeliverDeps, { request, exchange, call, open 
 
 async function* streamCall(
   deps: DeliverDeps,
-  delivery: ToolResponse,
+  delivery: McpDelivery,
   stop: AbortSignal,
 ): AsyncGenerator<SseItem> {
-  const { call, exchange, request, open } = delivery;
+  const { call, exchange, request, open_call } = delivery;
   const { session } = exchange;
   const items = new MessageQueue<StreamItem>();
   const queueNotifications = async () => {
@@ -128,9 +133,9 @@ async function* streamCall(
   try {
     for await (const item of items.read(stop)) {
       if (item === "end") {
-        open.done = true;
+        open_call.done = true;
         // MCP: a cancelled request gets no response.
-        if (!open.cancelled) yield sseItem(await resultOrError(delivery));
+        if (!open_call.cancelled) yield sseItem(await resultOrError(delivery));
         return;
       }
       if ("notification" in item) yield sseItem(item.notification);
@@ -147,11 +152,11 @@ async function* streamCall(
   } finally {
     call.questions.listen(null);
     // Nobody can answer now, unless the call was suspended until the client sends the request again.
-    if (session !== null || !open.done) call.questions.close();
+    if (session !== null || !open_call.done) call.questions.close();
   }
 }
 
-async function resultOrError({ request, exchange, call }: ToolResponse): Promise<JsonObject> {
+async function resultOrError({ request, exchange, call }: McpDelivery): Promise<JsonObject> {
   try {
     return resultMessage(request.id, exchange.format(await call.result));
   } catch (error) {
@@ -163,9 +168,9 @@ async function resultOrError({ request, exchange, call }: ToolResponse): Promise
 }
 
 /** Without a session, a client cancels a request by closing the connection. */
-function cancelOnDisconnect({ open, call }: ToolResponse, reply: FastifyReply): void {
+function cancelOnDisconnect({ open_call, call }: McpDelivery, reply: FastifyReply): void {
   reply.raw.once("close", () => {
-    if (!open.done) call.cancel();
+    if (!open_call.done) call.cancel();
   });
 }
 
@@ -177,15 +182,15 @@ function cancelOnDisconnect({ open, call }: ToolResponse, reply: FastifyReply): 
 function endOrQuestion(call: UpstreamCall, clock: Clock | null): Promise<"end" | "question" | null> {
   return new Promise((resolve) => {
     const may_ask = call.questions.possible;
-    const timer = clock?.after(HEADERS_AFTER_MS, () => settle(null));
-    const settle = (first: "end" | "question" | null): void => {
+    const timer = clock?.after(HEADERS_AFTER_MS, () => finish(null));
+    const finish = (first: "end" | "question" | null): void => {
       timer?.stop();
       if (may_ask) call.questions.listen(null);
       resolve(first);
     };
-    const end = (): void => settle("end");
+    const end = (): void => finish("end");
     call.result.then(end, end);
-    if (may_ask) call.questions.listen(() => settle("question"));
+    if (may_ask) call.questions.listen(() => finish("question"));
   });
 }
 

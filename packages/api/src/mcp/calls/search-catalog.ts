@@ -1,4 +1,4 @@
-/** `tool_search` and `tool_call` of the endpoint of the whole catalog. */
+/** The tools `tool_search` and `tool_call`, which the endpoint of the whole catalog offers. */
 import { isObject, type JsonObject } from "@backplane/contract";
 import type { Caller, Catalog } from "@backplane/ports";
 import { DEFAULT_RESULTS, MAX_RESULTS } from "../lists/deferred-tools.ts";

@@ -1,7 +1,7 @@
 /**
  * Calls of the stateless revision that await answers. The client received the questions and sends the request again with
  * `inputResponses` and its `requestState`. The state is a random handle that cannot be forged, belongs to one caller and
- * works once. The call itself continues meanwhile, under its own deadline.
+ * works once. The call itself continues in the meantime, under its own deadline.
  */
 import { hash, randomBytes } from "node:crypto";
 import { canonicalJson, type JsonObject, MCP_ERRORS } from "@backplane/contract";
@@ -31,7 +31,7 @@ export class SuspendedCalls {
   /** Returns the `requestState`; null when too many calls are suspended. */
   suspend(caller: Caller, request: McpClientRequest, call: UpstreamCall): string | null {
     const owner = ownerOf(caller);
-    if (this.#calls.size >= MAX_SUSPENDED || this.#countOf(owner) >= MAX_PER_CALLER) return null;
+    if (this.#calls.size >= MAX_SUSPENDED || this.#countFor(owner) >= MAX_PER_CALLER) return null;
     const state = randomBytes(24).toString("base64url");
     const timer = this.#clock.after(EXPIRY_MS, () => {
       this.#calls.delete(state);
@@ -63,7 +63,7 @@ export class SuspendedCalls {
     this.#calls.clear();
   }
 
-  #countOf(owner: string): number {
+  #countFor(owner: string): number {
     let count = 0;
     for (const suspended of this.#calls.values()) if (suspended.owner === owner) count++;
     return count;

@@ -1,6 +1,6 @@
 /**
- * A request that a tool or a bound server is handling: it takes time, and the tool or server may send notifications and
- * questions to the client meanwhile.
+ * A request that a tool or a bound server is handling. The tool or server may send notifications and questions to the
+ * client before the result.
  */
 import type { JsonObject } from "@backplane/contract";
 import type { McpExchange } from "../session/exchange.ts";

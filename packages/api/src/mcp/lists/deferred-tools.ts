@@ -1,6 +1,6 @@
 /**
- * The two tools that stand for all deferred tools (client.profiles): one finds them, one calls them. The list of a client
- * does not change when it has found a tool, so this works with every client and keeps its prompt cache valid.
+ * The two tools that give access to all deferred tools (client.profiles): one finds them, one calls them. The tool list
+ * of a client does not change after a search, so this works with every client and keeps its prompt cache valid.
  */
 import type { JsonObject } from "@backplane/contract";
 import type { CatalogTool } from "@backplane/ports";
@@ -8,7 +8,7 @@ import type { CatalogTool } from "@backplane/ports";
 export const MAX_RESULTS = 20;
 export const DEFAULT_RESULTS = 5;
 
-const OWN = {
+const CORE_TOOL_FIELDS = {
   title: null,
   output_schema: null,
   requires_approval: false,
@@ -20,7 +20,7 @@ const OWN = {
 } as const;
 
 export const TOOL_SEARCH: CatalogTool = {
-  ...OWN,
+  ...CORE_TOOL_FIELDS,
   name: "tool_search",
   description:
     "Finds tools that are not listed here, by words that describe them. Call a tool that it finds with tool_call.",
@@ -40,7 +40,7 @@ export const TOOL_SEARCH: CatalogTool = {
 };
 
 export const TOOL_CALL: CatalogTool = {
-  ...OWN,
+  ...CORE_TOOL_FIELDS,
   name: "tool_call",
   description: "Calls a tool that tool_search has found. The arguments must match the schema of that tool.",
   input_schema: objectSchema(
@@ -58,9 +58,9 @@ export const TOOL_CALL: CatalogTool = {
 export function withoutDeferred(all: readonly CatalogTool[]): readonly CatalogTool[] {
   const listed = all.filter(({ deferred }) => !deferred);
   if (listed.length === all.length) return all;
-  const taken = new Set(all.map(({ name }) => name));
-  const own = [TOOL_CALL, TOOL_SEARCH].filter(({ name }) => !taken.has(name));
-  return [...listed, ...own].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const names = new Set(all.map(({ name }) => name));
+  const access_tools = [TOOL_CALL, TOOL_SEARCH].filter(({ name }) => !names.has(name));
+  return [...listed, ...access_tools].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 function objectSchema(properties: JsonObject, required: string[]): JsonObject {

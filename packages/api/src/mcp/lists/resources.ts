@@ -1,7 +1,7 @@
 /**
  * Resources of the bound servers, under their own URIs. When two servers offer the same URI, the one that was bound first
- * serves it and the list names the others; the names of the servers do not matter. A URI that is not listed is matched
- * against the resource templates.
+ * serves it and the list mentions the others in `_meta`; the names of the servers do not matter. A URI that is not listed
+ * is matched against the resource templates.
  */
 import { isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { Caller, ServerInfo } from "@backplane/ports";
@@ -24,11 +24,15 @@ export function createResources(lists: ServerLists): Resources {
   return {
     async list(caller, view, cursor) {
       const offered = await lists.list(caller, view, "resources");
-      return paginate("resources", view.server === null ? merged(offered, "uri") : itemsOf(offered), cursor);
+      return paginate(
+        "resources",
+        view.server === null ? mergeByUri(offered, "uri") : itemsOf(offered),
+        cursor,
+      );
     },
     async templates(caller, view, cursor) {
       const offered = await lists.list(caller, view, "resourceTemplates");
-      const items = view.server === null ? merged(offered, "uriTemplate") : itemsOf(offered);
+      const items = view.server === null ? mergeByUri(offered, "uriTemplate") : itemsOf(offered);
       return paginate("resourceTemplates", items, cursor);
     },
     async findServer(caller, view, uri, stateless) {
@@ -52,21 +56,21 @@ function itemsOf(offered: readonly ServerItem[]): JsonObject[] {
   return offered.map(({ item }) => item);
 }
 
-function merged(offered: readonly ServerItem[], uri_field: "uri" | "uriTemplate"): JsonObject[] {
-  const first = new Map<string, { item: JsonObject; server: ServerInfo; also: string[] }>();
+function mergeByUri(offered: readonly ServerItem[], uri_field: "uri" | "uriTemplate"): JsonObject[] {
+  const first = new Map<string, { item: JsonObject; server: ServerInfo; other_servers: string[] }>();
   for (const { item, server } of offered) {
     const uri = item[uri_field];
     if (typeof uri !== "string") continue;
     const existing = first.get(uri);
-    if (existing === undefined) first.set(uri, { item, server, also: [] });
-    else existing.also.push(server.name);
+    if (existing === undefined) first.set(uri, { item, server, other_servers: [] });
+    else existing.other_servers.push(server.name);
   }
-  return [...first.values()].map(({ item, server, also }) => ({
+  return [...first.values()].map(({ item, server, other_servers }) => ({
     ...item,
     _meta: {
       ...(isObject(item._meta) ? item._meta : {}),
       [SERVER_META]: server.name,
-      ...(also.length === 0 ? {} : { [ALSO_META]: also }),
+      ...(other_servers.length === 0 ? {} : { [ALSO_META]: other_servers }),
     },
   }));
 }

@@ -59,7 +59,11 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
     for (const [key, cached] of cache) if (cached.binding_id === binding_id) cache.delete(key);
   });
 
-  async function read(caller: Caller, { binding_id }: ServerInfo, kind: ListKind): Promise<JsonObject[]> {
+  async function fetchItems(
+    caller: Caller,
+    { binding_id }: ServerInfo,
+    kind: ListKind,
+  ): Promise<JsonObject[]> {
     const items: JsonObject[] = [];
     let cursor: string | undefined;
     let size = 0;
@@ -92,14 +96,14 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
     return items;
   }
 
-  function readList(caller: Caller, server: ServerInfo, kind: ListKind): Promise<JsonObject[]> {
+  function getCachedList(caller: Caller, server: ServerInfo, kind: ListKind): Promise<JsonObject[]> {
     const capability = server.capabilities[CAPABILITY[kind]];
     if (!isObject(capability)) return EMPTY;
     const key = `${server.binding_id}\n${caller.scope.project_id}\n${kind}`;
     const now = clock.monotonic();
     const cached = cache.get(key);
     if (cached !== undefined && now < cached.expires_at) return cached.items;
-    const items = read(caller, server, kind);
+    const items = fetchItems(caller, server, kind);
     const expires_at = now + (capability.listChanged === true ? TTL_MS.notified : TTL_MS.unnotified);
     cache.delete(key);
     cache.set(key, { binding_id: server.binding_id, expires_at, items });
@@ -114,7 +118,7 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
       const lists = await Promise.all(
         servers.map(async (server) => {
           try {
-            return (await readList(caller, server, kind)).map((item) => ({ server, item }));
+            return (await getCachedList(caller, server, kind)).map((item) => ({ server, item }));
           } catch (error) {
             if (view.server !== null) throw error;
             const { code } = toBackplaneError(error);

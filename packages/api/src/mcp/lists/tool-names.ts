@@ -24,14 +24,14 @@ interface NamedTools {
 }
 
 export function createToolNames(catalog: Catalog): ToolNames {
-  const known = new WeakMap<readonly CatalogTool[], Map<ServerInfo["tools"] | null, NamedTools>>();
+  const cache = new WeakMap<readonly CatalogTool[], Map<ServerInfo["tools"] | null, NamedTools>>();
 
   async function getNamedTools(caller: Caller, { server }: View): Promise<NamedTools> {
     const all = await catalog.list(caller);
-    let views = known.get(all);
+    let views = cache.get(all);
     if (views === undefined) {
       views = new Map();
-      known.set(all, views);
+      cache.set(all, views);
     }
     // `tools` of a server stays the same array until its description changes; the server object does not stay the same.
     const key = server?.tools ?? null;
@@ -54,12 +54,17 @@ export function createToolNames(catalog: Catalog): ToolNames {
 
 function nameTools(all: readonly CatalogTool[], server: ServerInfo | null): NamedTools {
   const tools =
-    server === null ? withoutDeferred(all).map((tool) => ({ name: tool.name, tool })) : ownTools(all, server);
+    server === null
+      ? withoutDeferred(all).map((tool) => ({ name: tool.name, tool }))
+      : toolsOfServer(all, server);
   return { tools, byName: new Map(tools.map(({ name, tool }) => [name, tool])) };
 }
 
 /** The tools of one server that the caller may call, each through that server's own binding. */
-function ownTools(all: readonly CatalogTool[], { binding_id, package_id, tools }: ServerInfo): NamedTool[] {
+function toolsOfServer(
+  all: readonly CatalogTool[],
+  { binding_id, package_id, tools }: ServerInfo,
+): NamedTool[] {
   const offered = new Map(all.map((tool) => [tool.name, tool]));
   const own = tools.flatMap(({ name, export_id }) => {
     const tool = offered.get(export_id);

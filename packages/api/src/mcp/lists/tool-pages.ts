@@ -4,22 +4,22 @@ import type { CatalogTool } from "@backplane/ports";
 import { McpError } from "../protocol/json-rpc.ts";
 import type { NamedTool } from "./tool-names.ts";
 
-const PAGE = 250;
-const NAME_CHARS = 256;
+const PAGE_SIZE = 250;
+const MAX_NAME_CHARS = 256;
 
 export interface ToolPages {
   page(tools: readonly NamedTool[], cursor: unknown): JsonObject;
 }
 
-export function createToolPages(page_size: number = PAGE): ToolPages {
+export function createToolPages(page_size: number = PAGE_SIZE): ToolPages {
   // The kernel returns the same array until something changes, so each list is described once.
-  const described = new WeakMap<readonly NamedTool[], JsonObject[]>();
+  const descriptions = new WeakMap<readonly NamedTool[], JsonObject[]>();
   return {
     page(tools, cursor): JsonObject {
-      let all = described.get(tools);
+      let all = descriptions.get(tools);
       if (all === undefined) {
         all = tools.map(describeTool);
-        described.set(tools, all);
+        descriptions.set(tools, all);
       }
       const after = readCursor(cursor);
       const from = after === null ? 0 : tools.findIndex(({ name }) => name > after);
@@ -46,15 +46,15 @@ function describeTool({ name, tool }: NamedTool): JsonObject {
 }
 
 function annotationsOf({ effect_class, title }: CatalogTool): JsonObject {
-  const named: JsonObject = title === null ? {} : { title };
+  const title_field: JsonObject = title === null ? {} : { title };
   switch (effect_class) {
     case "read_only":
-      return { ...named, readOnlyHint: true, destructiveHint: false, idempotentHint: true };
+      return { ...title_field, readOnlyHint: true, destructiveHint: false, idempotentHint: true };
     case "idempotent_write":
-      return { ...named, readOnlyHint: false, destructiveHint: true, idempotentHint: true };
+      return { ...title_field, readOnlyHint: false, destructiveHint: true, idempotentHint: true };
     case "non_idempotent_write":
     case "unknown":
-      return { ...named, readOnlyHint: false, destructiveHint: true, idempotentHint: false };
+      return { ...title_field, readOnlyHint: false, destructiveHint: true, idempotentHint: false };
   }
 }
 
@@ -62,7 +62,7 @@ function readCursor(cursor: unknown): string | null {
   if (cursor === undefined) return null;
   const name = typeof cursor === "string" ? Buffer.from(cursor, "base64url").toString("utf8") : "";
   // At the endpoint of one server, a name may contain any characters.
-  if (name === "" || name.length > NAME_CHARS || Buffer.from(name).toString("base64url") !== cursor)
+  if (name === "" || name.length > MAX_NAME_CHARS || Buffer.from(name).toString("base64url") !== cursor)
     throw new McpError(MCP_ERRORS.invalid_params, "params.cursor is not a cursor of this list");
   return name;
 }

@@ -31,7 +31,7 @@ interface WatchedScope {
   listeners: Set<Listener>;
 }
 
-const LISTS: ReadonlyMap<string, ChangedList> = new Map([
+const CHANGED_LISTS: ReadonlyMap<string, ChangedList> = new Map([
   ["notifications/tools/list_changed", "tools"],
   ["notifications/resources/list_changed", "resources"],
   ["notifications/prompts/list_changed", "prompts"],
@@ -71,7 +71,7 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
   }
 
   async function forward(watched: WatchedScope, notice: ServerNotice): Promise<void> {
-    const list = LISTS.get(notice.method);
+    const list = CHANGED_LISTS.get(notice.method);
     // Changes of tools are reported by the catalog.
     if (list === "tools") return;
     const visible = await servers.list(watched.caller).catch(() => watched.servers);
@@ -128,8 +128,8 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
 
 function keyOf({ scope, role, delegation, actor, tools = [] }: Caller): string {
   // A policy may allow different tools for each role, and a key may be limited to some tools.
-  const own = delegation === undefined ? `${role}\n${tools.join(",")}` : actor;
-  return `${scope.org_id}\n${scope.project_id}\n${own}`;
+  const visibility = delegation === undefined ? `${role}\n${tools.join(",")}` : actor;
+  return `${scope.org_id}\n${scope.project_id}\n${visibility}`;
 }
 
 function digestOf(tools: readonly CatalogTool[]): string {

@@ -50,7 +50,7 @@ export async function sessionNotifications(
   { lists }: NotificationDeps,
 ): Promise<NotificationStream> {
   const queue = new MessageQueue<JsonObject>(MAX_QUEUED);
-  const unlisten = await lists.listen(session.caller, {
+  const stopWatching = await lists.listen(session.caller, {
     changed: (list) => session.notify(notification(CHANGED_METHODS[list])),
     notice(notice) {
       if (session.server !== null && session.server !== notice.binding_id) return;
@@ -65,7 +65,7 @@ export async function sessionNotifications(
   return {
     items: (stop) => sseItems(queue, stop),
     close() {
-      unlisten();
+      stopWatching();
       stopListening();
     },
   };
@@ -101,7 +101,7 @@ export async function listenNotifications(
     queue.end();
     return { items: (stop) => sseItems(queue, stop), close: () => undefined };
   }
-  const unlisten = await deps.lists.listen(caller, {
+  const stopWatching = await deps.lists.listen(caller, {
     changed(list) {
       if (requested.has(list)) queue.put(notification(CHANGED_METHODS[list], { _meta }));
     },
@@ -114,7 +114,7 @@ export async function listenNotifications(
   return {
     items: (stop) => sseItems(queue, stop),
     close() {
-      unlisten();
+      stopWatching();
       for (const unsubscribe of uris.values()) unsubscribe();
     },
   };
@@ -131,7 +131,7 @@ async function subscribeAll(
   if (uris.length > MAX_SUBSCRIPTIONS)
     throw new McpError(
       MCP_ERRORS.invalid_params,
-      `a subscription may name at most ${MAX_SUBSCRIPTIONS} resources`,
+      `a subscription may list at most ${MAX_SUBSCRIPTIONS} resources`,
     );
   for (const uri of uris) {
     if (typeof uri !== "string" || subscribed.has(uri)) continue;
@@ -149,10 +149,10 @@ async function subscribeAll(
 function notificationFor(
   { method, params }: ServerNotice,
   min_level: LogLevel | null,
-  subscribed: (uri: string) => boolean,
+  isSubscribed: (uri: string) => boolean,
 ): JsonObject | null {
   if (method === UPDATED) {
-    return typeof params.uri === "string" && subscribed(params.uri) ? notification(method, params) : null;
+    return typeof params.uri === "string" && isSubscribed(params.uri) ? notification(method, params) : null;
   }
   if (method === MESSAGE)
     return isLogged(levelOf(params.level), min_level) ? notification(method, params) : null;

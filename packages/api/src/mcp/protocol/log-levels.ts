@@ -13,7 +13,7 @@ export function levelOf(value: unknown): LogLevel {
   return readLevel(value) ?? "info";
 }
 
-/** `least` is null if nothing is logged. */
-export function isLogged(level: LogLevel, least: LogLevel | null): boolean {
-  return least !== null && LOG_LEVELS.indexOf(level) >= LOG_LEVELS.indexOf(least);
+/** `min_level` is null if nothing is logged. */
+export function isLogged(level: LogLevel, min_level: LogLevel | null): boolean {
+  return min_level !== null && LOG_LEVELS.indexOf(level) >= LOG_LEVELS.indexOf(min_level);
 }

@@ -2,13 +2,13 @@
 import { type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import { McpError } from "./json-rpc.ts";
 
-const PAGE = 250;
+const PAGE_SIZE = 250;
 
 export function paginate(name: string, items: readonly JsonObject[], cursor: unknown): JsonObject {
   const from = readOffset(cursor);
-  const page = items.slice(from, from + PAGE);
-  if (from + PAGE >= items.length) return { [name]: page };
-  return { [name]: page, nextCursor: Buffer.from(`${from + PAGE}`).toString("base64url") };
+  const page = items.slice(from, from + PAGE_SIZE);
+  if (from + PAGE_SIZE >= items.length) return { [name]: page };
+  return { [name]: page, nextCursor: Buffer.from(`${from + PAGE_SIZE}`).toString("base64url") };
 }
 
 function readOffset(cursor: unknown): number {

@@ -1,6 +1,6 @@
 /**
  * Determines the MCP revision of a request. Up to 2025-11-25 the client negotiates once, with `initialize`, and may have a
- * session. From 2026-07-28 on, every request is independent and names the revision in `_meta` and in its headers.
+ * session. From 2026-07-28 on, every request is independent and states the revision in `_meta` and in its headers.
  */
 import type { IncomingHttpHeaders } from "node:http";
 import {
@@ -21,24 +21,24 @@ export function chooseRevision(requested: unknown): string {
   return MCP_NEGOTIATED.find((known) => known === requested) ?? MCP_NEGOTIATED[0];
 }
 
-/** Throws when the version header names a revision that is not supported. */
+/** Throws when the version header contains a revision that is not supported. */
 export function checkVersionHeader(headers: IncomingHttpHeaders): void {
-  const named = requestHeader(headers["mcp-protocol-version"]);
-  if (named === undefined || named === MCP_STATELESS || MCP_NEGOTIATED.some((known) => known === named))
+  const version = requestHeader(headers["mcp-protocol-version"]);
+  if (version === undefined || version === MCP_STATELESS || MCP_NEGOTIATED.some((known) => known === version))
     return;
-  throw unsupportedVersion(named);
+  throw unsupportedVersion(version);
 }
 
-export function namesStateless(headers: IncomingHttpHeaders): boolean {
+export function hasStatelessVersion(headers: IncomingHttpHeaders): boolean {
   return requestHeader(headers["mcp-protocol-version"]) === MCP_STATELESS;
 }
 
 /** Whether a request uses the stateless revision. Throws when only some of its parts say so. */
 export function isStateless(request: McpClientRequest, headers: IncomingHttpHeaders): boolean {
   const meta = isObject(request.params._meta) ? request.params._meta : {};
-  const claimed = meta[MCP_META.version];
-  if (claimed === undefined) {
-    if (!namesStateless(headers)) return false;
+  const version = meta[MCP_META.version];
+  if (version === undefined) {
+    if (!hasStatelessVersion(headers)) return false;
     throw new McpError(
       MCP_ERRORS.invalid_params,
       `_meta must contain ${MCP_META.version} in revision ${MCP_STATELESS}`,
@@ -47,12 +47,12 @@ export function isStateless(request: McpClientRequest, headers: IncomingHttpHead
       },
     );
   }
-  if (typeof claimed !== "string")
+  if (typeof version !== "string")
     throw new McpError(MCP_ERRORS.invalid_params, `${MCP_META.version} must be a string`);
   // `initialize` of older revisions may have anything in its _meta.
-  if (request.method === "initialize" && claimed < MCP_STATELESS) return false;
-  if (namesStateless(headers)) expectHeader(headers, "mcp-protocol-version", claimed);
-  if (claimed !== MCP_STATELESS) throw unsupportedVersion(claimed);
+  if (request.method === "initialize" && version < MCP_STATELESS) return false;
+  if (hasStatelessVersion(headers)) expectHeader(headers, "mcp-protocol-version", version);
+  if (version !== MCP_STATELESS) throw unsupportedVersion(version);
   if (!isObject(meta[MCP_META.client_capabilities])) {
     throw new McpError(MCP_ERRORS.invalid_params, `_meta must contain ${MCP_META.client_capabilities}`, {
       envelope: { missing: [MCP_META.client_capabilities] },
@@ -66,14 +66,14 @@ export function isStateless(request: McpClientRequest, headers: IncomingHttpHead
 function checkHeaders({ method, params }: McpClientRequest, headers: IncomingHttpHeaders): void {
   expectHeader(headers, "mcp-protocol-version", MCP_STATELESS);
   expectHeader(headers, "mcp-method", method);
-  const named = readTargetName(method, params);
-  if (named !== undefined) expectHeader(headers, "mcp-name", named);
+  const target_name = readTargetName(method, params);
+  if (target_name !== undefined) expectHeader(headers, "mcp-name", target_name);
 }
 
 function expectHeader(headers: IncomingHttpHeaders, name: string, expected: string): void {
-  const sent = requestHeader(headers[name]);
-  if (sent !== undefined && decoded(sent) === expected) return;
-  const problem = sent === undefined ? "is missing" : "does not match the body";
+  const value = requestHeader(headers[name]);
+  if (value !== undefined && decodeHeader(value) === expected) return;
+  const problem = value === undefined ? "is missing" : "does not match the body";
   throw new McpError(MCP_ERRORS.header_mismatch, `the header ${name} ${problem}`);
 }
 
@@ -83,7 +83,7 @@ function readTargetName(method: string, { name, uri }: JsonObject): string | und
 }
 
 /** `=?base64?…?=` encodes characters that a header cannot contain. */
-function decoded(value: string): string {
+function decodeHeader(value: string): string {
   const inner = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/.exec(value)?.[1];
   return inner === undefined ? value : Buffer.from(inner, "base64").toString("utf8");
 }

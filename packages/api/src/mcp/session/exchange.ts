@@ -20,7 +20,7 @@ export interface McpExchange {
   streams: boolean;
   capabilities: JsonObject;
   /** The least severe level of log messages to send; null if none are sent. */
-  least_level: LogLevel | null;
+  min_level: LogLevel | null;
   /** The result in the form of this revision. */
   format(result: JsonObject): JsonObject;
   respond(id: McpRequestId, result: JsonObject): RouteResponse;
@@ -28,7 +28,7 @@ export interface McpExchange {
 
 type Origin = Pick<McpExchange, "caller" | "view">;
 
-/** Methods whose results must state how long they may be cached: not at all, because `list_changed` announces changes. */
+/** Results of these methods must state how long they may be cached: not at all, because `list_changed` reports changes. */
 const CACHEABLE: ReadonlySet<string> = new Set([
   "tools/list",
   "prompts/list",
@@ -43,7 +43,7 @@ export function negotiatedExchange(
   session: McpSession | null,
   streams: boolean,
 ): McpExchange {
-  const least_level = session?.level ?? "info";
+  const min_level = session?.level ?? "info";
   const capabilities = session?.capabilities ?? NO_CAPABILITIES;
   return {
     caller,
@@ -52,7 +52,7 @@ export function negotiatedExchange(
     stateless: false,
     streams,
     capabilities,
-    least_level,
+    min_level,
     format: unchanged,
     respond: plainResponse,
   };
@@ -84,7 +84,7 @@ export function statelessExchange(
     json: resultMessage(id, format(result)),
   });
   const meta = params._meta as JsonObject;
-  const least_level = readLevel(meta[MCP_META.log_level]);
+  const min_level = readLevel(meta[MCP_META.log_level]);
   const capabilities = meta[MCP_META.client_capabilities] as JsonObject;
   return {
     caller,
@@ -93,7 +93,7 @@ export function statelessExchange(
     stateless: true,
     streams,
     capabilities,
-    least_level,
+    min_level,
     format,
     respond,
   };

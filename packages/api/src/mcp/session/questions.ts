@@ -44,13 +44,13 @@ export class Questions {
       this.#supplied?.delete(name);
       return Promise.resolve(supplied);
     }
-    return this.#put({ key: name, method, params });
+    return this.#addPending({ key: name, method, params });
   };
 
-  /** A question of the gateway itself. Answers that the request already contained are ignored. */
+  /** Asks a question from the gateway itself. Answers that the request already contained are ignored. */
   ask(method: string, params: JsonObject, key: string, unanswered: Json): Promise<Json> | null {
     if (this.#closed || !supports(this.#capabilities, method, params)) return null;
-    return this.#put({ key, method, params, unanswered });
+    return this.#addPending({ key, method, params, unanswered });
   }
 
   /** Whether the client supports any question. */
@@ -98,9 +98,9 @@ export class Questions {
     this.#pending.clear();
   }
 
-  #put(asked: Omit<PendingQuestion, "resolve" | "reject">): Promise<Json> {
+  #addPending(fields: Omit<PendingQuestion, "resolve" | "reject">): Promise<Json> {
     return new Promise((resolve, reject) => {
-      const question: PendingQuestion = { ...asked, resolve, reject };
+      const question: PendingQuestion = { ...fields, resolve, reject };
       this.#pending ??= new Map();
       this.#pending.set(question.key, question);
       this.#listener?.(question);

@@ -33,11 +33,11 @@ export interface OpenCall {
   done: boolean;
 }
 
-export function openCall(call: { cancel(): void } | null): OpenCall {
+export function createOpenCall(call: { cancel(): void } | null): OpenCall {
   return { cancel: call === null ? null : () => call.cancel(), cancelled: false, done: false };
 }
 
-interface OpenedSession {
+interface McpSessionParams {
   version: string;
   capabilities: JsonObject;
   server: string | null;
@@ -68,13 +68,13 @@ export class McpSession {
   readonly #unanswered = new Map<McpRequestId, { questions: Questions; key: string }>();
   #questions_sent = 0;
 
-  constructor(caller: Caller, opened: OpenedSession, now: number) {
+  constructor(caller: Caller, params: McpSessionParams, now: number) {
     this.id = randomBytes(24).toString("base64url");
     this.ref = `mcp-${randomBytes(9).toString("hex")}`;
     this.caller = caller;
-    this.version = opened.version;
-    this.capabilities = opened.capabilities;
-    this.server = opened.server;
+    this.version = params.version;
+    this.capabilities = params.capabilities;
+    this.server = params.server;
     this.used_at = now;
   }
 
@@ -89,7 +89,7 @@ export class McpSession {
     this.#early_cancels.add(id);
   }
 
-  takeEarlyCancel(id: McpRequestId): boolean {
+  consumeEarlyCancel(id: McpRequestId): boolean {
     return this.#early_cancels.delete(id);
   }
 
@@ -147,22 +147,22 @@ export class McpSessions {
   }
 
   /** At the limit of a caller, its oldest idle session is evicted; sessions of other callers are not. */
-  open(caller: Caller, opened: OpenedSession): McpSession {
+  open(caller: Caller, params: McpSessionParams): McpSession {
     const key = keyOf(caller);
-    const own = this.#callers.get(key) ?? new Set();
+    const caller_sessions = this.#callers.get(key) ?? new Set();
     const max = caller.delegation === undefined ? this.#limits.per_caller : SESSION_LIMITS.per_invocation;
-    if (own.size >= max) {
-      const oldest = [...own].find((session) => !session.busy);
+    if (caller_sessions.size >= max) {
+      const oldest = [...caller_sessions].find((session) => !session.busy);
       if (oldest !== undefined) this.remove(oldest);
     }
     if (this.#sessions.size >= this.#limits.sessions) this.#sweep();
-    if (this.#sessions.size >= this.#limits.sessions || own.size >= max)
+    if (this.#sessions.size >= this.#limits.sessions || caller_sessions.size >= max)
       throw new BackplaneError("request.overloaded", "Too many MCP sessions are open.", {
         details: { retry_after_ms: 5_000 },
       });
-    const session = new McpSession(caller, opened, this.#clock.monotonic());
+    const session = new McpSession(caller, params, this.#clock.monotonic());
     this.#sessions.set(session.id, session);
-    this.#callers.set(key, own.add(session));
+    this.#callers.set(key, caller_sessions.add(session));
     return session;
   }
 
@@ -182,9 +182,9 @@ export class McpSessions {
 
   remove(session: McpSession): void {
     const key = keyOf(session.caller);
-    const own = this.#callers.get(key);
-    own?.delete(session);
-    if (own?.size === 0) this.#callers.delete(key);
+    const caller_sessions = this.#callers.get(key);
+    caller_sessions?.delete(session);
+    if (caller_sessions?.size === 0) this.#callers.delete(key);
     this.#sessions.delete(session.id);
     session.end();
   }

@@ -10,20 +10,20 @@ import { ADMIN } from "../../support/callers.ts";
 import { call, connect, type McpClient, send } from "../../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 let base = "";
 beforeAll(async () => {
-  ({ t, base } = await startBoundApi(["ask"]));
+  ({ api, base } = await startBoundApi(["ask"]));
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const ELICITATION = { elicitation: {} };
 const pending = async () =>
-  (await t.call("GET", "/v1/approvals?status=pending")).json.items as { id: string; input: JsonObject }[];
+  (await api.call("GET", "/v1/approvals?status=pending")).json.items as { id: string; input: JsonObject }[];
 const answerOverHttp = (id: string, response: string) =>
-  t.call("POST", `/v1/approvals/${id}:answer`, { body: { response } });
+  api.call("POST", `/v1/approvals/${id}:answer`, { body: { response } });
 const newKey = async (scopes: string[], role = "user") =>
-  (await t.call("POST", "/v1/keys", { body: { name: "mcp", role, scopes } })).json.token as string;
+  (await api.call("POST", "/v1/keys", { body: { name: "mcp", role, scopes } })).json.token as string;
 
 /** Calls the tool in a session and answers the elicitation with `reply`; null closes the connection instead. */
 async function callAndAnswer(client: McpClient, reply: JsonObject | null, token = ADMIN_TOKEN) {
@@ -61,7 +61,7 @@ verifies(
       properties: { decision: { enum: ["approve", "reject"] }, feedback: { type: "string" } },
       required: ["decision"],
     });
-    const [row] = (await t.call("GET", "/v1/approvals?status=approved")).json.items;
+    const [row] = (await api.call("GET", "/v1/approvals?status=approved")).json.items;
     expect(row).toMatchObject({ response: "approve", answered_by: "admin" });
   },
 );
@@ -162,7 +162,7 @@ verifies(["mcp.server", "approval.flow"], "ends a stateless request with the que
   expect((await client.ask("tools/call", again)).last.result).toMatchObject({ isError: false });
 });
 
-test("does not shorten arguments: a longer input is approved elsewhere", async () => {
+test("does not ask by elicitation when the arguments are too long to show in full", async () => {
   const client = await connect(base, "2025-11-25", ADMIN_TOKEN, ELICITATION);
   const questions: JsonObject[] = [];
   const running = client.ask("tools/call", call("ask", { text: "x".repeat(8_001) }), {

@@ -21,7 +21,7 @@ test.each([
     { type: "ref/resource", uri: "x://one", name: "p" },
     { type: "ref/resource", uri: "x://one" },
   ],
-])("sends a completion only for the authorized reference: %j", async (ref, wanted) => {
+])("sends a completion only for the authorized reference: %j", async (ref, expected_ref) => {
   const requests: JsonObject[] = [];
   const deps = {
     kernel: {
@@ -48,5 +48,5 @@ test.each([
   const params = { ref, argument: { name: "x", value: "" } };
   const request = { id: 1, method: "completion/complete", params };
   await callServer(deps as never, request as never, exchange as never, null);
-  expect(requests).toEqual([{ ref: wanted, argument: { name: "x", value: "" } }]);
+  expect(requests).toEqual([{ ref: expected_ref, argument: { name: "x", value: "" } }]);
 });

@@ -6,30 +6,30 @@ import { call, connect, send } from "../../support/mcp-client.ts";
 import { PACKAGE_ID } from "../../support/sample-package.ts";
 import { ADMIN_TOKEN, type TestApi } from "../../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 let base = "";
 beforeAll(async () => {
-  ({ t, base } = await startBoundApi(["echo"]));
+  ({ api, base } = await startBoundApi(["echo"]));
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 const cancelled = (requestId: string | number) => ({
   jsonrpc: "2.0",
   method: "notifications/cancelled",
   params: { requestId, reason: "enough" },
 });
-const statusOf = async (id: string) => (await t.kernel.invocations.get(ADMIN, id)).status;
+const statusOf = async (id: string) => (await api.kernel.invocations.get(ADMIN, id)).status;
 /** Starts a call that waits; resolves when it runs. */
 async function startWaitingCall(start: () => Promise<unknown>): Promise<string> {
-  const before = t.runner.requests.length;
+  const before = api.runner.requests.length;
   start().catch(() => undefined);
-  await t.runner.started(before + 1);
-  return t.runner.requests[before]!.invocation_id;
+  await api.runner.started(before + 1);
+  return api.runner.requests[before]!.invocation_id;
 }
 
 async function waitForSettlement(id: string): Promise<string> {
   const stop = new AbortController();
-  for await (const item of t.kernel.invocations.watch(ADMIN, id, 0, stop.signal))
+  for await (const item of api.kernel.invocations.watch(ADMIN, id, 0, stop.signal))
     if ("settled" in item) return item.settled.status;
   return await statusOf(id);
 }
@@ -41,7 +41,7 @@ test("cancels a call on notifications/cancelled and ends its stream without a re
     const { messages } = await client.ask("tools/call", call("echo", { do: "wait" }, "p"), { id: "a" });
     answer.resolve(messages);
   });
-  t.runner.emit(id, { type: "progress", message: "still" });
+  api.runner.emit(id, { type: "progress", message: "still" });
   await send(base, cancelled("a"), { headers: client.headers });
   expect(await waitForSettlement(id)).toBe("cancelled");
   expect((await answer.promise).filter((message) => "id" in (message as object))).toEqual([]);
@@ -58,7 +58,7 @@ test("rejects a request id that is in use", async () => {
   const client = await connect(base, "2025-11-25");
   const id = await startWaitingCall(() => client.ask("tools/call", call("echo", { do: "wait" }), { id: 5 }));
   expect((await client.ask("tools/call", call("echo"), { id: 5 })).last.error.code).toBe(-32600);
-  t.runner.release(id);
+  api.runner.release(id);
   expect(await waitForSettlement(id)).toBe("succeeded");
 });
 
@@ -73,7 +73,7 @@ test("cancels a stateless call on disconnect, but not a call of a session", asyn
   stop.abort();
   expect(await waitForSettlement(stateless_call)).toBe("cancelled");
   expect(await statusOf(session_call)).toBe("running");
-  t.runner.release(session_call);
+  api.runner.release(session_call);
   expect(await waitForSettlement(session_call)).toBe("succeeded");
 });
 
@@ -114,7 +114,7 @@ test("delivers results and changes to 100 concurrent sessions with streams", asy
   expect(answers.map(({ last }) => last.result.content[0].text)).toEqual(clients.map((_, n) => `of ${n}`));
   const notified = Promise.all(streams.map((stream) => stream.changed()));
   const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "ask" };
-  await t.call("POST", "/v1/plugin-bindings", { body });
+  await api.call("POST", "/v1/plugin-bindings", { body });
   expect(new Set(await notified)).toEqual(new Set([true]));
   stop.abort();
 });

@@ -8,22 +8,22 @@ import { catalogTool } from "../../support/catalog-tool.ts";
 import { call, connect } from "../../support/mcp-client.ts";
 import type { TestApi } from "../../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 let base = "";
 beforeAll(async () => {
-  ({ t, base } = await startBoundApi(["echo", "ask"]));
+  ({ api, base } = await startBoundApi(["echo", "ask"]));
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 test("turns the response of a long call into a stream", async () => {
   const client = await connect(base, "2025-11-25");
-  const before = t.runner.requests.length;
+  const before = api.runner.requests.length;
   const running = client.ask("tools/call", call("echo", { do: "wait" }));
-  await t.runner.started(before + 1);
-  const { invocation_id } = t.runner.requests[before]!;
-  t.runner.emit(invocation_id, { type: "log", level: "info", message: "long" });
-  t.clock.advance(6_000);
-  t.runner.release(invocation_id);
+  await api.runner.started(before + 1);
+  const { invocation_id } = api.runner.requests[before]!;
+  api.runner.emit(invocation_id, { type: "log", level: "info", message: "long" });
+  api.clock.advance(6_000);
+  api.runner.release(invocation_id);
   const { form, messages } = await running;
   expect(form).toBe("sse");
   expect(messages[0].params).toEqual({ level: "info", logger: "echo", data: "long" });
@@ -44,14 +44,14 @@ test("repeats the approval notification with increasing progress", async () => {
   await approvalNotices[0]!.promise;
   // The timer of the repeated notification starts only after the first one was read.
   for (let repeated = false; !repeated; ) {
-    t.clock.advance(16_000);
+    api.clock.advance(16_000);
     repeated = await Promise.race([
       approvalNotices[1]!.promise.then(() => true),
       new Promise(setImmediate).then(() => false),
     ]);
   }
-  const { json } = await t.call("GET", "/v1/approvals?status=pending");
-  await t.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response: "approve" } });
+  const { json } = await api.call("GET", "/v1/approvals?status=pending");
+  await api.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response: "approve" } });
   expect((await running).last.result.isError).toBe(false);
   const progress = notifications.map((params) => Number(params.progress));
   expect(progress.every((value, n) => n === 0 || value > progress[n - 1]!)).toBe(true);
@@ -62,24 +62,24 @@ test("finds an unannounced change by polling and reports it once to each client"
   const caller = { ...userNamed("a"), scope: { org_id: "org_local", project_id: null } };
   let tools = [catalogTool("one")];
   const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };
-  const watch = createListWatch({ ...t.kernel, catalog: { ...t.kernel.catalog, ...catalog } }, t.clock);
+  const watch = createListWatch({ ...api.kernel, catalog: { ...api.kernel.catalog, ...catalog } }, api.clock);
   const counts = [0, 0];
   const listener = (n: number) => ({ changed: () => void counts[n]!++, notice: () => undefined });
-  const leave = await watch.listen(caller, listener(0));
+  const unsubscribe = await watch.listen(caller, listener(0));
   await watch.listen(caller, listener(1));
-  const look = async () => {
-    t.clock.advance(11_000);
+  const poll = async () => {
+    api.clock.advance(11_000);
     await new Promise(setImmediate);
   };
   tools = [catalogTool("one")];
-  await look();
+  await poll();
   expect(counts).toEqual([0, 0]);
   tools = [catalogTool("one"), catalogTool("two")];
-  await look();
+  await poll();
   expect(counts).toEqual([1, 1]);
-  leave();
+  unsubscribe();
   tools = [];
-  await look();
+  await poll();
   expect(counts).toEqual([1, 2]);
   watch.close();
 });

@@ -10,7 +10,7 @@ const request = (params: object) => ({
   method: "tools/call",
   params: params as never,
 });
-const ASKED = { name: "ask", arguments: { a: 1 } };
+const CALL_PARAMS = { name: "ask", arguments: { a: 1 } };
 
 function upstreamCall(): UpstreamCall {
   const questions = new Questions({ elicitation: {} });
@@ -29,9 +29,9 @@ const clock = {
 
 test("accepts a requestState once, only for its caller and its request", () => {
   const suspended = new SuspendedCalls(clock);
-  const own = upstreamCall();
-  const state = suspended.suspend(caller("a"), request(ASKED), own)!;
-  const again = { ...ASKED, requestState: state, inputResponses: { x: {} }, _meta: {} };
+  const suspended_call = upstreamCall();
+  const state = suspended.suspend(caller("a"), request(CALL_PARAMS), suspended_call)!;
+  const again = { ...CALL_PARAMS, requestState: state, inputResponses: { x: {} }, _meta: {} };
   const refused = { code: -32602 };
   const resume =
     (actor: string, params: object, request_state: unknown = state) =>
@@ -41,22 +41,22 @@ test("accepts a requestState once, only for its caller and its request", () => {
   expect(resume("a", { ...again, arguments: { a: 2 } })).toThrow(expect.objectContaining(refused));
   expect(resume("a", again, `${state}x`)).toThrow(expect.objectContaining(refused));
   expect(resume("a", again, 7)).toThrow(expect.objectContaining(refused));
-  expect(resume("a", again)()).toBe(own);
+  expect(resume("a", again)()).toBe(suspended_call);
   expect(resume("a", again)).toThrow(expect.objectContaining(refused));
 });
 
 test("declines pending questions when the client does not return in time", async () => {
   const suspended = new SuspendedCalls(clock);
-  const own = upstreamCall();
-  const answer = own.questions.answerRequest("elicitation/create", {});
-  suspended.suspend(caller("a"), request(ASKED), own);
+  const suspended_call = upstreamCall();
+  const answer = suspended_call.questions.answerRequest("elicitation/create", {});
+  suspended.suspend(caller("a"), request(CALL_PARAMS), suspended_call);
   timers.at(-1)!();
   expect(await answer).toEqual({ action: "decline" });
 });
 
 test("limits the suspended calls of one caller", () => {
   const suspended = new SuspendedCalls(clock);
-  const suspend = (actor: string) => suspended.suspend(caller(actor), request(ASKED), upstreamCall());
+  const suspend = (actor: string) => suspended.suspend(caller(actor), request(CALL_PARAMS), upstreamCall());
   for (let n = 0; n < 100; n++) expect(suspend("a")).not.toBeNull();
   expect(suspend("a")).toBeNull();
   expect(suspend("b")).not.toBeNull();

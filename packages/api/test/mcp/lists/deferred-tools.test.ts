@@ -8,13 +8,13 @@ import { catalogTool } from "../../support/catalog-tool.ts";
 import { connect, type McpClient } from "../../support/mcp-client.ts";
 import type { TestApi } from "../../support/start-api.ts";
 
-let t: TestApi;
+let api: TestApi;
 let base = "";
 beforeAll(async () => {
-  ({ t, base } = await startBoundApi(["echo", "ask"]));
-  await t.call("PATCH", "/v1/policy", { body: { tool_token_budget: 0, pinned_tools: ["ask"] } });
+  ({ api, base } = await startBoundApi(["echo", "ask"]));
+  await api.call("PATCH", "/v1/policy", { body: { tool_token_budget: 0, pinned_tools: ["ask"] } });
 });
-afterAll(() => t.close());
+afterAll(() => api.close());
 
 describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
   let client: McpClient;
@@ -41,7 +41,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
       expect(result.isError ?? false).toBe(false);
       expect(result.content).toEqual(direct.content);
       const id = result._meta["backplane/invocation_id"];
-      expect((await t.call("GET", `/v1/invocations/${id}`)).json).toMatchObject({ export_id: "echo" });
+      expect((await api.call("GET", `/v1/invocations/${id}`)).json).toMatchObject({ export_id: "echo" });
       // The list is unchanged, so the client's prompt does not change.
       expect(await listedNames()).toEqual(["ask", "tool_call", "tool_search"]);
     },
@@ -62,7 +62,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
 });
 
 verifies("client.profiles", "shows in the catalog what is deferred and why", async () => {
-  const { items } = (await t.call("GET", "/v1/catalog")).json as { items: JsonObject[] };
+  const { items } = (await api.call("GET", "/v1/catalog")).json as { items: JsonObject[] };
   const findTool = (name: string) => items.find((item) => item.name === name);
   expect(findTool("echo")).toMatchObject({ deferred: true, deferred_by: "budget" });
   expect(findTool("ask")).toMatchObject({ deferred: false, deferred_by: null });
@@ -71,8 +71,8 @@ verifies("client.profiles", "shows in the catalog what is deferred and why", asy
 test("returns the same array if no tool is deferred, and keeps another tool named tool_call", () => {
   const plain = [catalogTool("a"), catalogTool("b")];
   expect(withoutDeferred(plain)).toBe(plain);
-  const own = { ...catalogTool("tool_call"), description: "Somebody else's." };
-  const listed = withoutDeferred([{ ...catalogTool("a"), deferred: true }, own]);
+  const other_tool = { ...catalogTool("tool_call"), description: "Somebody else's." };
+  const listed = withoutDeferred([{ ...catalogTool("a"), deferred: true }, other_tool]);
   expect(listed.map(({ name }) => name)).toEqual(["tool_call", "tool_search"]);
-  expect(listed[0]).toBe(own);
+  expect(listed[0]).toBe(other_tool);
 });

@@ -73,7 +73,7 @@ test("matches templates in linear time", () => {
   expect(matchesTemplate("y://x", "y://x")).toBe(true);
   expect(matchesTemplate("y://x", "y://xx")).toBe(false);
   expect(matchesTemplate(7, "y://x")).toBe(false);
-  const began = performance.now();
+  const started_at = performance.now();
   expect(matchesTemplate(`${"{a}".repeat(200)}!`, "x".repeat(10_000))).toBe(false);
-  expect(performance.now() - began).toBeLessThan(1_000);
+  expect(performance.now() - started_at).toBeLessThan(1_000);
 });

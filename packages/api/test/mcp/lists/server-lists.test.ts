@@ -23,7 +23,7 @@ test("marks hidden characters in texts of resources and omits resources with hid
     request: async () => ({ resources }),
     onNotice: () => () => undefined,
   };
-  const log = { warn: (_about: object, text: string) => logged.push(text) };
+  const log = { warn: (_fields: object, text: string) => logged.push(text) };
   const lists = createServerLists(
     { servers } as unknown as Kernel,
     { monotonic: () => 0 } as never,

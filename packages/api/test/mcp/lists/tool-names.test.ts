@@ -17,18 +17,20 @@ test("omits a tool of a server when another package has its name", async () => {
   const all = [tool("first/files")];
   const names = createToolNames({ list: async () => all } as unknown as Catalog);
   const caller = {} as never;
-  const holder = { server: server("first/files", "b1") };
-  expect(await names.list(caller, holder)).toMatchObject([{ name: "read", tool: { binding_id: "b1" } }]);
-  const loser = { server: server("second/files", "b2") };
-  expect(await names.list(caller, loser)).toEqual([]);
-  expect(await names.find(caller, loser, "read")).toBeNull();
+  const first_view = { server: server("first/files", "b1") };
+  expect(await names.list(caller, first_view)).toMatchObject([{ name: "read", tool: { binding_id: "b1" } }]);
+  const second_view = { server: server("second/files", "b2") };
+  expect(await names.list(caller, second_view)).toEqual([]);
+  expect(await names.find(caller, second_view, "read")).toBeNull();
 });
 
 test("uses the catalog name for a tool whose own name has hidden characters", async () => {
   const all = [tool("first/files")];
   const names = createToolNames({ list: async () => all } as unknown as Catalog);
-  const own = server("first/files", "b1");
-  const view = { server: { ...own, tools: [{ name: "re\u{e0069}ad", export_id: "mcp_files_read" }] } };
+  const server_info = server("first/files", "b1");
+  const view = {
+    server: { ...server_info, tools: [{ name: "re\u{e0069}ad", export_id: "mcp_files_read" }] },
+  };
   expect(await names.list({} as never, view)).toMatchObject([{ name: "mcp_files_read" }]);
   expect(await names.find({} as never, view, "mcp_files_read")).toMatchObject({ binding_id: "b1" });
 });
@@ -36,8 +38,8 @@ test("uses the catalog name for a tool whose own name has hidden characters", as
 test("caches the names of a server for each catalog", async () => {
   const all = [tool("first/files")];
   const names = createToolNames({ list: async () => all } as unknown as Catalog);
-  const own = server("first/files", "b1");
-  const first = await names.list({} as never, { server: own });
+  const server_info = server("first/files", "b1");
+  const first = await names.list({} as never, { server: server_info });
   // The kernel creates such a view for each request.
-  expect(await names.list({} as never, { server: { ...own, capabilities: {} } })).toBe(first);
+  expect(await names.list({} as never, { server: { ...server_info, capabilities: {} } })).toBe(first);
 });

@@ -2,10 +2,10 @@ import { expect, test } from "vitest";
 import { createToolPages } from "../../../src/mcp/lists/tool-pages.ts";
 import { catalogTool } from "../../support/catalog-tool.ts";
 
-const named = (names: string[]) => names.map((name) => ({ name, tool: catalogTool("t") }));
+const namedTools = (names: string[]) => names.map((name) => ({ name, tool: catalogTool("t") }));
 
 test("pages through tool names with any characters", () => {
-  const tools = named(["a b", "příkaz", "x:y", "漢字"]);
+  const tools = namedTools(["a b", "příkaz", "x:y", "漢字"]);
   const pages = createToolPages(1);
   const all_tools: unknown[] = [];
   let cursor: unknown;
@@ -18,5 +18,5 @@ test("pages through tool names with any characters", () => {
 });
 
 test.each(["", "!", "YQ==", "a".repeat(2_000), 7, null])("rejects %j as a cursor", (cursor) => {
-  expect(() => createToolPages(1).page(named(["a"]), cursor)).toThrow("params.cursor is not a cursor");
+  expect(() => createToolPages(1).page(namedTools(["a"]), cursor)).toThrow("params.cursor is not a cursor");
 });

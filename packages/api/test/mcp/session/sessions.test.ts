@@ -2,11 +2,11 @@ import type { Caller } from "@backplane/ports";
 import { expect, test } from "vitest";
 import type { NamedTool } from "../../../src/mcp/lists/tool-names.ts";
 import { createToolPages } from "../../../src/mcp/lists/tool-pages.ts";
-import { McpSessions, openCall, SESSION_LIMITS } from "../../../src/mcp/session/sessions.ts";
+import { createOpenCall, McpSessions, SESSION_LIMITS } from "../../../src/mcp/session/sessions.ts";
 import { userNamed as caller } from "../../support/callers.ts";
 import { catalogTool } from "../../support/catalog-tool.ts";
 
-const OPENED = { version: "2025-11-25", capabilities: {}, server: null };
+const SESSION_PARAMS = { version: "2025-11-25", capabilities: {}, server: null };
 
 const TOOL = catalogTool("");
 
@@ -16,9 +16,9 @@ const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} 
 test("expires idle sessions after an hour, but not busy ones", () => {
   now = 0;
   const sessions = new McpSessions(clock);
-  const idle = sessions.open(caller("a"), OPENED);
-  const busy = sessions.open(caller("a"), OPENED);
-  busy.calls.add(1, openCall(null));
+  const idle = sessions.open(caller("a"), SESSION_PARAMS);
+  const busy = sessions.open(caller("a"), SESSION_PARAMS);
+  busy.calls.add(1, createOpenCall(null));
   now = SESSION_LIMITS.idle_ms + 1;
   expect(sessions.find(caller("a"), idle.id, null)).toBe(null);
   expect(sessions.find(caller("a"), busy.id, null)).toBe(busy);
@@ -34,39 +34,42 @@ test("evicts abandoned sessions of delegated tokens first", () => {
     ...caller(id),
     delegation: { invocation_id: id, scopes: ["tools:invoke"], grant, delivery_id: null, depth: 0 },
   });
-  for (let times = 0; times < 100; times++) sessions.open(plugin("inv_1"), OPENED);
+  for (let times = 0; times < 100; times++) sessions.open(plugin("inv_1"), SESSION_PARAMS);
   expect(sessions.size).toBe(SESSION_LIMITS.per_invocation);
   // The invocation of the token has ended; the next one behaves in the same way.
   for (const id of ["inv_2", "inv_3"])
     for (let times = 0; times < SESSION_LIMITS.per_invocation && sessions.size < 40; times++)
-      sessions.open(plugin(id), OPENED);
+      sessions.open(plugin(id), SESSION_PARAMS);
   expect(sessions.size).toBe(40);
   now = SESSION_LIMITS.idle_ms / 10;
-  expect(sessions.find(caller("a"), sessions.open(caller("a"), OPENED).id, null)).not.toBe(null);
+  expect(sessions.find(caller("a"), sessions.open(caller("a"), SESSION_PARAMS).id, null)).not.toBe(null);
 });
 
 test("evicts the oldest idle session of a caller at its limit, not those of others", () => {
   const sessions = new McpSessions(clock, { sessions: 4, per_caller: 2 });
-  const other = sessions.open(caller("b"), OPENED);
-  const [first, second] = [sessions.open(caller("a"), OPENED), sessions.open(caller("a"), OPENED)];
-  first.calls.add(1, openCall(null));
-  const third = sessions.open(caller("a"), OPENED);
+  const other = sessions.open(caller("b"), SESSION_PARAMS);
+  const [first, second] = [
+    sessions.open(caller("a"), SESSION_PARAMS),
+    sessions.open(caller("a"), SESSION_PARAMS),
+  ];
+  first.calls.add(1, createOpenCall(null));
+  const third = sessions.open(caller("a"), SESSION_PARAMS);
   expect([first, second, third].map(({ id }) => sessions.find(caller("a"), id, null) !== null)).toEqual([
     true,
     false,
     true,
   ]);
-  third.calls.add(1, openCall(null));
-  expect(() => sessions.open(caller("a"), OPENED)).toThrow(/Too many/);
+  third.calls.add(1, createOpenCall(null));
+  expect(() => sessions.open(caller("a"), SESSION_PARAMS)).toThrow(/Too many/);
   expect(sessions.find(caller("b"), other.id, null)).toBe(other);
 });
 
 test("does not find a session of one endpoint at another", () => {
   const sessions = new McpSessions(clock);
-  const own = sessions.open(caller("a"), { ...OPENED, server: "bind_1" });
-  expect(sessions.find(caller("a"), own.id, null)).toBe(null);
-  expect(sessions.find(caller("a"), own.id, "bind_2")).toBe(null);
-  expect(sessions.find(caller("a"), own.id, "bind_1")).toBe(own);
+  const session = sessions.open(caller("a"), { ...SESSION_PARAMS, server: "bind_1" });
+  expect(sessions.find(caller("a"), session.id, null)).toBe(null);
+  expect(sessions.find(caller("a"), session.id, "bind_2")).toBe(null);
+  expect(sessions.find(caller("a"), session.id, "bind_1")).toBe(session);
 });
 
 test("pages tools by name without gaps or duplicates", () => {

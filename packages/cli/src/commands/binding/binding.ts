@@ -54,7 +54,7 @@ export function addBindingCommands(program: Command, toAction: ToAction): void {
   bindingFlags(binding.command("set <binding> [args...]"))
     .usage("[options] <binding> [-- args...]")
     .description(
-      "Change the given settings and keep the others. Applies from the next call. ARGS replace the arguments of an MCP server.",
+      "Change the specified settings and keep the others. Applies from the next call. ARGS replace the arguments of an MCP server.",
     )
     .option(
       "--args <words>",
@@ -136,7 +136,9 @@ async function show(context: CommandContext, _options: object, name: string): Pr
   return undefined;
 }
 
-/** Patches the generation that was read, so a concurrent change fails with request.precondition instead of being lost. */
+/**
+ * Patches the generation that was read, so a concurrent change fails with request.precondition instead of being lost.
+ */
 async function set(
   context: CommandContext,
   options: BindingOptions & { to?: string; unsetSecret?: string[]; grantRequested?: boolean },
@@ -148,38 +150,38 @@ async function set(
   const unset = unsetSecret.map((slot) => slot.toLowerCase());
   if (Object.keys(options).length === 0 && args.length === 0) throw nothingToChange(name);
   const flags: BindingOptions = args.length === 0 ? settings : { ...settings, args };
-  const present = await findBinding(context, name);
+  const current = await findBinding(context, name);
   const parts = await completeServerParts(
     context,
-    present,
+    current,
     flags,
-    await bindingParts(context, flags, present.config),
+    await bindingParts(context, flags, current.config),
     unset,
   );
-  assertBoundSlots(present, unset);
-  const secrets = { ...present.secrets };
+  assertBoundSlots(current, unset);
+  const secrets = { ...current.secrets };
   for (const slot of unset) delete secrets[slot];
-  const moves = to !== undefined && to !== present.package_version;
+  const changes_version = to !== undefined && to !== current.package_version;
   // The merged policy replaces the old one; trust in the old version must not carry over.
-  const policy = moves ? withoutTrust(present) : present.policy;
-  const named = grantRequested === true ? { ...parts, policy: { ...parts.policy } } : parts;
-  const merged = mergeParts({ secrets, policy }, named);
+  const policy = changes_version ? dropTrust(current) : current.policy;
+  const changes = grantRequested === true ? { ...parts, policy: { ...parts.policy } } : parts;
+  const merged = mergeParts({ secrets, policy }, changes);
   if (grantRequested === true) delete merged.policy?.permissions;
   const patch = {
     ...(unset.length === 0 ? {} : { secrets }),
     ...merged,
     ...(to === undefined ? {} : { package_version: to }),
   };
-  const { binding_id: id, generation } = present;
+  const { binding_id: id, generation } = current;
   const changed = await context.client().bindings.patch(id, patch, { generation });
   showBinding(context, changed);
-  if (moves) reportVersionChange(context, changed);
-  reportNewName(context, present, changed);
-  await reportChanges(context, present, changed);
+  if (changes_version) reportVersionChange(context, changed);
+  reportNewName(context, current, changed);
+  await reportChanges(context, current, changed);
   return undefined;
 }
 
-function withoutTrust({ policy, class_lowered_by }: Binding): Binding["policy"] {
+function dropTrust({ policy, class_lowered_by }: Binding): Binding["policy"] {
   const { host_target, class: chosen, ...kept } = policy;
   return {
     ...kept,
@@ -189,18 +191,18 @@ function withoutTrust({ policy, class_lowered_by }: Binding): Binding["policy"] 
 }
 
 async function rollback(context: CommandContext, _options: object, name: string): Promise<undefined> {
-  const present = await findBinding(context, name);
-  const { binding_id, generation } = present;
-  const back = await context.client().bindings.rollback(binding_id, { generation });
-  showBinding(context, back);
-  reportVersionChange(context, back);
-  await reportChanges(context, present, back);
+  const current = await findBinding(context, name);
+  const { binding_id, generation } = current;
+  const restored = await context.client().bindings.rollback(binding_id, { generation });
+  showBinding(context, restored);
+  reportVersionChange(context, restored);
+  await reportChanges(context, current, restored);
   return undefined;
 }
 
 /** An empty patch would still restart the processes of the binding. */
 function nothingToChange(name: string): BackplaneError {
-  return new BackplaneError("cli.usage", "No setting to change was given.", {
+  return new BackplaneError("cli.usage", "No setting to change was specified.", {
     fix: `backplane binding show ${name}, then: backplane binding set --help`,
   });
 }
@@ -219,12 +221,12 @@ async function setStatus(
   name: string,
   status: "active" | "disabled",
 ): Promise<undefined> {
-  const present = await findBinding(context, name);
-  const { binding_id, generation } = present;
+  const current = await findBinding(context, name);
+  const { binding_id, generation } = current;
   const changed = await context.client().bindings.patch(binding_id, { status }, { generation });
   showBinding(context, changed);
   if (changed.waiting_deliveries !== undefined) context.out.note(describeWaiting(changed));
-  await reportChanges(context, present, changed);
+  await reportChanges(context, current, changed);
   return undefined;
 }
 
@@ -246,7 +248,7 @@ async function validate(context: CommandContext, _options: object, name: string)
     const slots = report.unbound_slots.map((slot) => `  unbound secret slot: ${slot}`);
     const warnings = report.warnings.map(({ message }) => `  warning: ${plainLine(message)}`);
     const head = `${report.valid ? "valid" : "not valid"}, ${report.status}`;
-    return [head, ...issues, ...slots, ...warnings, fields(grantedOf(report))].join("\n");
+    return [head, ...issues, ...slots, ...warnings, fields(grantFields(report))].join("\n");
   });
   if (report.unbound_slots.length > 0 && !context.out.json) {
     context.out.note(`fix: backplane binding set ${id} --secret ${report.unbound_slots[0]}=NAME`);
@@ -255,7 +257,7 @@ async function validate(context: CommandContext, _options: object, name: string)
 }
 
 /** Granted permissions, with the requested ones where they differ. */
-function grantedOf({ requested, grant }: ValidationReport): Record<string, string> {
+function grantFields({ requested, grant }: ValidationReport): Record<string, string> {
   const pairs: [string, unknown, unknown][] = [
     ["network", requested.network, grant.network],
     ["domains", requested.allowed_domains ?? "any", grant.allowed_domains],
@@ -263,10 +265,13 @@ function grantedOf({ requested, grant }: ValidationReport): Record<string, strin
     ["api scopes", requested.gateway_api_scopes, grant.gateway_api_scopes],
     ["secrets", requested.secret_slots, grant.secret_slots],
   ];
-  const words = (value: unknown) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
+  const toText = (value: unknown) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
   const rows = pairs.map(([name, input, granted]) => {
-    const [wanted, gets] = [words(input), words(granted)];
-    return [name, wanted === gets ? gets : `${gets} (requested: ${wanted})`] as const;
+    const [requested_text, granted_text] = [toText(input), toText(granted)];
+    return [
+      name,
+      requested_text === granted_text ? granted_text : `${granted_text} (requested: ${requested_text})`,
+    ] as const;
   });
   return { class: grant.class, ...Object.fromEntries(rows) };
 }

@@ -115,10 +115,7 @@ async function readKey({ io }: CommandContext, file: string): Promise<string> {
     return await readFile(resolve(io.cwd, file), "utf8");
   } catch (cause) {
     const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
-    throw new BackplaneError(
-      "cli.usage",
-      `--private-key names ${file}, but the file cannot be read (${reason}).`,
-    );
+    throw new BackplaneError("cli.usage", `The file of --private-key, ${file}, cannot be read (${reason}).`);
   }
 }
 

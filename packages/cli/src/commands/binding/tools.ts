@@ -9,7 +9,7 @@ import { table } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 
-const MAX_LENGTH = 100;
+const MAX_DESCRIPTION_CHARS = 100;
 
 export function addBindingToolCommands(binding: Command, toAction: ToAction): void {
   binding
@@ -59,23 +59,23 @@ async function accept(
   const { bindings } = context.client();
   const { binding_id: id } = await findBinding(context, name);
   const { quarantined, revision } = await bindings.definitions(id);
-  const waiting = quarantined.filter((change) => tool === undefined || change.export.id === tool);
-  for (const change of waiting) for (const line of differenceText(change)) out.note(line);
+  const pending = quarantined.filter((change) => tool === undefined || change.export.id === tool);
+  for (const change of pending) for (const line of differenceText(change)) out.note(line);
   await confirm(io, flags, `Accept the new definition of ${tool ?? "all changed tools"}?`);
-  const accepted = waiting.map(({ export: { id: export_id }, changes }) => ({ export_id, changes }));
+  const accepted = pending.map(({ export: { id: export_id }, changes }) => ({ export_id, changes }));
   show(context, { ...(await bindings.accept(id, tool, revision)), accepted });
   return undefined;
 }
 
-function show({ out }: CommandContext, found: Definitions & { accepted?: object[] }): void {
-  const { exports, quarantined, error, warnings, binding_id } = found;
+function show({ out }: CommandContext, definitions: Definitions & { accepted?: object[] }): void {
+  const { exports, quarantined, error, warnings, binding_id } = definitions;
   const rows = [
     ...exports.map(({ id, tool: { load_error }, description }) =>
-      load_error === undefined ? [id, "offered", short(description)] : [id, "broken", short(load_error)],
+      load_error === undefined ? [id, "offered", shorten(description)] : [id, "broken", shorten(load_error)],
     ),
-    ...quarantined.map(({ export: item }) => [item.id, "changed", short(item.description)]),
+    ...quarantined.map(({ export: item }) => [item.id, "changed", shorten(item.description)]),
   ];
-  out.data(found, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "WHAT"], rows)));
+  out.data(definitions, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "WHAT"], rows)));
   if (rows.length === 0 && error === null) out.note("The server has no tools.");
   if (error !== null) {
     out.note(plainLine(`The server did not respond (${error.code}): ${error.message}`));
@@ -87,9 +87,9 @@ function show({ out }: CommandContext, found: Definitions & { accepted?: object[
   if (quarantined.length > 0) out.note(`Review the changes, then: backplane binding accept ${binding_id}`);
 }
 
-function short(text: string | undefined): string {
+function shorten(text: string | undefined): string {
   const line = plainLine(text ?? "");
-  return line.length <= MAX_LENGTH ? line : `${line.slice(0, MAX_LENGTH - 1)}…`;
+  return line.length <= MAX_DESCRIPTION_CHARS ? line : `${line.slice(0, MAX_DESCRIPTION_CHARS - 1)}…`;
 }
 
 /** A changed definition: each part that differs, before and after. */
@@ -99,14 +99,14 @@ function differenceText({ export: item, since, former, changes }: QuarantinedToo
     former == null ? `${head}; the previous definition is unknown` : head,
     ...changes.flatMap(({ path, before, after, hidden }) => [
       `  ${plainLine(path.slice(1))}`,
-      ...(before === undefined ? [] : marked("-", before)),
-      ...(after === undefined ? [] : marked("+", after)),
+      ...(before === undefined ? [] : markLines("-", before)),
+      ...(after === undefined ? [] : markLines("+", after)),
       ...hidden.map((line) => `    ! ${plainLine(line)}`),
     ]),
   ];
 }
 
-function marked(mark: string, value: Json): string[] {
+function markLines(mark: string, value: Json): string[] {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   return plainText(text)
     .split("\n")

@@ -15,32 +15,32 @@ export async function namesAfterRename(
   const changes = await ifAllowed(
     context.client().audit.list({ action: "binding.change", limit: AUDIT_PAGE }),
   );
-  const former = new Map<string, Set<string>>();
+  const former_names = new Map<string, Set<string>>();
   for (const { subject, details } of changes?.items ?? []) {
     if (typeof details.former_name !== "string") continue;
-    former.set(subject, (former.get(subject) ?? new Set()).add(details.former_name));
+    former_names.set(subject, (former_names.get(subject) ?? new Set()).add(details.former_name));
   }
-  const matches = tools.filter(({ name: present, binding_id, package_id }) =>
-    [...(former.get(binding_id) ?? []), serverName(package_id)].some((server) =>
-      isRenamed(name, present, server),
+  const matches = tools.filter(({ name: current, binding_id, package_id }) =>
+    [...(former_names.get(binding_id) ?? []), serverName(package_id)].some((server) =>
+      isRenamed(name, current, server),
     ),
   );
-  // Several tool names may end alike; the shortest has nothing between the server's name and that ending.
+  // Several tool names may have the same ending; the shortest has nothing between the server's name and the ending.
   const nearest = new Map<string, string>();
-  for (const { name: present, binding_id } of matches) {
+  for (const { name: current, binding_id } of matches) {
     const other = nearest.get(binding_id);
-    if (other === undefined || present.length < other.length) nearest.set(binding_id, present);
+    if (other === undefined || current.length < other.length) nearest.set(binding_id, current);
   }
   return [...nearest.values()];
 }
 
 /** Compares only the ends: one of the names may omit the part of the tool's own name that repeats the server's. */
-function isRenamed(requested: string, present: string, server: string): boolean {
+function isRenamed(requested: string, current: string, server: string): boolean {
   const prefix = `mcp_${server}_`;
   return (
-    requested !== present &&
-    present.startsWith("mcp_") &&
+    requested !== current &&
+    current.startsWith("mcp_") &&
     requested.startsWith(prefix) &&
-    present.endsWith(`_${requested.slice(prefix.length)}`)
+    current.endsWith(`_${requested.slice(prefix.length)}`)
   );
 }

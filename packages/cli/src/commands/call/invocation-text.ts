@@ -13,9 +13,9 @@ import { plainLine, plainText } from "../../terminal/plain-text.ts";
 /** Content blocks as text; a block that a terminal cannot show is described, with the command that saves its file. */
 export function invocationResultText(invocation: Invocation): string {
   const block = invocation.tool_result;
-  if (block === null) return invocation.result === null ? "" : pretty(invocation.result);
+  if (block === null) return invocation.result === null ? "" : formatJson(invocation.result);
   const parts = block.content.map((item) => plainText(describeContent(item)) + saveHint(invocation.id, item));
-  if (parts.length === 0 && block.structured_output !== undefined) return pretty(block.structured_output);
+  if (parts.length === 0 && block.structured_output !== undefined) return formatJson(block.structured_output);
   return parts.join("\n");
 }
 
@@ -67,7 +67,7 @@ export function describeInvocation(invocation: Invocation): string {
     failure: failureText(invocation),
     fix: typeof error?.details?.fix === "string" ? error.details.fix : undefined,
   });
-  const parts = [records, `input:\n${pretty(invocation.input)}`];
+  const parts = [records, `input:\n${formatJson(invocation.input)}`];
   const result = invocationResultText(invocation);
   if (result !== "") parts.push(`result:\n${result}`);
   if (invocation.egress !== null) parts.push(`refused connections:\n${refusedLines(invocation).join("\n")}`);
@@ -108,8 +108,8 @@ export function refusedLines({ egress, grant, binding_id }: Invocation): string[
   const lines = refusals.map(({ host, port, reason, message, detail, count, shared }) => {
     const more = detail === undefined ? "" : ` (${detail})`;
     const times = count === undefined ? "" : ` (${count} times)`;
-    const whose = shared ? " [shared process: may belong to another call]" : "";
-    return `${host === "" ? "(no host)" : bracketed(host)}:${port} ${reason}: ${message}${more}${times}${whose}`;
+    const shared_note = shared ? " [shared process: may belong to another call]" : "";
+    return `${host === "" ? "(no host)" : bracketIpv6(host)}:${port} ${reason}: ${message}${more}${times}${shared_note}`;
   });
   const listed = refusals.reduce((sum, { count = 1 }) => sum + count, 0);
   if (refused > listed) lines.push(`and ${refused - listed} more`);
@@ -117,18 +117,24 @@ export function refusedLines({ egress, grant, binding_id }: Invocation): string[
   // The flag replaces the list, so the domains that are already allowed are repeated.
   const setDomains = (names: readonly string[]) =>
     `backplane binding set ${binding_id} --domains ${[...new Set([...allowed, ...names])].join(",")}`;
-  const wanted = refusals.filter(({ host, reason }) => NAMED.includes(reason) && host !== "");
-  const missing = wanted.filter(({ host }) => !matchesWildcard(allowed, host)).map(domainOf);
-  const ignoring = wanted.filter(({ host }) => matchesWildcard(allowed, host)).map(domainOf);
+  const grantable = refusals.filter(
+    ({ host, reason }) => FIXED_BY_DOMAIN_GRANT.includes(reason) && host !== "",
+  );
+  const missing = grantable.filter(({ host }) => !matchesWildcard(allowed, host)).map(formatDestination);
+  const bypassing_proxy = grantable
+    .filter(({ host }) => matchesWildcard(allowed, host))
+    .map(formatDestination);
   if (missing.length > 0) lines.push(`To allow them: ${setDomains(missing)}`);
-  if (ignoring.length > 0) {
-    lines.push(`Allowed, but only for programs that use the proxy (HTTP_PROXY): ${ignoring.join(", ")}`);
+  if (bypassing_proxy.length > 0) {
+    lines.push(
+      `Allowed, but only for programs that use the proxy (HTTP_PROXY): ${bypassing_proxy.join(", ")}`,
+    );
   }
-  const addresses = [...new Set(refusals.filter(isAddress).map(domainOf))];
+  const addresses = [...new Set(refusals.filter(isAddress).map(formatDestination))];
   if (addresses.length > 0) {
     const list = JSON.stringify(addresses);
     lines.push(
-      `The operator has to add ${list} to egress.allow_private in backplane.toml, then ${setDomains(addresses)}`,
+      `The operator must add ${list} to egress.allow_private in backplane.toml, then ${setDomains(addresses)}`,
     );
   }
   return lines.map(plainLine);
@@ -137,16 +143,16 @@ export function refusedLines({ egress, grant, binding_id }: Invocation): string[
 type RefusalEntry = NonNullable<Invocation["egress"]>["refusals"][number];
 
 /** Reasons of refusals that a grant for the host name prevents. */
-const NAMED = ["domain.not_allowed", "direct.lookup"];
+const FIXED_BY_DOMAIN_GRANT = ["domain.not_allowed", "direct.lookup"];
 const WEB_PORTS = [80, 443];
 
 /** The destination as `--domains` accepts it. A lookup has no port, and the web ports need none. */
-function domainOf({ host, port, reason }: RefusalEntry): string {
+function formatDestination({ host, port, reason }: RefusalEntry): string {
   const anyPort = reason === "direct.lookup" || (reason === "domain.not_allowed" && WEB_PORTS.includes(port));
-  return anyPort ? host : `${bracketed(host)}:${port}`;
+  return anyPort ? host : `${bracketIpv6(host)}:${port}`;
 }
 
-function bracketed(host: string): string {
+function bracketIpv6(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
@@ -165,7 +171,7 @@ function matchesWildcard(allowed: readonly string[], name: string): boolean {
 const NO_TMP =
   /(?:ENOENT|EROFS|EACCES|No such file|Read-only file system).*["' ]\/tmp\b|\/tmp\b.*(?:No such file|Read-only file system)/i;
 
-/** Names the permission that a failed write to /tmp lacks. */
+/** Explains how to request the permission that a failed write to /tmp needs. */
 export function scratchHint({ error, tool_result, grant }: Invocation): string | null {
   if (grant === null || grant.filesystem === "scratch" || grant.host === true) return null;
   const lines = [
@@ -184,6 +190,6 @@ export function eventLine(item: Pick<InvocationEvent, "event">): string {
   return plainLine(Object.keys(rest).length === 0 ? type : `${type}: ${JSON.stringify(rest)}`);
 }
 
-function pretty(value: unknown): string {
+function formatJson(value: unknown): string {
   return plainText(JSON.stringify(value, null, 2));
 }

@@ -1,6 +1,7 @@
 /**
- * `invoke`: makes a call and waits for its result. The invocation is recorded before the wait, so Ctrl-C can cancel it and
- * an approval has an id. Exit code: 0 succeeded, 1 failed, 3 denied, 6 changed files, 124 timeout, 130 interrupted.
+ * `invoke`: makes a call and waits for its result. The invocation is recorded before the wait, so Ctrl-C can cancel it
+ * and an approval has an id. Exit code: 0 succeeded, 1 failed, 3 denied, 6 changed files, 124 timeout, 130
+ * interrupted.
  */
 import {
   BackplaneError,
@@ -140,7 +141,7 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   const failure = describeFailure(invocation, gave_up, printed);
   if (failure === null) return EXIT.ok;
   context.io.stderr.write(`${errorLines(failure)}\n`);
-  const stderr = unseenStderr(invocation);
+  const stderr = findUnprintedStderr(invocation);
   if (stderr !== null) context.out.note(`stderr of the plugin:\n${plainText(stderr)}`);
   const hint = scratchHint(invocation);
   if (hint !== null) context.out.note(hint);
@@ -153,7 +154,7 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
 }
 
 /** Null if stderr repeats the message, as the stack trace of an uncaught error does; `invocation show` prints it. */
-function unseenStderr(invocation: Invocation): string | null {
+function findUnprintedStderr(invocation: Invocation): string | null {
   const stderr = invocation.tool_result?.failure?.stderr;
   if (stderr === undefined) return null;
   const printed_texts = [invocationResultText(invocation), invocation.error?.message ?? ""];
@@ -191,7 +192,7 @@ async function buildBody(
   fields: readonly string[],
 ): Promise<InvokeBody> {
   if (exportId === undefined && options.binding === undefined) {
-    throw new BackplaneError("cli.usage", "No export or binding was given.", {
+    throw new BackplaneError("cli.usage", "No export or binding was specified.", {
       fix: "backplane invoke EXPORT --input '{}'",
     });
   }
@@ -215,7 +216,7 @@ async function buildInput(
   if (fields.length === 0) return input;
   if (!isObject(input))
     throw new BackplaneError("cli.usage", "KEY=VALUE needs an input that is an object.", {
-      fix: "Put everything into --input, or leave --input out.",
+      fix: "Put all fields into --input, or omit --input.",
     });
   const entries = fields.map((field) => {
     const at = field.indexOf("=");

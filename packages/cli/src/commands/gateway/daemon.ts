@@ -119,16 +119,16 @@ const STORE_NAMES = { sqlite: "SQLite", postgres: "PostgreSQL" };
 function storeText({ ok, kind, schema_version, bytes }: GatewayStatus["store"]): string {
   if (!ok) return "does not respond";
   if (kind === null) return "ok";
-  return `ok, ${STORE_NAMES[kind]}, schema ${schema_version}, ${megabytes(bytes ?? 0)}`;
+  return `ok, ${STORE_NAMES[kind]}, schema ${schema_version}, ${formatMebibytes(bytes ?? 0)}`;
 }
 
 function serverText({ package_id, state, calls, idle_ms, memory_bytes }: RunningServer): string {
   const use =
     state !== "ready" ? state : calls > 0 ? `${calls} calls` : `idle for ${Math.round(idle_ms / 1000)} s`;
-  return `${package_id} (${megabytes(memory_bytes)}, ${use})`;
+  return `${package_id} (${formatMebibytes(memory_bytes)}, ${use})`;
 }
 
-const megabytes = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
+const formatMebibytes = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 
 async function open(context: CommandContext, options: { browser?: boolean }): Promise<undefined> {
   const link = await context.client().loginLink();

@@ -23,7 +23,7 @@ export interface UpOptions {
 }
 
 /** The line that `up` prints when the gateway is ready. */
-export interface Ready {
+export interface ReadyReport {
   url: string;
   login_url: string;
   token_file: string;
@@ -32,7 +32,7 @@ export interface Ready {
   version: string;
 }
 
-export async function detach(context: CommandContext, options: UpOptions): Promise<Ready> {
+export async function detach(context: CommandContext, options: UpOptions): Promise<ReadyReport> {
   const { io, home } = context;
   const logFile = join(home, "gateway.log");
   const log = openSync(logFile, "a", 0o600);
@@ -51,7 +51,7 @@ export async function detach(context: CommandContext, options: UpOptions): Promi
       fix: `Read ${logFile}.`,
     });
   }
-  return readiness(JSON.parse(line) as Ready | { error: ReportedError });
+  return readiness(JSON.parse(line) as ReadyReport | { error: ReportedError });
 }
 
 interface ReportedError {
@@ -61,7 +61,7 @@ interface ReportedError {
   details?: Record<string, unknown>;
 }
 
-function readiness(document: Ready | { error: ReportedError }): Ready {
+function readiness(document: ReadyReport | { error: ReportedError }): ReadyReport {
   if (!("error" in document)) return document;
   const { code, message, fix, details } = document.error;
   const known: ErrorCode = isErrorCode(code) ? code : "internal";

@@ -21,16 +21,16 @@ import { listAll } from "../../context/page.ts";
 import { type Colour, type Output, table } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 
-interface Check {
+interface DoctorRow {
   name: string;
   status: "ok" | "degraded" | "failed";
   message: string;
   fix?: string;
   /** Parts of the check. They do not change the exit code, because the check itself has a status. */
-  details?: { name: string; status: Check["status"]; message?: string }[];
+  details?: { name: string; status: DoctorRow["status"]; message?: string }[];
 }
 
-const COLOURS: Record<Check["status"], Colour> = { ok: "green", degraded: "yellow", failed: "red" };
+const COLOURS: Record<DoctorRow["status"], Colour> = { ok: "green", degraded: "yellow", failed: "red" };
 const INSTRUMENT_STATUS = {
   Healthy: "ok",
   Degraded: "degraded",
@@ -38,10 +38,10 @@ const INSTRUMENT_STATUS = {
   Unknown: "ok",
 } as const;
 
-/** A store whose disk is busy with other work can stop for ten seconds without being broken. */
-const CHECK_S = 30;
-const PLUGIN_S = 3;
-const NAMES_MS = 5_000;
+/** Long enough for a store on a busy disk, which may not respond for ten seconds although it works. */
+const CHECK_TIMEOUT_S = 30;
+const PLUGIN_TIMEOUT_S = 3;
+const NAMES_TIMEOUT_MS = 5_000;
 
 export function addDoctorCommand(program: Command, toAction: ToAction): void {
   program
@@ -63,34 +63,34 @@ async function doctor(
   context: CommandContext,
   options: { timeout?: number; probe?: boolean },
 ): Promise<number> {
-  const { timeout = CHECK_S } = options;
-  const plugin_s = options.timeout ?? PLUGIN_S;
+  const { timeout = CHECK_TIMEOUT_S } = options;
+  const plugin_s = options.timeout ?? PLUGIN_TIMEOUT_S;
   const wait = context.out.status.begin("Checking");
   const parts = await Promise.all([
     withTimeout("system", timeout, () => checkMachine(context)),
-    // This check has its own time limit; when it is reached, the check reports what it has found so far.
+    // This check has its own time limit; when it is reached, the check reports its results so far.
     checkInstalled(context, timeout),
     withTimeout("credential", timeout, () => checkCredential(context)),
     // The gateway limits the time of each plugin; this limit is for a gateway that does not respond.
-    withTimeout("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
+    withTimeout("plugins", plugin_s + CHECK_TIMEOUT_S, () => checkPlugins(context, plugin_s)),
     withTimeout("audit", timeout, () => ifReachable("audit", () => checkAudit(context))),
     withTimeout("bindings", timeout, () => ifReachable("bindings", () => checkBindings(context))),
     withTimeout("upgrades", timeout, () => ifReachable("upgrades", () => checkUpgrades(context))),
-    withTimeout("words", plugin_s + CHECK_S, () =>
+    withTimeout("words", plugin_s + CHECK_TIMEOUT_S, () =>
       ifReachable("words", () => checkHiddenCharacters(context)),
     ),
-    withTimeout("instruments", plugin_s + CHECK_S, () =>
+    withTimeout("instruments", plugin_s + CHECK_TIMEOUT_S, () =>
       ifReachable("instruments", () => checkInstruments(context, plugin_s, options.probe === true)),
     ),
   ]);
   wait.end();
   const checks = parts.flat();
-  const status = worst(checks);
-  context.out.data({ status, checks }, () => render(context.out, checks));
+  const status = worstStatus(checks);
+  context.out.data({ status, checks }, () => formatRows(context.out, checks));
   return status === "failed" ? EXIT.failed : EXIT.ok;
 }
 
-async function checkMachine(context: CommandContext): Promise<Check[]> {
+async function checkMachine(context: CommandContext): Promise<DoctorRow[]> {
   const { checkSystem, loadConfig } = await import("@backplane/gateway");
   try {
     return await checkSystem(loadConfig({ home: context.home, env: context.io.env, flags: {} }));
@@ -99,14 +99,14 @@ async function checkMachine(context: CommandContext): Promise<Check[]> {
   }
 }
 
-async function checkInstalled(context: CommandContext, seconds: number): Promise<Check[]> {
+async function checkInstalled(context: CommandContext, seconds: number): Promise<DoctorRow[]> {
   const { checkContent, loadConfig } = await import("@backplane/gateway");
   try {
     const config = loadConfig({ home: context.home, env: context.io.env, flags: {} });
     // The files are checked even if the gateway does not respond.
     const names = await Promise.race([
-      installedNames(context),
-      pause(NAMES_MS, new Map<string, string>(), { ref: false }),
+      readPackageNames(context),
+      pause(NAMES_TIMEOUT_MS, new Map<string, string>(), { ref: false }),
     ]);
     return await checkContent(config, {
       seconds,
@@ -119,7 +119,7 @@ async function checkInstalled(context: CommandContext, seconds: number): Promise
 }
 
 /** Empty if no gateway can be queried; packages are then identified by digest. */
-async function installedNames(context: CommandContext): Promise<Map<string, string>> {
+async function readPackageNames(context: CommandContext): Promise<Map<string, string>> {
   try {
     const { packages } = context.client();
     const all = await listAll((page) => packages.list(page));
@@ -131,7 +131,7 @@ async function installedNames(context: CommandContext): Promise<Map<string, stri
 }
 
 /** Without a running gateway the credential cannot be checked, which is not a failure. */
-async function checkCredential(context: CommandContext): Promise<Check[]> {
+async function checkCredential(context: CommandContext): Promise<DoctorRow[]> {
   try {
     const { sandbox } = await context.client().status();
     return [
@@ -164,7 +164,7 @@ async function checkCredential(context: CommandContext): Promise<Check[]> {
 }
 
 /** The sandbox as reported by the gateway, which may have other settings or run on another machine. */
-function sandboxCheck({ enabled, available, reason }: GatewayStatus["sandbox"]): Check {
+function sandboxCheck({ enabled, available, reason }: GatewayStatus["sandbox"]): DoctorRow {
   if (available)
     return { name: "boundary", status: "ok", message: `reported by the running gateway: ${reason}` };
   return {
@@ -175,7 +175,7 @@ function sandboxCheck({ enabled, available, reason }: GatewayStatus["sandbox"]):
   };
 }
 
-async function checkAudit(context: CommandContext): Promise<Check[]> {
+async function checkAudit(context: CommandContext): Promise<DoctorRow[]> {
   const { status, entries, broken } = await context.client().audit.verify();
   if (broken === null || status === "ok")
     return [
@@ -191,7 +191,7 @@ async function checkAudit(context: CommandContext): Promise<Check[]> {
 }
 
 /** One row for each plugin (plug.health). If no gateway can be queried, the `credential` row says so. */
-async function checkPlugins(context: CommandContext, seconds: number): Promise<Check[]> {
+async function checkPlugins(context: CommandContext, seconds: number): Promise<DoctorRow[]> {
   try {
     const reports = await context.client().plugins.health({ timeout_ms: seconds * 1_000 });
     return reports.map(({ name, status, summary, details = [] }) => ({
@@ -199,7 +199,7 @@ async function checkPlugins(context: CommandContext, seconds: number): Promise<C
       status,
       message: summary,
       ...(details.length === 0 ? {} : { details }),
-      ...(status === "ok" ? {} : { fix: findFix(name, details) }),
+      ...(status === "ok" ? {} : { fix: suggestFix(name, details) }),
     }));
   } catch (error) {
     const code = codeOf(error);
@@ -212,7 +212,7 @@ async function checkPlugins(context: CommandContext, seconds: number): Promise<C
   }
 }
 
-function findFix(name: string, details: readonly HealthDetail[]): string {
+function suggestFix(name: string, details: readonly HealthDetail[]): string {
   const commands = details.flatMap(({ status, config_key }) =>
     status === "ok" || config_key === undefined
       ? []
@@ -222,8 +222,8 @@ function findFix(name: string, details: readonly HealthDetail[]): string {
 }
 
 /** One summary row, and one row for each binding with a problem. */
-async function checkBindings(context: CommandContext): Promise<Check[]> {
-  const bindings = await selfDescribingBindings(context);
+async function checkBindings(context: CommandContext): Promise<DoctorRow[]> {
+  const bindings = await listSelfDescribingBindings(context);
   const checks = await Promise.all(bindings.map((binding) => checkBinding(context, binding)));
   const failing = checks.filter((check) => check !== null);
   const healthy = checks.length - failing.length;
@@ -233,7 +233,7 @@ async function checkBindings(context: CommandContext): Promise<Check[]> {
 }
 
 /** One row for each upgrade that waits for a person. */
-async function checkUpgrades(context: CommandContext): Promise<Check[]> {
+async function checkUpgrades(context: CommandContext): Promise<DoctorRow[]> {
   return (await listWaitingUpgrades(context)).map(({ package_id, message, fix }) => ({
     name: `upgrade ${package_id}`,
     status: "degraded",
@@ -243,7 +243,11 @@ async function checkUpgrades(context: CommandContext): Promise<Check[]> {
 }
 
 /** A plugin that does not respond is reported by checkBindings. Without `probe` no stopped plugin is started. */
-async function checkInstruments(context: CommandContext, seconds: number, probe: boolean): Promise<Check[]> {
+async function checkInstruments(
+  context: CommandContext,
+  seconds: number,
+  probe: boolean,
+): Promise<DoctorRow[]> {
   const reports = await context.client().instruments.health(seconds * 1_000, { probe });
   return reports.flatMap(({ instrument, status, message, binding_id, seen_at }) =>
     instrument === null
@@ -263,7 +267,7 @@ async function checkInstruments(context: CommandContext, seconds: number, probe:
 }
 
 /** One row for each package whose texts contain hidden characters, which are removed before models see them. */
-async function checkHiddenCharacters(context: CommandContext): Promise<Check[]> {
+async function checkHiddenCharacters(context: CommandContext): Promise<DoctorRow[]> {
   const entries = new Map<string, CatalogEntry[]>();
   for (const entry of await context.client().catalog.list({ all: true }))
     if (entry.taken_out.length > 0)
@@ -276,7 +280,7 @@ async function checkHiddenCharacters(context: CommandContext): Promise<Check[]> 
   }));
 }
 
-async function selfDescribingBindings(context: CommandContext): Promise<Binding[]> {
+async function listSelfDescribingBindings(context: CommandContext): Promise<Binding[]> {
   const { bindings } = context.client();
   const all = await listAll((page) => bindings.list({ kind: "tool", ...page }));
   return all.filter(({ export_id, status }) => export_id === WHOLE_PACKAGE && status === "active");
@@ -285,7 +289,7 @@ async function selfDescribingBindings(context: CommandContext): Promise<Binding[
 async function checkBinding(
   context: CommandContext,
   { binding_id, package_id }: Binding,
-): Promise<Check | null> {
+): Promise<DoctorRow | null> {
   let definitions: Definitions;
   try {
     definitions = await context.client().bindings.definitions(binding_id);
@@ -313,7 +317,7 @@ async function checkBinding(
 }
 
 /** If no gateway can be queried with this credential, the `credential` row says so. */
-async function ifReachable(name: string, work: () => Promise<Check[]>): Promise<Check[]> {
+async function ifReachable(name: string, work: () => Promise<DoctorRow[]>): Promise<DoctorRow[]> {
   try {
     return await work();
   } catch (error) {
@@ -322,10 +326,14 @@ async function ifReachable(name: string, work: () => Promise<Check[]>): Promise<
   }
 }
 
-async function withTimeout(name: string, seconds: number, work: () => Promise<Check[]>): Promise<Check[]> {
-  const late = Promise.withResolvers<Check[]>();
+async function withTimeout(
+  name: string,
+  seconds: number,
+  work: () => Promise<DoctorRow[]>,
+): Promise<DoctorRow[]> {
+  const timeout = Promise.withResolvers<DoctorRow[]>();
   const timer = setTimeout(() => {
-    late.resolve([
+    timeout.resolve([
       {
         name,
         status: "failed",
@@ -335,24 +343,24 @@ async function withTimeout(name: string, seconds: number, work: () => Promise<Ch
     ]);
   }, seconds * 1_000);
   try {
-    return await Promise.race([work(), late.promise]);
+    return await Promise.race([work(), timeout.promise]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-function failedCheck(name: string, thrown: unknown): Check {
+function failedCheck(name: string, thrown: unknown): DoctorRow {
   const error = toBackplaneError(thrown);
   return { name, status: "failed", message: `${error.message} (${error.code})`, fix: error.fix };
 }
 
-function worst(checks: Check[]): Check["status"] {
-  const has = (status: Check["status"]) => checks.some((check) => check.status === status);
-  return has("failed") ? "failed" : has("degraded") ? "degraded" : "ok";
+function worstStatus(checks: DoctorRow[]): DoctorRow["status"] {
+  const someCheckHas = (status: DoctorRow["status"]) => checks.some((check) => check.status === status);
+  return someCheckHas("failed") ? "failed" : someCheckHas("degraded") ? "degraded" : "ok";
 }
 
 /** Puts the details and the fix of a check below its row. */
-function render(out: Output, checks: Check[]): string {
+function formatRows(out: Output, checks: DoctorRow[]): string {
   const lines = table(
     out,
     ["CHECK", "STATUS", "FOUND"],

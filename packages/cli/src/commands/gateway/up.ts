@@ -14,7 +14,7 @@ import { limitHeapGrowth } from "../../heap/limit-heap-growth.ts";
 import { findExamplesFolder } from "../../install/plugin-source.ts";
 import type { Io } from "../../terminal/io.ts";
 import { openBrowser } from "../../terminal/open-browser.ts";
-import { detach, type Ready, type UpOptions } from "./detach.ts";
+import { detach, type ReadyReport, type UpOptions } from "./detach.ts";
 
 /** Time limit of an orderly stop after an uncaught error. */
 const FAULT_STOP_MS = 5_000;
@@ -56,7 +56,7 @@ async function up(context: CommandContext, options: UpOptions): Promise<number> 
 async function runInForeground(
   context: CommandContext,
   options: UpOptions,
-  ready: (ready: Ready) => void,
+  onReady: (ready: ReadyReport) => void,
 ): Promise<number> {
   const { io } = context;
   const stopping = Promise.withResolvers<string>();
@@ -78,9 +78,9 @@ async function runInForeground(
     const gateway = await context.out
       .during("Starting the gateway", () => startGateway(config, { examples_folder: findExamplesFolder() }))
       .catch((error: unknown) => {
-        throw codeOf(error) === "home.locked" ? lockedError(context.home, error) : error;
+        throw codeOf(error) === "home.locked" ? toLockedError(context.home, error) : error;
       });
-    ready({
+    onReady({
       url: gateway.url,
       login_url: gateway.loginUrl(),
       token_file: gateway.admin_token_file,
@@ -108,7 +108,7 @@ async function runInForeground(
 }
 
 /** Adds the URL of the gateway that is already running on this home. */
-function lockedError(home: string, cause: unknown): unknown {
+function toLockedError(home: string, cause: unknown): unknown {
   const running = readDaemonFile(home);
   if (running === null || !isAlive(running.pid)) return cause;
   const message = `A gateway is already running at ${running.url} (process ${running.pid}) on ${home}.`;
@@ -121,7 +121,7 @@ function lockedError(home: string, cause: unknown): unknown {
  */
 async function stopAfterFault(io: Io, gateway: Gateway, error: unknown): Promise<never> {
   gateway.fault("kernel", error);
-  // Never cleared, so that leftover handles cannot keep the process alive.
+  // The timer is never cleared, so that remaining handles cannot keep the process alive.
   setTimeout(() => io.exit(EXIT.failed), FAULT_STOP_MS).unref();
   await gateway.stop("fault");
   const message = error instanceof Error ? error.message : String(error);
@@ -170,7 +170,7 @@ async function createHome(home: string): Promise<void> {
   }
 }
 
-function printReady(context: CommandContext, ready: Ready, options: UpOptions): void {
+function printReady(context: CommandContext, ready: ReadyReport, options: UpOptions): void {
   const { out, io } = context;
   out.data(ready, () => `Backplane ${ready.version} is ready at ${ready.url}`);
   if (!out.json) {

@@ -1,7 +1,7 @@
 /**
- * Bridges MCP over stdio to the `/mcp` endpoint: each line of the client is sent as a POST, each message of the gateway
- * is written as a line. Only methods that manage the connection are handled here, so new methods of the gateway need no
- * change.
+ * Bridges MCP over stdio to the `/mcp` endpoint: each line from the client is sent as a POST, each message from the
+ * gateway is written as a line. Only methods that manage the connection are handled here, so new methods of the
+ * gateway require no change.
  */
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
@@ -17,7 +17,7 @@ export interface McpBridge {
   stop: AbortSignal;
 }
 
-type Id = string | number;
+type RequestId = string | number;
 
 /** How long requests in flight may still be answered after the client has closed stdin. */
 const DRAIN_MS = 2_000;
@@ -28,16 +28,16 @@ const INITIALIZED: JsonObject = { jsonrpc: "2.0", method: "notifications/initial
 /** Resolves when the client has closed stdin, or at `stop`. */
 export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   const closed = new AbortController();
-  const all = AbortSignal.any([bridge.stop, closed.signal]);
-  /** Unanswered requests of the stateless revision. */
-  const open = new Map<Id, AbortController>();
+  const ended = AbortSignal.any([bridge.stop, closed.signal]);
+  /** Unanswered requests in the stateless revision of the protocol, by id. */
+  const stateless_requests = new Map<RequestId, AbortController>();
   const running = new Set<Promise<void>>();
   let session: string | null = null;
   let version: string | null = null;
   let initialize_request: JsonObject | null = null;
   let listening = false;
 
-  const lines = createInterface({ input: bridge.input, crlfDelay: Number.POSITIVE_INFINITY, signal: all });
+  const lines = createInterface({ input: bridge.input, crlfDelay: Number.POSITIVE_INFINITY, signal: ended });
   try {
     for await (const line of lines) {
       if (line.trim() === "") continue;
@@ -52,13 +52,13 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
       }
       const method = isObject(message) ? message.method : undefined;
       const work = forward(message, line).finally(() => running.delete(work));
-      // A subscription ends only with the connection, so it is not waited for.
+      // A subscription ends only with the connection, so the shutdown does not wait for it.
       if (method !== "subscriptions/listen") running.add(work);
       // No request is sent before the handshake is complete.
       if (method === "initialize") await work;
     }
   } catch (error) {
-    if (!all.aborted) throw error;
+    if (!ended.aborted) throw error;
   }
   const answered = new AbortController();
   void Promise.all(running).then(() => answered.abort());
@@ -81,16 +81,16 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     try {
       if (cancelStateless(message)) return;
       const stateless = statelessHeaders(message);
-      if (request !== null && stateless !== null) open.set(request, stop);
+      if (request !== null && stateless !== null) stateless_requests.set(request, stop);
       let refusal: string | null = null;
       if (stateless !== null) refusal = await exchange(stateless, line, stop.signal);
       else if (method === "initialize") refusal = await initialize(message as JsonObject, line, stop.signal);
-      else refusal = await inSession(message, line, stop.signal);
+      else refusal = await forwardInSession(message, line, stop.signal);
       if (refusal !== null) refuse(refusal);
     } catch {
-      if (!all.aborted && !stop.signal.aborted) refuse(`no gateway is running at ${bridge.url}`);
+      if (!ended.aborted && !stop.signal.aborted) refuse(`no gateway is running at ${bridge.url}`);
     } finally {
-      if (request !== null) open.delete(request);
+      if (request !== null) stateless_requests.delete(request);
     }
   }
 
@@ -99,17 +99,17 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     const response = await send("POST", {}, line, stop);
     session = response.headers.get("mcp-session-id");
     return await relay(response, (text) => {
-      version = versionIn(text) ?? version;
+      version = readProtocolVersion(text) ?? version;
       bridge.write(text);
     });
   }
 
-  async function inSession(message: Json, line: string, stop: AbortSignal): Promise<string | null> {
-    const used = session;
+  async function forwardInSession(message: Json, line: string, stop: AbortSignal): Promise<string | null> {
+    const used_session = session;
     let response = await send("POST", sessionHeaders(), line, stop);
-    if (response.status === 404 && used !== null && initialize_request !== null) {
+    if (response.status === 404 && used_session !== null && initialize_request !== null) {
       await response.body?.cancel();
-      await reopenSession(used, initialize_request);
+      await reopenSession(used_session, initialize_request);
       response = await send("POST", sessionHeaders(), line, stop);
     }
     const refusal = await relay(response, bridge.write);
@@ -118,25 +118,25 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   }
 
   /** A restarted gateway does not know the old session, so the handshake is repeated. */
-  async function reopenSession(lost: string, first: JsonObject): Promise<void> {
-    if (session !== lost) return;
-    const response = await send("POST", {}, JSON.stringify(first), all);
+  async function reopenSession(lost_session: string, request: JsonObject): Promise<void> {
+    if (session !== lost_session) return;
+    const response = await send("POST", {}, JSON.stringify(request), ended);
     await response.text();
     session = response.headers.get("mcp-session-id");
-    await (await send("POST", sessionHeaders(), JSON.stringify(INITIALIZED), all)).text();
+    await (await send("POST", sessionHeaders(), JSON.stringify(INITIALIZED), ended)).text();
   }
 
-  /** Relays notifications of the gateway. */
+  /** Relays notifications from the gateway. */
   async function listen(): Promise<void> {
     if (listening) return;
     listening = true;
-    while (!all.aborted) {
+    while (!ended.aborted) {
       try {
         const response = await send(
           "GET",
           { ...sessionHeaders(), accept: "text/event-stream" },
           undefined,
-          all,
+          ended,
         );
         if (response.status === 405) return;
         if (response.ok) await relay(response, bridge.write);
@@ -144,7 +144,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
       } catch {
         // The gateway may be restarting.
       }
-      await pause(RECONNECT_MS, all);
+      await pause(RECONNECT_MS, ended);
     }
   }
 
@@ -152,7 +152,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   function cancelStateless(message: Json): boolean {
     if (!isObject(message) || message.method !== "notifications/cancelled") return false;
     const id = isObject(message.params) ? message.params.requestId : undefined;
-    const stop = isId(id) ? open.get(id) : undefined;
+    const stop = isId(id) ? stateless_requests.get(id) : undefined;
     stop?.abort();
     return stop !== undefined;
   }
@@ -175,7 +175,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
         ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...headers,
       },
-      signal: method === "DELETE" ? stop : AbortSignal.any([all, stop]),
+      signal: method === "DELETE" ? stop : AbortSignal.any([ended, stop]),
       ...(body === undefined ? {} : { body }),
     });
   }
@@ -202,18 +202,19 @@ async function relay(response: Response, write: (line: string) => void): Promise
   const text = await response.text();
   if (text === "") return null;
   const reply = parse(text);
-  const message = Array.isArray(reply) || (isObject(reply) && reply.jsonrpc === "2.0");
-  if (!message)
+  const is_message = Array.isArray(reply) || (isObject(reply) && reply.jsonrpc === "2.0");
+  if (!is_message)
     return (
-      refusalIn(reply) ?? `the server at this URL is not a Backplane gateway (status ${response.status})`
+      readErrorMessage(reply) ??
+      `the server at this URL is not a Backplane gateway (status ${response.status})`
     );
   // An HTTP error may lack an id. On stdio the client could not match it to its request, so the caller adds the id.
-  if (isObject(reply) && reply.id === null && !response.ok) return refusalIn(reply);
+  if (isObject(reply) && reply.id === null && !response.ok) return readErrorMessage(reply);
   write(JSON.stringify(reply));
   return null;
 }
 
-function refusalIn(reply: Json | undefined): string | null {
+function readErrorMessage(reply: Json | undefined): string | null {
   const error = isObject(reply) ? reply.error : undefined;
   return isObject(error) && typeof error.message === "string" ? error.message : null;
 }
@@ -224,11 +225,11 @@ function statelessHeaders(message: Json): Record<string, string> | null {
   const { _meta, name, uri } = message.params;
   const version = isObject(_meta) ? _meta[VERSION_META] : undefined;
   if (typeof version !== "string" || message.method === "initialize") return null;
-  const named = typeof name === "string" ? name : uri;
+  const subject = typeof name === "string" ? name : uri;
   return {
     "mcp-protocol-version": headerText(version),
     "mcp-method": headerText(message.method),
-    ...(typeof named === "string" ? { "mcp-name": headerText(named) } : {}),
+    ...(typeof subject === "string" ? { "mcp-name": headerText(subject) } : {}),
   };
 }
 
@@ -238,7 +239,7 @@ function headerText(value: string): string {
   return plain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;
 }
 
-function versionIn(text: string): string | null {
+function readProtocolVersion(text: string): string | null {
   const answer = parse(text);
   const result = isObject(answer) ? answer.result : undefined;
   const version = isObject(result) ? result.protocolVersion : undefined;
@@ -253,7 +254,7 @@ function parse(text: string): Json | undefined {
   }
 }
 
-function isId(value: unknown): value is Id {
+function isId(value: unknown): value is RequestId {
   return typeof value === "string" || typeof value === "number";
 }
 

@@ -12,7 +12,7 @@ import { testPlugin } from "./test-plugin.ts";
 export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
   plugin
     .command("init [name]")
-    .description("Write a new plugin that works as it is, into a new folder.")
+    .description("Write a new, working plugin into a new folder.")
     .option("--lang <language>", "ts, py or sh (default: ts)")
     .option("--kind <kind>", "tool, hook, compactor or harness (default: tool)")
     .option("--dir <folder>", "the folder to write to (default: the name)")
@@ -20,7 +20,7 @@ export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
   plugin
     .command("test [folder]")
     .description(
-      "Compare a plugin with the rules of its protocol and run the cases in tests/*.json, in the sandbox and without a gateway. Exit code 7 if a rule is broken.",
+      "Check a plugin against the rules of its protocol and run the cases in tests/*.json, in the sandbox and without a gateway. Exit code 7 if a rule is broken.",
     )
     .option("--junit <file>", "also write the results as JUnit XML")
     .action(toAction(testPlugin));
@@ -39,7 +39,7 @@ export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
   plugin
     .command("sign <source>")
     .description(
-      `Sign a folder, an archive or an OCI layout; writes ${SIGNATURE_FILE} into the folder or beside the file.`,
+      `Sign a folder, an archive or an OCI layout; writes ${SIGNATURE_FILE} into the folder or next to the file.`,
     )
     .option("--key <file>", "private key, as `backplane key generate` writes it (default: $VAI_SIGNING_KEY)")
     .option("-o, --out <file>", "where the signature is written")
@@ -48,7 +48,7 @@ export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
     .command("push <source> <reference>")
     .description("Upload a folder, an archive or an OCI layout to a registry, as oci://HOST/NAME:TAG.")
     .option("--signature <file>", "upload this signature with it (default: the one in the folder)")
-    .option("--accept-source", "accept a manifest that names another repository as its source")
+    .option("--accept-source", "accept a manifest that declares another repository as its source")
     .option("--insecure", "reach the registry without TLS; loopback needs no flag")
     .addHelpText(
       "after",

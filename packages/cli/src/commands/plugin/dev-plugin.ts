@@ -6,21 +6,21 @@ import { resolve } from "node:path";
 import { codeOf, type WorkspaceActivity, type WorkspaceFolder } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { statSource, unreadable } from "../../install/plugin-source.ts";
+import { pluginSourceError, statSource } from "../../install/plugin-source.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { describeFrame } from "./frame-text.ts";
 
 export async function devPlugin(
   context: CommandContext,
   _options: object,
-  given: string | undefined,
+  argument: string | undefined,
 ): Promise<number> {
   const { io, out } = context;
-  const folder_text = given ?? ".";
+  const folder_text = argument ?? ".";
   const path = resolve(io.cwd, folder_text);
-  if (!statSource(path, folder_text).isDirectory()) throw unreadable(folder_text, "is not a folder");
+  if (!statSource(path, folder_text).isDirectory()) throw pluginSourceError(folder_text, "is not a folder");
   const { workspaces } = context.client();
-  const linked = (await workspaces.list()).some((each) => each.path === path && each.kind === "plugin");
+  const was_linked = (await workspaces.list()).some((each) => each.path === path && each.kind === "plugin");
   const stop = new AbortController();
   const stopListening = io.onSignal(() => stop.abort());
   try {
@@ -30,12 +30,12 @@ export async function devPlugin(
       for await (const activity of workspaces.watch(folder.id, { signal: stop.signal }))
         out.line(activity, () => describeActivity(context, activity));
     } finally {
-      if (!linked) await unlink(context, folder);
+      if (!was_linked) await unlink(context, folder);
     }
   } finally {
     stopListening();
   }
-  // Ctrl-C is the way to end the command, so it is not an error.
+  // The command always ends with Ctrl-C, so no error is printed.
   return EXIT.interrupted;
 }
 
@@ -44,7 +44,7 @@ function reportLinked({ out }: CommandContext, { path, package_id }: WorkspaceFo
   out.note("Call it from another terminal: backplane invoke EXPORT --input '{…}'");
 }
 
-/** The gateway may have stopped, or somebody else may have unlinked the folder. */
+/** The gateway may have stopped, or another user may have unlinked the folder. */
 async function unlink(context: CommandContext, { id, path }: WorkspaceFolder): Promise<void> {
   const { out } = context;
   try {

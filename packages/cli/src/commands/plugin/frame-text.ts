@@ -1,9 +1,9 @@
-/** One line for a frame of vai.rpc.v1 or rterm.plugin.v1: what it is, which request it belongs to, and its content. */
+/** Describes a frame of vai.rpc.v1 or rterm.plugin.v1 in one line: its type, its request and its content. */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
 
-const MAX_CONTENT = 400;
+const MAX_CONTENT_CHARS = 400;
 
-/** `text` is the frame as JSON; text that was cut is shown as it is. */
+/** `text` is the frame as JSON; truncated JSON is shown unchanged. */
 export function describeFrame(text: string): string {
   let frame: unknown;
   try {
@@ -12,45 +12,45 @@ export function describeFrame(text: string): string {
     return text;
   }
   if (!isObject(frame)) return text;
-  const type = textOf(frame.type);
+  const type = toText(frame.type);
   switch (type) {
     case "hello":
-      return `hello ${content(frame.plugin ?? frame.host)}`;
+      return `hello ${contentText(frame.plugin ?? frame.host)}`;
     case "handshake":
-      return `handshake ${content(frame.manifest ?? frame.protocol_version)}`;
+      return `handshake ${contentText(frame.manifest ?? frame.protocol_version)}`;
     case "request":
       return describeRequest(frame);
     case "event":
-      return `event ${textOf(frame.request_id)} ${content(frame.event)}`;
+      return `event ${toText(frame.request_id)} ${contentText(frame.event)}`;
     case "response":
       return describeResponse(frame);
     case "cancel":
-      return `cancel ${textOf(frame.request_id)} ${textOf(frame.reason)}`;
+      return `cancel ${toText(frame.request_id)} ${toText(frame.reason)}`;
     default:
-      return `${type} ${content(frame)}`;
+      return `${type} ${contentText(frame)}`;
   }
 }
 
 /** The context is left out: it is the same for each call and long. */
 function describeRequest({ id, op, body, request_id, tool_name, input }: JsonObject): string {
-  if (!isObject(body)) return `request ${textOf(request_id)} ${textOf(tool_name)} ${content(input)}`;
+  if (!isObject(body)) return `request ${toText(request_id)} ${toText(tool_name)} ${contentText(input)}`;
   const { export_id, context: _context, ...rest } = body;
-  return `request ${textOf(id)} ${textOf(op)} ${textOf(export_id)} ${content(rest.input ?? rest)}`;
+  return `request ${toText(id)} ${toText(op)} ${toText(export_id)} ${contentText(rest.input ?? rest)}`;
 }
 
 function describeResponse({ id, request_id, ok, body, status, output, error }: JsonObject): string {
-  const name = `response ${textOf(id ?? request_id)}`;
-  if (isObject(body)) return `${name} ${textOf(body.status)} ${content(body.result)}`.trimEnd();
-  if (ok === undefined) return `${name} ${textOf(status)} ${content(output ?? error)}`;
-  return `${name} ok:false ${content(error)}`;
+  const name = `response ${toText(id ?? request_id)}`;
+  if (isObject(body)) return `${name} ${toText(body.status)} ${contentText(body.result)}`.trimEnd();
+  if (ok === undefined) return `${name} ${toText(status)} ${contentText(output ?? error)}`;
+  return `${name} ok:false ${contentText(error)}`;
 }
 
-function content(value: Json | undefined): string {
+function contentText(value: Json | undefined): string {
   if (value === undefined) return "";
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  return text.length > MAX_CONTENT ? `${text.slice(0, MAX_CONTENT)}…` : text;
+  return text.length > MAX_CONTENT_CHARS ? `${text.slice(0, MAX_CONTENT_CHARS)}…` : text;
 }
 
-function textOf(value: Json | undefined): string {
+function toText(value: Json | undefined): string {
   return typeof value === "string" ? value : JSON.stringify(value ?? null);
 }

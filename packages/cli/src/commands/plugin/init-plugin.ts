@@ -15,15 +15,15 @@ interface InitOptions {
 export async function initPlugin(
   context: CommandContext,
   options: InitOptions,
-  given: string | undefined,
+  argument: string | undefined,
 ): Promise<undefined> {
   const { createPlugin, KINDS, LANGUAGES, parsePluginName } = await import("@backplane/authoring");
   const { io, out } = context;
-  const name = given ?? (await askName(context));
-  const { name: last } = parsePluginName(name);
+  const name = argument ?? (await askName(context));
+  const { name: short_name } = parsePluginName(name);
   const lang = await choose<Language>(context, "lang", LANGUAGES, options.lang);
   const kind = await choose<TemplateKind>(context, "kind", KINDS, options.kind);
-  const folder_text = options.dir ?? last;
+  const folder_text = options.dir ?? short_name;
   const folder = resolve(io.cwd, folder_text);
   const created = createPlugin({ name, lang, kind, folder, version: version() });
   out.data({ ...created, folder, lang, kind }, () =>
@@ -48,9 +48,9 @@ async function choose<T extends string>(
   { io, flags }: CommandContext,
   flag: string,
   values: readonly [T, ...T[]],
-  given: string | undefined,
+  argument: string | undefined,
 ): Promise<T> {
-  let text = given;
+  let text = argument;
   if (text === undefined && canAsk(io, flags))
     text = (await readVisible(io, `--${flag} (${values.join(", ")}) [${values[0]}]: `)).trim();
   if (text === undefined || text === "") return values[0];

@@ -1,10 +1,10 @@
-/** `plugin install`: reads what a source is, checks that the given flags apply to it, and installs or links it. */
+/** `plugin install`: recognizes the source, checks that the flags apply to it, and installs or links it. */
 import { BackplaneError, codeOf, definedFields } from "@backplane/contract";
 import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
 import type { CommandContext } from "../../context/context.ts";
 import {
   assertNoBindingFlags,
-  givenBindingFlag,
+  findBindingFlag,
   type InstallOptions,
   installationSettings,
 } from "../../install/installation-settings.ts";
@@ -29,16 +29,16 @@ export async function installPlugin(
   text: string | undefined,
   args: string[],
 ): Promise<number | undefined> {
-  if (text === undefined) throw noSource(options.mcp);
+  if (text === undefined) throw missingSourceError(options.mcp);
   if (options.script !== undefined && !text.startsWith("pypi:"))
-    throw wrongFlag("--script", "Python packages", text);
+    throw wrongFlagError("--script", "Python packages", text);
   if (options.mcp !== undefined) {
     const gateway_source = { kind: "mcp_url", name: text, url: options.mcp } as const;
     return await installServers(context, options, text, args, { gateway_source, label: text });
   }
   const source = readPluginSource(context.io.cwd, text);
   if (options.signature !== undefined && source.kind !== "package")
-    throw wrongFlag("--signature", "folders and archives", text);
+    throw wrongFlagError("--signature", "folders and archives", text);
   if (source.kind === "pypi") {
     const { script } = options;
     const gateway_source = {
@@ -69,21 +69,24 @@ export async function installPlugin(
   if (source.kind === "agent-plugin")
     return await installServers(context, options, text, args, { path: source.path, folder: true });
   assertNoArgs(args, text);
-  assertNothingAllowed(options, text);
+  assertNoAllowFlags(options, text);
   if (options.bind === false || source.kind !== "package" || !bindsAutomatically(source))
     assertNoBindingFlags(options, text);
   if (source.kind === "package") return await installPackage(context, options, text, source);
-  if (options.bind === true) throw wrongFlag("--bind", "packages", text);
+  if (options.bind === true) throw wrongFlagError("--bind", "packages", text);
   return await installKernelPlugin(context, source.source, options);
 }
 
 /** Only the dependencies of servers from a registry have scripts or builds to allow. */
-function assertNothingAllowed({ allowScripts, allowBuild }: InstallOptions, text: string): void {
-  if (allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
-  if (allowBuild !== undefined) throw wrongFlag("--allow-build", "MCP servers from the Python index", text);
+function assertNoAllowFlags({ allowScripts, allowBuild }: InstallOptions, text: string): void {
+  if (allowScripts !== undefined) throw wrongFlagError("--allow-scripts", "MCP servers from npm", text);
+  if (allowBuild !== undefined)
+    throw wrongFlagError("--allow-build", "MCP servers from the Python index", text);
 }
 
-/** The package.json of an npm package determines whether it is a kernel plugin; a server with arguments never is one. */
+/**
+ * The package.json of an npm package determines whether it is a kernel plugin; a server with arguments never is one.
+ */
 async function installNpm(
   context: CommandContext,
   options: InstallOptions & { editable?: boolean },
@@ -91,7 +94,7 @@ async function installNpm(
   spec: string,
   args: string[],
 ): Promise<number> {
-  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
+  if (options.editable === true) throw wrongFlagError("--editable", "local folders", text);
   if (args.length === 0 && options.allowScripts === undefined) {
     const { kind, plugins } = await context
       .client()
@@ -101,7 +104,7 @@ async function installNpm(
       });
     if (kind === "kernel_plugins") {
       assertNoBindingFlags(options, text);
-      if (options.bind === true) throw wrongFlag("--bind", "packages", text);
+      if (options.bind === true) throw wrongFlagError("--bind", "packages", text);
       return await installKernelPlugin(context, spec, options, plugins);
     }
   }
@@ -118,8 +121,8 @@ function assertNoServerFlags(
   args: readonly string[],
 ): void {
   assertNoArgs(args, text);
-  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  assertNothingAllowed(options, text);
+  if (options.editable === true) throw wrongFlagError("--editable", "local folders", text);
+  assertNoAllowFlags(options, text);
   assertNoBindingFlags(options, text);
 }
 
@@ -152,15 +155,15 @@ async function installPackage(
   context: CommandContext,
   options: InstallOptions & { editable?: boolean },
   text: string,
-  found: Extract<PluginSource, { kind: "package" }>,
+  source: Extract<PluginSource, { kind: "package" }>,
 ): Promise<number | undefined> {
-  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  const signature = readSignatureFile(context.io.cwd, found.path, options.signature);
+  if (options.editable === true) throw wrongFlagError("--editable", "local folders", text);
+  const signature = readSignatureFile(context.io.cwd, source.path, options.signature);
   const settings = {
     ...(await installationSettings(context, options)),
     ...(signature === undefined ? {} : { signature }),
   };
-  return await reportInstallation(context, await sendInstallation(context, found, settings));
+  return await reportInstallation(context, await sendInstallation(context, source, settings));
 }
 
 /** MCP servers, and Agent Plugins with their skills. */
@@ -174,14 +177,18 @@ async function installServers(
   assertServerFlags(options, text);
   assertNoArgs(args, text);
   const settings = await installationSettings(context, options);
-  const sent = withSlots(source, Object.keys(options.secret ?? {}));
-  const own =
+  const source_with_slots = addSecretSlots(source, Object.keys(options.secret ?? {}));
+  const server_args =
     "gateway_source" in source && "args" in source.gateway_source ? (source.gateway_source.args ?? []) : [];
-  return await reportInstallation(context, await sendInstallation(context, sent, settings), own);
+  return await reportInstallation(
+    context,
+    await sendInstallation(context, source_with_slots, settings),
+    server_args,
+  );
 }
 
-/** Each secret named in the flags becomes a slot of the server, even if the server is not bound yet. */
-function withSlots(source: LocalOrGatewaySource, secret_slots: string[]): LocalOrGatewaySource {
+/** Each secret in the flags becomes a slot of the server, even if the server is not bound yet. */
+function addSecretSlots(source: LocalOrGatewaySource, secret_slots: string[]): LocalOrGatewaySource {
   if (
     !("gateway_source" in source) ||
     source.gateway_source.kind === "folder" ||
@@ -191,9 +198,9 @@ function withSlots(source: LocalOrGatewaySource, secret_slots: string[]): LocalO
   return { ...source, gateway_source: { ...source.gateway_source, secret_slots } };
 }
 
-function noSource(url: string | undefined): BackplaneError {
+function missingSourceError(url: string | undefined): BackplaneError {
   if (url === undefined)
-    return new BackplaneError("cli.usage", "Nothing to install was given.", {
+    return new BackplaneError("cli.usage", "No source to install was specified.", {
       fix: "backplane plugin install --help",
     });
   return new BackplaneError("cli.usage", "The server needs a name; its tools will be named mcp_NAME_….", {
@@ -206,7 +213,7 @@ function noSource(url: string | undefined): BackplaneError {
  * declares slots.
  */
 function assertServerFlags(options: InstallOptions & { editable?: boolean }, text: string): void {
-  if (options.editable === true) throw wrongFlag("--editable", "local folders of plugins", text);
+  if (options.editable === true) throw wrongFlagError("--editable", "local folders of plugins", text);
   const { secret: _slots, ...rest } = options;
   if (options.bind === false) assertNoBindingFlags(rest, text);
 }
@@ -229,8 +236,8 @@ async function linkFolder(
   path: string,
   text: string,
 ): Promise<undefined> {
-  if (options.bind === false) throw wrongFlag("--no-bind", "installations without --editable", text);
-  const flag = givenBindingFlag(options);
+  if (options.bind === false) throw wrongFlagError("--no-bind", "installations without --editable", text);
+  const flag = findBindingFlag(options);
   if (flag !== null)
     throw new BackplaneError("cli.usage", `${flag} has no effect together with --editable.`, {
       fix: `backplane plugin install ${text} --editable, then backplane binding set BINDING ${flag} …`,
@@ -246,8 +253,8 @@ async function linkFolder(
   return undefined;
 }
 
-function wrongFlag(flag: string, problem: string, source: string): BackplaneError {
-  return new BackplaneError("cli.usage", `${flag} is only for ${problem}; ${source} is not one of them.`, {
+function wrongFlagError(flag: string, applies_to: string, source: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${flag} is only for ${applies_to}; ${source} is not one of them.`, {
     fix: `backplane plugin install ${source}`,
   });
 }

@@ -58,7 +58,7 @@ export async function installKernelPlugin(
   return rows.some((row) => row.status === "failed") ? EXIT.failed : EXIT.ok;
 }
 
-/** The provenance of a package from npm, and what changes about it if the plugin is already installed. */
+/** The provenance of a package from npm, and its changes if the plugin is already installed. */
 async function describeOrigin(
   context: CommandContext,
   { name, provenance }: Pick<PluginView, "name" | "provenance">,
@@ -71,14 +71,14 @@ async function describeOrigin(
 }
 
 /** The plugin that serves most routes for plugins, providers and settings. */
-const WEB = "web";
+const WEB_PLUGIN = "web";
 
 export async function setEnabled(
   context: CommandContext,
   name: string,
   enabled: boolean,
 ): Promise<undefined> {
-  if (name === WEB && !enabled) {
+  if (name === WEB_PLUGIN && !enabled) {
     assertConfirmable(context.io, context.flags);
     await confirm(
       context.io,
@@ -119,7 +119,7 @@ export async function reloadKernelPlugin(context: CommandContext, name: string):
 export function describeKernelPlugin(row: PluginView): string {
   const { config_schema, current_config } = row;
   const properties = (config_schema?.properties ?? {}) as Record<string, unknown>;
-  const described = fields({
+  const summary = fields({
     plugin: `${row.name} ${row.version}`,
     kind: "kernel plugin",
     category: row.category,
@@ -133,5 +133,5 @@ export function describeKernelPlugin(row: PluginView): string {
     config: Object.keys(current_config).length === 0 ? undefined : current_config,
     error: row.error?.split("\n", 1)[0],
   });
-  return row.trace === null ? described : `${described}\n\n${plainText(row.trace)}`;
+  return row.trace === null ? summary : `${summary}\n\n${plainText(row.trace)}`;
 }

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { BackplaneError, diskFault } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
-import { statSource, unreadable } from "../../install/plugin-source.ts";
+import { pluginSourceError, statSource } from "../../install/plugin-source.ts";
 import { readSignatureFile } from "../../install/signature-file.ts";
 
 export async function packPlugin(
@@ -15,7 +15,7 @@ export async function packPlugin(
 ): Promise<undefined> {
   const { cwd } = context.io;
   const path = resolve(cwd, folder);
-  if (!statSource(path, folder).isDirectory()) throw unreadable(folder, "is not a folder");
+  if (!statSource(path, folder).isDirectory()) throw pluginSourceError(folder, "is not a folder");
   if (options.oci === true)
     return await packAsLayout(context, path, resolve(cwd, options.out ?? `${basename(path)}.oci`));
   const file = resolve(cwd, options.out ?? `${basename(path)}.tgz`);

@@ -4,7 +4,7 @@ import {
   codeOf,
   type Definitions,
   describeProvenance,
-  isDescribed,
+  isSelfDescribing,
   type Package,
   type Protocol,
   type SignatureState,
@@ -32,7 +32,7 @@ export function contentsCell({ manifest: { runtime, exports, skills = [] } }: Pa
   return [KINDS[runtime.protocol], names.join(",")].filter(Boolean).join(": ");
 }
 
-/** Names what was verified about a package, as one table cell. */
+/** Lists the verified properties of a package, as one table cell. */
 export function verifiedCell({ signature, provenance }: Pick<Package, "signature" | "provenance">): string {
   const verified = [
     ...(signature?.state === "verified" ? ["signature"] : []),
@@ -43,13 +43,16 @@ export function verifiedCell({ signature, provenance }: Pick<Package, "signature
 }
 
 /** Bindings with their tools; empty for a package whose manifest lists its exports. */
-export async function boundTools(context: CommandContext, found: Package): Promise<BoundTools[]> {
-  if (!isDescribed(found.manifest.runtime.protocol)) return [];
+export async function boundTools(context: CommandContext, installed: Package): Promise<BoundTools[]> {
+  if (!isSelfDescribing(installed.manifest.runtime.protocol)) return [];
   const { bindings } = context.client();
-  const { items } = await bindings.list({ package_id: found.package_id });
-  const own = items.filter(({ package_version }) => package_version === found.version);
+  const { items } = await bindings.list({ package_id: installed.package_id });
+  const version_bindings = items.filter(({ package_version }) => package_version === installed.version);
   return await Promise.all(
-    own.map(async (binding) => ({ binding, definitions: await readDefinitions(context, binding) })),
+    version_bindings.map(async (binding) => ({
+      binding,
+      definitions: await readDefinitions(context, binding),
+    })),
   );
 }
 
@@ -65,11 +68,11 @@ async function readDefinitions(
   }
 }
 
-export function describePackage(out: Output, found: Package, bound: readonly BoundTools[]): string {
-  const { id, digest, size_bytes, origin, installed_at, installed_by, manifest } = found;
+export function describePackage(out: Output, installed: Package, bound: readonly BoundTools[]): string {
+  const { id, digest, size_bytes, origin, installed_at, installed_by, manifest } = installed;
   const { runtime, skills = [] } = manifest;
   const summary = fields({
-    package: `${found.package_id}@${found.version}`,
+    package: `${installed.package_id}@${installed.version}`,
     id,
     name: manifest.name,
     description: manifest.description,
@@ -80,16 +83,16 @@ export function describePackage(out: Output, found: Package, bound: readonly Bou
     digest,
     size_bytes,
     origin,
-    ...(found.oci === undefined
+    ...(installed.oci === undefined
       ? {}
-      : { reference: found.oci.reference, manifest: found.oci.manifest_digest }),
-    ...(found.signature === undefined ? {} : { signature: describeSignature(found.signature) }),
-    ...(found.provenance === undefined ? {} : { provenance: describeProvenance(found.provenance) }),
+      : { reference: installed.oci.reference, manifest: installed.oci.manifest_digest }),
+    ...(installed.signature === undefined ? {} : { signature: describeSignature(installed.signature) }),
+    ...(installed.provenance === undefined ? {} : { provenance: describeProvenance(installed.provenance) }),
     installed: `${installed_at} by ${installed_by}`,
   });
   const parts = [summary];
-  if (isDescribed(runtime.protocol)) parts.push(formatTools(out, bound));
-  else if (manifest.exports.length > 0) parts.push(formatExports(out, found));
+  if (isSelfDescribing(runtime.protocol)) parts.push(formatTools(out, bound));
+  else if (manifest.exports.length > 0) parts.push(formatExports(out, installed));
   if (skills.length > 0) {
     const rows = skills.map(({ name, description }) => [name, description]);
     parts.push(table(out, ["SKILL", "DESCRIPTION"], rows));

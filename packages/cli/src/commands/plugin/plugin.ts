@@ -59,7 +59,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--org-wide", "bind for the whole organisation instead of one project")
     .option(
       "--accept-source",
-      "accept a package from a registry whose manifest names another repository as its source",
+      "accept a package from a registry whose manifest declares another repository as its source",
     )
     .option("--signature <file>", "the signature of an archive (default for a folder: the one in it)")
     .option("--allow-downgrade", "install a signed package that is older than one that was installed before")

@@ -1,7 +1,7 @@
 /**
- * The destinations of a command that uses a registry. The person who runs it names the registry, which may be anywhere.
- * An address that the registry names (a redirect, a token server, the target of an upload) must not be on this machine
- * or its network, unless the registry is there too.
+ * The destinations of a command that uses a registry. The user chooses the registry, which may be at any address. An
+ * address that the registry refers to (a redirect, a token server, the target of an upload) must not be on this
+ * machine or its network, unless the registry is there too.
  */
 import { lookup } from "node:dns/promises";
 import { BackplaneError } from "@backplane/contract";
@@ -14,13 +14,14 @@ export function allowedAddresses(
   registry: string,
   resolve: Resolve = resolveAll,
 ): (destination: { host: string; port: number }) => Promise<readonly string[]> {
-  const own = new URL(`https://${registry === "docker.io" ? "registry-1.docker.io" : registry}/`);
-  const own_host = hostOf(own);
+  const registry_url = new URL(`https://${registry === "docker.io" ? "registry-1.docker.io" : registry}/`);
+  const registry_host = hostOf(registry_url);
   return async ({ host, port }) => {
     const addresses = await resolve(host);
-    const named = host === own_host && (own.port === "" || Number(own.port) === port);
-    if (named || !addresses.some(isPrivateAddress)) return addresses;
-    if ((await resolve(own_host)).some(isPrivateAddress)) return addresses;
+    const is_registry =
+      host === registry_host && (registry_url.port === "" || Number(registry_url.port) === port);
+    if (is_registry || !addresses.some(isPrivateAddress)) return addresses;
+    if ((await resolve(registry_host)).some(isPrivateAddress)) return addresses;
     throw new BackplaneError(
       "registry.invalid",
       `${registry} refers to ${host}:${port}, which is an address of this machine or its network.`,

@@ -84,5 +84,5 @@ const VERDICTS: Record<ReplayReport["verdict"], string> = {
   same: "Both versions return the same results.",
   nothing_replayed: "There were no recorded read-only calls to compare.",
   changed: "The candidate returns different results.",
-  held: "The candidate needs a permission that the version in use does not have. An admin has to approve it.",
+  held: "The candidate needs a permission that the version in use does not have. An admin must approve it.",
 };

@@ -1,4 +1,4 @@
-/** `plugin search`: curated entries first, then servers of a public registry, which nobody has reviewed. */
+/** `plugin search`: curated entries first, then servers from a public registry, which are not reviewed. */
 import type { ListedServer, MarketplaceCard, MarketplaceOrigin } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
@@ -45,27 +45,30 @@ function describeInstall({ id, key_trusted, signature }: MarketplaceCard): strin
 }
 
 function describeServer({ name, version, description, sources, variables }: ListedServer): string[] {
-  const needed = variables.map((variable) => (variable.secret ? `${variable.name} (secret)` : variable.name));
+  const required = variables.map((variable) =>
+    variable.secret ? `${variable.name} (secret)` : variable.name,
+  );
   return [
     `${name} ${version} (public registry, not reviewed)`,
     ...(description === "" ? [] : [`  ${description}`]),
-    ...(needed.length === 0 ? [] : [`  Needs ${needed.join(", ")}.`]),
+    ...(required.length === 0 ? [] : [`  Needs ${required.join(", ")}.`]),
     ...(sources.length === 0
       ? ["  Its packages are of kinds that cannot be installed."]
       : sources.slice(0, 2).map((source) => `  backplane plugin install ${source}`)),
   ];
 }
 
-function describeNothing(found: { items: unknown[]; servers: unknown[]; registry: unknown }): string[] {
-  if (found.items.length + found.servers.length > 0) return [];
+function describeNothing(results: { items: unknown[]; servers: unknown[]; registry: unknown }): string[] {
+  if (results.items.length + results.servers.length > 0) return [];
   return [
-    found.registry === null
+    results.registry === null
       ? "Nothing found in the marketplace. To search MCP servers as well, set marketplace.mcp_registry in backplane.toml."
       : "Nothing found.",
   ];
 }
 
 function describeProblem({ name, fetched_at, problem }: MarketplaceOrigin): string {
-  const copy = fetched_at === null ? "It was left out." : `The copy from ${fetched_at} was used.`;
+  const copy =
+    fetched_at === null ? "Its entries are not included." : `The copy from ${fetched_at} was used.`;
   return `${name} cannot be read: ${problem ?? ""} ${copy}`;
 }

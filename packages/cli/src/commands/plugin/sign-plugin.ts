@@ -25,7 +25,7 @@ export async function signPlugin(
     const { store } = await context.out.during(`Packing ${source}`, () => openAsLayout(path, temporary));
     const { package_id, version, digest, files } = await readPluginArtifact(store, hostPlatform());
     if (package_id === null || version === null)
-      throw new BackplaneError("package.invalid", "The layout names neither a package id nor a version.");
+      throw new BackplaneError("package.invalid", "The layout has no package id or no version.");
     const signature = signPackage({ package_id, version, digest, files }, private_key, new Date());
     const isFolder = (await stat(path)).isDirectory();
     const out =
@@ -46,7 +46,7 @@ export async function signPlugin(
 async function readKey(cwd: string, file: string | undefined, variable: string | undefined): Promise<string> {
   if (file === undefined) {
     if (variable !== undefined && variable !== "") return variable;
-    throw new BackplaneError("cli.usage", "No signing key was given.", {
+    throw new BackplaneError("cli.usage", "No signing key was specified.", {
       fix: `--key FILE, or the key in ${KEY_VARIABLE}. Create one with: backplane key generate`,
     });
   }

@@ -1,11 +1,11 @@
-/** `plugin test`: the conformance suite and the author's cases, without a gateway. */
+/** `plugin test`: runs the conformance suite and the author's cases, without a gateway. */
 import { writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { ConformanceReport, Failure, RuleResult } from "@backplane/authoring";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { version } from "../../command-line/version.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { statSource, unreadable } from "../../install/plugin-source.ts";
+import { pluginSourceError, statSource } from "../../install/plugin-source.ts";
 import type { Output } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { hostPlatform } from "./registry-commands.ts";
@@ -13,12 +13,12 @@ import { hostPlatform } from "./registry-commands.ts";
 export async function testPlugin(
   context: CommandContext,
   options: { junit?: string },
-  given: string | undefined,
+  argument: string | undefined,
 ): Promise<number> {
   const { io, out } = context;
-  const folder_text = given ?? ".";
+  const folder_text = argument ?? ".";
   const folder = resolve(io.cwd, folder_text);
-  if (!statSource(folder, folder_text).isDirectory()) throw unreadable(folder_text, "is not a folder");
+  if (!statSource(folder, folder_text).isDirectory()) throw pluginSourceError(folder_text, "is not a folder");
   const { formatJunit, openConformanceSuite } = await import("@backplane/authoring");
   const suite = await openConformanceSuite({ version: version(), host: hostPlatform(), log: SILENT });
   let report: ConformanceReport;

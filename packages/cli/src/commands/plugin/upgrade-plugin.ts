@@ -48,16 +48,16 @@ export async function upgradePlugin(
     (binding) => binding.share_of === undefined && binding.package_version !== package_version,
   );
   await showChanges(context, target, moving);
-  const replayed =
+  const stopping_replay =
     options.replay === true && moving.length > 0 ? await replay(context, target, options) : null;
-  if (options.dryRun === true || replayed !== null) {
-    const report = replayed === null ? {} : { replay: replayed };
+  if (options.dryRun === true || stopping_replay !== null) {
+    const report = stopping_replay === null ? {} : { replay: stopping_replay };
     context.out.data({ bindings: moving, ...report }, () =>
       from === undefined
         ? "Nothing was changed."
         : `${package_id} ${package_version} is installed; no binding was changed.`,
     );
-    return replayed === null ? undefined : exitCodeOfReplay(replayed);
+    return stopping_replay === null ? undefined : exitCodeOfReplay(stopping_replay);
   }
   const share = percent < 100 ? ` for ${percent} % of the calls` : "";
   if (moving.length > 0)
@@ -66,7 +66,7 @@ export async function upgradePlugin(
     package_id,
     package_version,
     percent,
-    new_permissions: permissionsOf(options),
+    new_permissions: chooseNewPermissions(options),
     ...(options.orgWide === true ? { org_wide: true } : {}),
     ...(trial === undefined ? {} : { trial: { seconds: trial } }),
   });
@@ -84,15 +84,18 @@ export async function upgradePlugin(
   }
   context.out.note(
     percent < 100
-      ? `To give it more of the calls: backplane plugin upgrade ${package_id}@${package_version} --percent N; leave out --percent for all calls.`
+      ? `To send it more of the calls: backplane plugin upgrade ${package_id}@${package_version} --percent N; omit --percent for all calls.`
       : "If it crashes or fails too often during its trial, the gateway returns to the previous version.",
   );
   context.out.note(`To undo all of it: backplane plugin rollback ${package_id}`);
   return undefined;
 }
 
-/** A version that requests more than the one in use waits for an admin, unless the flags say otherwise. */
-function permissionsOf({
+/**
+ * A version that requests more than the one in use waits for an admin, unless a flag grants or withholds the
+ * permissions.
+ */
+function chooseNewPermissions({
   grantPermissions,
   withholdPermissions,
 }: UpgradeOptions): "grant" | "withhold" | "hold" {
@@ -113,7 +116,7 @@ function reportHeld({ out }: CommandContext, { package_id, package_version, held
   );
 }
 
-/** Shows the replay. Returns its report if the upgrade has to stop because of it, otherwise null. */
+/** Shows the replay. Returns its report if it must stop the upgrade, otherwise null. */
 async function replay(
   context: CommandContext,
   target: Package,
@@ -154,7 +157,7 @@ export async function rollbackPlugin(
     context.out.data({ bindings: upgraded }, () => "Nothing was changed.");
     return undefined;
   }
-  await confirmIfAsked(context, `Roll back ${upgraded.length} bindings of ${package_id}?`);
+  await confirmAtTerminal(context, `Roll back ${upgraded.length} bindings of ${package_id}?`);
   const bindings: Binding[] = [];
   for (const { binding_id, generation } of upgraded)
     bindings.push(await context.client().bindings.rollback(binding_id, { generation }));
@@ -201,7 +204,7 @@ async function showChanges(
 }
 
 /** Without a terminal a rollback runs without confirmation, because it must not wait for a flag in an emergency. */
-async function confirmIfAsked({ io, flags }: CommandContext, question: string): Promise<void> {
+async function confirmAtTerminal({ io, flags }: CommandContext, question: string): Promise<void> {
   if (canAsk(io, flags)) await confirm(io, flags, question);
 }
 

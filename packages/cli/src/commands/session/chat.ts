@@ -36,7 +36,7 @@ Examples:
 export function addChatCommand(session: Command, toAction: ToAction): void {
   workspaceFlag(session.command("chat [id]"))
     .description("Chat with the agent; without an ID in a new session.")
-    .option("--new", "start a new session, with ID if given")
+    .option("--new", "start a new session, with ID if it is specified")
     .option("-c, --continue", "continue the most recent session")
     .option("-m, --message <text>", "send this and print the answer; repeatable", collectValues)
     .option(
@@ -51,20 +51,20 @@ export function addChatCommand(session: Command, toAction: ToAction): void {
 async function chat(context: CommandContext, options: ChatOptions, id: string | undefined): Promise<number> {
   const { io, flags, out } = context;
   const interactive = options.message === undefined && canAsk(io, flags) && !out.json;
-  const messages = interactive ? [] : (options.message ?? [await pipedMessage(context)]);
-  const session = await openSession(context, options, id);
+  const messages = interactive ? [] : (options.message ?? [await readPipedMessage(context)]);
+  const session = await findOrCreateSession(context, options, id);
   if (interactive) return await runTerminalChat(context, session, workspaceOf(options));
   return await runScriptedChat(context, session, workspaceOf(options), messages, options.timeout);
 }
 
 /** Creates the session if ID does not exist. */
-async function openSession(
+async function findOrCreateSession(
   context: CommandContext,
   options: ChatOptions,
   id: string | undefined,
 ): Promise<Session> {
   const { sessions } = context.client();
-  if (options.continue === true) return await lastSession(context, options, id);
+  if (options.continue === true) return await findLastSession(context, options, id);
   if (id !== undefined && options.new !== true) {
     try {
       return await sessions.get(id, workspaceOf(options));
@@ -76,7 +76,7 @@ async function openSession(
 }
 
 /** The session of the newest run that was not started by another run. */
-async function lastSession(
+async function findLastSession(
   context: CommandContext,
   options: ChatOptions,
   id: string | undefined,
@@ -97,12 +97,12 @@ async function lastSession(
   return await sessions.get(last.session_id, { workspace: last.workspace });
 }
 
-async function pipedMessage({ io }: CommandContext): Promise<string> {
+async function readPipedMessage({ io }: CommandContext): Promise<string> {
   const text = io.stdin.isTTY === true ? "" : (await readStdin(io)).toString("utf8").trimEnd();
   if (text !== "") return text;
   throw new BackplaneError(
     "cli.usage",
-    "No message was given: there is no -m, and stdin is empty or a terminal.",
+    "No message was specified: there is no -m, and stdin is empty or a terminal.",
     {
       fix: "backplane session chat -m TEXT",
     },

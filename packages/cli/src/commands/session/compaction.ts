@@ -1,4 +1,4 @@
-/** `session compactions|loss|pins|pin|unpin`: what compactions dropped, and what they must keep. */
+/** `session compactions|loss|pins|pin|unpin`: the entries that compactions dropped, and those that they must keep. */
 import type { CompactedEntry, Compaction } from "@backplane/contract";
 import { BackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
@@ -55,7 +55,7 @@ async function loss(
   id: string,
 ): Promise<undefined> {
   const { compactions } = context.client();
-  const chain_id = options.chain ?? (await lastCompaction(context, options, id));
+  const chain_id = options.chain ?? (await findLastCompaction(context, options, id));
   const compaction = await compactions.get(chain_id);
   const entries: CompactedEntry[] = [];
   for (let after = 0; ; after = entries.at(-1)!.entry_id) {
@@ -85,7 +85,7 @@ async function loss(
   return undefined;
 }
 
-async function lastCompaction(
+async function findLastCompaction(
   context: CommandContext,
   options: WorkspaceOptions,
   id: string,

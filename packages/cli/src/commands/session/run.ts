@@ -18,10 +18,10 @@ import { readStdin } from "../../terminal/read-input.ts";
 
 import { buildHarness, type HarnessFlags, resumeHarnessRun, startHarnessRun } from "./harness-run.ts";
 
-const INPUT_LENGTH = 60;
+const MAX_INPUT_CHARS = 60;
 
 /** The gateway checks the maximum of each limit, so this bound is wide. */
-const limit = (flag: string) => wholeNumber(flag, 0, 1_000_000_000);
+const limitParser = (flag: string) => wholeNumber(flag, 0, 1_000_000_000);
 
 const EXAMPLES = `
 Examples:
@@ -50,11 +50,15 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
     .option("--stream", "print the answer as it streams")
     .option("--harness <export>", "execute this harness instead of a turn of the agent loop")
     .option("--package <id>", "the package of the harness, if several packages have a harness with this name")
-    .option("--max-child-runs <n>", "how many runs the harness may start", limit("--max-child-runs"))
-    .option("--max-depth <n>", "how deeply its runs may be nested", limit("--max-depth"))
-    .option("--max-steps <n>", "how many model calls all its runs may make", limit("--max-steps"))
-    .option("--max-time <ms>", "how long the execution may take, over all its resumes", limit("--max-time"))
-    .option("--no-compaction", "keep the harness from compacting sessions")
+    .option("--max-child-runs <n>", "how many runs the harness may start", limitParser("--max-child-runs"))
+    .option("--max-depth <n>", "how deeply its runs may be nested", limitParser("--max-depth"))
+    .option("--max-steps <n>", "how many model calls all its runs may make", limitParser("--max-steps"))
+    .option(
+      "--max-time <ms>",
+      "how long the execution may take, over all its resumes",
+      limitParser("--max-time"),
+    )
+    .option("--no-compaction", "do not allow the harness to compact sessions")
     .addHelpText("after", EXAMPLES)
     .action(toAction(start));
   run
@@ -76,7 +80,7 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
 
 async function start(context: CommandContext, options: StartOptions): Promise<number> {
   const { runs, sessions } = context.client();
-  const { session: session_id, strategy, context: whose } = options;
+  const { session: session_id, strategy, context: risk_context } = options;
   const text = options.input === "-" ? (await readStdin(context.io)).toString("utf8") : options.input;
   if (text.trim() === "") throw new BackplaneError("cli.usage", "--input is empty.", { fix: "--input TEXT" });
   const body = {
@@ -84,7 +88,7 @@ async function start(context: CommandContext, options: StartOptions): Promise<nu
     ...workspaceOf(options),
     input: { text },
     ...(strategy === undefined ? {} : { strategy }),
-    ...(whose === undefined ? {} : { context: whose }),
+    ...(risk_context === undefined ? {} : { context: risk_context }),
   };
   if (options.harness !== undefined)
     return await startHarnessRun(
@@ -98,10 +102,10 @@ async function start(context: CommandContext, options: StartOptions): Promise<nu
     context.out.note(`Started. To see it: backplane run show ${run.id}`);
     return EXIT.ok;
   }
-  const last = await sessions
+  const session = await sessions
     .get(session_id, workspaceOf(options))
     .catch(() => sessions.create({ session_id, ...workspaceOf(options) }));
-  return await follow(context, options, last.last_entry_id, () => runs.start(body));
+  return await followRun(context, options, session.last_entry_id, () => runs.start(body));
 }
 
 async function resume(
@@ -112,7 +116,7 @@ async function resume(
   return await resumeHarnessRun(context, await context.client().runs.get(id), options);
 }
 
-async function follow(
+async function followRun(
   context: CommandContext,
   options: StartOptions,
   since_entry: number,
@@ -121,7 +125,7 @@ async function follow(
   const { out, io } = context;
   const wait = out.status.begin("Waiting for the answer");
   const text = new AnswerText((chunk) => {
-    // The status line would be drawn into the text.
+    // Otherwise the status line would be printed inside the text.
     wait.end();
     io.stdout.write(plainText(chunk));
   });
@@ -196,14 +200,14 @@ async function list(
     run.error === null ? run.status : `${run.status} (${run.error.code})`,
     run.requested_by,
     run.started_at,
-    shortened(run.input.text),
+    shorten(run.input.text),
   ]);
   return undefined;
 }
 
-function shortened(text: string): string {
+function shorten(text: string): string {
   const line = plainText(text).split("\n", 1)[0]!;
-  return line.length <= INPUT_LENGTH ? line : `${line.slice(0, INPUT_LENGTH - 1)}…`;
+  return line.length <= MAX_INPUT_CHARS ? line : `${line.slice(0, MAX_INPUT_CHARS - 1)}…`;
 }
 
 async function show(context: CommandContext, _options: object, id: string): Promise<undefined> {

@@ -42,7 +42,7 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
     .option("--no-archive", "close the tape without announcing it as an archive")
     .action(toAction(reset));
   workspaceFlag(session.command("handoff <id> <name> [key=value...]"))
-    .description("Start a new context for the model; summary= is what it sees of the past.")
+    .description("Start a new context for the model; summary= replaces the past for it.")
     .addHelpText(
       "after",
       "\nExample:\n  backplane session handoff support-42 shipped summary='The order was shipped.'\n",
@@ -52,7 +52,7 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
     .description("Summarise the conversation onto a new chain; the old chain is kept.")
     .option("--compactor <name>", "a compactor to use, or `model` for the built-in summary")
     .option("--context <name>", "prefer compactors made for this context, such as coding")
-    .option("--tokens <n>", "the size to aim for", wholeNumber("--tokens", 1, Number.MAX_SAFE_INTEGER))
+    .option("--tokens <n>", "the target size", wholeNumber("--tokens", 1, Number.MAX_SAFE_INTEGER))
     .action(toAction(compact));
   workspaceFlag(session.command("undo <id>")).description("Undo the last compaction.").action(toAction(undo));
   workspaceFlag(session.command("interrupt <id>"))

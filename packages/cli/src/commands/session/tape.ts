@@ -16,26 +16,26 @@ const PAGE = 500;
 const CHILDREN_PAGE = 200;
 
 export function addTapeCommands(session: Command, toAction: ToAction): void {
-  const since = (command: Command) =>
+  const sinceFlag = (command: Command) =>
     command.option(
       "--since <entry>",
       "only entries after this one",
       wholeNumber("--since", 0, Number.MAX_SAFE_INTEGER),
       0,
     );
-  since(workspaceFlag(session.command("show <id>")))
+  sinceFlag(workspaceFlag(session.command("show <id>")))
     .description("Show a conversation; with --json the session and its entries.")
     .option("--entries", "print every entry of the tape, one per line")
     .action(toAction(show));
-  since(workspaceFlag(session.command("replay <id>")))
+  sinceFlag(workspaceFlag(session.command("replay <id>")))
     .description("Print a tape entry by entry; with --json one document per line.")
     .option("--follow", "then print new events until Ctrl-C")
     .action(toAction(replay));
 }
 
-type Since = WorkspaceOptions & { since: number };
+type TapeOptions = WorkspaceOptions & { since: number };
 
-async function show(context: CommandContext, options: Since & { entries?: boolean }, id: string) {
+async function show(context: CommandContext, options: TapeOptions & { entries?: boolean }, id: string) {
   const { out } = context;
   const client = context.client();
   const session = await client.sessions.get(id, workspaceOf(options));
@@ -52,12 +52,12 @@ async function show(context: CommandContext, options: Since & { entries?: boolea
   const approvals = await sessionApprovals(context, id);
   const { items } = await client.sessions.list({ ...workspaceOf(options), limit: CHILDREN_PAGE });
   const children = items.filter((item) => item.parent_session_id === id).map((item) => item.id);
-  const lines = [formatHead(session, children), ...transcript(context, entries, approvals)];
+  const lines = [formatHead(session, children), ...formatTranscript(context, entries, approvals)];
   out.data(null, () => lines.join("\n"));
   return undefined;
 }
 
-async function replay(context: CommandContext, options: Since & { follow?: boolean }, id: string) {
+async function replay(context: CommandContext, options: TapeOptions & { follow?: boolean }, id: string) {
   const { out } = context;
   if (options.follow !== true) {
     await context.client().sessions.get(id, workspaceOf(options));
@@ -77,7 +77,11 @@ async function replay(context: CommandContext, options: Since & { follow?: boole
   return undefined;
 }
 
-async function* readEntries(context: CommandContext, options: Since, id: string): AsyncGenerator<Entry> {
+async function* readEntries(
+  context: CommandContext,
+  options: TapeOptions,
+  id: string,
+): AsyncGenerator<Entry> {
   let after = options.since;
   for (;;) {
     const query = { ...workspaceOf(options), after, limit: PAGE };
@@ -101,8 +105,10 @@ function formatHead(session: Session, children: readonly string[]): string {
   });
 }
 
-/** Approvals are not on the tape; they are inserted by time. A compaction repeats recent entries, which are shown once. */
-function transcript(
+/**
+ * Approvals are not on the tape; they are inserted by time. A compaction repeats recent entries, which are shown once.
+ */
+function formatTranscript(
   context: CommandContext,
   entries: readonly Entry[],
   approvals: readonly Approval[],
@@ -113,7 +119,7 @@ function transcript(
   const first = entries[0]?.date ?? "";
   const requested = approvals.filter((approval) => approval.requested_at >= first);
   const lines: string[] = [];
-  const askedBefore = (date: string) => {
+  const addApprovalsBefore = (date: string) => {
     while (requested[0] !== undefined && requested[0].requested_at < date)
       lines.push(approvalLine(context, requested.shift()!));
   };
@@ -124,10 +130,10 @@ function transcript(
     const chatEvent = readEntry(entry);
     const text = chatEvent === null ? null : chatEventText(out, chatEvent, names);
     if (text === null) continue;
-    askedBefore(entry.date);
+    addApprovalsBefore(entry.date);
     lines.push(text);
   }
-  askedBefore("9999");
+  addApprovalsBefore("9999");
   return lines;
 }
 

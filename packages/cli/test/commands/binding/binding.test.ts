@@ -24,7 +24,7 @@ afterAll(() => gateway.close());
 describe("secrets", () => {
   const VALUE = "s3cr3t-value-of-the-test";
 
-  test("a call with an unbound slot exits with 3; once it is bound, the plugin gets the value", async () => {
+  test("exits with 3 for a call with an unbound slot, and passes the value to the plugin once it is bound", async () => {
     expect(bindings.secretive).toMatchObject({ status: "inactive", unbound_slots: ["token"] });
     const refused = await gateway.backplane(["invoke", "secretive"]);
     expect(refused.exit).toBe(EXIT.denied);
@@ -84,7 +84,7 @@ describe("secrets", () => {
 });
 
 describe("bindings and packages", () => {
-  test("set keeps other settings and applies to the next call", async () => {
+  test("keeps other settings on `set` and applies the change to the next call", async () => {
     const id = bindings.echo!.binding_id;
     const set = await gateway.json<Binding>([
       "binding",
@@ -111,12 +111,12 @@ describe("bindings and packages", () => {
     expect(wrong.err).toContain("prefix");
   });
 
-  test("set without a flag is refused and restarts no process", async () => {
+  test("refuses `set` without a flag and restarts no process", async () => {
     const id = bindings.echo!.binding_id;
     const before = await gateway.json<Binding>(["binding", "show", id]);
     const { exit, err } = await gateway.backplane(["binding", "set", id]);
     expect(exit).toBe(EXIT.usage);
-    expect(err).toContain("No setting to change was given.");
+    expect(err).toContain("No setting to change was specified.");
     expect(await gateway.json<Binding>(["binding", "show", id])).toEqual(before);
   });
 
@@ -144,11 +144,11 @@ describe("bindings and packages", () => {
   test("finds a binding by package or export; refuses an ambiguous name and lists the ids", async () => {
     const binding = await gateway.json<Binding>(["binding", "show", "echo"]);
     expect(binding.binding_id).toBe(bindings.echo!.binding_id);
-    const several = await gateway.backplane(["binding", "remove", "cli-kit", "--yes"]);
-    expect(several.err).toContain("error[binding.not_found]");
-    expect(several.err).toContain(`${bindings.echo!.binding_id} (echo)`);
-    const nameless = await gateway.backplane(["binding", "set", "echo", "--secret", "token=kit_tokn"]);
-    expect(nameless.err).toContain("Secret kit_tokn does not exist.");
+    const ambiguous = await gateway.backplane(["binding", "remove", "cli-kit", "--yes"]);
+    expect(ambiguous.err).toContain("error[binding.not_found]");
+    expect(ambiguous.err).toContain(`${bindings.echo!.binding_id} (echo)`);
+    const unknown_secret = await gateway.backplane(["binding", "set", "echo", "--secret", "token=kit_tokn"]);
+    expect(unknown_secret.err).toContain("Secret kit_tokn does not exist.");
     const server = await gateway.backplane(["plugin", "install", "--mcp", "https://a.example/mcp"]);
     expect([server.exit, server.err]).toEqual([
       EXIT.usage,
@@ -167,10 +167,10 @@ describe("bindings and packages", () => {
     expect((await set("--domains", "")).err).toBe("");
   });
 
-  test("set does not overwrite a concurrent change", async () => {
+  test("does not overwrite a concurrent change with `set`", async () => {
     const id = bindings.slow!.binding_id;
     // A proxy between the command and the gateway that makes another change right before the PATCH.
-    const between = createServer((request, response) => {
+    const proxy = createServer((request, response) => {
       void (async () => {
         if (request.method === "PATCH") await gateway.json(["binding", "set", id, "--timeout", "7000"]);
         const body = request.method === "GET" ? undefined : await text(request);
@@ -186,9 +186,9 @@ describe("bindings and packages", () => {
         response.writeHead(answer.status, { "content-type": type }).end(await answer.text());
       })();
     });
-    between.listen(0, "127.0.0.1");
-    await once(between, "listening");
-    const url = `http://127.0.0.1:${(between.address() as AddressInfo).port}`;
+    proxy.listen(0, "127.0.0.1");
+    await once(proxy, "listening");
+    const url = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
     try {
       const { exit, err } = await gateway.backplane([
         "binding",
@@ -204,11 +204,11 @@ describe("bindings and packages", () => {
       expect(err).toContain("fix: Someone else changed it at the same time");
       expect((await gateway.json<Binding>(["binding", "show", id])).policy.timeout_ms).toBe(7_000);
     } finally {
-      between.close();
+      proxy.close();
     }
   });
 
-  test("Ctrl-C aborts an installation; a second one exits immediately", async () => {
+  test("aborts an installation on Ctrl-C and exits immediately on a second one", async () => {
     const slow = createServer(() => {});
     slow.listen(0, "127.0.0.1");
     await once(slow, "listening");
@@ -239,7 +239,7 @@ describe("bindings and packages", () => {
     expect(items).toHaveLength(5);
   });
 
-  test("installing again changes nothing; refuses to remove a package in use", async () => {
+  test("changes nothing on a second installation, and refuses to remove a package in use", async () => {
     const again = await installKit(gateway);
     const ids = (bound: Record<string, Binding>) =>
       Object.values(bound)
@@ -265,7 +265,7 @@ describe("bindings and packages", () => {
       const other = ["--org", "org_other", "--project", "proj_other"];
       const ran = await gateway.backplane(["plugin", "install", "kit.tgz", ...other], { cwd });
       expect(ran.out).toContain(packed.digest);
-      // The printed command works.
+      // The suggested command works.
       const fourth = ["--org", "org_fourth"];
       const hint = await gateway.backplane(["plugin", "install", "kit.tgz", ...fourth], { cwd });
       const next = /^Next: backplane (.+)$/m.exec(hint.err)?.[1] ?? "";
@@ -313,7 +313,7 @@ describe("bindings and packages", () => {
     }
   });
 
-  test("without a sandbox the suggested command works and isolated calls are refused", async () => {
+  test("suggests a command that works without a sandbox, and refuses isolated calls", async () => {
     const home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
     const env = { BACKPLANE_HOME: home, BACKPLANE_SANDBOX: "0" };
     const flags = { port: 0, log_level: "silent" };
@@ -372,7 +372,7 @@ test("explains what happens to the deliveries of a disabled hook and suggests pa
     `New events are not delivered to a disabled hook. To keep them instead: backplane hook pause ${id} && backplane binding enable ${id}`,
   );
   await gateway.json(["binding", "enable", id]);
-  // Hooks can be named by their export, as bindings can.
+  // A hook can be specified by its export, as any binding.
   const paused = await gateway.backplane(["hook", "pause", "watch"]);
   expect(paused.out).toContain("The deliveries to watch are paused.");
   const { ended } = gateway.begin(["hook", "test", "watch"]);

@@ -47,22 +47,22 @@ test("suggests the operator's setting and the grant for IPv4 addresses, and noth
   expect(linesFor(refusals, [], 5)).toEqual([
     "10.0.0.5:5432 direct.connection: Refused. (3 times)",
     "and 2 more",
-    'The operator has to add ["10.0.0.5:5432"] to egress.allow_private in backplane.toml, then backplane binding set bind_1 --domains 10.0.0.5:5432',
+    'The operator must add ["10.0.0.5:5432"] to egress.allow_private in backplane.toml, then backplane binding set bind_1 --domains 10.0.0.5:5432',
   ]);
   expect(linesFor([refusal("fd00::5", 80, "direct.connection")])).toEqual([
     "[fd00::5]:80 direct.connection: Refused.",
   ]);
 });
 
-test("names the permission for /tmp when a write to it failed without scratch", () => {
-  const failed = (message: string, filesystem = "none") =>
+test("explains how to request /tmp when a write to it failed without scratch", () => {
+  const hintFor = (message: string, filesystem = "none") =>
     scratchHint({ error: { message }, tool_result: null, grant: { filesystem } } as unknown as Invocation);
   const missing = "ENOENT: no such file or directory, open '/tmp/x'";
-  expect(failed(missing)).toContain('filesystem = "scratch"');
-  expect(failed("[Errno 2] No such file or directory: '/tmp/x'")).toContain("scratch");
-  expect(failed("sh: /tmp/x: No such file or directory")).toContain("scratch");
-  expect(failed(missing, "scratch")).toBeNull();
-  expect(failed("ENOENT: no such file or directory, open '/data/tmp'")).toBeNull();
+  expect(hintFor(missing)).toContain('filesystem = "scratch"');
+  expect(hintFor("[Errno 2] No such file or directory: '/tmp/x'")).toContain("scratch");
+  expect(hintFor("sh: /tmp/x: No such file or directory")).toContain("scratch");
+  expect(hintFor(missing, "scratch")).toBeNull();
+  expect(hintFor("ENOENT: no such file or directory, open '/data/tmp'")).toBeNull();
 });
 
 verifies(

@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-const record = (out: string) => JSON.parse(out) as Invocation;
+const parseRecord = (out: string) => JSON.parse(out) as Invocation;
 
 describe("invoke", () => {
   test("prints only the content as text", async () => {
@@ -48,7 +48,11 @@ describe("invoke", () => {
       stdin: '{"text":"hi"}',
     });
     expect(ran.exit).toBe(EXIT.ok);
-    expect(record(ran.out)).toMatchObject({ status: "succeeded", input: { text: "hi" }, export_id: "echo" });
+    expect(parseRecord(ran.out)).toMatchObject({
+      status: "succeeded",
+      input: { text: "hi" },
+      export_id: "echo",
+    });
     expect(ran.err).toContain("progress: working");
   });
 
@@ -60,17 +64,17 @@ describe("invoke", () => {
     expect(json.tool_result?.content).toEqual([{ type: "text", text: "\u001b[31mred\u001b]0;owned\u0007" }]);
   });
 
-  test("a failed call exits with 1 and prints a three-line error, or its record with --json", async () => {
+  test("exits with 1 for a failed call and prints a three-line error, or the record with --json", async () => {
     const ran = await gateway.backplane(["invoke", "broken"]);
     expect(ran.exit).toBe(EXIT.failed);
     expect(ran.err.split("\n")).toHaveLength(4);
     expect(ran.err).toMatch(/^error\[plugin_failed\]/);
     const json = await gateway.backplane(["invoke", "broken", "--json"]);
     expect(json.exit).toBe(EXIT.failed);
-    expect(record(json.out)).toMatchObject({ status: "failed", error: { code: "plugin_failed" } });
+    expect(parseRecord(json.out)).toMatchObject({ status: "failed", error: { code: "plugin_failed" } });
   });
 
-  test("a call to a package with a changed byte exits with 6 and prints both digests", async () => {
+  test("exits with 6 for a call to a package with a changed byte and prints both digests", async () => {
     const damaged = await startTestGateway();
     try {
       await installKit(damaged);
@@ -89,45 +93,45 @@ describe("invoke", () => {
     }
   });
 
-  test("an error result exits with 1 and is marked in the list of succeeded calls", async () => {
+  test("exits with 1 for an error result and marks it in the list of succeeded calls", async () => {
     const ran = await gateway.backplane(["invoke", "echo", "--input", '{"text":"as an error"}']);
     expect([ran.exit, ran.out]).toEqual([EXIT.failed, "not found\n"]);
     const listed = await gateway.backplane(["invocation", "list", "--limit", "1"]);
     expect(listed.out).toMatch(/echo +succeeded +is_error /);
   });
 
-  test("invalid input exits with 1 and names the field", async () => {
+  test("exits with 1 for invalid input and prints the field", async () => {
     const { exit, err } = await gateway.backplane(["invoke", "echo", "--input", "{}"]);
     expect(exit).toBe(EXIT.failed);
     expect(err).toContain("error[input.invalid]");
     expect(err).toContain("text");
   });
 
-  test("a timeout exits with 124", async () => {
+  test("exits with 124 on a timeout", async () => {
     const { exit, err } = await gateway.backplane(["invoke", "slow", "--timeout", "100"]);
     expect(exit).toBe(EXIT.timeout);
     expect(err).toMatch(/^error\[timeout\]/);
   });
 
-  test("an unbound export exits with 1 and explains how to bind it", async () => {
+  test("exits with 1 for an unbound export and explains how to bind it", async () => {
     const { exit, err } = await gateway.backplane(["invoke", "nothing"]);
     expect(exit).toBe(EXIT.failed);
     expect(err).toContain("backplane binding create");
   });
 
-  test("Ctrl-C cancels the call, records it and exits with 130", async () => {
+  test("cancels and records the call on Ctrl-C and exits with 130", async () => {
     const { io, ended } = gateway.begin(["invoke", "slow", "--follow", "--json"]);
     await waitForOutput(io.err, /progress: waiting/);
     io.signal("SIGINT");
     const { exit, out } = await ended;
     expect(exit).toBe(EXIT.interrupted);
-    expect(record(out).status).toBe("cancelled");
-    expect(await gateway.json<Invocation>(["invocation", "show", record(out).id])).toMatchObject({
+    expect(parseRecord(out).status).toBe("cancelled");
+    expect(await gateway.json<Invocation>(["invocation", "show", parseRecord(out).id])).toMatchObject({
       status: "cancelled",
     });
   });
 
-  test("Ctrl-C reports the cancellation once", async () => {
+  test("reports a cancellation by Ctrl-C once", async () => {
     const { io, ended } = gateway.begin(["invoke", "slow", "--follow"]);
     await waitForOutput(io.err, /progress: waiting/);
     io.signal("SIGINT");
@@ -164,7 +168,7 @@ describe("invoke", () => {
 });
 
 describe("approvals", () => {
-  async function waiting(argv: string[] = []) {
+  async function startWaitingCall(argv: string[] = []) {
     const call = gateway.begin(["invoke", "guarded", "--json", ...argv]);
     const id = await waitForOutput(call.io.err, /backplane approve allow (\S+)/);
     return { ...call, id };
@@ -177,7 +181,7 @@ describe("approvals", () => {
   });
 
   test("prints how to answer, waits, and runs once approved", async () => {
-    const { id, ended } = await waiting();
+    const { id, ended } = await startWaitingCall();
     const pending = await gateway.json<{ items: Approval[] }>(["approve", "list"]);
     expect(pending.items.map((item) => item.id)).toContain(id);
     expect((await gateway.backplane(["approve", "show", id])).out).toContain("arguments:");
@@ -185,29 +189,32 @@ describe("approvals", () => {
     expect(allowed.out).toContain("Allowed guarded");
     expect(allowed.err).toMatch(/Follow the call: backplane invocation show inv_\w+\n/);
     const { exit, out } = await ended;
-    expect({ exit, status: record(out).status }).toEqual({ exit: EXIT.ok, status: "succeeded" });
+    expect({ exit, status: parseRecord(out).status }).toEqual({ exit: EXIT.ok, status: "succeeded" });
   });
 
-  test("a rejected call exits with 3 and prints the feedback", async () => {
-    const { id, ended } = await waiting();
+  test("exits with 3 for a rejected call and prints the feedback", async () => {
+    const { id, ended } = await startWaitingCall();
     await gateway.json(["approve", "deny", id, "--feedback", "not on a Friday"]);
     const { exit, out, err } = await ended;
-    expect({ exit, code: record(out).error?.code }).toEqual({ exit: EXIT.denied, code: "approval.rejected" });
+    expect({ exit, code: parseRecord(out).error?.code }).toEqual({
+      exit: EXIT.denied,
+      code: "approval.rejected",
+    });
     expect(err).toContain("not on a Friday");
     const late = await gateway.backplane(["approve", "allow", id]);
     expect(late.err).toContain("error[approval.closed]");
   });
 
   test("cancels the call and exits with 124 if --timeout passes without an answer", async () => {
-    const { id, ended } = await waiting(["--timeout", "150"]);
+    const { id, ended } = await startWaitingCall(["--timeout", "150"]);
     const { exit, out, err } = await ended;
-    expect({ exit, status: record(out).status }).toEqual({ exit: EXIT.timeout, status: "cancelled" });
+    expect({ exit, status: parseRecord(out).status }).toEqual({ exit: EXIT.timeout, status: "cancelled" });
     expect(err).toContain(id);
     expect(err).toContain("error[timeout]");
   });
 
-  test("an approval for the session is a grant that can be revoked", async () => {
-    const first = await waiting(["--session", "sess_cli"]);
+  test("lists an approval for the session as a grant that can be revoked", async () => {
+    const first = await startWaitingCall(["--session", "sess_cli"]);
     await gateway.json(["approve", "allow", first.id, "--for-session"]);
     expect((await first.ended).exit).toBe(EXIT.ok);
     expect((await gateway.backplane(["invoke", "guarded", "--session", "sess_cli"])).exit).toBe(EXIT.ok);
@@ -217,13 +224,13 @@ describe("approvals", () => {
     ]);
     expect(items).toMatchObject([{ session_id: "sess_cli" }]);
     await gateway.json(["approve", "revoke", items[0]!.id]);
-    const second = await waiting(["--session", "sess_cli"]);
+    const second = await startWaitingCall(["--session", "sess_cli"]);
     await gateway.json(["approve", "deny", second.id]);
     expect((await second.ended).exit).toBe(EXIT.denied);
   });
 
   test("creates allow rules from an approval or a command, lists them and removes them", async () => {
-    const first = await waiting();
+    const first = await startWaitingCall();
     const approval = await gateway.backplane(["approve", "show", first.id]);
     expect(approval.out).toMatch(/may_cover.*--always: arguments, tool/);
     const allowed = await gateway.backplane(["approve", "allow", first.id, "--always"]);
@@ -245,7 +252,7 @@ describe("approvals", () => {
       /^Allowed guarded with path=\/data\/\* for every caller, up to high risk \(alw_/,
     );
     expect(added.err).toMatch(/To undo: backplane allow remove alw_/);
-    const second = await waiting();
+    const second = await startWaitingCall();
     await gateway.json(["approve", "deny", second.id]);
     await second.ended;
     await gateway.json(["policy", "set", "lasting_approvals", "medium"]);

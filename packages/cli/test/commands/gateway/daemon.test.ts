@@ -72,7 +72,7 @@ describe("up", () => {
     expect(gateway.out()).toBe(`${line}\n`);
   });
 
-  test("a second Ctrl-C exits immediately with 130", async () => {
+  test("exits immediately with 130 on a second Ctrl-C", async () => {
     const io = captureIo({ env: { HOME: home, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "silent" } });
     const ended = runProgram(["up", "--port", "0"], io);
     await waitForOutput(io.out, /ready at/);

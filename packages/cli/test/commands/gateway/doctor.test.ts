@@ -92,18 +92,18 @@ verifies(
   },
 );
 
-test("names the commands that set the missing keys of providers", async () => {
-  const setsKey = "backplane config set providers.llm-anthropic.api_key < file";
+test("suggests the commands that set the missing keys of providers", async () => {
+  const set_key_command = "backplane config set providers.llm-anthropic.api_key < file";
   expect((await doctor()).plugin("llm-anthropic")).toMatchObject({ status: "ok", message: "not set up" });
   await gateway.json(["provider", "use", "llm-anthropic"]);
   expect((await doctor()).plugin("llm-anthropic")).toMatchObject({
     status: "degraded",
     message: "llm-anthropic: no api_key: set providers.llm-anthropic.api_key",
-    fix: setsKey,
+    fix: set_key_command,
   });
   await gateway.json(["provider", "add", "llm-anthropic", "--id", "claude", "--set", "model=claude-test"]);
   expect((await doctor()).plugin("llm-anthropic")?.fix).toBe(
-    `backplane config set providers.claude.api_key < file && ${setsKey}`,
+    `backplane config set providers.claude.api_key < file && ${set_key_command}`,
   );
 });
 

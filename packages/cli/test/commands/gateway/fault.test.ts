@@ -6,7 +6,7 @@ import { kernelPluginFolder } from "../../support/kernel-plugin.ts";
 import { spawnUp } from "../../support/spawn-up.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
 
-const BOMB = `
+const THROWING_PLUGIN = `
   subscriptions: () => ["user.message.received"],
   onEvent() {
     setInterval(() => {}, 1000);
@@ -15,9 +15,9 @@ const BOMB = `
 
 verifies(
   "plug.kernel-error",
-  "an uncaught error of the gateway is published as kernel.error and terminates the process with exit code 1",
+  "publishes an uncaught error of the gateway as kernel.error and terminates the process with exit code 1",
   async () => {
-    const folder = kernelPluginFolder("bomb", BOMB);
+    const folder = kernelPluginFolder("bomb", THROWING_PLUGIN);
     const gateway = await spawnUp();
     try {
       await gateway.json("plugin", "install", folder.dir, "--yes");

@@ -23,7 +23,7 @@ afterAll(() => gateway.close());
 // biome-ignore lint/suspicious/noExplicitAny: messages are inspected field by field
 type Message = any;
 
-interface Conversation {
+interface McpConversation {
   send(message: JsonObject | string): void;
   /** The first past or future message that matches. */
   find(matches: (message: Message) => boolean): Promise<Message>;
@@ -32,7 +32,7 @@ interface Conversation {
   close(): Promise<number>;
 }
 
-function converse(env: Record<string, string> = {}, flags: string[] = []): Conversation {
+function startConversation(env: Record<string, string> = {}, flags: string[] = []): McpConversation {
   const { io, ended } = gateway.begin(["mcp", ...flags], { stdin: null, env });
   const received: Message[] = [];
   const write = io.stdout.write.bind(io.stdout);
@@ -42,7 +42,7 @@ function converse(env: Record<string, string> = {}, flags: string[] = []): Conve
     for (const check of waiters) check();
     return write(chunk);
   }) as typeof io.stdout.write;
-  const find: Conversation["find"] = (matches) =>
+  const find: McpConversation["find"] = (matches) =>
     new Promise((resolve) => {
       const check = () => {
         const message = received.find(matches);
@@ -78,7 +78,7 @@ const hello = request(0, "initialize", {
 const initialized = { jsonrpc: "2.0", method: "notifications/initialized" };
 
 test("serves a session: handshake, list, call, list change, close", async () => {
-  const client = converse();
+  const client = startConversation();
   client.send(hello);
   expect((await client.answer(0)).result).toMatchObject({
     protocolVersion: "2025-11-25",
@@ -112,7 +112,7 @@ test("serves a session: handshake, list, call, list change, close", async () => 
 });
 
 test("serves stateless requests and cancels a call", async () => {
-  const client = converse();
+  const client = startConversation();
   const _meta = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -129,11 +129,11 @@ test("serves stateless requests and cancels a call", async () => {
   const notice = await client.find((message) => message.params?.data?.approval_id !== undefined);
   client.send({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "w", _meta } });
   const id = notice.params.data.invocation_id as string;
-  const record = async (): Promise<string> => {
+  const readFinalStatus = async (): Promise<string> => {
     const { status } = await gateway.json<{ status: string }>(["invocation", "show", id]);
-    return status === "waiting_approval" ? await record() : status;
+    return status === "waiting_approval" ? await readFinalStatus() : status;
   };
-  expect(await record()).toBe("cancelled");
+  expect(await readFinalStatus()).toBe("cancelled");
   expect(await client.close()).toBe(EXIT.ok);
 });
 
@@ -150,7 +150,7 @@ test("completes requests that are in flight when stdin ends", async () => {
 });
 
 test("reports an invalid credential to the client", async () => {
-  const client = converse({ BACKPLANE_TOKEN: "bpk_wrong", BACKPLANE_URL: gateway.url });
+  const client = startConversation({ BACKPLANE_TOKEN: "bpk_wrong", BACKPLANE_URL: gateway.url });
   client.send(hello);
   expect((await client.answer(0)).error.code).toBe(-32000);
   expect(await client.close()).toBe(EXIT.ok);
@@ -158,9 +158,9 @@ test("reports an invalid credential to the client", async () => {
 
 test("reopens the session after a restart of the gateway", async () => {
   const home = mkdtempSync(join(tmpdir(), "backplane-mcp-"));
-  const open = (port: number) =>
+  const startGatewayAt = (port: number) =>
     startGateway(loadConfig({ home, env: {}, flags: { port, log_level: "silent" } }));
-  let running = await open(0);
+  let running = await startGatewayAt(0);
   const { url } = running;
   const { readFileSync } = await import("node:fs");
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
@@ -176,18 +176,18 @@ test("reopens the session after a restart of the gateway", async () => {
     write: (line) => void output.write(`${line}\n`),
     stop: stop.signal,
   });
-  const ask = async (message: JsonObject): Promise<Message> => {
+  const sendRequest = async (message: JsonObject): Promise<Message> => {
     const answer = next();
     input.write(`${JSON.stringify(message)}\n`);
     return await answer;
   };
-  expect((await ask(hello)).result.protocolVersion).toBe("2025-11-25");
+  expect((await sendRequest(hello)).result.protocolVersion).toBe("2025-11-25");
   input.write(`${JSON.stringify(initialized)}\n`);
-  expect((await ask(request(1, "ping"))).result).toEqual({});
+  expect((await sendRequest(request(1, "ping"))).result).toEqual({});
   await running.stop("restart");
-  expect((await ask(request(2, "ping"))).error.message).toContain("no gateway is running");
-  running = await open(Number(new URL(url).port));
-  expect((await ask(request(3, "ping"))).result).toEqual({});
+  expect((await sendRequest(request(2, "ping"))).error.message).toContain("no gateway is running");
+  running = await startGatewayAt(Number(new URL(url).port));
+  expect((await sendRequest(request(3, "ping"))).result).toEqual({});
   input.end();
   await bridged;
   await running.stop("test over");
@@ -195,7 +195,7 @@ test("reopens the session after a restart of the gateway", async () => {
 });
 
 test("responds with an error to a request for an unbound server", async () => {
-  const client = converse({}, ["--server", "nope"]);
+  const client = startConversation({}, ["--server", "nope"]);
   client.send({ jsonrpc: "2.0", id: 7, method: "tools/list" });
   const { error } = await client.answer(7);
   expect(error.message).toContain("no MCP server nope is bound here; run backplane binding list");

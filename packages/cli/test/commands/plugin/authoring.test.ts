@@ -1,4 +1,4 @@
-/** From nothing to an invoked plugin, with the commands that an author types. */
+/** The commands of an author, from a new plugin to its first call. */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ const run = (...argv: string[]) => gateway.backplane(argv, { cwd: folder });
 const json = <T>(...argv: string[]) => gateway.json<T>(argv, { cwd: folder });
 
 /** A key that the gateway trusts for packages of acme. */
-async function trustedKey(): Promise<string> {
+async function createTrustedKey(): Promise<string> {
   const key = join(folder, "acme.key");
   if (existsSync(key)) return key;
   await json("key", "generate", "-o", key);
@@ -47,7 +47,7 @@ for (const lang of ["ts", "py"] as const)
       const archive = `${name}-0.1.0.tgz`;
       await json("plugin", "pack", name, "-o", archive);
       const signature = `${archive}.signature.json`;
-      await json("plugin", "sign", archive, "--key", await trustedKey(), "-o", signature);
+      await json("plugin", "sign", archive, "--key", await createTrustedKey(), "-o", signature);
       await json("plugin", "install", archive, "--signature", signature, "--bind");
       expect((await run("plugin", "info", `acme/${name}`)).out).toContain("verified: Acme");
       const called = await json<{ result: unknown }>(
@@ -60,7 +60,7 @@ for (const lang of ["ts", "py"] as const)
     },
   );
 
-/** How the export of each kind is called, and what must be in the output. */
+/** How the export of each kind is called, and the expected output. */
 const CALLS: Record<
   (typeof KINDS)[number],
   (export_id: string, binding_id: string) => { argv: string[]; output: string }
@@ -155,7 +155,7 @@ test("refuses an invalid name, an unknown language and a folder that is not empt
   expect(existsSync(join(folder, "words"))).toBe(false);
 });
 
-test("without a terminal, requires a name and uses defaults for the rest", async () => {
+test("requires a name without a terminal and uses defaults for language and kind", async () => {
   const nameless = await run("plugin", "init");
   expect(nameless).toMatchObject({ exit: 2, err: expect.stringContaining("needs a name") });
   const created = await json("plugin", "init", "defaults");

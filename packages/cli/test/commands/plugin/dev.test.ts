@@ -167,7 +167,7 @@ test("prints one readable line for each load and frame", async () => {
   expect(io.err()).not.toContain("error[");
 });
 
-test("says how to start a gateway if none is running", async () => {
+test("explains how to start a gateway if none is running", async () => {
   const home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
   onTestFinished(() => rmSync(home, { recursive: true, force: true }));
   const io = captureIo({ env: { BACKPLANE_HOME: home }, cwd: home });

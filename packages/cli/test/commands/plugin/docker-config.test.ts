@@ -23,7 +23,7 @@ async function readLogin(config: object | string, registry: string) {
 }
 
 /** A helper that returns the output of this script; $name is the registry whose login is requested. */
-function putHelper(name: string, script: string): void {
+function writeHelper(name: string, script: string): void {
   const file = join(root, "bin", `docker-credential-${name}`);
   writeFileSync(file, `#!/bin/sh\nread -r name\n${script}\n`, { mode: 0o755 });
 }
@@ -48,9 +48,9 @@ verifies(
   "pkg.oci",
   "runs the credential helper of the host, and never a program that is not a helper",
   async () => {
-    putHelper("one", `[ "$name" = ghcr.io ] && echo '{"Username":"ada","Secret":"s3cret"}'`);
-    putHelper("noise", "echo not json");
-    putHelper("fails", `echo '{"Username":"x","Secret":"y"}'; exit 1`);
+    writeHelper("one", `[ "$name" = ghcr.io ] && echo '{"Username":"ada","Secret":"s3cret"}'`);
+    writeHelper("noise", "echo not json");
+    writeHelper("fails", `echo '{"Username":"x","Secret":"y"}'; exit 1`);
     const config_with_helpers = {
       credHelpers: { "ghcr.io": "one", "noise.test": "noise", "fails.test": "fails" },
     };

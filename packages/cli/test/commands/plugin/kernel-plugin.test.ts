@@ -25,7 +25,7 @@ afterAll(async () => {
 
 const info = (name: string) => gateway.json<PluginView>(["plugin", "info", name]);
 
-test("installs a kernel plugin after showing it; plugin list shows packages and kernel plugins", async () => {
+test("installs a kernel plugin after showing it, and lists packages and kernel plugins", async () => {
   const silent = await gateway.backplane(["plugin", "install", greeter.dir]);
   expect(silent.exit).toBe(EXIT.usage);
   const install = gateway.begin(["plugin", "install", greeter.dir], { tty: true });
@@ -55,7 +55,7 @@ test("installs a kernel plugin after showing it; plugin list shows packages and 
   expect(out).toMatch(/\n\S+\/\S+ +\S+ +package +installed/);
 });
 
-test("disable, enable, reload, trust and remove apply immediately", async () => {
+test("applies disable, enable, reload, trust and remove immediately", async () => {
   expect(await gateway.json(["plugin", "disable", "greeter"])).toMatchObject({ status: "disabled" });
   expect((await info("greeter")).enabled).toBe(false);
   expect(await gateway.json(["plugin", "enable", "greeter"])).toMatchObject({ status: "loaded" });
@@ -72,7 +72,7 @@ test("disable, enable, reload, trust and remove apply immediately", async () => 
   expect(bundled.err).toContain("backplane plugin disable");
 });
 
-test("Ctrl-C stops the installation of a kernel plugin in the gateway", async () => {
+test("stops the installation of a kernel plugin in the gateway on Ctrl-C", async () => {
   const items = [{ name: "slow", version: "1.0.0", category: "tool", source: "slow" }];
   const stub = createServer((request, response) => {
     if (request.url === "/v1/plugins:inspect")
@@ -95,7 +95,7 @@ test("Ctrl-C stops the installation of a kernel plugin in the gateway", async ()
   expect(io.err()).toMatch(/stopped the installation of .*greeter; nothing was installed\./);
 });
 
-test("--editable links the folder; a plugin that fails to load is reported with exit code 1", async () => {
+test("links the folder with --editable, and reports a plugin that fails to load with exit code 1", async () => {
   const argv = ["plugin", "install", broken.dir, "--editable", "--yes"];
   const { exit, err, out } = await gateway.backplane(argv);
   expect(exit).toBe(EXIT.failed);
@@ -119,7 +119,7 @@ test("rejects package flags for a kernel plugin and vice versa", async () => {
   expect(url.err).toContain("error[plugin.source_invalid]");
 });
 
-test("a key without plugins:read lists packages only", async () => {
+test("lists only packages for a key without plugins:read", async () => {
   const created = await gateway.json<{ token: string }>(["key", "create", "r", "--scope", "packages:read"]);
   const { exit, out, err } = await gateway.backplane(["plugin", "list"], {
     env: { BACKPLANE_TOKEN: created.token },
@@ -130,8 +130,8 @@ test("a key without plugins:read lists packages only", async () => {
   expect(err).toContain("plugins:read");
 });
 
-/** Last, because the gateway cannot be used afterwards. */
-test("disabling the web plugin needs a confirmation", async () => {
+/** This test must be the last, because the gateway cannot be used afterwards. */
+test("asks for confirmation before it disables the web plugin", async () => {
   const silent = await gateway.backplane(["plugin", "disable", "web"]);
   expect(silent.exit).toBe(EXIT.usage);
   expect((await info("web")).status).toBe("loaded");

@@ -30,7 +30,7 @@ afterAll(async () => {
   await registry.close();
   rmSync(root, { recursive: true, force: true });
 });
-beforeEach(() => list(card));
+beforeEach(() => writeCatalog(card));
 
 /** Publishes Thread Weave in the registry, signed with a new key; returns its marketplace entry. */
 async function publish(): Promise<Record<string, unknown>> {
@@ -73,18 +73,18 @@ async function publish(): Promise<Record<string, unknown>> {
   };
 }
 
-function list(entry: object): void {
+function writeCatalog(entry: object): void {
   const text = JSON.stringify({ format: MARKETPLACE_FORMAT, name: "Acme", entries: [entry] });
   writeFileSync(join(root, "catalog.json"), text);
 }
 
-async function cardOf(id: string): Promise<MarketplaceCard> {
+async function findCard(id: string): Promise<MarketplaceCard> {
   const { items } = await gateway.json<{ items: MarketplaceCard[] }>(["plugin", "search"]);
   return items.find((item) => item.id === id)!;
 }
 
 const install = () => gateway.backplane(["plugin", "install", "marketplace:weave"]);
-const installed = async () =>
+const listInstalled = async () =>
   (await gateway.json<{ items: { package_id: string }[] }>(["plugin", "list"])).items.filter(
     ({ package_id }) => package_id === "backplane/thread-weave",
   );
@@ -93,7 +93,7 @@ verifies(
   "api.marketplace",
   "shows an entry that is contract-ready with its reason, contract and references, and does not install it",
   async () => {
-    expect(await cardOf("codex-harness")).toMatchObject({
+    expect(await findCard("codex-harness")).toMatchObject({
       installable: false,
       status: "contract-ready",
       reason: expect.stringContaining("No signed artifact"),
@@ -118,13 +118,16 @@ verifies(
       err: expect.stringContaining("is not trusted"),
     });
     await gateway.json(["key", "trust", join(root, "release.key.pub"), "--name", "acme"]);
-    list({ ...card, permissions: {} });
+    writeCatalog({ ...card, permissions: {} });
     expect((await install()).err).toContain("the artifact also requests the filesystem (scratch)");
-    list({ ...card, package: { ...(card.package as object), version: "0.2.0" } });
+    writeCatalog({ ...card, package: { ...(card.package as object), version: "0.2.0" } });
     expect((await install()).err).toContain("the artifact is backplane/thread-weave 0.1.0");
-    list({ ...card, oci: `${card.oci as string}`.replace(/.$/, (last) => (last === "0" ? "1" : "0")) });
+    writeCatalog({
+      ...card,
+      oci: `${card.oci as string}`.replace(/.$/, (last) => (last === "0" ? "1" : "0")),
+    });
     expect((await install()).exit).not.toBe(EXIT.ok);
-    expect(await installed()).toEqual([]);
+    expect(await listInstalled()).toEqual([]);
   },
 );
 
@@ -132,7 +135,7 @@ verifies(
   ["api.marketplace", "compactor.thread-weave"],
   "installs an available entry as an active binding of the project, without running anything",
   async () => {
-    expect(await cardOf("weave")).toMatchObject({
+    expect(await findCard("weave")).toMatchObject({
       installable: true,
       key_trusted: true,
       catalog: { name: "Acme", stale: false },
@@ -154,10 +157,10 @@ verifies(
       signature: { state: "verified" },
     });
     expect(done.bindings).toMatchObject([{ export_id: "thread_weave", status: "active" }]);
-    expect(await installed()).toHaveLength(1);
+    expect(await listInstalled()).toHaveLength(1);
     const { items } = await gateway.json<{ items: unknown[] }>(["invocation", "list"]);
     expect(items).toEqual([]);
     expect((await install()).exit).toBe(EXIT.ok);
-    expect(await installed()).toHaveLength(1);
+    expect(await listInstalled()).toHaveLength(1);
   },
 );

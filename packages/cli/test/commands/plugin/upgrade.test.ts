@@ -19,7 +19,7 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 
-function nextVersion(version: string): string {
+function writeVersion(version: string): string {
   const folder = join(root, version);
   cpSync(PLUGIN, folder, { recursive: true });
   // The plugin also states its version in its handshake.
@@ -35,14 +35,14 @@ function nextVersion(version: string): string {
 
 verifies(
   "upgrade.moves",
-  "`plugin install --bind` upgrades every binding with its policy, and `binding rollback` undoes it",
+  "upgrades every binding with its policy on `plugin install --bind`, and undoes it on `binding rollback`",
   async () => {
     const kit = await installKit(gateway);
     const { binding_id } = kit.echo!;
     await gateway.json(["binding", "set", binding_id, "--approval", "always", "--timeout", "4000"]);
     const before = await gateway.json<Binding>(["binding", "show", binding_id]);
 
-    const installed = await gateway.backplane(["plugin", "install", nextVersion("0.2.0"), "--bind"]);
+    const installed = await gateway.backplane(["plugin", "install", writeVersion("0.2.0"), "--bind"]);
     expect(installed.err).toContain(`${binding_id} moved from 0.1.0 to 0.2.0`);
     expect(installed.err).toContain(
       `If you trust this version: backplane binding set ${binding_id} --class worker`,
@@ -60,7 +60,7 @@ verifies(
 
     // A change of version together with another flag does not restore the dropped class either.
     await gateway.json(["binding", "set", binding_id, "--class", "worker"]);
-    await gateway.json(["plugin", "install", nextVersion("0.3.0")]);
+    await gateway.json(["plugin", "install", writeVersion("0.3.0")]);
     const set = await gateway.json<Binding>([
       "binding",
       "set",
@@ -118,9 +118,9 @@ verifies(
 
 verifies(
   "upgrade.moves",
-  "`approve list`, `status`, `doctor` and the API name an upgrade that waits for permissions",
+  "lists an upgrade that waits for permissions in `approve list`, `status`, `doctor` and the API",
   async () => {
-    const folder = nextVersion("0.4.0");
+    const folder = writeVersion("0.4.0");
     const manifest = join(folder, "vai-plugin.toml");
     const wider = 'network = "egress"\nallowed_domains = ["b.example"]\nsecret_slots = ["token"]';
     writeFileSync(manifest, readFileSync(manifest, "utf8").replace('secret_slots = ["token"]', wider));

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-const CHILD = '/tool agent {"goal":"/say child done"}\n/then\n/say all done';
+const SUB_AGENT_MESSAGE = '/tool agent {"goal":"/say child done"}\n/then\n/say all done';
 const CTRL_C = "\u0003";
 const CTRL_D = "\u0004";
 
@@ -22,7 +22,7 @@ describe("scripted", () => {
     expect(ran).toEqual({ exit: EXIT.ok, out: "echo: one\necho: two\n", err: "Session: s1\n" });
   });
 
-  test("without -m, stdin is one message in a new session", async () => {
+  test("sends stdin as one message in a new session without -m", async () => {
     const ran = await gateway.backplane(["session", "chat"], { stdin: "two\nlines\n" });
     expect(ran.out).toBe("echo: two\nlines\n");
     const id = /Session: (\S+)/.exec(ran.err)?.[1];
@@ -33,11 +33,11 @@ describe("scripted", () => {
     expect(again.err).toContain("error[session.conflict]");
   });
 
-  test("--continue uses the most recent session of the workspace", async () => {
+  test("continues the most recent session of the workspace with --continue", async () => {
     const say = (text: string, ...more: string[]) =>
       gateway.backplane(["session", "chat", ...more, "-m", text]);
-    const nobody = await say("x", "--continue", "--workspace", "desert");
-    expect(nobody.err).toContain("error[session.not_found]");
+    const no_session = await say("x", "--continue", "--workspace", "desert");
+    expect(no_session.err).toContain("error[session.not_found]");
     await say("one", "older");
     await say("two", "newer");
     await say("three", "older");
@@ -62,7 +62,7 @@ describe("scripted", () => {
     });
   });
 
-  test("a failed turn prints three lines and exits with 1, and later messages are not sent", async () => {
+  test("prints three lines for a failed turn, exits with 1 and does not send later messages", async () => {
     const ran = await gateway.backplane([
       "session",
       "chat",
@@ -78,7 +78,7 @@ describe("scripted", () => {
   });
 
   async function startApproval(...argv: string[]) {
-    const call = gateway.begin(["session", "chat", ...argv, "-m", CHILD]);
+    const call = gateway.begin(["session", "chat", ...argv, "-m", SUB_AGENT_MESSAGE]);
     return { ...call, id: await waitForOutput(call.io.err, /backplane approve allow (\S+) \(or deny\)/) };
   }
 
@@ -122,7 +122,7 @@ describe("scripted", () => {
     expect((await gateway.json<Approval>(["approve", "show", id])).status).toBe("cancelled");
   });
 
-  test("Ctrl-C interrupts the turn and exits with 130", async () => {
+  test("interrupts the turn on Ctrl-C and exits with 130", async () => {
     const { io, ended } = await startApproval("s7");
     io.signal("SIGINT");
     expect((await ended).exit).toBe(EXIT.interrupted);
@@ -152,7 +152,7 @@ describe("at a terminal", () => {
     type("hello\r");
     await waitForOutput(io.out, /echo: hello\n/);
     await until(/> /);
-    type(CHILD.replaceAll("\n", "\\\r"));
+    type(SUB_AGENT_MESSAGE.replaceAll("\n", "\\\r"));
     type("\r");
     await until(
       /→ sub-agent: \/say child done\n[\s\S]*\(unknown risk\)[\s\S]*"goal": "\/say child done"[\s\S]*\[y\] once/,
@@ -169,7 +169,7 @@ describe("at a terminal", () => {
     expect(io.raw.at(-1)).toBe(false);
   });
 
-  test("Enter rejects a call of unknown risk, with an optional reason", async () => {
+  test("rejects a call of unknown risk on Enter, with an optional reason", async () => {
     const { io, ended, type, until } = await chat("t2");
     type('/tool agent {"goal":"x"}\r');
     await until(/Enter: n/);
@@ -182,7 +182,7 @@ describe("at a terminal", () => {
     expect(io.out()).toContain("too early");
   });
 
-  test("[s] approves for the session", async () => {
+  test("approves a call for the session on [s]", async () => {
     const { io, ended, type, until } = await chat("t3");
     const call = '/tool agent {"goal":"/say kid"}\r';
     type(call);
@@ -195,7 +195,7 @@ describe("at a terminal", () => {
     await until(/✓ agent[\s\S]*> /);
     type(CTRL_D);
     await ended;
-    expect(io.err().match(/wants to run/g)).toHaveLength(1);
+    expect(io.err().match(/requests approval/g)).toHaveLength(1);
   });
 
   test("withdraws a question that was answered elsewhere", async () => {
@@ -211,7 +211,7 @@ describe("at a terminal", () => {
     expect((await ended).exit).toBe(EXIT.ok);
   });
 
-  test("Ctrl-C ends the turn; twice within 2 s exits with 130", async () => {
+  test("ends the turn on Ctrl-C, and exits with 130 on two within 2 s", async () => {
     const { io, ended, type, until } = await chat("t5");
     type("/slow 200\\\r/say a b c d e f g h i j k l m n o p\r");
     await waitForOutput(io.out, /a/);
@@ -239,10 +239,10 @@ describe("at a terminal", () => {
     await until(/Pinned entry \d+[\s\S]*> /);
     type("/pins\r");
     await until(/message +yes +\/say in the child[\s\S]*> /);
-    const [pin] = await pinsOf("t6-child");
+    const [pin] = await readPins("t6-child");
     type(`/unpin ${pin}\r`);
     await until(/is now unpinned[\s\S]*> /);
-    expect(await pinsOf("t6-child")).toEqual([]);
+    expect(await readPins("t6-child")).toEqual([]);
     type("/unpin it\r");
     await until(/error\[cli\.usage\][\s\S]*> /);
     type("/undo\r");
@@ -255,7 +255,7 @@ describe("at a terminal", () => {
     expect((await gateway.backplane(["session", "show", "t6-child"])).out).toContain("in the child");
   });
 
-  const pinsOf = async (id: string) =>
+  const readPins = async (id: string) =>
     (await gateway.json<{ items: Pin[] }>(["session", "pins", id])).items.map(({ entry_id }) => entry_id);
 
   test("reports a failed turn in three lines and continues", async () => {

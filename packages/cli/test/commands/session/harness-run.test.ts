@@ -68,7 +68,7 @@ test("exits with the code of a run that failed", async () => {
   expect(errors.join("")).toContain("run_2");
 });
 
-test("refuses the run of an agent loop and names the command that continues it", async () => {
+test("refuses the run of an agent loop and suggests the command that continues it", async () => {
   const { context, started } = createContext();
   const { harness: _harness, ...turn } = HARNESS_RUN;
   await expect(resumeHarnessRun(context, turn as Run, {})).rejects.toMatchObject({

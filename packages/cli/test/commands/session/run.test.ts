@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-const start = (session: string, input: string, ...more: string[]) => [
+const startArgs = (session: string, input: string, ...more: string[]) => [
   "run",
   "start",
   "--session",
@@ -20,23 +20,23 @@ const start = (session: string, input: string, ...more: string[]) => [
   ...more,
 ];
 
-test("--wait prints the answer, --stream prints it as it streams, each word once", async () => {
-  expect(await gateway.backplane(start("r1", "hi", "--wait"))).toMatchObject({
+test("prints the answer with --wait, and as it streams with --stream, each word once", async () => {
+  expect(await gateway.backplane(startArgs("r1", "hi", "--wait"))).toMatchObject({
     exit: EXIT.ok,
     out: "echo: hi\n",
   });
-  const streamed = gateway.begin(start("r1", "/slow 40\n/say a b c d e f g h", "--stream"));
+  const streamed = gateway.begin(startArgs("r1", "/slow 40\n/say a b c d e f g h", "--stream"));
   await waitForOutput(streamed.io.out, /^a/);
   expect(streamed.io.out()).not.toContain("h");
   expect(await streamed.ended).toMatchObject({ exit: EXIT.ok, out: "a b c d e f g h\n" });
-  const run = await gateway.json<Run>(start("r1", "again", "--wait"));
+  const run = await gateway.json<Run>(startArgs("r1", "again", "--wait"));
   expect(run).toMatchObject({ status: "completed", trigger: "api", output: { content: "echo: again" } });
-  const piped = await gateway.backplane(start("r1", "-", "--wait"), { stdin: "from a pipe" });
+  const piped = await gateway.backplane(startArgs("r1", "-", "--wait"), { stdin: "from a pipe" });
   expect(piped.out).toBe("echo: from a pipe\n");
 });
 
-test("start prints the run id, which show and cancel accept", async () => {
-  const run = await gateway.json<Run>(start("r2", "/slow 500\n/say a b c d e f g h"));
+test("prints the run id on `start`, which `show` and `cancel` accept", async () => {
+  const run = await gateway.json<Run>(startArgs("r2", "/slow 500\n/say a b c d e f g h"));
   expect(run.status).toBe("running");
   expect(await gateway.json<Run>(["run", "cancel", run.id])).toMatchObject({
     id: run.id,
@@ -46,10 +46,10 @@ test("start prints the run id, which show and cancel accept", async () => {
   expect((await gateway.backplane(["run", "cancel", run.id])).err).toContain("error[run.ended]");
 });
 
-test("list shows the newest runs of a session first and pages through them", async () => {
+test("lists the newest runs of a session first, page by page", async () => {
   const [first, second] = [
-    await gateway.json<Run>(start("r-list", "one\ntwo", "--wait")),
-    await gateway.json<Run>(start("r-list", "/error other", "--wait")).catch(() => null),
+    await gateway.json<Run>(startArgs("r-list", "one\ntwo", "--wait")),
+    await gateway.json<Run>(startArgs("r-list", "/error other", "--wait")).catch(() => null),
   ];
   const list = (...more: string[]) =>
     gateway.json<{ items: Run[]; next: string | null }>(["run", "list", "--session", "r-list", ...more]);
@@ -65,14 +65,14 @@ test("list shows the newest runs of a session first and pages through them", asy
   expect(out).not.toContain("two");
 });
 
-test("a failed run prints its record and exits with 1; Ctrl-C exits with 130", async () => {
-  const failed = await gateway.backplane(start("r3", "/error other", "--wait", "--json"));
+test("prints the record of a failed run and exits with 1, or with 130 after Ctrl-C", async () => {
+  const failed = await gateway.backplane(startArgs("r3", "/error other", "--wait", "--json"));
   expect(failed.exit).toBe(EXIT.failed);
   expect(JSON.parse(failed.out)).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
   expect(failed.err).toMatch(/^error\[llm\.failed\]/m);
-  const slow = gateway.begin(start("r4", "/slow 500\n/say a b c d e f g h", "--stream"));
+  const slow = gateway.begin(startArgs("r4", "/slow 500\n/say a b c d e f g h", "--stream"));
   await waitForOutput(slow.io.out, /a/);
   slow.io.signal("SIGINT");
   expect((await slow.ended).exit).toBe(EXIT.interrupted);
-  expect((await gateway.backplane(start("r5", " "))).exit).toBe(EXIT.usage);
+  expect((await gateway.backplane(startArgs("r5", " "))).exit).toBe(EXIT.usage);
 });

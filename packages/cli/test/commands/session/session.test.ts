@@ -131,7 +131,7 @@ describe("replay", () => {
   });
 });
 
-test("fork shares the history, optionally up to an entry", async () => {
+test("forks a session that shares the history, optionally up to an entry", async () => {
   await say("parent", "first", "second");
   const { entries } = await gateway.json<ShownSession>(["session", "show", "parent"]);
   const answer = entries.find((entry) => entry.payload.role === "assistant")!;
@@ -147,28 +147,38 @@ test("fork shares the history, optionally up to an entry", async () => {
   expect(plain.err).toContain(`backplane session chat ${plain.out.trim()}`);
 });
 
-verifies("compactor.loss", "compactions and loss show what was dropped", async () => {
-  await say("lossy", ...Array.from({ length: 6 }, (_, n) => `/say ${n} ${"lorem ipsum ".repeat(60)}`));
-  const nothing = await gateway.backplane(["session", "loss", "lossy"]);
-  expect(nothing.err).toContain("lossy has not been compacted");
-  await gateway.backplane(["session", "pin", "lossy", "2"]);
-  const compaction = await gateway.json<Compaction>(["session", "compact", "lossy", "--compactor", "model"]);
-  const listed = await gateway.backplane(["session", "compactions", "lossy"]);
-  expect(listed.out).toContain(compaction.chain.id);
-  const { out } = await gateway.backplane(["session", "loss", "lossy"]);
-  expect(out).toMatch(/dropped: +\d+ \(\d+ tokens\)/);
-  expect(out).toMatch(/\n2 +message +kept /);
-  const session = await gateway.json<{ entries: object[] }>([
-    "session",
-    "loss",
-    "lossy",
-    "--chain",
-    compaction.chain.id,
-  ]);
-  expect(session.entries).toHaveLength(compaction.loss!.kept + compaction.loss!.dropped);
-});
+verifies(
+  "compactor.loss",
+  "shows the entries that a compaction dropped with `compactions` and `loss`",
+  async () => {
+    await say("lossy", ...Array.from({ length: 6 }, (_, n) => `/say ${n} ${"lorem ipsum ".repeat(60)}`));
+    const nothing = await gateway.backplane(["session", "loss", "lossy"]);
+    expect(nothing.err).toContain("lossy has not been compacted");
+    await gateway.backplane(["session", "pin", "lossy", "2"]);
+    const compaction = await gateway.json<Compaction>([
+      "session",
+      "compact",
+      "lossy",
+      "--compactor",
+      "model",
+    ]);
+    const listed = await gateway.backplane(["session", "compactions", "lossy"]);
+    expect(listed.out).toContain(compaction.chain.id);
+    const { out } = await gateway.backplane(["session", "loss", "lossy"]);
+    expect(out).toMatch(/dropped: +\d+ \(\d+ tokens\)/);
+    expect(out).toMatch(/\n2 +message +kept /);
+    const session = await gateway.json<{ entries: object[] }>([
+      "session",
+      "loss",
+      "lossy",
+      "--chain",
+      compaction.chain.id,
+    ]);
+    expect(session.entries).toHaveLength(compaction.loss!.kept + compaction.loss!.dropped);
+  },
+);
 
-verifies("compactor.pins", "pin, pins and unpin keep and release an entry", async () => {
+verifies("compactor.pins", "pins, lists and unpins an entry", async () => {
   await say("pinned", "/say keep me");
   expect((await gateway.backplane(["session", "pin", "pinned", "2"])).out).toContain("Pinned entry 2");
   const { items } = await gateway.json<{ items: Pin[] }>(["session", "pins", "pinned"]);
@@ -180,7 +190,7 @@ verifies("compactor.pins", "pin, pins and unpin keep and release an entry", asyn
   expect(refused.err).toContain("cannot be pinned");
 });
 
-test("compact leaves a marker, undo reverts it, reset asks for confirmation", async () => {
+test("leaves a marker on `compact`, reverts it on `undo`, and asks for confirmation on `reset`", async () => {
   await say("long", ...Array.from({ length: 6 }, (_, n) => `${n} ${"words ".repeat(400)}`), "the last");
   await gateway.json(["provider", "set", "llm-echo", "context_window=10000"]);
   const compacted = await gateway.json<{ chain: Chain }>(["session", "compact", "long"]);
@@ -198,15 +208,15 @@ test("compact leaves a marker, undo reverts it, reset asks for confirmation", as
   expect(fresh.head_chain_id).not.toBe(back.id);
 });
 
-test("interrupt ends a running turn, and reports when none runs", async () => {
+test("ends a running turn on `interrupt`, and reports when none is running", async () => {
   const text = "/slow 500\n/say a b c d e f g h";
   const run = await gateway.json<Run>(["run", "start", "--session", "slow", "--input", text]);
   expect(await gateway.json(["session", "interrupt", "slow"])).toEqual({ interrupted: true });
-  const ended = async (): Promise<Run> => {
+  const waitForEnd = async (): Promise<Run> => {
     const now = await gateway.json<Run>(["run", "show", run.id]);
-    return now.status === "running" ? await ended() : now;
+    return now.status === "running" ? await waitForEnd() : now;
   };
-  expect((await ended()).status).toBe("cancelled");
+  expect((await waitForEnd()).status).toBe("cancelled");
   const none = await gateway.backplane(["session", "interrupt", "slow"]);
   expect(none.out).toBe("No turn of slow was running\n");
 });

@@ -16,14 +16,14 @@ process.stdin.on("data", (chunk) => {
 });
 process.stdin.on("end", () => process.exit(0));
 
-const waiting = new Set();
+const pending_requests = new Set();
 
 function handle(frame) {
   if (frame.type === "hello") {
     send({ type: "hello", role: "plugin", plugin: { package_id: "acme/cli-kit", version: "0.1.0" } });
   } else if (frame.type === "request") {
     answer(frame);
-  } else if (frame.type === "cancel" && waiting.delete(frame.request_id)) {
+  } else if (frame.type === "cancel" && pending_requests.delete(frame.request_id)) {
     reply(frame.request_id, { status: "cancelled" });
   } else if (frame.type === "shutdown") {
     process.exit(0);
@@ -33,9 +33,10 @@ function handle(frame) {
 function answer({ id, body }) {
   const { export_id, input, context } = body;
   const event = (value) => send({ type: "event", request_id: id, event: value });
-  const say = (text) => reply(id, { status: "succeeded", result: { content: [{ type: "text", text }] } });
+  const replyText = (text) =>
+    reply(id, { status: "succeeded", result: { content: [{ type: "text", text }] } });
   if (export_id === "slow") {
-    waiting.add(id);
+    pending_requests.add(id);
     event({ type: "progress", message: "waiting" });
   } else if (export_id === "broken") {
     reply(id, {
@@ -44,13 +45,13 @@ function answer({ id, body }) {
       result: { content: [{ type: "text", text: "no luck" }], is_error: true },
     });
   } else if (export_id === "secretive") {
-    say(`${context.secrets.token.length} characters`);
+    replyText(`${context.secrets.token.length} characters`);
   } else if (input.text === "as an error") {
     const content = [{ type: "text", text: "not found" }];
     reply(id, { status: "succeeded", result: { content, is_error: true } });
   } else {
     event({ type: "progress", message: "working" });
-    say(`${context.config.prefix ?? ""}${input.text ?? "done"}`);
+    replyText(`${context.config.prefix ?? ""}${input.text ?? "done"}`);
   }
 }
 

@@ -2,7 +2,7 @@
 import {
   type Binding,
   type BindingPolicy,
-  isDescribed,
+  isSelfDescribing,
   type Json,
   type JsonObject,
   type Package,
@@ -100,7 +100,7 @@ export function NewBindingPage() {
 /** A package that describes itself is bound as a whole; others also by single export. */
 function exportsOf({ manifest: { runtime, exports } }: Package): { value: string; label: string }[] {
   const whole = { value: WHOLE_PACKAGE, label: "All tools" };
-  if (isDescribed(runtime.protocol)) return [whole];
+  if (isSelfDescribing(runtime.protocol)) return [whole];
   const single = exports.map(({ id, kind }) => ({ value: id, label: `${id} (${kind})` }));
   return exports.filter(({ kind }) => kind === "tool").length > 1 ? [...single, whole] : single;
 }

@@ -1,9 +1,9 @@
 /** Curated entries that can be installed, and servers of a public registry, which nobody has reviewed. */
 import {
-  describedPermissions,
   type ListedServer,
   type MarketplaceCard,
   type MarketplaceOrigin,
+  permissionDetails,
 } from "@backplane/contract";
 import { Button, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -130,7 +130,7 @@ function EntryCard({ card }: { card: MarketplaceCard }) {
       </p>
       <p className={styles.description}>{description}</p>
       <ul className={layout.sentences}>
-        {describedPermissions(card.permissions)
+        {permissionDetails(card.permissions)
           .filter(({ granted }) => granted)
           .map(({ permission, sentence }) => (
             <Sentence key={permission} tone="warn" icon="alert">

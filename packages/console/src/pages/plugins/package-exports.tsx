@@ -1,8 +1,8 @@
 /** What a package offers: tools as the model sees them with their cost, name collisions, and the other kinds. */
 import {
   type CatalogEntry,
-  isDescribed,
   isObject,
+  isSelfDescribing,
   type Json,
   type JsonObject,
   type Package,
@@ -58,7 +58,7 @@ export function PackageExports({ found }: { found: Package }) {
       ))}
       {entries.length + found.manifest.exports.length + (found.manifest.skills?.length ?? 0) === 0 && (
         <EmptyView icon="terminal">
-          {isDescribed(found.manifest.runtime.protocol)
+          {isSelfDescribing(found.manifest.runtime.protocol)
             ? "This package names its tools when it runs, so they are known after it has been bound."
             : "This package exports nothing."}
         </EmptyView>

@@ -3,7 +3,7 @@ import type { GatewayStatus } from "@backplane/client";
 import {
   type Binding,
   describeProvenance,
-  isDescribed,
+  isSelfDescribing,
   type Package,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
@@ -177,5 +177,5 @@ function processText({ pid, state, memory_bytes }: GatewayStatus["runner"]["serv
 }
 
 function firstExport({ manifest: { runtime, exports } }: Package): string {
-  return isDescribed(runtime.protocol) ? WHOLE_PACKAGE : (exports[0]?.id ?? WHOLE_PACKAGE);
+  return isSelfDescribing(runtime.protocol) ? WHOLE_PACKAGE : (exports[0]?.id ?? WHOLE_PACKAGE);
 }

@@ -32,20 +32,20 @@ export function describeInstruments(
   system: string = process.platform,
 ): Description {
   const schemas: Record<string, Json> = {};
-  const keep = (schema: JsonObject | undefined): string | undefined => {
+  const addSchema = (schema: JsonObject | undefined): string | undefined => {
     if (schema === undefined) return undefined;
     const path = `described/${hash("sha256", canonicalJson(schema), "hex")}.json`;
     schemas[path] = schema;
     return path;
   };
   const permissions = pack.runtime.permissions ?? NO_PERMISSIONS;
-  const exports = instruments.map((instrument) => toExport(instrument, permissions, keep, system));
-  const unfit = exports.flatMap(({ tool }) => tool.load_error ?? []);
+  const exports = instruments.map((instrument) => toExport(instrument, permissions, addSchema, system));
+  const load_errors = exports.flatMap(({ tool }) => tool.load_error ?? []);
   const plugin_id = pluginIdOf(pack);
   return {
     exports,
     schemas,
-    warnings: [...warnings, ...unfit],
+    warnings: [...warnings, ...load_errors],
     info: {
       plugin_id,
       // Set by the host, whatever the instrument declares about itself.
@@ -64,14 +64,14 @@ export function pluginIdOf({ package_id, runtime }: RequestedPackage): string {
 function toExport(
   { metadata, name, riskLevel, securityRules }: InstrumentDeclaration,
   permissions: Permissions,
-  keep: (schema: JsonObject | undefined) => string | undefined,
+  addSchema: (schema: JsonObject | undefined) => string | undefined,
   system: string,
 ): ManifestToolExport {
   const { accessMode, category, defaultTimeoutMs, description, keywords, maxTimeoutMs, sideEffects } =
     metadata;
-  const only = SYSTEMS[metadata.platform ?? "All"];
-  const input_schema = keep(metadata.inputSchema);
-  const output_schema = keep(metadata.outputSchema);
+  const required_system = SYSTEMS[metadata.platform ?? "All"];
+  const input_schema = addSchema(metadata.inputSchema);
+  const output_schema = addSchema(metadata.outputSchema);
   const timeout_ms = defaultTimeoutMs ?? INVOCATION_LIMITS.default_timeout_ms;
   return {
     id: name,
@@ -92,8 +92,8 @@ function toExport(
       category,
       keywords: [...keywords],
       side_effects: [...sideEffects],
-      ...(securityRules.length === 0 ? {} : { rules: securityRules.map(ruleOf) }),
-      ...(only === null || only === system
+      ...(securityRules.length === 0 ? {} : { rules: securityRules.map(toPolicyRule) }),
+      ...(required_system === null || required_system === system
         ? {}
         : { load_error: `The instrument ${name} runs on ${metadata.platform} only.` }),
     },
@@ -101,7 +101,7 @@ function toExport(
 }
 
 /** Converts a rule to the form of the policy, which merges it with its own rules. */
-function ruleOf({ effect, match, reason, risk }: InstrumentRule): JsonObject {
+function toPolicyRule({ effect, match, reason, risk }: InstrumentRule): JsonObject {
   return {
     when: match === undefined ? [] : [{ pointer: match.pointer, matches: match.pattern }],
     action: effect,

@@ -3,7 +3,13 @@
  * program is the plugin's own or our host program for modules. The plugin has a persistent data folder, so two
  * processes of it never run at the same time.
  */
-import { BackplaneError, JAVA_HOST, type Json, type JsonObject, READY_HOST } from "@backplane/contract";
+import {
+  BackplaneError,
+  INSTRUMENT_MODULE_HOST,
+  JAVA_HOST,
+  type Json,
+  type JsonObject,
+} from "@backplane/contract";
 import type { Description, ProcessRequest } from "@backplane/ports";
 import { InstrumentHost } from "@backplane/wire";
 import { clipMessage } from "../../ports/answer.ts";
@@ -87,7 +93,7 @@ async function javaHost({ java_instruments, privateCopy }: HostPrograms): Promis
 
 function moduleOf({ package: { runtime } }: ProcessRequest): string | null {
   const [program, reference = ""] = runtime.entrypoint;
-  return program === READY_HOST || runtime.protocol === "module.instrument" ? reference : null;
+  return program === INSTRUMENT_MODULE_HOST || runtime.protocol === "module.instrument" ? reference : null;
 }
 
 class InstrumentSession implements DialectSession {

@@ -57,14 +57,14 @@ export async function describeTools(
     tools.map((tool) => tool.name),
   );
   const schemas: Record<string, Json> = {};
-  const keep = (schema: JsonObject) => {
+  const addSchema = (schema: JsonObject) => {
     const text = JSON.stringify(schema);
     const path = `described/${hash("sha256", text, "hex")}.json`;
     schemas[path] = schema;
     return path;
   };
   const exports = tools.map((tool, index) =>
-    toExport(tool, ids[index]!, permissions, headers.get(tool)!, keep),
+    toExport(tool, ids[index]!, permissions, headers.get(tool)!, addSchema),
   );
   return { exports, schemas, warnings, info: infoOf(agreement) };
 }
@@ -129,7 +129,7 @@ function toExport(
   id: string,
   permissions: ManifestToolExport["permissions"],
   param_headers: ParamHeaders,
-  keep: (schema: JsonObject) => string,
+  addSchema: (schema: JsonObject) => string,
 ): ManifestToolExport {
   const { name, title, description, inputSchema, outputSchema, annotations } = tool;
   const hints = isObject(annotations) ? annotations : {};
@@ -147,8 +147,8 @@ function toExport(
       effect_class: "unknown",
       streaming: true,
       requires_approval: false,
-      input_schema: keep(inputSchema),
-      ...(isObject(outputSchema) ? { output_schema: keep(outputSchema) } : {}),
+      input_schema: addSchema(inputSchema),
+      ...(isObject(outputSchema) ? { output_schema: addSchema(outputSchema) } : {}),
       ...(Object.keys(hints).length === 0 ? {} : { hints }),
       native_name: name,
       ...(param_headers.length === 0 ? {} : { param_headers }),
@@ -170,17 +170,17 @@ function infoOf({ revision, server, capabilities, instructions }: Agreement): Js
  * names that would become the same id, and names that are too long, end with a digest of the tool's original name.
  */
 function toolNames(server: NamedServer, names: readonly string[]): string[] {
-  const own = boundServerName(server);
+  const server_name = boundServerName(server);
   const plain = names.map(plainName);
-  const short = plain.map((name) => withoutServerName(server, own, name));
+  const short = plain.map((name) => withoutServerName(server, server_name, name));
   // A shorter name must not take the name of another tool.
-  const wanted = plain.map((name, at) => {
+  const candidates = plain.map((name, at) => {
     const taken = short.some((other, index) => index !== at && other === short[at]);
-    return `mcp_${own}_${taken ? name : short[at]}`;
+    return `mcp_${server_name}_${taken ? name : short[at]}`;
   });
   const seen = new Map<string, number>();
-  for (const id of wanted) seen.set(id, (seen.get(id) ?? 0) + 1);
-  return wanted.map((id, index) =>
+  for (const id of candidates) seen.set(id, (seen.get(id) ?? 0) + 1);
+  return candidates.map((id, index) =>
     id.length <= TOOL_ID_CHARS && seen.get(id) === 1 ? id : withDigest(id, names[index]!),
   );
 }

@@ -9,7 +9,7 @@ const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
 /** Set by the gateway only. */
 const RESERVED =
   /^(?:host|content-length|content-type|accept|connection|transfer-encoding|mcp-.*|last-event-id)$/i;
-/** This secret slot becomes a header without being named in the config. */
+/** This secret slot becomes a header even if the config does not mention it. */
 const AUTHORIZATION = "authorization";
 
 export function messageHeaders(message: JsonObject): Record<string, string> {
@@ -23,9 +23,9 @@ export function messageHeaders(message: JsonObject): Record<string, string> {
   if (typeof method !== "string" || typeof version !== "string") return headers;
   headers["mcp-protocol-version"] = version;
   headers["mcp-method"] = method;
-  const named = method === "resources/read" ? params.uri : params.name;
-  const names = method === "tools/call" || method === "prompts/get" || method === "resources/read";
-  if (names && typeof named === "string") headers["mcp-name"] = encodeHeaderValue(named);
+  const target = method === "resources/read" ? params.uri : params.name;
+  const hasTarget = method === "tools/call" || method === "prompts/get" || method === "resources/read";
+  if (hasTarget && typeof target === "string") headers["mcp-name"] = encodeHeaderValue(target);
   return headers;
 }
 

@@ -35,12 +35,12 @@ export interface NegotiationOptions {
 
 /** Adds the stray output of the server to the error, because it often explains the failure. */
 export async function negotiate(options: NegotiationOptions): Promise<Agreement> {
-  return await agree(options).catch((error: BackplaneError) => {
-    throw withStray(error, options.strayText());
+  return await agreeOnRevision(options).catch((error: BackplaneError) => {
+    throw withStrayOutput(error, options.strayText());
   });
 }
 
-async function agree(options: NegotiationOptions): Promise<Agreement> {
+async function agreeOnRevision(options: NegotiationOptions): Promise<Agreement> {
   const capabilities = { ...CLIENT_CAPABILITIES, roots: {} };
   const { client } = options;
   if (!options.skip_discovery) {
@@ -51,7 +51,7 @@ async function agree(options: NegotiationOptions): Promise<Agreement> {
   const reply = await options.request("initialize", params, options.initialize_ms);
   if (reply.kind === "lost") throw reply.error;
   if (reply.kind === "late") throw noAnswer(options.initialize_ms);
-  if (reply.kind === "refused") throw refused(reply.error);
+  if (reply.kind === "refused") throw initializeRejected(reply.error);
   const agreed = readInitialized(reply.result);
   if (agreed === null) {
     throw new BackplaneError("handshake_failed", "The server's answer to initialize has no protocolVersion.");
@@ -75,18 +75,18 @@ async function discover(
     throw reply.error;
   }
   if (reply.kind === "late") options.disableDiscovery();
-  if (reply.kind === "refused" && !retried && namesOurRevision(reply.error))
+  if (reply.kind === "refused" && !retried && listsOurRevision(reply.error))
     return await discover(options, params, true);
   return reply.kind === "answered" ? readDiscovery(reply.result) : null;
 }
 
 /** The server rejects the revision of the request but lists it as supported, so a second attempt may succeed. */
-function namesOurRevision({ code, data }: RpcFailure): boolean {
+function listsOurRevision({ code, data }: RpcFailure): boolean {
   const supported = code === MCP_ERRORS.unsupported_version && isObject(data) ? data.supported : undefined;
   return Array.isArray(supported) && supported.includes(MCP_STATELESS);
 }
 
-function withStray(error: BackplaneError, stray_output: string): BackplaneError {
+function withStrayOutput(error: BackplaneError, stray_output: string): BackplaneError {
   if (stray_output === "") return error;
   return new BackplaneError(error.code, error.message, {
     details: { ...error.details, stray_output },
@@ -99,7 +99,7 @@ function noAnswer(waited_ms: number): BackplaneError {
   return new BackplaneError("handshake_failed", message, { details: { waited_ms } });
 }
 
-function refused({ code, message }: RpcFailure): BackplaneError {
+function initializeRejected({ code, message }: RpcFailure): BackplaneError {
   return new BackplaneError(
     "handshake_failed",
     `The MCP server rejected initialize: ${message.slice(0, 500)}`,

@@ -10,18 +10,22 @@ export type ParamHeaders = NonNullable<ManifestToolExport["tool"]["param_headers
 
 const MARK = "x-mcp-header";
 const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/;
-const PLAIN: ReadonlySet<Json | undefined> = new Set<Json | undefined>(["string", "integer", "boolean"]);
-const MAX = 64;
+const SCALAR_TYPES: ReadonlySet<Json | undefined> = new Set<Json | undefined>([
+  "string",
+  "integer",
+  "boolean",
+]);
+const MAX_HEADERS = 64;
 
 /** Returns a description of the problem if the schema is invalid. */
 export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   const headers: ParamHeaders = [];
   let marks = 0;
-  const count = (value: Json, isSchema: boolean): void => {
-    if (Array.isArray(value)) for (const child of value) count(child, true);
+  const countMarks = (value: Json, isSchema: boolean): void => {
+    if (Array.isArray(value)) for (const child of value) countMarks(child, true);
     else if (isObject(value)) {
       if (isSchema && MARK in value) marks++;
-      for (const [key, child] of Object.entries(value)) count(child, key !== "properties" || !isSchema);
+      for (const [key, child] of Object.entries(value)) countMarks(child, key !== "properties" || !isSchema);
     }
   };
   const walk = (schema: JsonObject, path: string[]): string | null => {
@@ -33,7 +37,8 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
         const header = value[MARK];
         if (typeof header !== "string" || !NAME.test(header))
           return `the ${MARK} of ${key} is not a valid header name`;
-        if (!PLAIN.has(value.type)) return `${key} has an ${MARK} but is not a string, integer or boolean`;
+        if (!SCALAR_TYPES.has(value.type))
+          return `${key} has an ${MARK} but is not a string, integer or boolean`;
         if (headers.some((other) => other.header.toLowerCase() === header.toLowerCase()))
           return `two arguments have the ${MARK} ${header}`;
         headers.push({ header, path: at });
@@ -45,15 +50,15 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   };
   const problem = walk(schema, []);
   if (problem !== null) return problem;
-  count(schema, true);
+  countMarks(schema, true);
   // Inside lists and alternatives the argument is ambiguous.
   if (marks !== headers.length) return `an ${MARK} is at a position that is not a single argument`;
-  return headers.length > MAX ? `it has more than ${MAX} arguments with an ${MARK}` : headers;
+  return headers.length > MAX_HEADERS ? `it has more than ${MAX_HEADERS} arguments with an ${MARK}` : headers;
 }
 
-export function paramHeaders(wanted: ParamHeaders, input: JsonObject): Record<string, string> {
+export function paramHeaders(declared: ParamHeaders, input: JsonObject): Record<string, string> {
   const headers: Record<string, string> = {};
-  for (const { header, path } of wanted) {
+  for (const { header, path } of declared) {
     let value: Json | undefined = input;
     for (const key of path) value = isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
     if (typeof value !== "string" && typeof value !== "number" && typeof value !== "boolean") continue;

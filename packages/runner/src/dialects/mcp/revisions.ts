@@ -1,6 +1,6 @@
 /**
  * The two kinds of MCP revisions. Up to 2025-11-25 a connection begins with `initialize` and keeps what it agreed on.
- * From 2026-07-28 on each request names its client and revision, and no state is kept.
+ * From 2026-07-28 on each request states its client and revision, and no state is kept.
  */
 import { isObject, type Json, type JsonObject, MCP_META, MCP_STATELESS } from "@backplane/contract";
 
@@ -13,10 +13,13 @@ export interface Agreement {
   instructions: string | null;
 }
 
-/** Client capabilities that the server may use. Whether a caller can answer is known only when the server sends a request. */
+/**
+ * Client capabilities that the server may use. Whether a caller can answer is known only when the server sends a
+ * request.
+ */
 export const CLIENT_CAPABILITIES: JsonObject = { sampling: {}, elicitation: { form: {}, url: {} } };
 
-/** The request metadata of the stateless revision. It names only capabilities that the caller of this request has. */
+/** The request metadata of the stateless revision. It lists only capabilities that the caller of this request has. */
 export function envelope(client: JsonObject, capabilities: JsonObject): JsonObject {
   return {
     [MCP_META.version]: MCP_STATELESS,
@@ -30,14 +33,14 @@ export function readDiscovery(result: Json): Agreement | null {
   if (!isObject(result) || !Array.isArray(result.supportedVersions)) return null;
   if (!result.supportedVersions.includes(MCP_STATELESS)) return null;
   const meta = isObject(result._meta) ? result._meta : {};
-  const named = meta[MCP_META.server_info];
-  return agreement(true, MCP_STATELESS, result, isObject(named) ? named : {});
+  const server_info = meta[MCP_META.server_info];
+  return createAgreement(true, MCP_STATELESS, result, isObject(server_info) ? server_info : {});
 }
 
 /** Null if the result does not answer `initialize`. */
 export function readInitialized(result: Json): Agreement | null {
   if (!isObject(result) || typeof result.protocolVersion !== "string") return null;
-  return agreement(
+  return createAgreement(
     false,
     result.protocolVersion,
     result,
@@ -45,7 +48,12 @@ export function readInitialized(result: Json): Agreement | null {
   );
 }
 
-function agreement(stateless: boolean, revision: string, result: JsonObject, server: JsonObject): Agreement {
+function createAgreement(
+  stateless: boolean,
+  revision: string,
+  result: JsonObject,
+  server: JsonObject,
+): Agreement {
   const { capabilities, instructions } = result;
   return {
     stateless,

@@ -12,11 +12,11 @@ import {
 } from "@backplane/contract";
 import {
   checkRpcResponse,
+  formatRpcId,
   idFromText,
   isRpcReply,
   OneWayMessages,
   SettledIds,
-  shownId,
 } from "@backplane/wire";
 import type { ProcessLink } from "../../ports/dialect.ts";
 
@@ -243,13 +243,13 @@ export class RpcChannel implements TransportEvents {
     }
     const request = isOpen ? intended : origin;
     if (request !== null && this.#open.has(request)) {
-      this.#loseMalformed(request, `its id is ${shownId(id)} instead of the number ${request}`);
+      this.#loseMalformed(request, `its id is ${formatRpcId(id)} instead of the number ${request}`);
       return;
     }
     const belongsToRequest = typeof id !== "number" && this.transport.shares_stream && this.#open.size > 0;
-    if (!belongsToRequest || this.#oneWay.excuses(message)) this.#events.violation("answer_unknown");
+    if (!belongsToRequest || this.#oneWay.tolerates(message)) this.#events.violation("answer_unknown");
     else {
-      const problem = `A response of the MCP server matches no request: its id is ${shownId(id)}, and request ids are numbers.`;
+      const problem = `A response of the MCP server matches no request: its id is ${formatRpcId(id)}, and request ids are numbers.`;
       this.failure(new BackplaneError("malformed_response", problem));
     }
   }

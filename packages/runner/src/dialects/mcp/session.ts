@@ -49,7 +49,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   readonly #channel: RpcChannel;
   readonly #calls = new IdTable<McpToolCall>();
   readonly #subscription: McpSubscription;
-  readonly #subscribed = new SessionSubscriptions();
+  readonly #sessionSubscriptions = new SessionSubscriptions();
   readonly #notices = new NoticeRate();
   #agreement: Agreement | null = null;
   #reopening: Promise<void> | null = null;
@@ -95,7 +95,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
 
   /** A subscription to changed lists does not count: the lists are read again when the server starts. */
   inUse(): boolean {
-    return this.#subscription.watches || this.#subscribed.any;
+    return this.#subscription.watches || !this.#sessionSubscriptions.isEmpty;
   }
 
   call(exchange: DialectCall): void {
@@ -150,7 +150,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       if (method === "resources/unsubscribe") return this.#subscription.watch(params.uri, false);
     }
     const answer = await sendNonToolRequest(this, method, params, listener, signal);
-    if (typeof params.uri === "string") this.#subscribed.remember(method, params.uri);
+    if (typeof params.uri === "string") this.#sessionSubscriptions.remember(method, params.uri);
     return answer;
   }
 
@@ -239,7 +239,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     if (agreement.stateless) this.#subscription.begin(agreement.capabilities);
     else this.#channel.notify("notifications/initialized");
     if (agreement.stateless) return;
-    this.#subscribed.resubscribe((uri) =>
+    this.#sessionSubscriptions.resubscribe((uri) =>
       sendNonToolRequest(this, "resources/subscribe", { uri }, null, null),
     );
   }
@@ -292,7 +292,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
         return;
       }
     }
-    if (!this.#notices.take()) {
+    if (!this.#notices.allowNext()) {
       this.#link.violation("flood");
       return;
     }
@@ -313,7 +313,7 @@ class NoticeRate {
   #count = 0;
 
   /** Counts a notification. False when the limit of this second is exceeded. */
-  take(): boolean {
+  allowNext(): boolean {
     const second = Math.floor(performance.now() / 1_000);
     if (this.#second !== second) {
       this.#second = second;

@@ -14,7 +14,7 @@ export class SseReader {
   readonly #events: SseEvents;
   readonly #limit: number;
   readonly #decoder = new StringDecoder("utf8");
-  /** The incomplete line in pieces, which are joined once when it ends. */
+  /** The chunks of the incomplete line, which are joined once when it ends. */
   #partialLine: string[] = [];
   #partialLength = 0;
   #data: string[] = [];

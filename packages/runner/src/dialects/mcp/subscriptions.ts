@@ -5,7 +5,7 @@
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { PendingRequest } from "./rpc-channel.ts";
 
-export interface SubscriptionParts {
+export interface SubscriptionDeps {
   send(pending: PendingRequest, params: JsonObject): number;
   withdraw(id: number): void;
   later(run: () => void): void;
@@ -16,13 +16,13 @@ const MAX_WATCHED = 1_000;
 const MAX_SUBSCRIBED = 10_000;
 
 export class McpSubscription {
-  readonly #parts: SubscriptionParts;
+  readonly #deps: SubscriptionDeps;
   readonly #watched = new Set<string>();
   #lists: JsonObject = {};
   #id = 0;
 
-  constructor(parts: SubscriptionParts) {
-    this.#parts = parts;
+  constructor(deps: SubscriptionDeps) {
+    this.#deps = deps;
   }
 
   /** Whether a client watches a resource. */
@@ -50,8 +50,8 @@ export class McpSubscription {
   }
 
   #listen(): void {
-    if (this.#parts.isClosed()) return;
-    if (this.#id !== 0) this.#parts.withdraw(this.#id);
+    if (this.#deps.isClosed()) return;
+    if (this.#id !== 0) this.#deps.withdraw(this.#id);
     this.#id = 0;
     const watched: JsonObject = this.#watched.size === 0 ? {} : { resourceSubscriptions: [...this.#watched] };
     const notifications = { ...this.#lists, ...watched };
@@ -59,14 +59,14 @@ export class McpSubscription {
     const ended = () => {
       this.#id = 0;
     };
-    this.#id = this.#parts.send(
+    this.#id = this.#deps.send(
       {
         method: "subscriptions/listen",
         answered: ended,
         refused: ended,
         lost: () => {
           ended();
-          this.#parts.later(() => {
+          this.#deps.later(() => {
             if (this.#id === 0) this.#listen();
           });
         },
@@ -83,8 +83,8 @@ export class McpSubscription {
 export class SessionSubscriptions {
   readonly #uris = new Set<string>();
 
-  get any(): boolean {
-    return this.#uris.size > 0;
+  get isEmpty(): boolean {
+    return this.#uris.size === 0;
   }
 
   /** Called for each answered request; keeps track of those that subscribe and unsubscribe. */

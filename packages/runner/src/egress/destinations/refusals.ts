@@ -40,7 +40,7 @@ export interface Refusal {
   host: string;
   port: number;
   reason: RefusalReason;
-  /** More about the reason, e.g. the address or the other name. */
+  /** Further information about the reason, e.g. the address or the other name. */
   detail?: string;
   /** The time of the first occurrence, in milliseconds since the epoch. */
   at: number;

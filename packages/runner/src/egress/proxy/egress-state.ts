@@ -15,6 +15,7 @@ import { ProxyConnection } from "./proxy-connection.ts";
 
 const SWEEP_MS = 1_000;
 
+/** One direction of a connection. */
 export interface Flow {
   hold(held: boolean): void;
 }

@@ -1,4 +1,4 @@
-/** Heads of proxied HTTP messages: which fields are forwarded, their size, and the host that they name. */
+/** Heads of proxied HTTP messages: which fields are forwarded, their size, and the host that they request. */
 import type { IncomingMessage } from "node:http";
 import { type Destination, readAuthority } from "../destinations/destination.ts";
 
@@ -28,9 +28,9 @@ export function endToEndFields(
   message: IncomingMessage,
   without: readonly string[] = [],
 ): [string, string][] {
-  const words = (message.headers.connection ?? "").split(",").map((word) => word.trim().toLowerCase());
-  const named = words.filter((word) => !ALWAYS_END_TO_END.has(word));
-  const dropped = new Set([...HOP_BY_HOP, ...without, ...named]);
+  const listed = (message.headers.connection ?? "").split(",").map((name) => name.trim().toLowerCase());
+  const hop_by_hop = listed.filter((name) => !ALWAYS_END_TO_END.has(name));
+  const dropped = new Set([...HOP_BY_HOP, ...without, ...hop_by_hop]);
   return headerPairs(message.rawHeaders).filter(([name]) => !dropped.has(name.toLowerCase()));
 }
 
@@ -49,6 +49,6 @@ export function headBytes(first: string, fields: readonly (readonly [string, str
 export function namesHost(request: IncomingMessage, destination: Destination): boolean {
   const fields = headerPairs(request.rawHeaders).filter(([name]) => name.toLowerCase() === "host");
   if (fields.length !== 1) return false;
-  const named = readAuthority(fields[0]![1], destination.port);
-  return named !== null && named.host === destination.host && named.port === destination.port;
+  const requested = readAuthority(fields[0]![1], destination.port);
+  return requested !== null && requested.host === destination.host && requested.port === destination.port;
 }

@@ -1,6 +1,6 @@
 /**
- * One client connection with the sockets that were dialled for it. The client first names a destination (the head),
- * then exchanges bytes with it. An HTTP client may name another destination after that.
+ * One client connection with the sockets that were dialled for it. The client first requests a destination (the head),
+ * then exchanges bytes with it. An HTTP client may request another destination after that.
  */
 import type { Socket } from "node:net";
 import type { Destination } from "../destinations/destination.ts";
@@ -65,7 +65,7 @@ export class ProxyConnection {
     return true;
   }
 
-  /** Called when a response is complete and the client may name another destination. */
+  /** Called when a response is complete and the client may request another destination. */
   releaseSlot(): void {
     if (this.#slots === 0) return;
     this.#slots--;
@@ -107,17 +107,17 @@ export class ProxyConnection {
     this.client.end();
   }
 
-  countOut = (bytes: number): boolean => this.#allow(this.state.meter.countOut(bytes));
+  countOut = (bytes: number): boolean => this.#endIfOverLimit(this.state.meter.countOut(bytes));
 
-  countIn = (bytes: number): boolean => this.#allow(this.state.meter.countIn(bytes));
+  countIn = (bytes: number): boolean => this.#endIfOverLimit(this.state.meter.countIn(bytes));
 
-  #allow(taken: boolean): boolean {
+  #endIfOverLimit(within_limit: boolean): boolean {
     this.#hadTraffic = true;
-    if (!taken && !this.ended) {
+    if (!within_limit && !this.ended) {
       this.refuse("limit.bytes");
       this.end();
     }
-    return taken;
+    return within_limit;
   }
 
   /**

@@ -1,6 +1,6 @@
 /**
- * Copies bytes in one direction with backpressure. `take` is called before each chunk; false stops the copy. Pauses
- * while the session is held.
+ * Copies bytes in one direction with backpressure. `countBytes` is called before each chunk; false stops the copy.
+ * Pauses while the session is held.
  */
 import type { Readable, Writable } from "node:stream";
 import type { EgressState } from "./egress-state.ts";
@@ -14,7 +14,7 @@ const WAITING_BYTES = 256 * 1024;
 export function pump(
   from: Readable,
   to: Writable,
-  take: (bytes: number) => boolean,
+  countBytes: (bytes: number) => boolean,
   state: Pick<EgressState, "addFlow">,
 ): void {
   let waiting = false;
@@ -24,23 +24,23 @@ export function pump(
     waiting = false;
   };
   from.on("data", (chunk: Buffer) => {
-    if (!take(chunk.length) || to.destroyed) return;
+    if (!countBytes(chunk.length) || to.destroyed) return;
     if (to.write(chunk) || to.writableLength < WAITING_BYTES) return;
     waiting = true;
     from.pause();
   });
   to.on("drain", onDrain);
   from.resume();
-  const leave = state.addFlow({
-    hold: (now) => {
-      held = now;
+  const removeFlow = state.addFlow({
+    hold: (isHeld) => {
+      held = isHeld;
       if (held) from.pause();
       else if (!waiting) from.resume();
     },
   });
-  from.once("close", leave);
+  from.once("close", removeFlow);
   from.once("end", () => {
-    leave();
+    removeFlow();
     to.removeListener("drain", onDrain);
     if (!to.destroyed) to.end();
   });

@@ -1,4 +1,4 @@
-/** The part of SOCKS5 (RFC 1928) that names a destination: no credentials, CONNECT only. */
+/** Reads the destination of a SOCKS5 client (RFC 1928): no credentials, CONNECT only. */
 
 import type { Destination } from "../destinations/destination.ts";
 import { type PeekResult, peek } from "./peek.ts";

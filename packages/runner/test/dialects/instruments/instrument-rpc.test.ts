@@ -140,13 +140,13 @@ verifies(
       config: { api_token: "s3cret-value" },
     });
     const request = requestOf({ ...instrument("good", { context }), env: { MARK: testRunner.mark } });
-    const ask = (name: string) =>
+    const checkHealth = (name: string) =>
       testRunner.runner.request!(
         { ...request, method: "healthCheck", params: { instrument: name } },
         { notify: () => {}, answerRequest: () => Promise.reject(new Error("There is no caller.")) },
       );
-    expect(await ask("echo")).toEqual({ status: "Healthy", message: "echo" });
-    expect(await ask("fail")).toEqual({ status: "Unhealthy", message: "fail" });
+    expect(await checkHealth("echo")).toEqual({ status: "Healthy", message: "echo" });
+    expect(await checkHealth("fail")).toEqual({ status: "Unhealthy", message: "fail" });
     expect(testRunner.runner.health().processes).toBe(1);
     await testRunner.runner.close(2_000);
     expect(log().at(-1)).toBe("shutdown");
@@ -315,7 +315,7 @@ describe("in the sandbox", () => {
 
   verifies(
     "instr.external-host",
-    "runs a module in the sandbox with the host program mounted beside it",
+    "runs a module in the sandbox with the host program mounted next to it",
     async () => {
       const { data, testRunner } = setUp(createConfinedTestRunner, { folder: SDK_FIXTURES });
       const module = {

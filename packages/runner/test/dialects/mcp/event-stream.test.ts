@@ -1,4 +1,4 @@
-/** Streams of mcp.http over real sockets: those that answer a call, and the GET stream for messages of the server. */
+/** Streams of mcp.http over real sockets: those that answer a call, and the GET stream for messages from the server. */
 import type { Json, JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
@@ -128,7 +128,7 @@ test("waits before it reopens a stream that a server ends immediately", async ()
 
 test("renews subscriptions when the server lost its session, even without a request", async () => {
   let session = 1;
-  let standing: { end(): void } | null = null;
+  let server_stream: { end(): void } | null = null;
   const subscribed: string[] = [];
   const server = await startMcpHttpServer(({ http_method, headers, message }, reply) => {
     const { method, params = {} } = message;
@@ -149,7 +149,7 @@ test("renews subscriptions when the server lost its session, even without a requ
     if (http_method === "GET") {
       const stream = reply.stream();
       stream.raw("retry: 20\n\n");
-      standing = stream;
+      server_stream = stream;
       return true;
     }
     if (method !== "resources/subscribe") return false;
@@ -164,9 +164,9 @@ test("renews subscriptions when the server lost its session, even without a requ
     { ...request, method: "resources/subscribe", params: { uri: "x://one" } },
     listener,
   );
-  await until(() => standing !== null);
+  await until(() => server_stream !== null);
   session = 2;
-  standing!.end();
+  server_stream!.end();
   await until(() => subscribed.length === 2);
   expect(subscribed).toEqual(["s-1 x://one", "s-2 x://one"]);
 });

@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { type RequestChange, requestOf } from "../../support/request.ts";
 import { createTestRunner, isAlive, type TestRunner, until } from "../../support/runner.ts";
 
-const NOBODY: RequestListener = {
+const NO_CALLER: RequestListener = {
   notify: () => {},
   answerRequest: () => Promise.reject(new Error("nobody")),
 };
@@ -191,7 +191,7 @@ test("fails the calls of a server that exits, quotes the last line of its stderr
 test("counts and skips lines that are not messages", async () => {
   const outcome = await createTestRunner().run(mcp("plain", "junk"));
   expect(outcome).toMatchObject({ status: "succeeded", violations: 3 });
-  // Skipped output is recorded beside stderr.
+  // Skipped output is recorded together with stderr.
   expect(outcome.stderr_tail).toContain("[stdout] this is not JSON");
   expect(await createTestRunner().run(mcp("banner", "echo"))).toMatchObject({ status: "succeeded" });
 });
@@ -229,13 +229,13 @@ test("explains a crash during a request that is not a call", async () => {
     method: "resources/read",
     params: { uri: "a://dies" },
   };
-  await expect(testRunner.runner.request!(request, NOBODY)).rejects.toMatchObject({
+  await expect(testRunner.runner.request!(request, NO_CALLER)).rejects.toMatchObject({
     code: "crashed",
     message: expect.stringMatching(/exited with code 3 .*out of luck/) as unknown,
   });
 });
 
-test("names the last crash when a call times out while the server starts", async () => {
+test("reports the last crash when a call times out while the server starts", async () => {
   const testRunner = createTestRunner();
   const started = { pool_key: "slow", env: { START_MS: "400" } };
   const first = await testRunner.run(mcp("dies-late", "echo", started));
@@ -356,14 +356,14 @@ test.each(REVISIONS)("%s: supports other requests and notifications", async (beh
     method: "resources/read",
     params: { uri: "a://x" },
   };
-  expect(await testRunner.runner.request!(request, NOBODY)).toMatchObject({
+  expect(await testRunner.runner.request!(request, NO_CALLER)).toMatchObject({
     contents: [{ uri: "a://x", text: "content" }],
   });
-  const unknown = testRunner.runner.request!({ ...request, method: "prompts/get" }, NOBODY);
+  const unknown = testRunner.runner.request!({ ...request, method: "prompts/get" }, NO_CALLER);
   await expect(unknown).rejects.toMatchObject({ code: "plugin_failed", details: { rpc_code: -32601 } });
   await testRunner.run(mcp(behaviour, "changes"));
-  const whose = { binding_id: "bind_1", project_id: null };
-  expect(notices).toEqual([{ ...whose, method: "notifications/tools/list_changed", params: {} }]);
+  const origin = { binding_id: "bind_1", project_id: null };
+  expect(notices).toEqual([{ ...origin, method: "notifications/tools/list_changed", params: {} }]);
 });
 
 test("quotes the output of a server that does not answer in time while it starts", async () => {

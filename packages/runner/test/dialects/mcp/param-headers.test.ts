@@ -16,17 +16,17 @@ test("sends scalar arguments with a header name as headers, including nested one
     properties: schema({ n: marked("integer", "Count") }),
     q: { type: "string" },
   });
-  const wanted = readParamHeaders(deep);
-  expect(wanted).toEqual([
+  const declared = readParamHeaders(deep);
+  expect(declared).toEqual([
     { header: "Region", path: ["region"] },
     { header: "Count", path: ["properties", "n"] },
   ]);
-  if (typeof wanted === "string") throw new Error(wanted);
-  expect(paramHeaders(wanted, { region: " é", properties: { n: 7 }, q: "x" })).toEqual({
+  if (typeof declared === "string") throw new Error(declared);
+  expect(paramHeaders(declared, { region: " é", properties: { n: 7 }, q: "x" })).toEqual({
     "mcp-param-region": `=?base64?${Buffer.from(" é").toString("base64")}?=`,
     "mcp-param-count": "7",
   });
-  expect(paramHeaders(wanted, { region: null, properties: [] })).toEqual({});
+  expect(paramHeaders(declared, { region: null, properties: [] })).toEqual({});
   expect(paramHeaders([{ header: "X", path: ["constructor", "name"] }], {})).toEqual({});
 });
 

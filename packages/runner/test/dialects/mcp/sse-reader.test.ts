@@ -13,25 +13,25 @@ function reader(limit = 16 * 1024 * 1024) {
 
 test("reads the same events however the stream is split", () => {
   const stream = "\ufeffid: 7\r\ndata: one\rdata: two\n\nretry: 50\r\n\r\n: a remark\ndata: three\n\n";
-  for (const cut of [1, 2, 3, 5, 1_000]) {
+  for (const chunk_size of [1, 2, 3, 5, 1_000]) {
     const { received, sse } = reader();
     const bytes = Buffer.from(stream);
-    for (let at = 0; at < bytes.length; at += cut) sse.push(bytes.subarray(at, at + cut));
+    for (let at = 0; at < bytes.length; at += chunk_size) sse.push(bytes.subarray(at, at + chunk_size));
     expect(received).toEqual(["id 7", "one\ntwo", "retry 50", "three"]);
   }
 });
 
-test("reads a long line in small pieces in linear time, up to a limit", () => {
+test("reads a long line in small chunks in linear time, up to a limit", () => {
   const { received, sse } = reader();
-  const piece = Buffer.from("x".repeat(16));
-  const began = performance.now();
+  const chunk = Buffer.from("x".repeat(16));
+  const started = performance.now();
   sse.push(Buffer.from("data: "));
-  for (let n = 0; n < 60_000; n++) sse.push(piece);
+  for (let n = 0; n < 60_000; n++) sse.push(chunk);
   sse.push(Buffer.from("\n\n"));
-  expect(performance.now() - began).toBeLessThan(2_000);
+  expect(performance.now() - started).toBeLessThan(2_000);
   expect(received[0]).toHaveLength(960_000);
   const small = reader(1_000).sse;
   expect(() => {
-    for (let n = 0; n < 100; n++) small.push(piece);
+    for (let n = 0; n < 100; n++) small.push(chunk);
   }).toThrow(/exceeds the limit of 1000 bytes/);
 });

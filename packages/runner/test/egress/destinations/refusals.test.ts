@@ -1,4 +1,4 @@
-/** Refused connections: the reason that the client receives and the host that the record names. */
+/** Refused connections: the reason that the client receives and the recorded host. */
 import { expect, test } from "vitest";
 import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";

@@ -7,7 +7,7 @@ import { createEgress } from "../../../src/egress/create-egress.ts";
 import { publicOnly } from "../../../src/egress/destinations/address.ts";
 import { PUBLIC } from "../../support/egress.ts";
 
-async function server(answer: (request: IncomingMessage, response: ServerResponse) => unknown) {
+async function startServer(answer: (request: IncomingMessage, response: ServerResponse) => unknown) {
   const created = createServer((request, response) => void answer(request, response));
   await new Promise<void>((resolve) => created.listen(0, "::", resolve));
   onTestFinished(() => void created.close());
@@ -23,7 +23,7 @@ const egress = (gateway_port = 1, operator_allows: string[] = []) =>
     forbidden: (address) => (address.startsWith("127.88.") ? null : publicOnly(address)),
     resolve: async (name) => (name === "none.test" ? [] : [names[name] ?? PUBLIC]),
   });
-const ask = (url: string, change: Partial<HostRequest> = {}): HostRequest => ({
+const createRequest = (url: string, change: Partial<HostRequest> = {}): HostRequest => ({
   url,
   method: "GET",
   headers: {},
@@ -35,7 +35,7 @@ const ask = (url: string, change: Partial<HostRequest> = {}): HostRequest => ({
 });
 
 test("sends an allowed request and returns the whole response", async () => {
-  const port = await server(async (request, response) => {
+  const port = await startServer(async (request, response) => {
     let body = "";
     for await (const chunk of request) body += chunk;
     const { host, "x-own": own } = request.headers;
@@ -44,7 +44,9 @@ test("sends an allowed request and returns the whole response", async () => {
   });
   const { fetch } = egress();
   const headers = { "X-Own": "1", Host: "evil.test", "Content-Length": "1" };
-  const answer = await fetch(ask(`http://api.test:${port}/a?b=c`, { method: "POST", headers, body: "čau" }));
+  const answer = await fetch(
+    createRequest(`http://api.test:${port}/a?b=c`, { method: "POST", headers, body: "čau" }),
+  );
   expect(answer).toMatchObject({ status: 200, encoding: "utf8", headers: { "x-seen": "yes" } });
   expect(JSON.parse(answer.body)).toEqual({
     method: "POST",
@@ -56,13 +58,16 @@ test("sends an allowed request and returns the whole response", async () => {
 });
 
 test("returns binary data as base64 and does not follow redirects", async () => {
-  const port = await server((request, response) => {
+  const port = await startServer((request, response) => {
     if (request.url === "/away") response.writeHead(302, { location: "http://127.0.0.1/" });
     response.end(Buffer.from([0xff, 0, 0xfe]));
   });
   const { fetch } = egress();
-  expect(await fetch(ask(`http://api.test:${port}/`))).toMatchObject({ body: "/wD+", encoding: "base64" });
-  expect(await fetch(ask(`http://api.test:${port}/away`))).toMatchObject({
+  expect(await fetch(createRequest(`http://api.test:${port}/`))).toMatchObject({
+    body: "/wD+",
+    encoding: "base64",
+  });
+  expect(await fetch(createRequest(`http://api.test:${port}/away`))).toMatchObject({
     status: 302,
     headers: { location: "http://127.0.0.1/" },
   });
@@ -70,7 +75,7 @@ test("returns binary data as base64 and does not follow redirects", async () => 
 
 test("refuses every other destination with its reason and opens no connection", async () => {
   let reached = 0;
-  const port = await server((_, response) => {
+  const port = await startServer((_, response) => {
     reached++;
     response.end();
   });
@@ -86,31 +91,31 @@ test("refuses every other destination with its reason and opens no connection", 
   ] as const;
   for (const [url, reason] of cases) {
     await expect(
-      fetch(ask(url, { allowed_domains: ["api.test", "home.test", "localhost"] })),
+      fetch(createRequest(url, { allowed_domains: ["api.test", "home.test", "localhost"] })),
     ).rejects.toMatchObject({
       code: "policy.denied",
       details: { refusal: { port, reason, at: expect.any(String) } },
     });
   }
   for (const url of ["ftp://api.test/", "http://a:b@api.test/", "api.test", "file:///etc/passwd"]) {
-    await expect(fetch(ask(url))).rejects.toMatchObject({ code: "request.invalid" });
+    await expect(fetch(createRequest(url))).rejects.toMatchObject({ code: "request.invalid" });
   }
   expect(reached).toBe(0);
   const opened = egress(1, [`home.test:${port}`]);
-  expect(await opened.fetch(ask(`http://home.test:${port}/`))).toMatchObject({ status: 200 });
+  expect(await opened.fetch(createRequest(`http://home.test:${port}/`))).toMatchObject({ status: 200 });
 });
 
 test("fails with egress.unreachable on a missing server, name or TLS, a timeout, and too much data", async () => {
-  const port = await server((request, response) => {
+  const port = await startServer((request, response) => {
     if (request.url === "/much") response.end(Buffer.alloc(9 * 1024 * 1024));
   });
   const { fetch } = egress();
   for (const request of [
-    ask("http://gone.test:9/"),
-    ask("http://none.test/"),
-    ask(`https://api.test:${port}/`),
-    ask(`http://api.test:${port}/never`, { timeout_ms: 100 }),
-    ask(`http://api.test:${port}/much`),
+    createRequest("http://gone.test:9/"),
+    createRequest("http://none.test/"),
+    createRequest(`https://api.test:${port}/`),
+    createRequest(`http://api.test:${port}/never`, { timeout_ms: 100 }),
+    createRequest(`http://api.test:${port}/much`),
   ]) {
     await expect(fetch(request), request.url).rejects.toMatchObject({ code: "egress.unreachable" });
   }
@@ -133,7 +138,7 @@ test.each(["GET", "CONNECT"])(
       server.close();
     });
     const { port } = server.address() as AddressInfo;
-    const response = egress().fetch(ask(`http://api.test:${port}/`, { method, timeout_ms: 500 }));
+    const response = egress().fetch(createRequest(`http://api.test:${port}/`, { method, timeout_ms: 500 }));
     await expect(response).rejects.toMatchObject({ code: "egress.unreachable" });
   },
 );

@@ -8,7 +8,7 @@ import { ManualClock } from "../../support/manual-clock.ts";
 const HELLO = hello({ name: "a.test" });
 
 /** A server that reads everything and sends nothing. */
-async function sink() {
+async function startSink() {
   const sockets: Socket[] = [];
   let received = 0;
   const { port } = await listen((socket) => {
@@ -28,7 +28,7 @@ async function openTunnel(proxy: number, port: number): Promise<TestClient> {
 }
 
 test("limits open connections and their total number", async () => {
-  const { port } = await sink();
+  const { port } = await startSink();
   const { proxy, session } = await openTestEgress({
     domains: ["a.test"],
     limits: { connections: 2, total_connections: 3 },
@@ -58,7 +58,7 @@ test("limits sockets without a destination", async () => {
 });
 
 test("limits sent bytes exactly", async () => {
-  const { port, received } = await sink();
+  const { port, received } = await startSink();
   const limit = HELLO.length + 100_000;
   const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits: { bytes_out: limit } });
   const client = await openTunnel(proxy, port);
@@ -88,7 +88,7 @@ test("refuses a request head over the limit", async () => {
 });
 
 test("refuses a hello over the limit", async () => {
-  const { port, received } = await sink();
+  const { port, received } = await startSink();
   const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits: { head_bytes: 2_000 } });
   const client = new TestClient(proxy).send(connectLine(`a.test:${port}`));
   await client.waitFor(/\r\n\r\n/);
@@ -101,7 +101,7 @@ test("refuses a hello over the limit", async () => {
 });
 
 test("ends connections with a slow head, without traffic, or over the maximum age", async () => {
-  const { port } = await sink();
+  const { port } = await startSink();
   const clock = new ManualClock();
   const limits = { head_ms: 5_000, idle_ms: 20_000, total_ms: 60_000 };
   const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits, clock });
@@ -135,7 +135,7 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
 });
 
 test("ends every connection when the session closes, including one that is being dialled", async () => {
-  const { port, sockets } = await sink();
+  const { port, sockets } = await startSink();
   const slow = Promise.withResolvers<string[]>();
   const { proxy, session } = await openTestEgress({
     domains: ["a.test", "slow.test"],

@@ -28,11 +28,11 @@ async function secureGateway(pair: { key: string; cert: string }) {
   return { requests, base_url: `https://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
-async function ask(base_url: string, certificate?: string): Promise<string> {
+async function requestGateway(base_url: string, certificate?: string): Promise<string> {
   const gateway = { base_url, ...(certificate === undefined ? {} : { certificate }) };
   const egress = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway });
   expect(egress.session.gateway_url).toBe("http://127.0.0.1:7420");
-  const client = new TestClient(await egress.behind("gateway"));
+  const client = new TestClient(await egress.openListener("gateway"));
   client.send(
     "GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:7420\r\nAuthorization: Bearer vai_dlg_x\r\nConnection: close\r\n\r\n",
   );
@@ -42,10 +42,10 @@ async function ask(base_url: string, certificate?: string): Promise<string> {
 test("accepts a TLS gateway only with its own certificate", async () => {
   const own = selfSigned();
   const { requests, base_url } = await secureGateway(own);
-  expect(await ask(base_url, own.cert)).toBe("HTTP/1.1 200 OK");
+  expect(await requestGateway(base_url, own.cert)).toBe("HTTP/1.1 200 OK");
   expect(requests).toEqual(["GET /v1/x"]);
   // Another server at this address, or one with an untrusted certificate, does not get the token.
-  expect(await ask(base_url, selfSigned().cert)).toMatch(/502/);
-  expect(await ask(base_url)).toMatch(/502/);
+  expect(await requestGateway(base_url, selfSigned().cert)).toMatch(/502/);
+  expect(await requestGateway(base_url)).toMatch(/502/);
   expect(requests).toEqual(["GET /v1/x"]);
 });

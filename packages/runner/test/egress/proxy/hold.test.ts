@@ -7,7 +7,7 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 /** Long enough for anything on loopback to arrive. */
 const ARRIVAL_MS = 150;
 
-async function echo() {
+async function startEchoServer() {
   const received: string[] = [];
   const dialled: unknown[] = [];
   const { port } = await listen((socket) => {
@@ -21,7 +21,7 @@ async function echo() {
 }
 
 test("pauses a tunnel in both directions while no call is in flight, and resumes it with the next", async () => {
-  const { port, received } = await echo();
+  const { port, received } = await startEchoServer();
   const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
   const client = new TestClient(proxy).send(connectLine(`a.test:${port}`));
   await client.waitFor("200 Connection established");
@@ -54,14 +54,14 @@ test("holds back data of the server while no call is in flight", async () => {
 });
 
 test("resolves a request made between calls when the next call starts, and refuses forbidden ones immediately", async () => {
-  const { port, received } = await echo();
+  const { port, received } = await startEchoServer();
   const egress = await openTestEgress({ domains: [`a.test:${port}`] });
   egress.session.hold(true);
   const clients = [
     new TestClient(egress.proxy).send(connectLine(`a.test:${port}`)),
     new TestClient(egress.proxy).send(socksConnect("a.test", port)),
     new TestClient(egress.proxy).send(`GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n`),
-    new TestClient(await egress.behind("named", port)).send("\0"),
+    new TestClient(await egress.openListener("named", port)).send("\0"),
   ];
   await clients[2]!.waitFor("403 Forbidden");
   await until(() => egress.session.refusals().length === 2);
@@ -77,7 +77,7 @@ test("resolves a request made between calls when the next call starts, and refus
 });
 
 test("dials nothing if the call is answered while a destination is resolved", async () => {
-  const { port, received, dialled } = await echo();
+  const { port, received, dialled } = await startEchoServer();
   const lookups: (() => void)[] = [];
   const resolve = () =>
     new Promise<string[]>((done) => {

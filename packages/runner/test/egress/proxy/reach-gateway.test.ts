@@ -18,7 +18,7 @@ test("reaches delegated routes with a scope and the token, even without a networ
   const egress = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
   expect(egress.session.gateway_url).toBe(base_url);
   expect(egress.session.listeners).toEqual([{ role: "gateway", address: "127.0.0.1", port: web.port }]);
-  const route = await egress.behind("gateway");
+  const route = await egress.openListener("gateway");
   const get = async (path: string, headers: object = {}) => {
     const fields = Object.entries({ host: `127.0.0.1:${web.port}`, authorization: TOKEN, ...headers });
     const lines = fields.map(([name, value]) => `${name}: ${String(value)}\r\n`).join("");
@@ -61,7 +61,7 @@ test("forwards the token and the length even if Connection lists them", async ()
   });
   const base_url = `http://127.0.0.1:${port}`;
   const egress = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
-  const route = await egress.behind("gateway");
+  const route = await egress.openListener("gateway");
   const smuggled = `GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`;
   const client = new TestClient(route).send(
     `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
@@ -87,7 +87,7 @@ test("adds the proof of its own listeners to requests, whatever the plugin sends
     egresses.push(await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway }));
   expect(egresses[0]!.session.proof).not.toBe(egresses[1]!.session.proof);
   for (const egress of egresses) {
-    const client = new TestClient(await egress.behind("gateway")).send(
+    const client = new TestClient(await egress.openListener("gateway")).send(
       `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
       `backplane-listener: ${egresses[0]!.session.proof}\r\nConnection: close\r\n\r\n`,
     );

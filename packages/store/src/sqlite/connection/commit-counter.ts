@@ -1,5 +1,5 @@
 /**
- * Counts the commits of a store, in the store and in a small file beside it. SQLite silently ends a damaged log at its
+ * Counts the commits of a store, in the store and in a small file next to it. SQLite silently ends a damaged log at its
  * first bad frame, so acknowledged commits could be lost without notice; the count detects this. The file is written
  * after the commit and before its acknowledgement, without a separate sync. After a power failure or a failed write it
  * may be behind the store, but it is ahead only if the store has lost commits.
@@ -46,7 +46,7 @@ export function createCommitCounter(connection: SqliteConnection, file: string):
     committed() {
       Object.assign(state, pending);
       try {
-        writeSync(fd, lineOf(state), 0);
+        writeSync(fd, formatLine(state), 0);
       } catch {
         // The transaction is on disk, so it must not be reported as failed; the next commit writes the count again.
       }
@@ -74,7 +74,7 @@ export function readState(connection: SqliteConnection): State | null {
   );
 }
 
-/** Reads the file beside the store. Returns "damaged" if its checksum does not match. */
+/** Reads the file next to the store. Returns "damaged" if its checksum does not match. */
 export function readCommitFile(file: string): Commits | "missing" | "damaged" {
   let text: string;
   try {
@@ -85,7 +85,7 @@ export function readCommitFile(file: string): Commits | "missing" | "damaged" {
   }
   if (text === "") return "missing";
   const match = /^(\d{16}) (\d{16}) ([0-9a-f]{8})\n$/.exec(text);
-  if (match === null || crcOf(`${match[1]} ${match[2]}`) !== match[3]) return "damaged";
+  if (match === null || checksumText(`${match[1]} ${match[2]}`) !== match[3]) return "damaged";
   return { count: Number(match[1]), at: Number(match[2]) };
 }
 
@@ -93,7 +93,7 @@ export function readCommitFile(file: string): Commits | "missing" | "damaged" {
 export function resetCommitFile(file: string, commits: Commits, keep_as: string | null): void {
   if (keep_as !== null) renameSync(commitFile(file), keep_as);
   const fd = openSync(commitFile(file), "w", 0o600);
-  writeSync(fd, lineOf(commits), 0);
+  writeSync(fd, formatLine(commits), 0);
   closeSync(fd);
 }
 
@@ -102,11 +102,11 @@ export function commitFile(file: string): string {
 }
 
 /** Has a fixed length, so that each write replaces the previous one. */
-function lineOf({ count, at }: Commits): string {
+function formatLine({ count, at }: Commits): string {
   const text = `${String(count).padStart(16, "0")} ${String(at).padStart(16, "0")}`;
-  return `${text} ${crcOf(text)}\n`;
+  return `${text} ${checksumText(text)}\n`;
 }
 
-function crcOf(text: string): string {
+function checksumText(text: string): string {
   return crc32(text).toString(16).padStart(8, "0");
 }

@@ -12,8 +12,8 @@ import { addChecksumFunctions, checksummedTables, rowChecks, withRowChecks } fro
 export type StatementHook = (text: string) => void;
 
 /**
- * A module whose default export is called before each writing statement, as `(text, data)`. It is named instead of passed
- * as a function, because it has to be loaded in the writer thread. For fault tests only.
+ * A module whose default export is called before each writing statement, as `(text, data)`. It is given by its path and
+ * not as a function, because the writer thread has to load it. For fault tests only.
  */
 export interface HookModule {
   module: string;
@@ -71,8 +71,8 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
   let writes: ChecksummedWrites | undefined;
 
   const prepare = (text: string, checked = true): PreparedStatement => {
-    const known = checked ? statements : unchecked;
-    let prepared = known.get(text);
+    const cache = checked ? statements : unchecked;
+    let prepared = cache.get(text);
     if (prepared === undefined) {
       const checksummed = checked ? writes?.rewrite(text) : undefined;
       const full = checksummed?.text ?? (checked ? withRowChecks(text, checks) : text);
@@ -83,7 +83,7 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
         writes: !/^\s*select/i.test(text),
         checksummed,
       };
-      known.set(text, prepared);
+      cache.set(text, prepared);
     }
     return prepared;
   };
@@ -102,16 +102,16 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
     return rows;
   };
 
-  const drive = <T>(op: Op<T>, wrote: { value: boolean } | null, checked = true): T => {
+  const runOp = <T>(op: Op<T>, wrote: { value: boolean } | null, checked = true): T => {
     let step = op.next();
     while (!step.done) step = op.next(execute(step.value, wrote, checked));
     return step.value;
   };
 
   return {
-    run: (op) => drive(op, null),
-    runTracked: (op, wrote) => drive(op, wrote),
-    runUnchecked: (op) => drive(op, null, false),
+    run: (op) => runOp(op, null),
+    runTracked: (op, wrote) => runOp(op, wrote),
+    runUnchecked: (op) => runOp(op, null, false),
     enableRowChecks() {
       const tables = checksummedTables(database);
       if (mode === "write") writes = createChecksummedWrites(database, tables);

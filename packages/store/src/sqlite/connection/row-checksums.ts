@@ -13,7 +13,7 @@ const KNOWN_DAMAGED = -1;
 /** Written by commit-counter.ts, with its checksum. */
 export const STATE_TABLE = "store_state";
 
-/** Excludes SQLite's own tables and the list of schema steps, which `schemaChecksum` covers. */
+/** Leaves out SQLite's internal tables and the list of schema steps, which `schemaChecksum` covers. */
 const COLUMNS = `select own.name as "table", col.name, col.type, col.dflt_value, col.pk
   from main.sqlite_schema own join pragma_table_info(own.name, 'main') col
   where own.type = 'table' and own.name not like 'sqlite\\_%' escape '\\' and own.name <> 'schema_version'
@@ -97,7 +97,9 @@ function checkValues(
   if (checksumOf(values) !== sum) throw damagedRow(table, values.slice(0, key));
 }
 
-/** The call of `check_row` by table; `$alias` stands for the alias of the table in a statement. */
+/**
+ * The call to `check_row` for each table, in which `$alias` is a placeholder for the alias of the table in a statement.
+ */
 export function rowChecks(tables: readonly ChecksummedTable[]): ReadonlyMap<string, string> {
   const checks = new Map<string, string>();
   for (const { name, columns, key, has_checksum } of tables) {
@@ -170,7 +172,7 @@ export function findDamagedRows(database: DatabaseSync, limit: number): DamagedR
       `select ${key_columns} from main.${quote(table.name)} where sum is not row_checksum(${listed}) limit ${limit}`,
     );
     statement.setReadBigInts(true);
-    for (const row of statement.all()) rows.push({ table: table.name, id: idOf(Object.values(row)) });
+    for (const row of statement.all()) rows.push({ table: table.name, id: rowId(Object.values(row)) });
   }
   return rows;
 }
@@ -237,10 +239,10 @@ export function checksumPart(value: SQLOutputValue): string {
 }
 
 export function damagedRow(table: string, key: readonly SQLOutputValue[]): Error {
-  return new DamagedRowError(table, idOf(key));
+  return new DamagedRowError(table, rowId(key));
 }
 
-/** Carries a StoreFailure (ops/op.ts) that names the damaged row. */
+/** Carries a StoreFailure (ops/op.ts) that identifies the damaged row. */
 class DamagedRowError extends Error {
   readonly failure: StoreFailure;
   constructor(table: string, id: string) {
@@ -253,7 +255,7 @@ class DamagedRowError extends Error {
 
 const MAX_ID_CHARS = 120;
 
-function idOf(key: readonly unknown[]): string {
+function rowId(key: readonly unknown[]): string {
   return key.map((part) => JSON.stringify(String(part)).slice(0, MAX_ID_CHARS)).join(", ") || "(no key)";
 }
 

@@ -1,6 +1,6 @@
 /**
- * Checks a store before it is used. A file that cannot be trusted is refused. Single damaged rows are logged and refused
- * when they are read, since one of them must not make all others unusable.
+ * Checks a store before it is used. A file that cannot be trusted is refused. Single damaged rows are logged and
+ * refused when they are read, since one of them must not make all others unusable.
  */
 import { copyFileSync, statSync } from "node:fs";
 import { Worker } from "node:worker_threads";
@@ -10,7 +10,7 @@ import { commitFile, readCommitFile, readState, resetCommitFile } from "../conne
 import type { SqliteConnection } from "../connection/connection.ts";
 import { CHECK_PARTS, type CheckPart, type FileDamage, findDamage } from "./check-file.ts";
 import type { CheckThreadData } from "./check-thread.ts";
-import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
+import { damagedStore, listBackups, restoreAdvice } from "./restore-advice.ts";
 
 /**
  * Up to this size a part is checked before the gateway is ready; a larger file is checked in a thread while the gateway
@@ -59,7 +59,7 @@ export function checkInThread(
     name: "store-check",
   });
   worker.unref();
-  worker.on("message", (found: FileDamage) => report(found, file, log, refuse));
+  worker.on("message", (damage: FileDamage) => report(damage, file, log, refuse));
   worker.on("error", (error) => log?.error({ err: error }, "the store could not be checked"));
   return { stop: async () => void (await worker.terminate()) };
 }
@@ -98,7 +98,7 @@ export function checkCommits(connection: SqliteConnection, file: string, log: Lo
   const state = readState(connection) ?? { count: 0, at: 0 };
   if (counted === "missing") return;
   if (counted === "damaged") {
-    const kept = `${commitFile(file)}.damaged-${stamp()}`;
+    const kept = `${commitFile(file)}.damaged-${timestampForName()}`;
     resetCommitFile(file, state, kept);
     log?.error(
       { file: commitFile(file), kept },
@@ -108,9 +108,9 @@ export function checkCommits(connection: SqliteConnection, file: string, log: Lo
   }
   if (counted.count <= state.count) return;
   const lost = counted.count - state.count;
-  const kept = keepLog(file);
+  const kept = copyLog(file);
   const since = state.at === 0 ? "the beginning" : new Date(state.at).toISOString();
-  const [backup] = backupsOf(file);
+  const [backup] = listBackups(file);
   throw new BackplaneError(
     "store.commits_lost",
     `${lost} acknowledged ${lost === 1 ? "commit is" : "commits are"} missing from ${file}: everything written after ${since} and up to ${new Date(counted.at).toISOString()}. The log (${file}-wal) is damaged or missing, or the file was replaced by an older one.`,
@@ -122,14 +122,14 @@ export function checkCommits(connection: SqliteConnection, file: string, log: Lo
 }
 
 /** Keeps a copy of the log for manual recovery, because closing the store removes it. */
-function keepLog(file: string): string | null {
+function copyLog(file: string): string | null {
   const wal = `${file}-wal`;
   if ((statSync(wal, { throwIfNoEntry: false })?.size ?? 0) === 0) return null;
-  const kept = `${wal}.damaged-${stamp()}`;
+  const kept = `${wal}.damaged-${timestampForName()}`;
   copyFileSync(wal, kept);
   return kept;
 }
 
-export function stamp(): string {
+export function timestampForName(): string {
   return new Date().toISOString().replaceAll(/[:.]/g, "-");
 }

@@ -38,7 +38,9 @@ const FIXED: readonly [offset: number, bytes: readonly number[], name: string][]
 const FORMAT = [47, [4], "the schema format"] as const;
 const ENCODING = [59, [1], "the text encoding"] as const;
 
-/** Call it before SQLite opens the file, because SQLite accepts an empty file as a new store. Throws `store.damaged`. */
+/**
+ * Call it before SQLite opens the file, because SQLite accepts an empty file as a new store. Throws `store.damaged`.
+ */
 export function checkHeader(file: string): void {
   const header = readHeader(file);
   const counted = readCommitFile(file);
@@ -136,11 +138,11 @@ function schemaFindings(database: DatabaseSync): string[] {
 
 /** Readers that are further ahead would skip a position that is assigned twice. */
 function sequenceFindings(database: DatabaseSync): string[] {
-  const [found, cursor] = [
+  const [sequences, cursor] = [
     database.prepare("select name, seq from sqlite_sequence").all() as { name: string; seq: number }[],
     database.prepare("select max(seq) as seq from cursors").get() as { seq: number | null },
   ];
-  const outbox = found.find(({ name }) => name === "outbox")?.seq ?? 0;
-  const unknown = found.some(({ name }) => name !== "outbox" && name !== "jobs");
+  const outbox = sequences.find(({ name }) => name === "outbox")?.seq ?? 0;
+  const unknown = sequences.some(({ name }) => name !== "outbox" && name !== "jobs");
   return unknown || outbox < (cursor.seq ?? 0) ? ["the numbering of rows (sqlite_sequence) is too low"] : [];
 }

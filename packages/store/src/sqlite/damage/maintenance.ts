@@ -1,6 +1,6 @@
 /**
  * Maintenance of a SQLite store by an operator: check, back up, restore, repair. Nothing is overwritten: files that a
- * repair or a restore replaces are first kept in a folder beside the store. The caller has locked
+ * repair or a restore replaces are first kept in a folder next to the store. The caller has locked
  * the home, except for checks and backups.
  */
 import {
@@ -22,9 +22,9 @@ import { damageOf } from "../connection/driver-errors.ts";
 import { checksummedTables, checksumOf, type DamagedRow, STATE_TABLE } from "../connection/row-checksums.ts";
 import { sqliteDiskFault } from "../connection/sqlite-error.ts";
 import { syncPath } from "../connection/sync-path.ts";
-import { checkCommits, stamp } from "./check-at-open.ts";
+import { checkCommits, timestampForName } from "./check-at-open.ts";
 import { checkHeader, type FileDamage, findDamage } from "./check-file.ts";
-import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
+import { damagedStore, listBackups, restoreAdvice } from "./restore-advice.ts";
 
 export interface StoreReport extends FileDamage {
   file: string;
@@ -45,7 +45,7 @@ export function storeBytes(file: string): number {
 
 /** Reads the whole store and changes nothing. `running`: a gateway has the file open. */
 export function checkStoreFile(file: string, running: boolean): StoreReport {
-  const report = { file, bytes: storeBytes(file), lost_commits: 0, backups: backupsOf(file), fix: "" };
+  const report = { file, bytes: storeBytes(file), lost_commits: 0, backups: listBackups(file), fix: "" };
   const structure: string[] = [];
   try {
     checkHeader(file);
@@ -97,7 +97,8 @@ function withConnection<T>(connection: SqliteConnection, work: (connection: Sqli
 
 /** Writes a complete, verified copy to `to`, which must not exist. A running gateway is not interrupted. */
 export function backUpStoreFile(file: string, to: string, running: boolean): void {
-  if (existsSync(to)) throw new BackplaneError("request.invalid", `${to} already exists; name another file.`);
+  if (existsSync(to))
+    throw new BackplaneError("request.invalid", `${to} already exists; specify another file.`);
   if (!existsSync(file))
     throw new BackplaneError("request.invalid", `${file} does not exist, so there is nothing to back up.`);
   checkHeader(file);
@@ -159,7 +160,7 @@ export function restoreStoreFile(file: string, backup: string): string {
       "store.damaged",
       `${backup} is damaged too, so it was not restored: ${check.structure[0] ?? "some of its rows are damaged"}.`,
       {
-        fix: "Name another backup.",
+        fix: "Specify another backup.",
       },
     );
   }
@@ -201,11 +202,11 @@ export function repairStoreFile(file: string, accept_loss: boolean): RepairResul
     const before = findDamage(database).structure;
     if (before.length > 0) {
       database.exec("reindex");
-      const left = findDamage(database).structure;
-      if (left.length > 0) {
+      const remaining = findDamage(database).structure;
+      if (remaining.length > 0) {
         throw damagedStore(
           file,
-          `${file} cannot be repaired: ${left.slice(0, 3).join("; ")}. Its files are kept in ${kept}.`,
+          `${file} cannot be repaired: ${remaining.slice(0, 3).join("; ")}. Its files are kept in ${kept}.`,
         );
       }
     }
@@ -218,9 +219,9 @@ export function repairStoreFile(file: string, accept_loss: boolean): RepairResul
   });
 }
 
-/** Keeps the files of a store in a new folder beside it. */
+/** Keeps the files of a store in a new folder next to it. */
 function keepFiles(file: string, reason: string, move: boolean): string {
-  const kept = `${file}.${reason}-${stamp()}`;
+  const kept = `${file}.${reason}-${timestampForName()}`;
   mkdirSync(kept, { mode: 0o700 });
   try {
     writeFileSync(join(kept, "README"), `The files of ${file} as they were (${reason}).\n`);
@@ -242,8 +243,8 @@ function sizeOf(file: string): number {
 }
 
 /**
- * Rows of the audit log are never removed: its hashes show what was changed, so they only get a new checksum. The same goes
- * for the two rows that the store cannot do without.
+ * Rows of the audit log are never removed: its hashes show what was changed, so they only get a new checksum. The same
+ * goes for the two rows that the store cannot do without.
  */
 const NEVER_REMOVED = new Set(["audit", "audit_head", STATE_TABLE]);
 

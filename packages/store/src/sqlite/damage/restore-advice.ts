@@ -13,15 +13,15 @@ export function damagedStore(
 
 /** Names the newest backup, if there is one. */
 export function restoreAdvice(file: string): string {
-  const [newest] = backupsOf(file);
-  const look = "Stop the gateway and run `backplane store check` to see all damage.";
+  const [newest] = listBackups(file);
+  const check = "Stop the gateway and run `backplane store check` to see all damage.";
   const repair = "`backplane store repair` keeps intact data and moves the rest aside";
-  if (newest === undefined) return `${look} ${repair}; there is no backup beside ${file}.`;
-  return `${look} ${repair}; \`backplane store restore ${newest}\` restores that backup. Both keep the damaged files.`;
+  if (newest === undefined) return `${check} ${repair}; there is no backup next to ${file}.`;
+  return `${check} ${repair}; \`backplane store restore ${newest}\` restores that backup. Both keep the damaged files.`;
 }
 
 /** Newest first. */
-export function backupsOf(file: string): string[] {
+export function listBackups(file: string): string[] {
   const folder = dirname(file);
   if (!existsSync(folder)) return [];
   return readdirSync(folder)

@@ -1,7 +1,7 @@
 /**
  * Serializes a batch for the writer thread: all its strings joined into one, and an array of numbers that describes the
- * structure. Cloning these two costs a fifth of cloning the rows (benchmark store.append). A key is written at its first
- * use and referred to by number afterwards, since the calls of a batch have few distinct keys.
+ * structure. Cloning these two costs a fifth of cloning the rows (benchmark store.append). A key is written at its
+ * first use and referred to by number afterwards, since the calls of a batch have few distinct keys.
  */
 import type { WriteCall } from "./run-batch.ts";
 
@@ -21,14 +21,16 @@ const ARRAY = 5;
 const OBJECT = 6;
 const MAX_REUSED_CODES = 65_536;
 
-/** One packer per writer. It reuses its array of numbers, since growing a new one for every batch is most of the work. */
+/**
+ * One packer per writer. It reuses its array of numbers, since growing a new one for every batch is most of the work.
+ */
 export function createPacker(): (calls: readonly WriteCall[]) => PackedBatch {
   let codes = new Float64Array(1_024);
   let used = 0;
   let numbers = new Map<string, number>();
   // Joined once: V8 represents a string built by concatenation as a tree, which it flattens when the string is sent.
-  let pieces: string[] = [];
-  const code = (number: number): void => {
+  let strings: string[] = [];
+  const addCode = (number: number): void => {
     if (used === codes.length) {
       const larger = new Float64Array(codes.length * 2);
       larger.set(codes);
@@ -39,34 +41,34 @@ export function createPacker(): (calls: readonly WriteCall[]) => PackedBatch {
   const addKey = (key: string): void => {
     const number = numbers.get(key);
     if (number !== undefined) {
-      code(number);
+      addCode(number);
       return;
     }
-    code(numbers.size);
-    code(key.length);
+    addCode(numbers.size);
+    addCode(key.length);
     numbers.set(key, numbers.size);
-    pieces.push(key);
+    strings.push(key);
   };
   const add = (value: PlainValue): void => {
     if (typeof value === "string") {
-      code(STRING);
-      code(value.length);
-      pieces.push(value);
+      addCode(STRING);
+      addCode(value.length);
+      strings.push(value);
     } else if (typeof value === "number") {
-      code(NUMBER);
-      code(value);
+      addCode(NUMBER);
+      addCode(value);
     } else if (value === null || value === undefined) {
-      code(NULL);
+      addCode(NULL);
     } else if (typeof value === "boolean") {
-      code(value ? TRUE : FALSE);
+      addCode(value ? TRUE : FALSE);
     } else if (Array.isArray(value)) {
-      code(ARRAY);
-      code(value.length);
+      addCode(ARRAY);
+      addCode(value.length);
       for (const item of value) add(item);
     } else {
       const keys = Object.keys(value);
-      code(OBJECT);
-      code(keys.length);
+      addCode(OBJECT);
+      addCode(keys.length);
       for (const key of keys) {
         addKey(key);
         add(value[key]);
@@ -76,9 +78,9 @@ export function createPacker(): (calls: readonly WriteCall[]) => PackedBatch {
   return (calls) => {
     used = 0;
     numbers = new Map();
-    pieces = [];
+    strings = [];
     add(calls as unknown as PlainValue);
-    const packed = { text: pieces.join(""), codes: codes.slice(0, used) };
+    const packed = { text: strings.join(""), codes: codes.slice(0, used) };
     // A batch of megabytes is an exception, so its memory is released.
     if (codes.length > MAX_REUSED_CODES) codes = new Float64Array(1_024);
     return packed;
@@ -96,12 +98,12 @@ export function unpackBatch({ text, codes }: PackedBatch): WriteCall[] {
     at += length;
     return text.slice(from, at);
   };
-  const completeKey = (): string => {
+  const readKey = (): string => {
     const number = codes[code++]!;
     if (number === keys.length) keys.push(cut(codes[code++]!));
     return keys[number]!;
   };
-  const take = (): PlainValue => {
+  const readValue = (): PlainValue => {
     const kind = codes[code++]!;
     switch (kind) {
       case STRING:
@@ -115,15 +117,15 @@ export function unpackBatch({ text, codes }: PackedBatch): WriteCall[] {
       case ARRAY: {
         const length = codes[code++]!;
         const items: PlainValue[] = [];
-        for (let i = 0; i < length; i++) items.push(take());
+        for (let i = 0; i < length; i++) items.push(readValue());
         return items;
       }
       case OBJECT: {
         const length = codes[code++]!;
         const record: { [key: string]: PlainValue } = {};
         for (let i = 0; i < length; i++) {
-          const key = completeKey();
-          const value = take();
+          const key = readKey();
+          const value = readValue();
           // An assignment would change the prototype instead of adding a key.
           if (key === "__proto__") Object.defineProperty(record, key, { ...OWN_PROPERTY, value });
           else record[key] = value;
@@ -134,5 +136,5 @@ export function unpackBatch({ text, codes }: PackedBatch): WriteCall[] {
         return null;
     }
   };
-  return take() as unknown as WriteCall[];
+  return readValue() as unknown as WriteCall[];
 }

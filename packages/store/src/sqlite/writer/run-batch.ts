@@ -1,8 +1,8 @@
 /**
  * Runs a batch as one transaction, so its writers share one fsync. A failing operation does not affect the others. The
  * batch first runs without savepoints, since nearly every batch succeeds and a savepoint takes a tenth of the time of a
- * row (benchmark store.append). When an operation fails after it has written, the batch is rolled back and run again with
- * savepoints.
+ * row (benchmark store.append). When an operation fails after it has written, the batch is rolled back and run again
+ * with savepoints.
  */
 import { failureOf, type Op, type Statement, type StoreFailure } from "../../ops/op.ts";
 import { startWrite, type WriteName } from "../../ops/writes.ts";
@@ -15,7 +15,10 @@ export interface WriteCall {
   input: unknown;
 }
 
-/** values[i] is the result of call i, unless failures names i. If `broken` is set, no call of the batch was written. */
+/**
+ * values[i] is the result of call i, unless `failures` has an entry for i. If `broken` is set, no call of the batch was
+ * written.
+ */
 export interface BatchResult {
   values: unknown[];
   failures: [index: number, failure: StoreFailure][];
@@ -31,7 +34,7 @@ export function runBatch(
     const { result, wrote } = runWithoutSavepoints(connection, calls) ?? runWithSavepoints(connection, calls);
     // A batch that wrote nothing makes no commit, so it is not counted.
     const counts = wrote && counter !== null;
-    if (counts) connection.run(single(counter.next()));
+    if (counts) connection.run(runStatement(counter.next()));
     connection.exec("commit");
     if (counts) counter.committed();
     return result;
@@ -74,7 +77,7 @@ interface BatchAttempt {
   wrote: boolean;
 }
 
-function* single(statement: Statement): Op<void> {
+function* runStatement(statement: Statement): Op<void> {
   yield statement;
 }
 

@@ -7,25 +7,27 @@ import { join } from "node:path";
 import { BackplaneError, type Skill, WHOLE_PACKAGE } from "@backplane/contract";
 import type { ImportedPackage } from "@backplane/ports";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
-import { tomlLines } from "../../manifest/toml-text.ts";
+import { formatTomlLines } from "../../manifest/toml-text.ts";
 import { packTar } from "../../pack/pack-folder.ts";
 import { surveyFolder } from "../../pack/survey-folder.ts";
 import { toPackageId } from "../mcp/server-manifest.ts";
-import { describeUnusedSettings, serverPart } from "../mcp/server-part.ts";
-import type { ContentPart, PartImport, SourceContent } from "../parts/source-content.ts";
+import { describeUnusedSettings, toServerPart } from "../mcp/server-part.ts";
+import type { ContentPart, PartImporters, SourceContent } from "../parts/source-content.ts";
 import { AGENT_PLUGIN_SCHEMA, type AgentPlugin, readAgentPlugin } from "./read-agent-plugin.ts";
 
 /** The parts read the files of `tree` when they are imported, one after another: they write the same manifest file. */
-export async function agentPluginContent(tree: string, into: PartImport): Promise<SourceContent> {
-  const plugin = await read(tree);
+export async function openAgentPlugin(tree: string, importers: PartImporters): Promise<SourceContent> {
+  const plugin = await requireAgentPlugin(tree);
   const { name, version, servers, skills, left_out, notes } = plugin;
   const parts: ContentPart[] = servers.map((server) =>
-    serverPart(
+    toServerPart(
       server,
       { publisher: name, version },
       (manifest) =>
-        server.from.kind === "files" ? withFiles(tree, manifest, into) : into.manifest(manifest),
-      into,
+        server.from.kind === "files"
+          ? importWithFiles(tree, manifest, importers)
+          : importers.manifest(manifest),
+      importers,
     ),
   );
   if (skills.length > 0) {
@@ -43,35 +45,43 @@ export async function agentPluginContent(tree: string, into: PartImport): Promis
         exports: [WHOLE_PACKAGE],
         binds: true,
       },
-      importPart: () => withFiles(tree, skillsManifest({ ...plugin, package_id }), into),
+      importPart: () => importWithFiles(tree, buildSkillsManifest({ ...plugin, package_id }), importers),
     });
   }
   const all_notes = [...notes, ...servers.flatMap(describeUnusedSettings)];
   return { kind: "agent_plugin", plugin: { name, version }, parts, left_out, notes: all_notes };
 }
 
-async function read(tree: string): Promise<AgentPlugin> {
+async function requireAgentPlugin(tree: string): Promise<AgentPlugin> {
   // A package with its own manifest is installed unchanged; the manifests of the parts would replace that manifest.
   if ((await lstat(join(tree, MANIFEST_FILE)).catch(() => null)) !== null)
     throw new BackplaneError(
       "package.invalid",
-      `It contains a ${MANIFEST_FILE}, so it is already a package.`,
+      `The source contains a ${MANIFEST_FILE}, so it is already a package.`,
       {
         fix: "Install it as a package: backplane plugin install, or POST /v1/plugin-packages",
       },
     );
   const plugin = await readAgentPlugin(tree);
   if (plugin === null)
-    throw new BackplaneError("package.invalid", "Its plugin.json is not an Agent Plugins 1.x manifest.", {
-      fix: `Write "$schema": "${AGENT_PLUGIN_SCHEMA}" into it.`,
-    });
+    throw new BackplaneError(
+      "package.invalid",
+      "The plugin.json of the source is not an Agent Plugins 1.x manifest.",
+      {
+        fix: `Write "$schema": "${AGENT_PLUGIN_SCHEMA}" into it.`,
+      },
+    );
   return plugin;
 }
 
 /** A package of all files of the plugin. */
-async function withFiles(tree: string, manifest: string, into: PartImport): Promise<ImportedPackage> {
+async function importWithFiles(
+  tree: string,
+  manifest: string,
+  importers: PartImporters,
+): Promise<ImportedPackage> {
   await writeFile(join(tree, MANIFEST_FILE), manifest);
-  return await into.bytes(packTar(() => tree, await surveyFolder(tree)));
+  return await importers.bytes(packTar(() => tree, await surveyFolder(tree)));
 }
 
 interface SkillsDraft {
@@ -84,17 +94,17 @@ interface SkillsDraft {
 }
 
 /** The manifest of a package that contains all skills of a plugin and runs nothing. */
-export function skillsManifest(draft: SkillsDraft): string {
+export function buildSkillsManifest(draft: SkillsDraft): string {
   const { package_id, version, name, description, license, skills } = draft;
   return [
-    ...tomlLines({ api_version: "vai.plugin.v1", package_id, version, name, description, license }),
+    ...formatTomlLines({ api_version: "vai.plugin.v1", package_id, version, name, description, license }),
     "",
     "[runtime]",
-    ...tomlLines({ protocol: "skills", entrypoint: ["skills"] }),
+    ...formatTomlLines({ protocol: "skills", entrypoint: ["skills"] }),
     ...skills.flatMap((skill) => [
       "",
       "[[skills]]",
-      ...tomlLines({ name: skill.name, description: skill.description, path: skill.path }),
+      ...formatTomlLines({ name: skill.name, description: skill.description, path: skill.path }),
     ]),
     "",
   ].join("\n");

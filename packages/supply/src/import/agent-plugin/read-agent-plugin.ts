@@ -10,7 +10,7 @@ import { type McpServerEntry, readMcpServer, readServers } from "../mcp/mcp-json
 import { readFrontMatter } from "./front-matter.ts";
 
 export const AGENT_PLUGIN_FILE = "plugin.json";
-/** The schema that new plugins name; every 1.x is accepted. */
+/** The schema for new plugins; every 1.x is accepted. */
 export const AGENT_PLUGIN_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
 
 export interface AgentPlugin {
@@ -51,7 +51,7 @@ const DATA = "/sandbox/scratch";
 
 /** Null if the `plugin.json` of the folder is not an Agent Plugins manifest. Throws package.invalid. */
 export async function readAgentPlugin(folder: string): Promise<AgentPlugin | null> {
-  const manifest = parse(await readText(join(folder, AGENT_PLUGIN_FILE)), AGENT_PLUGIN_FILE);
+  const manifest = parseObject(await readText(join(folder, AGENT_PLUGIN_FILE)), AGENT_PLUGIN_FILE);
   if (typeof manifest.$schema !== "string" || !SCHEMA.test(manifest.$schema)) return null;
   const { name, version, description, license } = manifest;
   if (typeof name !== "string" || !NAME.test(name))
@@ -78,12 +78,12 @@ export async function readAgentPlugin(folder: string): Promise<AgentPlugin | nul
 }
 
 async function readPluginServers(folder: string, left_out: LeftOut[]): Promise<McpServerEntry[]> {
-  const found = await lstat(join(folder, "mcp.json")).catch(() => null);
-  if (found === null) return [];
+  const info = await lstat(join(folder, "mcp.json")).catch(() => null);
+  if (info === null) return [];
   let servers: unknown;
   try {
-    if (!found.isFile()) throw invalid("mcp.json is not a file");
-    servers = parse(await readText(join(folder, "mcp.json")), "mcp.json").mcpServers;
+    if (!info.isFile()) throw invalid("mcp.json is not a file");
+    servers = parseObject(await readText(join(folder, "mcp.json")), "mcp.json").mcpServers;
     if (!isObject(servers)) throw invalid('mcp.json has no "mcpServers"');
   } catch (error) {
     left_out.push(toLeftOut("server", "mcp.json", error));
@@ -102,16 +102,16 @@ function readPluginServer(name: string, settings: unknown, folder: string): McpS
   if (typeof command !== "string") return readMcpServer(name, settings);
   if (typeof cwd !== "string" || !PLUGIN_ROOT_CWD.test(cwd))
     throw invalid("it starts in a folder other than the plugin's, which is not supported");
-  const here = expandPlaceholders(rest) as { command: string; args?: string[] };
-  const program = posix.normalize(here.command);
+  const expanded = expandPlaceholders(rest) as { command: string; args?: string[] };
+  const program = posix.normalize(expanded.command);
   // The reader refuses a path as a file of this machine. For a program in the plugin it gets `node` instead, and the
   // real command is restored below.
-  const shown = { ...here, command: here.command.includes("/") ? "node" : here.command };
-  const entry = readMcpServer(name, shown);
+  const readable = { ...expanded, command: expanded.command.includes("/") ? "node" : expanded.command };
+  const entry = readMcpServer(name, readable);
   if (entry.from.kind !== "command") return entry;
-  if (here.command.includes("/") && (program.startsWith("../") || posix.isAbsolute(program)))
+  if (expanded.command.includes("/") && (program.startsWith("../") || posix.isAbsolute(program)))
     throw invalid("its command is outside the plugin");
-  const file = here.command.includes("/") ? `./${program}` : here.command;
+  const file = expanded.command.includes("/") ? `./${program}` : expanded.command;
   return { ...entry, from: { kind: "files", folder, command: file } };
 }
 
@@ -157,13 +157,13 @@ async function readPluginSkill(folder: string, name: string): Promise<Skill> {
 }
 
 async function readText(file: string): Promise<string> {
-  const found = await lstat(file).catch(() => null);
-  if (found?.isFile() !== true) throw invalid(`${file.split("/").at(-1)} is missing`);
-  if (found.size > FILE_BYTES) throw invalid(`${file.split("/").at(-1)} is larger than ${FILE_BYTES} bytes`);
+  const info = await lstat(file).catch(() => null);
+  if (info?.isFile() !== true) throw invalid(`${file.split("/").at(-1)} is missing`);
+  if (info.size > FILE_BYTES) throw invalid(`${file.split("/").at(-1)} is larger than ${FILE_BYTES} bytes`);
   return await readFile(file, "utf8");
 }
 
-function parse(json: string, file: string): Fields {
+function parseObject(json: string, file: string): Fields {
   try {
     const value: unknown = JSON.parse(json);
     if (isObject(value)) return value;

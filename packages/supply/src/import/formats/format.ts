@@ -15,7 +15,7 @@ export interface SourceHints {
   changing?: boolean;
 }
 
-interface FormatRead {
+interface FormatResult {
   manifest: Manifest;
   text: string;
   /** When the plugin was first installed, according to the plugin itself. */
@@ -25,10 +25,10 @@ interface FormatRead {
 export interface PackageFormat {
   readonly name: string;
   /** Whether a folder with these names at its top level may have this format. */
-  marker(names: readonly string[]): boolean;
+  matchesNames(names: readonly string[]): boolean;
   recognizes(listing: TreeListing): boolean;
   /** Throws package.invalid with file, line and what to write. `text` is the text that the manifest was read from. */
-  read(tree: string, listing: TreeListing, hints?: SourceHints): Promise<FormatRead>;
+  read(tree: string, listing: TreeListing, hints?: SourceHints): Promise<FormatResult>;
   /** The dialect starts its own program, so the package has no entrypoint to check. */
-  readonly own_entrypoint: boolean;
+  readonly starts_own_program: boolean;
 }

@@ -5,7 +5,7 @@
  */
 import { readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
-import { type IsolationMode, JAVA_HOST, READY_HOST } from "@backplane/contract";
+import { INSTRUMENT_MODULE_HOST, type IsolationMode, JAVA_HOST } from "@backplane/contract";
 import type { TreeListing } from "../../tree/tree-listing.ts";
 import { hasMain } from "./java-class.ts";
 
@@ -43,7 +43,7 @@ function moduleStart(match: RegExpExecArray, mode: IsolationMode, listing: TreeL
   }
   const reference = `./${file}#${match[2] ?? "default"}`;
   return mode === "External"
-    ? { protocol: "hefty.jsonrpc", entrypoint: [READY_HOST, reference] }
+    ? { protocol: "hefty.jsonrpc", entrypoint: [INSTRUMENT_MODULE_HOST, reference] }
     : { protocol: "module.instrument", entrypoint: ["node", reference] };
 }
 

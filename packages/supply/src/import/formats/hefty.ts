@@ -59,8 +59,8 @@ interface HeftyManifest {
 
 export const hefty: PackageFormat = {
   name: INSTRUMENT_MANIFEST_FILE,
-  own_entrypoint: true,
-  marker: (names) => names.includes("META-INF"),
+  starts_own_program: true,
+  matchesNames: (names) => names.includes("META-INF"),
   recognizes: ({ files }) => files.some(({ path }) => path === INSTRUMENT_MANIFEST_FILE),
   async read(tree, listing) {
     const size = listing.files.find(({ path }) => path === INSTRUMENT_MANIFEST_FILE)?.size ?? 0;

@@ -7,8 +7,8 @@ import type { PackageFormat } from "./format.ts";
 
 export const imagePackage: PackageFormat = {
   name: IMAGE_FILE,
-  own_entrypoint: true,
-  marker: () => false,
+  starts_own_program: true,
+  matchesNames: () => false,
   recognizes: () => false,
   async read(tree) {
     const text = await readFile(join(tree, IMAGE_FILE), "utf8");

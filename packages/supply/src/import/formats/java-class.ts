@@ -32,7 +32,7 @@ const WIDE: readonly number[] = [5, 6];
 /** Null if the bytes are not a class file. */
 export function hasMain(bytes: Uint8Array): boolean | null {
   try {
-    return readMain(bytes);
+    return parseHasMain(bytes);
   } catch (error) {
     if (error instanceof RangeError) return null;
     throw error;
@@ -40,7 +40,7 @@ export function hasMain(bytes: Uint8Array): boolean | null {
 }
 
 /** Throws RangeError when the file is truncated. */
-function readMain(bytes: Uint8Array): boolean | null {
+function parseHasMain(bytes: Uint8Array): boolean | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (view.getUint32(0) !== MAGIC) return null;
   const texts = new Map<number, string>();
@@ -62,13 +62,13 @@ function readMain(bytes: Uint8Array): boolean | null {
   // Access flags, this class, its superclass, then the interfaces.
   at += 6;
   at += 2 + 2 * view.getUint16(at);
-  let is_found = false;
+  let has_main = false;
   at = eachMember(view, at, () => {});
   eachMember(view, at, (access, name, descriptor) => {
     const starts = texts.get(name) === MAIN.name && texts.get(descriptor) === MAIN.descriptor;
-    is_found ||= starts && (access & PUBLIC_STATIC) === PUBLIC_STATIC;
+    has_main ||= starts && (access & PUBLIC_STATIC) === PUBLIC_STATIC;
   });
-  return is_found;
+  return has_main;
 }
 
 /** Fields and methods have the same layout. Returns the offset after them. */

@@ -18,7 +18,7 @@ function likelyFix(names: readonly string[]): string | undefined {
     return `Is it an Agent Plugins folder? Its ${AGENT_PLUGIN_FILE} needs "$schema": "${AGENT_PLUGIN_SCHEMA}"; then: backplane plugin install FOLDER`;
   }
   if (names.some(isToolFile))
-    return "Tool files belong in a folder tools/; name the folder that contains it.";
+    return "Tool files belong in a folder tools/; specify the folder that contains it.";
   return undefined;
 }
 

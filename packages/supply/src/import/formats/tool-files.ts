@@ -22,20 +22,23 @@ const PUBLISHER = "local";
 
 export const toolFiles: PackageFormat = {
   name: "tool files",
-  own_entrypoint: true,
-  marker: (names) => names.includes("tools"),
+  starts_own_program: true,
+  matchesNames: (names) => names.includes("tools"),
   recognizes: ({ files }) => files.some(({ path }) => path.startsWith("tools/") && isToolFile(path.slice(6))),
   async read(tree, listing, hints = {}) {
-    const stated = { ...(await readJson(tree, listing, PACKAGE)), ...(await readJson(tree, listing, META)) };
-    const name = textOf(stated.name) ?? hints.name ?? `tools-${shortDigest(listing)}`;
+    const metadata = {
+      ...(await readJson(tree, listing, PACKAGE)),
+      ...(await readJson(tree, listing, META)),
+    };
+    const name = textOf(metadata.name) ?? hints.name ?? `tools-${shortDigest(listing)}`;
     const manifest = ManifestSchema.parse({
       api_version: "vai.plugin.v1",
-      package_id: hints.package_id ?? packageId(name),
-      version: chooseVersion(stated.version, listing, hints.changing === true),
+      package_id: hints.package_id ?? packageIdFromName(name),
+      version: chooseVersion(metadata.version, listing, hints.changing === true),
       name: name.slice(0, 120),
-      description: (textOf(stated.description) ?? "").slice(0, 4_000),
-      license: (textOf(stated.license) ?? "").slice(0, 120),
-      runtime: { protocol: "module.tools", entrypoint: ["node"], ...permissionsOf(stated.backplane) },
+      description: (textOf(metadata.description) ?? "").slice(0, 4_000),
+      license: (textOf(metadata.license) ?? "").slice(0, 120),
+      runtime: { protocol: "module.tools", entrypoint: ["node"], ...permissionsOf(metadata.backplane) },
       exports: [],
     });
     return { manifest, text: "", installed_at: await installedAt(tree, listing) };
@@ -50,7 +53,7 @@ async function installedAt(tree: string, listing: TreeListing): Promise<string |
 }
 
 /** `@acme/notes` is acme/notes, `notes` is local/notes. */
-export function packageId(name: string): string {
+export function packageIdFromName(name: string): string {
   const parts = name.toLowerCase().replace(/^@/, "").split("/");
   const clean = parts.map((part) => part.replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+|-+$/g, ""));
   const id = [...(clean.length > 1 ? [] : [PUBLISHER]), ...clean.map((part) => part || "tools")].join("/");
@@ -60,8 +63,8 @@ export function packageId(name: string): string {
 }
 
 /** `"backplane": {"permissions": {…}}` in package.json has the format of `permissions` in a manifest. */
-function permissionsOf(own: unknown): { permissions?: Permissions } {
-  const permissions = (own as { permissions?: unknown } | null | undefined)?.permissions;
+function permissionsOf(settings: unknown): { permissions?: Permissions } {
+  const permissions = (settings as { permissions?: unknown } | null | undefined)?.permissions;
   if (permissions === undefined) return {};
   const parsed = PermissionsSchema.safeParse(permissions);
   if (parsed.success) return { permissions: parsed.data };

@@ -9,8 +9,8 @@ const MAX_MANIFEST_BYTES = 64 * 1024;
 
 export const vaiPlugin: PackageFormat = {
   name: MANIFEST_FILE,
-  own_entrypoint: false,
-  marker: (names) => names.includes(MANIFEST_FILE),
+  starts_own_program: false,
+  matchesNames: (names) => names.includes(MANIFEST_FILE),
   recognizes: ({ files }) => files.some(({ path }) => path === MANIFEST_FILE),
   async read(tree, { files }) {
     const file = files.find(({ path }) => path === MANIFEST_FILE)!;

@@ -26,14 +26,14 @@ import { toPackageId } from "./server-manifest.ts";
 /** The search path of images that set none. */
 const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /** Files of /etc that the sandbox replaces; they must exist, because the root is read-only. */
-const REPLACED = ["passwd", "group", "hosts"];
+const REPLACED_FILES = ["passwd", "group", "hosts"];
 /** Each top-level entry of an image is mounted at every start of a process. */
 const MAX_TOP_ENTRIES = 256;
 /** The sandbox sets these itself. */
-const OWN_VARIABLES = ["HOME", "TMPDIR"];
+const SANDBOX_VARIABLES = ["HOME", "TMPDIR"];
 
 /** Creates the package in the folder `tree`, which does not exist yet. `note` receives messages for the operator. */
-export async function imageServer(
+export async function buildImageServer(
   registry: RegistryClient,
   host: HostPlatform,
   source: ImageServerSource,
@@ -42,12 +42,12 @@ export async function imageServer(
   note: (text: string) => void,
 ): Promise<TreeListing> {
   const reference = parseImageReference(source.reference);
-  const work = `${tree}-layers`;
-  await mkdir(work);
+  const layer_folder = `${tree}-layers`;
+  await mkdir(layer_folder);
   try {
-    const image = await pullImage(registry, reference, host, work, operation);
+    const image = await pullImage(registry, reference, host, layer_folder, operation);
     try {
-      await refuseOwnCredentials(image);
+      await refuseAuthorCredentials(image);
       noteUser(image, note);
       prepareRoot(image.tree, image.config.workdir);
       const image_file: ImageFile = {
@@ -71,7 +71,7 @@ export async function imageServer(
     const { files } = await findFiles(tree);
     return listTree(await mapConcurrently(files, (path) => readTreeFile(tree, path)));
   } finally {
-    await rm(work, { recursive: true, force: true });
+    await rm(layer_folder, { recursive: true, force: true });
   }
 }
 
@@ -87,17 +87,21 @@ function noteUser({ reference, config: { user } }: PulledImage, note: (text: str
 
 /** Folders for the files of an image's author, besides the working folder. Other files come from public base images. */
 const AUTHOR_FOLDERS = ["app", "home", "root", "srv"];
-const INSTALLED = /(?:^|\/)(?:node_modules|site-packages|dist-packages)\//;
+const DEPENDENCY_FOLDER = /(?:^|\/)(?:node_modules|site-packages|dist-packages)\//;
 
 /** Refuses credentials in files and variables that the author of the image has added. */
-async function refuseOwnCredentials({ tree, spool, config }: PulledImage): Promise<void> {
+async function refuseAuthorCredentials({ tree, spool, config }: PulledImage): Promise<void> {
   const credentials = createCredentialCheck();
   for (const [name, value] of Object.entries(config.env))
     credentials.scan(`ENV ${name}`).push(Buffer.from(value));
   const workdir = partsOf(config.workdir).join("/");
   const folders = [...AUTHOR_FOLDERS, ...(workdir === "" ? [] : [workdir])].map((folder) => `${folder}/`);
   for (const { path, node } of tree.entries()) {
-    if (node.kind !== "file" || !folders.some((folder) => path.startsWith(folder)) || INSTALLED.test(path))
+    if (
+      node.kind !== "file" ||
+      !folders.some((folder) => path.startsWith(folder)) ||
+      DEPENDENCY_FOLDER.test(path)
+    )
       continue;
     const scan = credentials.scan(path);
     for await (const chunk of readSpool(spool.handle, node.content)) scan.push(chunk);
@@ -129,15 +133,15 @@ function buildManifest(image: PulledImage, source: ImageServerSource, host: Host
     );
   }
   // As with docker, arguments replace the command of the image, and are appended to its entrypoint.
-  const words = [...config.entrypoint, ...(source.with_args ? [] : config.cmd)];
-  if (words.length === 0)
+  const command = [...config.entrypoint, ...(source.with_args ? [] : config.cmd)];
+  if (command.length === 0)
     throw new BackplaneError("package.invalid", `${reference_text} has no program to start.`);
   const env = Object.fromEntries(
-    Object.entries(config.env).filter(([name]) => !OWN_VARIABLES.includes(name)),
+    Object.entries(config.env).filter(([name]) => !SANDBOX_VARIABLES.includes(name)),
   );
   const program = locateProgram(
     image.tree,
-    words[0]!,
+    command[0]!,
     env.PATH ?? DEFAULT_PATH,
     config.workdir,
     reference_text,
@@ -156,7 +160,7 @@ function buildManifest(image: PulledImage, source: ImageServerSource, host: Host
     source: `image:${formatImageReference({ ...reference, digest })}`,
     runtime: {
       protocol: "mcp.stdio",
-      entrypoint: [program, ...words.slice(1)],
+      entrypoint: [program, ...command.slice(1)],
       os: [host.os],
       arch: [host.arch],
       env: { PATH: DEFAULT_PATH, ...env },
@@ -192,7 +196,7 @@ function locateProgram(
   program: string,
   path: string,
   workdir: string,
-  shown: string,
+  reference_text: string,
 ): string {
   const candidates = program.includes("/")
     ? [posix.resolve(workdir, program)]
@@ -204,7 +208,7 @@ function locateProgram(
   if (program_file !== undefined) return program_file;
   throw new BackplaneError(
     "package.invalid",
-    `${shown} starts ${program}, which is not a program of the image.`,
+    `${reference_text} starts ${program}, which is not a program of the image.`,
   );
 }
 
@@ -220,7 +224,7 @@ function prepareRoot(tree: ImageTree, workdir: string): void {
     );
   const etc = tree.root.children.get("etc");
   if (etc !== undefined && etc.kind !== "folder") throw unsafe("symlink", "it is not a folder", "etc");
-  for (const name of REPLACED) tree.addFile(`etc/${name}`, false, { offset: 0, size: 0 }, layer);
+  for (const name of REPLACED_FILES) tree.addFile(`etc/${name}`, false, { offset: 0, size: 0 }, layer);
   if (partsOf(workdir).length > 0 && tree.find(partsOf(workdir)) === undefined)
     tree.addFolder(workdir, layer);
   if (tree.find(partsOf(workdir))?.kind !== "folder")

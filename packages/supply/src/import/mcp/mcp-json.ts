@@ -5,7 +5,7 @@
 import { BackplaneError, isObject, type LeftOut, toLeftOut } from "@backplane/contract";
 import { parseImageReference } from "../../container-images/image-reference.ts";
 import { parsePythonRequirement } from "../../pypi/requirement.ts";
-import { type RequestedMount, type IgnoredFlag, readCommand, type ServerOrigin } from "./server-command.ts";
+import { type IgnoredFlag, type RequestedMount, readCommand, type ServerOrigin } from "./server-command.ts";
 
 export interface McpServerEntry {
   name: string;
@@ -38,12 +38,16 @@ export function readMcpJson(value: unknown, file: string): McpServers {
   if (!isObject(servers)) throw invalid(`${file} has no "mcpServers"`);
   const entries = Object.entries(servers);
   if (entries.length === 0) throw invalid(`"mcpServers" in ${file} has no servers`);
-  if (entries.length > MAX_SERVERS) throw invalid(`${file} names more than ${MAX_SERVERS} servers`);
+  if (entries.length > MAX_SERVERS) throw invalid(`${file} lists more than ${MAX_SERVERS} servers`);
   return readServers(servers, readMcpServer);
 }
 
-/** A remote server as `--mcp URL` names it. */
-export function remoteServer(name: string, url: string, headers: Record<string, string>): McpServerEntry {
+/** The remote server of `--mcp URL`. */
+export function remoteServerEntry(
+  name: string,
+  url: string,
+  headers: Record<string, string>,
+): McpServerEntry {
   return readRemote(name, url, headers);
 }
 
@@ -98,15 +102,17 @@ export function imageServerEntry(reference: string, args: readonly string[]): Mc
 function shortServerName(spec: string): string {
   const at = spec.lastIndexOf("@");
   const name = at > 0 ? spec.slice(0, at) : spec;
-  const [scope, own] = name.startsWith("@") ? (name.slice(1).split("/") as [string, string]) : [null, name];
-  const short = own
+  const [scope, base_name] = name.startsWith("@")
+    ? (name.slice(1).split("/") as [string, string])
+    : [null, name];
+  const short = base_name
     .replace(/^(?:mcp-server|mcp)[-_.]/, "")
     .replace(/[-_.](?:mcp-server|server-mcp|mcp)$/, "");
   const isDistinctive = !/^(?:mcp|server|mcp-server|server-mcp)$/.test(short);
-  return isDistinctive ? short : (scope ?? own);
+  return isDistinctive ? short : (scope ?? base_name);
 }
 
-/** Adds slots that the operator names. A server on stdio gets each in the variable of the same name, in capitals. */
+/** Adds the operator's slots. A server on stdio receives each in the variable of the same name, in upper case. */
 export function declareSlots(server: McpServerEntry, slots: readonly string[]): McpServerEntry {
   const variables = Object.fromEntries(slots.map((slot) => [slot, slot.toUpperCase()]));
   return {
@@ -141,15 +147,15 @@ export function readMcpServer(name: string, settings: unknown): McpServerEntry {
   if (type === "sse")
     throw invalid(`${name} uses the SSE transport; only streamable HTTP and stdio are supported`);
   if (typeof url === "string")
-    return { ...readRemote(name, url, stringMap(name, "headers", headers)), ...ignoredFlags(ignored) };
+    return { ...readRemote(name, url, readStringMap(name, "headers", headers)), ...ignoredFlags(ignored) };
   if (typeof command !== "string" || command === "") throw invalid(`${name} has neither a command nor a url`);
   const arg_list = args ?? [];
   if (!Array.isArray(arg_list) || !arg_list.every((item) => typeof item === "string")) {
     throw invalid(`the args of ${name} are not a list of strings`);
   }
   const read = readCommand(name, command, arg_list as string[]);
-  const variables = splitSecrets({ ...read.env, ...stringMap(name, "env", env) });
-  const args_slots = read.args.map(placeholders);
+  const variables = splitSecrets({ ...read.env, ...readStringMap(name, "env", env) });
+  const args_slots = read.args.map(extractPlaceholders);
   return {
     name,
     // The package id of any other server is made from this name.
@@ -163,9 +169,9 @@ export function readMcpServer(name: string, settings: unknown): McpServerEntry {
   };
 }
 
-const OWN_LIMITS = "the limits of the gateway apply ([timeouts] in backplane.toml)";
-const OWN_APPROVALS = "the policy of the gateway decides which calls need approval (backplane policy)";
-const OWN_CATALOG = "the policy of the gateway decides which tools are offered (backplane policy)";
+const LIMITS_REASON = "the limits of the gateway apply ([timeouts] in backplane.toml)";
+const APPROVALS_REASON = "the policy of the gateway decides which calls need approval (backplane policy)";
+const CATALOG_REASON = "the policy of the gateway decides which tools are offered (backplane policy)";
 
 /** Settings of a server that do not change what it does. */
 const DESCRIPTIVE = ["type", "name", "title", "description", "icon", "gallery", "version", "tags"];
@@ -173,16 +179,16 @@ const READ_SETTINGS = ["command", "args", "env", "url", "headers", ...DESCRIPTIV
 /** Settings of editors and agents that have no effect here, with the reason. */
 const OTHER_SETTINGS: Record<string, string> = {
   cwd: "the server starts in its own folder",
-  timeout: OWN_LIMITS,
-  initTimeout: OWN_LIMITS,
-  startupTimeout: OWN_LIMITS,
-  autoApprove: OWN_APPROVALS,
-  alwaysAllow: OWN_APPROVALS,
-  trust: OWN_APPROVALS,
-  tools: OWN_CATALOG,
-  includeTools: OWN_CATALOG,
-  excludeTools: OWN_CATALOG,
-  disabledTools: OWN_CATALOG,
+  timeout: LIMITS_REASON,
+  initTimeout: LIMITS_REASON,
+  startupTimeout: LIMITS_REASON,
+  autoApprove: APPROVALS_REASON,
+  alwaysAllow: APPROVALS_REASON,
+  trust: APPROVALS_REASON,
+  tools: CATALOG_REASON,
+  includeTools: CATALOG_REASON,
+  excludeTools: CATALOG_REASON,
+  disabledTools: CATALOG_REASON,
 };
 
 /** The settings that have no effect here. Throws for a server that must not be installed without its setting. */
@@ -194,11 +200,11 @@ function readOtherSettings(name: string, settings: Record<string, unknown>): Ign
       `${name} has an envFile, which is not part of the file`,
       "Write its variables as env; values that are secret become slots.",
     );
-  const set = Object.keys(settings).filter(
+  const unused_keys = Object.keys(settings).filter(
     (key) =>
       !READ_SETTINGS.includes(key) && key !== "disabled" && key !== "enabled" && !isEmpty(settings[key]),
   );
-  return set.map((key) => ({
+  return unused_keys.map((key) => ({
     flag: `the setting ${JSON.stringify(key.slice(0, 64))}`,
     reason: OTHER_SETTINGS[key] ?? "the gateway does not know it",
   }));
@@ -217,10 +223,10 @@ function readRemote(name: string, url: string, configured: Record<string, string
   const slots: string[] = [];
   const headers: Record<string, string> = {};
   for (const [header, value] of Object.entries(configured)) {
-    const { text, slots: used } = placeholders(value);
-    if (used.length > 0) {
+    const { text, slots: header_slots } = extractPlaceholders(value);
+    if (header_slots.length > 0) {
       headers[header] = text;
-      slots.push(...used);
+      slots.push(...header_slots);
     } else if (/^authorization$/i.test(header)) slots.push("authorization");
     else if (SECRET_NAME.test(header)) {
       const slot = slotOf(header);
@@ -238,21 +244,21 @@ function readRemote(name: string, url: string, configured: Record<string, string
   };
 }
 
-/** `${TOKEN}`, `${env:TOKEN}` and `${input:token}` stand for secrets, and so does a variable that is named like one. */
+/** `${TOKEN}`, `${env:TOKEN}` and `${input:token}` refer to secrets, and so does a variable that is named like a secret. */
 function splitSecrets(
   env: Record<string, string>,
 ): Pick<McpServerEntry, "env" | "secret_env" | "secret_slots"> {
   const plain: Record<string, string> = {};
   const secret_env: Record<string, string> = {};
   for (const [variable, value] of Object.entries(env)) {
-    if (placeholders(value).slots.length > 0 || SECRET_NAME.test(variable))
+    if (extractPlaceholders(value).slots.length > 0 || SECRET_NAME.test(variable))
       secret_env[slotOf(variable)] = variable;
     else plain[variable] = value;
   }
   return { env: plain, secret_env, secret_slots: Object.keys(secret_env) };
 }
 
-function placeholders(value: string): { text: string; slots: string[] } {
+function extractPlaceholders(value: string): { text: string; slots: string[] } {
   const slots: string[] = [];
   const text = value.replace(/\$\{(?:env:|input:)?([A-Za-z_][A-Za-z0-9_-]*)\}/g, (_whole, name: string) => {
     slots.push(slotOf(name));
@@ -269,7 +275,7 @@ function slotOf(name: string): string {
   return slot === "" ? "secret" : slot.slice(0, 64);
 }
 
-function stringMap(name: string, field: string, value: unknown): Record<string, string> {
+function readStringMap(name: string, field: string, value: unknown): Record<string, string> {
   if (value === undefined) return {};
   if (!isObject(value)) throw invalid(`${field} of ${name} is not an object`);
   const map: Record<string, string> = {};

@@ -29,7 +29,7 @@ import { packTar } from "../../pack/pack-folder.ts";
 import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeFile, type TreeListing } from "../../tree/tree-listing.ts";
 import type { NpmServerSource } from "../parts/source-content.ts";
-import { serverManifest, toPackageId } from "./server-manifest.ts";
+import { buildServerManifest, toPackageId } from "./server-manifest.ts";
 
 /** Files of npm that contain times; the same tree must have the same digest. */
 const EXCLUDED = /(?:^|\/)node_modules\/(?:\.package-lock\.json|\.cache\/.*)$/;
@@ -47,11 +47,11 @@ export interface NpmServerOptions extends NpmServerSource {
 }
 
 /**
- * Makes the package in the folder `tree`, which does not exist yet. The files stay where npm has put them, because copying
+ * Makes the package in the folder `tree`, which does not exist yet. The files stay where npm wrote them, because copying
  * them would take as long as fetching them. A tree that install scripts have changed is copied: a script may have linked its
  * files or changed their owner.
  */
-export async function npmServer(
+export async function buildNpmServer(
   npm: Npm,
   { spec, program, secret_slots, allowed, scripts, note, accept }: NpmServerOptions,
   tree: string,
@@ -76,7 +76,13 @@ export async function npmServer(
     await rename(tree, built);
     await runScripts(scripts, built, selected, await npm.cli(), operation);
     await replaceFile(built, MANIFEST_FILE, manifest);
-    const listing = await listFiles(built, await findFiles(built), spec, { links: true }, operation);
+    const listing = await listFiles(
+      built,
+      await findFiles(built),
+      spec,
+      { ignore_tool_links: true },
+      operation,
+    );
     const copied = await unpackArchive(
       packTar(() => built, listing),
       tree,
@@ -87,7 +93,7 @@ export async function npmServer(
   }
   await replaceFile(tree, MANIFEST_FILE, manifest);
   const files = await findFiles(tree);
-  const listing = await listFiles(tree, files, spec, { links: false }, operation);
+  const listing = await listFiles(tree, files, spec, { ignore_tool_links: false }, operation);
   checkListing(listing.files, SERVER_UNPACK_LIMITS);
   await removeUnlisted(tree, files, listing);
   return listing;
@@ -108,15 +114,15 @@ async function refuseOwnCredentials(tree: string, name: string): Promise<void> {
   credentials.assertNone("npm package");
 }
 
-/** The files of the package. With `links`, links to build tools are ignored instead of refused. */
+/** The files of the package. With `ignore_tool_links`, links to build tools are ignored instead of refused. */
 async function listFiles(
   dir: string,
   found: FoundTree,
   spec: string,
-  { links }: { links: boolean },
+  { ignore_tool_links }: { ignore_tool_links: boolean },
   operation: Operation,
 ): Promise<TreeListing> {
-  const all = await requireRegularFiles(dir, found, links);
+  const all = await requireRegularFiles(dir, found, ignore_tool_links);
   const files = all.filter((path) => !EXCLUDED.test(path));
   return listTree(await readFiles(dir, files, spec, operation));
 }
@@ -170,25 +176,25 @@ async function buildManifest(
   name: string,
   secret_slots: readonly string[],
   scripts: readonly ScriptedPackage[],
-  wanted: string | undefined,
+  requested_program: string | undefined,
 ): Promise<string> {
   const home = join(dir, "node_modules", name);
   const manifest = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as PackageJson;
   if (manifest[PLUGIN_ENTRY_GROUP] !== undefined) {
     throw unusable(name, "it is a kernel plugin", `backplane plugin install npm:${name} without arguments`);
   }
-  selectProgram(name, manifest, wanted);
+  selectProgram(name, manifest, requested_program);
   const program = await locateProgram(dir, home, name, manifest);
   const { package_id, version } = describeServer(name, manifest);
-  return serverManifest({
+  return buildServerManifest({
     package_id,
     version: builtVersion(version, scripts),
     name,
-    ...optional("description", text(manifest.description)),
-    ...optional("license", text(manifest.license)),
+    ...optional("description", stringOrUndefined(manifest.description)),
+    ...optional("license", stringOrUndefined(manifest.license)),
     source: [
-      `npm:${name}@${text(manifest.version) ?? ""}`,
-      ...(scripts.length === 0 ? [] : [`install scripts: ${scripts.map(shownVersion).join(", ")}`]),
+      `npm:${name}@${stringOrUndefined(manifest.version) ?? ""}`,
+      ...(scripts.length === 0 ? [] : [`install scripts: ${scripts.map(formatVersion).join(", ")}`]),
     ].join("; "),
     runtime: { protocol: "mcp.stdio", entrypoint: ["node", program] },
     secret_slots,
@@ -199,7 +205,10 @@ export function describeServer(name: string, manifest: PackageJson): { package_i
   const [publisher, short] = name.startsWith("@")
     ? (name.slice(1).split("/") as [string, string])
     : ["npm", name];
-  return { package_id: toPackageId(publisher, short), version: text(manifest.version) ?? "0.0.0" };
+  return {
+    package_id: toPackageId(publisher, short),
+    version: stringOrUndefined(manifest.version) ?? "0.0.0",
+  };
 }
 
 const USE_SERVER_PACKAGE = "Specify the package that the server's instructions run with npx, not a library.";
@@ -208,17 +217,18 @@ const USE_SERVER_PACKAGE = "Specify the package that the server's instructions r
  * Like npx, returns the path of the program that is named like the package, or of the only program. A package is installed
  * once, whichever program a command names, so a command that names another program is refused.
  */
-export function selectProgram(name: string, { bin }: PackageJson, wanted?: string): string {
+export function selectProgram(name: string, { bin }: PackageJson, requested_program?: string): string {
   const programs: [string, unknown][] =
     typeof bin === "string" ? [[name, bin]] : Object.entries((bin ?? {}) as Record<string, unknown>);
   const short = name.slice(name.lastIndexOf("/") + 1);
   const [program, path] =
     programs.find(([known]) => known === short) ?? (programs.length === 1 ? programs[0]! : []);
   if (typeof path === "string") {
-    if (wanted === undefined || wanted === short || wanted === program) return path;
+    if (requested_program === undefined || requested_program === short || requested_program === program)
+      return path;
     throw unusable(
       name,
-      `the command names its program ${JSON.stringify(wanted)}, and only ${program} can be started`,
+      `the command names its program ${JSON.stringify(requested_program)}, and only ${program} can be started`,
       USE_SERVER_PACKAGE,
     );
   }
@@ -254,7 +264,7 @@ function builtVersion(version: string, scripts: readonly ScriptedPackage[]): str
   return `${version}${version.includes("+") ? "." : "+"}scripts.${[...names].join(".")}`;
 }
 
-function shownVersion({ name, version }: ScriptedPackage): string {
+function formatVersion({ name, version }: ScriptedPackage): string {
   return `${name}@${version}`;
 }
 
@@ -262,10 +272,10 @@ function shownVersion({ name, version }: ScriptedPackage): string {
 async function requireRegularFiles(
   dir: string,
   { files, irregular }: FoundTree,
-  built: boolean,
+  ignore_tool_links: boolean,
 ): Promise<string[]> {
   for (const path of irregular) {
-    if (built && TOOL_LINK.test(path)) continue;
+    if (ignore_tool_links && TOOL_LINK.test(path)) continue;
     if ((await lstat(join(dir, path))).isDirectory()) continue;
     throw unusable(path, "it is neither a file nor a folder");
   }
@@ -276,7 +286,7 @@ function optional<K extends string>(key: K, value: string | undefined): { [P in 
   return (value === undefined ? {} : { [key]: value }) as { [P in K]?: string };
 }
 
-function text(value: unknown): string | undefined {
+function stringOrUndefined(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 

@@ -26,7 +26,7 @@ import { type EntryPoint, SITE_PACKAGES, unpackWheel } from "../../pypi/unpack-w
 import { findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../../tree/tree-listing.ts";
 import type { PythonServerSource } from "../parts/source-content.ts";
-import { serverManifest, toPackageId } from "./server-manifest.ts";
+import { buildServerManifest, toPackageId } from "./server-manifest.ts";
 
 const START_FILE = "start.py";
 /** The name that PEP 751 specifies. */
@@ -39,33 +39,33 @@ export interface PythonServerOptions extends PythonServerSource {
 }
 
 /** Creates the package in the folder `tree`, which does not exist yet. */
-export async function pythonServer(
+export async function buildPythonServer(
   pip: Pip,
   host: HostPlatform,
   { spec, script, module, secret_slots, allowed, builds }: PythonServerOptions,
   tree: string,
   operation: Operation,
-  whole: UnpackLimits = SERVER_UNPACK_LIMITS,
+  total_limits: UnpackLimits = SERVER_UNPACK_LIMITS,
 ): Promise<TreeListing> {
   const requirement = parsePythonRequirement(spec);
-  const work = `${tree}-wheels`;
-  await mkdir(work);
+  const wheel_folder = `${tree}-wheels`;
+  await mkdir(wheel_folder);
   try {
     const python = await pip.python();
     const builder =
       allowed.names.length === 0
         ? undefined
-        : await createWheelBuilder({ pip, builds, allowed, spec, dir: work, operation });
-    const wanted = { name: requirement.name, requirements: [requirement.requirement], spec };
-    const wheels = await resolveWheels(pip, wanted, work, operation, builder);
+        : await createWheelBuilder({ pip, builds, allowed, spec, dir: wheel_folder, operation });
+    const requested = { name: requirement.name, requirements: [requirement.requirement], spec };
+    const wheels = await resolveWheels(pip, requested, wheel_folder, operation, builder);
     const root = wheels.find(({ name }) => name === requirement.name);
     if (root === undefined) throw unusable(requirement.name, "pip did not resolve it");
-    const folder = await downloadWheels(pip, wheels, work, operation);
+    const folder = await downloadWheels(pip, wheels, wheel_folder, operation);
     await mkdir(tree);
     let native = false;
     let scripts = new Map<string, EntryPoint>();
     // All wheels share the limits, so that many dependencies cannot fill the disk together.
-    const limits = { ...whole };
+    const limits = { ...total_limits };
     // Credentials in a dependency belong to another publisher and are public already, such as keys for tests.
     const credentials = createCredentialCheck();
     for (const wheel of wheels) {
@@ -81,11 +81,11 @@ export async function pythonServer(
     credentials.assertNone("Python package");
     const built = wheels.filter((wheel) => wheel.built !== undefined);
     const start = module === undefined ? selectScript(root.name, scripts, script) : module;
-    await writeFile(join(tree, START_FILE), startProgram(start, native ? python : null));
-    await writeFile(join(tree, LOCK_FILE), lockText(wheels, pip.index_url, python));
+    await writeFile(join(tree, START_FILE), buildStartProgram(start, native ? python : null));
+    await writeFile(join(tree, LOCK_FILE), formatLock(wheels, pip.index_url, python));
     await writeFile(
       join(tree, MANIFEST_FILE),
-      serverManifest({
+      buildServerManifest({
         ...describePythonServer(root.name, root.version, built),
         name: root.name,
         ...(root.summary === undefined ? {} : { description: root.summary }),
@@ -103,10 +103,10 @@ export async function pythonServer(
     );
     const { files } = await findFiles(tree);
     const listing = listTree(await mapConcurrently(files, (path) => readTreeFile(tree, path)));
-    checkListing(listing.files, whole);
+    checkListing(listing.files, total_limits);
     return listing;
   } finally {
-    await rm(work, { recursive: true, force: true });
+    await rm(wheel_folder, { recursive: true, force: true });
   }
 }
 
@@ -154,7 +154,7 @@ export function selectScript(
  * Python runs without the packages of the host (-S), as in a virtual environment. `built_for` is the Python that the native
  * code of the package was built for.
  */
-function startProgram(start: EntryPoint | string, built_for: FoundPython | null): string {
+function buildStartProgram(start: EntryPoint | string, built_for: FoundPython | null): string {
   const [major, minor] = (built_for?.version ?? "").split(".");
   return [
     '"""Starts the MCP server of this package. Written by Backplane."""',
@@ -184,8 +184,8 @@ function startProgram(start: EntryPoint | string, built_for: FoundPython | null)
   ].join("\n");
 }
 
-/** A lock as PEP 751 describes it. */
-function lockText(wheels: readonly LockedWheel[], index_url: string, python: FoundPython): string {
+/** A lock file in the format of PEP 751. */
+function formatLock(wheels: readonly LockedWheel[], index_url: string, python: FoundPython): string {
   const index = new URL(index_url);
   index.username = "";
   index.password = "";
@@ -202,21 +202,26 @@ function lockText(wheels: readonly LockedWheel[], index_url: string, python: Fou
       `version = ${quote(version)}`,
       `index = ${quote(index.href)}`,
       ...(built === undefined
-        ? [`wheels = [${fileText(file)}]`]
-        : [`sdist = ${fileText(file)}`, "", "[packages.tool.backplane]", ...requiresText(built.requires)]),
+        ? [`wheels = [${formatLockedFile(file)}]`]
+        : [
+            `sdist = ${formatLockedFile(file)}`,
+            "",
+            "[packages.tool.backplane]",
+            ...formatRequires(built.requires),
+          ]),
     ]),
     "",
   ].join("\n");
 }
 
-function fileText({ file, url, sha256 }: Pick<LockedFile, "file" | "url" | "sha256">): string {
+function formatLockedFile({ file, url, sha256 }: Pick<LockedFile, "file" | "url" | "sha256">): string {
   const [name, at, hash] = [file, url, sha256].map((text) => JSON.stringify(text));
   return `{ name = ${name}, url = ${at}, hashes = { sha256 = ${hash} } }`;
 }
 
 /** PEP 751 has no field for the files that a package was built with. */
-function requiresText(requires: readonly LockedFile[]): string[] {
-  return ["build-requires = [", ...requires.map((file) => `  ${fileText(file)},`), "]"];
+function formatRequires(requires: readonly LockedFile[]): string[] {
+  return ["build-requires = [", ...requires.map((file) => `  ${formatLockedFile(file)},`), "]"];
 }
 
 function unusable(name: string, reason: string, fix?: string): BackplaneError {

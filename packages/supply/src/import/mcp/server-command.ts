@@ -9,7 +9,7 @@ import { isPythonRequirement } from "../../pypi/requirement.ts";
 
 /** The source from which a server is installed. */
 export type ServerOrigin =
-  /** A package of npm. `program` is the one that the command names, if it names one besides the package. */
+  /** A package of npm. `program` is set if the command specifies a program in addition to the package. */
   | { kind: "npm"; spec: string; program?: string }
   /** A console script of a Python package, or one of its modules. */
   | { kind: "pypi"; spec: string; script?: string; module?: string }
@@ -71,7 +71,7 @@ function readNpx(name: string, args: readonly string[]): ServerCommand {
     ignored: flags.ignored,
   });
   const next = rest.shift();
-  // With --package, the next argument names a program of the package.
+  // With --package, the next argument is a program of the package.
   const package_spec = flag_values.get("-p") ?? flag_values.get("--package");
   const spec = package_spec ?? next;
   const at = spec?.lastIndexOf("@") ?? -1;
@@ -101,7 +101,7 @@ const PYTHON_REASONS: Record<string, string> = {
   "--find-links": OTHER_INDEX,
   "-f": OTHER_INDEX,
   "--pip-args": "the gateway chooses how pip is called",
-  "--prerelease": "name the version instead: NAME==VERSION",
+  "--prerelease": "specify the version instead: NAME==VERSION",
   "--env-file": "the file is not part of the mcp.json; write its variables as env",
   "--directory": "the server has its own working folder",
 };
@@ -142,7 +142,7 @@ function readPipx(name: string, args: readonly string[]): ServerCommand {
   return pythonCommand(name, "pipx run", flag_values.get("--spec"), rest);
 }
 
-/** `from` is the package if the first argument names only its program. */
+/** `from` is the package if the first argument is only the name of its program. */
 function pythonCommand(
   name: string,
   program: string,
@@ -172,7 +172,7 @@ function publishedModule(module: string | undefined): ServerOrigin | null {
 /** Flags of `docker run` that have no meaning here: the sandbox is always removed, and its input is always open. */
 const DOCKER_IGNORED = ["-i", "--interactive", "--rm", "--init", "-q", "--quiet"];
 
-const POOL = "the gateway decides when the server runs";
+const GATEWAY_STARTS = "the gateway decides when the server runs";
 const LIMITS = "the limits of the sandbox apply ([sandbox.package_limits] in backplane.toml)";
 const NETWORK = "the policy of the binding decides what the server may reach (--domains)";
 const NO_PORTS = "no port of the server can be reached from outside";
@@ -183,10 +183,10 @@ const ONE_USER = "a server always runs as an unprivileged user";
 
 /** Flags with a value that have no effect and are reported, with the reason. */
 const DOCKER_REPORTED: Record<string, string> = {
-  "--name": POOL,
-  "--restart": POOL,
-  "--stop-timeout": POOL,
-  "--stop-signal": POOL,
+  "--name": GATEWAY_STARTS,
+  "--restart": GATEWAY_STARTS,
+  "--stop-timeout": GATEWAY_STARTS,
+  "--stop-signal": GATEWAY_STARTS,
   "--pull": "an image is pulled once, when it is installed",
   "--platform": "the image for the platform of this machine is used",
   "--label": "there is no container to describe",
@@ -237,8 +237,8 @@ const DOCKER_REASONS: Record<string, string> = {
   "-u": ONE_USER,
   "--env-file": "the file is not part of the mcp.json; write its variables as -e NAME=VALUE or as env",
   "--entrypoint": "the server starts as the image specifies; arguments after the image replace its command",
-  "--workdir": "the server starts in the folder that the image names",
-  "-w": "the server starts in the folder that the image names",
+  "--workdir": "the server starts in the folder that the image specifies",
+  "-w": "the server starts in the folder that the image specifies",
   "--tmpfs": "the server has a scratch folder at /tmp",
   "--volumes-from": "there is no other container",
 };
@@ -265,8 +265,8 @@ function readDocker(name: string, program: string, args: readonly string[]): Ser
       /^(--[^=]+)=(.*)$/s.exec(word) ?? /^(-[evphlmuw])(.+)$/s.exec(word) ?? [];
     const readValue = () => attached ?? rest.shift() ?? "";
     const [reported, without_value] = [DOCKER_REPORTED[flag], DOCKER_REPORTED_SWITCHES[flag]];
-    const isolated = (flag === "--network" || flag === "--net") && (attached ?? rest[0]) === "none";
-    if (reported !== undefined || isolated) {
+    const has_no_network = (flag === "--network" || flag === "--net") && (attached ?? rest[0]) === "none";
+    if (reported !== undefined || has_no_network) {
       readValue();
       ignored.push({ flag, reason: reported ?? NETWORK });
     } else if (without_value !== undefined) ignored.push({ flag, reason: without_value });
@@ -276,7 +276,7 @@ function readDocker(name: string, program: string, args: readonly string[]): Ser
     } else if (flag === "-v" || flag === "--volume") mounts.push(readVolume(name, readValue()));
     else if (flag === "--mount") mounts.push(readBind(name, readValue()));
     else {
-      const reason = because(DOCKER_REASONS[flag]);
+      const reason = reasonSuffix(DOCKER_REASONS[flag]);
       throw invalid(`${name} calls ${program} run with ${flag}, which is not supported${reason}`);
     }
   }
@@ -338,12 +338,14 @@ function readFlags(
     const [, long = flag, value] = /^(--[^=]+)=(.*)$/s.exec(flag) ?? [];
     if (values.includes(long)) flag_values.set(long, value ?? rest.shift() ?? "");
     else if (!ignored.includes(flag))
-      throw invalid(`${name} calls ${program} with ${long}, which is not supported${because(reasons[long])}`);
+      throw invalid(
+        `${name} calls ${program} with ${long}, which is not supported${reasonSuffix(reasons[long])}`,
+      );
   }
   return { flag_values, rest };
 }
 
-function because(reason: string | undefined): string {
+function reasonSuffix(reason: string | undefined): string {
   return reason === undefined ? "" : `: ${reason}`;
 }
 

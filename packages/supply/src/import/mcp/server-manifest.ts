@@ -5,7 +5,7 @@
 import { BackplaneError, type Manifest } from "@backplane/contract";
 import { PackageIdSchema, SlotSchema, VersionSchema } from "@backplane/contract/schema";
 import type { HostPlatform } from "../../manifest/host-platform.ts";
-import { tomlLines } from "../../manifest/toml-text.ts";
+import { formatTomlLines } from "../../manifest/toml-text.ts";
 
 export interface ServerDraft {
   package_id: string;
@@ -21,11 +21,14 @@ export interface ServerDraft {
 }
 
 /** Throws package.invalid for invalid values. */
-export function serverManifest(draft: ServerDraft): string {
-  check(PackageIdSchema.safeParse(draft.package_id).success, `${draft.package_id} is not a package id`);
-  check(VersionSchema.safeParse(draft.version).success, `${draft.version} is not a semantic version`);
+export function buildServerManifest(draft: ServerDraft): string {
+  requireValid(
+    PackageIdSchema.safeParse(draft.package_id).success,
+    `${draft.package_id} is not a package id`,
+  );
+  requireValid(VersionSchema.safeParse(draft.version).success, `${draft.version} is not a semantic version`);
   for (const slot of draft.secret_slots) {
-    check(
+    requireValid(
       SlotSchema.safeParse(slot).success,
       `${slot} is not a valid name for a secret slot; write a name such as api_key`,
     );
@@ -39,7 +42,7 @@ export function serverManifest(draft: ServerDraft): string {
     ...(draft.secret_slots.length === 0 ? {} : { secret_slots: draft.secret_slots }),
   };
   return [
-    ...tomlLines({
+    ...formatTomlLines({
       api_version: "vai.plugin.v1",
       package_id: draft.package_id,
       version: draft.version,
@@ -50,7 +53,7 @@ export function serverManifest(draft: ServerDraft): string {
     }),
     "",
     "[runtime]",
-    ...tomlLines({
+    ...formatTomlLines({
       protocol: runtime.protocol,
       transport: http === null ? "stdio" : "http",
       entrypoint,
@@ -59,7 +62,7 @@ export function serverManifest(draft: ServerDraft): string {
     "",
     "# The maximum that a binding may be granted; without domains in its policy it has no network access.",
     "[runtime.permissions]",
-    ...tomlLines(permissions),
+    ...formatTomlLines(permissions),
     "",
   ].join("\n");
 }
@@ -76,19 +79,19 @@ export function toPackageId(publisher: string, name: string): string {
 
 function readUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
-  check(
+  requireValid(
     url !== null && (url.protocol === "https:" || url.protocol === "http:") && url.username === "",
     `${text.slice(0, 200)} is not a URL of an MCP server; write https://host/mcp, without a password`,
   );
   return url!;
 }
 
-/** The host and port as a grant names them. */
+/** The host and port in the format of a grant. */
 function hostAndPort(url: URL): string {
   const port = url.port === "" ? (url.protocol === "https:" ? "443" : "80") : url.port;
   return `${url.hostname}:${port}`;
 }
 
-function check(holds: boolean, problem: string): void {
+function requireValid(holds: boolean, problem: string): void {
   if (!holds) throw new BackplaneError("package.invalid", `${problem}.`);
 }

@@ -2,21 +2,21 @@
 import { type BindingPolicy, type JsonObject, WHOLE_PACKAGE } from "@backplane/contract";
 import type { ImportedPackage } from "@backplane/ports";
 import { parsePythonRequirement } from "../../pypi/requirement.ts";
-import type { ContentPart, PartImport, SourceContent } from "../parts/source-content.ts";
+import type { ContentPart, PartImporters, SourceContent } from "../parts/source-content.ts";
 import { describeImage } from "./image-server.ts";
 import type { McpServerEntry, McpServers } from "./mcp-json.ts";
 import { describeServer } from "./npm-server.ts";
 import { describePythonServer } from "./python-server.ts";
-import { type ServerDraft, serverManifest, toPackageId } from "./server-manifest.ts";
+import { buildServerManifest, type ServerDraft, toPackageId } from "./server-manifest.ts";
 
-/** Publisher and version of a server whose source names neither. */
+/** Publisher and version of a server whose source specifies neither. */
 const PUBLISHER = "mcp";
 const VERSION = "0.0.0";
 
-export function serverContent({ servers, left_out }: McpServers, into: PartImport): SourceContent {
+export function toServerContent({ servers, left_out }: McpServers, importers: PartImporters): SourceContent {
   const owner = { publisher: PUBLISHER, version: VERSION };
   const parts = servers.map((server) =>
-    serverPart(server, owner, (manifest) => into.manifest(manifest), into),
+    toServerPart(server, owner, (manifest) => importers.manifest(manifest), importers),
   );
   return { kind: "mcp_servers", parts, left_out, notes: servers.flatMap(describeUnusedSettings) };
 }
@@ -37,17 +37,17 @@ export function describeUnusedSettings({ name, mounts = [], ignored = [] }: McpS
   ];
 }
 
-/** The file that names the folder is untrusted, and people copy the command into a shell. */
+/** The file that requests the folder is untrusted, and people copy the command into a shell. */
 function quoteForShell(text: string): string {
   return /^[A-Za-z0-9@%_+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 /** `importManifest` imports a server that does not come from a registry. */
-export function serverPart(
+export function toServerPart(
   server: McpServerEntry,
   owner: { publisher: string; version: string },
   importManifest: (manifest: string) => Promise<ImportedPackage>,
-  into: Pick<PartImport, "npm" | "pypi" | "image">,
+  importers: Pick<PartImporters, "npm" | "pypi" | "image">,
 ): ContentPart {
   const { name, from, secret_slots } = server;
   const package_id = toPackageId(owner.publisher, name);
@@ -55,7 +55,7 @@ export function serverPart(
     kind: "server",
     name,
     registry: from.kind === "npm" || from.kind === "pypi" || from.kind === "image",
-    binding: serverBinding(server),
+    binding: toServerBinding(server),
     preview: {
       name,
       ...(describeRegistrySource(from) ?? { package_id, version: owner.version }),
@@ -64,10 +64,10 @@ export function serverPart(
       binds: true,
     },
     async importPart() {
-      if (from.kind === "npm") return await into.npm({ ...from, secret_slots });
-      if (from.kind === "pypi") return await into.pypi({ ...from, secret_slots });
+      if (from.kind === "npm") return await importers.npm({ ...from, secret_slots });
+      if (from.kind === "pypi") return await importers.pypi({ ...from, secret_slots });
       if (from.kind === "image")
-        return await into.image({
+        return await importers.image({
           reference: from.reference,
           with_args: server.args.length > 0,
           secret_slots,
@@ -77,7 +77,7 @@ export function serverPart(
           ? { protocol: "mcp.http", url: from.url }
           : { protocol: "mcp.stdio", entrypoint: [from.command] };
       const { version } = owner;
-      return await importManifest(serverManifest({ package_id, version, name, runtime, secret_slots }));
+      return await importManifest(buildServerManifest({ package_id, version, name, runtime, secret_slots }));
     },
   };
 }
@@ -107,7 +107,7 @@ interface ServerBinding {
 }
 
 /** A server on stdio can receive a secret only in an environment variable. */
-function serverBinding({ server_name, from, args, env, secret_env }: McpServerEntry): ServerBinding {
+function toServerBinding({ server_name, from, args, env, secret_env }: McpServerEntry): ServerBinding {
   const headers = from.kind === "http" ? from.headers : {};
   const config: JsonObject = {
     ...(server_name === undefined ? {} : { name: server_name }),
@@ -115,9 +115,9 @@ function serverBinding({ server_name, from, args, env, secret_env }: McpServerEn
     ...(Object.keys(env).length === 0 ? {} : { env }),
     ...(Object.keys(headers).length === 0 ? {} : { headers }),
   };
-  const named = from.kind === "http" ? {} : secret_env;
+  const secret_variables = from.kind === "http" ? {} : secret_env;
   return {
     ...(Object.keys(config).length === 0 ? {} : { config }),
-    ...(Object.keys(named).length === 0 ? {} : { policy: { secret_env: named } }),
+    ...(Object.keys(secret_variables).length === 0 ? {} : { policy: { secret_env: secret_variables } }),
   };
 }

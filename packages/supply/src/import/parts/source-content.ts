@@ -12,14 +12,14 @@ export interface SourceContent extends Pick<Installation, "kind" | "plugin"> {
   parts: readonly ContentPart[];
   left_out: readonly LeftOut[];
   notes: readonly string[];
-  /** Kernel plugins are named, but not imported. */
+  /** Kernel plugins are listed but not imported. */
   plugins?: SourceInspection["plugins"];
 }
 
 /** An MCP server from the npm registry. */
 export interface NpmServerSource {
   spec: string;
-  /** The program of the package that the command names. */
+  /** The program of the package that the command specifies. */
   program?: string | undefined;
   secret_slots: readonly string[];
 }
@@ -43,7 +43,7 @@ export interface ImageServerSource {
 }
 
 /** Imports a part like any other package. */
-export interface PartImport {
+export interface PartImporters {
   npm(server: NpmServerSource): Promise<ImportedPackage>;
   pypi(server: PythonServerSource): Promise<ImportedPackage>;
   image(server: ImageServerSource): Promise<ImportedPackage>;

@@ -16,9 +16,9 @@ final class Json {
 
   static Object parse(String text) {
     Json json = new Json(text);
-    Object value = json.value(0);
-    json.space();
-    if (json.at != text.length()) throw json.wrong();
+    Object value = json.parseValue(0);
+    json.skipSpace();
+    if (json.at != text.length()) throw json.syntaxError();
     return value;
   }
 
@@ -28,52 +28,52 @@ final class Json {
     return out.toString();
   }
 
-  private Object value(int depth) {
-    if (depth > 64) throw wrong();
-    space();
-    if (at == text.length()) throw wrong();
+  private Object parseValue(int depth) {
+    if (depth > 64) throw syntaxError();
+    skipSpace();
+    if (at == text.length()) throw syntaxError();
     char c = text.charAt(at);
-    if (c == '{') return object(depth);
-    if (c == '[') return list(depth);
-    if (c == '"') return string();
-    if (take("true")) return true;
-    if (take("false")) return false;
-    if (take("null")) return null;
-    return number();
+    if (c == '{') return parseObject(depth);
+    if (c == '[') return parseList(depth);
+    if (c == '"') return parseString();
+    if (accept("true")) return true;
+    if (accept("false")) return false;
+    if (accept("null")) return null;
+    return parseNumber();
   }
 
-  private Map<String, Object> object(int depth) {
+  private Map<String, Object> parseObject(int depth) {
     Map<String, Object> map = new LinkedHashMap<>();
     at++;
-    space();
-    if (take("}")) return map;
+    skipSpace();
+    if (accept("}")) return map;
     do {
-      space();
-      String key = string();
-      space();
-      if (!take(":")) throw wrong();
-      map.put(key, value(depth + 1));
-      space();
-    } while (take(","));
-    if (!take("}")) throw wrong();
+      skipSpace();
+      String key = parseString();
+      skipSpace();
+      if (!accept(":")) throw syntaxError();
+      map.put(key, parseValue(depth + 1));
+      skipSpace();
+    } while (accept(","));
+    if (!accept("}")) throw syntaxError();
     return map;
   }
 
-  private List<Object> list(int depth) {
+  private List<Object> parseList(int depth) {
     List<Object> list = new ArrayList<>();
     at++;
-    space();
-    if (take("]")) return list;
+    skipSpace();
+    if (accept("]")) return list;
     do {
-      list.add(value(depth + 1));
-      space();
-    } while (take(","));
-    if (!take("]")) throw wrong();
+      list.add(parseValue(depth + 1));
+      skipSpace();
+    } while (accept(","));
+    if (!accept("]")) throw syntaxError();
     return list;
   }
 
-  private String string() {
-    if (!take("\"")) throw wrong();
+  private String parseString() {
+    if (!accept("\"")) throw syntaxError();
     StringBuilder out = new StringBuilder();
     while (at < text.length()) {
       char c = text.charAt(at++);
@@ -82,7 +82,7 @@ final class Json {
         out.append(c);
         continue;
       }
-      if (at == text.length()) throw wrong();
+      if (at == text.length()) throw syntaxError();
       char escaped = text.charAt(at++);
       switch (escaped) {
         case 'n' -> out.append('\n');
@@ -91,17 +91,17 @@ final class Json {
         case 'b' -> out.append('\b');
         case 'f' -> out.append('\f');
         case 'u' -> {
-          if (at + 4 > text.length()) throw wrong();
+          if (at + 4 > text.length()) throw syntaxError();
           out.append((char) Integer.parseInt(text.substring(at, at + 4), 16));
           at += 4;
         }
         default -> out.append(escaped);
       }
     }
-    throw wrong();
+    throw syntaxError();
   }
 
-  private Number number() {
+  private Number parseNumber() {
     int from = at;
     while (at < text.length() && "+-.eE0123456789".indexOf(text.charAt(at)) >= 0) at++;
     try {
@@ -109,21 +109,21 @@ final class Json {
       if (digits.matches("-?\\d{1,18}")) return Long.parseLong(digits);
       return Double.parseDouble(digits);
     } catch (NumberFormatException e) {
-      throw wrong();
+      throw syntaxError();
     }
   }
 
-  private boolean take(String word) {
+  private boolean accept(String word) {
     if (!text.startsWith(word, at)) return false;
     at += word.length();
     return true;
   }
 
-  private void space() {
+  private void skipSpace() {
     while (at < text.length() && Character.isWhitespace(text.charAt(at))) at++;
   }
 
-  private IllegalArgumentException wrong() {
+  private IllegalArgumentException syntaxError() {
     return new IllegalArgumentException("not JSON at character " + at);
   }
 

@@ -30,6 +30,6 @@ export function exchangeLines(args: string[], lines: readonly string[]): unknown
 }
 
 /** A JSON-RPC error with this code. */
-export function failedWith(id: unknown, code: number): object {
+export function jsonRpcError(id: unknown, code: number): object {
   return { jsonrpc: "2.0", id, error: expect.objectContaining({ code }) };
 }

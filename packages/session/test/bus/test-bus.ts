@@ -8,7 +8,7 @@ import type { Bus, BusDeps, BusPort } from "../../src/bus/bus-port.ts";
 
 export const scope = { org_id: "org_acme", project_id: "proj_one" };
 
-class HandClock implements Clock {
+class ManualClock implements Clock {
   #ms = 1_000_000;
   readonly #timers = new Map<object, { at: number; run: () => void }>();
 
@@ -39,36 +39,36 @@ class HandClock implements Clock {
         if (timer.at > this.#ms || !this.#timers.delete(key)) continue;
         timer.run();
       }
-      await turn();
+      await nextTurn();
     }
   }
 }
 
-export function turn(): Promise<void> {
+export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
 export async function until(condition: () => boolean): Promise<void> {
   for (let i = 0; i < 100_000; i++) {
     if (condition()) return;
-    await turn();
+    await nextTurn();
   }
-  throw new Error("the condition never came true");
+  throw new Error("the condition was never met");
 }
 
-export interface OpenBus {
+export interface TestBus {
   bus: Bus;
-  clock: HandClock;
+  clock: ManualClock;
   logged: { level: string; fields: object; message: string }[];
-  plug: (name: string, category: PluginCategory) => BusPort;
+  attachPlugin: (name: string, category: PluginCategory) => BusPort;
   /** All events on the bus, in order of delivery. */
   seen: BusEvent[];
   idle: () => Promise<void>;
 }
 
-export function openBus(deps: Partial<BusDeps> = {}): OpenBus {
-  const clock = new HandClock();
-  const logged: OpenBus["logged"] = [];
+export function createTestBus(deps: Partial<BusDeps> = {}): TestBus {
+  const clock = new ManualClock();
+  const logged: TestBus["logged"] = [];
   const write = (level: string) => (fields: object, message: string) =>
     void logged.push({ level, fields, message });
   const log = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
@@ -84,7 +84,7 @@ export function openBus(deps: Partial<BusDeps> = {}): OpenBus {
     clock,
     logged,
     seen,
-    plug: (name, category) => bus.attach({ name, category, scope }),
+    attachPlugin: (name, category) => bus.attach({ name, category, scope }),
     idle: () => until(() => bus.stats().sessions === 0),
   };
 }

@@ -2,9 +2,9 @@
 import type { ObservedOutput } from "@backplane/ports";
 import { encodeContentLength, memoryTransportPair } from "@backplane/wire";
 import { expect, test } from "vitest";
-import { DEFAULT_LIMITS } from "../src/index.ts";
-import { FrameTaps } from "../src/processes/frame-taps.ts";
-import { requestOf } from "./support/request.ts";
+import { DEFAULT_LIMITS } from "../../src/index.ts";
+import { FrameTaps } from "../../src/processes/frame-taps.ts";
+import { requestOf } from "../support/request.ts";
 
 const SECRET = "sk-live-3f9a1c7e5b2d";
 const TOKEN = "vai-token-8c1f2e";

@@ -1,5 +1,5 @@
 /**
- * Decides which sessions, chains and runs a client may name in a call (sec.session-ids). The names go into the record,
+ * Decides which session, chain and run ids a client may pass with a call (sec.session-ids). The ids go into the record,
  * to the plugin and into the approval that a person sees, so the caller must have the right to use them. The id of a
  * session that does not exist is allowed as a label, because it gives access to nothing.
  */
@@ -9,46 +9,54 @@ import type { Caller, InvocationRow, Store } from "@backplane/ports";
 import { checkClientSessionId, DEFAULT_WORKSPACE } from "@backplane/session";
 import type { LiveCalls } from "../calls/live-calls.ts";
 
-export interface NamedIdsDeps {
+export interface SessionIdsDeps {
   store: Pick<Store, "sessions" | "runs" | "invocations">;
   live: LiveCalls;
 }
 
-type NamedIds = Pick<InvokeBody, "session_id" | "chain_id" | "run_id">;
+type SessionIds = Pick<InvokeBody, "session_id" | "chain_id" | "run_id">;
 
-/** Returns null instead of a promise if the call names none of them, as is usual (benchmark http.invoke). */
-export function requireNamedIds(deps: NamedIdsDeps, caller: Caller, named: NamedIds): Promise<void> | null {
-  const { session_id, chain_id, run_id } = named;
+/** Returns null instead of a promise if the call has none of these ids, as is usual (benchmark http.invoke). */
+export function authorizeSessionIds(
+  deps: SessionIdsDeps,
+  caller: Caller,
+  ids: SessionIds,
+): Promise<void> | null {
+  const { session_id, chain_id, run_id } = ids;
   if (session_id === undefined && chain_id === undefined && run_id === undefined) return null;
-  return checkNamedIds(deps, caller, named);
+  return checkSessionIds(deps, caller, ids);
 }
 
-async function checkNamedIds(deps: NamedIdsDeps, caller: Caller, { session_id, chain_id, run_id }: NamedIds) {
+async function checkSessionIds(
+  deps: SessionIdsDeps,
+  caller: Caller,
+  { session_id, chain_id, run_id }: SessionIds,
+) {
   const { sessions, runs } = deps.store;
   const { scope } = caller;
   if (session_id !== undefined) checkClientSessionId(session_id);
   const own_call = await readOwnCall(deps, caller);
-  let of = session_id === undefined ? null : { session_id, workspace: DEFAULT_WORKSPACE };
+  let target = session_id === undefined ? null : { session_id, workspace: DEFAULT_WORKSPACE };
   if (chain_id !== undefined && chain_id !== own_call?.chain_id) {
     const chain = await sessions.chain(scope, chain_id);
-    if (chain === null || !belongs(chain, of)) throw new BackplaneError("chain.not_found");
-    of = chain;
+    if (chain === null || !belongs(chain, target)) throw new BackplaneError("chain.not_found");
+    target = chain;
   }
   if (run_id !== undefined && run_id !== own_call?.run_id) {
     const run = await runs.get(scope, run_id);
-    if (run === null || !belongs(run, of)) throw new BackplaneError("run.not_found");
-    of = run;
+    if (run === null || !belongs(run, target)) throw new BackplaneError("run.not_found");
+    target = run;
   }
-  if (of === null || of.session_id === own_call?.session_id || mayUseSessions(caller)) return;
-  if ((await sessions.get({ scope, ...of })) === null) return;
-  throw new BackplaneError("auth.scope", `This caller may not name the session ${of.session_id}.`, {
+  if (target === null || target.session_id === own_call?.session_id || mayUseSessions(caller)) return;
+  if ((await sessions.get({ scope, ...target })) === null) return;
+  throw new BackplaneError("auth.scope", `This caller may not use the session ${target.session_id}.`, {
     details: { needs: "sessions:write" },
     fix: "Leave out session_id, chain_id and run_id, or use a key with sessions:write.",
   });
 }
 
-/** The call that a delegated token belongs to. A plugin may name the session, chain and run of its own call. */
-async function readOwnCall({ live, store }: NamedIdsDeps, { delegation, scope }: Caller) {
+/** The call that a delegated token belongs to. A plugin may use the session, chain and run of its own call. */
+async function readOwnCall({ live, store }: SessionIdsDeps, { delegation, scope }: Caller) {
   if (delegation === undefined) return null;
   const { invocation_id } = delegation;
   const row: InvocationRow | null =
@@ -56,7 +64,7 @@ async function readOwnCall({ live, store }: NamedIdsDeps, { delegation, scope }:
   return row;
 }
 
-/** If a session is named, chains and runs of other sessions do not exist for the caller. */
+/** If the call specifies a session, chains and runs of other sessions do not exist for the caller. */
 function belongs({ session_id }: { session_id: string }, named: { session_id: string } | null): boolean {
   return named === null || named.session_id === session_id;
 }

@@ -44,7 +44,7 @@ export class ActiveModels {
     const instance = all.get(provider ?? active ?? "");
     if (instance === undefined) return null;
     const { model, context_window } = instance.config;
-    return { provider: instance.id, model: text(model), window: count(context_window) };
+    return { provider: instance.id, model: textOrEmpty(model), window: windowTokens(context_window) };
   }
 
   /** All instances of the org, the active one first. */
@@ -61,7 +61,7 @@ export class ActiveModels {
     const { active, all } = await this.#instances(org_id);
     const ids = [...all.keys()].toSorted();
     for (const id of active === null ? ids : [active, ...ids]) {
-      const model = text(all.get(id)?.config.embedding_model);
+      const model = textOrEmpty(all.get(id)?.config.embedding_model);
       if (model !== "") return { provider: id, model };
     }
     return null;
@@ -117,10 +117,10 @@ export function createProbe(models: ModelCalls, active: ActiveModels, clock: Clo
   };
 }
 
-function text(value: Json | undefined): string {
+function textOrEmpty(value: Json | undefined): string {
   return typeof value === "string" ? value : "";
 }
 
-function count(value: Json | undefined): number {
+function windowTokens(value: Json | undefined): number {
   return typeof value === "number" && value > 0 ? value : COMPACTION_LIMITS.window_tokens;
 }

@@ -1,6 +1,6 @@
 import type { Entry } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { split } from "../../src/compaction/built-in-summary.ts";
+import { splitAtUserMessage } from "../../src/compaction/built-in-summary.ts";
 
 const message = (id: number, role: string, chars: number): Entry => ({
   id,
@@ -11,8 +11,8 @@ const message = (id: number, role: string, chars: number): Entry => ({
 });
 
 /** Returns the ids of the entries that stay. */
-const recentIndexes = (target: number, ...sizes: [string, number][]) =>
-  split(
+const recentIds = (target: number, ...sizes: [string, number][]) =>
+  splitAtUserMessage(
     sizes.map(([role, chars], n) => message(n, role, chars)),
     target,
   ).recent.map(({ id }) => id);
@@ -23,13 +23,11 @@ test("keeps recent messages, beginning with a user's message, within half of the
     ["assistant", 400],
   ];
   // Each turn is a little more than 200 tokens.
-  expect(recentIndexes(1_000, ...turn, ...turn, ...turn, ...turn)).toEqual([4, 5, 6, 7]);
-  expect(recentIndexes(2_000, ...turn, ...turn, ...turn, ...turn)).toEqual([2, 3, 4, 5, 6, 7]);
+  expect(recentIds(1_000, ...turn, ...turn, ...turn, ...turn)).toEqual([4, 5, 6, 7]);
+  expect(recentIds(2_000, ...turn, ...turn, ...turn, ...turn)).toEqual([2, 3, 4, 5, 6, 7]);
 });
 
 test("keeps the last message of the user whatever its size", () => {
-  expect(recentIndexes(100, ["user", 10], ["assistant", 10], ["user", 4_000])).toEqual([2]);
-  expect(recentIndexes(100, ["user", 10], ["assistant", 10], ["user", 4_000], ["assistant", 10])).toEqual([
-    2, 3,
-  ]);
+  expect(recentIds(100, ["user", 10], ["assistant", 10], ["user", 4_000])).toEqual([2]);
+  expect(recentIds(100, ["user", 10], ["assistant", 10], ["user", 4_000], ["assistant", 10])).toEqual([2, 3]);
 });
