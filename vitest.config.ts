@@ -54,6 +54,9 @@ export default defineConfig({
         test: {
           name: "slow",
           deps,
+          // Many of these tests wait for outages, leases and restarts. Projects with other limits run one after another.
+          maxWorkers: availableParallelism() + 4,
+          sequence: { groupOrder: 1 },
           globalSetup: ["test/support/run-folder.ts"],
           include: ["test/slow/**/*.test.ts"],
           testTimeout: 3_600_000,

@@ -1,7 +1,6 @@
 /**
- * Copies the two Swagger UI files that the API explorer loads into the api module, so that an installed
- * gateway serves them without the library and its install script
- * (docs/decisions/0020-swagger-ui-as-explorer.md).
+ * Copies the two Swagger UI files that the API explorer loads, and their license, into the api module. An installed
+ * gateway thus serves them without the library and its install script (docs/decisions/0020-swagger-ui-as-explorer.md).
  */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -13,9 +13,9 @@ const README_URL = "http://127.0.0.1:7420";
 const READY_MS = 600_000;
 const STOP_MS = 60_000;
 
-const user = mkdtempSync(join(tmpdir(), "backplane-start-"));
-const home = join(user, ".local/share/backplane");
-mkdirSync(join(user, ".local/share"), { recursive: true });
+const user_home = mkdtempSync(join(tmpdir(), "backplane-start-"));
+const home = join(user_home, ".local/share/backplane");
+mkdirSync(join(user_home, ".local/share"), { recursive: true });
 const env = newcomerEnvironment();
 const child = spawn("npm", ["start"], { env, stdio: ["ignore", "pipe", "inherit"], detached: true });
 const exited_early = new Promise<never>((_, reject) => {
@@ -27,7 +27,7 @@ exited_early.catch(() => undefined);
 function newcomerEnvironment(): NodeJS.ProcessEnv {
   const inherited = Object.entries(process.env).filter(([name]) => !/^(?:BACKPLANE_|XDG_)/.test(name));
   const cache = process.env.npm_config_cache ?? join(homedir(), ".npm");
-  return { ...Object.fromEntries(inherited), HOME: user, npm_config_cache: cache, BACKPLANE_PORT: "0" };
+  return { ...Object.fromEntries(inherited), HOME: user_home, npm_config_cache: cache, BACKPLANE_PORT: "0" };
 }
 
 /**
@@ -48,6 +48,18 @@ function rejectAfter(ms: number, message: string): Promise<never> {
   return new Promise((_, reject) => setTimeout(() => reject(new Error(message)), ms).unref());
 }
 
+/** Resolves when every process of the group has exited. npm itself may exit before the gateway, which still writes. */
+async function waitForGroup(group: number): Promise<void> {
+  for (;;) {
+    try {
+      process.kill(-group, 0);
+    } catch {
+      return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
 /** The shell blocks of one section of the README. */
 function blocksOf(section: string): string[] {
   const text = readFileSync("README.md", "utf8");
@@ -57,13 +69,13 @@ function blocksOf(section: string): string[] {
   return Array.from(text.slice(begin, end).matchAll(/^```sh\n(.*?)^```$/gms), (match) => match[1]!);
 }
 
-function runAsWritten(script: string): string {
+function runScript(script: string): string {
   const { status, stdout, stderr } = spawnSync("sh", ["-e", "-c", script], { env, encoding: "utf8" });
   if (status === 0) return stdout;
   throw new Error(`README.md: this failed with ${status}:\n${script}\n${stdout}${stderr}`);
 }
 
-function expectIn(output: string, expected: RegExp, command: string): void {
+function expectMatch(output: string, expected: RegExp, command: string): void {
   if (!expected.test(output)) throw new Error(`README.md: ${command} did not show ${expected}:\n${output}`);
 }
 
@@ -81,15 +93,15 @@ async function checkHttpAccess(url: string): Promise<void> {
 function checkFirstCall(url: string): void {
   const [commands, request] = blocksOf("Run a plugin");
   const lines = commands!.trim().split("\n");
-  const output = lines.map((line) => runAsWritten(line)).join("\n");
-  expectIn(output, /Installed acme\/hello@/, "plugin install");
-  expectIn(output, /Hello, Ada!/, "invoke");
-  expectIn(output, /\bhello +succeeded\b.*\bisolated\b/, "invocation list");
+  const output = lines.map((line) => runScript(line)).join("\n");
+  expectMatch(output, /Installed acme\/hello@/, "plugin install");
+  expectMatch(output, /Hello, Ada!/, "invoke");
+  expectMatch(output, /\bhello +succeeded\b.*\bisolated\b/, "invocation list");
   if (spawnSync("curl", ["--version"], { env }).error !== undefined) {
     console.log("curl is not installed: the README's request over HTTP was skipped");
     return;
   }
-  expectIn(runAsWritten(request!.replaceAll(README_URL, url)), /"greeting":"Hello, Ada!"/, "curl");
+  expectMatch(runScript(request!.replaceAll(README_URL, url)), /"greeting":"Hello, Ada!"/, "curl");
 }
 
 try {
@@ -100,9 +112,8 @@ try {
   ]);
   await checkHttpAccess(url);
   checkFirstCall(url);
-  const stopped = new Promise((resolve) => child.once("exit", resolve));
   process.kill(-child.pid!, "SIGTERM");
-  await Promise.race([stopped, rejectAfter(STOP_MS, `not stopped in ${STOP_MS} ms`)]);
+  await Promise.race([waitForGroup(child.pid!), rejectAfter(STOP_MS, `not stopped in ${STOP_MS} ms`)]);
   console.log(`npm start: ready on ${url}, healthy, the README's first call ran in the sandbox, stopped`);
   process.exitCode = 0;
 } catch (error) {
@@ -114,6 +125,6 @@ try {
   }
   process.exitCode = 1;
 } finally {
-  rmSync(user, { recursive: true, force: true });
+  rmSync(user_home, { recursive: true, force: true });
 }
 process.exit();

@@ -29,7 +29,7 @@ const SECTIONS: Readonly<Record<string, string>> = {
   audit: "A copy of the audit log for other systems.",
   limits: "Sizes of requests, and how much runs at the same time.",
   policy: "The most that any plugin on this host may do. The rules for calls are in [policy.md](policy.md).",
-  orgs: "The most that calls of one organisation may do ([grants](operating.md#grants)).",
+  orgs: "The most that calls of one organization may do ([grants](operating.md#grants)).",
   projects: "The most that calls of one project may do ([grants](operating.md#grants)).",
   hefty: "Settings of instrument plugins ([instruments.md](instruments.md)).",
   pypi: "Where Python packages come from ([Python packages](mcp-servers.md#python-packages)).",
@@ -81,7 +81,7 @@ const MEANINGS: Readonly<Record<string, string>> = {
   "orgs.ORG.secret_slots": "secret slots",
   "orgs.ORG.capabilities": "capabilities of side-process plugins",
   "orgs.ORG.tools": "tools that a call may invoke through the gateway",
-  "projects.ORG/PROJECT": "the same fields as for an organisation",
+  "projects.ORG/PROJECT": "the same fields as for an organization",
   "hefty.plugins": "settings by plugin id, under the names that Hefty uses",
   "pypi.index_url": "the index, as PEP 503 describes it",
   "pypi.file_origins": "other hosts that serve the files of the index",
@@ -170,7 +170,7 @@ export function renderConfigReference(): string {
     "",
     "Generated from the schema of the configuration by `npm run docs:config`; a test compares the two. The keys are those of",
     "`backplane.toml` in the home folder. A variable overrides the file, and a flag of `backplane up` overrides both.",
-    "[operating.md](operating.md) explains them. An unknown key is an error at the start. Settings that change while the gateway runs",
+    "[operating.md](operating.md) explains them. An unknown key is an error at startup. Settings that change while the gateway runs",
     "are not here: `backplane config list` and [policy.md](policy.md).",
   ];
   const seen = new Set<string>();

@@ -20,7 +20,7 @@ function isInstalled(): boolean {
 }
 
 if (!isInstalled()) {
-  console.error(`installing for the tests: the packages of ${FOLDER}`);
+  console.error(`installing the packages of ${FOLDER} for the tests`);
   // Install scripts of third-party packages are disabled: the peers work without them.
   const { status } = spawnSync("npm", ["ci", "--ignore-scripts", "--no-fund", "--no-audit"], {
     cwd: FOLDER,

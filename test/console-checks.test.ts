@@ -31,10 +31,10 @@ test("finds a check without a test and a test with another title", () => {
   const files: Record<string, string> = { "a.test.ts": 'test("works", () => {});' };
   const found = missingTests(
     [
-      { check: 1, promise: "", tests: [["a.test.ts", "works"]] },
-      { check: 2, promise: "", tests: [["a.test.ts", "worked"]] },
-      { check: 3, promise: "", tests: [] },
-      { check: 4, promise: "", tests: [["b.test.ts", "works"]] },
+      { check: 1, requirement: "", tests: [["a.test.ts", "works"]] },
+      { check: 2, requirement: "", tests: [["a.test.ts", "worked"]] },
+      { check: 3, requirement: "", tests: [] },
+      { check: 4, requirement: "", tests: [["b.test.ts", "works"]] },
     ],
     (file) => files[file] ?? "",
   );

@@ -41,7 +41,7 @@ test("the list contains every value that an entry exports at run time", async ()
   }
 });
 
-test("recognises every form of export", () => {
+test("recognizes every form of export", () => {
   const dir = mkdtempSync(join(tmpdir(), "backplane-exports-"));
   writeFileSync(
     join(dir, "inner.ts"),

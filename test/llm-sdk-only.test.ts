@@ -14,21 +14,21 @@ const IMPORT =
 const DYNAMIC_IMPORT = /\bimport\s*\(\s*([^)]*?)\s*\)/g;
 
 /** The violations in the source of a plugin, one line each. */
-function rawTraffic(plugin: string, source: string): string[] {
+function findViolations(plugin: string, source: string): string[] {
   const code = source.replaceAll(/\/\*[\s\S]*?\*\//g, " ").replaceAll(/(^|[\s;])\/\/.*$/gm, "$1");
-  const imports: string[] = [];
+  const violations: string[] = [];
   for (const [, from, bare] of code.matchAll(IMPORT)) {
     const specifier = from ?? bare ?? "";
-    if (!isAllowed(plugin, specifier)) imports.push(`imports ${specifier}`);
+    if (!isAllowed(plugin, specifier)) violations.push(`imports ${specifier}`);
   }
   for (const [, argument = ""] of code.matchAll(DYNAMIC_IMPORT)) {
     const literal = /^["']([^"']+)["']$/.exec(argument)?.[1];
-    if (literal === undefined) imports.push(`imports a computed name: ${argument}`);
-    else if (!isAllowed(plugin, literal)) imports.push(`imports ${literal}`);
+    if (literal === undefined) violations.push(`imports a computed name: ${argument}`);
+    else if (!isAllowed(plugin, literal)) violations.push(`imports ${literal}`);
   }
   const words = code.replaceAll(/"(?:[^"\\\n]|\\.)*"/g, '""');
-  for (const [use] of words.matchAll(RAW_USE)) imports.push(`uses ${use.trim()}`);
-  return imports;
+  for (const [use] of words.matchAll(RAW_USE)) violations.push(`uses ${use.trim()}`);
+  return violations;
 }
 
 function isAllowed(plugin: string, specifier: string): boolean {
@@ -53,7 +53,7 @@ verifies("llm.sdk-only", "provider plugins send HTTP only through their vendor's
     expect(files).not.toEqual([]);
     for (const file of files) {
       const source = readFileSync(join(dir, file), "utf8");
-      for (const reason of rawTraffic(plugin, source)) problems.push(`${plugin}/${file} ${reason}`);
+      for (const reason of findViolations(plugin, source)) problems.push(`${plugin}/${file} ${reason}`);
     }
     const manifest = JSON.parse(readFileSync(join("plugins", plugin, "package.json"), "utf8"));
     const allowed = ["@backplane/sdk", ...(SDKS[plugin] === undefined ? [] : [SDKS[plugin]])];
@@ -83,7 +83,7 @@ verifies("llm.sdk-only", "the check finds every way to bypass the SDKs", () => {
     ['process.getBuiltinModule("net");', "uses process"],
   ];
   for (const [source, reason] of bad) {
-    expect(rawTraffic("llm-anthropic", source), source).toContain(reason);
+    expect(findViolations("llm-anthropic", source), source).toContain(reason);
   }
 });
 
@@ -97,5 +97,5 @@ test("the check ignores comments and messages", () => {
     "/** import x from 'http' */",
     'throw new Error("could not fetch (http)");',
   ];
-  for (const source of good) expect(rawTraffic("llm-anthropic", source), source).toEqual([]);
+  for (const source of good) expect(findViolations("llm-anthropic", source), source).toEqual([]);
 });

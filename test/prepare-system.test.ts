@@ -28,11 +28,11 @@ interface Machine {
 
 /** Runs the script on this machine with a /usr/bin that contains only the given apt-get. */
 function prepare({ apt, uid, env = {}, purpose }: Machine) {
-  const printed: string[] = [];
+  const apt_mount: string[] = [];
   if (apt !== undefined) {
     const program = join(folder, "apt-get");
     writeFileSync(program, `#!${process.execPath}\n${apt}`, { mode: 0o755 });
-    printed.push("--ro-bind", program, "/usr/bin/apt-get");
+    apt_mount.push("--ro-bind", program, "/usr/bin/apt-get");
   }
   const hidden = existsSync(FOREIGN) ? ["--tmpfs", FOREIGN] : [];
   const user = uid === undefined ? [] : ["--unshare-user", "--uid", String(uid), "--gid", String(uid)];
@@ -42,7 +42,7 @@ function prepare({ apt, uid, env = {}, purpose }: Machine) {
     "/",
     "--tmpfs",
     "/usr/bin",
-    ...printed,
+    ...apt_mount,
     ...hidden,
     ...user,
     "--",
@@ -62,8 +62,8 @@ function prepare({ apt, uid, env = {}, purpose }: Machine) {
 
 test("prints nothing on a machine that has everything", () => {
   const env = cleanEnvironment({ BACKPLANE_HOME: join(folder, "home") });
-  const ran = spawnSync(process.execPath, [SCRIPT], { env, encoding: "utf8" });
-  expect(ran).toMatchObject({ status: 0, stdout: "", stderr: "" });
+  const result = spawnSync(process.execPath, [SCRIPT], { env, encoding: "utf8" });
+  expect(result).toMatchObject({ status: 0, stdout: "", stderr: "" });
 });
 
 test("fails on a machine that lacks something, and prints the command that installs it", () => {
@@ -89,13 +89,13 @@ test("lists what is missing on a system without apt and suggests no apt command"
 });
 
 /** Records its arguments and installs nothing. */
-const RECORDS = `const { appendFileSync } = require("node:fs");
+const RECORDING_APT = `const { appendFileSync } = require("node:fs");
 const args = process.argv.slice(2).filter((arg) => !/^-|=/.test(arg));
 appendFileSync(process.env.APT_LOG, args.join(" ") + "\\n");`;
 
 test.runIf(root)("installs the packages as root on Debian and reports what is still missing", () => {
   const log = join(folder, "apt.log");
-  const { status, stderr } = prepare({ apt: RECORDS, env: { APT_LOG: log } });
+  const { status, stderr } = prepare({ apt: RECORDING_APT, env: { APT_LOG: log } });
   expect(status).toBe(1);
   expect(stderr).toMatch(/^installing for the tests: .*bubblewrap, gcc, libc6-dev$/m);
   expect(stderr).toMatch(/^still missing after the installation: bubblewrap/m);

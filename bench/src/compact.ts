@@ -21,7 +21,7 @@ import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
 const ENTRIES = 5_000;
-const PAGE = 500;
+const PAGE_SIZE = 500;
 const REPETITIONS = 7;
 const LIMIT_MS = 1_000;
 const LAG_LIMIT_MS = 50;
@@ -41,11 +41,11 @@ export async function compactTurn(): Promise<Row[]> {
   const ref = { session_id: "long" };
   try {
     const { head_chain_id } = await kernel.sessions.create(caller, ref);
-    for (let n = 0; n < ENTRIES; n += PAGE)
+    for (let n = 0; n < ENTRIES; n += PAGE_SIZE)
       await kernel.chains.addBlocks(
         caller,
         head_chain_id,
-        Array.from({ length: PAGE }, (_, i) => block(n + i)),
+        Array.from({ length: PAGE_SIZE }, (_, i) => block(n + i)),
       );
     const times: number[] = [];
     const lags: number[] = [];

@@ -32,7 +32,7 @@ interface RawProtocol {
   answer: (reply: never) => string;
 }
 
-/** A minimal host for a raw child process: the host's side of the limit that ours is compared with. */
+/** A minimal host for a raw child process: the host's side of the limit with which our figures are compared. */
 function rawPeer({ key, child: file, request, answer }: RawProtocol): EchoPeer {
   return {
     key,

@@ -50,8 +50,8 @@ export async function harnessOverhead(): Promise<Row[]> {
     const alone: number[] = [];
     const within: number[] = [];
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
-      const turn = await meanMillis(ours.turn);
-      const run = await meanMillis(ours.run);
+      const turn = await measureMeanMs(ours.turn);
+      const run = await measureMeanMs(ours.run);
       if (repetition === 0) continue;
       alone.push(turn);
       within.push(run);
@@ -68,7 +68,7 @@ export async function harnessOverhead(): Promise<Row[]> {
   }
 }
 
-async function meanMillis(work: (name: string) => Promise<void>): Promise<number> {
+async function measureMeanMs(work: (name: string) => Promise<void>): Promise<number> {
   const name = Math.random().toString(36).slice(2);
   const from = performance.now();
   for (let n = 0; n < RUNS; n++) await work(`${name}-${n}`);

@@ -35,7 +35,7 @@ export async function httpInvoke(): Promise<Row[]> {
       { key: "bare", server: bare, path: "/v1/invocations", headers, body: JSON.stringify({ input }) },
     ];
     // The warm-up lets V8 compile both, so that the steady state is measured.
-    for (const target of targets) await saturate(target, 32, 12_000);
+    for (const target of targets) await sendPrebuilt(target, 32, 12_000);
     const figures = { ours: emptyFigures(), bare: emptyFigures() };
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       for (const target of targets) {
@@ -43,10 +43,10 @@ export async function httpInvoke(): Promise<Row[]> {
         const before = cpuMicros(target.server.pid);
         target_figures.rate.push(await fetchRate(target, 32, CALLS));
         target_figures.cpu.push((cpuMicros(target.server.pid) - before) / CALLS);
-        const times = await saturate(target, 1, 500);
+        const times = await sendPrebuilt(target, 1, 500);
         target_figures.p50.push(percentile(times.latencies, 0.5));
         target_figures.p99.push(percentile(times.latencies, 0.99));
-        target_figures.saturated.push((await saturate(target, 32, CALLS)).rate);
+        target_figures.saturated.push((await sendPrebuilt(target, 32, CALLS)).rate);
       }
     }
     const both = (name: keyof Figures) => [median(figures.ours[name]), median(figures.bare[name])] as const;
@@ -113,7 +113,7 @@ async function fetchRate(target: Target, in_flight: number, amount: number): Pro
   return (amount / (performance.now() - from)) * 1000;
 }
 
-async function saturate(target: Target, connections: number, amount: number) {
+async function sendPrebuilt(target: Target, connections: number, amount: number) {
   const from = performance.now();
   const latencies = await httpLoad(
     { url: target.server.url + target.path, headers: target.headers, body: target.body },

@@ -34,7 +34,7 @@ export async function llmProxy(): Promise<Row[]> {
     const direct: Target = { url: `${model.url}/v1/chat/completions`, headers, model: "m" };
     const proxied: Target = { url: `${ours.url}/v1/chat/completions`, headers, model: "local/m" };
     const recorded: Target = { ...direct, url: `${recording.url}/v1/chat/completions` };
-    for (const target of [direct, recorded, proxied]) await timesToFirstChunk(target, 2 * CALLS);
+    for (const target of [direct, recorded, proxied]) await measureFirstChunks(target, 2 * CALLS);
     const figures = {
       direct: { p50: [] as number[], p99: [] as number[] },
       recording: { p50: [] as number[], p99: [] as number[] },
@@ -46,7 +46,7 @@ export async function llmProxy(): Promise<Row[]> {
         ["recording", recorded],
         ["ours", proxied],
       ] as const) {
-        const times = await timesToFirstChunk(target, CALLS);
+        const times = await measureFirstChunks(target, CALLS);
         figures[key].p50.push(percentile(times, 0.5));
         figures[key].p99.push(percentile(times, 0.99));
       }
@@ -56,7 +56,7 @@ export async function llmProxy(): Promise<Row[]> {
       ours: median(figures.ours.p50),
       direct: median(figures.direct.p50),
       recording_proxy: median(figures.recording.p50),
-      sync: percentile(diskSyncs(), 0.5),
+      sync: percentile(measureDiskSyncs(), 0.5),
     };
     const p99 = {
       ours: median(figures.ours.p99),
@@ -91,7 +91,7 @@ async function addInstance(ours: Server, headers: Record<string, string>, base_u
 }
 
 /** Milliseconds from the request to the first chunk, one call after another. */
-async function timesToFirstChunk(target: Target, calls: number): Promise<number[]> {
+async function measureFirstChunks(target: Target, calls: number): Promise<number[]> {
   const times: number[] = [];
   for (let call = 0; call < calls; call++) {
     const from = performance.now();
@@ -104,7 +104,7 @@ async function timesToFirstChunk(target: Target, calls: number): Promise<number[
 }
 
 /** Milliseconds to write 4 kB and wait for the disk that holds the gateway's home. */
-function diskSyncs(): number[] {
+function measureDiskSyncs(): number[] {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-sync-"));
   const file = openSync(join(folder, "file"), "w");
   const block = Buffer.alloc(4_096);

@@ -50,24 +50,24 @@ export async function loopTurn(): Promise<Row[]> {
       sequential: [] as number[],
       minimal: [] as number[],
       concurrent: [] as number[],
-      ai: [] as number[],
+      peer: [] as number[],
       streamed: [] as number[],
-      stream: [] as number[],
+      peer_streamed: [] as number[],
     };
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
       const sequential = await rate(SEQUENTIAL, 1, gateway.turn);
       const minimalRate = await rate(SEQUENTIAL, 1, minimal.turn);
       const concurrent = await rate(TURNS, SESSIONS, gateway.turn);
-      const ai = await rate(TURNS, SESSIONS, aiTurn);
+      const peer = await rate(TURNS, SESSIONS, aiTurn);
       const streamed = await rate(TURNS, SESSIONS, (lane) => gateway.turn(`${STREAMED}${lane}`));
-      const stream = await rate(TURNS, SESSIONS, aiStream);
+      const peer_streamed = await rate(TURNS, SESSIONS, aiStream);
       if (repetition === 0) continue;
       rates.sequential.push(sequential);
       rates.minimal.push(minimalRate);
       rates.concurrent.push(concurrent);
-      rates.ai.push(ai);
+      rates.peer.push(peer);
       rates.streamed.push(streamed);
-      rates.stream.push(stream);
+      rates.peer_streamed.push(peer_streamed);
     }
     return [
       row(
@@ -84,7 +84,7 @@ export async function loopTurn(): Promise<Row[]> {
         median(rates.concurrent),
         null,
         {
-          "ai-7": median(rates.ai),
+          "ai-7": median(rates.peer),
         },
       ),
       row(
@@ -93,7 +93,7 @@ export async function loopTurn(): Promise<Row[]> {
         "higher",
         median(rates.streamed),
         null,
-        { "ai-7-stream": median(rates.stream) },
+        { "ai-7-stream": median(rates.peer_streamed) },
       ),
     ];
   } finally {

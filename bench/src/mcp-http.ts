@@ -93,9 +93,9 @@ async function measureRate(session: McpSession, calls: number): Promise<number> 
   return (calls / (performance.now() - from)) * 1000;
 }
 
-async function measureSaturatedRate(peer: Target): Promise<number> {
+async function measureSaturatedRate(target: Target): Promise<number> {
   const from = performance.now();
-  await sendCalls(peer, IN_FLIGHT, CALLS);
+  await sendCalls(target, IN_FLIGHT, CALLS);
   return (CALLS / (performance.now() - from)) * 1000;
 }
 

@@ -41,7 +41,7 @@ interface PeerKind {
 const KINDS: PeerKind[] = [
   {
     // Its MCP endpoint supports only the older transport: one POST per call, the answers over one stream. At start it
-    // requests its catalogue from the internet and continues without it.
+    // requests its catalog from the internet and continues without it.
     key: "mcp-hub-4",
     script: "mcp-hub/dist/cli.js",
     args: ({ port, config }) => ["--port", String(port), "--config", config],
@@ -104,7 +104,7 @@ async function start(kind: PeerKind, program: string): Promise<McpPeer> {
   const script = fileURLToPath(new URL(`../node_modules/${kind.script}`, import.meta.url));
   const env = isolatedEnvironment(home);
   const log = openSync(join(home, "log"), "w");
-  // One of them exits when its stdin ends, so stdin stays open.
+  // One of the peers exits when its stdin ends, so stdin stays open.
   const child = spawn(process.execPath, [script, ...kind.args(setup)], {
     env,
     cwd: home,
@@ -121,7 +121,7 @@ async function start(kind: PeerKind, program: string): Promise<McpPeer> {
   try {
     const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
     const endpoint = { url: `http://127.0.0.1:${setup.port}${kind.path}`, headers, tool: kind.tool };
-    const session = await untilReady(
+    const session = await waitUntilReady(
       () => kind.open(endpoint),
       () => child.exitCode === null,
     );
@@ -141,7 +141,7 @@ async function start(kind: PeerKind, program: string): Promise<McpPeer> {
 }
 
 /** Each peer reports readiness differently, so they are called until the echo succeeds. */
-async function untilReady<T>(attempt: () => Promise<T>, alive: () => boolean): Promise<T> {
+async function waitUntilReady<T>(attempt: () => Promise<T>, alive: () => boolean): Promise<T> {
   const until = performance.now() + READY_MS;
   for (;;) {
     try {

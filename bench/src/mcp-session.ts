@@ -33,11 +33,11 @@ export async function openSession({ url, headers, tool }: McpEndpoint): Promise<
   const text = await opened.text();
   if (!opened.ok || !text.includes("protocolVersion")) throw new Error(`no session was opened: ${text}`);
   const id = opened.headers.get("mcp-session-id");
-  const sessionHeaders = id === null ? headers : { ...headers, "mcp-session-id": id };
-  await (await post(url, sessionHeaders, message("notifications/initialized"))).arrayBuffer();
-  const echoed = await (await post(url, sessionHeaders, callBody(tool, 1))).text();
+  const session_headers = id === null ? headers : { ...headers, "mcp-session-id": id };
+  await (await post(url, session_headers, message("notifications/initialized"))).arrayBuffer();
+  const echoed = await (await post(url, session_headers, callBody(tool, 1))).text();
   if (!isEcho(echoed)) throw new Error(`the echo does not answer: ${echoed.slice(0, 300)}`);
-  return withoutHandshake({ url, headers: sessionHeaders, tool });
+  return withoutHandshake({ url, headers: session_headers, tool });
 }
 
 /** For a server that supports only calls. */

@@ -130,7 +130,7 @@ async function openGraphileWorker(binaries: string, in_flight: number): Promise<
   };
   const silent = { log: () => () => undefined };
   const { Logger } = await import("graphile-worker");
-  // Its documentation recommends both settings for high throughput.
+  // The library's documentation recommends both settings for high throughput.
   const worker = { concurrentJobs: in_flight, localQueue: { size: 500 }, completeJobBatchDelay: 0 };
   const runner = await run({
     pgPool: pool,
@@ -169,7 +169,8 @@ function findPostgres(): string | null {
 }
 
 /**
- * With its default settings, so every commit is flushed to the disk. It listens on a Unix socket in the folder only.
+ * Starts PostgreSQL with its default settings, so that every commit is flushed to the disk. The server listens only on a
+ * Unix socket in the folder.
  */
 async function startPostgres(binaries: string, folder: string): Promise<ChildProcess> {
   const owner = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};

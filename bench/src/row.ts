@@ -3,7 +3,7 @@ export interface Row {
   name: string;
   metric: string;
   ours: number;
-  /** The bound or the bare implementation that ours is compared with; null if there is none. */
+  /** The figure of the bare implementation that bounds ours; null if there is none. */
   limit: number | null;
   /** ours / limit */
   ratio: number | null;

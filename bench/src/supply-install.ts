@@ -27,7 +27,7 @@ const BINARY_BYTES = 20 * MIB;
 const MODULES = 1_000;
 const MODULE_BYTES = 30 * 1024;
 const PAIRS = 5;
-const FLUSHES = 8;
+const CONCURRENT_FLUSHES = 8;
 
 interface Extraction {
   written_ms: number;
@@ -162,7 +162,7 @@ async function extractLayer(repository: string, digest: string, into: string): P
   const flush = async () => {
     for (let file = files.pop(); file !== undefined; file = files.pop()) await flushFile(file);
   };
-  await Promise.all(Array.from({ length: FLUSHES }, flush));
+  await Promise.all(Array.from({ length: CONCURRENT_FLUSHES }, flush));
   return { written_ms, flushed_ms: performance.now() - from };
 }
 

@@ -19,7 +19,7 @@ const LONG = 100_000;
 const SHORT = 1_000;
 /** The entries of a session after its compaction. */
 const ENTRIES_AFTER_COMPACTION = 50;
-const PAGE = 1_000;
+const PAGE_SIZE = 1_000;
 const HYDRATIONS = 100;
 const SLICES = 41;
 const REPETITIONS = 7;
@@ -85,10 +85,10 @@ async function createFilledSession(
   const scope = { org_id: "org_local", project_id: "proj_default" };
   const key = { scope, workspace: "/bench", session_id };
   const { head_chain_id: chain_id } = await sessions.create(key);
-  for (let n = 0; n < entries; n += PAGE) {
+  for (let n = 0; n < entries; n += PAGE_SIZE) {
     await sessions.append(
       key,
-      Array.from({ length: PAGE }, (_, i) => createEntry(n + i)),
+      Array.from({ length: PAGE_SIZE }, (_, i) => createEntry(n + i)),
     );
   }
   const { last_entry_id } = await sessions.get(key);
@@ -117,9 +117,9 @@ async function measureReplayRate(sessions: Sessions, { key, chain_id }: TestSess
   let after = 0;
   let count = 0;
   for (;;) {
-    const page = await sessions.entries(key.scope, chain_id, after, PAGE);
+    const page = await sessions.entries(key.scope, chain_id, after, PAGE_SIZE);
     count += page.length;
-    if (page.length < PAGE) break;
+    if (page.length < PAGE_SIZE) break;
     after = page.at(-1)!.id;
   }
   if (count < LONG) throw new Error(`only ${count} entries were read`);
@@ -136,16 +136,16 @@ function measureBareRate(database: DatabaseSync, chain_id: string): number {
   let count = 0;
   for (;;) {
     const page: unknown[] = [];
-    for (const { first_id, body } of select.all(chain_id, after, after + PAGE)) {
+    for (const { first_id, body } of select.all(chain_id, after, after + PAGE_SIZE)) {
       let id = first_id as number;
       for (const [kind, date, payload, meta] of JSON.parse(body as string) as unknown[][]) {
-        if (id > after && id <= after + PAGE) page.push({ id, kind, date, payload, meta });
+        if (id > after && id <= after + PAGE_SIZE) page.push({ id, kind, date, payload, meta });
         id++;
       }
     }
     count += page.length;
-    if (page.length < PAGE) break;
-    after += PAGE;
+    if (page.length < PAGE_SIZE) break;
+    after += PAGE_SIZE;
   }
   return (count / (performance.now() - from)) * 1000;
 }

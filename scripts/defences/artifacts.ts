@@ -1,7 +1,7 @@
 /** An artifact is a regular file of the call's own scratch folder and contains no secret of the call. */
 import { INIT, type Mutant, RUNNER } from "./mutant.ts";
 
-const ARTIFACTS = ["packages/runner/test/artifacts/artifacts.test.ts"];
+const ARTIFACTS_TESTS = ["packages/runner/test/artifacts/artifacts.test.ts"];
 
 export const ARTIFACT_DEFENCES: Mutant[] = [
   {
@@ -9,49 +9,49 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     file: `${INIT}/artifact.c`,
     from: "O_RDONLY | O_NOFOLLOW | O_NONBLOCK",
     to: "O_RDONLY | O_NONBLOCK",
-    tests: ARTIFACTS,
+    tests: ARTIFACTS_TESTS,
   },
   {
     defence: "sandbox: an artifact is not read through a linked folder",
     file: `${INIT}/artifact.c`,
     from: "O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)\n",
     to: "O_RDONLY | O_DIRECTORY | O_CLOEXEC)\n",
-    tests: ARTIFACTS,
+    tests: ARTIFACTS_TESTS,
   },
   {
     defence: "sandbox: an artifact has one hard link",
     file: `${INIT}/artifact.c`,
     from: "info.st_nlink != 1",
     to: "info.st_nlink < 1",
-    tests: ARTIFACTS,
+    tests: ARTIFACTS_TESTS,
   },
   {
     defence: "sandbox: an artifact has no special bits",
     file: `${INIT}/artifact.c`,
     from: "(S_ISUID | S_ISGID)",
     to: "0",
-    tests: ARTIFACTS,
+    tests: ARTIFACTS_TESTS,
   },
   {
     defence: "plain: an artifact is not read through a link",
     file: `${RUNNER}/artifacts/read-beneath.ts`,
     from: "O_RDONLY | O_NOFOLLOW | O_NONBLOCK",
     to: "O_RDONLY | O_NONBLOCK",
-    tests: ARTIFACTS,
+    tests: ARTIFACTS_TESTS,
   },
   {
     defence: "plain: an artifact has one hard link",
     file: `${RUNNER}/artifacts/read-beneath.ts`,
     from: "nlink !== 1",
     to: "nlink < 1",
-    tests: ARTIFACTS,
+    tests: ARTIFACTS_TESTS,
   },
   {
     defence: "an artifact path stays inside scratch",
     file: "packages/contract/src/values/artifact.ts",
     from: ' && name !== ".."',
     to: "",
-    tests: ARTIFACTS,
+    tests: ARTIFACTS_TESTS,
   },
   {
     defence: "an artifact path has no characters that hide or reverse text",
@@ -65,14 +65,14 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     file: `${RUNNER}/artifacts/collect-artifacts.ts`,
     from: 'if (hasSecret(content, options.redactor)) throw refused(path, "secret");',
     to: "",
-    tests: ARTIFACTS,
+    tests: ARTIFACTS_TESTS,
   },
   {
     defence: "an artifact contains no secret with characters outside ASCII",
     file: `${RUNNER}/secrets/redact.ts`,
     from: '(["utf8", "latin1"] as const)',
     to: '(["latin1"] as const)',
-    tests: ARTIFACTS,
+    tests: ARTIFACTS_TESTS,
     only: "contains a secret of the call",
   },
   {

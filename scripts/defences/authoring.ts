@@ -3,11 +3,11 @@ import type { Mutant } from "./mutant.ts";
 
 const SESSION = "packages/authoring/src/conformance/vai-test-session.ts";
 const CHECKS = "packages/authoring/src/conformance/vai-checks.ts";
-const DEFECTS = ["packages/authoring/test/conformance/defects.test.ts"];
-const CASES = ["packages/authoring/test/conformance/cases.test.ts"];
-const STORY = ["packages/cli/test/commands/plugin/authoring.test.ts"];
-const DEV = ["packages/cli/test/commands/plugin/dev.test.ts"];
-const TAPS = ["packages/runner/test/processes/frame-taps.test.ts"];
+const DEFECTS_TESTS = ["packages/authoring/test/conformance/defects.test.ts"];
+const CASES_TESTS = ["packages/authoring/test/conformance/cases.test.ts"];
+const AUTHORING_TESTS = ["packages/cli/test/commands/plugin/authoring.test.ts"];
+const DEV_TESTS = ["packages/cli/test/commands/plugin/dev.test.ts"];
+const FRAME_TAPS_TESTS = ["packages/runner/test/processes/frame-taps.test.ts"];
 
 export const AUTHORING_DEFENCES: Mutant[] = [
   {
@@ -15,7 +15,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/authoring/src/templates/create-plugin.ts",
     from: "if (entries.length > 0)",
     to: "if (entries.length < 0)",
-    tests: STORY,
+    tests: AUTHORING_TESTS,
     only: "refuses an invalid name",
   },
   {
@@ -23,7 +23,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/authoring/src/templates/create-plugin.ts",
     from: "if (match === null || text.length > MAX_NAME)",
     to: "if (match === null && text.length > MAX_NAME)",
-    tests: STORY,
+    tests: AUTHORING_TESTS,
     only: "refuses an invalid name",
   },
   {
@@ -31,7 +31,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/cli/src/commands/plugin/test-plugin.ts",
     from: "if (!report.conforms) return EXIT.conformance;",
     to: "if (!report.conforms) return EXIT.ok;",
-    tests: STORY,
+    tests: AUTHORING_TESTS,
     only: "exits with 7",
   },
   {
@@ -39,7 +39,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: SESSION,
     from: "const again = typeof id",
     to: "const again = typeof id !== typeof id && typeof id",
-    tests: DEFECTS,
+    tests: DEFECTS_TESTS,
     only: "shows the frame",
   },
   {
@@ -47,7 +47,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: SESSION,
     from: "if (plugin[field] !== identity[field])",
     to: "if (plugin[field] === null)",
-    tests: DEFECTS,
+    tests: DEFECTS_TESTS,
     only: "twelve defective",
   },
   {
@@ -55,7 +55,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: SESSION,
     from: "if (redacted !== text)",
     to: "if (redacted === null)",
-    tests: DEFECTS,
+    tests: DEFECTS_TESTS,
     only: "never a secret",
   },
   {
@@ -63,7 +63,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/authoring/src/conformance/run-vai.ts",
     from: "if (error instanceof ProcessEnded ||",
     to: "if (",
-    tests: DEFECTS,
+    tests: DEFECTS_TESTS,
     only: "twelve defective",
   },
   {
@@ -71,7 +71,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: CHECKS,
     from: "if (code !== 0)",
     to: "if (code === -1)",
-    tests: DEFECTS,
+    tests: DEFECTS_TESTS,
     only: "twelve defective",
   },
   {
@@ -79,7 +79,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/authoring/src/conformance/vai-calls.ts",
     from: "const [issue] = await checkOutput(result.structured_output);",
     to: "const [issue] = await checkOutput({ words: 1 });",
-    tests: DEFECTS,
+    tests: DEFECTS_TESTS,
     only: "twelve defective",
   },
   {
@@ -87,7 +87,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/authoring/src/conformance/cases.ts",
     from: "if (expected === actual) return null;",
     to: "if (typeof expected === typeof actual) return null;",
-    tests: CASES,
+    tests: CASES_TESTS,
     only: "compares statuses",
   },
   {
@@ -95,7 +95,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/registry/src/installations/installations.ts",
     from: "changing !== true || !isSelfDescribing(",
     to: "changing !== true && !isSelfDescribing(",
-    tests: DEV,
+    tests: DEV_TESTS,
     only: "keeps the last version",
   },
   {
@@ -103,21 +103,21 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/runner/src/processes/frame-taps.ts",
     from: "if (this.#secrets.size > before)",
     to: "if (this.#secrets.size < before)",
-    tests: TAPS,
+    tests: FRAME_TAPS_TESTS,
   },
   {
     defence: "dev: stderr is shown without secrets",
     file: "packages/runner/src/processes/frame-taps.ts",
     from: 'this.#show("plugin", "stderr", this.#redactor?.excerpt(text) ?? text);',
     to: 'this.#show("plugin", "stderr", text);',
-    tests: TAPS,
+    tests: FRAME_TAPS_TESTS,
   },
   {
     defence: "dev: only observed bindings are tapped",
     file: "packages/runner/src/processes/frame-taps.ts",
     from: "if (request === null || !this.#observers.has(request.binding_id)) return null;",
     to: "if (request === null) return null;",
-    tests: TAPS,
+    tests: FRAME_TAPS_TESTS,
   },
   {
     defence: "dev: only the host's administrator sees frames",
@@ -131,7 +131,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/cli/src/commands/plugin/dev-plugin.ts",
     from: "if (!was_linked) await unlink(context, folder);",
     to: "",
-    tests: DEV,
+    tests: DEV_TESTS,
     only: "keeps the last version",
   },
   {
@@ -139,7 +139,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
     file: "packages/cli/src/commands/plugin/dev-plugin.ts",
     from: "if (!was_linked) await",
     to: "await",
-    tests: DEV,
+    tests: DEV_TESTS,
     only: "keeps a folder linked",
   },
 ];

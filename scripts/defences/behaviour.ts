@@ -326,8 +326,8 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "risk: a changed policy applies to the next call",
     file: "packages/registry/src/policy/risk.ts",
-    from: "last.grant === grant && last.policy === policy",
-    to: "last.grant === grant",
+    from: "cached.grant === grant && cached.policy === policy",
+    to: "cached.grant === grant",
     tests: ["packages/registry/test/policy/risk.test.ts"],
   },
   {

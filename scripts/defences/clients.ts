@@ -47,7 +47,7 @@ export const CLIENT_DEFENCES: Mutant[] = [
   {
     defence: "client: an entry of somebody else is not replaced",
     file: COMMAND,
-    from: "if (entry !== undefined && connection === null) throw conflict(client_file, options.name);",
+    from: "if (entry !== undefined && connection === null) throw entryConflict(client_file, options.name);",
     to: "",
     tests: COMMAND_TESTS,
   },

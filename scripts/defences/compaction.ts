@@ -4,15 +4,15 @@
  */
 import type { Mutant } from "./mutant.ts";
 
-const ANSWERS = ["packages/agent/test/compaction/compactor-answers.test.ts"];
+const COMPACTOR_ANSWERS_TESTS = ["packages/agent/test/compaction/compactor-answers.test.ts"];
 const ACCEPT = "packages/door/src/invoke/accept.ts";
 const RESULTS = "packages/contract/src/plugins/check-results.ts";
 
-const CONTRACT = ["packages/agent/test/compaction/compactor-contract.test.ts"];
-const CHOICE = ["packages/agent/test/compaction/compactor-choice.test.ts"];
-const LOSS = ["packages/agent/test/compaction/compaction-loss.test.ts"];
-const PINS = ["packages/agent/test/compaction/pins.test.ts"];
-const WEAVE = ["examples/thread-weave/test/thread-weave.test.ts"];
+const COMPACTOR_CONTRACT_TESTS = ["packages/agent/test/compaction/compactor-contract.test.ts"];
+const COMPACTOR_CHOICE_TESTS = ["packages/agent/test/compaction/compactor-choice.test.ts"];
+const COMPACTION_LOSS_TESTS = ["packages/agent/test/compaction/compaction-loss.test.ts"];
+const PINS_TESTS = ["packages/agent/test/compaction/pins.test.ts"];
+const THREAD_WEAVE_TESTS = ["examples/thread-weave/test/thread-weave.test.ts"];
 const CALL = "packages/agent/src/compaction/call-compactor.ts";
 const CHOOSE = "packages/agent/src/compaction/choose-compactor.ts";
 const SEED = "packages/agent/src/compaction/build-seed.ts";
@@ -24,188 +24,188 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     file: ACCEPT,
     from: "acceptObject(ending, compactorIssue)",
     to: "acceptObject(ending, () => null)",
-    tests: ANSWERS,
+    tests: COMPACTOR_ANSWERS_TESTS,
   },
   {
     defence: "compaction: an answer has blocks or a summary",
     file: RESULTS,
     from: 'seed_blocks.length === 0 && summaryTextOf(result).trim() === ""',
     to: "false",
-    tests: ANSWERS,
+    tests: COMPACTOR_ANSWERS_TESTS,
   },
   {
     defence: "compaction: every block is checked",
     file: RESULTS,
     from: "if (issue !== null) return `seed_blocks",
     to: "if (issue !== null && index > 99) return `seed_blocks",
-    tests: ANSWERS,
+    tests: COMPACTOR_ANSWERS_TESTS,
   },
   {
     defence: "compaction: a conversation can be compacted again after an undo",
     file: "packages/session/src/compaction/build-compaction.ts",
     from: "source.entries.at(-1)?.id ?? 0",
     to: "source.session.last_entry_id",
-    tests: ANSWERS,
+    tests: COMPACTOR_ANSWERS_TESTS,
   },
   {
     defence: "compaction: pins are checked",
     file: SEED,
     from: '    ["is pinned", retained.pinned],\n',
     to: "",
-    tests: PINS,
+    tests: PINS_TESTS,
   },
   {
     defence: "compaction: system messages are checked",
     file: SEED,
     from: '    ["is a system message", retained.system],\n',
     to: "",
-    tests: CONTRACT,
+    tests: COMPACTOR_CONTRACT_TESTS,
   },
   {
     defence: "compaction: open tasks are checked",
     file: SEED,
     from: '    ["is an open task", retained.open],\n',
     to: "",
-    tests: CONTRACT,
+    tests: COMPACTOR_CONTRACT_TESTS,
   },
   {
     defence: "compaction: a result follows its call",
     file: SEED,
     from: 'block.kind === "tool_result" && !calls.has(block.tool_call_id!)',
     to: "false",
-    tests: CONTRACT,
+    tests: COMPACTOR_CONTRACT_TESTS,
   },
   {
     defence: "compaction: a block refers only to entries of its source",
     file: SEED,
     from: "if (foreign !== undefined)",
     to: "if (foreign === -1)",
-    tests: CONTRACT,
+    tests: COMPACTOR_CONTRACT_TESTS,
   },
   {
     defence: "compaction: the target is enforced",
     file: "packages/agent/src/compaction/compactions.ts",
     from: "        requireWithinTarget(compacted, input);\n",
     to: "",
-    tests: CONTRACT,
+    tests: COMPACTOR_CONTRACT_TESTS,
   },
   {
     defence: "compaction: diagnostics are kept",
     file: CALL,
     from: "diagnostics: boundDiagnostics(diagnostics),",
     to: "diagnostics: null,",
-    tests: CONTRACT,
+    tests: COMPACTOR_CONTRACT_TESTS,
   },
   {
     defence: "compaction: the host keeps pins that a compactor cannot keep",
     file: CALL,
     from: "seed: [...findMissingPins(seed, pins), ...seed],",
     to: "seed,",
-    tests: PINS,
+    tests: PINS_TESTS,
   },
   {
     defence: "compaction: the view of a new chain starts at its summary",
     file: "packages/agent/src/agent/chains.ts",
     from: 'chain.origin === "compaction" && chain.fork_entry_id < visible_to',
     to: 'chain.origin === "reset"',
-    tests: CONTRACT,
+    tests: COMPACTOR_CONTRACT_TESTS,
   },
   {
     defence: "compaction: the built-in summary keeps pins",
     file: "packages/agent/src/compaction/built-in-summary.ts",
     from: "...retained.pinned, ",
     to: "",
-    tests: PINS,
+    tests: PINS_TESTS,
   },
   {
     defence: "compaction: a copy is pinned like its original",
     file: RETAINED,
     from: 'return typeof meta.copy_of === "number" ? meta.copy_of : id;',
     to: "return meta.copy_of === undefined ? id : id;",
-    tests: PINS,
+    tests: PINS_TESTS,
   },
   {
     defence: "compaction: a fork inherits pins",
     file: "packages/store/src/ops/sessions.ts",
     from: "    yield* copyPins(key, keyOf(source), at);\n",
     to: "",
-    tests: PINS,
+    tests: PINS_TESTS,
   },
   {
     defence: "compaction: a requested compactor is the only candidate",
     file: CHOOSE,
     from: "bound_packages.filter((bound) => matchesRequest(bound, requested))",
     to: "[...bound_packages]",
-    tests: CHOICE,
+    tests: COMPACTOR_CHOICE_TESTS,
   },
   {
     defence: "compaction: compactors are ranked by context first",
     file: CHOOSE,
     from: "rank(a) - rank(b)",
     to: "rank(a) - rank(a)",
-    tests: CHOICE,
+    tests: COMPACTOR_CHOICE_TESTS,
   },
   {
     defence: "compaction: a project comes before its org",
     file: CHOOSE,
     from: "sortProjectFirst(picked)",
     to: "picked",
-    tests: CHOICE,
+    tests: COMPACTOR_CHOICE_TESTS,
   },
   {
     defence: "compaction: a session outside a rollout does not use its compactor",
     file: CHOOSE,
     from: "pickBinding(group, session_id) ?? []",
     to: "group[0]!",
-    tests: CHOICE,
+    tests: COMPACTOR_CHOICE_TESTS,
   },
   {
     defence: "compaction: the next candidate is used when one fails",
     file: "packages/agent/src/compaction/compactions.ts",
     from: "if (requested !== undefined || caller.signal.aborted) throw error;",
     to: "throw error;",
-    tests: CHOICE,
+    tests: COMPACTOR_CHOICE_TESTS,
   },
   {
     defence: "compaction: dropped entries are recorded",
     file: "packages/session/src/compaction/loss.ts",
     from: '    if (outcome === "dropped") {\n',
     to: '    if (outcome === "kept") {\n',
-    tests: LOSS,
+    tests: COMPACTION_LOSS_TESTS,
   },
   {
     defence: "compaction: entries that were appended to the source later are not reported as lost",
     file: "packages/agent/src/compaction/describe-compaction.ts",
     from: "id <= last_entry_id",
     to: "id > 0",
-    tests: LOSS,
+    tests: COMPACTION_LOSS_TESTS,
   },
   {
     defence: "thread weave: a block lists its entries",
     file: "examples/thread-weave/src/weave.ts",
     from: 'content: [{ type: "text", text }], from_entries });',
     to: 'content: [{ type: "text", text }], from_entries: [] });',
-    tests: WEAVE,
+    tests: THREAD_WEAVE_TESTS,
   },
   {
     defence: "thread weave: required blocks stay",
     file: "examples/thread-weave/src/thread-weave.ts",
     from: ".filter((block) => required.has(block));",
     to: ".filter(() => false);",
-    tests: WEAVE,
+    tests: THREAD_WEAVE_TESTS,
   },
   {
     defence: "thread weave: sentences that differ in a short word are not repetitions",
     file: "examples/thread-weave/src/weave.ts",
     from: "[repetitionKey(sentence.text), sentence]",
     to: '[[...sentence.words].join(" "), sentence]',
-    tests: WEAVE,
+    tests: THREAD_WEAVE_TESTS,
   },
   {
     defence: "thread weave: lines of the same shape share one score",
     file: "examples/thread-weave/src/weave.ts",
     from: "((rarity / words.size) * signals) / repeated",
     to: "-rarity * signals * repeated",
-    tests: WEAVE,
+    tests: THREAD_WEAVE_TESTS,
   },
 ];

@@ -2,9 +2,9 @@
 import type { Mutant } from "./mutant.ts";
 
 const SQLITE = "packages/store/src/sqlite";
-const DAMAGE = ["packages/store/test/damage.test.ts"];
-const CHECKSUMS = ["packages/store/test/checksummed-writes.test.ts"];
-const TAMPERING = ["test/e2e/audit-tampering.test.ts"];
+const DAMAGE_TESTS = ["packages/store/test/damage.test.ts"];
+const CHECKSUMMED_WRITES_TESTS = ["packages/store/test/checksummed-writes.test.ts"];
+const AUDIT_TAMPERING_TESTS = ["test/e2e/audit-tampering.test.ts"];
 
 export const DAMAGE_DEFENCES: Mutant[] = [
   {
@@ -12,126 +12,126 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     file: "packages/store/src/ops/spans.ts",
     from: '${lastSpanUpTo("$1", "$3")} order by last_id`;',
     to: '${lastSpanUpTo("$1", "$3")} and first_id <= $3 order by last_id`;',
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "a changed column does not hide its row from a query",
     file: "packages/store/src/ops/op.ts",
     from: "return `(${condition} /* or damaged ${table} */)`;",
     to: "return `(${condition})`;",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "a healthy row that a query excludes is not reported as damaged",
     file: `${SQLITE}/connection/row-checksums.ts`,
     from: "`or (select ${calls.get(name) ?? refuseName(name, text)}) is null`",
     to: "`or ${calls.get(name) ?? refuseName(name, text)} is null`",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "a row is checked when it is read",
     file: `${SQLITE}/connection/connection.ts`,
     from: "checks = rowChecks(tables);",
     to: "",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "a damaged row is not made valid by an update",
     file: `${SQLITE}/connection/checksummed-writes.ts`,
     from: "if (crc32(before) !== sum) throw damagedRow(table.name, values.slice(0, table.key));",
     to: "",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "no statement writes a row without a checksum",
     file: `${SQLITE}/connection/checksummed-writes.ts`,
     from: "if (table === undefined) return refuseForm(text);",
     to: "if (table === undefined) return undefined;",
-    tests: CHECKSUMS,
+    tests: CHECKSUMMED_WRITES_TESTS,
   },
   {
     defence: "a value that SQLite converts gets no wrong checksum",
     file: `${SQLITE}/connection/checksummed-writes.ts`,
     from: 'if (table.types[column] === "text" ? typeof value === "string" : Number.isFinite(value)) return;',
     to: "return;",
-    tests: CHECKSUMS,
+    tests: CHECKSUMMED_WRITES_TESTS,
   },
   {
     defence: "numbers of a rolled back transaction are read again",
     file: `${SQLITE}/connection/connection.ts`,
     from: "writes?.forgetPositions();",
     to: "",
-    tests: CHECKSUMS,
+    tests: CHECKSUMMED_WRITES_TESTS,
   },
   {
     defence: "known damage stays known when the schema changes",
     file: `${SQLITE}/connection/row-checksums.ts`,
-    from: "const same = damaged.get(table.name);",
-    to: 'const same = damaged.get("");',
-    tests: DAMAGE,
+    from: "const same_row = damaged.get(table.name);",
+    to: 'const same_row = damaged.get("");',
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "the file is checked before it is used",
     file: `${SQLITE}/open.ts`,
     from: "checkDatabaseContent(owner, file, check_first, log);",
     to: "",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "the definitions of tables are checked",
     file: `${SQLITE}/damage/check-file.ts`,
     from: "return row.schema_sum === schemaChecksum(database)",
     to: "return row.schema_sum !== -1",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "numbering that went backwards is detected",
     file: `${SQLITE}/damage/check-file.ts`,
     from: "return unknown || outbox < (cursor.seq ?? 0) ?",
     to: "return unknown ?",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "the header is checked before SQLite sees it",
     file: `${SQLITE}/open.ts`,
     from: "    checkHeader(file);\n",
     to: "",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "lost commits are reported",
     file: `${SQLITE}/damage/check-at-open.ts`,
     from: "if (counted.count <= state.count) return;",
     to: "if (counted.count >= 0) return;",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "commits are counted outside the store",
     file: `${SQLITE}/writer/run-batch.ts`,
     from: "if (counts) counter.committed();",
     to: "",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "the damaged log is kept",
     file: `${SQLITE}/damage/check-at-open.ts`,
     from: "copyFileSync(wal, kept);",
     to: "",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "a large store is checked in a thread",
     file: `${SQLITE}/open.ts`,
     from: "          damaged = error;",
     to: "          void error;",
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "rows that are not checked before the store is used are checked in a thread",
     file: `${SQLITE}/damage/check-at-open.ts`,
     from: "later: CHECK_PARTS.filter((part) => size > limits[part]),",
     to: 'later: CHECK_PARTS.filter((part) => part !== "rows" && size > limits[part]),',
-    tests: DAMAGE,
+    tests: DAMAGE_TESTS,
   },
   {
     defence: "a damaged backup is not restored",
@@ -145,21 +145,21 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     file: "packages/store/src/stores/audit.ts",
     from: "if (row.hash !== next) return",
     to: "if (row.hash === next + next) return",
-    tests: TAMPERING,
+    tests: AUDIT_TAMPERING_TESTS,
   },
   {
     defence: "the audit log is compared with its anchor and its export",
     file: "packages/door/src/audit/watch-audit.ts",
     from: "if (hash === mark.hash) return null;",
     to: "if (hash !== mark.seq.toString()) return null;",
-    tests: TAMPERING,
+    tests: AUDIT_TAMPERING_TESTS,
   },
   {
     defence: "a damaged anchor is not trusted",
     file: "packages/gateway/src/home/audit-files.ts",
     from: 'return sum === checksum(mark) ? mark : "damaged";',
     to: "return sum === 0 ? mark : mark;",
-    tests: TAMPERING,
+    tests: AUDIT_TAMPERING_TESTS,
   },
   {
     defence: "disk: a quota that is used up is reported",
@@ -200,8 +200,8 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "disk: the gateway keeps running when the log is on a full disk",
     file: "packages/gateway/src/host/log.ts",
-    from: 'to.on("error", () => {',
-    to: 'to.on("drain", () => {',
+    from: 'destination.on("error", () => {',
+    to: 'destination.on("drain", () => {',
     tests: ["packages/gateway/test/host/full-disk.test.ts"],
   },
   {

@@ -4,11 +4,11 @@
  */
 import type { Mutant } from "./mutant.ts";
 
-const SCOPE = ["packages/registry/test/config/scope-of-change.test.ts"];
-const DESTINATION = ["packages/registry/test/config/destination.test.ts"];
-const GUARD = ["packages/gateway/test/plugins/network-guard.test.ts"];
-const FAILURE = ["packages/sdk/test/kernel/llm-failure.test.ts"];
-const OWNERS = ["packages/registry/test/secrets/owners.test.ts"];
+const SCOPE_OF_CHANGE_TESTS = ["packages/registry/test/config/scope-of-change.test.ts"];
+const DESTINATION_TESTS = ["packages/registry/test/config/destination.test.ts"];
+const NETWORK_GUARD_TESTS = ["packages/gateway/test/plugins/network-guard.test.ts"];
+const LLM_FAILURE_TESTS = ["packages/sdk/test/kernel/llm-failure.test.ts"];
+const OWNERS_TESTS = ["packages/registry/test/secrets/owners.test.ts"];
 const AUTHORITY = "packages/registry/src/config/write-authority.ts";
 const CONFIG_OP = "packages/store/src/ops/config.ts";
 const SECRETS_OP = "packages/store/src/ops/secrets.ts";
@@ -22,21 +22,21 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     file: "packages/ports/src/caller/caller.ts",
     from: "  if (isWholeOrg(caller)) return;\n",
     to: "  if (isWholeOrg(caller) || !isWholeOrg(caller)) return;\n",
-    tests: SCOPE,
+    tests: SCOPE_OF_CHANGE_TESTS,
   },
   {
     defence: "org: only an admin changes the rights of plugins by setting keys",
     file: AUTHORITY,
     from: "if (setting !== null) requireSetting(caller, setting.field, key);",
     to: "",
-    tests: SCOPE,
+    tests: SCOPE_OF_CHANGE_TESTS,
   },
   {
     defence: "org: only an admin changes the rights of plugins by removing keys",
     file: AUTHORITY,
     from: "    requireSetting(caller, field, pattern);\n",
     to: "    void field;\n",
-    tests: SCOPE,
+    tests: SCOPE_OF_CHANGE_TESTS,
   },
   {
     defence: "org: only the org accepts tools of its bindings",
@@ -57,14 +57,14 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     file: SECRETS_OP,
     from: "where excluded.project_id = '' or secrets.project_id = excluded.project_id",
     to: "where 1 = 1",
-    tests: OWNERS,
+    tests: OWNERS_TESTS,
   },
   {
     defence: "secret: only its owner removes a secret",
     file: SECRETS_OP,
     from: 'if (p.project_id !== "" && stored.project_id !== p.project_id) refuseOtherOwner(p.name);',
     to: "",
-    tests: OWNERS,
+    tests: OWNERS_TESTS,
   },
   {
     defence: "secret: a secret is bound only where it belongs",
@@ -78,14 +78,14 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     file: CONFIG_OP,
     from: "if (!is_new_plugin && before?.value !== value) changed.push(key);",
     to: "void is_new_plugin;",
-    tests: DESTINATION,
+    tests: DESTINATION_TESTS,
   },
   {
     defence: "credential: dropped when its destination is removed",
     file: CONFIG_OP,
     from: "const changed = removed.filter(isDestination).map(({ key }) => key as string);",
     to: "const changed: string[] = [];",
-    tests: DESTINATION,
+    tests: DESTINATION_TESTS,
   },
   {
     defence: "credential: a credential is not sent to another server",
@@ -99,91 +99,91 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     file: AUTHORITY,
     from: "if (isAllowPrivateKey(key)) requireAllowPrivate(caller, key);",
     to: "",
-    tests: DESTINATION,
+    tests: DESTINATION_TESTS,
   },
   {
     defence: "provider: a permission covers one private address",
     file: "packages/agent/src/providers/private-address.ts",
     from: "return allowed === undefined || allowed === address ? fields",
     to: "return allowed === undefined || allowed !== null ? fields",
-    tests: DESTINATION,
+    tests: DESTINATION_TESTS,
   },
   {
     defence: "egress: inline connections go to checked addresses",
     file: NETWORK,
     from: "return connect.apply(this, pinArguments(args, plugin, target!));",
     to: "return connect.apply(this, args);",
-    tests: GUARD,
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "egress: literal addresses of inline plugins are checked",
     file: NETWORK,
     from: "isIP(host) === 0 ? null : plugin.refuseLiteral(host, port)",
     to: "null as BackplaneError | null",
-    tests: GUARD,
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "egress: inline requests on open connections are checked",
     file: NETWORK,
     from: "    await checkUrl(plugin, url);\n",
     to: "",
-    tests: GUARD,
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "egress: inline agents share no connections",
     file: NETWORK,
     from: "  guardAgents(running);\n  return guard;",
     to: "  return guard;",
-    tests: GUARD,
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "egress: redirects of inline requests are not followed",
     file: NETWORK,
     from: 'redirect: redirect === "follow" ? "manual" : redirect',
     to: "redirect",
-    tests: GUARD,
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "egress: a private address is allowed for one org only",
     file: INLINE,
-    from: "      const as = identity.createScope();\n",
-    to: "      const as = ((identity as { one?: ReturnType<typeof identity.createScope> }).one ??= identity.createScope());\n",
-    tests: GUARD,
+    from: "      const scoped = identity.createScope();\n",
+    to: "      const scoped = ((identity as { one?: ReturnType<typeof identity.createScope> }).one ??= identity.createScope());\n",
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "egress: only allowed private addresses are reached",
     file: INLINE,
     from: "private_allowed: config.allow_private === address",
     to: "private_allowed: true",
-    tests: GUARD,
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "egress: redirects of a vendor are not followed",
     file: VENDOR,
     from: 'redirect: "manual"',
     to: 'redirect: "follow"',
-    tests: FAILURE,
+    tests: LLM_FAILURE_TESTS,
   },
   {
     defence: "egress: error bodies are bounded",
     file: VENDOR,
     from: "const ERROR_BYTES = 64 * 1024;",
     to: "const ERROR_BYTES = 640 * 1024;",
-    tests: FAILURE,
+    tests: LLM_FAILURE_TESTS,
   },
   {
     defence: "egress: error texts of a provider are not echoed",
     file: "packages/sdk/src/kernel/llm-failure.ts",
     from: 'typeof word === "string" && VENDOR_CODES.has(word)',
     to: 'typeof word === "string"',
-    tests: FAILURE,
+    tests: LLM_FAILURE_TESTS,
   },
   {
     defence: "credential: dropped when an address in any value changes",
     file: "packages/contract/src/vocabulary/config-key.ts",
     from: " || containsUrl(value)",
     to: " || containsUrl(key)",
-    tests: DESTINATION,
+    tests: DESTINATION_TESTS,
   },
   {
     defence: "credential: a credential is not copied into an instance with another destination",

@@ -1,11 +1,11 @@
 /** A harness starts other runs, so its limits, its checkpoints and its keys must hold whatever it does. */
 import type { Mutant } from "./mutant.ts";
 
-const STORED = ["packages/store/test/contract-sqlite.test.ts"];
-const LIMITS = ["packages/agent/test/harness/limits.test.ts"];
-const RUNS = ["packages/agent/test/harness/harness-runs.test.ts"];
-const HOSTED = ["packages/agent/test/harness/hosted.test.ts"];
-const RESUMED = ["packages/agent/test/harness/resume.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
+const LIMITS_TESTS = ["packages/agent/test/harness/limits.test.ts"];
+const HARNESS_RUNS_TESTS = ["packages/agent/test/harness/harness-runs.test.ts"];
+const HOSTED_TESTS = ["packages/agent/test/harness/hosted.test.ts"];
+const RESUME_TESTS = ["packages/agent/test/harness/resume.test.ts"];
 const EXECUTIONS = "packages/store/src/ops/executions.ts";
 const BODY = "packages/door/src/invoke/harness-body.ts";
 
@@ -15,7 +15,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: EXECUTIONS,
     from: " and child_runs < max_child_runs",
     to: "",
-    tests: STORED,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "starts no more child runs than the limit",
   },
   {
@@ -23,7 +23,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: EXECUTIONS,
     from: " and $2 - depth <= max_depth",
     to: " and $2 >= 0",
-    tests: STORED,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "refuses a child run that is nested too deep",
   },
   {
@@ -31,7 +31,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/agent/src/loop/run-turn.ts",
     from: "if (executionOf(turn.caller) !== null) await",
     to: "if (false as boolean) await",
-    tests: LIMITS,
+    tests: LIMITS_TESTS,
     only: "max_steps",
   },
   {
@@ -39,7 +39,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/door/src/harness/harness-input.ts",
     from: "row.deadline !== null && row.deadline <= call.now",
     to: "false as boolean",
-    tests: LIMITS,
+    tests: LIMITS_TESTS,
     only: "max_time_ms",
   },
   {
@@ -47,7 +47,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/agent/src/agent/agent-module.ts",
     from: 'if (row.status !== "succeeded") harnesses.stopChildren(row.execution_id);',
     to: "void row;",
-    tests: RUNS,
+    tests: HARNESS_RUNS_TESTS,
     only: "ends its child runs when it is cancelled",
   },
   {
@@ -55,7 +55,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/registry/src/grant/effective-grant.ts",
     from: "if (support !== undefined) return supports.includes(support);",
     to: "if (support !== undefined) return true;",
-    tests: LIMITS,
+    tests: LIMITS_TESTS,
     only: "grants a harness only the scopes",
   },
   {
@@ -63,7 +63,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/agent/src/harness/child-runs.ts",
     from: "    requireKey(once);\n",
     to: "",
-    tests: LIMITS,
+    tests: LIMITS_TESTS,
     only: "requires a key",
   },
   {
@@ -71,7 +71,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/agent/src/harness/child-runs.ts",
     from: "...(row.run_id === null ? {} : { parent_run_id: row.run_id }),",
     to: "",
-    tests: RUNS,
+    tests: HARNESS_RUNS_TESTS,
     only: "links child runs",
   },
   {
@@ -79,7 +79,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/door/src/invoke/accept.ts",
     from: "acceptObject(ending, harnessIssue)",
     to: "acceptObject(ending, () => null)",
-    tests: RUNS,
+    tests: HARNESS_RUNS_TESTS,
     only: "malformed_response",
   },
   {
@@ -87,7 +87,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/session/src/tape/harness-tape.ts",
     from: 'run.status === "completed" && run.output?.content !== ""',
     to: "true as boolean",
-    tests: RUNS,
+    tests: HARNESS_RUNS_TESTS,
     only: "malformed_response",
   },
   {
@@ -95,7 +95,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/door/src/invoke/checkpoints.ts",
     from: 'if (draining === null && event.type !== "checkpoint") return write(event);',
     to: 'if (event.type !== "checkpoint") return write(event);',
-    tests: RESUMED,
+    tests: RESUME_TESTS,
     only: "stores a checkpoint before any later event",
   },
   {
@@ -103,7 +103,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: EXECUTIONS,
     from: " and i.fence = $3 and i.status",
     to: " and $3 >= 0 and i.status",
-    tests: STORED,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "reopens an ended execution",
   },
   {
@@ -111,7 +111,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: BODY,
     from: "checkpoint: checkpoint as unknown as JsonObject }",
     to: "}",
-    tests: RESUMED,
+    tests: RESUME_TESTS,
     only: "with the state for its fidelity",
   },
   {
@@ -119,7 +119,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: BODY,
     from: "const chain_id = await reseed(door, live, execution, text);",
     to: "const chain_id = (await Promise.resolve(null)) as string | null;",
-    tests: RESUMED,
+    tests: RESUME_TESTS,
     only: "with the state for its fidelity",
   },
   {
@@ -127,7 +127,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: BODY,
     from: "const seed = await selectSeed(door, key, source);",
     to: "const seed = (await selectSeed(door, key, source)).slice(0, 0);",
-    tests: RESUMED,
+    tests: RESUME_TESTS,
     only: "when a harness is reseeded",
   },
   {
@@ -135,7 +135,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: BODY,
     from: "return allow_compaction && max_compactions > 0;",
     to: "return allow_compaction || max_compactions > 0;",
-    tests: RESUMED,
+    tests: RESUME_TESTS,
     only: "if the policy allows no compaction",
   },
   {
@@ -143,7 +143,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: BODY,
     from: "? head_chain_id\n    : target_chain_id;",
     to: "? target_chain_id\n    : head_chain_id;",
-    tests: RESUMED,
+    tests: RESUME_TESTS,
     only: "replays the target chain",
   },
   {
@@ -151,7 +151,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/door/src/idempotency/idempotency.ts",
     from: "execution_id === null ? key : `${execution_id}/${key}`",
     to: '`${delegation?.invocation_id ?? execution_id ?? ""}${key}`',
-    tests: RESUMED,
+    tests: RESUME_TESTS,
     only: "resumes a cancelled execution",
   },
   {
@@ -159,7 +159,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/door/src/invoke/start-harness.ts",
     from: 'live.stopped === "shutdown" && isHarness(live.row)',
     to: "live.lost && isHarness(live.row)",
-    tests: RESUMED,
+    tests: RESUME_TESTS,
     only: "leaves a harness to the next gateway",
   },
   {
@@ -181,7 +181,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/agent/src/agent/chains.ts",
     from: 'if (row !== null) await requireSessionSupport(door, row, key, "add blocks");',
     to: "void row;",
-    tests: HOSTED,
+    tests: HOSTED_TESTS,
     only: "write only to the conversation",
   },
   {
@@ -189,7 +189,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/agent/src/agent/chains.ts",
     from: 'if (row !== null) await requireSupport(door, row, "branch_session", "create chains");',
     to: "void row;",
-    tests: HOSTED,
+    tests: HOSTED_TESTS,
     only: "write only to the conversation",
   },
   {
@@ -197,7 +197,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/registry/src/grant/effective-grant.ts",
     from: 'scope === "chains:write" && mode === "hosted" && supports',
     to: 'scope === "chains:write" && supports',
-    tests: HOSTED,
+    tests: HOSTED_TESTS,
     only: "withholds chains:write",
   },
   {
@@ -205,7 +205,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/registry/src/grant/effective-grant.ts",
     from: 'if (scope === "chains:write" && mode === "hosted" && supports.includes("continue")) return true;',
     to: "",
-    tests: HOSTED,
+    tests: HOSTED_TESTS,
     only: "write only to the conversation",
   },
   {
@@ -213,7 +213,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/session/src/sessions/blocks.ts",
     from: 'return createEntry("message", { role: "assistant", content: content as Json });',
     to: 'return entry("event", { name: "thinking", data: { content: content as Json } });',
-    tests: HOSTED,
+    tests: HOSTED_TESTS,
     only: "shows the model of the next turn",
   },
   {
@@ -221,7 +221,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/agent/src/harness/action-tool.ts",
     from: "requires_approval: true",
     to: "requires_approval: false",
-    tests: HOSTED,
+    tests: HOSTED_TESTS,
     only: "requests approval for an action",
   },
   {
@@ -229,7 +229,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/door/src/catalog/catalog.ts",
     from: "  [ACTION_TOOL]:",
     to: '  ["none"]:',
-    tests: HOSTED,
+    tests: HOSTED_TESTS,
     only: "does not offer harness_action",
   },
   {

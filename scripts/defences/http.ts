@@ -2,7 +2,7 @@
 import type { Mutant } from "./mutant.ts";
 
 const API = "packages/api/src";
-const EDGE = ["packages/api/test/http/http-edge.test.ts"];
+const HTTP_EDGE_TESTS = ["packages/api/test/http/http-edge.test.ts"];
 
 export const HTTP_DEFENCES: Mutant[] = [
   {
@@ -10,49 +10,49 @@ export const HTTP_DEFENCES: Mutant[] = [
     file: `${API}/auth/hosts.ts`,
     from: "return count > 1;",
     to: "return false;",
-    tests: EDGE,
+    tests: HTTP_EDGE_TESTS,
   },
   {
     defence: "http: an absolute-form target is checked",
     file: `${API}/auth/hosts.ts`,
     from: "if (!isOriginForm(url) && ",
     to: "if (false && ",
-    tests: EDGE,
+    tests: HTTP_EDGE_TESTS,
   },
   {
     defence: "http: Host is checked before an upgrade",
     file: `${API}/ws/upgrade.ts`,
     from: "    checkGate(gate, request);\n",
     to: "",
-    tests: EDGE,
+    tests: HTTP_EDGE_TESTS,
   },
   {
     defence: "http: our own check refuses a missing Host",
     file: `${API}/server/create-api.ts`,
     from: "requireHostHeader: false",
     to: "requireHostHeader: true",
-    tests: EDGE,
+    tests: HTTP_EDGE_TESTS,
   },
   {
     defence: "http: responses that Node writes have nosniff",
     file: `${API}/http/nosniff-response.ts`,
     from: '    this.setHeader("x-content-type-options", "nosniff");\n',
     to: "",
-    tests: EDGE,
+    tests: HTTP_EDGE_TESTS,
   },
   {
     defence: "http: responses written to a socket have nosniff",
     file: `${API}/http/socket-response.ts`,
     from: "    NOSNIFF_LINE,\n",
     to: "",
-    tests: EDGE,
+    tests: HTTP_EDGE_TESTS,
   },
   {
     defence: "http: the response to a WebSocket handshake has nosniff",
     file: `${API}/ws/upgrade.ts`,
     from: '  sockets.on("headers", (lines) => lines.push(NOSNIFF_LINE));\n',
     to: "",
-    tests: EDGE,
+    tests: HTTP_EDGE_TESTS,
   },
   {
     defence: "http: an adapter cannot remove nosniff",

@@ -4,8 +4,8 @@ import type { Mutant } from "./mutant.ts";
 const INSTALLATIONS = "packages/registry/src/installations/installations.ts";
 const PARTS = "packages/registry/src/installations/import-parts.ts";
 const BINDINGS = "packages/registry/src/installations/plan-bindings.ts";
-const RIGHTS = ["packages/registry/test/installations/installation-rights.test.ts"];
-const OPERATION = ["packages/registry/test/installations/installations.test.ts"];
+const INSTALLATION_RIGHTS_TESTS = ["packages/registry/test/installations/installation-rights.test.ts"];
+const INSTALLATIONS_TESTS = ["packages/registry/test/installations/installations.test.ts"];
 
 export const INSTALLATION_DEFENCES: Mutant[] = [
   {
@@ -13,63 +13,63 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
     file: INSTALLATIONS,
     from: "        await imported_parts.held.discard();\n",
     to: "        void imported_parts.held;\n",
-    tests: OPERATION,
+    tests: INSTALLATIONS_TESTS,
   },
   {
     defence: "installations: packages and bindings are stored in one transaction",
     file: INSTALLATIONS,
     from: "        const stored = await writeClaimed(changes, (expected_revision) =>\n",
     to: "        await store.installations.commit({ packages, moved: [], created: [] });\n        const stored = await writeClaimed(changes, (expected_revision) =>\n",
-    tests: OPERATION,
+    tests: INSTALLATIONS_TESTS,
   },
   {
     defence: "installations: a changed binding is planned again",
     file: INSTALLATIONS,
     from: 'if (codeOf(error) !== "binding.conflict" || attempt >= MAX_ATTEMPTS) throw error;',
     to: "if (attempt > 0) throw error;",
-    tests: OPERATION,
+    tests: INSTALLATIONS_TESTS,
   },
   {
     defence: "installations: binding needs its own scope",
     file: INSTALLATIONS,
     from: 'if (binds) requireScope(caller, "bindings:write");\n    else requireNoSettings(settings);',
     to: "if (!binds) requireNoSettings(settings);\n    void requireScope;",
-    tests: RIGHTS,
+    tests: INSTALLATION_RIGHTS_TESTS,
   },
   {
     defence: "installations: only the host's admin reads a folder",
     file: INSTALLATIONS,
     from: 'if (source.kind === "folder" && caller.actor !== HOST_ADMIN)',
     to: 'if (source.kind === "folder" && caller.actor === "")',
-    tests: RIGHTS,
+    tests: INSTALLATION_RIGHTS_TESTS,
   },
   {
     defence: "installations: strict installs nothing if a part is left out",
     file: PARTS,
     from: "if (strict || parts.length === 0) requireComplete(left_out, opened);",
     to: "if (parts.length === 0) requireComplete(left_out, opened);",
-    tests: OPERATION,
+    tests: INSTALLATIONS_TESTS,
   },
   {
     defence: "installations: a part that is left out keeps no bytes",
     file: PARTS,
     from: "if (held_digests.length > before) await rows.discard(held_digests.pop()!);",
     to: "if (held_digests.length > before) deps.importer.release(held_digests.pop()!);",
-    tests: OPERATION,
+    tests: INSTALLATIONS_TESTS,
   },
   {
     defence: "installations: a secret without a slot is refused",
     file: BINDINGS,
     from: "  if (unknown === undefined) return;\n",
     to: "  if (unknown !== slots[-1]) return;\n",
-    tests: OPERATION,
+    tests: INSTALLATIONS_TESTS,
   },
   {
     defence: "installations: a rollout is not moved by a repeated installation",
     file: BINDINGS,
     from: "binding.package_version !== version && findInThisVersion(binding.export_id) === undefined,",
     to: "binding.package_version !== version,",
-    tests: OPERATION,
+    tests: INSTALLATIONS_TESTS,
   },
   {
     defence: "installations: the store writes the rows of an installation in one transaction",

@@ -1,12 +1,12 @@
-/** The model endpoints spend an organisation's money and hold its vendor credentials. */
+/** The model endpoints spend an organization's money and hold its vendor credentials. */
 import type { Mutant } from "./mutant.ts";
 
 const ENDPOINTS = "packages/agent/src/llm-endpoints/llm-endpoints.ts";
-const RECORDS = ["packages/api/test/llm/records.test.ts"];
-const OPENAI = ["packages/api/test/llm/openai-client.test.ts"];
-const ANTHROPIC = ["packages/api/test/llm/anthropic-client.test.ts"];
-const ERRORS = ["packages/api/test/llm/errors.test.ts"];
-const KERNEL = ["packages/agent/test/llm-endpoints/llm-endpoints.test.ts"];
+const RECORDS_TESTS = ["packages/api/test/llm/records.test.ts"];
+const OPENAI_CLIENT_TESTS = ["packages/api/test/llm/openai-client.test.ts"];
+const ANTHROPIC_CLIENT_TESTS = ["packages/api/test/llm/anthropic-client.test.ts"];
+const ERRORS_TESTS = ["packages/api/test/llm/errors.test.ts"];
+const LLM_ENDPOINTS_TESTS = ["packages/agent/test/llm-endpoints/llm-endpoints.test.ts"];
 
 export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
   {
@@ -14,35 +14,35 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     file: "packages/store/src/ops/llm-calls.ts",
     from: "and requests < $4 and tokens < $5 returning subject",
     to: "and requests <= $4 and tokens < $5 returning subject",
-    tests: RECORDS,
+    tests: RECORDS_TESTS,
   },
   {
     defence: "llm endpoints: a running call reserves its tokens",
     file: "packages/store/src/ops/llm-calls.ts",
     from: "set requests = requests + 1, tokens = tokens + $3",
     to: "set requests = requests + 1, tokens = tokens + 0 * $3",
-    tests: RECORDS,
+    tests: RECORDS_TESTS,
   },
   {
     defence: "llm endpoints: the limits of a key apply to its delegated calls",
     file: ENDPOINTS,
     from: "const { actor } = await door.authority.resolveRoot(caller);",
     to: "const { actor } = caller;",
-    tests: RECORDS,
+    tests: RECORDS_TESTS,
   },
   {
     defence: "llm endpoints: a key uses only its models",
     file: "packages/agent/src/llm-endpoints/offered-models.ts",
     from: "if (matches(id)) offered.push(",
     to: "if (matches(id) || true) offered.push(",
-    tests: RECORDS,
+    tests: RECORDS_TESTS,
   },
   {
     defence: "llm endpoints: a client that disconnects cancels the call at the provider",
     file: ENDPOINTS,
     from: 'signal.addEventListener("abort", interrupt, { once: true });',
     to: "",
-    tests: RECORDS,
+    tests: RECORDS_TESTS,
     hangs: true,
   },
   {
@@ -50,35 +50,35 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     file: "plugins/llm-openai/src/native.ts",
     from: "{ ...body, store: false }",
     to: "{ ...body }",
-    tests: OPENAI,
+    tests: OPENAI_CLIENT_TESTS,
   },
   {
     defence: "llm endpoints: no response is continued by its id",
     file: "packages/api/src/llm/responses.ts",
     from: "if (previous_response_id != null)",
     to: "if (previous_response_id === 1)",
-    tests: OPENAI,
+    tests: OPENAI_CLIENT_TESTS,
   },
   {
     defence: "llm endpoints: a vendor does not get another vendor's thinking",
     file: "packages/api/src/llm/messages.ts",
     from: 'type === "thinking" && (signature',
     to: 'type === "none" && (signature',
-    tests: ANTHROPIC,
+    tests: ANTHROPIC_CLIENT_TESTS,
   },
   {
     defence: "llm endpoints: a wrong vendor key is not reported as the client's",
     file: "packages/api/src/llm/endpoint-error.ts",
     from: "PASSED_ON.has(status_code) ? status_code : 502",
     to: "status_code > 0 ? status_code : 502",
-    tests: ERRORS,
+    tests: ERRORS_TESTS,
   },
   {
     defence: "llm endpoints: the running calls of one credential are limited",
     file: ENDPOINTS,
     from: "if (count >= MAX_CALLS_PER_CALLER)",
     to: "if (count >= MAX_CALLS_PER_CALLER * 99)",
-    tests: KERNEL,
+    tests: LLM_ENDPOINTS_TESTS,
     only: "running model calls of one credential",
   },
   {
@@ -86,7 +86,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     file: ENDPOINTS,
     from: "reservedOutput(request.options.max_tokens) * countChoices(request.body)",
     to: "reservedOutput(request.options.max_tokens)",
-    tests: KERNEL,
+    tests: LLM_ENDPOINTS_TESTS,
     only: "each answer that a client",
   },
   {
@@ -94,7 +94,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     file: ENDPOINTS,
     from: "if (store.shared) sweepLater();",
     to: "",
-    tests: KERNEL,
+    tests: LLM_ENDPOINTS_TESTS,
     only: "of a stopped gateway",
   },
 ];

@@ -5,14 +5,14 @@
 import type { Mutant } from "./mutant.ts";
 
 const CONTENT = "packages/supply/src/content/content-store.ts";
-const CONTENT_TEST = ["packages/supply/test/content-store.test.ts"];
-const RACES = ["packages/api/test/routes/package-races.test.ts"];
+const CONTENT_TESTS = ["packages/supply/test/content-store.test.ts"];
+const PACKAGE_RACES_TESTS = ["packages/api/test/routes/package-races.test.ts"];
 
 const NPM = "packages/supply/src/npm";
-const CONTAINER_IMAGES = ["packages/supply/test/container-images.test.ts"];
-const HOSTILE_REGISTRY = ["packages/supply/test/hostile-registry.test.ts"];
-const HOSTILE_LAYERS = ["packages/supply/test/hostile-layers.test.ts"];
-const NPM_SOURCES = ["packages/supply/test/npm-sources.test.ts"];
+const CONTAINER_IMAGES_TESTS = ["packages/supply/test/container-images.test.ts"];
+const HOSTILE_REGISTRY_TESTS = ["packages/supply/test/hostile-registry.test.ts"];
+const HOSTILE_LAYERS_TESTS = ["packages/supply/test/hostile-layers.test.ts"];
+const NPM_SOURCES_TESTS = ["packages/supply/test/npm-sources.test.ts"];
 
 export const PACKAGE_DEFENCES: Mutant[] = [
   {
@@ -20,56 +20,56 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: CONTENT,
     from: "    hold_counts.set(digest, (hold_counts.get(digest) ?? 0) + 1);\n",
     to: "",
-    tests: CONTENT_TEST,
+    tests: CONTENT_TESTS,
   },
   {
     defence: "packages: an import during the lookup is detected",
     file: CONTENT,
     from: " || last_imports.get(digest) !== last_import",
     to: "",
-    tests: CONTENT_TEST,
+    tests: CONTENT_TESTS,
   },
   {
     defence: "packages: bytes in use are not removed",
     file: CONTENT,
     from: "if (hold_counts.has(digest) || !(await unused())) return false;",
     to: "if (hold_counts.has(digest)) return false;",
-    tests: CONTENT_TEST,
+    tests: CONTENT_TESTS,
   },
   {
     defence: "packages: a finished install releases its bytes",
     file: "packages/registry/src/packages/package-rows.ts",
     from: "    deps.importer.release(digest);\n",
     to: "",
-    tests: RACES,
+    tests: PACKAGE_RACES_TESTS,
   },
   {
     defence: "npm: plain requests reach the registries only",
     file: "packages/supply/src/registries/registry-proxy.ts",
     from: "if (url === null || !origins.has(url.origin)) {\n      refused.push(url?.href",
     to: "if (url === null) {\n      refused.push(url?.href",
-    tests: NPM_SOURCES,
+    tests: NPM_SOURCES_TESTS,
   },
   {
     defence: "npm: tunnels reach the registries only",
     file: "packages/supply/src/registries/registry-proxy.ts",
     from: "if (url === null || !origins.has(url.origin)) {\n      refused.push(url?.origin",
     to: "if (url === null) {\n      refused.push(url?.origin",
-    tests: NPM_SOURCES,
+    tests: NPM_SOURCES_TESTS,
   },
   {
     defence: "npm: npm runs behind the proxy",
     file: `${NPM}/npm-command.ts`,
     from: '["install", ...flags, ...args]',
     to: '["install", ...args]',
-    tests: NPM_SOURCES,
+    tests: NPM_SOURCES_TESTS,
   },
   {
     defence: "npm: files are fetched after the lock is checked",
     file: `${NPM}/npm-process.ts`,
     from: "    if (pauses) await waitForVetting(tree);\n",
     to: "",
-    tests: NPM_SOURCES,
+    tests: NPM_SOURCES_TESTS,
     only: "when the lock is refused",
   },
   {
@@ -77,7 +77,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: `${NPM}/npm-process.ts`,
     from: "          this.kill();\n",
     to: '          this.#child.send("continue", () => {});\n',
-    tests: NPM_SOURCES,
+    tests: NPM_SOURCES_TESTS,
     only: "when the lock is refused",
   },
   {
@@ -85,14 +85,14 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: `${NPM}/npm-install.ts`,
     from: "=> vetLock(lock, (await npm.settings(dir)).origins, isOperatorArchive);",
     to: "=> void [lock, isOperatorArchive, vetLock];",
-    tests: NPM_SOURCES,
+    tests: NPM_SOURCES_TESTS,
   },
   {
     defence: "npm: archives come from the registries",
     file: `${NPM}/vet-lock.ts`,
     from: "if (origin === null || !(origins.has(origin) || origin === PUBLIC_REGISTRY))",
     to: "if (origin === null)",
-    tests: NPM_SOURCES,
+    tests: NPM_SOURCES_TESTS,
   },
   {
     defence: "npm: an alias is checked",
@@ -153,7 +153,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/image-tree.ts",
     from: "if (ancestors.length > 1) ancestors.pop();",
     to: "ancestors.pop();",
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "only inside the image",
   },
   {
@@ -161,7 +161,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/image-tree.ts",
     from: 'if (parts.includes("..")) throw',
     to: 'if (parts[0] === "..") throw',
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "hostile layers",
   },
   {
@@ -169,7 +169,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/apply-layer.ts",
     from: "if (/^(?:\\.?\\/)?dev\\//.test(name)) return;",
     to: "if (name !== undefined) return;",
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "hostile layers",
   },
   {
@@ -177,7 +177,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/apply-layer.ts",
     from: "if (spool.unpacked > limits.unpacked_bytes)",
     to: "if (spool.unpacked > limits.unpacked_bytes * 9)",
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "hostile layers",
   },
   {
@@ -185,7 +185,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/apply-layer.ts",
     from: "if (headers > limits.header_bytes)",
     to: "if (headers > limits.header_bytes * 99)",
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "use up memory",
   },
   {
@@ -193,7 +193,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/image-tree.ts",
     from: "this.#setChild(folder, part, next);",
     to: "folder.children.set(part, next);",
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "use up memory",
   },
   {
@@ -201,7 +201,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/image-tree.ts",
     from: "if (ancestors.push(next) > MAX_PARTS)",
     to: "if (ancestors.push(next) > MAX_PARTS * 99)",
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "use up memory",
   },
   {
@@ -209,7 +209,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/image-tree.ts",
     from: "if (++this.#steps > this.#limits.steps)",
     to: "if (++this.#steps > this.#limits.steps * 99)",
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "limits the steps",
   },
   {
@@ -217,7 +217,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/root-files.ts",
     from: "expanded += node.content.size;",
     to: "expanded = node.content.size;",
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "limits the steps",
   },
   {
@@ -225,7 +225,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/image-tree.ts",
     from: "if (folder.cleared === layer) return;",
     to: "",
-    tests: HOSTILE_LAYERS,
+    tests: HOSTILE_LAYERS_TESTS,
     only: "whiteouts of the same folder once",
   },
   {
@@ -233,7 +233,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/import/mcp/image-server.ts",
     from: "await refuseAuthorCredentials(image);",
     to: "",
-    tests: CONTAINER_IMAGES,
+    tests: CONTAINER_IMAGES_TESTS,
     only: "credential",
   },
   {
@@ -241,7 +241,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/oci/registry-session.ts",
     from: 'if (base.protocol === "https:" && url.protocol !== "https:")',
     to: 'if (base.protocol === "ftp:")',
-    tests: HOSTILE_REGISTRY,
+    tests: HOSTILE_REGISTRY_TESTS,
     only: "without TLS|from TLS to plain HTTP",
   },
   {
@@ -249,7 +249,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/oci/registry-session.ts",
     from: 'if (base.protocol === "https:" && realm.protocol !== "https:")',
     to: 'if (base.protocol === "ftp:")',
-    tests: HOSTILE_REGISTRY,
+    tests: HOSTILE_REGISTRY_TESTS,
     only: "from TLS to plain HTTP",
   },
   {
@@ -257,7 +257,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/oci/descriptors.ts",
     from: 'throw new Error("it is both an image manifest and an index");',
     to: "{}",
-    tests: HOSTILE_REGISTRY,
+    tests: HOSTILE_REGISTRY_TESTS,
     only: "both a manifest and an index",
   },
   {
@@ -280,7 +280,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/import/mcp/image-server.ts",
     from: "if (tree.root.children.size > MAX_TOP_ENTRIES)",
     to: "if (tree.root.children.size > MAX_TOP_ENTRIES * 99)",
-    tests: CONTAINER_IMAGES,
+    tests: CONTAINER_IMAGES_TESTS,
     only: "more files at its top",
   },
   {
@@ -288,7 +288,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/pull-image.ts",
     from: "if (diff_id !== config.diff_ids[index])",
     to: "if (config.diff_ids[index] === undefined)",
-    tests: CONTAINER_IMAGES,
+    tests: CONTAINER_IMAGES_TESTS,
     only: "its configuration does not describe",
   },
   {
@@ -296,7 +296,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/manifest/manifest-rules.ts",
     from: "manifest.runtime.image === undefined",
     to: "manifest.runtime.image !== null",
-    tests: CONTAINER_IMAGES,
+    tests: CONTAINER_IMAGES_TESTS,
     only: "that the gateway did not write",
   },
   {
@@ -304,7 +304,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/images/package-images.ts",
     from: " ?? (await expanded?.fingerprint.findChange()) ?? null",
     to: " ?? (expanded === null ? null : null)",
-    tests: CONTAINER_IMAGES,
+    tests: CONTAINER_IMAGES_TESTS,
     only: "packs the image",
   },
   {

@@ -1,10 +1,10 @@
 /** Kernel plugins, hosted in a sandbox or inline with a guard on their connections; instrument plugins. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
-const PLUGIN_TREE = ["packages/runner/test/module-host/plugin-tree.test.ts"];
-const LOADER = ["packages/gateway/test/plugins/plugin-loader.test.ts"];
-const GUARD = ["packages/gateway/test/plugins/network-guard.test.ts"];
-const INSTRUMENTS = ["packages/servers/test/instruments/instruments.test.ts"];
+const PLUGIN_TREE_TESTS = ["packages/runner/test/module-host/plugin-tree.test.ts"];
+const PLUGIN_LOADER_TESTS = ["packages/gateway/test/plugins/plugin-loader.test.ts"];
+const NETWORK_GUARD_TESTS = ["packages/gateway/test/plugins/network-guard.test.ts"];
+const INSTRUMENTS_TESTS = ["packages/servers/test/instruments/instruments.test.ts"];
 
 export const PLUGIN_DEFENCES: Mutant[] = [
   {
@@ -17,7 +17,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "bus: a request fails when the plugin that has to answer it throws",
     file: "packages/session/src/bus/dispatch.ts",
-    from: "this.#deps.requests.handlerFailed(event, owner.name, failure);",
+    from: "this.#deps.requests.onHandlerFailed(event, owner.name, failure);",
     to: "",
     hangs: true,
     tests: ["packages/session/test/bus/requests.test.ts"],
@@ -55,28 +55,28 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     file: `${RUNNER}/module-host/plugin-tree.ts`,
     from: "hidden: own.map(inside),",
     to: "hidden: [],",
-    tests: PLUGIN_TREE,
+    tests: PLUGIN_TREE_TESTS,
   },
   {
     defence: "hosted: links out of a workspace show nothing",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
     from: "!isWithin(root, target) || target === root ||",
     to: "target === root ||",
-    tests: PLUGIN_TREE,
+    tests: PLUGIN_TREE_TESTS,
   },
   {
     defence: "hosted: only the operator's names are reachable",
     file: `${RUNNER}/module-host/prepare-plugin.ts`,
     from: "const grant = grantOf(network);",
     to: 'const grant = grantOf({ ...network, allowed_domains: ["*", "localhost"] });',
-    tests: LOADER,
+    tests: PLUGIN_LOADER_TESTS,
   },
   {
     defence: "hosted: a plugin sees the packages next to it, not the gateway's folder",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
     from: "return { root, siblings: [join(root, MODULES)] };",
     to: "return { root, siblings: [root] };",
-    tests: LOADER,
+    tests: PLUGIN_LOADER_TESTS,
   },
   {
     defence: "hosted: each state folder has one user",
@@ -90,21 +90,21 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     file: "packages/gateway/src/plugins/network-guard.ts",
     from: "if (refusal === null) return connect.apply(this, pinArguments(args, plugin, target!));",
     to: "return connect.apply(this, args);",
-    tests: GUARD,
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "inline: the gateway's own code is not treated as the plugin's",
     file: "packages/gateway/src/plugins/network-guard.ts",
     from: "leave: (work) => running.run(undefined, work),",
     to: "leave: (work) => work(),",
-    tests: GUARD,
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "inline: tools are guarded like the rest of the plugin's code",
     file: "packages/gateway/src/plugins/inline-plugin.ts",
     from: "ctx.registerTool(guardTool(tool, identity, guard))",
     to: "ctx.registerTool(tool)",
-    tests: GUARD,
+    tests: NETWORK_GUARD_TESTS,
   },
   {
     defence: "data folder: a process waits for the provider inside the gateway",
@@ -121,25 +121,25 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/dialects/instruments/instrument-rpc.test.ts"],
   },
   {
-    defence: "instruments: the host's settings stay in its own organisation",
+    defence: "instruments: the host's settings stay in its own organization",
     file: "packages/registry/src/config/effective-config.ts",
     from: "instrument === undefined || binding.scope.org_id !== PLUGIN_SETTINGS_SCOPE.org_id",
     to: "instrument === undefined || PLUGIN_SETTINGS_SCOPE.org_id === undefined",
-    tests: INSTRUMENTS,
+    tests: INSTRUMENTS_TESTS,
   },
   {
     defence: "instruments: a start does not load plugins that an operator unloaded",
     file: "packages/servers/src/instruments/instruments.ts",
     from: 'binding.status === "disabled" && !keep_unloaded',
     to: 'binding.status === "disabled"',
-    tests: INSTRUMENTS,
+    tests: INSTRUMENTS_TESTS,
   },
   {
     defence: "instruments: a jar that runs as External is announced",
     file: "packages/registry/src/definitions/definitions.ts",
     from: 'if (instrument === undefined || instrument.isolation === "External" || protocol !== "hefty.jsonrpc")',
     to: 'if (instrument === undefined || instrument.isolation !== "External" || protocol !== "hefty.jsonrpc")',
-    tests: INSTRUMENTS,
+    tests: INSTRUMENTS_TESTS,
   },
   {
     defence: "bus: a published list of values stays closed",

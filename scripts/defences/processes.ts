@@ -2,11 +2,11 @@
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const PEERS = "packages/wire/src/peers";
-const CONTRADICTIONS = "packages/runner/test/dialects/contradictory-answers.test.ts";
+const CONTRADICTIONS_TEST = "packages/runner/test/dialects/contradictory-answers.test.ts";
 
-const TREE = "packages/runner/test/supervision/process-trees.test.ts";
+const PROCESS_TREES_TEST = "packages/runner/test/supervision/process-trees.test.ts";
 
-const OWN_TIME = "packages/runner/test/time/own-time.test.ts";
+const OWN_TIME_TEST = "packages/runner/test/time/own-time.test.ts";
 
 export const PROCESS_DEFENCES: Mutant[] = [
   {
@@ -57,63 +57,63 @@ export const PROCESS_DEFENCES: Mutant[] = [
     file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
     from: "const problem = checkRpcResponse(message);",
     to: "const problem = message.result === message ? checkRpcResponse(message) : undefined;",
-    tests: [CONTRADICTIONS],
+    tests: [CONTRADICTIONS_TEST],
   },
   {
     defence: "contradiction: an MCP reply without an id stops the server",
     file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
     from: "if (!belongsToRequest || this.#oneWay.tolerates(message))",
     to: "if (!belongsToRequest || message !== undefined)",
-    tests: [CONTRADICTIONS],
+    tests: [CONTRADICTIONS_TEST],
   },
   {
     defence: "contradiction: an MCP reply on a request's own stream belongs to that request",
     file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
     from: "const request = isOpen ? intended : origin;",
     to: "const request = isOpen ? intended : null;",
-    tests: [CONTRADICTIONS],
+    tests: [CONTRADICTIONS_TEST],
   },
   {
     defence: "contradiction: an instrument's malformed result is not its own failure",
     file: `${RUNNER}/dialects/instruments/instrument-call.ts`,
     from: "code === MALFORMED_RESULT ? ",
     to: "code === undefined ? ",
-    tests: [CONTRADICTIONS],
+    tests: [CONTRADICTIONS_TEST],
   },
   {
     defence: "process tree: a daemonized process is found by the marker in its environment",
     file: `${RUNNER}/procfs/process-table.ts`,
     from: "return environment.includes(text) ? pid : 0;",
     to: "return environment.includes(text) ? 0 : 0;",
-    tests: [TREE],
+    tests: [PROCESS_TREES_TEST],
   },
   {
     defence: "process tree: a process that cleared its environment is found by its cgroup",
     file: `${RUNNER}/supervision/process-trees.ts`,
     from: "this.#cgroups?.members(this.mark) ?? []",
     to: "[]",
-    tests: [TREE],
+    tests: [PROCESS_TREES_TEST],
   },
   {
     defence: "process tree: a process with a reused pid is not in its cgroup",
     file: `${RUNNER}/supervision/tracking-cgroup.ts`,
     from: "moved !== null && moved.started !== started",
     to: "moved === null",
-    tests: [TREE],
+    tests: [PROCESS_TREES_TEST],
   },
   {
     defence: "process tree: processes in the same session or group belong to it",
     file: `${RUNNER}/procfs/process-table.ts`,
     from: "pids.has(ppid) || groups.has(pgrp) || groups.has(session)",
     to: "pids.has(ppid)",
-    tests: [TREE],
+    tests: [PROCESS_TREES_TEST],
   },
   {
     defence: "process tree: killed when its first process exits",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: "const treeEnded = launched.tree?.end() ?? Promise.resolve();",
     to: "const treeEnded = Promise.resolve();",
-    tests: [TREE],
+    tests: [PROCESS_TREES_TEST],
   },
   {
     defence: "process tree: the watchdog looks for the marker",
@@ -127,42 +127,42 @@ export const PROCESS_DEFENCES: Mutant[] = [
     file: `${RUNNER}/time/time-budget.ts`,
     from: "cpu_ms !== null && (sample.held_up || used > passed * ACTIVE_SHARE)",
     to: "cpu_ms !== null && used > passed * ACTIVE_SHARE",
-    tests: [OWN_TIME],
+    tests: [OWN_TIME_TEST],
   },
   {
     defence: "own time: a late sample charges no more than a timely one",
     file: `${RUNNER}/time/time-budget.ts`,
     from: "Math.min(passed, this.#interval) / scale",
     to: "passed / scale",
-    tests: [OWN_TIME],
+    tests: [OWN_TIME_TEST],
   },
   {
     defence: "own time: a start has an upper bound",
     file: `${RUNNER}/time/time-budget.ts`,
     from: 'this.#cap(load) ? "starved" : null',
     to: "this.#cap(load) ? null : null",
-    tests: [OWN_TIME],
+    tests: [OWN_TIME_TEST],
   },
   {
     defence: "own time: a slow start does not count as a crash",
     file: `${RUNNER}/pool/pool.ts`,
     from: " || isSlowStart(error)",
     to: "",
-    tests: [OWN_TIME],
+    tests: [OWN_TIME_TEST],
   },
   {
     defence: "own time: the launch limit of side processes applies only to side processes",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: 'timeouts[this.#spec.dialect.launch_limit ?? "start_ms"]',
     to: "timeouts.launch_ms",
-    tests: [OWN_TIME],
+    tests: [OWN_TIME_TEST],
   },
   {
     defence: "own time: a start is measured in own time",
     file: `${RUNNER}/processes/plugin-process.ts`,
     from: 'if (this.state === "launching") return this.after(ms, run);',
     to: "",
-    tests: [OWN_TIME],
+    tests: [OWN_TIME_TEST],
   },
   {
     defence: "side names: the tool is looked up by the plugin's own name",

@@ -1,10 +1,10 @@
 /** Long work reports its progress, and stops without a trace when it is cancelled. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
-const CANCELLED_IMPORT = ["packages/supply/test/cancelled-import.test.ts"];
-const STREAM = ["packages/api/test/sse/progress-stream.test.ts"];
-const STATUS = ["packages/cli/test/terminal/status-line.test.ts"];
-const LAUNCH = ["packages/runner/test/calls/cancelled-launch.test.ts"];
+const CANCELLED_IMPORT_TESTS = ["packages/supply/test/cancelled-import.test.ts"];
+const PROGRESS_STREAM_TESTS = ["packages/api/test/sse/progress-stream.test.ts"];
+const STATUS_LINE_TESTS = ["packages/cli/test/terminal/status-line.test.ts"];
+const CANCELLED_LAUNCH_TESTS = ["packages/runner/test/calls/cancelled-launch.test.ts"];
 
 export const PROGRESS_DEFENCES: Mutant[] = [
   {
@@ -12,7 +12,7 @@ export const PROGRESS_DEFENCES: Mutant[] = [
     file: "packages/supply/src/npm/npm-process.ts",
     from: '    signal?.addEventListener("abort", kill);\n',
     to: "",
-    tests: CANCELLED_IMPORT,
+    tests: CANCELLED_IMPORT_TESTS,
     only: "waits for the registry",
     hangs: true,
   },
@@ -30,7 +30,7 @@ export const PROGRESS_DEFENCES: Mutant[] = [
     file: "packages/supply/src/import/mcp/npm-server.ts",
     from: "    requireNotCancelled(operation);\n    const file",
     to: "    const file",
-    tests: CANCELLED_IMPORT,
+    tests: CANCELLED_IMPORT_TESTS,
     only: "hashed|unpacked",
   },
   {
@@ -38,7 +38,7 @@ export const PROGRESS_DEFENCES: Mutant[] = [
     file: "packages/supply/src/content/content-store.ts",
     from: "    requireNotCancelled(operation);\n    const file",
     to: "    const file",
-    tests: CANCELLED_IMPORT,
+    tests: CANCELLED_IMPORT_TESTS,
     only: "flushed",
   },
   {
@@ -54,56 +54,56 @@ export const PROGRESS_DEFENCES: Mutant[] = [
     file: "packages/api/src/sse/progress-stream.ts",
     from: "clock.monotonic() - sent_at >= REPEAT_MS",
     to: "clock.monotonic() - sent_at >= 10 * REPEAT_MS",
-    tests: STREAM,
+    tests: PROGRESS_STREAM_TESTS,
   },
   {
     defence: "progress: a step is never dropped in favour of the next one",
     file: "packages/api/src/sse/progress-stream.ts",
     from: "if (pending.at(-1)?.step === progress.step) pending.pop();",
     to: "if (pending.length > 0) pending.pop();",
-    tests: STREAM,
+    tests: PROGRESS_STREAM_TESTS,
   },
   {
     defence: "progress: the end of the stream cancels the work",
     file: "packages/api/src/sse/progress-stream.ts",
     from: "work({ signal: stop, report })",
     to: "work({ signal: new AbortController().signal, report })",
-    tests: STREAM,
+    tests: PROGRESS_STREAM_TESTS,
   },
   {
     defence: "progress: --quiet and --json print no status",
     file: "packages/cli/src/terminal/output.ts",
     from: "{ shown: !json && !quiet }",
     to: "{ shown: true }",
-    tests: STATUS,
+    tests: STATUS_LINE_TESTS,
   },
   {
     defence: "progress: the status line is removed before other output",
     file: "packages/cli/src/terminal/output.ts",
     from: "    note(text) {\n      status.clear();\n",
     to: "    note(text) {\n",
-    tests: STATUS,
+    tests: STATUS_LINE_TESTS,
   },
   {
     defence: "progress: a cancelled request stops the launch that only it waits for",
     file: `${RUNNER}/calls/query-process.ts`,
     from: "if (operation?.signal.aborted) pool.abandonLease(worker);\n    else pool.cancelLease(worker);",
     to: "pool.cancelLease(worker);",
-    tests: LAUNCH,
+    tests: CANCELLED_LAUNCH_TESTS,
   },
   {
     defence: "progress: a cancelled call stops the launch that only it waits for",
     file: `${RUNNER}/calls/call.ts`,
     from: 'if (this.#interruption === "user") this.#deps.pool.abandonLease(this.#worker);\n      else this.#deps.pool.cancelLease(this.#worker);',
     to: "this.#deps.pool.cancelLease(this.#worker);",
-    tests: LAUNCH,
+    tests: CANCELLED_LAUNCH_TESTS,
   },
   {
     defence: "progress: a launch that others wait for continues",
     file: `${RUNNER}/pool/pool.ts`,
     from: 'if (!worker.unused || worker.process.state !== "launching") return;',
     to: 'if (worker.process.state !== "launching") return;',
-    tests: LAUNCH,
+    tests: CANCELLED_LAUNCH_TESTS,
   },
   {
     defence: "progress: the installation of a kernel plugin stops in every step",

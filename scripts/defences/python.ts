@@ -1,9 +1,9 @@
 /** Python packages: resolved without running code, downloaded with their hashes, built only in the sandbox. */
 import type { Mutant } from "./mutant.ts";
 
-const PYTHON_BUILDS = ["packages/supply/test/python-builds.test.ts"];
-const PYTHON_WHEELS = ["packages/supply/test/python-wheels.test.ts"];
-const PYTHON_SERVER = ["packages/supply/test/python-server.test.ts"];
+const PYTHON_BUILDS_TESTS = ["packages/supply/test/python-builds.test.ts"];
+const PYTHON_WHEELS_TESTS = ["packages/supply/test/python-wheels.test.ts"];
+const PYTHON_SERVER_TESTS = ["packages/supply/test/python-server.test.ts"];
 
 export const PYTHON_DEFENCES: Mutant[] = [
   {
@@ -11,7 +11,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/pip-command.ts",
     from: "    if event in STARTS:\n",
     to: "    if event in ():\n",
-    tests: PYTHON_SERVER,
+    tests: PYTHON_SERVER_TESTS,
     only: "keeps pip from starting programs",
   },
   {
@@ -19,7 +19,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/pip-command.ts",
     from: "InstallRequirement.__init__ = refuse_urls\n",
     to: "",
-    tests: PYTHON_SERVER,
+    tests: PYTHON_SERVER_TESTS,
     only: "refuses a dependency",
   },
   {
@@ -27,7 +27,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/pip-command.ts",
     from: '"--proxy",\n        proxy.url,',
     to: '"--proxy",\n        "",',
-    tests: PYTHON_SERVER,
+    tests: PYTHON_SERVER_TESTS,
     only: "keeps pip from starting programs",
   },
   {
@@ -35,7 +35,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/resolve-wheels.ts",
     from: "!URL.canParse(url) || !origins.has(new URL(url).origin)",
     to: "!URL.canParse(url)",
-    tests: PYTHON_SERVER,
+    tests: PYTHON_SERVER_TESTS,
     only: "in the report of pip",
   },
   {
@@ -43,7 +43,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/resolve-wheels.ts",
     from: "if (sha256 !== wheel.sha256) throw",
     to: "if (sha256 === null) throw",
-    tests: PYTHON_WHEELS,
+    tests: PYTHON_WHEELS_TESTS,
     only: "hash differs from the lock",
   },
   {
@@ -51,7 +51,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/unpack-wheel.ts",
     from: 'if (hash.replace(/=+$/, "") !== expected)',
     to: "if (hash === expected.slice(1))",
-    tests: PYTHON_WHEELS,
+    tests: PYTHON_WHEELS_TESTS,
     only: "RECORD",
   },
   {
@@ -59,7 +59,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/unpack-wheel.ts",
     from: "if (hash === undefined) throw",
     to: "if (hash === undefined) continue;\n    if (hash === null) throw",
-    tests: PYTHON_WHEELS,
+    tests: PYTHON_WHEELS_TESTS,
     only: "RECORD",
   },
   {
@@ -67,7 +67,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/pip-command.ts",
     from: "tarfile.TarFile.__init__ = refuse_archives\n",
     to: "",
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "never lets pip unpack",
   },
   {
@@ -75,7 +75,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/pip-command.ts",
     from: "    RequirementPreparer.prepare_linked_requirement = stop_at_source\n",
     to: "",
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "unpacks an archive itself",
   },
   {
@@ -83,7 +83,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/pip-command.ts",
     from: 'frozenset(("binary", "source")) if name in names else plain_formats(self, name)',
     to: 'frozenset(("binary", "source"))',
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "refuses build requirements",
   },
   {
@@ -91,7 +91,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/build-wheels.ts",
     from: "if (actual !== source.sha256) throw",
     to: 'if (actual === "") throw',
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "builds only the archive",
   },
   {
@@ -99,7 +99,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/build-wheels.ts",
     from: "!URL.canParse(url) || !origins.has(new URL(url).origin)",
     to: "!URL.canParse(url)",
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "builds only the archive",
   },
   {
@@ -107,7 +107,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/build-wheels.ts",
     from: "  throw invalidBuild(source, `its wheel is ${name} ${version}`);\n",
     to: "",
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "hostile build",
   },
   {
@@ -115,7 +115,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/build-wheels.ts",
     from: 'const { metadata } = await unpackWheel(copy, join(work, "checked"), limits);',
     to: "const metadata = `Name: ${name}\\nVersion: ${version}\\n`;",
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "hostile build",
   },
   {
@@ -123,7 +123,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/build-wheels.ts",
     from: "constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK",
     to: "constants.O_RDONLY | constants.O_NONBLOCK",
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "hostile build",
   },
   {
@@ -131,7 +131,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/build-wheels.ts",
     from: "return info?.isDirectory() === true ?",
     to: "return info !== null ?",
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "hostile build",
   },
   {
@@ -139,7 +139,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/build-wheels.ts",
     from: "requirements.find((requirement) => !isBuildRequirement(requirement))",
     to: 'requirements.find((each) => each === "")',
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "refuses build requirements",
   },
   {
@@ -147,7 +147,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/build-wheels.ts",
     from: "join(work, `box-${pass}`)",
     to: 'join(work, "sandbox_folder")',
-    tests: PYTHON_BUILDS,
+    tests: PYTHON_BUILDS_TESTS,
     only: "has not seen",
   },
   {
@@ -172,7 +172,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/pip-command.ts",
     from: 'if (index.username === "" && index.password === "") return',
     to: 'if (index.href !== "") return',
-    tests: PYTHON_SERVER,
+    tests: PYTHON_SERVER_TESTS,
     only: "hides the login",
   },
   {
@@ -180,7 +180,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/import/mcp/python-server.ts",
     from: "limits.unpacked_bytes -= unpacked.bytes;",
     to: "",
-    tests: PYTHON_WHEELS,
+    tests: PYTHON_WHEELS_TESTS,
     only: "all wheels together",
   },
   {
@@ -188,7 +188,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/registries/registry-proxy.ts",
     from: "if (total > max_bytes) disconnect();",
     to: "",
-    tests: PYTHON_SERVER,
+    tests: PYTHON_SERVER_TESTS,
     only: "stops downloading an endless file",
     hangs: true,
   },
@@ -197,7 +197,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     file: "packages/supply/src/import/mcp/python-server.ts",
     from: 'credentials.assertNone("Python package");',
     to: "",
-    tests: PYTHON_WHEELS,
+    tests: PYTHON_WHEELS_TESTS,
     only: "credential in the wheel",
   },
 ];

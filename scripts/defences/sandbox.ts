@@ -1,12 +1,12 @@
 /** The defences of the sandbox: start, files, processes and cleanup. */
 import { INIT, type Mutant, RUNNER } from "./mutant.ts";
 
-const PROCESSES = ["test/hostile/processes.test.ts"];
-const FILES = ["test/hostile/files.test.ts"];
-const KEPT = ["packages/runner/test/sandbox/kept-folders.test.ts"];
-const STAGE = ["packages/runner/test/sandbox/stage.test.ts"];
-const BOUNDARY = ["test/hostile/boundary.test.ts"];
-const TRACE = ["packages/runner/test/sandbox/direct-attempts.test.ts"];
+const PROCESSES_TESTS = ["test/hostile/processes.test.ts"];
+const FILES_TESTS = ["test/hostile/files.test.ts"];
+const KEPT_FOLDERS_TESTS = ["packages/runner/test/sandbox/kept-folders.test.ts"];
+const STAGE_TESTS = ["packages/runner/test/sandbox/stage.test.ts"];
+const BOUNDARY_TESTS = ["test/hostile/boundary.test.ts"];
+const DIRECT_ATTEMPTS_TESTS = ["packages/runner/test/sandbox/direct-attempts.test.ts"];
 const NO_WAY_AROUND = "no way around the boundary";
 
 export const SANDBOX_DEFENCES: Mutant[] = [
@@ -22,112 +22,112 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${RUNNER}/sandbox/spawn-confined.ts`,
     from: "const inner = childrenOf(outer);",
     to: "const inner: number[] = [];",
-    tests: PROCESSES,
+    tests: PROCESSES_TESTS,
   },
   {
     defence: "the system-call filter is installed",
     file: `${INIT}/init.c`,
     from: "  install_filter();",
     to: "  close(FILTER_FD); prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); (void)install_filter;",
-    tests: PROCESSES,
+    tests: PROCESSES_TESTS,
   },
   {
     defence: "sandbox-init drops its capabilities",
     file: `${INIT}/first-process.c`,
     from: "  drop_capabilities();",
     to: "  (void)drop_capabilities;",
-    tests: PROCESSES,
+    tests: PROCESSES_TESTS,
   },
   {
     defence: "inherited descriptors are closed",
     file: `${INIT}/init.c`,
     from: "  if (syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */) < 0) goto failed;",
     to: "",
-    tests: PROCESSES,
+    tests: PROCESSES_TESTS,
   },
   {
     defence: "PID 1 is not dumpable",
     file: `${INIT}/user.c`,
     from: '  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) fail("dumpable");',
     to: "",
-    tests: PROCESSES,
+    tests: PROCESSES_TESTS,
   },
   {
     defence: "/proc is read-only",
     file: `${INIT}/root.c`,
     from: "MS_RDONLY | MS_NOSUID",
     to: "MS_NOSUID",
-    tests: PROCESSES,
+    tests: PROCESSES_TESTS,
   },
   {
     defence: "the root folder is read-only",
     file: `${INIT}/root.c`,
     from: "  set_attributes(inside, 0, READ_ONLY, FOLDER);",
     to: "",
-    tests: FILES,
+    tests: FILES_TESTS,
   },
   {
     defence: "mounted files are read-only",
     file: `${INIT}/root.c`,
     from: "(how & BIND_WRITABLE ? 0 : READ_ONLY)",
     to: "0",
-    tests: FILES,
+    tests: FILES_TESTS,
   },
   {
     defence: "device files work only in /dev",
     file: `${INIT}/root.c`,
     from: " | (how & BIND_DEVICE ? 0 : NO_DEVICES)",
     to: "",
-    tests: FILES,
+    tests: FILES_TESTS,
   },
   {
     defence: "/dev is read-only",
     file: `${INIT}/root.c`,
     from: '  set_attributes(folder, WHOLE_TREE, READ_ONLY | NO_SETUID, "/dev");',
     to: "",
-    tests: FILES,
+    tests: FILES_TESTS,
   },
   {
     defence: "the stage follows no link",
     file: `${INIT}/root.c`,
     from: "  int next = openat(folder, part, O_PATH | O_NOFOLLOW | O_CLOEXEC);",
     to: "  int next = openat(folder, part, O_PATH | O_CLOEXEC);",
-    tests: STAGE,
+    tests: STAGE_TESTS,
   },
   {
     defence: "the stage creates nothing in the host's folders",
     file: `${INIT}/root.c`,
     from: "  if (info.st_dev != own_device) refuse(path, EROFS);",
     to: "",
-    tests: STAGE,
+    tests: STAGE_TESTS,
   },
   {
     defence: "the stage detaches the host's files",
     file: `${INIT}/root.c`,
     from: 'umount2(".", MNT_DETACH) < 0 || ',
     to: "",
-    tests: STAGE,
+    tests: STAGE_TESTS,
   },
   {
     defence: "PID 1 becomes the slot's user",
     file: `${INIT}/first-process.c`,
     from: "  if (user->is_other) become_user(user);",
     to: "",
-    tests: STAGE,
+    tests: STAGE_TESTS,
   },
   {
     defence: "the outer process becomes the slot's user",
     file: `${INIT}/stage.c`,
     from: "  if (user.is_other) become_user(&user);",
     to: "",
-    tests: PROCESSES,
+    tests: PROCESSES_TESTS,
   },
   {
     defence: "the bounding set is emptied",
     file: `${INIT}/user.c`,
     from: "if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0) continue;",
     to: "if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0) continue;",
-    tests: BOUNDARY,
+    tests: BOUNDARY_TESTS,
     only: NO_WAY_AROUND,
   },
   {
@@ -135,7 +135,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${INIT}/stage.c`,
     from: " | CLONE_NEWIPC",
     to: "",
-    tests: BOUNDARY,
+    tests: BOUNDARY_TESTS,
     only: NO_WAY_AROUND,
   },
   {
@@ -143,7 +143,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${INIT}/stage.c`,
     from: " | CLONE_NEWCGROUP",
     to: "",
-    tests: BOUNDARY,
+    tests: BOUNDARY_TESTS,
     only: NO_WAY_AROUND,
   },
   {
@@ -151,7 +151,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${INIT}/init.c`,
     from: "  setsid();",
     to: "",
-    tests: BOUNDARY,
+    tests: BOUNDARY_TESTS,
     only: NO_WAY_AROUND,
   },
   {
@@ -159,7 +159,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${INIT}/stage.c`,
     from: "    clear_command_line(argc, argv);",
     to: "    (void)clear_command_line;",
-    tests: BOUNDARY,
+    tests: BOUNDARY_TESTS,
     only: NO_WAY_AROUND,
   },
   {
@@ -167,7 +167,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${INIT}/root.c`,
     from: '  if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) fail("mount /");',
     to: "",
-    tests: BOUNDARY,
+    tests: BOUNDARY_TESTS,
     only: "does not propagate to a host",
   },
   {
@@ -204,7 +204,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${INIT}/init.c`,
     from: "(full = kept_is_full(&wait)) != 0",
     to: "(full = 0) != 0",
-    tests: KEPT,
+    tests: KEPT_FOLDERS_TESTS,
     hangs: true,
   },
   {
@@ -212,14 +212,14 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${INIT}/init.c`,
     from: "  if (kept_is_full(&wait)) {",
     to: "  wait = 0;\n  if (wait) {",
-    tests: KEPT,
+    tests: KEPT_FOLDERS_TESTS,
   },
   {
     defence: "deleted files are counted",
     file: `${INIT}/kept.c`,
     from: "  sum->bytes += bytes;\n  sum->files++;",
     to: "  (void)bytes;",
-    tests: KEPT,
+    tests: KEPT_FOLDERS_TESTS,
   },
   {
     defence: "processes left in our cgroups are killed",
@@ -234,42 +234,42 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${INIT}/trace.c`,
     from: '  used += write_route(requests + used, family, is_four ? "0.0.0.0" : "::", 0, RTN_LOCAL);\n',
     to: "",
-    tests: TRACE,
+    tests: DIRECT_ATTEMPTS_TESTS,
   },
   {
     defence: "trace: the reset of a connection is not a refusal",
     file: `${INIT}/trace.c`,
     from: "BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1)",
     to: "BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 0)",
-    tests: TRACE,
+    tests: DIRECT_ATTEMPTS_TESTS,
   },
   {
     defence: "trace: IPv6 attempts are reported",
     file: `${INIT}/trace.c`,
     from: "if (open_family(netlink, AF_INET6) < 0) close_sockets(of_four);",
     to: "(void)of_four;",
-    tests: TRACE,
+    tests: DIRECT_ATTEMPTS_TESTS,
   },
   {
     defence: "trace: attempts over the limit are counted",
     file: `${INIT}/trace.c`,
     from: "    unlisted++;\n    return;",
     to: "    return;",
-    tests: TRACE,
+    tests: DIRECT_ATTEMPTS_TESTS,
   },
   {
     defence: "trace: the last refusals are reported before the exit",
     file: `${INIT}/init.c`,
     from: "  if (getpid() == 1) kill(-1, SIGKILL);\n  send_refusals();",
     to: "  if (getpid() == 1) kill(-1, SIGKILL);",
-    tests: TRACE,
+    tests: DIRECT_ATTEMPTS_TESTS,
   },
   {
     defence: "trace: a network that is in use is not traced",
     file: `${INIT}/listeners.c`,
     from: '  if (request.ifr_flags & IFF_UP) refuse("a network in use", EBUSY);',
     to: "",
-    tests: BOUNDARY,
+    tests: BOUNDARY_TESTS,
     only: "network namespace, whose routes",
   },
   {
@@ -277,28 +277,28 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     file: `${RUNNER}/calls/call.ts`,
     from: "const refusals = wasSent ? (this.#worker!.process.confined?.pendingRefusals() ?? null) : null;",
     to: "const refusals = null;",
-    tests: TRACE,
+    tests: DIRECT_ATTEMPTS_TESTS,
   },
   {
     defence: "trace: each call of a worker waits for its refusals",
     file: `${RUNNER}/sandbox/launch-confined.ts`,
     from: "(counter !== null && counter === reported)",
     to: "reported !== null",
-    tests: TRACE,
+    tests: DIRECT_ATTEMPTS_TESTS,
   },
   {
     defence: "trace: the counter of packets does not outlive the sandbox",
     file: `${RUNNER}/sandbox/launch-confined.ts`,
     from: "    traffic?.close();\n",
     to: "",
-    tests: TRACE,
+    tests: DIRECT_ATTEMPTS_TESTS,
   },
   {
     defence: "trace: retries of one connection are one entry",
     file: `${RUNNER}/egress/destinations/refusals.ts`,
     from: "if (known !== undefined) known.count = (known.count ?? 1) + count;\n  else if",
     to: "if",
-    tests: TRACE,
+    tests: DIRECT_ATTEMPTS_TESTS,
   },
   {
     defence: "trace: a malformed name is not reported",

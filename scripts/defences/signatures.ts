@@ -3,13 +3,13 @@ import type { Mutant } from "./mutant.ts";
 
 const OCI = "packages/supply/src/oci";
 const SIGNATURES = "packages/registry/src/signatures";
-const CLIENT_TEST = ["packages/supply/test/registry-client.test.ts"];
-const CREDENTIALS_TEST = ["packages/supply/test/registry-credentials.test.ts"];
-const SOURCE_TEST = ["packages/supply/test/oci-source.test.ts"];
+const CLIENT_TESTS = ["packages/supply/test/registry-client.test.ts"];
+const CREDENTIALS_TESTS = ["packages/supply/test/registry-credentials.test.ts"];
+const SOURCE_TESTS = ["packages/supply/test/oci-source.test.ts"];
 const PROVENANCE = "packages/supply/src/provenance";
-const ATTESTATION_TEST = ["packages/supply/test/verify-attestation.test.ts"];
-const PROVENANCE_TEST = ["packages/supply/test/check-provenance.test.ts"];
-const SIGNATURE_TEST = ["packages/registry/test/signatures/signatures.test.ts"];
+const ATTESTATION_TESTS = ["packages/supply/test/verify-attestation.test.ts"];
+const PROVENANCE_TESTS = ["packages/supply/test/check-provenance.test.ts"];
+const SIGNATURE_TESTS = ["packages/registry/test/signatures/signatures.test.ts"];
 
 export const SIGNATURE_DEFENCES: Mutant[] = [
   {
@@ -24,70 +24,70 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     file: `${OCI}/registry-client.ts`,
     from: "if (digest !== expected) throw digestMismatch(",
     to: "if (false) throw digestMismatch(",
-    tests: CLIENT_TEST,
+    tests: CLIENT_TESTS,
   },
   {
     defence: "oci: a blob is compared with its digest",
     file: `${OCI}/registry-client.ts`,
     from: "if (actual !== digest) throw digestMismatch(",
     to: "if (false) throw digestMismatch(",
-    tests: CLIENT_TEST,
+    tests: CLIENT_TESTS,
   },
   {
     defence: "oci: a credential is sent to its own registry only",
     file: `${OCI}/registry-session.ts`,
     from: "authorization !== undefined && url.origin === base.origin",
     to: "authorization !== undefined",
-    tests: CREDENTIALS_TEST,
+    tests: CREDENTIALS_TESTS,
   },
   {
     defence: "oci: a token server of another host gets no credential",
     file: `${OCI}/registry-session.ts`,
     from: "is_trusted_realm ? credential : null",
     to: "credential",
-    tests: CREDENTIALS_TEST,
+    tests: CREDENTIALS_TESTS,
   },
   {
     defence: "oci: the unpacked layer has the files of the listing",
     file: "packages/supply/src/import/open-artifact.ts",
     from: "  if (digest === artifact.digest) return;\n",
     to: "  return;\n",
-    tests: SOURCE_TEST,
+    tests: SOURCE_TESTS,
   },
   {
     defence: "packages: credentials in archives are refused",
     file: "packages/supply/src/import/create-package-importer.ts",
     from: '    credentials.assertNone("archive");\n',
     to: "",
-    tests: SOURCE_TEST,
+    tests: SOURCE_TESTS,
   },
   {
     defence: "signatures: the bytes are verified",
     file: `${SIGNATURES}/verify-signature.ts`,
     from: "if (!verify(null,",
     to: "if (false && !verify(null,",
-    tests: SIGNATURE_TEST,
+    tests: SIGNATURE_TESTS,
   },
   {
     defence: "signatures: a revoked key is refused",
     file: `${SIGNATURES}/verify-signature.ts`,
     from: "  if (key.revoked_at !== null)\n",
     to: "  if (false)\n",
-    tests: SIGNATURE_TEST,
+    tests: SIGNATURE_TESTS,
   },
   {
     defence: "signatures: a signature is for this package",
     file: `${SIGNATURES}/verify-signature.ts`,
     from: "  requireMatchingValues(signature, signed);\n",
     to: "",
-    tests: SIGNATURE_TEST,
+    tests: SIGNATURE_TESTS,
   },
   {
     defence: "signatures: a key that was revoked later is shown",
     file: `${SIGNATURES}/current-signature.ts`,
     from: "if (key.revoked_at !== null)",
     to: "if (false)",
-    tests: SIGNATURE_TEST,
+    tests: SIGNATURE_TESTS,
     only: "revoked or expired after the installation",
   },
   {
@@ -95,56 +95,56 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     file: `${SIGNATURES}/signature-policy.ts`,
     from: "compareVersions(version, before) < 0",
     to: "false",
-    tests: SIGNATURE_TEST,
+    tests: SIGNATURE_TESTS,
   },
   {
     defence: "provenance: the bundle is verified",
     file: `${PROVENANCE}/verify-attestation.ts`,
     from: "signer = new Verifier(trust).verify(toSignedEntity(parsed));",
     to: "signer = new Verifier(trust, { tlogThreshold: 0, ctlogThreshold: 0 }).verify(toSignedEntity(parsed));",
-    tests: ATTESTATION_TEST,
+    tests: ATTESTATION_TESTS,
   },
   {
     defence: "provenance: the statement is about this package",
     file: `${PROVENANCE}/verify-attestation.ts`,
     from: "if (!named.some((subject) => decodePurl(subject.name) === purl))",
     to: "if (named.length === 0)",
-    tests: ATTESTATION_TEST,
+    tests: ATTESTATION_TESTS,
   },
   {
     defence: "provenance: the statement is about this archive",
     file: `${PROVENANCE}/verify-attestation.ts`,
     from: "if (!matching.some(({ digest }) => digest?.sha512 === sha512))",
     to: "if (matching.length === 0)",
-    tests: ATTESTATION_TEST,
+    tests: ATTESTATION_TESTS,
   },
   {
     defence: "provenance: the statement does not contradict the certificate",
     file: `${PROVENANCE}/verify-attestation.ts`,
     from: "source.commit !== undefined && source.commit !== build.commit",
     to: "false",
-    tests: ATTESTATION_TEST,
+    tests: ATTESTATION_TESTS,
   },
   {
     defence: "provenance: the number of log entries is bounded",
     file: `${PROVENANCE}/verify-attestation.ts`,
     from: "if (entries > MAX_ENTRIES)",
     to: "if (false)",
-    tests: ATTESTATION_TEST,
+    tests: ATTESTATION_TESTS,
   },
   {
     defence: "provenance: the lock contains one hash",
     file: `${PROVENANCE}/check-provenance.ts`,
     from: "if (only === undefined || more.length > 0)",
     to: "if (only === undefined)",
-    tests: PROVENANCE_TEST,
+    tests: PROVENANCE_TESTS,
   },
   {
     defence: "provenance: every attestation has to be valid",
     file: `${PROVENANCE}/check-provenance.ts`,
     from: "for (const bundle of attestations.bundles)",
     to: "for (const bundle of attestations.bundles.slice(0, 1))",
-    tests: PROVENANCE_TEST,
+    tests: PROVENANCE_TESTS,
   },
   {
     defence: "provenance: the record of a kernel plugin belongs to its version",
@@ -159,6 +159,6 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     file: `${PROVENANCE}/check-provenance.ts`,
     from: "if (required.some((pattern) => matchesPattern(pattern, name)))",
     to: "if (reason !== null && required.some((pattern) => matchesPattern(pattern, name)))",
-    tests: PROVENANCE_TEST,
+    tests: PROVENANCE_TESTS,
   },
 ];

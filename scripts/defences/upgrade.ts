@@ -4,15 +4,15 @@ import type { Mutant } from "./mutant.ts";
 const UPGRADES = "packages/registry/src/bindings/upgrades.ts";
 const WATCH = "packages/door/src/trials/trial-watch.ts";
 const FALL_BACK = "packages/door/src/invoke/fall-back.ts";
-const FALLS_BACK = ["packages/door/test/invoke/fall-back.test.ts"];
-const TRIALS = ["packages/registry/test/bindings/trials.test.ts"];
-const HELD = ["packages/registry/test/bindings/held-permissions.test.ts"];
+const FALL_BACK_TESTS = ["packages/door/test/invoke/fall-back.test.ts"];
+const TRIALS_TESTS = ["packages/registry/test/bindings/trials.test.ts"];
+const HELD_PERMISSIONS_TESTS = ["packages/registry/test/bindings/held-permissions.test.ts"];
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const MOVE = "packages/registry/src/bindings/move-binding.ts";
 const CONFINE = "packages/door/src/replay/confine.ts";
 const REPLAYS = "packages/door/src/replay/replay.ts";
-const REPLAY = ["packages/door/test/replay/replay.test.ts"];
-const UPGRADE = ["packages/registry/test/bindings/upgrade.test.ts"];
+const REPLAY_TESTS = ["packages/door/test/replay/replay.test.ts"];
+const UPGRADE_TESTS = ["packages/registry/test/bindings/upgrade.test.ts"];
 
 export const UPGRADE_DEFENCES: Mutant[] = [
   {
@@ -20,49 +20,49 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: PLAN,
     from: "body.rollout === undefined && other_versions.length > 0 && !shared",
     to: "false",
-    tests: UPGRADE,
+    tests: UPGRADE_TESTS,
   },
   {
     defence: "upgrade: a rollout share keeps the settings",
     file: PLAN,
     from: "policy: { ...copied?.policy, ...policy },",
     to: "policy: { ...policy },",
-    tests: UPGRADE,
+    tests: UPGRADE_TESTS,
   },
   {
     defence: "upgrade: host trust is dropped",
     file: MOVE,
     from: "...(host_target === false ? { host_target } : {}),",
     to: "...(host_target === undefined ? {} : { host_target }),",
-    tests: UPGRADE,
+    tests: UPGRADE_TESTS,
   },
   {
     defence: "upgrade: a lowered class is dropped",
     file: MOVE,
     from: "...(execution_class === undefined || is_lowered ? {} : { class: execution_class }),",
     to: "...(execution_class === undefined ? {} : { class: execution_class }),",
-    tests: UPGRADE,
+    tests: UPGRADE_TESTS,
   },
   {
     defence: "upgrade: new permissions are withheld",
     file: PLAN,
     from: "draft.policy = narrowed.policy;",
     to: "",
-    tests: UPGRADE,
+    tests: UPGRADE_TESTS,
   },
   {
     defence: "upgrade: a missing secret keeps the old version in use",
     file: PLAN,
     from: 'if (is_move && before.status === "active" && row.status === "inactive")',
     to: "if (false as boolean)",
-    tests: UPGRADE,
+    tests: UPGRADE_TESTS,
   },
   {
     defence: "upgrade: only the host's admin restores trust by a rollback",
     file: UPGRADES,
     from: "caller.actor === HOST_ADMIN ? previous.policy",
     to: 'caller.actor !== "" ? previous.policy',
-    tests: UPGRADE,
+    tests: UPGRADE_TESTS,
   },
   {
     defence: "upgrade: all bindings move or none",
@@ -76,14 +76,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: UPGRADES,
     from: "const is_same_content = to.package.digest === digest;",
     to: 'const is_same_content = digest !== "";',
-    tests: UPGRADE,
+    tests: UPGRADE_TESTS,
   },
   {
     defence: "upgrade: a rollout share gets no more permissions than the rest",
     file: PLAN,
     from: "return { policy: narrowed.policy, secrets };",
     to: "return { policy: narrowed.withheld.length > 0 ? policy : narrowed.policy, secrets };",
-    tests: UPGRADE,
+    tests: UPGRADE_TESTS,
   },
   {
     defence: "upgrade: an instrument in another class keeps its settings",
@@ -139,35 +139,35 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: CONFINE,
     from: 'network: "none", ',
     to: "",
-    tests: REPLAY,
+    tests: REPLAY_TESTS,
   },
   {
     defence: "replay: a replayed call gets no secrets",
     file: REPLAYS,
     from: "const secrets = placeholderSecrets(grant);",
     to: "const secrets = await door.tokens.readSecrets({ ...bound, binding: { ...bound.binding } }, grant);",
-    tests: REPLAY,
+    tests: REPLAY_TESTS,
   },
   {
     defence: "replay: folders of the host are read-only",
     file: CONFINE,
     from: "mounts: mounts.map((mount) => ({ ...mount, writable: false })),",
     to: "mounts,",
-    tests: REPLAY,
+    tests: REPLAY_TESTS,
   },
   {
     defence: "replay: only read-only calls are replayed",
     file: REPLAYS,
     from: 'if (call.effect_class !== "read_only" && !only_reads) continue;',
     to: "void only_reads;",
-    tests: REPLAY,
+    tests: REPLAY_TESTS,
   },
   {
     defence: "replay: a tool without an effect class is replayed only if its server declares it read-only",
     file: CONFINE,
     from: 'effect_class === "unknown" && hints?.readOnlyHint === true',
     to: 'effect_class === "unknown"',
-    tests: REPLAY,
+    tests: REPLAY_TESTS,
     only: "declare themselves read-only",
   },
   {
@@ -175,112 +175,112 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: REPLAYS,
     from: "if (!isReadOnlyTool(call.plan.export))",
     to: "if (false as boolean)",
-    tests: REPLAY,
+    tests: REPLAY_TESTS,
   },
   {
     defence: "replay: a replay needs the sandbox",
     file: REPLAYS,
     from: "if (available && enabled) return;",
     to: "if (available || !enabled) return;",
-    tests: REPLAY,
+    tests: REPLAY_TESTS,
   },
   {
     defence: "replay: a connection that only the candidate attempts puts the candidate on hold",
     file: REPLAYS,
     from: "const needs_permission = requested.length + attempted.size > 0;",
     to: "const needs_permission = requested.length > 0;",
-    tests: REPLAY,
+    tests: REPLAY_TESTS,
   },
   {
     defence: "replay: a permission that only the candidate requests puts the candidate on hold",
     file: REPLAYS,
     from: "const needs_permission = requested.length + attempted.size > 0;",
     to: "const needs_permission = attempted.size > 0;",
-    tests: REPLAY,
+    tests: REPLAY_TESTS,
   },
   {
     defence: "trial: a version that crashes is rolled back",
     file: WATCH,
     from: "return isErrorCode(code) && PROCESS_FAILURES.has(code);",
     to: "return isErrorCode(code) && PROCESS_FAILURES.size === 0;",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
   },
   {
     defence: "trial: a version that fails too often is rolled back",
     file: WATCH,
     from: "failed * 100 <= calls * max_error_percent",
     to: "failed <= calls",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
   },
   {
     defence: "trial: a trial ends after its time",
     file: WATCH,
     from: "if (trial.until !== null && this.#deps.clock.now() > Date.parse(trial.until)) return null;",
     to: "",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
   },
   {
     defence: "trial: a change by an operator ends the trial",
     file: PLAN,
     from: "const kept_trial = trial?.until === null ? { trial } : {};",
     to: "const kept_trial = trial === undefined ? {} : { trial };",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
   },
   {
     defence: "trial: all bindings of a version are rolled back together",
     file: UPGRADES,
     from: "binding.trial !== undefined &&\n        binding.package_version === package_version &&",
     to: "binding.binding_id === failed.binding_id &&",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
   },
   {
     defence: "rollout: a share that fails gets no more calls",
     file: UPGRADES,
     from: "before.share_of === undefined ? before.rollout : { traffic_percent: 0 }",
     to: "before.rollout",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
   },
   {
     defence: "rollout: waiting calls of a share continue when it ends with the rollout",
     file: "packages/door/src/open/find-successor.ts",
     from: "return candidates.find(tookOverShare) ?? null;",
     to: "void candidates.find(tookOverShare);\n  return null;",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
   },
   {
     defence: "rollout: waiting calls of a share continue when it gets no more calls",
     file: "packages/door/src/admission/rules.ts",
     from: "(call.row !== null || binding.rollout.traffic_percent > 0)",
     to: "binding.rollout.traffic_percent > 0",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
   },
   {
     defence: "upgrade: a version that requests more permissions waits",
     file: UPGRADES,
     from: 'if (new_permissions === "hold" && held_permissions.length > 0)',
     to: 'if (new_permissions === "hold" && held_permissions.length > 9)',
-    tests: HELD,
+    tests: HELD_PERMISSIONS_TESTS,
   },
   {
     defence: "upgrade: only an admin grants a version more permissions",
     file: UPGRADES,
     from: 'if (new_permissions === "grant") requireAdmin(caller);',
     to: "void requireAdmin;",
-    tests: HELD,
+    tests: HELD_PERMISSIONS_TESTS,
   },
   {
     defence: "upgrade: a share is started before it gets calls",
     file: UPGRADES,
     from: "...created.map(({ change, main }) => ({ ...change, before: main }))",
     to: "...created.map(({ change }) => change as PlannedMove)",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
   },
   {
     defence: "upgrade: an operator cannot grant a permission that an upgrade holds",
     file: "packages/registry/src/bindings/held-permissions.ts",
     from: 'if (hasRole(caller.role, "admin")) return;',
     to: 'if (hasRole(caller.role, "user")) return;',
-    tests: HELD,
+    tests: HELD_PERMISSIONS_TESTS,
     only: "does not let an operator grant",
   },
   {
@@ -288,7 +288,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/registry/src/bindings/plan-change.ts",
     from: "[...new Set([...narrowed.withheld, ...carried.held])]",
     to: "[...new Set([...narrowed.withheld])]",
-    tests: HELD,
+    tests: HELD_PERMISSIONS_TESTS,
     only: "does not let an operator grant",
   },
   {
@@ -305,7 +305,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: UPGRADES,
     from: "await reportFailedRollback(kernel, trials, cause, toBackplaneError(error));",
     to: "void [reportFailedRollback, kernel, trials, cause, toBackplaneError(error)];",
-    tests: TRIALS,
+    tests: TRIALS_TESTS,
     only: "now has different bytes",
     hangs: true,
   },
@@ -314,7 +314,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/registry/src/bindings/waiting-upgrades.ts",
     from: "if (held_upgrade === undefined) return null;",
     to: "if (held_upgrade === undefined || held_upgrade !== null) return null;",
-    tests: HELD,
+    tests: HELD_PERMISSIONS_TESTS,
     only: "lists a held upgrade once",
   },
   {
@@ -322,7 +322,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: FALL_BACK,
     from: 'if (status !== "failed" || !isProcessFailure(error?.code)) return false;',
     to: 'if (status !== "failed") return false;',
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "keeps the answer of a call that was still running",
   },
   {
@@ -330,7 +330,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: FALL_BACK,
     from: "return !live.dispatched || isRepeatable(row.effect_class);",
     to: "return true;",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "only if a second run does no harm",
   },
   {
@@ -338,7 +338,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: FALL_BACK,
     from: "if (live.dispatched && !isRepeatable(call.plan.effect_class)) return null;",
     to: "",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "only if a second run does no harm",
   },
   {
@@ -346,7 +346,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/door/src/invoke/run.ts",
     from: "if (outcome.dispatched) live.dispatched = true;",
     to: "",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "only if a second run does no harm",
   },
   {
@@ -354,7 +354,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: FALL_BACK,
     from: "if (row.approval_id !== null || live.approved !== null) return false;",
     to: "",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "than those a person approved",
   },
   {
@@ -362,7 +362,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: FALL_BACK,
     from: 'verdict.verdict === "admitted" && verdict.ask === null ? verdict : null',
     to: 'verdict.verdict === "admitted" ? verdict : null',
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "than those a person approved",
   },
   {
@@ -370,7 +370,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/door/src/open/open.ts",
     from: "earlier?.row === null ? callerLevel(caller, earlier.body.narrow) : (row.grant ?? undefined),",
     to: "row.grant ?? undefined,",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "with the grant of the previous version",
   },
   {
@@ -378,7 +378,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/door/src/open/open.ts",
     from: "earlier?.row === null ? callerLevel(caller, earlier.body.narrow) : (row.grant ?? undefined),",
     to: "earlier?.row === null ? undefined : (row.grant ?? undefined),",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "with the grant of the previous version",
   },
   {
@@ -386,7 +386,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: FALL_BACK,
     from: "if (pack.version !== trial?.from_version) return null;",
     to: "",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "an operator has moved the binding to another version",
   },
   {
@@ -394,7 +394,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: FALL_BACK,
     from: "if (binding.share_of === undefined && pack.digest !== previous?.digest) return null;",
     to: "",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "an operator has rolled the binding back to other bytes",
   },
   {
@@ -402,7 +402,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: FALL_BACK,
     from: "live.remaining_ms = remaining_ms;",
     to: "",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "keeps the deadline",
   },
   {
@@ -410,7 +410,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/store/src/ops/invocations.ts",
     from: "update invocations set binding_id = $3, retry_count = $4, body = $5 where",
     to: "update invocations set binding_id = $3, retry_count = $4, body = coalesce(body, $5) where",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "after the gateway is killed in the second run",
     hangs: true,
   },
@@ -419,7 +419,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/store/src/ops/invocations.ts",
     from: '  yield sql("delete from delegations where invocation_id = $1", [p.id]);\n  if (p.delegation !== null)',
     to: "  if (p.delegation !== null)",
-    tests: FALLS_BACK,
+    tests: FALL_BACK_TESTS,
     only: "revokes the token",
   },
   {
@@ -427,7 +427,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: PLAN,
     from: "...(permissions_limited.length === 0 ? {} : { permissions_limited }),",
     to: "",
-    tests: HELD,
+    tests: HELD_PERMISSIONS_TESTS,
     only: "by limiting it before",
   },
   {
@@ -435,7 +435,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: MOVE,
     from: 'set.permissions?.network !== "egress"',
     to: 'policy.permissions?.network !== "egress"',
-    tests: HELD,
+    tests: HELD_PERMISSIONS_TESTS,
     only: "by setting it before",
   },
   {
@@ -443,7 +443,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: MOVE,
     from: "return !limits && set.allowed_domains !== undefined ? null :",
     to: "return !limits ? null :",
-    tests: HELD,
+    tests: HELD_PERMISSIONS_TESTS,
     only: "by listing them before",
   },
   {
@@ -451,7 +451,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/registry/src/bindings/held-permissions.ts",
     from: ", ...findNewPermissions(other_versions, to.found)]",
     to: "]",
-    tests: HELD,
+    tests: HELD_PERMISSIONS_TESTS,
     only: "widen a second binding",
   },
 ];

@@ -73,7 +73,7 @@ export function sourceDigests(folder: string = SOURCES): Record<string, string> 
   );
 }
 
-/** The versions that decide the bytes, or null if the toolchain is not installed. */
+/** The versions that determine the bytes of the program, or null if the toolchain is not installed. */
 export function toolchainVersions(arch: Arch): Record<string, string> | null {
   const { compiler, linker, musl, package: name } = TOOLCHAINS[arch];
   if (![compiler, linker, join(musl, "libc.a")].every((file) => existsSync(file))) return null;

@@ -108,7 +108,7 @@ verifies(
     const ids = seen.flatMap(({ id }) => (id === null ? [] : [Number(id)]));
     expect(ids).toEqual([...new Set(ids)].toSorted((a, b) => a - b));
 
-    // As VAI blocks: calls and results in their order.
+    // The same run as VAI blocks has its calls and results in order.
     const { items } = await client.chains.blocks(run.chain_id, { limit: 500 });
     expect(items.map(({ kind }) => kind)).toEqual([
       "input",

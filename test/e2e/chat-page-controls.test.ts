@@ -14,7 +14,7 @@ import {
 import { useChatPage } from "../support/chat-page.ts";
 
 const chat = useChatPage();
-const { signedIn } = chat;
+const { openSignedIn } = chat;
 
 const HOSTILE = [
   "<img src=x onerror=alert(1)>",
@@ -26,7 +26,7 @@ const HOSTILE = [
 ];
 
 test("renders hostile text as text in messages, answers, tool cards, approvals, errors and the address", async () => {
-  const { page, problems, tab } = await signedIn();
+  const { page, problems, tab } = await openSignedIn();
   for (const text of HOSTILE) await sendAndWait(page, text);
   const args = JSON.stringify({ goal: HOSTILE.join(" ") });
   await sendAndWait(page, `/tool ${HOSTILE[0]!.replaceAll(" ", "")} {"x": ${JSON.stringify(HOSTILE[1])}}`);
@@ -56,7 +56,7 @@ test("renders hostile text as text in messages, answers, tool cards, approvals, 
 });
 
 test("supports keyboard-only use: new line, send, stop, resume, approve, find and open a session", async () => {
-  const { page, problems } = await signedIn();
+  const { page, problems } = await openSignedIn();
   const focused = () => inPage(page, "checks.focused()");
   expect(await focused()).toBe("message");
   await page.keyboard.type("one");
@@ -117,7 +117,7 @@ const inPage = <T>(page: Page, expression: string) =>
 
 for (const scheme of ["light", "dark"] as const) {
   test(`is accessible in ${scheme} mode, wide and at 390 px: names, landmarks, AA contrast, no overflow`, async () => {
-    const { page, problems } = await signedIn({ colorScheme: scheme });
+    const { page, problems } = await openSignedIn({ colorScheme: scheme });
     const check = async () => {
       expect(await inPage(page, "checks.lowContrastTexts(4.5)")).toEqual([]);
       expect(await inPage(page, "checks.unnamed()")).toEqual([]);
@@ -156,12 +156,12 @@ for (const scheme of ["light", "dark"] as const) {
 
     await page.setViewportSize({ width: 390, height: 800 });
     expect(await inPage(page, "document.documentElement.scrollWidth")).toBe(390);
-    const outside = await page.$$eval("button, input, textarea, select, .chip", (nodes) =>
+    const overflowing = await page.$$eval("button, input, textarea, select, .chip", (nodes) =>
       nodes
         .filter((node) => node.checkVisibility() && node.getBoundingClientRect().right > 390)
         .map((node) => node.outerHTML),
     );
-    expect(outside).toEqual([]);
+    expect(overflowing).toEqual([]);
     await check();
     await page.click("#show-sessions");
     expect(await page.getAttribute("#show-sessions", "aria-expanded")).toBe("true");
@@ -173,7 +173,7 @@ for (const scheme of ["light", "dark"] as const) {
 }
 
 test("uses the system's theme until one is chosen, and keeps the choice across a reload", async () => {
-  const { page, problems } = await signedIn({ colorScheme: "dark" });
+  const { page, problems } = await openSignedIn({ colorScheme: "dark" });
   const background = () => inPage(page, "getComputedStyle(document.body).backgroundColor");
   const dark = await background();
   await page.click("#theme");
@@ -188,7 +188,7 @@ test("uses the system's theme until one is chosen, and keeps the choice across a
 });
 
 test("a fork starts with the history of its parent and does not change the parent", async () => {
-  const { page, problems } = await signedIn();
+  const { page, problems } = await openSignedIn();
   await sendAndWait(page, "one");
   await sendAndWait(page, "two");
   const parent = sessionOf(page);
@@ -206,7 +206,7 @@ test("a fork starts with the history of its parent and does not change the paren
 });
 
 test("marks a compaction, repeats no entry, and can undo it once", async () => {
-  const { page, problems } = await signedIn();
+  const { page, problems } = await openSignedIn();
   const key = "/api/config/providers.llm-echo.context_window";
   expect((await chat.gateway.http("PATCH", key, { value: 20_000 })).status).toBe(200);
   for (const word of ["alpha", "beta", "gamma"]) await sendAndWait(page, `${word} `.repeat(1_500).trim());
@@ -227,7 +227,7 @@ test("marks a compaction, repeats no entry, and can undo it once", async () => {
 });
 
 test("changes the model through the gateway and shows a refusal with its code and remedy", async () => {
-  const { page, problems } = await signedIn();
+  const { page, problems } = await openSignedIn();
   const active = async () =>
     (await chat.gateway.http<{ id: string; active: boolean }[]>("GET", "/api/llm-providers")).body.find(
       (row) => row.active,

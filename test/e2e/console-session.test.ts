@@ -6,9 +6,9 @@ test("keeps a browser signed in across an orderly restart and a kill, until it s
   const first = await startTestGateway();
   onTestFinished(() => first.dispose());
   const { body } = await first.http<{ path: string }>("POST", "/v1/login-links");
-  const signedIn = await fetch(first.url + body.path, { redirect: "manual" });
-  expect(signedIn.status).toBe(303);
-  const cookie = signedIn.headers.get("set-cookie")!.split(";", 1)[0]!;
+  const sign_in = await fetch(first.url + body.path, { redirect: "manual" });
+  expect(sign_in.status).toBe(303);
+  const cookie = sign_in.headers.get("set-cookie")!.split(";", 1)[0]!;
   const statusAt = async (url: string) => (await fetch(`${url}/v1/sessions`, { headers: { cookie } })).status;
   expect(await statusAt(first.url)).toBe(200);
   await first.stop();

@@ -25,15 +25,15 @@ import { verifies } from "../support/verifies.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-modes-"));
 const home = join(base, "home");
-const me = process.getuid?.() ?? 0;
-const root = me === 0;
+const own_uid = process.getuid?.() ?? 0;
+const root = own_uid === 0;
 
 let gateway: TestGateway;
 beforeAll(async () => {
   mkdirSync(home);
   chmodSync(home, 0o777);
   gateway = await startWithUmask(0o000);
-  await useEverything();
+  await useEveryFeature();
 }, 240_000);
 afterAll(async () => {
   await gateway.dispose();
@@ -81,7 +81,7 @@ export const plugin = {
 };
 `;
 
-async function useEverything(): Promise<void> {
+async function useEveryFeature(): Promise<void> {
   const folder = writePluginFolder({
     package_id: "acme/files",
     entrypoint: ["node", "./bin/plugin.mjs"],
@@ -135,7 +135,7 @@ async function expectCallSucceeds(export_id: string): Promise<void> {
 
 type Owner = "gateway" | "plugin";
 interface Rule {
-  where: RegExp;
+  path: RegExp;
   folder?: string[];
   file?: string[];
   owner: Owner;
@@ -143,30 +143,30 @@ interface Rule {
 
 /** The first rule that matches a path below the home applies. Only files that a sandbox mounts are readable by others. */
 const RULES: Rule[] = [
-  { where: /^blobs\/sha256\/\w{64}\/tree(\/|$)/, folder: ["755"], file: ["444", "555"], owner: "gateway" },
-  { where: /^blobs\/sha256\/\w{64}\/listing$/, file: ["400"], owner: "gateway" },
-  { where: /^images\/\w+$/, folder: ["700"], owner: "gateway" },
-  { where: /^images\/\w+\//, folder: ["755"], file: ["444", "555"], owner: "gateway" },
-  { where: /^(sandbox|scratch\/own)\/own-\d+-\w+$/, folder: ["700"], owner: "gateway" },
-  { where: /^(sandbox|scratch\/own)\/own-\d+-\w+\//, file: ["444", "555"], owner: "gateway" },
-  { where: /^plugins\/local\/[^/]+(\/|$)/, folder: ["755"], file: ["644"], owner: "gateway" },
+  { path: /^blobs\/sha256\/\w{64}\/tree(\/|$)/, folder: ["755"], file: ["444", "555"], owner: "gateway" },
+  { path: /^blobs\/sha256\/\w{64}\/listing$/, file: ["400"], owner: "gateway" },
+  { path: /^images\/\w+$/, folder: ["700"], owner: "gateway" },
+  { path: /^images\/\w+\//, folder: ["755"], file: ["444", "555"], owner: "gateway" },
+  { path: /^(sandbox|scratch\/own)\/own-\d+-\w+$/, folder: ["700"], owner: "gateway" },
+  { path: /^(sandbox|scratch\/own)\/own-\d+-\w+\//, file: ["444", "555"], owner: "gateway" },
+  { path: /^plugins\/local\/[^/]+(\/|$)/, folder: ["755"], file: ["644"], owner: "gateway" },
   {
-    where: /^(scratch\/[^/]+|data\/plugins\/[^/]+\/[^/]+\/[^/]+|plugins\/state\/[^/]+)$/,
+    path: /^(scratch\/[^/]+|data\/plugins\/[^/]+\/[^/]+\/[^/]+|plugins\/state\/[^/]+)$/,
     folder: ["700"],
     owner: "plugin",
   },
   {
-    where: /^(scratch\/[^/]+|data\/plugins\/[^/]+\/[^/]+\/[^/]+|plugins\/state\/[^/]+)\//,
+    path: /^(scratch\/[^/]+|data\/plugins\/[^/]+\/[^/]+\/[^/]+|plugins\/state\/[^/]+)\//,
     folder: ["700", "755"],
     file: ["600", "644"],
     owner: "plugin",
   },
-  { where: /^/, folder: ["700"], file: ["600"], owner: "gateway" },
+  { path: /^/, folder: ["700"], file: ["600"], owner: "gateway" },
 ];
 
 function walk(folder: string, path = ""): { path: string; info: Stats }[] {
   const info = lstatSync(join(folder, path), { throwIfNoEntry: false });
-  // The scratch folder of a call that ended meanwhile.
+  // A call that ended meanwhile has removed its scratch folder.
   if (info === undefined) return [];
   if (!info.isDirectory()) return [{ path, info }];
   const names = readdirSync(join(folder, path));
@@ -177,13 +177,13 @@ function violations(): string[] {
   const problems: string[] = [];
   for (const { path, info } of walk(home)) {
     if (info.isSymbolicLink()) continue;
-    const rule = RULES.find(({ where }) => where.test(path))!;
+    const rule = RULES.find((candidate) => candidate.path.test(path))!;
     const mode = (info.mode & 0o7777).toString(8);
     const allowed = info.isDirectory() ? rule.folder : rule.file;
     if (allowed?.includes(mode) !== true) problems.push(`${path || "."} is ${mode}`);
-    // As root each plugin has its own user, 58000 and up; otherwise all have this user.
+    // If the gateway runs as root, each plugin has its own user (58000 and up). Otherwise all files belong to one user.
     const has_right_owner =
-      info.uid === me || (rule.owner === "plugin" && root && info.uid >= 58_000 && info.uid < 60_000);
+      info.uid === own_uid || (rule.owner === "plugin" && root && info.uid >= 58_000 && info.uid < 60_000);
     if (!has_right_owner) problems.push(`${path || "."} belongs to ${info.uid}`);
   }
   return problems;
@@ -232,7 +232,7 @@ test.runIf(root)("another user cannot reach any file of a home by its path", () 
 
 verifies(
   "sec.home-modes",
-  "repairs the modes of a home that is open to other users at the next start and reports it",
+  "doctor reports a home that is open to other users, and the next start repairs its modes",
   async () => {
     await gateway.stop();
     const opened = ["", "store.db", "blobs", "blobs/sha256", "blobs/artifacts", "workspaces.json", "plugins"];
@@ -248,7 +248,8 @@ verifies(
     expect(doctor.code).toBe(1);
 
     gateway = await startWithUmask(0o000);
-    expect(violations()).toEqual([]);
+    // The images of watched folders are made after the start. Until one is complete, only the gateway can open it.
+    await expect.poll(violations).toEqual([]);
     await expectCallSucceeds("files");
     const again = JSON.parse((await gateway.cli("doctor", "--json")).stdout) as typeof checks & {
       checks: typeof checks;

@@ -16,7 +16,7 @@ import dns from "node:dns/promises";
 import fs from "node:fs";
 import net from "node:net";
 
-const tried = (work) => { try { return { got: work() ?? "done" }; } catch (error) { return { refused: error.code ?? error.message }; } };
+const attempt = (work) => { try { return { got: work() ?? "done" }; } catch (error) { return { refused: error.code ?? error.message }; } };
 const dial = (options) => new Promise((done) => {
   const socket = net.connect(options, () => { socket.destroy(); done({ got: "connected" }); });
   socket.once("error", (error) => done({ refused: error.code }));
@@ -27,20 +27,20 @@ const datagram = (port, host) => new Promise((done) => {
 });
 const page = (url) => fetch(url).then((answer) => answer.text()).then((got) => ({ got }), (error) => ({ refused: error.cause?.code ?? error.message }));
 
-const look = {
+const probes = {
   stateDir: (_args, ctx) => ctx.stateDir,
-  read: ({ path }) => tried(() => fs.readFileSync(path, "utf8")),
-  list: ({ path }) => tried(() => fs.readdirSync(path)),
-  write: ({ path, text }) => tried(() => fs.writeFileSync(path, text)),
+  read: ({ path }) => attempt(() => fs.readFileSync(path, "utf8")),
+  list: ({ path }) => attempt(() => fs.readdirSync(path)),
+  write: ({ path, text }) => attempt(() => fs.writeFileSync(path, text)),
   env: () => process.env,
   processes: () => fs.readdirSync("/proc").filter((name) => /^\\d+$/.test(name)).map((pid) => fs.readFileSync("/proc/" + pid + "/cmdline", "utf8")),
-  signal: ({ pid }) => tried(() => process.kill(pid, 0)),
+  signal: ({ pid }) => attempt(() => process.kill(pid, 0)),
   dial: (options) => dial(options),
   datagram: ({ port, host }) => datagram(port, host),
   resolve: ({ name }) => dns.lookup(name).then(({ address }) => ({ got: address }), (error) => ({ refused: error.code })),
   page: ({ url }) => page(url),
   status: () => fs.readFileSync("/proc/self/status", "utf8"),
-  mount: () => tried(() => execFileSync("/bin/mount", ["-t", "tmpfs", "none", "/plugin"], { stdio: "pipe" })),
+  mount: () => attempt(() => execFileSync("/bin/mount", ["-t", "tmpfs", "none", "/plugin"], { stdio: "pipe" })),
   cwd: () => process.cwd(),
 };
 
@@ -49,7 +49,7 @@ export const plugin = {
   onLoad: (ctx) => ctx.registerTool({
     name: "probe", description: "Tries one thing.", parameters: { type: "object" }, effect_class: "read_only",
     async run({ what, ...args }) {
-      return { ok: true, brief: what, display: { kind: "json", data: { found: await look[what](args, ctx) } } };
+      return { ok: true, brief: what, display: { kind: "json", data: { found: await probes[what](args, ctx) } } };
     },
   }),
 };
@@ -97,7 +97,7 @@ async function readRow(at: TestGateway, name: string): Promise<PluginView> {
   return body.items.find((plugin) => plugin.name === name)!;
 }
 
-/** The pid of the plugin on the host: the process whose sandbox has its state folder. */
+/** The pids of the plugin on the host: the processes whose sandbox contains its state folder. */
 const hostProcesses = (at: TestGateway) =>
   processesWith("/sandbox/host/@backplane/sdk/").filter((pid) => {
     try {
@@ -190,7 +190,7 @@ test("writes only to its own folder, at a fixed path, and to scratch", async () 
 
 test("has no network by default, and reaches only the admin's allowed_domains until they are removed", async () => {
   const { port } = server.address() as AddressInfo;
-  const nothing = async () => {
+  const expectNoNetwork = async () => {
     expect(await probe("dial", { host: "127.0.0.1", port })).toEqual({ refused: "ECONNREFUSED" });
     expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ECONNREFUSED" });
     // A socket that is not connected gets no error when nothing receives its datagram.
@@ -200,7 +200,7 @@ test("has no network by default, and reaches only the admin's allowed_domains un
     expect((await probe("page", { url: `http://${address}/` })).refused).toMatch(/ECONNREFUSED/);
     expect((await probe("dial", { path: join(gateway.home, "x.sock") })).refused).toBe("ENOENT");
   };
-  await nothing();
+  await expectNoNetwork();
   const allow = async (names: string[]) => {
     const key = "plugin.prober.allowed_domains";
     const { code, stderr } = await gateway.cli("config", "set", key, JSON.stringify(names));
@@ -213,7 +213,7 @@ test("has no network by default, and reaches only the admin's allowed_domains un
   expect(gateway.log()).toMatch(/"host":"evil.test".*refused a connection of a plugin/);
   await allow([]);
   await expect.poll(async () => (await probe("page", { url: `http://${address}/` })).refused).toBeDefined();
-  await nothing();
+  await expectNoNetwork();
 });
 
 test("keeps its state across a reload, a switch to inline, a restart and kill -9, which leaves no process behind", async () => {
@@ -229,7 +229,7 @@ test("keeps its state across a reload, a switch to inline, a restart and kill -9
     got: "done",
   });
   expect((await gateway.cli("plugin", "trust", "prober", "--revoke")).code).toBe(0);
-  // A file that it wrote while inline is also its own.
+  // The plugin still owns a file that it wrote while it ran inline.
   expect(await probe("write", { path: "/sandbox/state/inline", text: "mine" })).toEqual({ got: "done" });
 
   await expect.poll(() => hostProcesses(gateway).length).toBe(1);

@@ -140,9 +140,9 @@ verifies(
     expect(refused.body.error?.message).toMatch(/--class worker.*--class inline/);
     const trusted = await install(folder, { class: "inline" });
     expect(trusted.body).toMatchObject({ state: "running", class: "inline", error: null });
-    const summarised = await invoke("hello_summary", { text: "a long story" });
-    expect(summarised).toMatchObject({ status: "succeeded", class: "inline" });
-    expect(summarised.tool_result?.structured_output).toMatchObject({
+    const summarized = await invoke("hello_summary", { text: "a long story" });
+    expect(summarized).toMatchObject({ status: "succeeded", class: "inline" });
+    expect(summarized.tool_result?.structured_output).toMatchObject({
       summary: expect.any(String),
       dimensions: 256,
     });

@@ -43,8 +43,8 @@ beforeAll(async () => {
   server = createServer((_request, response) => response.end("reached"));
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  const place = `localhost:${(server.address() as AddressInfo).port}`;
-  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${place}"]\n`);
+  const host = `localhost:${(server.address() as AddressInfo).port}`;
+  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${host}"]\n`);
   gateway = await startTestGateway({ home });
   await installAll();
 });
@@ -56,8 +56,8 @@ afterAll(async () => {
 
 /** Installs and binds without naming a class. */
 async function installAll(): Promise<void> {
-  const tolerant = await gateway.cli("policy", "set", "tolerance.conversation", "full");
-  expect(tolerant.code, tolerant.stderr).toBe(0);
+  const tolerance = await gateway.cli("policy", "set", "tolerance.conversation", "full");
+  expect(tolerance.code, tolerance.stderr).toBe(0);
   const side = writePluginFolder({
     package_id: "acme/side",
     protocol: "rterm.plugin.v1",
@@ -115,7 +115,7 @@ async function probe(export_id: string, input: object = {}): Promise<ProbeResult
 const CONFINED = { seccomp: "2", sees_home: false, networks: 0 };
 
 /** Each tool, and whether its process serves one call or stays resident. */
-const DIALECTS = [
+const TOOLS = [
   ["side", "once"],
   ["rpc", "once"],
   ["low_class", "once"],
@@ -128,7 +128,7 @@ verifies(
   "sandbox.class",
   "isolates third-party programs by default, and runs External plugins and MCP servers as one process per binding",
   async () => {
-    for (const [name, life] of DIALECTS) {
+    for (const [name, life] of TOOLS) {
       const [first, second] = [await probe(name), await probe(name)];
       for (const probed of [first, second]) {
         expect([name, probed]).toEqual([name, expect.objectContaining({ class: "isolated", ...CONFINED })]);
@@ -144,13 +144,13 @@ verifies(
   "runs code inline only if the operator trusts it, with access only to named hosts through the host's fetch",
   async () => {
     const { port } = server.address() as AddressInfo;
-    const place = `localhost:${port}`;
-    const reach = { port, url: `http://${place}/` };
+    const host = `localhost:${port}`;
+    const target = { port, url: `http://${host}/` };
     const row = async () =>
       JSON.parse((await gateway.cli("plugin", "info", "insider", "--json")).stdout) as PluginView;
     // The plugin's claims are ignored: it runs in its own confined process without network.
     expect(await row()).toMatchObject({ mode: "hosted", trusted: false, status: "loaded" });
-    expect(await probe("insider", reach)).toMatchObject({
+    expect(await probe("insider", target)).toMatchObject({
       ...CONFINED,
       dialled: "ECONNREFUSED",
       fetched: "policy.denied",
@@ -158,18 +158,18 @@ verifies(
     const trusted = await gateway.cli("plugin", "trust", "insider", "--yes");
     expect(trusted.code, trusted.stderr).toBe(0);
     expect(await row()).toMatchObject({ mode: "inline", trusted: true });
-    expect(await probe("insider", reach)).toMatchObject({
+    expect(await probe("insider", target)).toMatchObject({
       sees_home: true,
       dialled: "policy.denied",
       fetched: "policy.denied",
     });
-    const names = JSON.stringify([place]);
+    const names = JSON.stringify([host]);
     expect((await gateway.cli("config", "set", "plugin.insider.allowed_domains", names)).code).toBe(0);
     await expect
-      .poll(async () => (await probe("insider", reach)).fetched, { timeout: 20_000 })
+      .poll(async () => (await probe("insider", target)).fetched, { timeout: 20_000 })
       .toBe("reached");
     // A direct connection to an address that was not named is still refused.
-    expect((await probe("insider", reach)).dialled).toBe("policy.denied");
+    expect((await probe("insider", target)).dialled).toBe("policy.denied");
 
     // In-process instruments are refused unless trusted; trusted ones have the same network guard.
     const path = writeInstrument(base, "inproc", "InProcess");
@@ -219,7 +219,7 @@ verifies(
     rmSync(join(home, "sandbox"), { recursive: true });
     writeFileSync(join(home, "sandbox"), "");
     gateway = await startTestGateway({ home });
-    for (const [name] of DIALECTS) {
+    for (const [name] of TOOLS) {
       const { error } = (await call(name)) as unknown as { error: RefusedCall };
       expect([name, error]).toMatchObject([name, { code: "sandbox.unavailable" }]);
       // Refused by admission, or by the runner while the self-test of the sandbox was still running.

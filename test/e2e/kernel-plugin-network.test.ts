@@ -60,7 +60,9 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function look(urls: string[]): Promise<{ pid: number; answers: string[]; record: Invocation }> {
+async function fetchFromPlugin(
+  urls: string[],
+): Promise<{ pid: number; answers: string[]; record: Invocation }> {
   const call = { export_id: "look", input: { urls } };
   const { body } = await gateway.http<Invocation>("POST", "/v1/invocations?wait=30", call);
   expect(body, JSON.stringify(body)).toMatchObject({ status: "succeeded" });
@@ -73,7 +75,7 @@ async function look(urls: string[]): Promise<{ pid: number; answers: string[]; r
 
 test("reaches only hosts that an admin named, in its own process and inline", async () => {
   const url = `http://${address}/x`;
-  expect((await look([url])).answers).toEqual(["policy.denied"]);
+  expect((await fetchFromPlugin([url])).answers).toEqual(["policy.denied"]);
   const allowed = await gateway.cli(
     "config",
     "set",
@@ -83,7 +85,11 @@ test("reaches only hosts that an admin named, in its own process and inline", as
   expect(allowed.code, allowed.stderr).toBe(0);
   for (const mode of ["hosted", "inline"]) {
     if (mode === "inline") expect((await gateway.cli("plugin", "trust", "looker", "--yes")).code).toBe(0);
-    const { pid, answers, record } = await look([url, "http://evil.test/", "http://169.254.169.254/"]);
+    const { pid, answers, record } = await fetchFromPlugin([
+      url,
+      "http://evil.test/",
+      "http://169.254.169.254/",
+    ]);
     expect(answers).toEqual(["from outside", "policy.denied", "policy.denied"]);
     expect(pid === gateway.pid).toBe(mode === "inline");
     expect(record.egress).toMatchObject({

@@ -46,7 +46,7 @@ beforeAll(async () => {
   const env = { NPM_CONFIG_REGISTRY: registry.url, NPM_CONFIG_CACHE: join(folder, "cache") };
   const home = join(folder, "home");
   mkdirSync(home);
-  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${placeOf(remote)}"]\n`);
+  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${addressOf(remote)}"]\n`);
   gateway = await startTestGateway({ home, env });
 });
 
@@ -57,7 +57,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function placeOf(server: Server): string {
+function addressOf(server: Server): string {
   return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
@@ -233,7 +233,7 @@ test("skips and names an invalid server of an mcp.json; --strict installs none",
 
 verifies("mcp.client", "the gateway calls a remote server with a secret of the binding", async () => {
   await gateway.http("PUT", "/v1/secrets/far", { value: "hunter2-hunter2" });
-  const url = `http://${placeOf(remote)}/mcp`;
+  const url = `http://${addressOf(remote)}/mcp`;
   const argv = ["plugin", "install", "--mcp", url, "far", "--secret", "authorization=far", "--json"];
   const done = await gateway.cli(...argv);
   expect(done.code, done.stderr).toBe(0);
@@ -252,7 +252,7 @@ test("does not connect to a private address that the operator did not allow", as
     response.writeHead(500).end();
   });
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  const done = await gateway.cli("plugin", "install", "--mcp", `http://${placeOf(server)}/mcp`, "near");
+  const done = await gateway.cli("plugin", "install", "--mcp", `http://${addressOf(server)}/mcp`, "near");
   server.close();
   expect(done.code, done.stderr).toBe(0);
   expect(done.stderr).toContain("does not connect to");

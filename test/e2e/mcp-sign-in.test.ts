@@ -18,7 +18,7 @@ import {
 } from "../support/oauth-server.ts";
 import { eventually } from "../support/processes.ts";
 
-let as: AuthorizationServer;
+let authority: AuthorizationServer;
 let server: ProtectedServer;
 let gateway: TestGateway;
 let home: string;
@@ -27,13 +27,13 @@ let binding_id = "";
 const CALLBACK = "/oauth/callback";
 
 beforeAll(async () => {
-  as = await startAuthorizationServer();
-  server = await startProtectedServer(as);
+  authority = await startAuthorizationServer();
+  server = await startProtectedServer(authority);
   home = join(mkdtempSync(join(tmpdir(), "backplane-sign-in-")), "home");
   mkdirSync(home);
   writeFileSync(
     join(home, "backplane.toml"),
-    `[egress]\nallow_private = ["${as.address}", "${server.address}"]\n`,
+    `[egress]\nallow_private = ["${authority.address}", "${server.address}"]\n`,
   );
   gateway = await startTestGateway({ home });
 });
@@ -41,7 +41,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await gateway?.dispose();
   await server?.close();
-  await as?.close();
+  await authority?.close();
   rmSync(dirname(home), { recursive: true, force: true });
 });
 
@@ -75,9 +75,9 @@ async function begin(options: object = {}): Promise<StartedSignIn> {
   return body;
 }
 
-const signIn = async () => (await gateway.http("GET", `/v1/plugin-bindings/${binding_id}/sign-in`)).body;
+const readSignIn = async () => (await gateway.http("GET", `/v1/plugin-bindings/${binding_id}/sign-in`)).body;
 
-async function signedIn(): Promise<void> {
+async function completeSignIn(): Promise<void> {
   const { start_url } = await begin();
   const page = await cookieBrowser().open(start_url);
   expect(page.status, page.text).toBe(200);
@@ -118,7 +118,7 @@ test("reports that a server needs a sign-in, with the command, in every listing"
   expect(doctor.stdout).toContain(`fix: backplane binding login ${binding_id}`);
   const tools = await gateway.cli("binding", "tools", binding_id);
   expect(tools.stderr).toContain(`backplane binding login ${binding_id}`);
-  expect(await signIn()).toMatchObject({
+  expect(await readSignIn()).toMatchObject({
     status: "needed",
     fix: `backplane binding login ${binding_id}`,
     issuer: null,
@@ -131,17 +131,17 @@ test("lists the tools after a login by command and browser redirect", async () =
   expect(code, stderr).toBe(0);
   expect(stdout).toContain("Signed in to mcp/notes");
   expect(stderr).toContain("mcp_notes_whoami");
-  expect(as.registrations).toMatchObject([
+  expect(authority.registrations).toMatchObject([
     {
       redirect_uris: [`${gateway.url}${CALLBACK}`],
       grant_types: ["authorization_code", "refresh_token"],
       application_type: "native",
     },
   ]);
-  expect(as.token_requests[0]).toMatchObject({ resource: server.url });
-  expect(await signIn()).toMatchObject({
+  expect(authority.token_requests[0]).toMatchObject({ resource: server.url });
+  expect(await readSignIn()).toMatchObject({
     status: "signed_in",
-    issuer: as.issuer,
+    issuer: authority.issuer,
     resource: server.url,
     scope: "notes offline_access",
     renewable: true,
@@ -150,7 +150,7 @@ test("lists the tools after a login by command and browser redirect", async () =
   });
   const tools = await gateway.cli("binding", "tools", binding_id);
   expect(tools.stdout).toContain("mcp_notes_whoami");
-  expect(tools.stderr).toContain(`Signed in at ${as.issuer} since `);
+  expect(tools.stderr).toContain(`Signed in at ${authority.issuer} since `);
 });
 
 test("sends the token with a call and exposes no copy of it", async () => {
@@ -161,34 +161,34 @@ test("sends the token with a call and exposes no copy of it", async () => {
 
 test("keeps the sign-in across a restart and renews an expiring token once for all waiting calls", async () => {
   await gateway.stop();
-  as.revokeAll();
-  as.token_delay_ms = 300;
+  authority.revokeAll();
+  authority.token_delay_ms = 300;
   gateway = await startTestGateway({ home });
-  const before = as.token_requests.length;
+  const before = authority.token_requests.length;
   const calls = await Promise.all(Array.from({ length: 8 }, call));
   expect(calls.map(({ status, error }) => error?.message ?? status)).toEqual(Array(8).fill("succeeded"));
-  as.token_delay_ms = 0;
-  const requests = as.token_requests.slice(before);
+  authority.token_delay_ms = 0;
+  const requests = authority.token_requests.slice(before);
   expect(requests.map(({ grant_type }) => grant_type)).toEqual(["refresh_token"]);
   // The next renewal uses the rotated refresh token; the old one would be refused.
-  as.revokeAll();
+  authority.revokeAll();
   expect((await call()).status).toBe("succeeded");
 });
 
 test("a call with a revoked sign-in reports that a person has to sign in again", async () => {
-  as.revokeAll({ refresh: true });
+  authority.revokeAll({ refresh: true });
   const failed = await call();
   expect(failed).toMatchObject({ status: "failed", error: { code: "sign_in.needed" } });
   expect(failed.error!.message).toContain(`backplane binding login ${binding_id}`);
-  expect(await signIn()).toMatchObject({ status: "needed", renewable: false });
-  const before = as.token_requests.length;
+  expect(await readSignIn()).toMatchObject({ status: "needed", renewable: false });
+  const before = authority.token_requests.length;
   await call();
-  expect(as.token_requests.length, "a refused refresh token is not tried again").toBe(before);
+  expect(authority.token_requests.length, "a refused refresh token is not tried again").toBe(before);
 });
 
 test("accepts a pasted redirect URL on a machine without a browser", async () => {
   const { code, stderr, stdout } = await login(["notes", "--paste"], (url, writeStdin) => {
-    void as.visit(url).then((back) => writeStdin(`${back}\n`));
+    void authority.visit(url).then((back) => writeStdin(`${back}\n`));
   });
   expect(code, stderr).toBe(0);
   expect(stdout).toContain("Signed in to mcp/notes");
@@ -197,7 +197,7 @@ test("accepts a pasted redirect URL on a machine without a browser", async () =>
 
 test("accepts a redirect once, from the caller who started, and only with the right state and issuer", async () => {
   const { authorization_url } = await begin();
-  const back = await as.visit(authorization_url);
+  const back = await authority.visit(authorization_url);
   const complete = (redirect: string, token?: string) =>
     gateway.http<{ code: string }>(
       "POST",
@@ -219,12 +219,12 @@ test("accepts a redirect once, from the caller who started, and only with the ri
   expect((await complete(back)).status, "a second time").toBe(400);
   expect((await fetch(back)).status).toBe(400);
 
-  const other = await as.visit((await begin()).authorization_url);
+  const other = await authority.visit((await begin()).authorization_url);
   const foreign = new URL(other);
   foreign.searchParams.set("iss", "https://evil.example");
-  const before = as.token_requests.length;
+  const before = authority.token_requests.length;
   expect((await complete(foreign.href)).status).toBe(502);
-  expect(as.token_requests.length, "the code was sent to no server").toBe(before);
+  expect(authority.token_requests.length, "the code was sent to no server").toBe(before);
   expect((await complete(other)).status, "a failed login cannot be used again").toBe(400);
   expect((await call()).status, "the earlier sign-in is still valid").toBe("succeeded");
 });
@@ -240,13 +240,13 @@ test("refuses a stolen start URL in a second browser, and the first one can cont
   const late = await thief.open(start_url);
   expect([late.status, late.url]).toEqual([400, start_url]);
   expect(late.text).toContain("This sign-in belongs to another browser");
-  const before = as.token_requests.length;
+  const before = authority.token_requests.length;
   const taken = await thief.open(onward!);
   expect(taken.status).toBe(400);
   expect(taken.text).toContain("This sign-in belongs to another browser");
   expect(taken.url, "with a valid code").toContain("code=");
   expect((await fetch(taken.url)).status, "without any cookie").toBe(400);
-  expect(as.token_requests.length).toBe(before);
+  expect(authority.token_requests.length).toBe(before);
   expect(thief.set).toEqual([]);
   const again = await first.open(start_url);
   expect(again.status, again.text).toBe(200);
@@ -255,13 +255,13 @@ test("refuses a stolen start URL in a second browser, and the first one can cont
 
 test("accepts a real browser that returns with its cookie, and refuses another session of that browser", async () => {
   // For a browser, 127.0.0.1 and localhost are two sites.
-  const { authorization_endpoint } = as.metadata;
-  as.metadata.authorization_endpoint = `${as.issuer.replace("127.0.0.1", "localhost")}/authorize`;
+  const { authorization_endpoint } = authority.metadata;
+  authority.metadata.authorization_endpoint = `${authority.issuer.replace("127.0.0.1", "localhost")}/authorize`;
   const { start_url, redirect_uri } = await begin();
-  as.metadata.authorization_endpoint = authorization_endpoint;
+  authority.metadata.authorization_endpoint = authorization_endpoint;
   const browser = await openBrowser();
   // The person consents on a page, so that the redirect starts at the other site.
-  as.shows_page = true;
+  authority.shows_page = true;
   try {
     const open = async () => {
       const page = await (await browser.newContext()).newPage();
@@ -280,7 +280,7 @@ test("accepts a real browser that returns with its cookie, and refuses another s
     await first.waitForURL(`${redirect_uri}?**`);
     expect(await first.textContent("h1")).toBe("Signed in");
   } finally {
-    as.shows_page = false;
+    authority.shows_page = false;
     await browser.close();
   }
   expect((await call()).status).toBe("succeeded");
@@ -299,21 +299,21 @@ test("a newer login replaces an older one and has its own cookie", async () => {
 });
 
 test("the command reports that a person denied access", async () => {
-  as.consent = "no";
+  authority.consent = "no";
   const { code, stderr } = await login([binding_id, "--no-browser"], (url) => {
     void cookieBrowser().open(url);
   });
-  as.consent = "yes";
+  authority.consent = "yes";
   expect(code).not.toBe(0);
   expect(stderr).toContain("access_denied");
 });
 
 test("the server refuses a token for another resource, and the gateway refuses metadata of another resource", async () => {
-  as.wrong_resource = "https://elsewhere.example/mcp";
-  await signedIn();
+  authority.wrong_resource = "https://elsewhere.example/mcp";
+  await completeSignIn();
   const failed = await call();
   expect(failed).toMatchObject({ status: "failed", error: { code: "sign_in.needed" } });
-  as.wrong_resource = null;
+  authority.wrong_resource = null;
   server.resource = "https://evil.example/mcp";
   const { status, body } = await gateway.http<{ code: string; message: string }>(
     "POST",
@@ -323,7 +323,7 @@ test("the server refuses a token for another resource, and the gateway refuses m
   server.resource = server.url;
   expect(status).toBe(502);
   expect(JSON.stringify(body)).toContain("another resource");
-  await signedIn();
+  await completeSignIn();
   expect((await call()).status).toBe("succeeded");
 });
 
@@ -349,7 +349,7 @@ test("signs in with a pre-registered client whose secret is read from stdin", as
     "--client-secret",
     "--client-credentials",
   ];
-  const ran = await new Promise<{ code: number | null; text: string }>((done) => {
+  const exited = await new Promise<{ code: number | null; text: string }>((done) => {
     const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), ...args], { env });
     let text = "";
     child.stdout.on("data", (chunk) => {
@@ -361,33 +361,37 @@ test("signs in with a pre-registered client whose secret is read from stdin", as
     child.once("close", (code) => done({ code, text }));
     child.stdin.end("machine-secret-0123456789\n");
   });
-  expect(ran.code, ran.text).toBe(0);
-  expect(await signIn()).toMatchObject({
+  expect(exited.code, exited.text).toBe(0);
+  expect(await readSignIn()).toMatchObject({
     grant: "client_credentials",
     client_id: "machine",
     renewable: true,
   });
-  as.revokeAll();
+  authority.revokeAll();
   expect((await call()).result?.content[0]?.text, "a renewed token").toBe("machine Bearer [redacted]");
 });
 
 test("signing out deletes the tokens and revokes them at the server", async () => {
   await gateway.http("POST", `/v1/plugin-bindings/${binding_id}:logout`);
-  await signedIn();
+  await completeSignIn();
   const out = await gateway.cli("binding", "logout", "notes", "--yes");
   expect(out.code, out.stderr).toBe(0);
-  await eventually(() => as.revoked.some((token) => token.startsWith("refresh-")), 60_000, "it is revoked");
-  expect(await signIn()).toMatchObject({ issuer: null, signed_in_at: null });
+  await eventually(
+    () => authority.revoked.some((token) => token.startsWith("refresh-")),
+    60_000,
+    "it is revoked",
+  );
+  expect(await readSignIn()).toMatchObject({ issuer: null, signed_in_at: null });
   expect((await call()).error).toMatchObject({ code: "sign_in.needed" });
 });
 
 test("removing the binding revokes both tokens and deletes the sign-in", async () => {
-  await signedIn();
-  const [access, refresh] = as.issued_secrets.slice(-2);
+  await completeSignIn();
+  const [access, refresh] = authority.issued_secrets.slice(-2);
   const removed = await gateway.cli("binding", "remove", binding_id, "--yes");
   expect(removed.code, removed.stderr).toBe(0);
   await eventually(
-    () => as.revoked.includes(access!) && as.revoked.includes(refresh!),
+    () => authority.revoked.includes(access!) && authority.revoked.includes(refresh!),
     20_000,
     "both are revoked",
   );
@@ -402,8 +406,8 @@ test("the home and the log contain no token, code or secret in plain text, and t
   const actions = new Set(body.items.map(({ action }) => action));
   for (const action of ["sign_in.begin", "sign_in.done", "sign_in.end"]) expect(actions).toContain(action);
   const places = [JSON.stringify(body), gateway.log(), ...filesIn(home)];
-  expect(as.issued_secrets.length).toBeGreaterThan(20);
-  const leaked = as.issued_secrets.filter((secret) => places.some((text) => text.includes(secret)));
+  expect(authority.issued_secrets.length).toBeGreaterThan(20);
+  const leaked = authority.issued_secrets.filter((secret) => places.some((text) => text.includes(secret)));
   expect(leaked).toEqual([]);
 });
 

@@ -8,7 +8,7 @@ import { verifies } from "../support/verifies.ts";
 
 const OK = `() => ({ status: "succeeded", result: { content: [] } })`;
 
-async function called(): Promise<{ gateway: TestGateway; binding_id: string }> {
+async function startWithPrewarmed(): Promise<{ gateway: TestGateway; binding_id: string }> {
   const gateway = await startTestGateway();
   const folder = writePluginFolder({
     package_id: "acme/ahead",
@@ -37,19 +37,23 @@ verifies(
   "leaves no prewarmed process behind when the gateway is killed or stopped",
   async () => {
     for (const end of ["kill9", "stop"] as const) {
-      const { gateway } = await called();
-      const family = descendantsOf(gateway.pid);
+      const { gateway } = await startWithPrewarmed();
+      const processes = descendantsOf(gateway.pid);
       // At least the outer process, PID 1 and the plugin.
-      expect(family.length).toBeGreaterThanOrEqual(3);
+      expect(processes.length).toBeGreaterThanOrEqual(3);
       await gateway[end]();
-      await eventually(() => family.every((pid) => !isAlive(pid)), 5_000, `no process is left after ${end}`);
+      await eventually(
+        () => processes.every((pid) => !isAlive(pid)),
+        5_000,
+        `no process is left after ${end}`,
+      );
       await gateway.dispose();
     }
   },
 );
 
 verifies("sandbox.kill", "stops prewarmed processes of a disabled binding", async () => {
-  const { gateway, binding_id } = await called();
+  const { gateway, binding_id } = await startWithPrewarmed();
   await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { status: "disabled" });
   await eventually(
     async () => (await prewarmed(gateway)) === 0,

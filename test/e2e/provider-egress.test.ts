@@ -42,14 +42,14 @@ async function listen(name: string, redirect_to = ""): Promise<string> {
 
 let local: string;
 let elsewhere: string;
-let opened: string;
+let allowed_address: string;
 
 beforeAll(async () => {
   elsewhere = await listen("elsewhere");
   local = await listen("local", `http://${elsewhere}/v1/chat/completions`);
-  opened = await listen("opened");
+  allowed_address = await listen("opened");
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${opened}"]\n`);
+  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${allowed_address}"]\n`);
   gateway = await startTestGateway({ home });
 });
 afterAll(async () => {
@@ -74,7 +74,12 @@ async function send<T>(token: string | null, method: string, path: string, body?
   return response.body;
 }
 
-async function provider(token: string | null, id: string, plugin: string, base_url: string): Promise<void> {
+async function addProvider(
+  token: string | null,
+  id: string,
+  plugin: string,
+  base_url: string,
+): Promise<void> {
   const config = { base_url, api_key: KEY, model: "m" };
   await send(token, "POST", "/api/llm-providers", { id, plugin, config });
 }
@@ -106,7 +111,7 @@ verifies(
     for (const [n, base_url] of bad.entries()) {
       for (const plugin of ["llm-openai", "llm-anthropic"]) {
         const id = `bad-${n}-${plugin}`;
-        await provider(token, id, plugin, base_url);
+        await addProvider(token, id, plugin, base_url);
         const { ok, error } = await probe(token, id);
         expect([base_url, ok, error]).toEqual([
           base_url,
@@ -117,7 +122,7 @@ verifies(
     }
     expect(requests).toEqual([]);
     // An address that backplane.toml allows for all orgs is reachable.
-    await provider(token, "opened", "llm-openai", `http://${opened}/v1`);
+    await addProvider(token, "opened", "llm-openai", `http://${allowed_address}/v1`);
     expect((await probe(token, "opened")).error).toContain("HTTP 404");
     expect(requests.map(({ server }) => server)).toEqual(["opened"]);
   },
@@ -145,11 +150,11 @@ verifies(
 
     // Another org uses the same address while the connection of this org is still open for reuse.
     const token = await orgKey("org_c");
-    await provider(token, "same-place", "llm-openai", `http://${local}/v1`);
+    await addProvider(token, "same-place", "llm-openai", `http://${local}/v1`);
     expect((await probe(token, "same-place")).error).toContain("--allow-private");
     expect(requests).toHaveLength(1);
     // An instance of another plugin of the same org.
-    await provider(null, "second", "llm-anthropic", `http://${local}/v1`);
+    await addProvider(null, "second", "llm-anthropic", `http://${local}/v1`);
     expect((await probe(null, "second")).error).toContain("--allow-private");
     expect(requests).toHaveLength(1);
 
@@ -184,10 +189,10 @@ verifies(
     requests.length = 0;
     for (const plugin of ["llm-openai", "llm-anthropic"]) {
       const id = `moved-${plugin}`;
-      await provider(null, id, plugin, `http://${local}/moved`);
+      await addProvider(null, id, plugin, `http://${local}/moved`);
       await send(null, "PATCH", `/api/llm-providers/${id}`, { config: { allow_private: true } });
       // Allowed as well, so that only the redirect prevents the request.
-      await provider(null, `${id}-next`, plugin, `http://${elsewhere}/v1`);
+      await addProvider(null, `${id}-next`, plugin, `http://${elsewhere}/v1`);
       await send(null, "PATCH", `/api/llm-providers/${id}-next`, { config: { allow_private: true } });
       const { error } = await probe(null, id);
       expect(error).toContain("redirect");

@@ -30,7 +30,7 @@ secret=$(printf '%s' "$request" | sed 's/.*"key":"\\([^"]*\\)".*/\\1/')
 printf '{"type":"response","request_id":"%s","status":"ok","output":{"length":%d}}\\n' "$id" "\${#secret}"
 `;
 
-async function measured(): Promise<unknown> {
+async function readSecretLength(): Promise<unknown> {
   const { body } = await gateway.http<{ result?: { structured_output: unknown } }>(
     "POST",
     "/v1/invocations?wait=20",
@@ -61,7 +61,7 @@ test("seals every secret again, even after a kill, so that the old key is not ne
     secrets: { key: "secret://org_local/key" },
   });
   expect(patched.status).toBe(200);
-  expect(await measured()).toEqual({ length: 17 });
+  expect(await readSecretLength()).toEqual({ length: 17 });
 
   const [first] = keyIds();
   const cut = gateway.http("POST", "/v1/secret-keys", {}).catch(() => null);
@@ -71,7 +71,7 @@ test("seals every secret again, even after a kill, so that the old key is not ne
   gateway = await startTestGateway({ home });
   const ids = keyIds();
   expect(ids[0]).toBe(first);
-  expect(await measured()).toEqual({ length: 17 });
+  expect(await readSecretLength()).toEqual({ length: 17 });
 
   const rotated = await gateway.cli("secret", "rotate-key", "--json");
   expect(rotated.code, rotated.stderr).toBe(0);
@@ -85,7 +85,7 @@ test("seals every secret again, even after a kill, so that the old key is not ne
   const lines = readFileSync(join(home, "secret.key"), "utf8").trim().split("\n");
   writeFileSync(join(home, "secret.key"), `${lines.at(-1)}\n`);
   gateway = await startTestGateway({ home });
-  expect(await measured()).toEqual({ length: 17 });
+  expect(await readSecretLength()).toEqual({ length: 17 });
   const value = await gateway.cli("config", "get", "llm.api_key", "--show");
   expect(value.stdout).toContain("sk-config");
 }, 90_000);

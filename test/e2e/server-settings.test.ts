@@ -75,7 +75,7 @@ verifies(
       "--args",
       "one 'two three'",
     );
-    expect(renamed).toContain("Its tools are now named mcp_early_….");
+    expect(renamed).toContain("The tools of this server are now named mcp_early_….");
     expect(renamed).toContain("that refer to mcp_late_… no longer match");
     expect(await textOf("mcp_early_args")).toBe('["one","two three"]');
     expect(JSON.parse(await textOf("mcp_early_env"))).not.toHaveProperty("LEVEL");

@@ -21,7 +21,7 @@ const start = async (options = {}) => {
   return gateway;
 };
 
-const sleeper = (package_id: string, effect_class: string) =>
+const writeSleeper = (package_id: string, effect_class: string) =>
   writePluginFolder({
     package_id,
     entrypoint: ["node", "./bin/plugin.mjs", `mark=${package_id}`],
@@ -62,7 +62,7 @@ verifies(
     const timeouts = "[timeouts]\nstop_grace_ms = 600000\nshutdown_grace_ms = 600000\n";
     writeFileSync(join(home, "backplane.toml"), timeouts);
     const gateway = await start({ home, env: { BACKPLANE_LOG_LEVEL: "warn" } });
-    await installAndBind(gateway, sleeper("acme/sleeper-term", "read_only"), ["sleep"]);
+    await installAndBind(gateway, writeSleeper("acme/sleeper-term", "read_only"), ["sleep"]);
     const started = await Promise.all(
       Array.from({ length: 100 }, () =>
         gateway.http<{ id: string }>("POST", "/v1/invocations", { export_id: "sleep", input: {} }),

@@ -6,7 +6,7 @@ import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
 const PAIRS = 100;
-const PATIENCE_MS = 120_000;
+const TIMEOUT_MS = 120_000;
 
 interface Entry {
   kind: string;
@@ -35,10 +35,10 @@ const runsOf = async (session_id: string) => {
   return (await gateways[0]!.http<{ items: { id: string; status: string }[] }>("GET", path)).body.items;
 };
 
-const ended = async (session_id: string) => {
+const waitUntilEnded = async (session_id: string) => {
   await eventually(
     async () => (await runsOf(session_id)).every(({ status }) => status !== "running"),
-    PATIENCE_MS,
+    TIMEOUT_MS,
     `the turns of ${session_id} end`,
   );
   return await runsOf(session_id);
@@ -67,7 +67,7 @@ verifies(
             // Each message is accepted, into the running turn or a new one.
             expect([session_id, status, body.error?.code]).toEqual([session_id, 202, undefined]);
           }
-          const runs = await ended(session_id);
+          const runs = await waitUntilEnded(session_id);
           expect(runs.map(({ status }) => status)).toEqual(runs.map(() => "completed"));
           expect(new Set(responses.map(({ body }) => body.run_id))).toEqual(
             new Set(runs.map(({ id }) => id)),
@@ -98,7 +98,7 @@ verifies(
     const second = await sendMessage(gateways[1]!, "long", "/say heard you");
     expect([first.status, second.status]).toEqual([202, 202]);
     expect(second.body.run_id).toBe(first.body.run_id);
-    const runs = await ended("long");
+    const runs = await waitUntilEnded("long");
     expect(runs).toMatchObject([{ id: first.body.run_id, status: "completed" }]);
     const messages = await messagesOf("long");
     expect(messages.at(-1)).toMatchObject({ role: "assistant", content: "heard you" });
@@ -128,7 +128,7 @@ verifies(
       { authorization: `Bearer ${key.body.token}` },
     );
     expect(other).toMatchObject(busy);
-    await ended("kept");
+    await waitUntilEnded("kept");
     const messages = await messagesOf("kept");
     expect(messages.map(({ role }) => role)).toEqual(["user", "assistant"]);
   },

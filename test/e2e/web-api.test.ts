@@ -55,8 +55,8 @@ verifies(
     expect(stored.body).toEqual({ key: "acme.api_key", value: "****4321" });
     expect(await status("PATCH", "/api/config/acme.api_key", {})).toBe(400);
     expect(await status("GET", "/api/config/acme.none")).toBe(404);
-    const gone = await gateway.http("DELETE", "/api/config/acme.*");
-    expect([gone.status, gone.body]).toEqual([200, { key: "acme.*", removed: true }]);
+    const removed = await gateway.http("DELETE", "/api/config/acme.*");
+    expect([removed.status, removed.body]).toEqual([200, { key: "acme.*", removed: true }]);
   },
 );
 
@@ -86,8 +86,8 @@ verifies(
       expect.arrayContaining(["/x/greeter/hello/{name}", "/api/config/{key}", "/v1/runs"]),
     );
 
-    const off = await gateway.http("PATCH", "/api/plugins/greeter", { enabled: false });
-    expect([off.status, off.body]).toMatchObject([
+    const disabled = await gateway.http("PATCH", "/api/plugins/greeter", { enabled: false });
+    expect([disabled.status, disabled.body]).toMatchObject([
       200,
       { name: "greeter", enabled: false, reload_required: false },
     ]);
@@ -226,8 +226,8 @@ verifies(
   "plug.web-adapter",
   "removes /api when the web plugin is disabled and keeps /v1, even after a restart",
   async () => {
-    const off = await gateway.http("PATCH", "/api/plugins/web", { enabled: false });
-    expect([off.status, off.body]).toMatchObject([200, { name: "web", enabled: false }]);
+    const disabled = await gateway.http("PATCH", "/api/plugins/web", { enabled: false });
+    expect([disabled.status, disabled.body]).toMatchObject([200, { name: "web", enabled: false }]);
     const expectApiRemoved = async () => {
       for (const path of ["/api/config", "/api/plugins", "/api/llm-providers", "/api/sessions"])
         expect((await ask("GET", path)).body.error?.code, path).toBe("route.not_found");
@@ -244,8 +244,11 @@ verifies(
     gateway = await startTestGateway({ home });
     await expectApiRemoved();
     // /v1 re-enables the plugin, because /api is unavailable.
-    const on = await gateway.http("PATCH", "/v1/plugins/web", { enabled: true });
-    expect([on.status, on.body]).toMatchObject([200, { name: "web", enabled: true, status: "loaded" }]);
+    const enabled = await gateway.http("PATCH", "/v1/plugins/web", { enabled: true });
+    expect([enabled.status, enabled.body]).toMatchObject([
+      200,
+      { name: "web", enabled: true, status: "loaded" },
+    ]);
     expect((await gateway.http("GET", "/api/config")).status).toBe(200);
   },
 );

@@ -44,9 +44,9 @@ verifies(
       role: "owner",
       scopes: ["admin"],
     });
-    const by = { authorization: `Bearer ${key.body.token}` };
-    expect((await gateway.http("POST", "/v1/workspaces", { path }, by)).status).toBe(403);
-    expect((await gateway.http("GET", "/v1/workspaces", undefined, by)).status).toBe(403);
+    const key_headers = { authorization: `Bearer ${key.body.token}` };
+    expect((await gateway.http("POST", "/v1/workspaces", { path }, key_headers)).status).toBe(403);
+    expect((await gateway.http("GET", "/v1/workspaces", undefined, key_headers)).status).toBe(403);
     await cli("workspace", "trust", path, "--yes");
     expect(await callForText("place")).toBe("as reviewed");
 

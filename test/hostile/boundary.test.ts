@@ -11,17 +11,29 @@ const root = process.getuid!() === 0;
 const NAMESPACES = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 /** The folders that may be mounted besides the root, including mounts below them. */
 const MOUNTS = ["/dev", "/etc", "/plugin", "/proc", "/sandbox/scratch", "/usr"];
-const SHOWN = ["bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr"];
+const VISIBLE_FOLDERS = [
+  "bin",
+  "dev",
+  "etc",
+  "lib",
+  "lib32",
+  "lib64",
+  "libx32",
+  "proc",
+  "sbin",
+  "tmp",
+  "usr",
+];
 
 function describeHost(): string {
-  const names = readdirSync("/").filter((name) => !SHOWN.includes(name));
+  const names = readdirSync("/").filter((name) => !VISIBLE_FOLDERS.includes(name));
   const namespaces = Object.fromEntries(
     NAMESPACES.map((name) => [name, readlinkSync(`/proc/self/ns/${name}`)]),
   );
   return JSON.stringify({ names, namespaces, mounts: MOUNTS });
 }
 
-/** A segment of shared memory that every user of the host can see. */
+/** Creates a segment of shared memory that every user of the host can see. */
 function shareMemory(): void {
   const id = /\d+/.exec(
     execFileSync("/usr/bin/ipcmk", ["-M", "4096", "-p", "0666"], { encoding: "utf8" }),
@@ -29,7 +41,7 @@ function shareMemory(): void {
   onTestFinished(() => void execFileSync("/usr/bin/ipcrm", ["-m", id]));
 }
 
-async function findings(...changes: Change[]) {
+async function collectFindings(...changes: Change[]) {
   const change = changes.length === 0 ? {} : { ...weakened(...changes), bwrap: [] };
   const sandbox = await openTestSandbox(change);
   shareMemory();
@@ -41,7 +53,7 @@ verifies(
   "sandbox.embedded",
   "leaves no way around the boundary, for root and for ordinary users",
   async () => {
-    const { tries, hits, mounts } = await findings();
+    const { tries, hits, mounts } = await collectFindings();
     expect(hits).toEqual([]);
     expect(tries).toBeGreaterThan(120);
     expect(mounts).toEqual(
@@ -78,17 +90,17 @@ const CONTROLS: [string, Change[], RegExp][] = [
 ];
 
 test.each(CONTROLS)("control: the same program notices that %s", async (_, changes, expected) => {
-  const { hits } = await findings(...changes);
+  const { hits } = await collectFindings(...changes);
   expect(hits.join("\n")).toMatch(expected);
 });
 
-test("is unavailable if the host's root is still mounted over the sandbox's, because the kernel refuses the next step", async () => {
+test("the sandbox is unavailable if the host's root is still mounted over its own, because the kernel refuses the next step", async () => {
   const change: Change = ["root.c", 'umount2(".", MNT_DETACH) < 0 || ', ""];
   const { status } = await openTestSandbox({ ...weakened(change), bwrap: [] });
   expect(status).toMatchObject({ available: false, reason: expect.stringContaining("user namespace") });
 });
 
-test("is unavailable in the host's network namespace, whose routes it would replace", async () => {
+test("the sandbox is unavailable in the host's network namespace, whose routes it would replace", async () => {
   // Without the second change, a defect in this check would cut off the machine that runs the test.
   const changes: Change[] = [
     ["stage.c", " | CLONE_NEWNET", ""],
@@ -98,7 +110,7 @@ test("is unavailable in the host's network namespace, whose routes it would repl
   expect(status).toMatchObject({ available: false, reason: expect.stringContaining("a network in use") });
 });
 
-test("is unavailable if the plugin's user is root inside", async () => {
+test("the sandbox is unavailable if the plugin's user is root inside it", async () => {
   const change: Change = ["user.c", '"%d %u 1", INSIDE_ID, uid', '"0 %u 1", uid'];
   const { status } = await openTestSandbox({ ...weakened(change), bwrap: [] });
   expect(status).toMatchObject({ available: false });

@@ -22,7 +22,7 @@ const STEPS: [string, string, string][] = [
   ["PID 1 is tied to the outer process", "first-process.c", "  setsid();"],
   ["the commands are read", "first-process.c", "  int count = read_words(words), at = 0;"],
   ["the host's folders are detached", "first-process.c", "  finish_root();"],
-  ["the order is read", "first-process.c", "  read_order();"],
+  ["the plan is read", "first-process.c", "  read_plan();"],
   ["the user namespace exists", "first-process.c", "  enter_user_namespace(proc, uid, gid);"],
   ["the capabilities are dropped", "first-process.c", "  drop_capabilities();"],
   ["the filter is installed", "init.c", "  install_filter();\n  sigemptyset"],

@@ -79,10 +79,12 @@ export async function openSandboxed(
       } finally {
         dial({ end: true });
       }
-      return succeeded(await ended).egress;
+      return requireSuccess(await ended).egress;
     },
     async run(program, change = {}) {
-      const outcome = succeeded(await testRunner.run({ ...isolated, ...change, input: { run: program } }));
+      const outcome = requireSuccess(
+        await testRunner.run({ ...isolated, ...change, input: { run: program } }),
+      );
       const { structured_output } = outcome.result as unknown as {
         structured_output: Omit<ProgramResult, "egress">;
       };
@@ -91,7 +93,7 @@ export async function openSandboxed(
   };
 }
 
-function succeeded(outcome: RunOutcome): RunOutcome {
+function requireSuccess(outcome: RunOutcome): RunOutcome {
   if (outcome.status !== "succeeded") throw new Error(JSON.stringify(outcome));
   return outcome;
 }

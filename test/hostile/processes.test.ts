@@ -80,7 +80,7 @@ test("runs no sandbox process as root on the host, and each slot as a different 
 });
 
 /** Processes of the host, one for each user that a slot may have. */
-function bystanders(): ChildProcess[] {
+function startBystanders(): ChildProcess[] {
   const users = process.getuid!() === 0 ? [59_000, 59_001, 59_002, 59_003] : [process.getuid!()];
   return users.map((uid) => {
     const bystander = spawn("/bin/sleep", ["60"], { uid, gid: uid });
@@ -90,7 +90,7 @@ function bystanders(): ChildProcess[] {
 }
 
 test("sends no signal to processes outside, and PID 1 cannot be killed or stopped", async () => {
-  const others = bystanders();
+  const others = startBystanders();
   const sandbox = await openTestSandbox();
   const pids = [...others.map(({ pid }) => pid), process.pid, process.ppid].map(String);
   const { findings, exitCause } = await attack(sandbox, "signals.py", pids);
@@ -111,12 +111,12 @@ test("control: a signal reaches a process of the same user in the host's PID nam
   const sandbox = await openTestSandbox(
     weakened(["stage.c", " | CLONE_NEWPID", ""], ["root.c", ...HOST_PROC]),
   );
-  const others = bystanders();
-  const gone = Promise.race(others.map((other) => once(other, "exit")));
+  const others = startBystanders();
+  const first_exit = Promise.race(others.map((other) => once(other, "exit")));
   const args = ["-9", ...others.map(({ pid }) => String(pid))];
   const program = { kind: "system" as const, file: "/bin/kill", args };
   await finish(await sandbox.launch({ ...(await prepare("signals.py", [])), program }));
-  expect(await gone).toEqual([null, "SIGKILL"]);
+  expect(await first_exit).toEqual([null, "SIGKILL"]);
 });
 
 test("kills the inner process first, and the outer process reaps PID 1", async () => {

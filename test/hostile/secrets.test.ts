@@ -45,7 +45,7 @@ async function bind(language: keyof typeof LEAKS): Promise<void> {
   expect(bound.status, JSON.stringify(bound.body)).toBe(201);
 }
 
-async function leak(language: keyof typeof LEAKS, mode: string, more: object = {}) {
+async function callLeakyPlugin(language: keyof typeof LEAKS, mode: string, more: object = {}) {
   const { export_id } = LEAKS[language]!;
   const { body } = await ask("POST", "/v1/invocations?wait=30", { export_id, input: { mode }, ...more });
   const id = (body.id ??
@@ -73,7 +73,7 @@ function spellings(): Buffer[] {
 
 const TOKEN = /vai_dlg_[A-Za-z0-9_-]{20}/;
 
-function copiesIn(where: string, bytes: Buffer): string[] {
+function findCopies(where: string, bytes: Buffer): string[] {
   const leaked = spellings().filter((spelling) => bytes.includes(spelling));
   const token = TOKEN.exec(bytes.toString("latin1"));
   return [...leaked.map(String), ...(token === null ? [] : [token[0]])].map((copy) => `${where}: ${copy}`);
@@ -121,10 +121,10 @@ test("control: the search finds a canary that exists", () => {
       `{"a":${JSON.stringify(value)}}`,
       Buffer.from(`me:${value}`).toString("base64"),
     ]) {
-      expect(copiesIn("here", Buffer.from(text))).not.toEqual([]);
+      expect(findCopies("here", Buffer.from(text))).not.toEqual([]);
     }
   }
-  expect(copiesIn("here", Buffer.from(`vai_dlg_${"a".repeat(43)}`))).toHaveLength(1);
+  expect(findCopies("here", Buffer.from(`vai_dlg_${"a".repeat(43)}`))).toHaveLength(1);
 });
 
 test.each(Object.keys(LEAKS))(
@@ -133,7 +133,7 @@ test.each(Object.keys(LEAKS))(
     await bind(language);
     const outcomes: Record<string, unknown> = {};
     for (const mode of LEAKS[language]!.modes) {
-      const { status, error } = await leak(language, mode);
+      const { status, error } = await callLeakyPlugin(language, mode);
       outcomes[mode] = status ?? error?.code;
     }
     const [first] = LEAKS[language]!.modes;
@@ -157,7 +157,7 @@ verifies(
           try {
             const [argv, env] = [readFileSync(`/proc/${pid}/cmdline`), environmentOf(pid)];
             if (argv.includes("plugin.mjs")) seen.push(argv.toString());
-            expect([...copiesIn("argv", argv), ...copiesIn("environ", env)]).toEqual([]);
+            expect([...findCopies("argv", argv), ...findCopies("environ", env)]).toEqual([]);
             expect(env.includes("BACKPLANE_") && argv.includes("plugin.mjs")).toBe(false);
           } catch (error) {
             if (
@@ -210,11 +210,11 @@ verifies(
       const { stdout, stderr } = await gateway.cli(...args);
       answers.push(stdout, stderr);
     }
-    const copies = answers.flatMap((text, i) => copiesIn(`answer ${i}`, Buffer.from(text)));
+    const copies = answers.flatMap((text, i) => findCopies(`answer ${i}`, Buffer.from(text)));
     const search = () => {
       let searched = 0;
       for (const file of filesBelow(gateway.home)) {
-        copies.push(...copiesIn(file, readFileSync(file)));
+        copies.push(...findCopies(file, readFileSync(file)));
         searched++;
       }
       return searched;
@@ -223,7 +223,7 @@ verifies(
     expect(search()).toBeGreaterThan(5);
     await gateway.stop();
     search();
-    copies.push(...copiesIn("log", Buffer.from(gateway.log())));
+    copies.push(...findCopies("log", Buffer.from(gateway.log())));
     expect(gateway.log()).toContain("{");
     expect(copies).toEqual([]);
   },

@@ -24,9 +24,9 @@ test("the kernel refuses every forbidden system call, namespace and socket famil
 
 test.each(foreign)("kills a process that makes a call by %s, and records it", async (way) => {
   const sandbox = await openTestSandbox();
-  const ran = await finish(await sandbox.launch(await prepare("system-calls.c", [way])));
-  expect(ran.out).toBe("");
-  expect(ran.exitCause).toMatchObject({ cause: "signal", signal: "SIGSYS" });
+  const result = await finish(await sandbox.launch(await prepare("system-calls.c", [way])));
+  expect(result.out).toBe("");
+  expect(result.exitCause).toMatchObject({ cause: "signal", signal: "SIGSYS" });
 });
 
 /** Replaces the filter that sandbox-init has read. */

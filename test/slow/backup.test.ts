@@ -149,7 +149,7 @@ verifies(
     await gateway.stop();
     const bytes = readFileSync(archive);
     const damaged = join(folder, "damaged.tar.gz");
-    for (const broken of [bytes.subarray(0, bytes.length - 4_000), flipped(bytes)]) {
+    for (const broken of [bytes.subarray(0, bytes.length - 4_000), flipByte(bytes)]) {
       writeFileSync(damaged, broken);
       const refused = await gateway.cli("restore", damaged, "--force");
       expect(refused.stderr).toContain("error[backup.invalid]");
@@ -169,7 +169,7 @@ verifies(
   },
 );
 
-function flipped(bytes: Buffer): Buffer {
+function flipByte(bytes: Buffer): Buffer {
   const copy = Buffer.from(bytes);
   copy[Math.floor(copy.length / 2)]! ^= 1;
   return copy;

@@ -10,7 +10,7 @@ interface ApprovalPage {
 }
 
 test("keeps the approval card of a sub-agent until it is answered", async () => {
-  const { page, problems } = await chat.signedIn();
+  const { page, problems } = await chat.openSignedIn();
   const inner = `/tool agent ${JSON.stringify({ goal: "Say hi" })}`;
   await sendMessage(page, `/tool agent ${JSON.stringify({ goal: inner })}`);
   await page.waitForSelector(".approval");

@@ -15,7 +15,7 @@ import { startTestGateway } from "../support/gateway.ts";
 import { eventually } from "../support/processes.ts";
 
 const chat = useChatPage();
-const { signedIn } = chat;
+const { openSignedIn } = chat;
 
 interface Message {
   role: string;
@@ -45,7 +45,7 @@ test("explains how to sign in, and continues automatically once a sign-in link w
 });
 
 test("shows the sign-in prompt and sends no more requests after the session of this browser has ended", async () => {
-  const { page, tab } = await signedIn();
+  const { page, tab } = await openSignedIn();
   await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
   const other = await tab();
@@ -74,7 +74,7 @@ test("shows the sign-in prompt and sends no more requests after the session of t
 });
 
 test("streams the answer to an example of the empty state and ends with the text on the tape", async () => {
-  const { page, problems } = await signedIn();
+  const { page, problems } = await openSignedIn();
   expect(await page.locator("#empty").textContent()).toContain(
     "backplane provider add llm-openai --secret-stdin api_key",
   );
@@ -101,7 +101,7 @@ test("streams the answer to an example of the empty state and ends with the text
 });
 
 test("shows a tool call as a card between the surrounding messages, with arguments and outcome, even after a reload", async () => {
-  const { page, problems } = await signedIn();
+  const { page, problems } = await openSignedIn();
   await sendAndWait(page, '/say Looking first.\n/tool no_such_tool {"why": "card"}\n/then\n/say Over.');
   const card = page.locator(".tool");
   expect(await card.getAttribute("aria-label")).toBe("Tool no_such_tool, failed: not_found");
@@ -113,14 +113,14 @@ test("shows a tool call as a card between the surrounding messages, with argumen
   const before = await conversationTexts(page);
   await page.reload();
   await waitUntilLive(page);
-  await page.locator(".assistant").nth(1).waitFor();
-  expect(await order()).toEqual(["user", "assistant", "tool error", "assistant"]);
+  // A changed card is drawn in the next frame.
+  await expect.poll(order).toEqual(["user", "assistant", "tool error", "assistant"]);
   expect(await conversationTexts(page)).toEqual(before);
   expect(problems).toEqual([]);
 });
 
 test("shows identical approval requests as one card with one answer, focused on Reject unless the risk is low", async () => {
-  const { page, problems } = await signedIn();
+  const { page, problems } = await openSignedIn();
   const call = '/tool agent {"goal": "Say hi"}';
   await sendMessage(page, `${call}\n${call}`);
   await page.waitForSelector(".approval .times:has-text('×2')");
@@ -148,7 +148,7 @@ test("shows identical approval requests as one card with one answer, focused on 
 });
 
 test("removes an approval from every tab when it is answered elsewhere or its turn is stopped", async () => {
-  const { page, tab, problems } = await signedIn();
+  const { page, tab, problems } = await openSignedIn();
   await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
   const other = await tab(`/#${sessionOf(page)}`);
@@ -172,7 +172,7 @@ test("removes an approval from every tab when it is answered elsewhere or its tu
 });
 
 test("shows the server's text in both tabs after a reload in the middle of an answer", async () => {
-  const { page, tab, problems } = await signedIn();
+  const { page, tab, problems } = await openSignedIn();
   const text = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
   await sendMessage(page, `/slow 200\n/say ${text}`);
   await page.waitForSelector(".assistant[data-streaming]");
@@ -191,7 +191,7 @@ test("shows the server's text in both tabs after a reload in the middle of an an
 
 test("shows Reconnecting within 3 s of kill -9, and resumes the turn after the restart without gaps or duplicates", async () => {
   const port = Number(new URL(chat.gateway.url).port);
-  const { page, tab } = await signedIn();
+  const { page, tab } = await openSignedIn();
   const attaches: { since_entry: number }[] = [];
   page.on("websocket", (socket) =>
     socket.on("framesent", ({ payload }) => {

@@ -207,8 +207,10 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
         const question = (await gateway.http<Invocation>("GET", `/v1/invocations/${invocation_id}`)).body;
         expect(question).toMatchObject({ status: "succeeded", run_id: run.id });
       }
-      const of = `/v1/llm-calls?invocation_id=${run.harness!.invocation_id}`;
-      expect((await gateway.http<{ items: unknown[] }>("GET", of)).body.items).toHaveLength(task.length + 1);
+      const path = `/v1/llm-calls?invocation_id=${run.harness!.invocation_id}`;
+      expect((await gateway.http<{ items: unknown[] }>("GET", path)).body.items).toHaveLength(
+        task.length + 1,
+      );
     },
     LIMIT_MS,
   );
@@ -233,8 +235,8 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
       const { run, approvals } = await converse(session, name, greet);
       expect(run).toMatchObject({ status: "completed", error: null });
       expect(approvals).toEqual([]);
-      const of = `/v1/invocations?export_id=hello&limit=100`;
-      const { items } = (await gateway.http<{ items: Invocation[] }>("GET", of)).body;
+      const path = `/v1/invocations?export_id=hello&limit=100`;
+      const { items } = (await gateway.http<{ items: Invocation[] }>("GET", path)).body;
       const calls = items.filter(({ run_id }) => run_id === run.id);
       expect(calls).toMatchObject([{ status: "succeeded", input: { name: "Ada" } }]);
       const [call, result] = (await blocksOf(session)).filter(({ kind }) => kind.startsWith("tool_"));

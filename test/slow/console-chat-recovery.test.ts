@@ -94,7 +94,7 @@ verifies(
     await chat.gateway.kill9();
     await page.getByRole("status").getByText("Reconnecting").waitFor({ timeout: 3_000 });
     await send(page, "written without a gateway");
-    await page.getByText("Not sent yet. It is sent when the gateway responds.").waitFor();
+    await page.getByText("Not sent yet. The message will be sent when the gateway responds.").waitFor();
     chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
     await answers(page).getByText("echo: written without a gateway", { exact: true }).waitFor();
     await chat.ended(page);

@@ -35,8 +35,8 @@ verifies(
   "starts a chat, streams the answer with collapsed thinking, and names the chat",
   async () => {
     const { page, problems, tab } = await chat.newChat();
-    const said = Array.from({ length: 40 }, (_, n) => `**word${n}**`).join(" ");
-    await send(page, `/think Count the words first.\n/slow 1500\n/say # Words\n/say ${said}`);
+    const answer_text = Array.from({ length: 40 }, (_, n) => `**word${n}**`).join(" ");
+    await send(page, `/think Count the words first.\n/slow 1500\n/say # Words\n/say ${answer_text}`);
     await page.locator('article[aria-busy="true"]').waitFor();
     await runningBadge(page).waitFor();
     const list = await tab("/console/sessions");
@@ -51,7 +51,7 @@ verifies(
     await chat.ended(page);
     expect(await answers(page).getByRole("heading", { name: "Words" }).count()).toBe(1);
     expect(await answers(page).locator("strong").count()).toBe(40);
-    expect((await chat.tape(openSession(page)))[1]!.content).toBe(`# Words\n${said}`);
+    expect((await chat.tape(openSession(page)))[1]!.content).toBe(`# Words\n${answer_text}`);
     expect((await scrollState(page)).from_end).toBeLessThan(2);
     // A finished conversation leaves the processor alone. An effect that ran again and again kept it busy.
     expect(await busyShare(page)).toBeLessThan(0.5);
@@ -193,10 +193,10 @@ verifies(
     const inner = `/tool agent ${JSON.stringify({ goal: "Say hi" })}`;
     await send(page, `/tool agent ${JSON.stringify({ goal: inner })}`);
     await page.getByRole("button", { name: "Approve once" }).click();
-    const asked = conversation(page).getByRole("article", { name: "Approval of agent" });
-    await asked.getByText("Called by a sub-agent").waitFor();
-    await asked.getByRole("button", { name: "Approve once" }).click();
-    await asked.waitFor({ state: "detached" });
+    const approval_card = conversation(page).getByRole("article", { name: "Approval of agent" });
+    await approval_card.getByText("Called by a sub-agent").waitFor();
+    await approval_card.getByRole("button", { name: "Approve once" }).click();
+    await approval_card.waitFor({ state: "detached" });
     await chat.ended(page);
     expect(problems).toEqual([]);
   },
@@ -343,16 +343,16 @@ verifies(
   "stops a turn, adds a message to a running one, and recalls the last message",
   async () => {
     const { page, problems } = await chat.newChat();
-    const said = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
-    await send(page, `/slow 2000\n/say ${said}`);
+    const answer_text = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
+    await send(page, `/slow 2000\n/say ${answer_text}`);
     await page.locator('article[aria-busy="true"]').waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
     await conversation(page).getByText("Interrupted", { exact: true }).waitFor();
     await chat.ended(page);
     expect(await page.getByRole("button", { name: "Stop" }).count()).toBe(0);
     const cut = (await chat.tape(openSession(page))).at(-1)!.content;
-    expect(said.startsWith(cut)).toBe(true);
-    expect(cut.length).toBeLessThan(said.length);
+    expect(answer_text.startsWith(cut)).toBe(true);
+    expect(cut.length).toBeLessThan(answer_text.length);
 
     await send(page, '/tool agent {"goal": "Say hi"}\n/then\n/say Over.');
     await page.getByRole("group", { name: "Approval of agent" }).waitFor();

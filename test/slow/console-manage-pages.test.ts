@@ -62,10 +62,10 @@ async function seed(): Promise<Record<string, string>> {
   });
   const desk = { package_id: "acme/desk", package_version: "1.0.0" };
   const secrets = { desk_token: "secret://org_local/demo" };
-  const look = await post("/v1/plugin-bindings", { ...desk, export_id: "look" });
-  const slots = (look.unbound_slots as string[]) ?? [];
+  const look_binding = await post("/v1/plugin-bindings", { ...desk, export_id: "look" });
+  const slots = (look_binding.unbound_slots as string[]) ?? [];
   await post(
-    `/v1/plugin-bindings/${look.binding_id as string}`,
+    `/v1/plugin-bindings/${look_binding.binding_id as string}`,
     { secrets: Object.fromEntries(slots.map((slot) => [slot, secrets.desk_token])) },
     "PATCH",
   );
@@ -82,7 +82,7 @@ async function seed(): Promise<Record<string, string>> {
   return {
     package: older.id as string,
     newer: newer.id as string,
-    binding: look.binding_id as string,
+    binding: look_binding.binding_id as string,
     hook,
     server,
     remote: bindings[0]!.binding.binding_id,
@@ -241,8 +241,8 @@ verifies(
   "enforces an allow rule that was made in the console, exactly as it is shown, until it is revoked",
   async () => {
     const { page, problems } = await open("/console/approvals?view=rules");
-    const pay = async (input: object) =>
-      (await post("/v1/invocations?wait=20", callOf("pay", input))) as { status: string; id: string };
+    const pay = async (wait_s: number) =>
+      (await post(`/v1/invocations?wait=${wait_s}`, callOf("pay", {}))) as { status: string; id: string };
     await page.getByRole("button", { name: "Add a rule" }).first().click();
     const dialog = page.getByRole("dialog");
     await dialog.getByRole("combobox", { name: "Tool" }).fill("pay");
@@ -251,14 +251,14 @@ verifies(
     await dialog.getByRole("button", { name: "Allow", exact: true }).click();
     const row = page.getByRole("row", { name: /pay.*The desk pays.*In force/ });
     await row.waitFor();
-    expect((await pay({})).status).toBe("succeeded");
+    expect((await pay(20)).status).toBe("succeeded");
 
     await row.getByRole("button", { name: "Revoke" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await row.waitFor({ state: "detached" });
-    const asked = await pay({});
-    expect(asked.status).toBe("waiting_approval");
-    await post(`/v1/invocations/${asked.id}:cancel`);
+    const waiting_call = await pay(1);
+    expect(waiting_call.status).toBe("waiting_approval");
+    await post(`/v1/invocations/${waiting_call.id}:cancel`);
     expect(problems).toEqual([]);
   },
   120_000,
@@ -351,7 +351,7 @@ verifies(
     const { page, problems } = await open(`/console/upgrades/${examples.newer}`);
     await page.getByRole("textbox", { name: "Calls", exact: true }).fill("1");
     await page.getByRole("button", { name: "Replay" }).click();
-    const held = "It needs a permission that the version in use does not have";
+    const held = "The new version needs a permission that the version in use does not have";
     await page.getByRole("region", { name: held }).waitFor();
     await page.getByText(/1 changed/).waitFor();
     const { body } = await gateway.http<{ package_version: string }>(

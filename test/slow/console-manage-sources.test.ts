@@ -117,13 +117,13 @@ async function pushPackage(): Promise<string> {
   cpSync(resolve("examples/hello-tool"), dir, { recursive: true });
   const key = join(folder, "acme.key");
   const target = `oci://${registry.host}/acme/hello:0.1.0`;
-  await succeed("key", "generate", "-o", key);
-  await succeed("plugin", "sign", dir, "--key", key);
-  await succeed("plugin", "push", dir, target);
+  await runCli("key", "generate", "-o", key);
+  await runCli("plugin", "sign", dir, "--key", key);
+  await runCli("plugin", "push", dir, target);
   return target;
 }
 
-async function succeed(...args: string[]): Promise<void> {
+async function runCli(...args: string[]): Promise<void> {
   const { code, stdout, stderr } = await gateway.cli(...args, "--json");
   if (code !== 0) throw new Error(`${args.join(" ")}: ${stdout} ${stderr}`);
 }
@@ -191,7 +191,7 @@ verifies(
     await page.getByLabel("Value", { exact: true }).fill("a-secret-value");
     await page.getByRole("button", { name: "Store" }).click();
     await page.getByRole("button", { name: "Save secrets" }).click();
-    await page.getByText("Secrets saved. The next call uses it.").waitFor();
+    await page.getByText("Secrets saved. The change applies to the next call.").waitFor();
     const seen = JSON.parse(await invokeForText("mcp_acme-mcp-py_look")) as {
       arguments: string[];
       word: string;

@@ -23,7 +23,7 @@ const visits: Visit[] = [];
 beforeAll(async () => {
   [gateway, browser] = await Promise.all([startTestGateway(), openBrowser()]);
   await gateway.http("PUT", `/v1/secrets/${CANARY_NAME}`, { value: CANARY });
-  gateway.canaries++;
+  gateway.canary_bindings++;
   for (const version of ["1.0.0", "2.0.0"])
     await gateway.http("POST", "/v1/plugin-packages", {
       source: { folder: writeDeskPlugin("acme/desk", version) },
@@ -76,7 +76,7 @@ async function call(export_id: string, more: object = {}): Promise<CallResult> {
   return body;
 }
 
-async function look(package_id = "acme/desk"): Promise<ToolReport> {
+async function callLook(package_id = "acme/desk"): Promise<ToolReport> {
   const { result } = await call("look", { package_id });
   return JSON.parse(result!.content[0]!.text) as ToolReport;
 }
@@ -124,7 +124,7 @@ verifies(
     await page.getByRole("button", { name: "Store" }).click();
     await page.getByRole("button", { name: "Save secrets" }).click();
     await expect.poll(async () => (await findBinding("look", "acme/lamp")).status).toBe("active");
-    expect((await look("acme/lamp")).secret).toEqual([CANARY_SLOT]);
+    expect((await callLook("acme/lamp")).secret).toEqual([CANARY_SLOT]);
     expect(problems).toEqual([]);
   },
   120_000,
@@ -171,7 +171,7 @@ verifies(
     await page.getByRole("button", { name: "Save configuration" }).click();
     const expected = { ...CONFIG, greeting: "Good day" };
     await expect.poll(async () => (await findBinding("look")).config).toEqual(expected);
-    expect((await look()).config).toEqual(expected);
+    expect((await callLook()).config).toEqual(expected);
 
     await page.getByRole("button", { name: "Disable" }).click();
     await page.getByText("Disabled. The next call is refused.").waitFor();
@@ -180,7 +180,7 @@ verifies(
     ).toBeGreaterThanOrEqual(400);
     await page.getByRole("button", { name: "Enable" }).click();
     await page.getByText("Enabled from the next call on.").waitFor();
-    expect((await look()).config).toEqual(expected);
+    expect((await callLook()).config).toEqual(expected);
     expect(gateway.process.exitCode).toBeNull();
 
     await page.getByRole("tab", { name: "Test call" }).click();
@@ -200,7 +200,7 @@ verifies(
     await page.getByRole("textbox", { name: "Folder" }).fill(writeDeskPlugin("acme/desk", "3.0.0"));
     await page.getByRole("button", { name: "Review" }).click();
     // Otherwise its bindings would move without a review.
-    expect(await page.getByRole("checkbox", { name: "Make its exports callable now" }).isChecked()).toBe(
+    expect(await page.getByRole("checkbox", { name: "Make the exports callable now" }).isChecked()).toBe(
       false,
     );
     await page.getByRole("button", { name: "Install", exact: true }).click();
@@ -211,15 +211,15 @@ verifies(
       name: /The upgrade of acme\/desk to 3.0.0 waits for your decision/,
     });
     await notice.waitFor();
-    expect((await look()).version).toBe("1.0.0");
+    expect((await callLook()).version).toBe("1.0.0");
     await notice.getByRole("button", { name: "Grant and upgrade" }).click();
     await notice.waitFor({ state: "detached" });
-    expect((await look()).version).toBe("3.0.0");
+    expect((await callLook()).version).toBe("3.0.0");
     await page.getByRole("tab", { name: "Versions" }).click();
     await page.getByRole("button", { name: "Roll back to 1.0.0" }).click();
     await page.getByRole("button", { name: "Roll back", exact: true }).click();
     await page.getByText("Rolled back. The next call runs the previous version.").waitFor();
-    expect((await look()).version).toBe("1.0.0");
+    expect((await callLook()).version).toBe("1.0.0");
     expect(problems).toEqual([]);
   },
   120_000,
@@ -250,9 +250,9 @@ verifies(
     await row.getByRole("button", { name: "Revoke" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await row.waitFor({ state: "detached" });
-    const asked = await start();
-    expect(asked.status).toBe("waiting_approval");
-    await gateway.http("POST", `/v1/invocations/${asked.id}:cancel`);
+    const waiting_call = await start();
+    expect(waiting_call.status).toBe("waiting_approval");
+    await gateway.http("POST", `/v1/invocations/${waiting_call.id}:cancel`);
   },
   120_000,
 );
@@ -271,7 +271,7 @@ verifies(
     await card.getByText("Not published yet").waitFor();
     expect(await card.getByText(/install/i).count()).toBe(0);
     await card.getByRole("link", { name: "Details" }).click();
-    await page.getByText("It cannot be installed").waitFor();
+    await page.getByText("This entry cannot be installed").waitFor();
     expect(await page.getByRole("button", { name: "Install" }).count()).toBe(0);
   },
   60_000,
@@ -287,14 +287,14 @@ verifies(
     const { page, problems } = await open("/console/bindings/new");
     await page.getByRole("combobox", { name: "Package" }).click();
     await page.getByRole("option", { name: "acme/shelf 1.0.0" }).click();
-    await page.getByText(`It will stay inactive until ${CANARY_SLOT} has a secret`).waitFor();
+    await page.getByText(`The binding will stay inactive until ${CANARY_SLOT} has a secret`).waitFor();
     await page.getByLabel("Greeting").fill("Hello");
     await page.getByRole("combobox", { name: CANARY_SLOT }).click();
     await page.getByRole("option", { name: new RegExp(CANARY_NAME) }).click();
     await page.getByRole("button", { name: "Bind", exact: true }).click();
-    await page.getByText("It is bound and can be called.").waitFor();
-    gateway.canaries++;
-    expect((await look("acme/shelf")).config).toEqual({ greeting: "Hello" });
+    await page.getByText("The binding is active and can be called.").waitFor();
+    gateway.canary_bindings++;
+    expect((await callLook("acme/shelf")).config).toEqual({ greeting: "Hello" });
 
     await page.getByRole("button", { name: "Delete" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();

@@ -192,18 +192,18 @@ test("shows the thinking and the answer of a turn while it runs, and each text o
   const log = page.getByRole("list", { name: "Conversation" });
   await log.getByText("echo: hello", { exact: true }).waitFor();
   await waitUntilConsoleLive(page);
-  const said = "one two three four five six seven eight";
+  const answer_text = "one two three four five six seven eight";
   await gateway.http("POST", "/v1/sessions/s-live/messages", {
-    text: `/think Count first.\n/slow 1000\n/say ${said}`,
+    text: `/think Count first.\n/slow 1000\n/say ${answer_text}`,
   });
   const writing = page.locator('article[aria-busy="true"]');
   await writing.waitFor();
   await page.getByRole("heading", { level: 1 }).getByText("Running").waitFor();
   await log.getByText("Thinking").click();
   await log.getByText("Count first.", { exact: true }).waitFor();
-  await log.getByText(said, { exact: true }).waitFor();
+  await log.getByText(answer_text, { exact: true }).waitFor();
   await writing.waitFor({ state: "detached" });
-  expect(await log.getByText(said, { exact: true }).count()).toBe(1);
+  expect(await log.getByText(answer_text, { exact: true }).count()).toBe(1);
   await page.getByRole("heading", { level: 1 }).getByText("Running").waitFor({ state: "detached" });
   expect(problems).toEqual([]);
 });
@@ -216,8 +216,8 @@ verifies(
     const { page, problems } = await open("/console/sessions/s-reload");
     await page.getByText("echo: hello", { exact: true }).waitFor();
     await waitUntilConsoleLive(page);
-    const said = "alpha beta gamma delta epsilon zeta eta theta iota kappa";
-    await gateway.http("POST", "/v1/sessions/s-reload/messages", { text: `/slow 400\n/say ${said}` });
+    const answer_text = "alpha beta gamma delta epsilon zeta eta theta iota kappa";
+    await gateway.http("POST", "/v1/sessions/s-reload/messages", { text: `/slow 400\n/say ${answer_text}` });
     await page.getByText(/^alpha beta/).waitFor();
     await page.reload();
     const lastRun = async () => {
@@ -225,8 +225,8 @@ verifies(
       const { body } = await gateway.http<{ items: { output: { content: string } | null }[] }>("GET", path);
       return body.items[0]!;
     };
-    await expect.poll(async () => (await lastRun()).output?.content).toBe(said);
-    await expect.poll(() => page.getByText(said, { exact: true }).count()).toBe(1);
+    await expect.poll(async () => (await lastRun()).output?.content).toBe(answer_text);
+    await expect.poll(() => page.getByText(answer_text, { exact: true }).count()).toBe(1);
     expect(problems).toEqual([]);
   },
 );

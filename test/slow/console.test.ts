@@ -121,7 +121,7 @@ for (const colorScheme of ["light", "dark"] as const)
 
 verifies(
   "console.quality",
-  "asks to sign in without a login, and continues when another tab signs in",
+  "asks a browser without a login to sign in, and continues when another tab signs in",
   async () => {
     const { page, tab } = await open("/console", { signed_in: false });
     await page.getByRole("heading", { name: "Sign in to Backplane" }).waitFor();
@@ -143,7 +143,7 @@ verifies("console.quality", "makes Home usable with a few requests", async () =>
   await page.getByText("Running calls").waitFor();
   await page.keyboard.press("Control+k");
   await page.getByRole("combobox").waitFor();
-  // On a quiet machine this takes less than a second; the promise is two.
+  // On a quiet machine this takes less than a second; the requirement allows two.
   expect(performance.now() - began).toBeLessThan(20_000);
   expect(requests.filter((path) => path.startsWith("/v1/")).length).toBeLessThan(15);
 });
@@ -361,7 +361,7 @@ verifies(
     const began = performance.now();
     const fresh = await startTestGateway();
     try {
-      // On a quiet machine the first start takes about a second; the promise is five.
+      // On a quiet machine the first start takes about a second; the requirement allows five.
       expect(performance.now() - began).toBeLessThan(20_000);
       expect((await fetch(`${fresh.url}/healthz`)).status).toBe(200);
       expect((await fetch(`${fresh.url}/v1/status`)).status).toBe(401);
@@ -420,7 +420,7 @@ verifies(
     await gateway.kill9();
     const killed = performance.now();
     await Promise.all(pages.map((each) => each.getByRole("status").getByText("Reconnecting").waitFor()));
-    // A closed connection is noticed immediately; the promise is three seconds.
+    // A closed connection is noticed immediately; the requirement allows three seconds.
     expect(performance.now() - killed).toBeLessThan(30_000);
     gateway = await startTestGateway({ home: gateway.home, port: Number(new URL(gateway.url).port) });
     await call();

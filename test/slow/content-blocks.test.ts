@@ -86,7 +86,7 @@ verifies(
   "shows pictures, sounds, links, progress and errors on the chat page",
   async () => {
     const { gateway } = chat;
-    const { page, problems } = await chat.signedIn();
+    const { page, problems } = await chat.openSignedIn();
     const progress: object[] = [];
     page.on("websocket", (socket) =>
       socket.on("framereceived", ({ payload }) => {
@@ -105,7 +105,7 @@ verifies(
     expect(await page.locator(".tool audio").getAttribute("src")).toMatch(/^blob:/);
     await page.locator(".tool summary").first().click();
     expect(await page.locator(".tool details a").getAttribute("href")).toBe("https://gallery.example/1");
-    expect(progress).toMatchObject([{ type: "progress", status: "mixing colours", progress: 1, total: 2 }]);
+    expect(progress).toMatchObject([{ type: "progress", status: "mixing colors", progress: 1, total: 2 }]);
 
     await sendAndWait(page, "/tool mcp_painter_refuse {}");
     const refused = page.locator(".tool.error");

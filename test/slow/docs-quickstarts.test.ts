@@ -143,7 +143,7 @@ async function alwaysAllowInConsole(): Promise<void> {
 async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  const found = (server.address() as AddressInfo).port;
+  const port = (server.address() as AddressInfo).port;
   await new Promise((done) => server.close(done));
-  return found;
+  return port;
 }

@@ -22,8 +22,8 @@ const SIZE = { width: 1280, height: 800 };
 const MAX_BYTES = 150_000;
 /** A page without content compresses to less. */
 const MIN_BYTES = 10_000;
-/** The same on every machine: the fonts that the tests install, and no movement. */
-const LOOK = {
+/** Makes the screenshots the same on every machine: the fonts that the tests install, and no movement. */
+const APPEARANCE = {
   viewport: SIZE,
   deviceScaleFactor: 1,
   reducedMotion: "reduce",
@@ -52,7 +52,7 @@ let gateway: TestGateway;
 let browser: Browser;
 let npm: Registry;
 /** A call that a person has approved. */
-let approved: string;
+let approved_id: string;
 /** A package that is reviewed and not installed. */
 let archive: string;
 const folder = WRITE ? IMAGES : mkdtempSync(join(tmpdir(), "backplane-images-"));
@@ -75,7 +75,7 @@ const SHOTS: Readonly<Record<string, Shot>> = {
     path: () => "/console/approvals",
     shows: ["Exact arguments", "/data/today.md", "Approve once", "Always allow"],
   },
-  "invocation.png": { path: () => `/console/invocations/${approved}`, shows: [READ_TOOL, "Succeeded"] },
+  "invocation.png": { path: () => `/console/invocations/${approved_id}`, shows: [READ_TOOL, "Succeeded"] },
   "plugins.png": {
     path: () => "/console/plugins",
     shows: ["server-filesystem", "acme/hello", "acme/word-count"],
@@ -89,7 +89,7 @@ beforeAll(async () => {
   // The question must stay open while the screenshots are taken.
   writeFileSync(join(home, "backplane.toml"), "[agent]\napproval_timeout_ms = 600000\n");
   [gateway, browser] = await Promise.all([startTestGateway({ home, env }), openBrowser()]);
-  await useTheGateway();
+  await seedGateway();
 });
 afterAll(async () => {
   await browser?.close();
@@ -98,7 +98,7 @@ afterAll(async () => {
 });
 
 /** The plugins and calls of somebody who has followed the quickstarts. */
-async function useTheGateway(): Promise<void> {
+async function seedGateway(): Promise<void> {
   const work = mkdtempSync(join(tmpdir(), "backplane-notes-"));
   mkdirSync(join(work, "notes"));
   writeFileSync(join(work, "notes/today.md"), "Renew the passport\n");
@@ -131,9 +131,9 @@ async function useTheGateway(): Promise<void> {
   await read("Morning");
   const { id, invocation_id } = (await findPending("Morning"))!;
   await cli("approve", "allow", id);
-  approved = invocation_id;
+  approved_id = invocation_id;
   const hasSucceeded = async () =>
-    (await gateway.http<{ status: string }>("GET", `/v1/invocations/${approved}`)).body.status ===
+    (await gateway.http<{ status: string }>("GET", `/v1/invocations/${approved_id}`)).body.status ===
     "succeeded";
   await eventually(hasSucceeded, 60_000, "the approved call has succeeded");
   await read("Afternoon");
@@ -149,7 +149,10 @@ async function findPending(session_id: string): Promise<{ id: string; invocation
 
 for (const [name, shot] of Object.entries(SHOTS))
   verifies("docs.audience", `takes ${name}, which shows neither a loading nor an error state`, async () => {
-    const opened = await visit(browser, gateway, { ...LOOK, colorScheme: shot.dark ? "dark" : "light" });
+    const opened = await visit(browser, gateway, {
+      ...APPEARANCE,
+      colorScheme: shot.dark ? "dark" : "light",
+    });
     try {
       await take(opened, name, shot);
     } finally {

@@ -57,11 +57,11 @@ verifies(
     for (let n = 0; n < FLIPS; n++) {
       const home = join(dir, `flip-${n}`);
       copyStore(n % 2 === 0 ? closed : killed, home);
-      const where = flip(home, random);
+      const change = flip(home, random);
       const outcome = await tryStore(home);
       seen[outcome.kind]++;
-      for (const name of outcome.wrong) silent.push(`${where}: ${name}`);
-      if (outcome.unclear !== undefined) unclear.push(`${where}: ${outcome.unclear}`);
+      for (const name of outcome.wrong) silent.push(`${change}: ${name}`);
+      if (outcome.unclear !== undefined) unclear.push(`${change}: ${outcome.unclear}`);
       rmSync(home, { recursive: true });
     }
     console.log(JSON.stringify(seen));
@@ -110,9 +110,9 @@ verifies(
       cpSync(prepared, home, { recursive: true });
       // The store is larger than all other files together, and mostly empty.
       const others = durableFiles(home).filter((name) => name !== "store.db");
-      const where = flip(home, random, n % 2 === 0 ? ["store.db"] : others, true);
+      const change = flip(home, random, n % 2 === 0 ? ["store.db"] : others, true);
       const opened = await openHomeOf(home).catch((error: unknown) => {
-        expect(codeOf(error), where).toMatch(/^(store\.damaged|store\.commits_lost|config\.invalid)$/);
+        expect(codeOf(error), change).toMatch(/^(store\.damaged|store\.commits_lost|config\.invalid)$/);
         seen.refused++;
         return null;
       });
@@ -121,7 +121,7 @@ verifies(
         const errors = current_answers.filter(({ status }) => status >= 400);
         for (const [i, response] of current_answers.entries()) {
           if (response.status < 400 && response.text !== answers[i]!.text)
-            silent.push(`${where}: ${PATHS[i]}`);
+            silent.push(`${change}: ${PATHS[i]}`);
         }
         seen[errors.length === 0 ? "same" : "error"]++;
         await opened.stop();
@@ -162,7 +162,7 @@ function durableFiles(home: string): string[] {
 
 interface FlipResult {
   kind: "refused" | "answered_with_error" | "harmless";
-  /** Reads with another answer and no error. */
+  /** Reads that returned a different answer without an error. */
   wrong: string[];
   /** Errors that do not report damage. */
   unclear?: string;

@@ -13,7 +13,7 @@ import { verifies } from "../support/verifies.ts";
 
 const ROUNDS = 3;
 const LEASE_MS = 6_000;
-const PATIENCE_MS = 120_000;
+const TIMEOUT_MS = 120_000;
 
 interface Entry {
   id: number;
@@ -54,7 +54,7 @@ const start = async () => {
   return gateway;
 };
 
-const client = async () => {
+const connectClient = async () => {
   const connected = new pg.Client({ connectionString: postgres.url });
   await connected.connect();
   clients.push(connected);
@@ -63,19 +63,19 @@ const client = async () => {
 
 /** Locks rows or a table against writes or reads until it is released. */
 async function lock(text: string, values: unknown[] = []): Promise<() => Promise<void>> {
-  const holder = await client();
+  const holder = await connectClient();
   await holder.query("begin");
   await holder.query(text, values);
   return async () => void (await holder.query("rollback"));
 }
 
-async function waitsInDatabase(look: pg.Client, count = 1): Promise<void> {
+async function waitForLockedWrites(observer: pg.Client, count = 1): Promise<void> {
   const waiting = async () =>
     Number(
-      (await look.query("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")).rows[0]
+      (await observer.query("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")).rows[0]
         .count,
     );
-  await eventually(async () => (await waiting()) >= count, PATIENCE_MS, `${count} writes wait for a lock`);
+  await eventually(async () => (await waiting()) >= count, TIMEOUT_MS, `${count} writes wait for a lock`);
 }
 
 verifies(
@@ -85,23 +85,24 @@ verifies(
     const [first, second] = [await start(), await start()];
     await tool.install([first, second]);
     await useModelServer(first, model);
-    const look = await client();
+    const observer = await connectClient();
     const sendMessage = (gateway: TestGateway, session_id: string, text: string) =>
       gateway.http<{ run_id: string }>("POST", `/v1/sessions/${session_id}/messages`, { text });
-    const callIn = (session_id: string) =>
+    const waitForCall = (session_id: string) =>
       eventually(
         async () =>
-          (await look.query("select id from invocations where session_id = $1", [session_id])).rowCount === 1,
-        PATIENCE_MS,
+          (await observer.query("select id from invocations where session_id = $1", [session_id]))
+            .rowCount === 1,
+        TIMEOUT_MS,
         `${session_id} has called its tool`,
       );
 
     for (let round = 0; round < ROUNDS; round++) {
       // The gateways alternate: the one that is frozen in one round takes over in the next.
-      const [frozen, living] = round % 2 === 0 ? [first, second] : [second, first];
+      const [frozen, other] = round % 2 === 0 ? [first, second] : [second, first];
       await eventually(
-        async () => (await living.http<{ takes_over: boolean }>("GET", "/readyz")).body.takes_over,
-        PATIENCE_MS,
+        async () => (await other.http<{ takes_over: boolean }>("GET", "/readyz")).body.takes_over,
+        TIMEOUT_MS,
         "the other gateway takes over",
       );
       const name = (step: string) => `r${round}-${step}`;
@@ -126,32 +127,32 @@ verifies(
         input: { name: name("holder") },
       });
       expect(holder.status).toBe(202);
-      await eventually(() => tool.runs(name("holder")) === 1, PATIENCE_MS, "the slot is taken");
+      await eventually(() => tool.runs(name("holder")) === 1, TIMEOUT_MS, "the slot is taken");
       expect((await begin("queued")).status).toBe(202);
       await Promise.all([requested.reached, streaming.reached, unkept.reached, unanswered.reached]);
       for (const step of ["running", "unsettled"]) {
-        await eventually(() => tool.runs(name(step)) === 1, PATIENCE_MS, `the tool of ${step} runs`);
+        await eventually(() => tool.runs(name(step)) === 1, TIMEOUT_MS, `the tool of ${step} runs`);
       }
-      await callIn(name("queued"));
+      await waitForCall(name("queued"));
       // After the model's answer and before its entry; before a settlement; before the final answer.
       releases.push(await lock("select 1 from sessions where id = $1 for update", [name("unkept")]));
       unkept.release();
-      await waitsInDatabase(look, 1);
+      await waitForLockedWrites(observer, 1);
       releases.push(
         await lock("select 1 from invocations where session_id = $1 for update", [name("unsettled")]),
       );
       tool.open(name("unsettled"));
-      await waitsInDatabase(look, 2);
+      await waitForLockedWrites(observer, 2);
       releases.push(await lock("select 1 from runs where session_id = $1 for update", [name("unanswered")]));
       unanswered.release();
-      await waitsInDatabase(look, 3);
+      await waitForLockedWrites(observer, 3);
       // Before the model request: the turn is on disk and cannot read the list of tools.
       const unlockBindings = await lock("lock table bindings in access exclusive mode");
       const begun = begin("begun").catch(() => null);
       await eventually(
         async () =>
-          (await look.query("select 1 from runs where session_id = $1", [name("begun")])).rowCount === 1,
-        PATIENCE_MS,
+          (await observer.query("select 1 from runs where session_id = $1", [name("begun")])).rowCount === 1,
+        TIMEOUT_MS,
         "the last turn has begun",
       );
 
@@ -165,20 +166,20 @@ verifies(
       };
       for (const step of steps) {
         await eventually(
-          async () => (await run(living, step)).every(({ status }) => status !== "running"),
-          PATIENCE_MS,
+          async () => (await run(other, step)).every(({ status }) => status !== "running"),
+          TIMEOUT_MS,
           `the turn of ${step} ended on the other gateway`,
         );
       }
       const tapes = new Map<string, Entry[]>();
-      for (const step of steps) tapes.set(step, await readTape(living, name(step)));
+      for (const step of steps) tapes.set(step, await readTape(other, name(step)));
 
       frozen.process.kill("SIGCONT");
       tool.open(name("holder"));
       await begun;
       await eventually(
         async () => (await frozen.http("GET", "/readyz")).status === 200,
-        PATIENCE_MS,
+        TIMEOUT_MS,
         "ready again",
       );
       // Once the next call of the slot has ended, every pending operation of the gateway has had time to finish.
@@ -193,12 +194,12 @@ verifies(
         expect([step, next.status]).toEqual([step, 202]);
         await eventually(
           async () => (await run(frozen, step)).every(({ status }) => status === "completed"),
-          PATIENCE_MS,
+          TIMEOUT_MS,
           `the next turn of ${step} ended`,
         );
       }
       for (const step of steps) {
-        const tape = await readTape(living, name(step));
+        const tape = await readTape(other, name(step));
         const before = tapes.get(step)!;
         expect([step, tape.slice(0, before.length)]).toEqual([step, before]);
         // The final answer is followed by the next message and by nothing else.
@@ -210,7 +211,7 @@ verifies(
         expect([step, tool.runs(name(step)) <= 1]).toEqual([step, true]);
         const messages = before.filter(({ kind }) => kind === "message").map(({ payload }) => payload.role);
         expect([step, messages]).toEqual([step, ["user", "assistant"]]);
-        const runs = await run(living, step);
+        const runs = await run(other, step);
         expect([step, runs.map(({ status, resumed }) => [status, resumed])]).toEqual([
           step,
           [
@@ -218,7 +219,7 @@ verifies(
             ["completed", 1],
           ],
         ]);
-        await verifyChain(living, name(step));
+        await verifyChain(other, name(step));
       }
       // If the freeze came before the row of the call, the other gateway makes the call; afterwards neither does.
       for (const step of ["begun", "asked", "streaming", "unkept"])

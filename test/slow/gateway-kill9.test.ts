@@ -1,7 +1,7 @@
 /**
- * A gateway is killed repeatedly while it serves calls of every kind: isolated with prewarmed processes, workers, resident
- * MCP servers and prepared processes, some with scratch and egress. Within five seconds nothing of it is left. Only its
- * own resources are counted, because other programs use the machine too.
+ * A gateway is killed repeatedly while it serves calls of every kind: isolated calls with prewarmed processes, workers and
+ * resident MCP servers, some with scratch folders and egress. Within five seconds nothing of the gateway is left. Only
+ * its own resources are counted, because other programs use the machine too.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -45,13 +45,13 @@ verifies(
       for (let kill = 0; kill < KILLS; kill++) {
         let served = 0;
         const load = Array.from({ length: CONCURRENT_CALLS }, (_, at) =>
-          call(gateway, exports, at, (export_id) => {
+          callRepeatedly(gateway, exports, at, (export_id) => {
             served++;
             reached.add(export_id);
           }),
         );
-        // The first kill waits until everything runs, each later one a little longer, to hit different moments of the
-        // starts.
+        // The first kill waits until everything runs. Each later kill waits for one more served call than the one
+        // before, so that the kills hit different moments of the starts.
         await eventually(() => served > (kill === 0 ? 30 : kill), 60_000, "calls are served");
         if (kill === 0) {
           await eventually(
@@ -64,12 +64,12 @@ verifies(
         expect(cgroups.length).toBeGreaterThan(0);
         // SIGSTOP first, so that the gateway cannot start another child meanwhile.
         gateway.process.kill("SIGSTOP");
-        const family = descendants(gateway.pid);
-        started += family.length;
+        const processes = descendants(gateway.pid);
+        started += processes.length;
         await gateway.kill9();
         await Promise.all(load);
-        const left = () => ({
-          processes: [...family.filter(isSame), ...membersOf(cgroups)],
+        const findRemains = () => ({
+          processes: [...processes.filter(isStillAlive), ...membersOf(cgroups)],
           cgroups: cgroups.filter((path) => existsSync(path)),
           mounts: mountsBelow(home),
           descriptors: holdersOf(home),
@@ -77,13 +77,13 @@ verifies(
         });
         const nothing = { processes: [], cgroups: [], mounts: [], descriptors: [], scratch: [] };
         await eventually(
-          () => JSON.stringify(left()) === JSON.stringify(nothing),
+          () => JSON.stringify(findRemains()) === JSON.stringify(nothing),
           5_000,
           "nothing is left",
-        ).catch(() => expect(left()).toEqual(nothing));
+        ).catch(() => expect(findRemains()).toEqual(nothing));
         gateway = await startTestGateway({ home });
       }
-      // At each kill there were more processes than the two watchdog shells.
+      // On average, more than ten processes were running at each kill; the watchdog shells are only two of them.
       expect(started).toBeGreaterThan(KILLS * 10);
     } finally {
       await gateway.dispose();
@@ -117,18 +117,18 @@ async function bindAll(gateway: TestGateway, folder: string): Promise<string[]> 
 }
 
 /** Makes calls one after another until the gateway is killed. */
-async function call(
+async function callRepeatedly(
   gateway: TestGateway,
   exports: string[],
   at: number,
-  served: (export_id: string) => void,
+  onServed: (export_id: string) => void,
 ): Promise<void> {
   for (let n = at; gateway.process.signalCode === null; n++) {
     const export_id = exports[n % exports.length]!;
     try {
       const input = export_id.startsWith("mcp_") ? { text: "x" } : {};
       const { body } = await gateway.http("POST", "/v1/invocations?wait=30", { export_id, input });
-      if (body.status === "succeeded") served(export_id);
+      if (body.status === "succeeded") onServed(export_id);
     } catch {
       await new Promise((done) => setTimeout(done, 5));
     }
@@ -141,7 +141,7 @@ interface StartedProcess {
   start: string;
 }
 
-function startOf(pid: number): string {
+function startTimeOf(pid: number): string {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     return stat.slice(stat.lastIndexOf(")")).split(" ")[20]!;
@@ -150,22 +150,26 @@ function startOf(pid: number): string {
   }
 }
 
-const isSame = ({ pid, start }: StartedProcess) => start !== "" && startOf(pid) === start && isAlive(pid);
+const isStillAlive = ({ pid, start }: StartedProcess) =>
+  start !== "" && startTimeOf(pid) === start && isAlive(pid);
 
 function descendants(pid: number): StartedProcess[] {
-  return childrenOf(pid).flatMap((child) => [{ pid: child, start: startOf(child) }, ...descendants(child)]);
+  return childrenOf(pid).flatMap((child) => [
+    { pid: child, start: startTimeOf(child) },
+    ...descendants(child),
+  ]);
 }
 
 /** The folders of this gateway's cgroups, in every tree. */
 function cgroupsOf(pid: number): string[] {
   const folders: string[] = [];
-  const look = (folder: string, depth: number) => {
+  const search = (folder: string, depth: number) => {
     for (const entry of list(folder)) {
       if (entry.startsWith(`backplane-${pid}-`)) folders.push(join(folder, entry));
-      else if (depth > 0) look(join(folder, entry), depth - 1);
+      else if (depth > 0) search(join(folder, entry), depth - 1);
     }
   };
-  look("/sys/fs/cgroup", 3);
+  search("/sys/fs/cgroup", 3);
   return folders;
 }
 

@@ -49,7 +49,7 @@ const SEEN = {
   uid: 1000,
 };
 
-async function look(gateway: TestGateway, name: string): Promise<object> {
+async function callLook(gateway: TestGateway, name: string): Promise<object> {
   const { tool_result, error } = await callTool(gateway, `mcp_${name}_look`, {});
   expect(error, gateway.log().slice(-2_000)).toBeNull();
   return JSON.parse(tool_result!.content[0]!.text) as object;
@@ -65,7 +65,7 @@ verifies(
       const reference = `image:${registry.host}/acme/look:1.0`;
       const installed = await gateway.cli("plugin", "install", reference, "--secret", "api_key=api_key");
       expect(installed, installed.stderr).toMatchObject({ code: 0 });
-      expect(await look(gateway, "look")).toEqual({
+      expect(await callLook(gateway, "look")).toEqual({
         ...SEEN,
         argument: "by-default",
         level: "low",
@@ -98,7 +98,7 @@ verifies(
       const again = await gateway.cli("plugin", "install", join(folder, "mcp.json"));
       expect(again, again.stderr).toMatchObject({ code: 0 });
       expect(again.stderr).toContain("backplane binding set docker --mount /srv:/data:rw");
-      expect(await look(gateway, "docker")).toMatchObject({ ...SEEN, argument: "mine", level: "high" });
+      expect(await callLook(gateway, "docker")).toMatchObject({ ...SEEN, argument: "mine", level: "high" });
     } finally {
       await gateway.dispose();
     }

@@ -29,19 +29,19 @@ describe.each(REVISIONS)("the conformance suite of revision %s", (revision) => {
     });
     try {
       const [line] = (await once(createInterface({ input: server.stdout }), "line")) as [string];
-      expect(await failing((JSON.parse(line) as { url: string }).url, revision)).toEqual([]);
+      expect(await findFailures((JSON.parse(line) as { url: string }).url, revision)).toEqual([]);
     } finally {
       server.kill("SIGKILL");
     }
   });
 
   test("passes with the gateway in front of the fixture server", { timeout: 180_000 }, async () => {
-    expect(await failing(fixture.url, revision)).toEqual([]);
+    expect(await findFailures(fixture.url, revision)).toEqual([]);
   });
 });
 
 /** The lines of the summary that count against the revision. */
-async function failing(url: string, revision: string): Promise<string[]> {
+async function findFailures(url: string, revision: string): Promise<string[]> {
   const args = [SUITE, "server", "--url", url, "--requirements", revision];
   const output = await new Promise<string>((done) => {
     execFile(process.execPath, args, { maxBuffer: 64 * 1024 * 1024 }, (_error, stdout, stderr) =>

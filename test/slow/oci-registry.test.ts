@@ -90,7 +90,7 @@ verifies(
 
 verifies(
   "author.init",
-  "leads from plugin init to a published plugin that is installed and invoked, in TypeScript and Python",
+  "publishes, installs and invokes a plugin that plugin init created, in TypeScript and Python",
   async () => {
     for (const lang of ["ts", "py"]) {
       const dir = join(folder, `story-${lang}`);

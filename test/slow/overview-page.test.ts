@@ -8,7 +8,7 @@ const chat = useChatPage();
 
 test("reports within 3 s of kill -9 that the gateway does not respond, and recovers automatically", async () => {
   const port = Number(new URL(chat.gateway.url).port);
-  const { tab } = await chat.signedIn();
+  const { tab } = await chat.openSignedIn();
   const page = await tab("/overview");
   await page.waitForSelector("h1:has-text('The gateway is running')");
   await page.waitForSelector("#tiles .figure:has-text('up')");

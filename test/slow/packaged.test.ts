@@ -328,7 +328,7 @@ log: { type: stdout, format: json, level: warn }
     [program, "-c", join(folder, "config.yaml"), "-l", `127.0.0.1:${port}`],
     { stdio: ["ignore", "pipe", "inherit"] },
   );
-  await eventually(() => answers(url), 60_000, "the registry server answers");
+  await eventually(() => isAnswering(url), 60_000, "the registry server answers");
   const settings = join(folder, "publisher.npmrc");
   writeFileSync(settings, `//127.0.0.1:${port}/:_authToken=anybody\n`);
   return {
@@ -343,7 +343,7 @@ log: { type: stdout, format: json, level: warn }
   };
 }
 
-async function answers(url: string): Promise<boolean> {
+async function isAnswering(url: string): Promise<boolean> {
   return await fetch(url).then(
     ({ ok }) => ok,
     () => false,

@@ -92,7 +92,7 @@ function startCommand(...args: string[]): StartedCommand {
 }
 
 /** Everything that an installation creates. */
-async function remains() {
+async function findRemains() {
   const list = async (path: string) =>
     (await gateway.http<{ items: unknown[] }>("GET", path)).body.items.length;
   const blobs = join(gateway.home, "blobs");
@@ -148,12 +148,12 @@ for (const { name, stalls, args, shown } of stages) {
     const command = startCommand("plugin", "install", "npm:acme-server", ...args);
     await expect.poll(command.stderr).toContain(shown);
     // A second npm process may still be reading npm's settings.
-    await expect.poll(async () => (await remains()).npm).toHaveLength(1);
+    await expect.poll(async () => (await findRemains()).npm).toHaveLength(1);
     command.child.kill("SIGINT");
     expect(await command.exited).toBe(130);
     expect(command.stderr()).toContain("error[request.cancelled]");
     expect(command.stderr()).toContain("nothing was installed");
-    await expect.poll(remains).toEqual(NOTHING);
+    await expect.poll(findRemains).toEqual(NOTHING);
   });
 }
 
@@ -172,9 +172,9 @@ test("a client that disconnects during its upload leaves nothing", async () => {
     upload.write(Buffer.from("PK\x03\x04 the rest never comes"));
   })) as [NodeJS.ReadableStream];
   await once(response, "data");
-  await expect.poll(async () => (await remains()).staged).not.toEqual([]);
+  await expect.poll(async () => (await findRemains()).staged).not.toEqual([]);
   upload.destroy();
-  await expect.poll(remains).toEqual(NOTHING);
+  await expect.poll(findRemains).toEqual(NOTHING);
 });
 
 verifies(

@@ -16,10 +16,10 @@ let jira: Server;
 /** A stand-in for the npm registry, with the published packages. */
 let registry: Registry;
 let address: string;
-const signedIn: (string | undefined)[] = [];
+const authorizations: (string | undefined)[] = [];
 beforeAll(async () => {
   jira = createServer((request, response) => {
-    signedIn.push(request.headers.authorization);
+    authorizations.push(request.headers.authorization);
     response.setHeader("content-type", "application/json");
     response.end(JSON.stringify({ issues: [{ key: "ENG-123", fields: { summary: "billing outage" } }] }));
   });
@@ -95,22 +95,22 @@ test("runs a third-party tool isolated, and refuses and records the call if the 
   const pooled = await gateway.cli("invoke", "hello", "--input", '{"name":"Ada"}');
   expect(pooled.stdout, pooled.stderr).toContain("Ada");
 
-  const open = await startTestGateway({ env: { BACKPLANE_SANDBOX: "0" } });
+  const unconfined = await startTestGateway({ env: { BACKPLANE_SANDBOX: "0" } });
   try {
-    await open.cli("plugin", "install", "examples/hello-tool");
-    const bound = await open.cli("binding", "create", "acme/hello", "hello", "--json");
+    await unconfined.cli("plugin", "install", "examples/hello-tool");
+    const bound = await unconfined.cli("binding", "create", "acme/hello", "hello", "--json");
     expect(bound.code, bound.stderr).toBe(0);
-    const call = () => open.cli("invoke", "hello", "--input", '{"name":"Ada"}');
+    const call = () => unconfined.cli("invoke", "hello", "--input", '{"name":"Ada"}');
     const refused = await call();
     expect(refused.code).toBe(3);
     expect(refused.stderr).toContain("error[sandbox.unavailable]");
-    const rows = await open.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=hello");
+    const rows = await unconfined.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=hello");
     expect(rows.body.items).toMatchObject([{ status: "failed", error: { code: "sandbox.unavailable" } }]);
     const { binding_id } = JSON.parse(bound.stdout) as { binding_id: string };
-    expect((await open.cli("binding", "set", binding_id, "--class", "worker")).code).toBe(0);
+    expect((await unconfined.cli("binding", "set", binding_id, "--class", "worker")).code).toBe(0);
     expect((await call()).stdout).toContain("Ada");
   } finally {
-    await open.dispose();
+    await unconfined.dispose();
   }
 });
 
@@ -157,7 +157,7 @@ test("a Python tool with egress reaches only named hosts, and refused hosts are 
       error: { message: expect.stringContaining("Jira cannot be reached") },
     });
   }
-  expect(signedIn).toEqual([]);
+  expect(authorizations).toEqual([]);
 });
 
 test("a Python tool sends its secret to its server, and the secret is in no record", async () => {
@@ -181,7 +181,7 @@ test("a Python tool sends its secret to its server, and the secret is in no reco
     });
     expect(call.body).toMatchObject({ status: "succeeded", egress: null });
     expect(JSON.stringify(call.body)).toContain("ENG-123");
-    expect(signedIn.pop()).toContain(canary);
+    expect(authorizations.pop()).toContain(canary);
     const record = await gateway.http("GET", `/v1/invocations/${call.body.id}`);
     expect(JSON.stringify(record.body)).not.toContain(canary);
   }

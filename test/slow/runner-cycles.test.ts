@@ -16,7 +16,7 @@ const CYCLES = 1_000;
 const CONCURRENCY = 4;
 
 /** The resources that a leak would increase; pending file operations vary. */
-function resources(): Record<string, number> {
+function countResources(): Record<string, number> {
   const active = process.getActiveResourcesInfo();
   const count = (kind: string) => active.filter((name) => name === kind).length;
   return {
@@ -29,10 +29,10 @@ function resources(): Record<string, number> {
 
 /** The minimum of each kind over half a second, so that a timer about to fire is not part of the baseline. */
 async function baselineResources(): Promise<Record<string, number>> {
-  const least = resources();
+  const least = countResources();
   for (let sample = 0; sample < 20; sample++) {
     await new Promise((resolve) => setTimeout(resolve, 25));
-    for (const [kind, count] of Object.entries(resources())) least[kind] = Math.min(least[kind]!, count);
+    for (const [kind, count] of Object.entries(countResources())) least[kind] = Math.min(least[kind]!, count);
   }
   return least;
 }
@@ -78,9 +78,10 @@ test("1,000 start and kill cycles leave no process, descriptor, timer or scratch
   });
   await Promise.all(workers);
   await settle(testRunner);
-  const isAtBaseline = () => Object.entries(resources()).every(([kind, count]) => count <= baseline[kind]!);
+  const isAtBaseline = () =>
+    Object.entries(countResources()).every(([kind, count]) => count <= baseline[kind]!);
   await until(isAtBaseline, 30_000).catch(() => {});
-  expect(isAtBaseline(), `${JSON.stringify(resources())} after ${JSON.stringify(baseline)}`).toBe(true);
+  expect(isAtBaseline(), `${JSON.stringify(countResources())} after ${JSON.stringify(baseline)}`).toBe(true);
   expect(endings.timeout).toBeGreaterThanOrEqual(CYCLES / 4);
   expect(endings.cancelled).toBe(CYCLES / 4);
   expect(endings.succeeded).toBeGreaterThanOrEqual(CYCLES / 4);

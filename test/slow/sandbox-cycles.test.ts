@@ -15,7 +15,7 @@ const CYCLES = 1_000;
 const CONCURRENCY = 8;
 const STUBBORN = "trap '' TERM HUP; setsid sleep 600 & echo up; read x; sleep 601";
 
-const openFiles = () => readdirSync("/proc/self/fd").length;
+const countOpenFiles = () => readdirSync("/proc/self/fd").length;
 const mounts = () => readFileSync("/proc/self/mountinfo", "utf8").split("\n").length;
 const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
 
@@ -24,7 +24,7 @@ const timers = () => process.getActiveResourcesInfo().filter((name) => name === 
  * namespace; when PID 1 ends, the kernel ends all others. Each has its start time, because pids are reused.
  */
 const started = new Set<string>();
-const named = (pid: string | number): string => {
+const identify = (pid: string | number): string => {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     return `${pid} ${stat.slice(stat.lastIndexOf(")")).split(" ")[20]}`;
@@ -32,11 +32,11 @@ const named = (pid: string | number): string => {
     return "";
   }
 };
-const remember = (outer: number) => {
+const recordProcesses = (outer: number) => {
   const inner = readFileSync(`/proc/${outer}/task/${outer}/children`, "utf8").split(" ").filter(Boolean);
-  for (const pid of [outer, ...inner]) started.add(named(pid));
+  for (const pid of [outer, ...inner]) started.add(identify(pid));
 };
-const confinedProcesses = () => [...started].filter((line) => line === named(line.split(" ")[0]!));
+const confinedProcesses = () => [...started].filter((line) => line === identify(line.split(" ")[0]!));
 
 verifies(
   "sandbox.kill",
@@ -46,7 +46,7 @@ verifies(
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", STUBBORN] };
     const cycle = async (sandbox: Sandbox, number: number) => {
       const confined = await sandbox.launch(request(folder, { program, grant: { filesystem: "scratch" } }));
-      remember(confined.pid);
+      recordProcesses(confined.pid);
       if (number % 4 !== 0) await new Promise((resolve) => confined.child.stdout.once("data", resolve));
       if (number % 3 === 0) process.kill(confined.pid, "SIGKILL");
       else if (number % 3 === 1) confined.kill();
@@ -63,12 +63,12 @@ verifies(
       await sandbox.close();
     };
     await cycles(CONCURRENCY);
-    const before = { files: openFiles(), mounts: mounts(), timers: timers() };
+    const before = { files: countOpenFiles(), mounts: mounts(), timers: timers() };
     await cycles(CYCLES);
     started.delete("");
     expect(started.size).toBeGreaterThan(CYCLES * 1.5);
     await eventually(() => confinedProcesses().length === 0, 5_000, "every process is gone");
-    const now = { files: openFiles, mounts, timers };
+    const now = { files: countOpenFiles, mounts, timers };
     for (const counted of ["files", "mounts", "timers"] as const)
       await eventually(
         () => now[counted]() <= before[counted],

@@ -100,11 +100,11 @@ async function checkOutage(
       });
       calls.push({ id: body.id, name: input.name });
     }
-    for (const what of ["text", "answer", "tool"]) {
-      const session_id = name(g, what);
+    for (const step of ["text", "answer", "tool"]) {
+      const session_id = name(g, step);
       const hold =
-        what === "tool" ? null : model.hold(session_id, what === "text" ? "tool" : "answer", "text");
-      if (what !== "tool") tool.open(session_id);
+        step === "tool" ? null : model.hold(session_id, step === "text" ? "tool" : "answer", "text");
+      if (step !== "tool") tool.open(session_id);
       const text = `use pay {"name": "${session_id}"}`;
       const { body } = await gateway.http<{ run_id: string }>("POST", `/v1/sessions/${session_id}/messages`, {
         text,
@@ -134,7 +134,7 @@ async function checkOutage(
   // During the outage, work in progress continues as far as possible without the store.
   for (const { release } of holds) release();
   for (const g of gateways.keys()) {
-    for (const what of ["look", "note", "tool"]) tool.open(name(g, what));
+    for (const step of ["look", "note", "tool"]) tool.open(name(g, step));
   }
   tool.releaseHooks();
   for (const [g, gateway] of gateways.entries()) {
@@ -148,8 +148,8 @@ async function checkOutage(
   await pause(seconds * 500);
   proxy.endOutage();
 
-  for (const { run_id } of turns) await untilEnded(gateways[0]!, `/v1/runs/${run_id}`);
-  for (const { id } of calls) await untilEnded(gateways[0]!, `/v1/invocations/${id}`);
+  for (const { run_id } of turns) await waitUntilEnded(gateways[0]!, `/v1/runs/${run_id}`);
+  for (const { id } of calls) await waitUntilEnded(gateways[0]!, `/v1/invocations/${id}`);
   // After one lease, any takeover would have happened.
   await eventually(
     async () => {
@@ -208,7 +208,7 @@ async function readTape(gateway: TestGateway, session_id: string): Promise<strin
   });
 }
 
-async function untilEnded(gateway: TestGateway, path: string): Promise<void> {
+async function waitUntilEnded(gateway: TestGateway, path: string): Promise<void> {
   await eventually(
     async () => {
       const { status, body } = await gateway.http<EndedCall>("GET", path);

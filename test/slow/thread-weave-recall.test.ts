@@ -91,10 +91,10 @@ const wordsOf = (text: string): Set<string> =>
   new Set(text.toLowerCase().match(/[a-z0-9][a-z0-9._/-]{2,}/g) ?? []);
 
 /**
- * The lines of the context that share the most words with the question. If several lines share the same number, all of
- * them are returned, because a summary may have the newest sentence first or last.
+ * The lines of the context that share the most words with the question. If there are several such lines, all of them
+ * are returned, because a summary may have the newest sentence first or last.
  */
-function answers(context: readonly Block[], question: string): string[] {
+function findBestLines(context: readonly Block[], question: string): string[] {
   const question_words = wordsOf(question);
   let best: string[] = [];
   let most = 1;
@@ -106,8 +106,8 @@ function answers(context: readonly Block[], question: string): string[] {
   return best;
 }
 
-const recalled = (context: readonly Block[], facts: readonly Fact[]): number =>
-  facts.filter(({ question, value }) => answers(context, question).some((line) => line.includes(value)))
+const countRecalled = (context: readonly Block[], facts: readonly Fact[]): number =>
+  facts.filter(({ question, value }) => findBestLines(context, question).some((line) => line.includes(value)))
     .length;
 
 async function openKernel(provider: KernelPlugin): Promise<TestKernel> {
@@ -135,7 +135,7 @@ async function openKernel(provider: KernelPlugin): Promise<TestKernel> {
 }
 
 /** The context after a compaction by `compactor`, which must fit the budget. */
-async function compacted(
+async function compact(
   { kernel }: TestKernel,
   session_id: string,
   { blocks }: Conversation,
@@ -148,10 +148,10 @@ async function compacted(
   const { tokens_before, tokens_after } = await kernel.sessions.compaction(user, id);
   expect(tokens_before).toBeGreaterThan(4 * BUDGET);
   expect(tokens_after).toBeLessThanOrEqual(BUDGET * 1.02);
-  return await kernel.chains.blocks(user, id, await kernel.chains.start(user, id), 1_000);
+  return await kernel.chains.blocks(user, id, await kernel.chains.viewStart(user, id), 1_000);
 }
 
-/** Facts that are recalled from each context: the whole conversation, Thread Weave's and the model's summaries. */
+/** Counts the facts that are recalled from each context: the whole conversation, Thread Weave's and the model's summaries. */
 async function measure(conversations: readonly Conversation[]) {
   const recency = await openKernel(summarizer("by-recency", byRecency));
   const prompt = await openKernel(summarizer("by-prompt", byPrompt));
@@ -160,11 +160,11 @@ async function measure(conversations: readonly Conversation[]) {
   for (const [n, conversation] of conversations.entries()) {
     const { facts, blocks } = conversation;
     counts.asked += facts.length;
-    counts.before += recalled(blocks, facts);
-    counts.woven += recalled(await compacted(rarity, `w${n}`, conversation, "thread_weave"), facts);
-    counts.prompt += recalled(await compacted(prompt, `p${n}`, conversation, "model"), facts);
-    counts.rarity += recalled(await compacted(rarity, `x${n}`, conversation, "model"), facts);
-    counts.recency += recalled(await compacted(recency, `r${n}`, conversation, "model"), facts);
+    counts.before += countRecalled(blocks, facts);
+    counts.woven += countRecalled(await compact(rarity, `w${n}`, conversation, "thread_weave"), facts);
+    counts.prompt += countRecalled(await compact(prompt, `p${n}`, conversation, "model"), facts);
+    counts.rarity += countRecalled(await compact(rarity, `x${n}`, conversation, "model"), facts);
+    counts.recency += countRecalled(await compact(recency, `r${n}`, conversation, "model"), facts);
   }
   return counts;
 }

@@ -51,7 +51,7 @@ verifies(
       });
       return { secrets: Object.values(context.secrets).map((value) => value.length), loud: input.text === "b" };
     }`;
-    const ran = await gateway.cli(
+    const result = await gateway.cli(
       "plugin",
       "replay",
       PACKAGE,
@@ -59,8 +59,8 @@ verifies(
       writeVersion("1.1.0", dials),
       "--json",
     );
-    expect(ran).toMatchObject({ code: 3 });
-    const report = JSON.parse(ran.stdout) as ReplayReport;
+    expect(result).toMatchObject({ code: 3 });
+    const report = JSON.parse(result.stdout) as ReplayReport;
     expect(report).toMatchObject({
       verdict: "held",
       counts: { changed: 2, failed: 0 },
@@ -233,9 +233,9 @@ verifies(
       expect(call.body, JSON.stringify(call.body)).toMatchObject({ status: "succeeded" });
       const replay = async (version: string, answer: string) => {
         const candidate = write(version, answer);
-        const ran = await gateway.cli("plugin", "replay", package_id, "--candidate", candidate, "--json");
-        expect(ran.stdout, ran.stderr).not.toBe("");
-        return JSON.parse(ran.stdout) as ReplayReport;
+        const result = await gateway.cli("plugin", "replay", package_id, "--candidate", candidate, "--json");
+        expect(result.stdout, result.stderr).not.toBe("");
+        return JSON.parse(result.stdout) as ReplayReport;
       };
       expect(await replay("1.1.0", "old ")).toMatchObject({
         verdict: "same",

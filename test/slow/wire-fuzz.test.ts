@@ -1,6 +1,6 @@
 /**
  * 1,000,000 mutated frames per codec. For any input the decoder delivers checked objects or fails once with one of our
- * codes; it never throws, leaks a rejection, changes a prototype or leaks memory.
+ * codes; it never throws, leaves a rejection unhandled, changes a prototype or leaks memory.
  */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -27,18 +27,18 @@ const CODECS = {
 };
 
 const unhandled: unknown[] = [];
-const note = (reason: unknown): void => {
+const recordRejection = (reason: unknown): void => {
   unhandled.push(reason);
 };
 const { stackTraceLimit } = Error;
 beforeAll(() => {
-  process.on("unhandledRejection", note);
+  process.on("unhandledRejection", recordRejection);
   // Most streams end with an error, and collecting stack traces takes time.
   Error.stackTraceLimit = 0;
 });
 afterAll(() => {
   Error.stackTraceLimit = stackTraceLimit;
-  process.off("unhandledRejection", note);
+  process.off("unhandledRejection", recordRejection);
 });
 
 for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
@@ -47,7 +47,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
     `${name}: neither crashes nor leaks with 1,000,000 mutated frames`,
     async () => {
       const random = mulberry(SEED);
-      const corpus = seeds().map((frame) => Buffer.from(encode(frame)));
+      const corpus = createSeedFrames().map((frame) => Buffer.from(encode(frame)));
       const collect = garbageCollector();
       const before = await settledMemory(collect);
       const seen = { frames: 0, failures: 0, clean: 0, strange: [] as unknown[] };
@@ -97,7 +97,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
 /** Another thread frees buffers some time after the collection, so the lowest of several readings is used. */
 async function settledMemory(collect: () => void): Promise<number> {
   let least = Number.POSITIVE_INFINITY;
-  for (let look = 0; look < 3; look++) {
+  for (let reading = 0; reading < 3; reading++) {
     collect();
     await new Promise((resolve) => setTimeout(resolve, 10));
     least = Math.min(least, memory());
@@ -105,7 +105,7 @@ async function settledMemory(collect: () => void): Promise<number> {
   return least;
 }
 
-function seeds(): object[] {
+function createSeedFrames(): object[] {
   let deep: object = { end: true };
   for (let i = 0; i < 14; i++) deep = { deep };
   return [

@@ -31,13 +31,13 @@ const folders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1
  * Waits until the tool has this description, and returns how long that took. Reads the list of tools instead of calling
  * the tool, because a call takes longer.
  */
-async function untilDescribedAs(name: string, description: string): Promise<number> {
-  const isSelfDescribing = async () => {
+async function waitUntilDescribedAs(name: string, description: string): Promise<number> {
+  const isDescribedAs = async () => {
     const { body } = await gateway.http<ToolList>("GET", "/v1/plugin-tools");
     return body.items.find((item) => item.export_id === name)?.description === description;
   };
   try {
-    return await eventually(isSelfDescribing, LIMIT_MS, `${name} is ${description}`);
+    return await eventually(isDescribedAs, LIMIT_MS, `${name} is ${description}`);
   } catch (error) {
     const state = `${JSON.stringify(await folders())}\n${gateway.log().slice(-3_000)}`;
     throw new Error(`${(error as Error).message}\n${state}`);
@@ -56,7 +56,7 @@ function measureNodeStart(): number {
   return times.sort((a, b) => a - b)[1]!;
 }
 
-const described = (text: string) =>
+const describedToolSource = (text: string) =>
   `export default { description: "${text}", defaultRiskLevel: "low", execute: () => ({ content: "${text}" }) };\n`;
 
 verifies(
@@ -64,15 +64,15 @@ verifies(
   "loads a saved file in under 1 s, and keeps the last working version of a broken file",
   async () => {
     const path = folder("live", {
-      "tools/live.ts": described("first"),
+      "tools/live.ts": describedToolSource("first"),
       "tools/beside.ts": toolSource("beside"),
     });
     await cli("workspace", "trust", path, "--watch", "--yes");
     expect(await callForText("live")).toBe("first");
     const durations: number[] = [];
     for (let save = 0; save < 5; save++) {
-      writeFileSync(join(path, "tools/live.ts"), described(`save ${save}`));
-      const ms = await untilDescribedAs("live", `save ${save}`);
+      writeFileSync(join(path, "tools/live.ts"), describedToolSource(`save ${save}`));
+      const ms = await waitUntilDescribedAs("live", `save ${save}`);
       durations.push(ms / Math.max(1, measureNodeStart() / NODE_START_IDLE_MS));
     }
     // The limit applies to an idle machine; the measured start time of Node accounts for other load.
@@ -84,12 +84,12 @@ verifies(
     await eventually(errorShown, LIMIT_MS, "the error is shown");
     expect(await callForText("live")).toBe("save 4");
     // Other tools keep working.
-    writeFileSync(join(path, "tools/beside.ts"), described("beside two"));
-    await untilDescribedAs("beside", "beside two");
+    writeFileSync(join(path, "tools/beside.ts"), describedToolSource("beside two"));
+    await waitUntilDescribedAs("beside", "beside two");
     expect([await callForText("live"), await callForText("beside")]).toEqual(["save 4", "beside two"]);
 
-    writeFileSync(join(path, "tools/live.ts"), described("mended"));
-    await untilDescribedAs("live", "mended");
+    writeFileSync(join(path, "tools/live.ts"), describedToolSource("mended"));
+    await waitUntilDescribedAs("live", "mended");
     const errorGone = async () => Object.keys((await folders())[0]?.errors ?? {}).length === 0;
     await eventually(errorGone, LIMIT_MS, "the error is gone");
     expect(await callForText("live")).toBe("mended");
@@ -103,18 +103,18 @@ verifies(
   async () => {
     const path = folder("editable", {
       "package.json": JSON.stringify({ name: "edited-plugin", version: "2.0.0" }),
-      "tools/edited.ts": described("one"),
+      "tools/edited.ts": describedToolSource("one"),
       "words.ts": "export const word: string = 'old';",
     });
     const { stdout } = await cli("plugin", "install", path, "--editable");
     expect(stdout).toMatch(/Linked .* as local\/edited-plugin@2\.0\.0-d/);
     expect(await callForText("edited")).toBe("one");
-    writeFileSync(join(path, "tools/edited.ts"), described("two"));
-    await untilDescribedAs("edited", "two");
+    writeFileSync(join(path, "tools/edited.ts"), describedToolSource("two"));
+    await waitUntilDescribedAs("edited", "two");
     await gateway.stop();
-    writeFileSync(join(path, "tools/edited.ts"), described("three"));
+    writeFileSync(join(path, "tools/edited.ts"), describedToolSource("three"));
     await restart();
-    await untilDescribedAs("edited", "three");
+    await waitUntilDescribedAs("edited", "three");
     expect(await callForText("edited")).toBe("three");
   },
   900_000,

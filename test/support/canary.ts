@@ -51,8 +51,8 @@ export function searchFolder(folder: string, into: SearchReport): void {
 }
 
 /** Stores the result for one gateway; `bindings` is the number of exports that were bound to the canary. */
-export function noteSearch(searched: SearchReport, bindings: number): void {
+export function storeReport(report: SearchReport, bindings: number): void {
   mkdirSync(CANARY_FOLDER, { recursive: true });
   const name = `${process.pid}-${Math.random().toString(36).slice(2)}.json`;
-  writeFileSync(join(CANARY_FOLDER, name), JSON.stringify({ ...searched, bindings }));
+  writeFileSync(join(CANARY_FOLDER, name), JSON.stringify({ ...report, bindings }));
 }

@@ -9,14 +9,14 @@ export interface ChatPage {
   gateway: TestGateway;
   browser: Browser;
   /** Opens the page and waits for its connection to the gateway. */
-  signedIn: (options?: Parameters<typeof visit>[2]) => Promise<Visit>;
+  openSignedIn: (options?: Parameters<typeof visit>[2]) => Promise<Visit>;
 }
 
 /** The fields are set in beforeAll. */
 export function useChatPage(): ChatPage {
   const open: Visit[] = [];
   const page = {
-    async signedIn(options: Parameters<typeof visit>[2] = {}) {
+    async openSignedIn(options: Parameters<typeof visit>[2] = {}) {
       const visited = await visit(page.browser, page.gateway, options);
       open.push(visited);
       await waitUntilLive(visited.page);

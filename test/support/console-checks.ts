@@ -4,7 +4,7 @@
  */
 export interface ConsoleCheck {
   check: number;
-  promise: string;
+  requirement: string;
   /** The file and the title of each test; {} stands for a part of the title that differs between several tests. */
   tests: readonly (readonly [file: string, title: string])[];
 }
@@ -25,12 +25,12 @@ const NO_VIOLATION_MANAGE =
 export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   {
     check: 1,
-    promise: "`up --no-open` on a clean home prints a URL whose health is 200 within 5 s",
+    requirement: "`up --no-open` on a clean home prints a URL whose health is 200 within 5 s",
     tests: [[CONSOLE, "prints its address on an empty home and answers requests from then on"]],
   },
   {
     check: 2,
-    promise: "401 without a token, 403 for a foreign Host or Origin",
+    requirement: "401 without a token, 403 for a foreign Host or Origin",
     tests: [
       [CONSOLE, "prints its address on an empty home and answers requests from then on"],
       [
@@ -41,7 +41,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 3,
-    promise: "axe finds no A or AA violation on any route, light and dark",
+    requirement: "axe finds no A or AA violation on any route, light and dark",
     tests: [
       [CONSOLE, NO_VIOLATION],
       [OBSERVE, NO_VIOLATION_OBSERVE],
@@ -50,7 +50,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 4,
-    promise: "only same-origin requests, no error in the browser's console",
+    requirement: "only same-origin requests, no error in the browser's console",
     tests: [
       [CONSOLE, NO_VIOLATION],
       [MANAGE_PAGES, NO_VIOLATION_MANAGE],
@@ -58,7 +58,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 5,
-    promise: "at most 200 kB of compressed script at first, Home usable within 2 s",
+    requirement: "at most 200 kB of compressed script at first, Home usable within 2 s",
     tests: [
       ["packages/console/test/size.test.ts", "the first load has at most 200 kB of compressed script"],
       [CONSOLE, "makes Home usable with a few requests"],
@@ -66,12 +66,12 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 6,
-    promise: "the palette works by keyboard",
+    requirement: "the palette works by keyboard",
     tests: [[CONSOLE, "can be operated by keyboard: palette, help, go to a page, rows of a list"]],
   },
   {
     check: 7,
-    promise: "every action works by keyboard",
+    requirement: "every action works by keyboard",
     tests: [
       [CONSOLE, "reaches every control of every page with the Tab key"],
       [CONSOLE, "answers an approval and runs a call again with the keyboard alone"],
@@ -79,14 +79,15 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 8,
-    promise: "empty lists say what belongs there and how to add it",
+    requirement: "empty lists say what belongs there and how to add it",
     tests: [
       [CONSOLE, "says on every empty list what belongs there, with an action or the command that adds it"],
     ],
   },
   {
     check: 9,
-    promise: "a killed gateway shows as Reconnecting, and after its restart nothing is missing or repeated",
+    requirement:
+      "a killed gateway shows as Reconnecting, and after its restart nothing is missing or repeated",
     tests: [
       [CONSOLE, "shows Reconnecting while the gateway is down, and afterwards every call and event once"],
       [OBSERVE, "resumes the event list after the gateway was killed, without a missing or repeated event"],
@@ -94,12 +95,12 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 10,
-    promise: "a request without an answer becomes an error with a retry",
+    requirement: "a request without an answer becomes an error with a retry",
     tests: [[CONSOLE, "turns a request that gets no answer into an error with a retry"]],
   },
   {
     check: 11,
-    promise: "an approval raised by the command line shows in two tabs and leaves both when answered",
+    requirement: "an approval raised by the command line shows in two tabs and leaves both when answered",
     tests: [
       [
         CONSOLE,
@@ -109,7 +110,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 12,
-    promise: "five identical requests are one row",
+    requirement: "five identical requests are one row",
     tests: [
       [
         CONSOLE,
@@ -119,7 +120,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 13,
-    promise: "a high risk shows the full arguments and has the focus on Reject",
+    requirement: "a high risk shows the full arguments and has the focus on Reject",
     tests: [
       [
         CONSOLE,
@@ -129,12 +130,12 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 14,
-    promise: "an expired request has disabled buttons, and a late answer gets 409",
+    requirement: "an expired request has disabled buttons, and a late answer gets 409",
     tests: [[CONSOLE, "disables the answers to an expired request, and refuses a late one with 409"]],
   },
   {
     check: 15,
-    promise: "a grant for a session can be revoked",
+    requirement: "a grant for a session can be revoked",
     tests: [
       [CONSOLE, "grants a tool for a session, lists the grant and revokes it"],
       [MANAGE, "lets a session run without asking after one answer, and asks again after a revocation"],
@@ -142,7 +143,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 16,
-    promise: "a rule that is shown is enforced",
+    requirement: "a rule that is shown is enforced",
     tests: [
       [
         MANAGE_PAGES,
@@ -156,7 +157,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 17,
-    promise: "forms keep references, alternatives, nulls and lists of objects",
+    requirement: "forms keep references, alternatives, nulls and lists of objects",
     tests: [
       [
         MANAGE,
@@ -166,12 +167,12 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 18,
-    promise: "a stored secret appears nowhere",
+    requirement: "a stored secret appears nowhere",
     tests: [[MANAGE, "shows a stored secret nowhere, and never sends it back"]],
   },
   {
     check: 19,
-    promise: "a binding with an unbound slot is inactive, and its call exits with 3",
+    requirement: "a binding with an unbound slot is inactive, and its call exits with 3",
     tests: [
       [
         MANAGE,
@@ -185,12 +186,12 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 20,
-    promise: "a card whose artifact is not published has no Install",
+    requirement: "a card whose artifact is not published has no Install",
     tests: [[MANAGE, "does not offer to install an entry whose artifact is not published"]],
   },
   {
     check: 21,
-    promise: "a changed byte exits with 6 and names both digests",
+    requirement: "a changed byte exits with 6 and names both digests",
     tests: [
       [
         "test/slow/oci-registry.test.ts",
@@ -204,7 +205,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 22,
-    promise: "an upgrade that adds egress is held while the old version answers",
+    requirement: "an upgrade that adds egress is held while the old version answers",
     tests: [
       [
         MANAGE,
@@ -214,7 +215,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 23,
-    promise: "enable, disable and configuration apply at the next call in the same gateway",
+    requirement: "enable, disable and configuration apply at the next call in the same gateway",
     tests: [
       [
         MANAGE,
@@ -224,12 +225,12 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 24,
-    promise: "after a reload in the middle of a stream, the final text equals the stored one",
+    requirement: "after a reload in the middle of a stream, the final text equals the stored one",
     tests: [[OBSERVE, "shows the stored text once after a reload in the middle of its stream"]],
   },
   {
     check: 25,
-    promise: "a trace of 10,000 calls is drawn within 1 s with at most 300 rows in the document",
+    requirement: "a trace of 10,000 calls is drawn within 1 s with at most 300 rows in the document",
     tests: [
       [
         CALLS,
@@ -239,7 +240,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 26,
-    promise: "a failed call shows its code, stderr and attempt, and can be run again",
+    requirement: "a failed call shows its code, stderr and attempt, and can be run again",
     tests: [
       [CONSOLE, "shows why a call failed and runs it again"],
       [CALLS, "shows each attempt of a retried call with its error and the pauses between them"],
@@ -247,20 +248,20 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 27,
-    promise: "every `--json` output parses, and piped output has no ANSI codes",
+    requirement: "every `--json` output parses, and piped output has no ANSI codes",
     tests: [
       [`${CLI}/program/json-output.test.ts`, "prints one JSON document: {}"],
-      [`${CLI}/program/json-output.test.ts`, "%s prints no colour without a terminal or with NO_COLOR"],
+      [`${CLI}/program/json-output.test.ts`, "%s prints no color without a terminal or with NO_COLOR"],
     ],
   },
   {
     check: 28,
-    promise: "a prompt without stdin exits with 2 immediately",
+    requirement: "a prompt without stdin exits with 2 immediately",
     tests: [[CONSOLE, "exits with 2 instead of waiting for an answer if stdin is closed"]],
   },
   {
     check: 29,
-    promise: "an author's work from init to invoke, in TypeScript and Python",
+    requirement: "an author's work from init to invoke, in TypeScript and Python",
     tests: [
       [
         `${CLI}/commands/plugin/authoring.test.ts`,
@@ -268,13 +269,13 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
       ],
       [
         "test/slow/oci-registry.test.ts",
-        "leads from plugin init to a published plugin that is installed and invoked, in TypeScript and Python",
+        "publishes, installs and invokes a plugin that plugin init created, in TypeScript and Python",
       ],
     ],
   },
   {
     check: 30,
-    promise:
+    requirement:
       "`plugin test` passes the reference plugins and names the broken rule of defective ones with exit 7",
     tests: [
       ["test/slow/plugin-conformance.test.ts", "finds no broken rule in the reference plugins"],

@@ -15,7 +15,7 @@ export async function accessibilityProblems(page: Page): Promise<string[]> {
   // The policy of the page refuses script elements with text, but not the debugger's.
   await page.evaluate(axe.source);
   const { violations } = (await page.evaluate(
-    "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] })",
+    "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations'] })",
   )) as { violations: { id: string; nodes: { html: string }[] }[] };
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
 }
@@ -50,11 +50,12 @@ export async function unreachableControls(page: Page): Promise<string[]> {
         && each.type !== "hidden" && each.getClientRects().length > 0));
     document.activeElement?.blur();
   })()`);
-  const left = () =>
+  const countUnreached = () =>
     page.evaluate(
       "(expected_controls.delete(document.activeElement), expected_controls.size)",
     ) as Promise<number>;
-  for (let presses = 0; presses < MAX_TABS && (await left()) > 0; presses++) await page.keyboard.press("Tab");
+  for (let presses = 0; presses < MAX_TABS && (await countUnreached()) > 0; presses++)
+    await page.keyboard.press("Tab");
   return (await page.evaluate(
     "[...expected_controls].map((each) => each.outerHTML.slice(0, 200))",
   )) as string[];

@@ -7,9 +7,9 @@ const shared_globals = globalThis as { [KEY]?: NodeJS.ProcessEnv };
 
 shared_globals[KEY] ??= { ...process.env };
 // Vitest sets variables of its own for each file.
-const isOurs = (name: string) => !name.startsWith("VITEST");
-for (const name of Object.keys(process.env).filter(isOurs))
+const isNotFromVitest = (name: string) => !name.startsWith("VITEST");
+for (const name of Object.keys(process.env).filter(isNotFromVitest))
   if (!(name in shared_globals[KEY])) delete process.env[name];
-for (const name of Object.keys(shared_globals[KEY]).filter(isOurs))
+for (const name of Object.keys(shared_globals[KEY]).filter(isNotFromVitest))
   process.env[name] = shared_globals[KEY][name];
 process.umask(0o022);

@@ -4,7 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { OWN_HEAP_FLAGS } from "../../packages/cli/src/heap/small-heap.ts";
-import { noteSearch, type SearchReport, searchFolder, searchText } from "./canary.ts";
+import { type SearchReport, searchFolder, searchText, storeReport } from "./canary.ts";
 
 const CLI = resolve("packages/cli/dist/main.js");
 
@@ -25,11 +25,11 @@ export interface TestGateway {
   /** Sends SIGTERM and returns the exit code. */
   stop(): Promise<number | null>;
   kill9(): Promise<void>;
-  /** Everything that it wrote to stderr. */
+  /** Everything that the gateway wrote to stderr. */
   log(): string;
-  /** How many exports were bound to the canary. */
-  canaries: number;
-  /** Stops it if it is running, looks for the canary in everything that it left, and removes the home. */
+  /** The number of bound exports that receive the canary, a secret (canary.ts). */
+  canary_bindings: number;
+  /** Kills the gateway if it is running, searches everything that it left for the canary, and removes the home. */
   dispose(): Promise<void>;
 }
 
@@ -47,14 +47,14 @@ export interface CliResult {
 
 export interface GatewayOptions {
   home?: string;
-  /** Default: any free one. */
+  /** Default: any free port. */
   port?: number;
   env?: Record<string, string>;
 }
 
 export async function startTestGateway(options: GatewayOptions = {}): Promise<TestGateway> {
   const home = options.home ?? mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  // `up` would start Node a second time to set these.
+  // `up` would start Node a second time to set MALLOC_ARENA_MAX and the heap flags.
   const env = cleanEnvironment({ BACKPLANE_HOME: home, MALLOC_ARENA_MAX: "2", ...options.env });
   const child = spawn(
     process.execPath,
@@ -77,7 +77,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
   const running = () => child.exitCode === null && child.signalCode === null;
   const searched: SearchReport = { places: 0, bytes: 0, hits: [] };
   const gateway: TestGateway = {
-    canaries: 0,
+    canary_bindings: 0,
     url,
     token,
     home,
@@ -99,9 +99,9 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
       };
     },
     async cli(...args) {
-      const ran = await runCli(args, env);
-      searchText(`the output of ${args.join(" ")}`, ran.stdout + ran.stderr, searched);
-      return ran;
+      const result = await runCli(args, env);
+      searchText(`the output of ${args.join(" ")}`, result.stdout + result.stderr, searched);
+      return result;
     },
     async stop() {
       if (running()) child.kill("SIGTERM");
@@ -117,7 +117,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
       await exited;
       if (existsSync(home)) searchFolder(home, searched);
       searchText("the log", log, searched);
-      noteSearch(searched, gateway.canaries);
+      storeReport(searched, gateway.canary_bindings);
       rmSync(home, { recursive: true, force: true });
       if (searched.hits.length > 0) throw new Error(`the canary was found: ${searched.hits.join(", ")}`);
     },
@@ -140,11 +140,11 @@ export function runCli(args: string[], env: NodeJS.ProcessEnv): Promise<CliResul
 }
 
 /** Nothing of the developer's own configuration may reach a test. The command has its own compile cache. */
-export function cleanEnvironment(more: Record<string, string>): NodeJS.ProcessEnv {
+export function cleanEnvironment(additions: Record<string, string>): NodeJS.ProcessEnv {
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(BACKPLANE_|VITEST|NODE_OPTIONS|NODE_COMPILE_CACHE)/.test(name),
   );
-  return { ...Object.fromEntries(inherited), ...more };
+  return { ...Object.fromEntries(inherited), ...additions };
 }
 
 async function firstLine(child: ChildProcess): Promise<string> {

@@ -48,7 +48,7 @@ export function forbiddenImports(root: string, rules: ModuleRule[]): string[] {
     const declared = Object.keys({ ...manifest.dependencies, ...bundled });
     for (const { file, text } of readSources(root, folder)) {
       for (const specifier of importsOf(text)) {
-        const reason = forbidden(specifier, file, resolve(root, folder, "src"), rule, declared);
+        const reason = whyForbidden(specifier, file, resolve(root, folder, "src"), rule, declared);
         if (reason !== null) imports.push(`${relative(resolve(root), file).replaceAll(sep, "/")}: ${reason}`);
       }
     }
@@ -72,7 +72,7 @@ export function readSources(root: string, folder: string): { file: string; text:
     .map((file) => ({ file, text: readFileSync(file, "utf8") }));
 }
 
-function forbidden(
+function whyForbidden(
   specifier: string,
   file: string,
   source: string,

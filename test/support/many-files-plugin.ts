@@ -36,11 +36,11 @@ export function writeManyFiles(word: string): string {
     "node_modules/library/main.js": `globalThis.libraryLoads = (globalThis.libraryLoads ?? 0) + 1;
       export const library = { loaded: globalThis.libraryLoads };`,
   };
-  for (const [name, text] of Object.entries(files)) writeIn(folder, name, text);
+  for (const [name, text] of Object.entries(files)) writePluginFile(folder, name, text);
   return folder;
 }
 
-export function writeIn(folder: string, name: string, text: string): void {
+export function writePluginFile(folder: string, name: string, text: string): void {
   mkdirSync(dirname(join(folder, name)), { recursive: true });
   writeFileSync(join(folder, name), text);
 }

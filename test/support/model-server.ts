@@ -50,12 +50,12 @@ export async function startModelServer(): Promise<ModelServer> {
     let body = "";
     for await (const chunk of request) body += chunk;
     const { messages } = JSON.parse(body) as { messages: ChatMessage[] };
-    const modelRequest = requestOf(messages);
-    requests.push(modelRequest);
+    const model_request = requestOf(messages);
+    requests.push(model_request);
     const pause = async (at: HoldAt) => {
       const hold = holds.find(
         (hold) =>
-          hold.at === at && hold.step === modelRequest.step && modelRequest.text.includes(hold.marker),
+          hold.at === at && hold.step === model_request.step && model_request.text.includes(hold.marker),
       );
       hold?.reach();
       await hold?.released;
@@ -64,8 +64,8 @@ export async function startModelServer(): Promise<ModelServer> {
     response.writeHead(200, { "content-type": "text/event-stream" });
     send(response, { content: "Well, " });
     await pause("text");
-    if (modelRequest.step === "answer") send(response, { content: "done" }, "stop");
-    else send(response, { tool_calls: [callOf(modelRequest.text)] }, "tool_calls");
+    if (model_request.step === "answer") send(response, { content: "done" }, "stop");
+    else send(response, { tool_calls: [callOf(model_request.text)] }, "tool_calls");
     response.end("data: [DONE]\n\n");
   };
   const server = createServer((request, response) => void answer(request, response));

@@ -48,18 +48,18 @@ export interface AuthorizationServer {
 
 export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   const codes = new Map<string, Form>();
-  const access = new Map<string, Token>();
-  const refresh = new Map<string, Token>();
+  const access_tokens = new Map<string, Token>();
+  const refresh_tokens = new Map<string, Token>();
   const secrets = new Map<string, string>([["machine", "machine-secret-0123456789"]]);
   const server = createServer((request, response) => void handle(request, response));
   const address = await listen(server);
   const issuer = `http://${address}`;
   const mint = (kind: string) => {
     const token = `${kind}-${randomBytes(24).toString("base64url")}`;
-    as.issued_secrets.push(token);
+    authority.issued_secrets.push(token);
     return token;
   };
-  const as: AuthorizationServer = {
+  const authority: AuthorizationServer = {
     issuer,
     address,
     token_requests: [],
@@ -84,14 +84,14 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       scopes_supported: ["notes", "offline_access"],
     },
     findToken(token, resource) {
-      const grant = access.get(token);
+      const grant = access_tokens.get(token);
       return grant !== undefined && grant.expires_at > Date.now() && grant.resource === resource
         ? grant
         : null;
     },
     revokeAll(options = {}) {
-      access.clear();
-      if (options.refresh === true) refresh.clear();
+      access_tokens.clear();
+      if (options.refresh === true) refresh_tokens.clear();
     },
     async visit(authorization_url) {
       const answer = await fetch(authorization_url, { redirect: "manual" });
@@ -103,30 +103,33 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
     const url = new URL(request.url!, issuer);
     const body = await read(request);
-    if (url.pathname === "/.well-known/oauth-authorization-server") return json(response, 200, as.metadata);
+    if (url.pathname === "/.well-known/oauth-authorization-server")
+      return json(response, 200, authority.metadata);
     if (url.pathname === "/authorize") return authorize(url, response);
     if (url.pathname === "/register") {
-      as.registrations.push(JSON.parse(body) as Record<string, unknown>);
-      return json(response, 201, { client_id: `client-${as.registrations.length}` });
+      authority.registrations.push(JSON.parse(body) as Record<string, unknown>);
+      return json(response, 201, { client_id: `client-${authority.registrations.length}` });
     }
     if (url.pathname === "/revoke") {
       const { token, token_type_hint } = formOf(body);
-      if (as.revoke_status !== 200) return json(response, as.revoke_status, { error: `about ${token}` });
+      if (authority.revoke_status !== 200)
+        return json(response, authority.revoke_status, { error: `about ${token}` });
       if (!token!.startsWith(token_type_hint!.replace("_token", "-"))) return json(response, 400, {});
-      as.revoked.push(token!);
-      refresh.delete(token!);
-      access.delete(token!);
+      authority.revoked.push(token!);
+      refresh_tokens.delete(token!);
+      access_tokens.delete(token!);
       return json(response, 200, {});
     }
     if (url.pathname === "/token") {
-      if (as.token_delay_ms > 0) await new Promise((done) => setTimeout(done, as.token_delay_ms));
+      if (authority.token_delay_ms > 0)
+        await new Promise((done) => setTimeout(done, authority.token_delay_ms));
       return token(request, formOf(body), response);
     }
     return json(response, 404, {});
   }
 
   function authorize(url: URL, response: ServerResponse): ServerResponse {
-    if (as.shows_page && !url.searchParams.has("agreed")) {
+    if (authority.shows_page && !url.searchParams.has("agreed")) {
       const next = `${url.pathname}${url.search}&agreed=1`.replaceAll("&", "&amp;");
       return response.writeHead(200, { "content-type": "text/html" }).end(`<a href="${next}">Agree</a>`);
     }
@@ -134,7 +137,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
     const redirect = new URL(parameters.redirect_uri!);
     redirect.searchParams.set("state", parameters.state!);
     redirect.searchParams.set("iss", issuer);
-    if (as.consent === "no") redirect.searchParams.set("error", "access_denied");
+    if (authority.consent === "no") redirect.searchParams.set("error", "access_denied");
     else {
       const code = mint("code");
       codes.set(code, parameters);
@@ -144,7 +147,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   }
 
   function token(request: IncomingMessage, form: Form, response: ServerResponse): ServerResponse {
-    as.token_requests.push(form);
+    authority.token_requests.push(form);
     const reject = (error: string) =>
       json(response, 400, { error, error_description: `because of ${form.code ?? form.refresh_token}` });
     if (form.grant_type === "client_credentials") {
@@ -158,8 +161,8 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       );
     }
     if (form.grant_type === "refresh_token") {
-      const before = refresh.get(form.refresh_token!);
-      refresh.delete(form.refresh_token!);
+      const before = refresh_tokens.get(form.refresh_token!);
+      refresh_tokens.delete(form.refresh_token!);
       if (before === undefined || before.client_id !== form.client_id) return reject("invalid_grant");
       return grant(response, before, true);
     }
@@ -189,17 +192,26 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   }
 
   function grant(response: ServerResponse, token: Token, with_refresh: boolean): ServerResponse {
-    const resource = as.wrong_resource ?? token.resource;
+    const resource = authority.wrong_resource ?? token.resource;
     const access_token = mint("access");
-    access.set(access_token, { ...token, resource, expires_at: Date.now() + as.expires_in * 1_000 });
-    const answer = { access_token, token_type: "Bearer", expires_in: as.expires_in, scope: token.scope };
+    access_tokens.set(access_token, {
+      ...token,
+      resource,
+      expires_at: Date.now() + authority.expires_in * 1_000,
+    });
+    const answer = {
+      access_token,
+      token_type: "Bearer",
+      expires_in: authority.expires_in,
+      scope: token.scope,
+    };
     if (!with_refresh) return json(response, 200, answer);
     const refresh_token = mint("refresh");
-    refresh.set(refresh_token, token);
+    refresh_tokens.set(refresh_token, token);
     return json(response, 200, { ...answer, refresh_token });
   }
 
-  return as;
+  return authority;
 }
 
 export interface ProtectedServer {
@@ -215,7 +227,7 @@ export interface ProtectedServer {
 }
 
 /** A server of revision 2026-07-28 with the tool `whoami`, which returns the client of the token. */
-export async function startProtectedServer(as: AuthorizationServer): Promise<ProtectedServer> {
+export async function startProtectedServer(authority: AuthorizationServer): Promise<ProtectedServer> {
   const server = createServer((request, response) => void handle(request, response));
   const address = await listen(server);
   const url = `http://${address}/mcp`;
@@ -232,13 +244,13 @@ export async function startProtectedServer(as: AuthorizationServer): Promise<Pro
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
     const body = await read(request);
     if (request.url === new URL(metadata).pathname) {
-      return json(response, 200, { resource: self.resource, authorization_servers: [as.issuer] });
+      return json(response, 200, { resource: self.resource, authorization_servers: [authority.issuer] });
     }
     if (request.method !== "POST") return response.writeHead(405).end();
     const { id, method } = JSON.parse(body) as { id?: number; method: string };
     const { authorization } = request.headers;
     self.seen.push({ method, authorization });
-    const token = as.findToken(authorization?.replace(/^Bearer /, "") ?? "", url);
+    const token = authority.findToken(authorization?.replace(/^Bearer /, "") ?? "", url);
     if (token === null) {
       const challenge = `Bearer error="invalid_token", scope="notes", resource_metadata="${metadata}"`;
       return json(response, 401, { error: "invalid_token" }, { "www-authenticate": challenge });

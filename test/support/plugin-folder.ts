@@ -117,7 +117,7 @@ export async function installAndBind(
       policy,
       ...slots[export_id],
     });
-    if (slots[export_id] !== undefined) gateway.canaries++;
+    if (slots[export_id] !== undefined) gateway.canary_bindings++;
     if (bound.status !== 201) throw new Error(`bind: ${JSON.stringify(bound.body)}`);
     bindings[export_id] = bound.body.binding_id;
   }

@@ -1,7 +1,7 @@
 /**
  * A real PostgreSQL for tests: the one that BACKPLANE_TEST_PG_URL names, otherwise a cluster of our own in a temporary
  * folder, reached over a Unix socket. Each call gets an empty database. The server ends with the process that
- * started it, however that ends: its guard waits on a pipe that only we hold open.
+ * started it, however that ends: its guard waits on a pipe that only that process holds open.
  */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -59,7 +59,7 @@ async function startCluster(): Promise<TestPostgres> {
     ],
     { ...owner, env, cwd: dir, stdio: ["ignore", "ignore", "pipe", "pipe"] },
   );
-  await untilReady(server);
+  await waitUntilReady(server);
   return {
     url: `postgresql://backplane@localhost/postgres?host=${encodeURIComponent(dir)}`,
     async stop() {
@@ -87,7 +87,7 @@ async function createTemplate(bin: string, owner: Owner, env: NodeJS.ProcessEnv)
   return data;
 }
 
-async function untilReady(server: ChildProcess): Promise<void> {
+async function waitUntilReady(server: ChildProcess): Promise<void> {
   const output: string[] = [];
   const lines = createInterface({ input: server.stderr! });
   await new Promise<void>((resolve, reject) => {

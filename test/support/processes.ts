@@ -1,4 +1,4 @@
-/** Finds processes of this machine that carry a mark. Linux only. */
+/** Finds processes of this machine by text in their command line or environment. Linux only. */
 import { readdirSync, readFileSync } from "node:fs";
 
 export function isAlive(pid: number): boolean {
@@ -11,15 +11,15 @@ export function isAlive(pid: number): boolean {
 }
 
 /** Running processes with this text in their command line or environment. */
-export function processesWith(mark: string): number[] {
+export function processesWith(text: string): number[] {
   const pids: number[] = [];
   for (const entry of readdirSync("/proc")) {
     const pid = Number(entry);
     if (!/^\d+$/.test(entry) || pid === process.pid) continue;
     try {
-      const about =
+      const process_text =
         readFileSync(`/proc/${entry}/cmdline`, "utf8") + readFileSync(`/proc/${entry}/environ`, "utf8");
-      if (about.includes(mark) && isAlive(pid)) pids.push(pid);
+      if (process_text.includes(text) && isAlive(pid)) pids.push(pid);
     } catch {
       // The process exited meanwhile.
     }

@@ -43,9 +43,9 @@ export function parseQuickstart(markdown: string): QuickstartStep[] {
     if (title !== undefined) heading = title;
     else if (comment !== undefined) {
       if (directive !== null) fail(`"${directive}" has no block`);
-      const wait = /^wait for the second terminal: (.+)$/.exec(comment)?.[1];
+      const awaited_text = /^wait for the second terminal: (.+)$/.exec(comment)?.[1];
       const action = /^test: (.+)$/.exec(comment)?.[1];
-      if (wait !== undefined) steps.push({ ...at, kind: "wait", text: wait });
+      if (awaited_text !== undefined) steps.push({ ...at, kind: "wait", text: awaited_text });
       else if (action !== undefined) steps.push({ ...at, kind: "action", name: action });
       else directive = comment;
     } else if (language === "sh") {
@@ -101,7 +101,7 @@ export interface QuickstartOptions {
 export async function runQuickstart(options: QuickstartOptions): Promise<QuickstartRun> {
   const { file, home, actions = {} } = options;
   const steps = parseQuickstart(readFileSync(file, "utf8"));
-  const here = (text: string) =>
+  const localize = (text: string) =>
     Object.entries(options.replace).reduce((result, [from, to]) => result.replaceAll(from, to), text);
   const env = { ...options.env, HOME: home };
   mkdirSync(home, { recursive: true });
@@ -115,17 +115,18 @@ export async function runQuickstart(options: QuickstartOptions): Promise<Quickst
         throw new Error(`${file}:${step.line}: ${why}\n${output}`);
       };
       if (step.kind === "run") {
-        const { exit, output } = await shell.run(here(step.script));
+        const { exit, output } = await shell.run(localize(step.script));
         if (exit !== step.exit) fail(`exit code ${exit} instead of ${step.exit} in:\n${step.script}`, output);
-        const missing = findMissingLine(here(step.expected), output);
+        const missing = findMissingLine(localize(step.expected), output);
         if (missing !== null) fail(`the output has no line "${missing}"`, output);
-      } else if (step.kind === "background") second = new SecondTerminal(here(step.script), shell.cwd, env);
-      else if (step.kind === "wait") await second!.waitFor(here(step.text));
+      } else if (step.kind === "background")
+        second = new SecondTerminal(localize(step.script), shell.cwd, env);
+      else if (step.kind === "wait") await second!.waitFor(localize(step.text));
       else if (step.kind === "background output") {
         const { exit, output } = await second!.end(step.interrupt);
         if (exit !== (step.interrupt ? INTERRUPTED : 0))
           fail(`the second terminal ended with ${exit}`, output);
-        const missing = findMissingLine(here(step.expected), output);
+        const missing = findMissingLine(localize(step.expected), output);
         if (missing !== null) fail(`the second terminal has no line "${missing}"`, output);
         second = null;
       } else if (step.kind === "action") {

@@ -7,13 +7,15 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, statfsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 
 const MEMORY = "/dev/shm";
 /** The file system type that statfs reports for tmpfs. */
 const TMPFS = 0x01021994;
 const NEEDED_BYTES = 4 * 2 ** 30;
+const REMOVE_TRIES = 100;
 
-export default function createRunFolder(): () => void {
+export default function createRunFolder(): () => Promise<void> {
   const temporary = mkdtempSync(join(tmpdir(), "bp-"));
   const folders = [temporary];
   process.env.TMPDIR = temporary;
@@ -27,9 +29,22 @@ export default function createRunFolder(): () => void {
   }
   // Plugins and PostgreSQL run as other users.
   for (const folder of folders) chmodSync(folder, 0o1777);
-  return () => {
-    for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+  return async () => {
+    for (const folder of folders) await remove(folder);
   };
+}
+
+/** The workers write their compiled code when they exit, which may be while the folder is being removed. */
+async function remove(folder: string): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      rmSync(folder, { recursive: true, force: true });
+      return;
+    } catch (error) {
+      if (tries === REMOVE_TRIES) throw error;
+      await setTimeout(100);
+    }
+  }
 }
 
 function isLargeTmpfs(folder: string): boolean {

@@ -8,10 +8,10 @@ import { fail } from "@backplane/sdk";
 
 /** Resolves to the SHA-256 of the program. Fails if the binding specifies another one. */
 export async function verifyProgram(program: string, expected: string | undefined): Promise<string> {
-  const sum = createHash("sha256");
+  const hash = createHash("sha256");
   for await (const chunk of createReadStream(program, { highWaterMark: 1024 * 1024 }))
-    sum.update(chunk as Buffer);
-  const actual = sum.digest("hex");
+    hash.update(chunk as Buffer);
+  const actual = hash.digest("hex");
   if (expected === undefined || expected === actual) return actual;
   fail(
     `${program} has changed: its SHA-256 is ${actual}, and the binding allows only ${expected}. If you trust the new program, set program_sha256 in the configuration of the binding to the new value.`,

@@ -10,12 +10,12 @@ const SOURCES = "src/com/example/text";
 /** Why the JDK of this machine cannot be used, or null if it can. */
 export function missingJdk(): string | null {
   try {
-    const versionLine = execFileSync("javac", ["-version"], {
+    const version_line = execFileSync("javac", ["-version"], {
       encoding: "utf8",
       stdio: ["ignore", "pipe", "pipe"],
     });
-    const version = Number(/javac (\d+)/.exec(versionLine)?.[1] ?? 0);
-    return version >= 17 ? null : `this needs JDK 17 or newer, but javac reports ${versionLine.trim()}`;
+    const version = Number(/javac (\d+)/.exec(version_line)?.[1] ?? 0);
+    return version >= 17 ? null : `this needs JDK 17 or newer, but javac reports ${version_line.trim()}`;
   } catch {
     return "there is no JDK here: install one, such as Debian's openjdk-17-jdk-headless";
   }
@@ -30,7 +30,7 @@ export function buildJar(into: string): string {
   return jar;
 }
 
-/** Disables the JVM's optimising compiler, which would double the CPU time of such a short run. */
+/** Disables the JVM's optimizing compiler, which would double the CPU time of such a short run. */
 export function runJdkTool(program: "javac" | "jar", args: readonly string[], cwd: string): void {
   const short_run = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"];
   execFileSync(program, [...short_run, ...args], { cwd, stdio: "pipe" });

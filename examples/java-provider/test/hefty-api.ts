@@ -183,15 +183,15 @@ export function packHeftyJar(
   { libraries, plugin }: HeftyClasses,
   into: string,
   manifest: string,
-  withLibraries: boolean,
+  with_libraries: boolean,
 ): string {
-  const jar = join(into, withLibraries ? "hello-world.jar" : "hello-world-alone.jar");
-  const content = join(into, `${withLibraries}`);
+  const jar = join(into, with_libraries ? "hello-world.jar" : "hello-world-alone.jar");
+  const content = join(into, `${with_libraries}`);
   cpSync(plugin, content, { recursive: true });
   mkdirSync(join(content, "META-INF"));
   cpSync(manifest, join(content, "META-INF/hefty-plugin.json"));
   const run = (...args: string[]) => runJdkTool("jar", args, into);
-  if (withLibraries) {
+  if (with_libraries) {
     mkdirSync(join(content, "lib"));
     run("--create", "--file", join(content, "lib/hefty-core.jar"), "-C", libraries, ".");
   }

@@ -92,7 +92,7 @@ withJdk("implements the protocol: list, concurrent calls, cancel, health, errors
   const call = (instrument: string, params: Record<string, string | number>, invocationId = `i${++calls}`) =>
     host.invoke({ instrument, params, activityId: "a", sessionId: "s", invocationId });
   const long = call("wait_a_while", { ms: 60_000 }, "long");
-  // Other calls are answered while it waits.
+  // Other calls are answered while this one waits.
   expect(await call("note_keep", { text: 'mléko\n"two"' })).toEqual({
     status: "Success",
     data: { notes: 2, signature: "ž" },
@@ -145,7 +145,7 @@ withJdk("reports a class that is not a provider, and answers batches according t
 });
 
 withJdk(
-  "returns an error for a result that cannot be serialised and for an exception without a message",
+  "returns an error for a result that cannot be serialized and for an exception without a message",
   async () => {
     const { host, exited } = startHost("odd.OddProvider", test_classes.plugin);
     await host.initialize(initializeParams(base), 60_000);

@@ -13,7 +13,7 @@ const entry = (id: number, kind: Entry["kind"], payload: Entry["payload"], event
   meta: { event_id },
   date: date(id),
 });
-const shown = (items: ReturnType<typeof buildTranscript>) =>
+const describeItems = (items: ReturnType<typeof buildTranscript>) =>
   items.map((item) =>
     item.type === "tool"
       ? `${item.name} ${item.status}`
@@ -42,7 +42,7 @@ test("builds a transcript with the text beside tool calls, thoughts, approvals a
     [{ text: "Hm.", after: 2 }],
     [{ id: "s::agent::1", created_at: date(6) } as Session],
   );
-  expect(shown(items)).toEqual([
+  expect(describeItems(items)).toEqual([
     "user: pay",
     "thinking: Hm.",
     "assistant: Paying.",
@@ -60,7 +60,7 @@ test("shows the entries that a compaction repeats once, and marks a reset", () =
     entry(3, "message", { role: "user", content: "hello" }, "e1"),
     entry(4, "anchor", { name: "session/start" }),
   ]);
-  expect(shown(items)).toEqual([
+  expect(describeItems(items)).toEqual([
     "user: hello",
     "marker: Earlier messages were summarized",
     "marker: The session was reset; the messages above are archived",

@@ -68,8 +68,8 @@ test("keeps search parameters as plain text in the URL", () => {
 
 test("finds what contains every word and puts the best match first", () => {
   const names = ["API explorer", "Plugins", "Approvals", "explore-files"];
-  const found = (query: string) => rankMatches(names, query, (name) => name);
-  expect(found("expl")).toEqual(["explore-files", "API explorer"]);
-  expect(found("expl api")).toEqual(["API explorer"]);
-  expect(found("")).toEqual(names);
+  const search = (query: string) => rankMatches(names, query, (name) => name);
+  expect(search("expl")).toEqual(["explore-files", "API explorer"]);
+  expect(search("expl api")).toEqual(["API explorer"]);
+  expect(search("")).toEqual(names);
 });

@@ -17,7 +17,7 @@ function mountQuery() {
   return { queries, loads, data: () => observer.getCurrentResult().data };
 }
 
-test("loads again what changed during the first load", async () => {
+test("loads again if the data changed during the first load", async () => {
   const { queries, loads, data } = mountQuery();
   const refreshed = queries.invalidateQueries({ queryKey: ["sessions"] });
   loads[0]!.resolve("running");
@@ -27,7 +27,7 @@ test("loads again what changed during the first load", async () => {
   expect(data()).toBe("completed");
 });
 
-test("loads again after a first load that failed because of what changed", async () => {
+test("loads again if the data changed during a first load that fails", async () => {
   const { queries, loads, data } = mountQuery();
   const refreshed = queries.invalidateQueries({ queryKey: ["sessions"] });
   loads[0]!.reject(new Error("not found"));

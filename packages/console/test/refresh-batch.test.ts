@@ -22,7 +22,7 @@ test("loads each list once for a burst of events", () => {
   expect(loaded).toEqual(["packages", "bindings"]);
 });
 
-test("waits for a request of this page to end, but not for a long one", () => {
+test("waits until the requests of this page have ended, but at most 2 s", () => {
   const { batch, state, loaded } = openBatch();
   state.running = 1;
   batch.add("packages");

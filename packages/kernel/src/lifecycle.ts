@@ -49,7 +49,7 @@ export function createAttempt({ log }: Pick<KernelDeps, "log">) {
 export function createLifecycle(
   door: Door,
   changes: Pick<Changes, "on">,
-  recoverTurns: (calls: () => Promise<unknown>) => Promise<unknown>,
+  recoverTurns: (recoverTheirCalls: () => Promise<unknown>) => Promise<unknown>,
 ): Lifecycle {
   const { deps, live, pending, concurrency, state, lease } = door;
   const { clock, host, runner, log } = deps;

@@ -14,10 +14,10 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
     export_id: "slow",
   });
   let finish = () => {};
-  const quickly = new Promise<void>((resolve) => (finish = resolve));
+  const finished = new Promise<void>((resolve) => (finish = resolve));
   fixture.runner.script = async ({ request, cancelled }) => {
     if (request.export_id === "quick") {
-      await quickly;
+      await finished;
       return ok();
     }
     // The call is cancelled immediately, but ignores it.

@@ -201,18 +201,18 @@ verifies(
     frozen = true;
     handled.length = 0;
     // Calls are made until the gateway that will die has begun a delivery.
-    let more = 0;
+    let extra_calls = 0;
     while (first.runner.running === 0) {
       await first.call({ export_id: "echo" });
-      more++;
+      extra_calls++;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     await first.crash();
-    await until(() => areDelivered(30 + more));
+    await until(() => areDelivered(30 + extra_calls));
     const rows = (await listDeliveries()).map(({ id }) => id);
     expect(rows).toEqual(expect.arrayContaining(handled.map(({ id }) => id)));
     expect(handled.some(({ attempt }) => attempt > 1)).toBe(true);
-    expect(new Set(handled.map(({ id }) => id)).size).toBe(more);
+    expect(new Set(handled.map(({ id }) => id)).size).toBe(extra_calls);
   },
   60_000,
 );

@@ -64,7 +64,7 @@ void run_first_process(const struct user *user, int proc) {
   int count = read_words(words), at = 0;
   while (at < count) at += execute_command(words + at, count - at, user->is_other ? 0 : BIND_WHOLE);
   finish_root();
-  read_order();
+  read_plan();
   open_listeners();
   if (user->is_other) become_user(user);
   enter_user_namespace(proc, uid, gid);

@@ -1,5 +1,5 @@
 /*
- * PID 1 of a sandbox. The order arrives on the control socket as a length and NUL-terminated records:
+ * PID 1 of a sandbox. The plan arrives on the control socket as a length and NUL-terminated records:
  *   l<resource>=<value>   s<scratch folder>   k<bytes files folder>   n<address port>   e<NAME=value>   a<argument>
  *   w<working folder>
  * Then it writes lines: "started" or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX`,
@@ -31,7 +31,7 @@
 
 #include "sandbox-init.h"
 
-#define MAX_ORDER (4u << 20)
+#define MAX_PLAN (4u << 20)
 #define MAX_WORDS 8192
 #define MAX_DEPTH 64
 
@@ -52,10 +52,10 @@ static void add_limit(const char *text) {
   limits[limit_count++].value = (rlim_t)strtoull(value + 1, NULL, 10);
 }
 
-void read_order(void) {
+void read_plan(void) {
   size_t length;
-  char *order = read_records(MAX_ORDER, &length);
-  for (char *at = order; at < order + length; at += strlen(at) + 1) {
+  char *plan = read_records(MAX_PLAN, &length);
+  for (char *at = plan; at < plan + length; at += strlen(at) + 1) {
     if (argument_count == MAX_WORDS - 1 || variable_count == MAX_WORDS - 1) _exit(126);
     if (*at == 'a') arguments[argument_count++] = at + 1;
     else if (*at == 'e') environment[variable_count++] = at + 1;
@@ -287,7 +287,7 @@ int run_init(void) {
   if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) fail("dumpable");
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   syscall(SYS_close_range, CHANNEL_FD + 1, ~0U, 0);
-  read_order();
+  read_plan();
   open_listeners();
   open_trace();
   drop_capabilities();

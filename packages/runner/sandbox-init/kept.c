@@ -1,6 +1,6 @@
 /*
  * Limits for the persistent folders of a plugin. They have no file system of their own, so PID 1 measures them
- * before the start and then repeatedly: often while that is fast, and less often for large folders, so that it uses
+ * before the start and then repeatedly: often if that is fast, less often for large folders, so that it uses
  * at most a twentieth of one processor. It has the plugin's own rights and treats what it cannot read as an excess.
  * Deleted files that are still open or mapped count as well, but not those in transit through a socket, which
  * nothing can see. Between two measurements more can be written than is allowed; the next start is then refused.
@@ -130,7 +130,7 @@ static void add_mapped(FILE *maps, const char *path, struct sum *sum) {
     if (sscanf(line, "%*s %*s %*s %x:%x %llu %n", &major, &minor, &inode, &at) != 3 || at == 0) continue;
     if (!is_below(path, line + at)) continue;
     /*
-     * On some file systems this device differs from that of stat, so open files are also recognised by their inode.
+     * On some file systems this device differs from that of stat, so open files are also recognized by their inode.
      */
     int known = 0;
     for (int i = 0; i < sum->seen_count && !known; i++) known = sum->seen[i].inode == inode;

@@ -3,7 +3,7 @@
 #define SANDBOX_INIT_H
 
 /*
- * A socket to the gateway: orders come in, reports go out. When the gateway closes its end, everything in the sandbox
+ * A socket to the gateway: requests come in, reports go out. When the gateway closes its end, everything in the sandbox
  * is killed.
  */
 #define CONTROL_FD 3
@@ -41,8 +41,8 @@ __attribute__((noreturn)) void run_first_process(const struct user *user, int pr
 /* Both run as PID 1. `run_init` is all that PID 1 does under bwrap; `run_plugin` is its last part. */
 int run_init(void);
 int run_plugin(void);
-/* Reads the order for the plugin. */
-void read_order(void);
+/* Reads the plan of the plugin. */
+void read_plan(void);
 
 /* Every process of a sandbox is killed with its parent (lifetime.c). */
 void die_with_gateway(pid_t gateway);

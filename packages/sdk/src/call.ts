@@ -66,9 +66,9 @@ export interface HarnessCall<Config = JsonObject> extends Call<Config> {
   /** The blocks of the conversation since its last compaction, oldest first. Needs the scope chains:read. */
   readConversation(): Promise<Block[]>;
   /**
-   * Adds the messages and actions of an agent of the harness to the conversation; they are on disk when the promise resolves. Leave out
-   * the user's message, which the conversation already contains, and the summary, which is added when the call ends.
-   * Needs the scope chains:write.
+   * Adds the messages and actions of an agent of the harness to the conversation; they are on disk when the promise
+   * resolves. Leave out the user's message, which the conversation already contains, and the summary, which is added
+   * when the call ends. Needs the scope chains:write.
    */
   addToConversation(blocks: readonly Block[]): Promise<void>;
   /** Asks people whether an agent of the harness may do something in the sandbox. Needs the scope tools:invoke. */

@@ -4,8 +4,8 @@ import { definePlugin, tool } from "../src/index.ts";
 import * as testing from "../src/testing/index.ts";
 
 test("refuses to define a plugin with two exports of the same name", () => {
-  const twice = [tool({ id: "echo", run: () => "a" }), tool({ id: "echo", run: () => "b" })];
-  expect(() => definePlugin({ package_id: "acme/x", version: "0.1.0", exports: twice })).toThrow(
+  const same_id = [tool({ id: "echo", run: () => "a" }), tool({ id: "echo", run: () => "b" })];
+  expect(() => definePlugin({ package_id: "acme/x", version: "0.1.0", exports: same_id })).toThrow(
     expect.objectContaining({ code: "package.invalid", message: expect.stringContaining("echo") }),
   );
 });

@@ -23,29 +23,29 @@ const plugin = definePlugin({
 
 let run: MemoryRun;
 let gateway: Server;
-let elsewhere: Server;
+let other_host: Server;
 let misdirected: number;
 let onRequest: () => void = () => {};
 
 beforeAll(async () => {
   misdirected = 0;
-  elsewhere = createServer((_request, response) => {
+  other_host = createServer((_request, response) => {
     misdirected++;
     response.end();
   });
   gateway = createServer((request, response) => {
     if (request.url === "/v1/never") return onRequest();
-    if (request.url === "/v1/away") return response.writeHead(302, { location: originOf(elsewhere) }).end();
+    if (request.url === "/v1/away") return response.writeHead(302, { location: originOf(other_host) }).end();
     if (request.method === "POST") return request.pipe(response);
     response.writeHead(200).end();
   });
-  for (const server of [gateway, elsewhere]) {
+  for (const server of [gateway, other_host]) {
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   }
   run = await runPlugin(plugin);
 });
 afterAll(() => {
-  for (const server of [gateway, elsewhere]) {
+  for (const server of [gateway, other_host]) {
     server.closeAllConnections();
     server.close();
   }
@@ -65,9 +65,9 @@ test("fetches a path of the gateway", async () => {
 });
 
 test("refuses another origin and a redirect to one", async () => {
-  const address = await call("fetch", { path: `${originOf(elsewhere)}/v1/sessions` });
+  const address = await call("fetch", { path: `${originOf(other_host)}/v1/sessions` });
   expect(address).toMatchObject({ status: "failed", text: expect.stringContaining("is not the gateway") });
-  const protocolRelative = await call("fetch", { path: `//${new URL(originOf(elsewhere)).host}/` });
+  const protocolRelative = await call("fetch", { path: `//${new URL(originOf(other_host)).host}/` });
   expect(protocolRelative.status).toBe("failed");
   expect((await call("fetch", { path: "/v1/away" })).status).toBe("failed");
   expect(misdirected).toBe(0);

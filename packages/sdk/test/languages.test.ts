@@ -60,7 +60,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
   });
 
   test("passes a complete answer through unchanged", async () => {
-    const outcome = await run.invoke("words");
+    const outcome = await run.invoke("complete_answer");
     expect(outcome.result).toEqual({
       content: [{ type: "text", text: "Found 1." }],
       structured_output: { count: 1 },
@@ -204,7 +204,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
 
   test("passes context, settings, secrets, grant and remaining time to a call", async () => {
     const outcome = await run.invoke(
-      "knows",
+      "context",
       {},
       {
         config: { base_url: "https://acme.example" },
@@ -227,7 +227,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
   });
 
   test("fails with a clear message when a slot is not bound", async () => {
-    const outcome = await run.invoke("knows");
+    const outcome = await run.invoke("context");
     expect(outcome.status).toBe("failed");
     expect(outcome.text).toBe("The secret slot api_token is not bound. Map it in the binding's secrets.");
   });
@@ -286,14 +286,14 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     try {
       const base_url = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
       const access = { base_url, delegation_token: "vai_dlg_1", scopes: [] };
-      const outcome = await run.invoke("asks", {}, { gateway: access });
+      const outcome = await run.invoke("gateway", {}, { gateway: access });
       expect(outcome.result.structured_output).toEqual({ tools: [] });
       status = 403;
-      expect((await run.invoke("asks", {}, { gateway: access })).status).toBe("failed");
+      expect((await run.invoke("gateway", {}, { gateway: access })).status).toBe("failed");
       status = 503;
-      expect((await run.invoke("asks", {}, { gateway: access })).status).toBe("retryable_failure");
+      expect((await run.invoke("gateway", {}, { gateway: access })).status).toBe("retryable_failure");
       expect(seen).toEqual(Array(3).fill("GET /v1/plugin-tools Bearer vai_dlg_1"));
-      const without = await run.invoke("asks");
+      const without = await run.invoke("gateway");
       expect(without.text).toMatch(/no gateway token.*gateway_api_scopes/);
     } finally {
       gateway.close();

@@ -56,7 +56,7 @@ describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
   });
 
   test("exits with code 1 and a message when the host sends invalid data", async () => {
-    const { code, stderr, stdout } = await speak(entrypoint, ["Content-Length: 12abc\r\n\r\n{}"]);
+    const { code, stderr, stdout } = await exchangeBytes(entrypoint, ["Content-Length: 12abc\r\n\r\n{}"]);
     expect(code).toBe(1);
     expect(stderr).toMatch(/^acme\/all-kinds: .*[Ll]ength/);
     expect(stdout).toBe("");
@@ -142,7 +142,7 @@ describe.each(Object.entries(languages))("%s and invalid requests", (_language, 
   const changed = (changes: object) => ({ body: { export_id: "echo", context: { ...context, ...changes } } });
 
   test("answers each invalid request once and serves the next call", async () => {
-    const strange: object[] = [
+    const changes: object[] = [
       { op: "tool.explode" },
       { op: 7 },
       { body: [] },
@@ -155,11 +155,11 @@ describe.each(Object.entries(languages))("%s and invalid requests", (_language, 
       changed({ config: "text", secrets: [1], grant: 0 }),
       { body: { export_id: "echo", context, input: "\ud800" } },
     ];
-    const frames = strange.map((change, index) => encodeContentLength(request(`bad_${index}`, change)));
+    const frames = changes.map((change, index) => encodeContentLength(request(`bad_${index}`, change)));
     const good = encodeContentLength(request("good", {}));
-    const { code, stdout, stderr } = await speak(entrypoint, [hello, ...frames, good], '"id":"good"');
-    const answers = strange.map((_, index) => stdout.split(`"id":"bad_${index}"`).length - 1);
-    expect(answers, stderr).toEqual(strange.map(() => 1));
+    const { code, stdout, stderr } = await exchangeBytes(entrypoint, [hello, ...frames, good], '"id":"good"');
+    const answers = changes.map((_, index) => stdout.split(`"id":"bad_${index}"`).length - 1);
+    expect(answers, stderr).toEqual(changes.map(() => 1));
     expect(stdout).toContain('"id":"good","ok":true,"body":{"status":"succeeded"');
     expect(code).toBe(0);
   });
@@ -191,7 +191,7 @@ describe("Python framing", () => {
     "input that ends inside a frame": ["Content-Length: 10\r\n\r\n{", /ended inside a frame/],
   };
   test.each(Object.entries(refused))("refuses %s", async (_name, [bytes, message]) => {
-    const { code, stderr } = await speak(languages.Python!, [hello, bytes]);
+    const { code, stderr } = await exchangeBytes(languages.Python!, [hello, bytes]);
     expect(stderr).toMatch(message);
     expect(code).toBe(1);
   });
@@ -207,7 +207,7 @@ describe("Python framing", () => {
     const json = JSON.stringify(request);
     const stream = `${hello}X-Trace: 1\r\ncontent-LENGTH:  ${Buffer.byteLength(json)}\r\n\r\n${json}`;
     const bytes = [...Buffer.from(stream)].map((byte) => Buffer.of(byte));
-    const { code, stdout } = await speak(languages.Python!, bytes);
+    const { code, stdout } = await exchangeBytes(languages.Python!, bytes);
     expect(stdout).toContain('"id":"req_1","ok":true,"body":{"status":"succeeded"');
     expect(stdout).toContain("ů🐎");
     expect(code).toBe(0);
@@ -215,7 +215,7 @@ describe("Python framing", () => {
 
   test("answers an invalid request with ok:false", async () => {
     const bad = { protocol: "vai.rpc.v1", type: "request", id: "req_1", op: "tool.invoke" };
-    const { stdout } = await speak(languages.Python!, [hello, encodeContentLength(bad)]);
+    const { stdout } = await exchangeBytes(languages.Python!, [hello, encodeContentLength(bad)]);
     expect(stdout).toContain('"id":"req_1","ok":false,"error":{"code":"protocol.invalid_frame"');
   });
 });
@@ -225,7 +225,7 @@ function isoTimeIn(ms: number): string {
 }
 
 /** Writes raw bytes and returns all output once the process has exited. */
-async function speak(
+async function exchangeBytes(
   entrypoint: readonly string[],
   chunks: readonly (string | Uint8Array)[],
   until?: string,

@@ -63,8 +63,8 @@ export function configCases(store: () => Store): void {
     const write = (set: ConfigRow[], unset: string[] = []) => config.write(org_id, { set, unset }, NOW, {});
     // Writing the same value is not a change, and other fields are not destinations.
     expect(await write([rows[0]!, setting("providers.p.model", "m")])).toEqual([]);
-    const elsewhere = setting("providers.p.base_url", "https://b.example");
-    expect(await write([elsewhere])).toEqual(["providers.p.api_key", "providers.p.deep.token"]);
+    const other_address = setting("providers.p.base_url", "https://b.example");
+    expect(await write([other_address])).toEqual(["providers.p.api_key", "providers.p.deep.token"]);
     expect((await listKeys(org_id)).filter((key) => /token|api_key/.test(key))).toEqual([
       "providers.q.api_key",
       "providers.token",
@@ -83,7 +83,7 @@ export function configCases(store: () => Store): void {
     // A write beyond the limit changes nothing, the credential included.
     await write([new_key]);
     const big = Array.from({ length: CONFIG_LIMITS.keys_per_org }, (_, n) => setting(`big.k${n}`, n));
-    await expect(write([elsewhere, ...big])).rejects.toMatchObject({ code: "config.limit" });
+    await expect(write([other_address, ...big])).rejects.toMatchObject({ code: "config.limit" });
     expect(await config.get(org_id, "providers.p.api_key")).toEqual(new_key);
   });
 
@@ -122,18 +122,25 @@ export function configCases(store: () => Store): void {
     expect(await config.list(org_id, "")).toEqual(before);
     expect((await audit.list(scope, {}, { limit: 9 })).items).toEqual([]);
 
-    const many = freshOrg().org_id;
+    const full_org = freshOrg().org_id;
     const numberedSettings = (from: number, to: number) =>
       Array.from({ length: to - from }, (_, n) => setting(`k${from + n}`, 0));
-    await config.write(many, { set: numberedSettings(0, CONFIG_LIMITS.keys_per_org), unset: [] }, NOW, {});
-    await config.write(many, { set: numberedSettings(0, 2), unset: [] }, NOW, {});
+    await config.write(
+      full_org,
+      { set: numberedSettings(0, CONFIG_LIMITS.keys_per_org), unset: [] },
+      NOW,
+      {},
+    );
+    await config.write(full_org, { set: numberedSettings(0, 2), unset: [] }, NOW, {});
     await expect(
-      config.write(many, { set: [setting("one-more")], unset: [] }, NOW, {}),
+      config.write(full_org, { set: [setting("one-more")], unset: [] }, NOW, {}),
     ).rejects.toMatchObject({
       code: "config.limit",
       details: { limit: "keys_per_org", max: CONFIG_LIMITS.keys_per_org },
     });
-    expect(await config.write(many, { set: [setting("one-more")], unset: ["k7"] }, NOW, {})).toEqual(["k7"]);
+    expect(await config.write(full_org, { set: [setting("one-more")], unset: ["k7"] }, NOW, {})).toEqual([
+      "k7",
+    ]);
   });
 
   test("never shows a reader a mix of concurrent writes to the same keys", async () => {

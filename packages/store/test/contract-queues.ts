@@ -85,19 +85,28 @@ export function queueCases(store: () => Store): void {
   test("reserves the new jobs that are due, unless gateways share the store", async () => {
     const scope = freshOrg();
     const name = newQueueName();
-    const known = sampleJob({ queue: name, lane: "l", scope, group: "b" });
-    await store().jobs.enqueue([known], 1_000);
+    const already_enqueued = sampleJob({ queue: name, lane: "l", scope, group: "b" });
+    await store().jobs.enqueue([already_enqueued], 1_000);
     const [alone, first, second, behind] = ["c", "a", "a", "b"].map((group) =>
       sampleJob({ queue: name, lane: "l", scope, group }),
     );
-    const jobs = [alone!, first!, second!, behind!, known];
+    const jobs = [alone!, first!, second!, behind!, already_enqueued];
     const due = (await store().outbox.advance(name, 0, 5, jobs, 1_000))!;
     if (store().shared) {
       expect(due).toEqual([]);
       return;
     }
     expect(due.map(({ id }) => id)).toEqual([alone!.id, first!.id]);
-    const read = await store().jobs.reserve(name, "n1", 1_000, 60_000, 9, "l", false, new Set([known.id]));
+    const read = await store().jobs.reserve(
+      name,
+      "n1",
+      1_000,
+      60_000,
+      9,
+      "l",
+      false,
+      new Set([already_enqueued.id]),
+    );
     expect(due).toEqual(read);
     const hold = { id: alone!.id, fence: due[0]!.fence, leased_until: 61_000 };
     await store().invocations.open(sampleInvocation(scope), { records: {}, job: hold });

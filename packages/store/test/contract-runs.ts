@@ -138,10 +138,10 @@ export function runCases(store: () => Store): void {
 
   test("lists runs by scope and filter, newest first", async () => {
     const { key, scope, head } = await createSession();
-    const elsewhere = (await createSession({ scope, workspace: "/other" })).key;
+    const other_workspace = (await createSession({ scope, workspace: "/other" })).key;
     const project = (await createSession({ scope: { ...scope, project_id: "proj_other" } })).key;
     const rows: RunRow[] = [];
-    for (const session of [key, elsewhere, project, key, key]) {
+    for (const session of [key, other_workspace, project, key, key]) {
       const run = sampleRun(session);
       await store().runs.start(run, tape(session, "x"), 1, {});
       // A session has one running turn at a time.

@@ -17,13 +17,13 @@ export function sessionCases(subject: () => Subject): void {
     expect(await sessions().get(key)).toEqual(created);
     const again = () => sessions().create(newSession(key), newChain(), [start], {});
     await expect(again()).rejects.toMatchObject({ code: "session.conflict" });
-    const elsewhere = [
+    const other_keys = [
       { ...key, workspace: "/other" },
       { ...key, scope: { ...key.scope, project_id: "proj_other" } },
       { ...key, scope: { ...key.scope, project_id: null } },
       { ...key, scope: freshOrg() },
     ];
-    for (const other of elsewhere) {
+    for (const other of other_keys) {
       expect(await sessions().get(other)).toBeNull();
       await expect(sessions().append(other, [message("x")])).rejects.toMatchObject({
         code: "session.not_found",
@@ -41,7 +41,8 @@ export function sessionCases(subject: () => Subject): void {
         sessions().fork({ scope, chain_id: created.head_chain_id }, newChain(), null, {}),
       ).rejects.toMatchObject(refused);
     }
-    for (const other of elsewhere.slice(0, 3)) await sessions().create(newSession(other), newChain(), [], {});
+    for (const other of other_keys.slice(0, 3))
+      await sessions().create(newSession(other), newChain(), [], {});
     expect((await sessions().list(key.scope, {}, { limit: 9 })).items.map((item) => item.workspace)).toEqual([
       "/other",
       "/w",

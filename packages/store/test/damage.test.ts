@@ -135,17 +135,17 @@ test("does not report healthy rows that a query excludes", async () => {
   // A row that no condition of the query below accepts, found by an index of its org alone.
   const hook = { binding_id: "bind_hook", kind: "hook", export_id: "notify", status: "disabled" } as const;
   await store.bindings.create(sampleBinding({ ...hook, package_version: "1.1.0" }), {});
-  const elsewhere = { ...LOCAL, project_id: "proj_elsewhere" };
+  const other_project = { ...LOCAL, project_id: "proj_elsewhere" };
   const page = { limit: 500 };
   const { bindings, allow_rules, approvals, invocations } = store;
-  expect(await bindings.list(elsewhere, { kind: "tool", package_id: "acme/other" }, page)).toMatchObject({
+  expect(await bindings.list(other_project, { kind: "tool", package_id: "acme/other" }, page)).toMatchObject({
     items: [],
   });
-  expect(await bindings.discover(elsewhere, "tool")).toEqual([]);
-  expect(await bindings.findCandidates(elsewhere, "search", "acme/other")).toEqual([]);
-  expect(await allow_rules.listForPackage(elsewhere, "acme/devkit")).toEqual([]);
-  expect((await approvals.list(elsewhere, { status: "pending" }, page)).items).toEqual([]);
-  expect(await invocations.get(elsewhere, "inv_full_000")).toBeNull();
+  expect(await bindings.discover(other_project, "tool")).toEqual([]);
+  expect(await bindings.findCandidates(other_project, "search", "acme/other")).toEqual([]);
+  expect(await allow_rules.listForPackage(other_project, "acme/devkit")).toEqual([]);
+  expect((await approvals.list(other_project, { status: "pending" }, page)).items).toEqual([]);
+  expect(await invocations.get(other_project, "inv_full_000")).toBeNull();
   await store.close();
 });
 

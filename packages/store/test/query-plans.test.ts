@@ -451,7 +451,7 @@ test("uses an index in every operation", async () => {
 
 function collectStatements(op: Op<unknown>): Statement[] {
   const statements: Statement[] = [];
-  const special: Record<string, unknown> = {
+  const column_values: Record<string, unknown> = {
     attempt: 9,
     last_attempt: 1,
     archived_at: null,
@@ -462,15 +462,18 @@ function collectStatements(op: Op<unknown>): Statement[] {
     last_id: 4,
     body: '[["message","",{},{},"h"]]',
   };
-  const row = new Proxy({}, { get: (_, name) => (name in special ? special[name as string] : "g") }) as Row;
+  const row = new Proxy(
+    {},
+    { get: (_, name) => (name in column_values ? column_values[name as string] : "g") },
+  ) as Row;
   let step = op.next();
   while (!step.done && statements.length < 20) {
     statements.push(step.value);
-    const answers =
+    const finds_nothing =
       step.value.text.includes("binding_id <>") ||
       step.value.text.startsWith("select id from runs") ||
       step.value.text.includes("order by binding_id limit");
-    step = op.next(answers ? [] : [row]);
+    step = op.next(finds_nothing ? [] : [row]);
   }
   return statements;
 }

@@ -180,7 +180,7 @@ export function sampleApproval(row: InvocationRow, overrides: Partial<NewApprova
   };
 }
 
-export function sampleAllowRule(more: Partial<AllowRuleRow> = {}): AllowRuleRow {
+export function sampleAllowRule(overrides: Partial<AllowRuleRow> = {}): AllowRuleRow {
   return {
     id: ids.next("allow_rule"),
     org_id: "org_local",
@@ -198,7 +198,7 @@ export function sampleAllowRule(more: Partial<AllowRuleRow> = {}): AllowRuleRow 
     created_at: NOW,
     approval_id: null,
     note: null,
-    ...more,
+    ...overrides,
   };
 }
 

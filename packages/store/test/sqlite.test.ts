@@ -89,7 +89,7 @@ describe.each([true, false])("threaded: %s", (threaded) => {
       child.stdin.write("go\n");
       const report = JSON.parse((await lines.next()).value as string) as object;
       await once(child, "exit");
-      expect(report).toMatchObject({ codes: ["store.unavailable"], lost: 0, ghosts: 0, after: 20 });
+      expect(report).toMatchObject({ codes: ["store.unavailable"], lost: 0, stored_refusals: 0, after: 20 });
     },
   );
 
@@ -149,8 +149,8 @@ test("fails only the failing operations of a burst that is split into batches", 
   const results = await Promise.allSettled(
     Array.from({ length: 200 }, (_, n) => {
       const row = sampleInvocation();
-      const also = n === 1 || n === 2 || n === 198 ? { delegation: delegation(row.id) } : {};
-      return store.invocations.open(row, { ...also, records: {} });
+      const optional = n === 1 || n === 2 || n === 198 ? { delegation: delegation(row.id) } : {};
+      return store.invocations.open(row, { ...optional, records: {} });
     }),
   );
   const failed = results.flatMap((result, n) => (result.status === "rejected" ? [n] : []));

@@ -57,7 +57,7 @@ function createRandom(seed: number): (n: number) => number {
 test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
   "shows the same entries as the model (seed %i)",
   async (seed) => {
-    const roll = createRandom(seed);
+    const random = createRandom(seed);
     const { sessions } = store;
     const { scope, workspace } = freshKey();
     const all: ModelSession[] = [];
@@ -67,9 +67,9 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
       Array.from({ length: count }, () => {
         const name = `m${written++}`;
         // Long entries end a span before it has the maximum number of entries.
-        return roll(9) === 0
+        return random(9) === 0
           ? { ...summary, payload: { name, state: {} } }
-          : message(roll(40) === 0 ? name.padEnd(300_000, "x") : name);
+          : message(random(40) === 0 ? name.padEnd(300_000, "x") : name);
       });
     const write = (session: ModelSession, chain: ModelChain, entries: readonly NewEntry[]) => {
       for (const { kind, payload } of entries) {
@@ -95,19 +95,19 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
 
     await createSession("s0");
     for (let action = 0; action < ACTIONS; action++) {
-      const session = all[roll(all.length)]!;
-      const chain = session.chains[roll(session.chains.length)]!;
-      switch (roll(8)) {
+      const session = all[random(all.length)]!;
+      const chain = session.chains[random(session.chains.length)]!;
+      switch (random(8)) {
         case 0:
         case 1:
         case 2: {
-          const entries = createEntries(roll(5) === 0 ? 60 + roll(150) : roll(7));
+          const entries = createEntries(random(5) === 0 ? 60 + random(150) : random(7));
           await sessions.append(session.key, entries);
           write(session, session.head, entries);
           break;
         }
         case 3: {
-          const entries = createEntries(1 + roll(5));
+          const entries = createEntries(1 + random(5));
           const result = sessions.append(session.key, entries, chain.id);
           if (chain.archived) await expect(result).rejects.toMatchObject({ code: "chain.archived" });
           else {
@@ -119,10 +119,10 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
         case 4:
         case 5: {
           if (chain.visible.length === 0) break;
-          const at = chain.visible[roll(chain.visible.length)]!.id + (roll(4) === 0 ? 1 : 0);
+          const at = chain.visible[random(chain.visible.length)]!.id + (random(4) === 0 ? 1 : 0);
           const visible = chain.visible.filter(({ id }) => id <= at);
           const forked = newChain();
-          const key = roll(2) === 0 ? { ...session.key, session_id: `s${all.length}` } : null;
+          const key = random(2) === 0 ? { ...session.key, session_id: `s${all.length}` } : null;
           await sessions.fork({ scope, chain_id: chain.id, at }, forked, key && newSession(key), {});
           if (key === null) addChain(session, forked.id, visible);
           else {
@@ -137,7 +137,7 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
           const { head } = session;
           const last_entry_id = head.visible.at(-1)?.id ?? 0;
           const new_chain = newChain();
-          const first = [summary, ...createEntries(roll(3))];
+          const first = [summary, ...createEntries(random(3))];
           const result = await sessions.compact(
             session.key,
             { chain_id: head.id, last_entry_id },
@@ -151,7 +151,7 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
           break;
         }
         case 7: {
-          if (roll(3) > 0) {
+          if (random(3) > 0) {
             const moved = await sessions.moveHead(session.key, session.head.id, chain.id, {});
             expect(moved).toBe(!chain.archived);
             if (moved) session.head = chain;
@@ -173,11 +173,11 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
         head_chain_id: session.head.id,
       });
       expect(
-        await readPages((after, limit) => sessions.replay(session.key, after, limit), 1 + roll(90)),
+        await readPages((after, limit) => sessions.replay(session.key, after, limit), 1 + random(90)),
       ).toEqual(briefs(session.all));
       for (const { id, visible } of session.chains) {
         expect(
-          await readPages((after, limit) => sessions.entries(scope, id, after, limit), 1 + roll(90)),
+          await readPages((after, limit) => sessions.entries(scope, id, after, limit), 1 + random(90)),
         ).toEqual(briefs(visible));
         const from = visible.findLastIndex(({ anchor }) => anchor);
         const since = await sessions.sinceAnchor(scope, id);

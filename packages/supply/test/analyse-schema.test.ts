@@ -18,11 +18,11 @@ test.each([
 
 test("reports a schema that refers to itself as recursive, but not one that is used twice", () => {
   expect(analyseSchema({ properties: { x: { $ref: "#" } } }).recursive).toBe(true);
-  const shape = analyseSchema(twice({ required: names(100) }));
+  const shape = analyseSchema(referencedTwice({ required: names(100) }));
   expect(shape.recursive).toBe(false);
   expect(shape.weight).toBeGreaterThanOrEqual(200);
 });
 
-function twice(schema: object): object {
+function referencedTwice(schema: object): object {
   return { $defs: { x: schema }, allOf: [{ $ref: "#/$defs/x" }, { $ref: "#/$defs/x" }] };
 }

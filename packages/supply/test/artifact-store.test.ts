@@ -17,8 +17,8 @@ beforeAll(() => {
   subject = {
     files: openArtifactStore(dir),
     age(sha256, ms) {
-      const then = new Date(Date.now() - ms);
-      utimesSync(file(sha256), then, then);
+      const modified_at = new Date(Date.now() - ms);
+      utimesSync(file(sha256), modified_at, modified_at);
     },
     change: (sha256) => writeFileSync(file(sha256), readFileSync(file(sha256)).reverse()),
   };

@@ -50,11 +50,11 @@ async function install(files = FILES): Promise<string> {
 const treeOf = (digest: string) => join(dir, "sha256", digest.slice(7), "tree");
 
 test("lets other users read the tree of a package and nothing else, with any umask", async () => {
-  const before = dir;
+  const parent = dir;
   for (const mask of [0o000, 0o077]) {
     const previous_umask = process.umask(mask);
     try {
-      dir = join(before, mask.toString(8));
+      dir = join(parent, mask.toString(8));
       store = openContentStore(dir);
       const folder = join(treeOf(await install()), "..");
       const modeOf = (...parts: string[]) => (statSync(join(...parts)).mode & 0o7777).toString(8);
@@ -94,9 +94,9 @@ test("stores installed files read-only and readable by everyone, by their digest
 
 test("installs the same package several times, even concurrently, with the result of one install", async () => {
   const digest = await install();
-  const before = statSync(treeOf(digest)).ino;
+  const first_inode = statSync(treeOf(digest)).ino;
   expect(await install()).toBe(digest);
-  expect(statSync(treeOf(digest)).ino).toBe(before);
+  expect(statSync(treeOf(digest)).ino).toBe(first_inode);
   await store.discard(digest);
   await Promise.all([install(), install(), install()]);
   expect(await store.verifyTree(digest)).toBe(treeOf(digest));
@@ -268,8 +268,8 @@ describe("a sweep", () => {
   const DAY = 86_400_000;
   const OTHER: TarEntry[] = [{ name: "vai-plugin.toml", body: "y = 2\n" }];
   const age = (digest: string, ms: number) => {
-    const then = new Date(Date.now() - ms);
-    utimesSync(join(dir, "sha256", digest.slice(7)), then, then);
+    const modified_at = new Date(Date.now() - ms);
+    utimesSync(join(dir, "sha256", digest.slice(7)), modified_at, modified_at);
   };
   const unused = async () => false;
 

@@ -79,12 +79,6 @@ test("imports a folder and its archive as the same package", async () => {
 });
 
 describe("refuses a source that is not a package:", () => {
-  test("a folder without a manifest, and lists what was found instead", async () => {
-    const error = await refusalOf(fromFolder({ "package.json": "{}", "src/a.ts": "" }));
-    expect(error.code).toBe("package.source_invalid");
-    expect(error.message).toBe(`${folder} contains no vai-plugin.toml; found instead: package.json, src.`);
-  });
-
   test("an archive of the folder instead of its content", async () => {
     const error = await refusalOf(fromArchive({ name: "hello/vai-plugin.toml", body: MANIFEST }));
     expect(error.code).toBe("package.source_invalid");
@@ -126,6 +120,12 @@ describe("refuses a source that is not a package:", () => {
   test("a folder with a credential", async () => {
     expect((await refusalOf(fromFolder({ ...HELLO, ".env": "A=1" }))).code).toBe("package.credential_file");
   });
+});
+
+test("refuses a folder without a manifest, and lists what was found instead", async () => {
+  const error = await refusalOf(fromFolder({ "package.json": "{}", "src/a.ts": "" }));
+  expect(error.code).toBe("package.source_invalid");
+  expect(error.message).toBe(`${folder} contains no vai-plugin.toml; found instead: package.json, src.`);
 });
 
 describe("the platform of a package", () => {

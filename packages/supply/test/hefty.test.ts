@@ -150,8 +150,8 @@ verifies(
   },
 );
 
-describe("the start of an instrument plugin (instr.manifest)", () => {
-  test("is InProcess by default, with the default export of a module", async () => {
+describe("an instrument plugin (instr.manifest)", () => {
+  test("runs the default export of a module InProcess by default", async () => {
     const runtime = await importRuntime({ isolationMode: undefined, providerClass: "provider.js" });
     expect(runtime).toMatchObject({
       protocol: "module.instrument",
@@ -187,14 +187,14 @@ describe("the start of an instrument plugin (instr.manifest)", () => {
     ]);
     await expect(start("cafe")).rejects.toThrow("com/example/Main.class is not a Java class file");
   });
-  test("maps platforms to operating systems, and All to no restriction", async () => {
+  test("is limited to the operating systems of its platforms, unless one is All", async () => {
     expect((await importRuntime({ platforms: ["Linux", "MacOS"] })).os).toEqual(["linux", "darwin"]);
     expect((await importRuntime({ platforms: ["Linux", "All"] })).os).toBeUndefined();
   });
-  test("refuses another operating system", async () => {
+  test("is refused on another operating system", async () => {
     expect(await refusalOf({ ...HELLO, platforms: ["Windows"] })).toMatchObject({ code: "package.platform" });
   });
-  test("reads permissions from x-backplane", async () => {
+  test("requests the permissions in x-backplane", async () => {
     const permissions = {
       network: "egress",
       allowed_domains: ["api.example.com"],
@@ -306,22 +306,22 @@ describe("refuses a manifest and explains what to write:", () => {
       expect(error.message).toContain(FILE);
     });
   }
+});
 
-  test("several problems, all in one error", async () => {
-    const error = await refusalOf({ id: "x", colour: "red" });
-    expect(error.details.issues?.map(({ path }) => path)).toEqual([
-      "colour",
-      "name",
-      "version",
-      "author",
-      "description",
-      "providerClass",
-    ]);
-  });
+test("lists several problems of a manifest in one error", async () => {
+  const error = await refusalOf({ id: "x", colour: "red" });
+  expect(error.details.issues?.map(({ path }) => path)).toEqual([
+    "colour",
+    "name",
+    "version",
+    "author",
+    "description",
+    "providerClass",
+  ]);
+});
 
-  test("but accepts an older minimum version, including a pre-release", async () => {
-    expect((await importRuntime({ minHeftyVersion: "0.22.0-rc.1" })).instrument?.min_hefty_version).toBe(
-      "0.22.0-rc.1",
-    );
-  });
+test("accepts an older minimum version of Hefty, including a pre-release", async () => {
+  expect((await importRuntime({ minHeftyVersion: "0.22.0-rc.1" })).instrument?.min_hefty_version).toBe(
+    "0.22.0-rc.1",
+  );
 });

@@ -174,7 +174,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
         tar(file("r", { body: Buffer.from(Array.from({ length: 9_000 }, (_, i) => (i * 7919) % 251)) })),
       ).subarray(0, -20),
   ],
-  ["a flipped bit in gzip data", "garbage", () => flip(gzipSync(tar(good)), -6)],
+  ["a flipped bit in gzip data", "garbage", () => flipBit(gzipSync(tar(good)), -6)],
   ["data after gzip data", "garbage", () => Buffer.concat([gzipSync(tar(good)), Buffer.from("tail")])],
   [
     "a decompression bomb",
@@ -188,9 +188,10 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   ],
 ];
 
-function flip(bytes: Buffer, at: number): Buffer {
+/** `end_offset` is negative and counts from the end. */
+function flipBit(bytes: Buffer, end_offset: number): Buffer {
   const copy = Buffer.from(bytes);
-  const index = copy.length + at;
+  const index = copy.length + end_offset;
   copy[index] = (copy[index] as number) ^ 0x10;
   return copy;
 }
@@ -203,48 +204,48 @@ describe("refuses a tar archive and leaves no files, because of", () => {
       expect(refusal.message).toContain(`rule ${rule}`);
     });
   }
+});
 
-  test("an entry whose name in the error is escaped for terminals", async () => {
-    const { message } = await expectRefusal(tar(file("bin/\x1b[31mred")));
-    expect(message).toContain('entry "bin/\\u001b[31mred"');
-    expect(message).not.toContain("\x1b");
-  });
+test("escapes the name of an entry in the error for terminals", async () => {
+  const { message } = await expectRefusal(tar(file("bin/\x1b[31mred")));
+  expect(message).toContain('entry "bin/\\u001b[31mred"');
+  expect(message).not.toContain("\x1b");
+});
 
-  verifies(
-    "pkg.unpack-safe",
-    "a million entries, before most of them are read",
-    async () => {
-      let sent = 0;
-      async function* million(): AsyncGenerator<Uint8Array> {
-        for (let index = 0; index < 1_000_000; index += 100) {
-          sent = index;
-          yield Buffer.concat(
-            Array.from({ length: 100 }, (_, at) =>
-              entry({ name: `f${index + at}`, type: at % 10 === 0 ? "0" : "5" }),
-            ),
-          );
-        }
+verifies(
+  "pkg.unpack-safe",
+  "refuses an archive with a million entries before most of them are read",
+  async () => {
+    let sent = 0;
+    async function* sendMillionEntries(): AsyncGenerator<Uint8Array> {
+      for (let index = 0; index < 1_000_000; index += 100) {
+        sent = index;
+        yield Buffer.concat(
+          Array.from({ length: 100 }, (_, offset) =>
+            entry({ name: `f${index + offset}`, type: offset % 10 === 0 ? "0" : "5" }),
+          ),
+        );
       }
-      const error: { code?: string; details?: { rule: string } } = await unpackArchive(
-        million(),
-        join(folder, "tree"),
-      ).then(
-        () => ({}),
-        (reason: object) => reason,
-      );
-      expect([error.code, error.details?.rule]).toEqual(["package.unsafe", "too-many-entries"]);
-      expect(sent).toBeLessThan(25_000);
-      expect(readdirSync(folder)).toEqual([]);
-    },
-    120_000,
-  );
-
-  test("a failing sender, whose error is passed on", async () => {
-    async function* cut(): AsyncGenerator<Uint8Array> {
-      yield tar(good).subarray(0, 512);
-      throw new Error("connection lost");
     }
-    await expect(unpackArchive(cut(), join(folder, "tree"))).rejects.toThrow("connection lost");
+    const error: { code?: string; details?: { rule: string } } = await unpackArchive(
+      sendMillionEntries(),
+      join(folder, "tree"),
+    ).then(
+      () => ({}),
+      (reason: object) => reason,
+    );
+    expect([error.code, error.details?.rule]).toEqual(["package.unsafe", "too-many-entries"]);
+    expect(sent).toBeLessThan(25_000);
     expect(readdirSync(folder)).toEqual([]);
-  });
+  },
+  120_000,
+);
+
+test("passes on the error of a sender that fails, and leaves no files", async () => {
+  async function* failAfterHeader(): AsyncGenerator<Uint8Array> {
+    yield tar(good).subarray(0, 512);
+    throw new Error("connection lost");
+  }
+  await expect(unpackArchive(failAfterHeader(), join(folder, "tree"))).rejects.toThrow("connection lost");
+  expect(readdirSync(folder)).toEqual([]);
 });

@@ -30,7 +30,7 @@ async function apply(...layers: (readonly LayerEntry[] | Buffer)[]): Promise<Rec
   try {
     for (const [index, layer] of layers.entries()) {
       const bytes = Buffer.isBuffer(layer) ? layer : await layerOf(layer);
-      await applyLayer(tree, index, oneByOne(bytes), spool, LIMITS);
+      await applyLayer(tree, index, inChunks(bytes), spool, LIMITS);
     }
     const contents: Record<string, string | null> = {};
     for (const { path, node } of tree.entries()) {
@@ -48,8 +48,8 @@ async function apply(...layers: (readonly LayerEntry[] | Buffer)[]): Promise<Rec
   }
 }
 
-async function* oneByOne(bytes: Buffer): AsyncGenerator<Uint8Array> {
-  for (let at = 0; at < bytes.length; at += 4_096) yield bytes.subarray(at, at + 4_096);
+async function* inChunks(bytes: Buffer): AsyncGenerator<Uint8Array> {
+  for (let start = 0; start < bytes.length; start += 4_096) yield bytes.subarray(start, start + 4_096);
 }
 
 test("merges layers with whiteouts, opaque folders, hard links and compression", async () => {
@@ -231,7 +231,7 @@ verifies("source.image", "limits the steps through links and the length of all n
     const all_limits = { ...IMAGE_LIMITS, ...limits };
     try {
       const tree = new ImageTree(all_limits);
-      await applyLayer(tree, 0, oneByOne(await layerOf(entries)), spool, all_limits);
+      await applyLayer(tree, 0, inChunks(await layerOf(entries)), spool, all_limits);
       const folder = mkdtempSync(join(root, "package-"));
       await writeRoot(tree, handle, folder, all_limits);
       return folder;
@@ -239,12 +239,12 @@ verifies("source.image", "limits the steps through links and the length of all n
       await handle.close();
     }
   };
-  const detour: readonly LayerEntry[] = [
+  const links: readonly LayerEntry[] = [
     { name: "a", type: "directory" },
     { name: "l", type: "symlink", linkname: "a/../".repeat(500) },
     ...Array.from({ length: 20 }, (_, index) => ({ name: `l/${index}`, body: "" })),
   ];
-  await expect(applyAndWriteRoot({ steps: 10_000 }, detour)).rejects.toMatchObject({
+  await expect(applyAndWriteRoot({ steps: 10_000 }, links)).rejects.toMatchObject({
     details: { rule: "too-many-links" },
   });
   const targets = Array.from(

@@ -12,7 +12,7 @@ const PROGRAMS = {
 };
 
 interface Change {
-  what: "install" | "remove";
+  action: "install" | "remove";
   /** Makes the change in a home. */
   program: string;
   /** The home before the change. */
@@ -47,10 +47,10 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
   chmodSync(file, 0o755);
   writeFileSync(file, "changed");
   return {
-    install: { what: "install", program, start: first, check: checkOldOrNew },
-    remove: { what: "remove", program, start: second, check: checkOldOrNew },
+    install: { action: "install", program, start: first, check: checkOldOrNew },
+    remove: { action: "remove", program, start: second, check: checkOldOrNew },
     heal: {
-      what: "install",
+      action: "install",
       program,
       start: damaged,
       check: (packages) =>
@@ -76,10 +76,10 @@ async function checkOldOrNew(packages: PackageHome): Promise<string | null> {
 }
 
 /** The writes of an uninterrupted run, in order. */
-export async function pointsOf({ start, what, program }: Change): Promise<string[]> {
+export async function pointsOf({ start, action, program }: Change): Promise<string[]> {
   const home = `${start}-whole`;
   cpSync(start, home, { recursive: true });
-  const { printed } = await run(program, home, what);
+  const { printed } = await run(program, home, action);
   rmSync(home, { recursive: true });
   return JSON.parse(printed) as string[];
 }
@@ -99,17 +99,17 @@ export async function dieAtEach(change: Change, points: readonly number[]): Prom
 }
 
 async function dieAt(point: number, change: Change): Promise<string | null> {
-  const { start, what, program } = change;
-  const home = `${start}-${what}-${point}`;
+  const { start, action, program } = change;
+  const home = `${start}-${action}-${point}`;
   cpSync(start, home, { recursive: true });
-  const { signal } = await run(program, home, what, point);
+  const { signal } = await run(program, home, action, point);
   if (signal !== "SIGKILL") return "the process was not killed";
   const packages = await openPackageHome(home);
   try {
     if (readdirSync(join(home, "blobs/tmp")).length > 0) return "files are left in tmp";
     const fault = await change.check(packages);
     if (fault !== null) return fault;
-    if (what === "install") await packages.files.verifyTree(await packages.install("2.0.0"));
+    if (action === "install") await packages.files.verifyTree(await packages.install("2.0.0"));
     else if ((await packages.rows()).length === 2) await packages.remove("2.0.0");
     return null;
   } finally {

@@ -162,11 +162,11 @@ test.each([
 });
 
 test("starts the program that npx specifies, and refuses another program of the package", () => {
-  const two = { bin: { mcp: "./mcp.js", admin: "./admin.js" } };
-  expect(selectProgram("@acme/mcp", two, "mcp")).toBe("./mcp.js");
+  const two_programs = { bin: { mcp: "./mcp.js", admin: "./admin.js" } };
+  expect(selectProgram("@acme/mcp", two_programs, "mcp")).toBe("./mcp.js");
   expect(selectProgram("@acme/mcp", { bin: { demo: "./demo.js" } }, "demo")).toBe("./demo.js");
   expect(selectProgram("@acme/mcp", { bin: "./own.js" }, "mcp")).toBe("./own.js");
-  expect(() => selectProgram("@acme/mcp", two, "admin")).toThrow(
+  expect(() => selectProgram("@acme/mcp", two_programs, "admin")).toThrow(
     'the command names its program "admin", and only mcp can be started',
   );
 });

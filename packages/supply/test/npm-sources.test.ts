@@ -263,14 +263,14 @@ verifies(
   "sec.npm-sources",
   "refuses an archive on another host that the registry metadata specifies",
   async () => {
-    const elsewhere = publish({});
-    registry.tarballs.set(elsewhere, `${foreign}/elsewhere.tgz`);
-    const outer = publish({ dependencies: { [elsewhere]: "1.0.0" } });
+    const on_other_host = publish({});
+    registry.tarballs.set(on_other_host, `${foreign}/elsewhere.tgz`);
+    const outer = publish({ dependencies: { [on_other_host]: "1.0.0" } });
     await expect(importServer(outer)).rejects.toMatchObject({
       code: "package.dependency_refused",
-      message: expect.stringContaining(`${outer} > ${elsewhere} comes from`),
+      message: expect.stringContaining(`${outer} > ${on_other_host} comes from`),
     });
-    await expect(importServer(elsewhere)).rejects.toMatchObject({ code: "package.dependency_refused" });
+    await expect(importServer(on_other_host)).rejects.toMatchObject({ code: "package.dependency_refused" });
     expect(requests).toEqual([]);
   },
   120_000,

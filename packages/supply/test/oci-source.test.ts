@@ -173,14 +173,14 @@ verifies("pkg.oci", "refuses one changed byte in any part and reports both diges
   for (const [name, bytes] of parts) {
     const changed = Buffer.from(bytes);
     changed[Math.floor(bytes.length / 2)]! ^= 1;
-    const where = registry.blobs.has(name) ? registry.blobs : registry.manifests;
-    where.set(name, changed);
+    const stored = registry.blobs.has(name) ? registry.blobs : registry.manifests;
+    stored.set(name, changed);
     const error = await refusalOf(install(pinned));
     expect({ name, code: error.code, details: error.details }).toMatchObject({
       code: "package.digest_mismatch",
       details: { expected: name, actual: sha256(changed) },
     });
-    where.set(name, bytes);
+    stored.set(name, bytes);
   }
 });
 

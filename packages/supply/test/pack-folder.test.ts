@@ -113,8 +113,8 @@ test("terminates even if a dependency has a path to itself as its name", async (
 });
 
 test("packs all modules of a folder whose package.json declares no development dependencies", async () => {
-  for (const [at, text] of ["{}", "not json", '{"devDependencies": ["dep"]}'].entries()) {
-    const folder = writeFolder(join(dir, String(at)), {
+  for (const [index, text] of ["{}", "not json", '{"devDependencies": ["dep"]}'].entries()) {
+    const folder = writeFolder(join(dir, String(index)), {
       ...HELLO,
       "package.json": text,
       "node_modules/dep/index.js": "kept",
@@ -203,37 +203,37 @@ describe("refuses a file that looks like a credential:", () => {
     expect(out.readableLength).toBe(0);
   });
 
-  test("far into a large file", async () => {
+  test("with a token far into a large file", async () => {
     const filler = "x ".repeat(700_000);
     writeFolder(dir, { ...HELLO, "bundle.js": `${filler}ghp${"_"}${"a1".repeat(18)}${filler}` });
     await expect(packFolder(dir)).rejects.toMatchObject({ code: "package.credential_file" });
   });
 
-  test("across the boundary between two chunks", async () => {
+  test("with a token across the boundary between two chunks", async () => {
     for (const before of [65_500, 65_520, 65_535]) {
       writeFolder(dir, { ...HELLO, "cut.js": `${" ".repeat(before)}ghp${"_"}${"a1".repeat(18)}` });
       await expect(packFolder(dir)).rejects.toMatchObject({ code: "package.credential_file" });
     }
   });
+});
 
-  test("and lists all of them in one error", async () => {
-    writeFolder(dir, { ...HELLO, ".env": "a", id_rsa: "b" });
-    await expect(packFolder(dir)).rejects.toMatchObject({
-      message: ".env cannot be packed: environment files contain secrets (and 1 more, see details.files).",
-      details: { files: [{ file: ".env" }, { file: "id_rsa" }] },
-    });
+test("lists all files that look like credentials in one error", async () => {
+  writeFolder(dir, { ...HELLO, ".env": "a", id_rsa: "b" });
+  await expect(packFolder(dir)).rejects.toMatchObject({
+    message: ".env cannot be packed: environment files contain secrets (and 1 more, see details.files).",
+    details: { files: [{ file: ".env" }, { file: "id_rsa" }] },
   });
+});
 
-  test.each([
-    [".npmrc", "save-exact=true"],
-    ["ca.pem", "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"],
-    [".env.example", "A="],
-    ["doc.md", "such as AKIAIOSFODNN7EXAMPLE or `-----BEGIN PRIVATE KEY-----`"],
-    ["environment.ts", "export const env = {}"],
-  ])("but accepts %s", async (path, content) => {
-    writeFolder(dir, { ...HELLO, [path]: content });
-    expect((await packFolder(dir)).files).toContain(path);
-  });
+test.each([
+  [".npmrc", "save-exact=true"],
+  ["ca.pem", "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"],
+  [".env.example", "A="],
+  ["doc.md", "such as AKIAIOSFODNN7EXAMPLE or `-----BEGIN PRIVATE KEY-----`"],
+  ["environment.ts", "export const env = {}"],
+])("packs the harmless file %s", async (path, content) => {
+  writeFolder(dir, { ...HELLO, [path]: content });
+  expect((await packFolder(dir)).files).toContain(path);
 });
 
 describe("packing", () => {

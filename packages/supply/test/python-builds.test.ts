@@ -27,7 +27,7 @@ import { AllowedBuilds } from "../src/pypi/allowed-builds.ts";
 import { createWheelBuilder } from "../src/pypi/build-wheels.ts";
 import { type Pip, PipFailure } from "../src/pypi/pip-command.ts";
 import { isBuildRequirement } from "../src/pypi/requirement.ts";
-import { parseSourceVersion, resolveWheels } from "../src/pypi/resolve-wheels.ts";
+import { resolveWheels } from "../src/pypi/resolve-wheels.ts";
 import {
   type PythonIndex,
   type SdistContent,
@@ -288,10 +288,10 @@ const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => v
     "a folder that is a link",
     "its build produced 0 wheels",
     ({ folder }) => {
-      const elsewhere = mkdtempSync(join(root, "elsewhere-"));
-      renameSync(join(folder, "out"), join(elsewhere, "out"));
-      fakeBuild(GOOD)({ folder: elsewhere } as BuildRequest);
-      symlinkSync(join(elsewhere, "out"), join(folder, "out"));
+      const link_target = mkdtempSync(join(root, "elsewhere-"));
+      renameSync(join(folder, "out"), join(link_target, "out"));
+      fakeBuild(GOOD)({ folder: link_target } as BuildRequest);
+      symlinkSync(join(link_target, "out"), join(folder, "out"));
     },
   ],
   [
@@ -335,8 +335,12 @@ verifies("source.pypi", "refuses the output of a hostile build", async () => {
 verifies("source.pypi", "builds only the archive that the index announces", async () => {
   const ran: BuildRequest[] = [];
   const run = (request: BuildRequest) => void ran.push(request);
-  const elsewhere = createPipNeedingArchive(HOSTILE, { url: "https://other.test/acme_hostile-1.0.0.tar.gz" });
-  await expect(resolveHostile(elsewhere, run)).rejects.toMatchObject({ code: "package.dependency_refused" });
+  const pip_with_other_host = createPipNeedingArchive(HOSTILE, {
+    url: "https://other.test/acme_hostile-1.0.0.tar.gz",
+  });
+  await expect(resolveHostile(pip_with_other_host, run)).rejects.toMatchObject({
+    code: "package.dependency_refused",
+  });
   const changed = createPipNeedingArchive(HOSTILE, { sha256: "0".repeat(64) });
   await expect(resolveHostile(changed, run)).rejects.toMatchObject({ code: "package.digest_mismatch" });
   expect(ran).toEqual([]);
@@ -490,10 +494,3 @@ test("reports which version the index offers, even of a package without a wheel,
   await expect(inspect("acme-nowhere")).rejects.toMatchObject({ code: "plugin.source_invalid" });
   await schemas.close();
 }, 120_000);
-
-test("reads the version of a source archive from its name", () => {
-  expect(parseSourceVersion("acme-demo-1.0.tar.gz", "acme-demo")).toBe("1.0");
-  expect(parseSourceVersion("Acme.Demo-1.0rc1.zip", "acme-demo")).toBe("1.0rc1");
-  expect(parseSourceVersion("acme-demo-extra-1.0.tar.gz", "acme-demo")).toBe(null);
-  expect(parseSourceVersion("acme_demo-1.0-py3-none-any.whl", "acme-demo")).toBe(null);
-});

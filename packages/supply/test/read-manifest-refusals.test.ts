@@ -270,30 +270,30 @@ describe("refuses a manifest and reports the file, the line and what to write, b
     expect(error.message).toMatch(/^vai-plugin\.toml:2: this is not valid TOML: /);
   });
 
-  test("several issues, with all of them in the details by line", () => {
-    const error = refusal(
-      broken('"tool"', '"tool"\nfoo = 1').replace('"0.1.0"', '"x"').replace('"read_only"', "3"),
-      "other.toml",
-    );
-    expect(error.message).toBe(
-      'other.toml:3: version is "x"; write a semantic version, such as 0.1.0 (and 2 more, see details.issues)',
-    );
-    expect(error.details.issues.map(({ path, line }) => [path, line])).toEqual([
-      ["version", 3],
-      ["exports[0].foo", 13],
-      ["exports[0].tool.effect_class", 16],
-    ]);
-  });
-
   test("an invalid transport of an unknown protocol", () => {
     const error = refusal(broken("vai.rpc.v1", "x").replace('plugin"]', 'plugin"]\ntransport = "tcp"'));
     expect(error.details.issues.map(({ message }) => message)).toContain(
       'runtime.transport is "tcp"; write one of stdio, http',
     );
   });
+});
 
-  test("a long value, which is truncated in the message", () => {
-    const error = refusal(broken('"0.1.0"', `"${"9".repeat(500)}"`));
-    expect(error.message.length).toBeLessThan(200);
-  });
+test("lists all issues of a manifest in the details, sorted by line", () => {
+  const error = refusal(
+    broken('"tool"', '"tool"\nfoo = 1').replace('"0.1.0"', '"x"').replace('"read_only"', "3"),
+    "other.toml",
+  );
+  expect(error.message).toBe(
+    'other.toml:3: version is "x"; write a semantic version, such as 0.1.0 (and 2 more, see details.issues)',
+  );
+  expect(error.details.issues.map(({ path, line }) => [path, line])).toEqual([
+    ["version", 3],
+    ["exports[0].foo", 13],
+    ["exports[0].tool.effect_class", 16],
+  ]);
+});
+
+test("truncates a long value in the message of an invalid manifest", () => {
+  const error = refusal(broken('"0.1.0"', `"${"9".repeat(500)}"`));
+  expect(error.message.length).toBeLessThan(200);
 });

@@ -123,8 +123,8 @@ describe("manifests", () => {
 
   test("gives up on a registry that sends a byte at a time", async () => {
     registry.intercept = (_request, response) => {
-      const drip = setInterval(() => response.write(" "), 20);
-      response.on("close", () => clearInterval(drip));
+      const timer = setInterval(() => response.write(" "), 20);
+      response.on("close", () => clearInterval(timer));
       return true;
     };
     const limits = { ...LIMITS, request_ms: 300 };
@@ -164,10 +164,10 @@ describe("blobs", () => {
 
   verifies("pkg.oci", "resumes an interrupted download with a range", async () => {
     const { digest, size } = registry.putBlob(content);
-    let cut = 0;
+    let interruptions = 0;
     registry.intercept = (request, response) => {
-      if (cut >= 2) return false;
-      cut += 1;
+      if (interruptions >= 2) return false;
+      interruptions += 1;
       const from = Number(/\d+/.exec(request.headers.range ?? "")?.[0] ?? 0);
       const end = from + 100_000;
       response.writeHead(from === 0 ? 200 : 206, {

@@ -75,7 +75,7 @@ verifies("pkg.oci", "sends no credential along with a redirect to another host",
   expect(other.requests.map(({ authorization }) => authorization)).toEqual([undefined]);
 });
 
-test("does not answer the challenge of the target of a redirect", async () => {
+test("does not answer an authentication challenge from the target of a redirect", async () => {
   other.intercept = (_request, response) => {
     response.writeHead(401, { "www-authenticate": `Bearer realm="${other.origin}/token"` }).end();
     return true;

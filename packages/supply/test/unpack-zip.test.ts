@@ -20,7 +20,7 @@ const extraField = (id: number, body = "") => {
   head.writeUInt16LE(body.length, 2);
   return Buffer.concat([head, Buffer.from(body)]);
 };
-const zeros = (length: number) => deflateRawSync(Buffer.alloc(length));
+const deflatedZeros = (length: number) => deflateRawSync(Buffer.alloc(length));
 const locator64 = Buffer.alloc(20);
 locator64.writeUInt32LE(0x07064b50, 0);
 
@@ -110,7 +110,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   [
     "a missing local header",
     "garbage",
-    () => flipped(zip([good, file("b")]), 36 + deflateRawSync(Buffer.from("fine")).length),
+    () => flipBit(zip([good, file("b")]), 36 + deflateRawSync(Buffer.from("fine")).length),
   ],
   ["another name in the local header", "ambiguous", () => zip([file("a", { local: { name: "b" } })])],
   ["another size in the local header", "ambiguous", () => zip([file("a", { local: { size: 9 } })])],
@@ -124,13 +124,17 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   [
     "an incorrect data descriptor",
     "ambiguous",
-    () => flipped(zip([file("a", { descriptor: true }), good]), 30 + 1 + 3 + 5),
+    () => flipBit(zip([file("a", { descriptor: true }), good]), 30 + 1 + 3 + 5),
   ],
   ["a missing data descriptor", "ambiguous", () => zip([file("a", { flags: 0x0808 })])],
   ["a wrong checksum", "checksum", () => zip([file("a", { crc: 1 })])],
   ["a size that is too large", "size", () => zip([file("a", { size: 2 })])],
   ["a size that is too small", "size", () => zip([{ name: "a", body: "xy", size: 1 }])],
-  ["more data than announced", "bomb", () => zip([{ name: "a", data: zeros(10_000), size: 10, crc: 0 }])],
+  [
+    "more data than announced",
+    "bomb",
+    () => zip([{ name: "a", data: deflatedZeros(10_000), size: 10, crc: 0 }]),
+  ],
   ["damaged data", "garbage", () => zip([file("a", { data: Buffer.from([0xff, 0xff, 0xff]) })])],
   [
     "data after the compressed data",
@@ -149,7 +153,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   [
     "files that are too large together",
     "too-large",
-    () => zip(Array.from({ length: 6 }, (_, at) => ({ name: `f${at}`, body: Buffer.alloc(15_000) }))),
+    () => zip(Array.from({ length: 6 }, (_, index) => ({ name: `f${index}`, body: Buffer.alloc(15_000) }))),
     SMALL_LIMITS,
   ],
   [
@@ -161,16 +165,16 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   [
     "too many entries",
     "too-many-entries",
-    () => zip(Array.from({ length: 51 }, (_, at) => file(`f${at}`))),
+    () => zip(Array.from({ length: 51 }, (_, index) => file(`f${index}`))),
     SMALL_LIMITS,
   ],
   ["no entries", "empty", () => zip([])],
   ["truncation", "truncated", () => zip([good]).subarray(0, 60)],
 ];
 
-function flipped(bytes: Buffer, at: number): Buffer {
+function flipBit(bytes: Buffer, position: number): Buffer {
   const copy = Buffer.from(bytes);
-  copy[at] = (copy[at] as number) ^ 0x10;
+  copy[position] = (copy[position] as number) ^ 0x10;
   return copy;
 }
 
@@ -223,11 +227,11 @@ with zipfile.ZipFile(sys.argv[1],"w",zipfile.ZIP_DEFLATED) as z:
       ["c.txt", 0],
     ]);
   });
+});
 
-  test("is not confused with a tar whose first name begins with PK", async () => {
-    const { tar } = await import("./tar-bytes.ts");
-    expect((await unpack(tar({ name: "PKG-INFO", body: "x" }))).files).toHaveLength(1);
-  });
+test("does not mistake a tar whose first name begins with PK for a zip archive", async () => {
+  const { tar } = await import("./tar-bytes.ts");
+  expect((await unpack(tar({ name: "PKG-INFO", body: "x" }))).files).toHaveLength(1);
 });
 
 test("unpacks a mutated zip archive, or refuses it with package.unsafe without leaving files", async () => {

@@ -60,8 +60,8 @@ test("verifies a statement of SLSA 0.2", async () => {
   const signed = sigstore.sign({ ...old, predicate: { invocation: { configSource } } });
   expect((await verifyBundle(signed)).build.commit).toBe(commit);
   const other = { ...configSource, digest: { sha1: "0".repeat(40) } };
-  const lying = sigstore.sign({ ...old, predicate: { invocation: { configSource: other } } });
-  await expect(verifyBundle(lying)).rejects.toMatchObject({ code: "provenance.mismatch" });
+  const contradicting = sigstore.sign({ ...old, predicate: { invocation: { configSource: other } } });
+  await expect(verifyBundle(contradicting)).rejects.toMatchObject({ code: "provenance.mismatch" });
 });
 
 const changeBundle = (change: (bundle: SignedBundle) => void): SignedBundle => {

@@ -11,6 +11,7 @@ export interface ZipPart {
   flags?: number;
   crc?: number;
   size?: number;
+  /** The compressed size. */
   packed?: number;
   offset?: number;
   extra?: Buffer;
@@ -27,13 +28,17 @@ export interface ZipPart {
 
 export interface ZipEnd {
   count?: number;
+  /** The number of entries on this disk. */
   here?: number;
   disk?: number;
   size?: number;
   offset?: number;
   comment?: Buffer;
+  /** Bytes before the first entry. */
   before?: Buffer;
+  /** Bytes between the last entry and the central directory. */
   between?: Buffer;
+  /** Bytes between the central directory and the end record. */
   gap?: Buffer;
 }
 

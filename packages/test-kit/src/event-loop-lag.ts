@@ -41,7 +41,7 @@ export function measureLag(): () => Promise<number> {
         (sum, collection) => sum + Math.max(0, Math.min(to, collection.to) - Math.max(from, collection.from)),
         0,
       );
-    // A collection is measured by the wall clock. Its part of the CPU time is its part of the gap.
+    // A collection is measured by the wall clock, so its share of the CPU time is estimated by its share of the gap.
     const computing = (gap: Gap): number => gap.busy * (1 - collecting(gap) / (gap.to - gap.from));
     return gaps.reduce(
       (longest, gap) => (gap.to > gap.from ? Math.max(longest, computing(gap)) : longest),

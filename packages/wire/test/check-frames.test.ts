@@ -211,7 +211,7 @@ for (const [name, { valid, matchesCheck, matchesSchema }] of Object.entries(CHEC
   });
 }
 
-test("request: check and schema agree except for the context, which only has to be present", () => {
+test("checks requests as the schema does, except for the context, which only has to be present", () => {
   const context = {
     invocation_id: "inv_1",
     trace_id: "tr_1",

@@ -211,7 +211,7 @@ describe("as client", () => {
 
   verifies(
     "wire.contradiction",
-    "fails the call of a reply without a numeric id, or every call in flight if it is unknown",
+    "fails the call that a reply without a numeric id belongs to, or every call in flight if that call is unknown",
     async () => {
       const { peer, exchange, failures } = createPair();
       const [first, second, third] = ["a", "b", "c"].map((method) => codeOf(peer.call(method)));

@@ -35,7 +35,7 @@ describe("hello", () => {
   });
 
   const variant = (change: object): object => ({ ...HELLO, ...change });
-  const bad: [string, object, string][] = [
+  const other_identities: [string, object, string][] = [
     [
       "another package",
       variant({ plugin: { package_id: "acme/other", version: "0.1.0" } }),
@@ -47,7 +47,7 @@ describe("hello", () => {
       "handshake_failed",
     ],
   ];
-  for (const [name, frame, code] of bad) {
+  for (const [name, frame, code] of other_identities) {
     verifies("vai.hello.identity", `rejects ${name} and sends no request`, async () => {
       const { host, received, failures, sendFrames } = createPair();
       const hello = codeOf(host.hello());
@@ -60,11 +60,11 @@ describe("hello", () => {
     });
   }
 
-  const versions: [string, object, string][] = [
+  const invalid_hellos: [string, object, string][] = [
     ["another protocol", variant({ protocol: "vai.rpc.v2" }), "protocol_version_mismatch"],
     ["no protocol", variant({ protocol: undefined }), "handshake_failed"],
-    ["wrong role", variant({ role: "host" }), "handshake_failed"],
-    ["wrong type", variant({ type: "event" }), "handshake_failed"],
+    ["the wrong role", variant({ role: "host" }), "handshake_failed"],
+    ["the wrong type", variant({ type: "event" }), "handshake_failed"],
     ["a response first", response("req_1"), "handshake_failed"],
     ["no plugin", variant({ plugin: undefined }), "handshake_failed"],
     [
@@ -73,7 +73,7 @@ describe("hello", () => {
       "handshake_failed",
     ],
   ];
-  for (const [name, frame, code] of versions) {
+  for (const [name, frame, code] of invalid_hellos) {
     verifies("vai.hello.version", `${name} fails with ${code}`, async () => {
       const { host, failures, sendFrames } = createPair();
       const hello = codeOf(host.hello());

@@ -72,10 +72,10 @@ verifies("wire.concurrent", "matches 10,000 shuffled replies with their calls", 
       host.request(`req_${i}`, OP, body({ i, pad: "x".repeat(i % 300) }), nothing),
     ),
   );
-  const crossed = answers.filter(
+  const mismatched = answers.filter(
     (answer, i) => !answer.ok || answer.id !== `req_${i}` || (answer.body.result as { i: number }).i !== i,
   );
-  expect(crossed).toEqual([]);
+  expect(mismatched).toEqual([]);
   expect({ violations, inFlight: host.inFlight }).toEqual({ violations: [], inFlight: 0 });
 });
 

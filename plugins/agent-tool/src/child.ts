@@ -43,7 +43,7 @@ export async function startChild(ctx: PluginContext, args: AgentArgs, call: Kern
 }
 
 /**
- * Resolves when the child ends. If the call is stopped, the kernel ends the child, and this does not wait for
+ * Resolves when the child ends. If the call is stopped, the kernel ends the child, and this function does not wait for
  * that.
  */
 export function waitForChild(ctx: PluginContext, child_id: string, call: KernelToolCall): Promise<ChildEnd> {

@@ -266,8 +266,8 @@ test("completes the call when an event cannot be published", async () => {
 });
 
 test("returns an error for an invalid answer from the kernel", async () => {
-  const withoutChild = await loadAgentTool(completed, {});
-  expect(await withoutChild.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
-  const withoutEnd = await loadAgentTool(null);
-  expect(await withoutEnd.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+  const without_child = await loadAgentTool(completed, {});
+  expect(await without_child.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+  const without_end = await loadAgentTool(null);
+  expect(await without_end.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
 });

@@ -278,7 +278,7 @@ test("sends no request without a key and reports the missing key in health", asy
 
 const PNG = "iVBORw0KGgo=";
 /** A step with two results: text and an image in one, audio and a resource in the other. */
-const mediaHistory = [
+const media_history = [
   { role: "user", content: "draw" },
   {
     role: "assistant",
@@ -312,7 +312,7 @@ verifies(
   "sends the images of results inside the results and describes other blocks",
   async () => {
     vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-    await bus.call({ messages: mediaHistory });
+    await bus.call({ messages: media_history });
     expect((vendor.body.messages.at(-1) as { content: unknown }).content).toEqual([
       {
         type: "tool_result",

@@ -27,15 +27,15 @@ export class CallSlots {
     const name = fragment.function?.name || null;
     const args = argumentText(fragment.function?.arguments);
     const slot = this.#find(fragment.index ?? null, id, name, args) ?? this.#addSlot(fragment.index ?? null);
-    const [newId, newName] = [slot.id === null ? id : null, slot.name === null ? name : null];
+    const [new_id, new_name] = [slot.id === null ? id : null, slot.name === null ? name : null];
     slot.id ??= id;
     slot.name ??= name;
     slot.args += args;
     return {
       type: "tool_call",
       index: slot.position,
-      ...(newId === null ? {} : { id: newId }),
-      ...(newName === null ? {} : { name: newName }),
+      ...(new_id === null ? {} : { id: new_id }),
+      ...(new_name === null ? {} : { name: new_name }),
       ...(args === "" ? {} : { args }),
     };
   }

@@ -309,7 +309,7 @@ test("sends no request without a key and reports the missing key in health", asy
 
 const PNG = "iVBORw0KGgo=";
 /** A step with two results: text and an image in one, audio and a resource in the other. */
-const mediaHistory = [
+const media_history = [
   { role: "user", content: "draw" },
   {
     role: "assistant",
@@ -343,7 +343,7 @@ verifies(
   "mentions the images of results in the text and sends them after the step",
   async () => {
     vendor.answer = sse(text("ok") + done);
-    await bus.call({ messages: [...mediaHistory, { role: "user", content: "thanks" }] });
+    await bus.call({ messages: [...media_history, { role: "user", content: "thanks" }] });
     expect(vendor.body.messages.slice(2)).toEqual([
       { role: "tool", tool_call_id: "c1", content: "a chart\n[image: image/png] (shown below)" },
       { role: "tool", tool_call_id: "c2", content: DESCRIBED_BLOCKS },
@@ -362,9 +362,9 @@ verifies(
 verifies("content.blocks", "describes images in the text for a model without vision", async () => {
   vendor.answer = sse(text("ok") + done);
   const config = { api_key: "sk-test-key", base_url: url, model: "gpt-test", images: false };
-  const textOnly = new LlmBus(plugin, [makeInstance("llm-openai", config)]);
+  const text_only = new LlmBus(plugin, [makeInstance("llm-openai", config)]);
   const attachments = [{ media_type: "image/png", data: PNG }];
-  await textOnly.call({ messages: [...mediaHistory, { role: "user", content: "thanks", attachments }] });
+  await text_only.call({ messages: [...media_history, { role: "user", content: "thanks", attachments }] });
   expect(vendor.body.messages.slice(2)).toEqual([
     { role: "tool", tool_call_id: "c1", content: "a chart\n[image: image/png]" },
     { role: "tool", tool_call_id: "c2", content: DESCRIBED_BLOCKS },
@@ -379,7 +379,7 @@ verifies("content.blocks", "sends PDFs and audio to a model that reads them, aft
   vendor.answer = sse(text("ok") + done);
   const config = { api_key: "sk-test-key", base_url: url, model: "gpt-test", documents: true, audio: true };
   const resource = { uri: "file:///report.pdf", mimeType: "application/pdf", blob: PDF };
-  const [user, assistant] = mediaHistory.slice(0, 2);
+  const [user, assistant] = media_history.slice(0, 2);
   const result = {
     role: "tool",
     tool_call_id: "c1",
@@ -388,7 +388,7 @@ verifies("content.blocks", "sends PDFs and audio to a model that reads them, aft
       { type: "audio", data: WAV, mimeType: "audio/wav" },
     ],
   };
-  const messages = [user!, assistant!, result] as typeof mediaHistory;
+  const messages = [user!, assistant!, result] as typeof media_history;
   await new LlmBus(plugin, [makeInstance("llm-openai", config)]).call({ messages });
   const parts = vendor.body.messages.slice(2);
   expect(parts[0]).toEqual({

@@ -152,7 +152,7 @@ test("reports an answer that the token limit cut short", async () => {
 
 const PNG = "iVBORw0KGgo=";
 /** A step with two results: text and an image in one, audio and a resource in the other. */
-const mediaHistory = [
+const media_history = [
   { role: "user", content: "draw" },
   {
     role: "assistant",
@@ -183,7 +183,7 @@ const DESCRIBED_BLOCKS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\
 
 verifies("content.blocks", "sends the images of results as parts of the output", async () => {
   vendor.answer = sse(completed);
-  await bus.call({ messages: mediaHistory });
+  await bus.call({ messages: media_history });
   expect(vendor.body.input.slice(-2)).toEqual([
     {
       type: "function_call_output",

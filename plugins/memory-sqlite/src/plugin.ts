@@ -112,8 +112,7 @@ async function handleQuery(
     });
     if (embedded !== null) embeddings.start(ctx, notes, scopeOf(event), embedded.space);
   } finally {
-    // An answer is also sent if the file fails: the turn then continues without notes instead of waiting for
-    // them.
+    // An answer is sent even if the file fails, so that the turn continues without notes instead of waiting.
     await ctx.emit(
       "memory.result",
       { hits: hits as (MemoryEntry & Record<string, unknown>)[], request_id: event.id },
@@ -141,10 +140,10 @@ function scopeOf({ org_id, project_id }: BusEvent): NoteScope {
 
 function toNote(entry: Record<string, unknown>, now: number): Note | null {
   if (typeof entry.text !== "string" || entry.text.trim() === "") return null;
-  const given_at = typeof entry.at === "string" ? Date.parse(entry.at) : Number.NaN;
+  const stated_at = typeof entry.at === "string" ? Date.parse(entry.at) : Number.NaN;
   const note: Note = {
     text: truncate(entry.text.toWellFormed(), TEXT_BYTES),
-    at: Number.isNaN(given_at) ? now : Math.min(given_at, now),
+    at: Number.isNaN(stated_at) ? now : Math.min(stated_at, now),
   };
   if (typeof entry.id === "string" && entry.id !== "" && entry.id.length <= ID_LENGTH) {
     note.id = entry.id.toWellFormed();

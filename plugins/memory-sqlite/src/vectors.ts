@@ -1,4 +1,4 @@
-/** Vectors in the database: 32-bit floats of length 1, so that a product is the cosine. */
+/** Vectors in the database: 32-bit floats, normalized to length 1, so that the dot product of two is their cosine. */
 
 export function packVector(vector: readonly number[]): Uint8Array {
   const length = Math.hypot(...vector);

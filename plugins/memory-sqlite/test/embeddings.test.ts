@@ -87,7 +87,7 @@ verifies("memory.store", "finds a note by its meaning, and only in its own proje
   expect(await memory.query("who likes cycling", { org_id: "org_other" })).toEqual([]);
 });
 
-verifies("memory.store", "embeds all notes again after a change of the model, and loses none", async () => {
+verifies("memory.store", "embeds all notes again after the model has changed, and loses none", async () => {
   const memory = await loadMemory();
   for (const text of ["My bicycle is red", "Espresso at noon", "Nothing else"]) await memory.write(text);
   await expect.poll(readSpaces).toHaveLength(3);

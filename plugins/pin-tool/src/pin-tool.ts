@@ -36,7 +36,7 @@ export function pinTool(ctx: PluginContext): KernelTool {
   return kernelTool({
     name: "pin",
     description:
-      "Pins a message or tool result, so that it stays in this conversation word for word when older messages are summarised. Also lists and removes pins.",
+      "Pins a message or tool result, so that it stays in this conversation word for word when older messages are summarized. Also lists and removes pins.",
     parameters: PARAMETERS,
     requires_approval: false,
     effect_class: "idempotent_write",

@@ -118,7 +118,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
   {
     method: "POST",
     path: "/api/sessions/{id}/compact",
-    summary: "Compact the session: summarise earlier entries on a new chain",
+    summary: "Compact the session: summarize earlier entries on a new chain",
     scope: "sessions:write",
     responses: { 200: "The new chain.", 404: "There is no such session." },
     handle: async (call) => jsonResponse(await call.service("sessions.compact", sessionRef(call))),

@@ -7,11 +7,11 @@ const CONCURRENCY = "packages/door/src/calls/concurrency.ts";
 const EVENT_LOG = "packages/door/src/calls/event-log.ts";
 const ONCE = "packages/door/src/idempotency/idempotency.ts";
 const RECOVERY_TESTS = ["packages/door/test/invoke/recover.test.ts"];
-const WATCHED = ["packages/door/test/invoke/watch.test.ts"];
-const QUEUES = ["packages/door/test/calls/concurrency.test.ts"];
-const EVENTS = ["packages/door/test/calls/event-log.test.ts"];
-const ONCE_KEYS = ["packages/door/test/idempotency/run-idempotent.test.ts"];
-const IDEMPOTENT_CALLS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
+const WATCH_TESTS = ["packages/door/test/invoke/watch.test.ts"];
+const CONCURRENCY_TESTS = ["packages/door/test/calls/concurrency.test.ts"];
+const EVENT_LOG_TESTS = ["packages/door/test/calls/event-log.test.ts"];
+const RUN_IDEMPOTENT_TESTS = ["packages/door/test/idempotency/run-idempotent.test.ts"];
+const OPEN_IDEMPOTENT_TESTS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
 
 export const CALL_MUTANTS: Mutant[] = [
   {
@@ -19,21 +19,21 @@ export const CALL_MUTANTS: Mutant[] = [
     file: CONCURRENCY,
     from: "limit.reserved >= max + this.#deps.host.queue_per_binding",
     to: "limit.reserved > max + this.#deps.host.queue_per_binding",
-    tests: QUEUES,
+    tests: CONCURRENCY_TESTS,
   },
   {
     defence: "queue: calls are served in order",
     file: CONCURRENCY,
     from: "const next = limit.queue.shift();",
     to: "const next = limit.queue.pop();",
-    tests: QUEUES,
+    tests: CONCURRENCY_TESTS,
   },
   {
     defence: "queue: a cancelled call leaves the queue",
     file: CONCURRENCY,
     from: "if (index >= 0) limit.queue.splice(index, 1);",
     to: "if (index > 0) limit.queue.splice(index, 1);",
-    tests: QUEUES,
+    tests: CONCURRENCY_TESTS,
     only: "removes a cancelled call",
     hangs: true,
   },
@@ -42,7 +42,7 @@ export const CALL_MUTANTS: Mutant[] = [
     file: CONCURRENCY,
     from: "        if (released) return;\n        released = true;\n",
     to: "",
-    tests: QUEUES,
+    tests: CONCURRENCY_TESTS,
     only: "free a slot once",
   },
   {
@@ -50,7 +50,7 @@ export const CALL_MUTANTS: Mutant[] = [
     file: CONCURRENCY,
     from: "if (limit.running >= limit.max) return undefined;",
     to: "",
-    tests: QUEUES,
+    tests: CONCURRENCY_TESTS,
     only: "whatever the store leases",
   },
   {
@@ -58,42 +58,42 @@ export const CALL_MUTANTS: Mutant[] = [
     file: EVENT_LOG,
     from: "this.seq >= events_kept ||",
     to: "this.seq > events_kept ||",
-    tests: EVENTS,
+    tests: EVENT_LOG_TESTS,
   },
   {
     defence: "events: the size of events is bounded",
     file: EVENT_LOG,
     from: "this.#chars + chars > events_chars",
     to: "chars > events_chars",
-    tests: EVENTS,
+    tests: EVENT_LOG_TESTS,
   },
   {
     defence: "events: dropped events are reported once",
     file: EVENT_LOG,
     from: "    this.#dropped = 0;\n",
     to: "",
-    tests: EVENTS,
+    tests: EVENT_LOG_TESTS,
   },
   {
     defence: "watch: an event is sent once",
     file: WATCH,
     from: "if (event.seq <= last) continue;",
     to: "",
-    tests: WATCHED,
+    tests: WATCH_TESTS,
   },
   {
     defence: "watch: a slow reader reads the rest from the store",
     file: WATCH,
     from: "      queue = [];\n      is_behind = true;\n",
     to: "      queue = [];\n",
-    tests: WATCHED,
+    tests: WATCH_TESTS,
   },
   {
     defence: "watch: a reader continues after its position",
     file: WATCH,
     from: "let last = after_seq;\n  // Starts behind",
     to: "let last = 0;\n  // Starts behind",
-    tests: WATCHED,
+    tests: WATCH_TESTS,
   },
   {
     defence: "recover: only repeatable calls run again",
@@ -164,28 +164,28 @@ export const CALL_MUTANTS: Mutant[] = [
     file: ONCE,
     from: "if (response.status >= 500 || response.status === 429) await",
     to: "if (response.status > 500 || response.status === 429) await",
-    tests: ONCE_KEYS,
+    tests: RUN_IDEMPOTENT_TESTS,
   },
   {
     defence: "once: a refusal for overload releases the key",
     file: ONCE,
     from: "response.status >= 500 || response.status === 429",
     to: "response.status >= 500",
-    tests: ONCE_KEYS,
+    tests: RUN_IDEMPOTENT_TESTS,
   },
   {
     defence: "once: a thrown error releases the key",
     file: ONCE,
     from: "    await releaseKey(deps, caller, key);\n    throw error;\n",
     to: "    throw error;\n",
-    tests: ONCE_KEYS,
+    tests: RUN_IDEMPOTENT_TESTS,
   },
   {
     defence: "once: a racing request gets the call of the first",
     file: ONCE,
     from: 'if (codeOf(error) !== "idempotency.in_progress") throw error;',
     to: "throw error;",
-    tests: IDEMPOTENT_CALLS,
+    tests: OPEN_IDEMPOTENT_TESTS,
   },
   {
     defence: "metrics: a settled call is counted at the door",

@@ -5,7 +5,7 @@ const FAILURE = "packages/contract/src/plugins/tool-failure.ts";
 const CONTEXT = "packages/session/src/sessions/context.ts";
 const OUTCOME = "packages/session/src/tape/outcome.ts";
 const TURN_TAPE = "packages/session/src/tape/turn-tape.ts";
-const OUTCOMES = ["packages/session/test/tape/outcome.test.ts"];
+const OUTCOME_TESTS = ["packages/session/test/tape/outcome.test.ts"];
 
 export const CONTENT_MUTANTS: Mutant[] = [
   {
@@ -34,7 +34,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
     file: OUTCOME,
     from: "payload.content = content;",
     to: "payload.content = content.slice(0, 1);",
-    tests: OUTCOMES,
+    tests: OUTCOME_TESTS,
   },
   {
     defence: "content: the size of an image is estimated",

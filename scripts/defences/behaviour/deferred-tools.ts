@@ -2,7 +2,7 @@
 import type { Mutant } from "../mutant.ts";
 
 const DEFER = "packages/door/src/catalog/defer-tools.ts";
-const DEFERRED = ["packages/door/test/catalog/defer-tools.test.ts"];
+const DEFER_TOOLS_TESTS = ["packages/door/test/catalog/defer-tools.test.ts"];
 
 export const DEFERRED_TOOLS_MUTANTS: Mutant[] = [
   {
@@ -10,41 +10,41 @@ export const DEFERRED_TOOLS_MUTANTS: Mutant[] = [
     file: DEFER,
     from: "countCalls(a) - countCalls(b) ||",
     to: "countCalls(b) - countCalls(a) ||",
-    tests: DEFERRED,
+    tests: DEFER_TOOLS_TESTS,
   },
   {
     defence: "deferral: a pinned tool is never deferred",
     file: DEFER,
     from: " && !policy.pinned(tool.name);",
     to: ";",
-    tests: DEFERRED,
+    tests: DEFER_TOOLS_TESTS,
   },
   {
     defence: "deferral: nothing is deferred by the budget where models cannot search",
     file: "packages/door/src/catalog/catalog.ts",
     from: "const has_budget = search !== null && caller.tools",
     to: "const has_budget = caller.tools",
-    tests: DEFERRED,
+    tests: DEFER_TOOLS_TESTS,
   },
   {
     defence: "deferral: the profile of a key is part of the cached catalog's key",
     file: "packages/door/src/catalog/catalog.ts",
     from: 'tools === undefined ? "" : tools.join(",")',
     to: 'tools === undefined ? "" : ""',
-    tests: DEFERRED,
+    tests: DEFER_TOOLS_TESTS,
   },
   {
     defence: "deferral: a key cannot refer to a profile that does not exist",
     file: "packages/door/src/keys/keys.ts",
     from: "await requireProfiles(scope, body.tools ?? []);",
     to: "",
-    tests: DEFERRED,
+    tests: DEFER_TOOLS_TESTS,
   },
   {
     defence: "deferral: a profile is expanded to its tools",
     file: DEFER,
     from: "findProfile(policy, pattern) ?? [pattern]",
     to: "[pattern]",
-    tests: DEFERRED,
+    tests: DEFER_TOOLS_TESTS,
   },
 ];

@@ -5,12 +5,12 @@ const DISPATCH = "packages/door/src/outbox/dispatcher.ts";
 const DELIVER = "packages/door/src/outbox/deliver.ts";
 const SLOTS = "packages/door/src/outbox/delivery-slots.ts";
 const JOBS = "packages/store/src/ops/jobs.ts";
-const DELIVERED = ["packages/door/test/outbox/deliver.test.ts"];
-const DISPATCHED = ["packages/door/test/outbox/dispatcher.test.ts"];
+const DELIVER_TESTS = ["packages/door/test/outbox/deliver.test.ts"];
+const DISPATCHER_TESTS = ["packages/door/test/outbox/dispatcher.test.ts"];
 const OUTCOME = "packages/door/src/outbox/delivery-outcome.ts";
-const HANDLED = ["packages/door/test/outbox/deliveries.test.ts"];
-const RETRIED = ["packages/door/test/invoke/retry.test.ts"];
-const QUEUE = ["packages/store/test/contract-sqlite.test.ts"];
+const DELIVERIES_TESTS = ["packages/door/test/outbox/deliveries.test.ts"];
+const RETRY_TESTS = ["packages/door/test/invoke/retry.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
 
 export const DELIVERY_MUTANTS: Mutant[] = [
   {
@@ -18,7 +18,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: OUTCOME,
     from: 'call.status === "succeeded" || hasFailedPermanently(call) ? null',
     to: 'call.status === "succeeded" ? null',
-    tests: DELIVERED,
+    tests: DELIVER_TESTS,
     only: "does not retry after the plugin reports failed",
   },
   {
@@ -26,7 +26,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: OUTCOME,
     from: 'return status === "failed" && error?.code === "plugin_failed";',
     to: 'void error; return status === "failed";',
-    tests: RETRIED,
+    tests: RETRY_TESTS,
     hangs: true,
   },
   {
@@ -34,14 +34,14 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: 'if (code === "binding.not_found") return { discard: reason };',
     to: 'if (code === "binding.none") return { discard: reason };',
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "delivery: a refusal by a disabled hook is not an attempt",
     file: DELIVER,
     from: 'new Set(["binding.not_active", "authority.project_archived"])',
     to: 'new Set(["authority.project_archived"])',
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "delivery: the deliveries of a disabled hook are not attempted",
@@ -56,42 +56,42 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: "return is_gone && share_of !== undefined ?",
     to: "return !is_gone && share_of !== undefined ?",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "delivery: the attempt number is that of the job",
     file: DELIVER,
     from: "attempt: job.attempt,",
     to: "attempt: 1,",
-    tests: RETRIED,
+    tests: RETRY_TESTS,
   },
   {
     defence: "delivery: the id stays the same at every attempt",
     file: DELIVER,
     from: "delivery_id,\n          attempt: job.attempt,",
     to: "delivery_id: `${delivery_id}${job.attempt}`, attempt: job.attempt,",
-    tests: RETRIED,
+    tests: RETRY_TESTS,
   },
   {
     defence: "delivery: the delay doubles with each attempt",
     file: DELIVER,
     from: "base_ms * 2 ** (attempt - 1)",
     to: "base_ms * attempt",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "delivery: the delay is limited",
     file: DELIVER,
     from: "Math.min(base_ms * 2 ** (attempt - 1), max_ms)",
     to: "base_ms * 2 ** (attempt - 1)",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "delivery: a binding gets only its share",
     file: SLOTS,
-    from: "if (unended < limit && this.#unended < this.#concurrency) return true;",
-    to: "if (this.#unended < this.#concurrency) return true;",
-    tests: DELIVERED,
+    from: "if (in_progress < limit && this.#in_progress < this.#concurrency) return true;",
+    to: "if (this.#in_progress < this.#concurrency) return true;",
+    tests: DELIVER_TESTS,
     only: "does not delay other hooks",
     hangs: true,
   },
@@ -100,39 +100,39 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: "if (room <= 0 || hasEnough(reserved_count, limit)) continue;",
     to: "if (room <= 0 || hasEnough(reserved_count, limit)) return null;",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
     only: "reads the jobs of other lanes",
     hangs: true,
   },
   {
     defence: "delivery: all deliveries together are limited",
     file: SLOTS,
-    from: "if (unended < limit && this.#unended < this.#concurrency) return true;",
-    to: "if (unended < limit) return true;",
-    tests: DISPATCHED,
+    from: "if (in_progress < limit && this.#in_progress < this.#concurrency) return true;",
+    to: "if (in_progress < limit) return true;",
+    tests: DISPATCHER_TESTS,
   },
   {
-    defence: "delivery: a call that was opened ahead waits for a slot of its hook",
+    defence: "delivery: a call that was opened in advance waits for a slot of its hook",
     file: SLOTS,
     from: "return this.#useOf(lane).active < this.limitOf(lane);",
     to: "return true;",
-    tests: HANDLED,
-    only: "opens calls to a quick hook ahead",
+    tests: DELIVERIES_TESTS,
+    only: "opens calls to a quick hook in advance",
   },
   {
-    defence: "delivery: a hook with one attempt has no call opened ahead",
+    defence: "delivery: a hook with one attempt has no call opened in advance",
     file: SLOTS,
     from: "next.attempt > 1 || next.max_attempts === 1",
     to: "next.attempt > 1",
-    tests: HANDLED,
-    only: "opens no call ahead",
+    tests: DELIVERIES_TESTS,
+    only: "opens no call in advance",
   },
   {
-    defence: "delivery: a pause applies to calls that were opened ahead",
+    defence: "delivery: a pause applies to calls that were opened in advance",
     file: SLOTS,
     from: "      if (delivery.job.lane !== lane) continue;",
     to: "      if (delivery.job.lane !== undefined) continue;",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "withdraws calls",
     hangs: true,
   },
@@ -141,7 +141,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: `clock.now(), 0, "never_ran")`,
     to: "clock.now(), 0)",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "withdraws calls",
     hangs: true,
   },
@@ -150,7 +150,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: "if (!hasEnough(reserved_count, this.#slots.limitOf(job.lane))) this.#wakeSoon();",
     to: "void reserved_count;",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
     hangs: true,
   },
   {
@@ -158,7 +158,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: " && policy.deliveries?.paused !== true",
     to: " && policy.deliveries !== null",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "keeps the events for a paused hook",
     hangs: true,
   },
@@ -167,7 +167,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: "        await this.#release(lane);\n        continue;",
     to: "        continue;",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "starts no reserved delivery",
     hangs: true,
   },
@@ -176,7 +176,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: "    this.#unread.clear();\n    this.wake();",
     to: "    this.wake();",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "starts no new delivery",
     hangs: true,
   },
@@ -185,21 +185,21 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: "const unread = this.#unread.get(job.lane) ?? 0;",
     to: "const unread = this.#unread.get(job.lane) ?? 1;",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "delivery: the jobs that a lane takes without a read are limited",
     file: DELIVER,
     from: "this.#unread.set(job.lane, unread - 1);",
     to: "this.#unread.set(job.lane, unread);",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "delivery: a new job that was already read is not taken again",
     file: DELIVER,
-    from: "if (this.#running.has(job.id) || this.#ahead_ids.has(job.id)) continue;",
+    from: "if (this.#running.has(job.id) || this.#reserved_ids.has(job.id)) continue;",
     to: "",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
     only: "starts a new job once",
   },
   {
@@ -207,7 +207,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "if (added && !waiting) due.push(n);",
     to: "if (added) due.push(n);",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "reserves the new jobs that are due",
   },
   {
@@ -215,7 +215,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: JOBS,
     from: 'p.held === null ? ""',
     to: 'p.held !== "-" ? ""',
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "leaves reserved jobs unchanged",
   },
   {
@@ -223,7 +223,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DISPATCH,
     from: "matchesFilter(event, author_filter) && matchesFilter(event, binding.policy.deliveries?.filter)",
     to: "matchesFilter(event, author_filter)",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "delivers only events that pass the filters",
     hangs: true,
   },
@@ -232,7 +232,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DISPATCH,
     from: "matchesFilter(event, author_filter) && matchesFilter",
     to: "(author_filter === undefined || author_filter !== null) && matchesFilter",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "lists dead letters",
     hangs: true,
   },
@@ -241,7 +241,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: "packages/door/src/invoke/settle.ts",
     from: "job === null || retryReason(final) !== null ? undefined",
     to: "job !== null || retryReason(final) !== null ? undefined",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "keeps the events for a paused hook",
     hangs: true,
   },
@@ -250,7 +250,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: "packages/door/src/outbox/deliveries.ts",
     from: "return scope.project_id === null || job.scope.project_id === scope.project_id;",
     to: "return true;",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "lists dead letters",
   },
   {
@@ -258,7 +258,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: JOBS,
     from: 'if (p.project_id !== "") {',
     to: 'if (p.project_id === "-") {',
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "lists the jobs of a scope",
   },
   {
@@ -266,7 +266,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "where id = $1 and fence = $2 and state = 'leased'`;\nconst LEASE_AND_START",
     to: "where id = $1 and $2 > 0 and state = 'leased'`;\nconst LEASE_AND_START",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "counts an attempt when its call is opened",
   },
   {
@@ -274,7 +274,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "state = 'ready' and fence = $2 - 1 and due_at is not null",
     to: "state = 'ready' and $2 > 0 and due_at is not null",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "reserves jobs",
   },
   {
@@ -282,7 +282,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: JOBS,
     from: 'and id not in (${jsonTexts("sqlite", "$5")})',
     to: 'and queue not in (${jsonTexts("sqlite", "$5")})',
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "reserves jobs",
   },
   {
@@ -290,7 +290,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: "packages/door/src/invoke/settle.ts",
     from: "live.onEnded?.();",
     to: "",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "starts the next delivery",
     hangs: true,
   },
@@ -299,7 +299,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "case when started < attempt and state = 'leased' then attempt - 1 else attempt end",
     to: "attempt",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "counts an attempt when its call is opened",
   },
   {
@@ -307,7 +307,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: "if ((await store.jobs.releaseOrphans(DELIVERIES_QUEUE, node_id, clock.now())) > 0) this.wake();",
     to: "void [store, node_id, clock];",
-    tests: HANDLED,
+    tests: DELIVERIES_TESTS,
     only: "resumes the deliveries of a killed gateway",
   },
 ];

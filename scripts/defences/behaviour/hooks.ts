@@ -6,11 +6,11 @@ const DELIVER = "packages/door/src/outbox/deliver.ts";
 const WATCH = "packages/door/src/outbox/watch-events.ts";
 const JOBS = "packages/store/src/ops/jobs.ts";
 const OUTBOX = "packages/store/src/ops/outbox.ts";
-const DELIVERED = ["packages/door/test/outbox/deliver.test.ts"];
-const DISPATCHED = ["packages/door/test/outbox/dispatcher.test.ts"];
-const WATCHED = ["packages/door/test/outbox/watch-events.test.ts"];
-const EVENTS = ["packages/agent/test/loop/hook-events.test.ts"];
-const QUEUE = ["packages/store/test/contract-sqlite.test.ts"];
+const DELIVER_TESTS = ["packages/door/test/outbox/deliver.test.ts"];
+const DISPATCHER_TESTS = ["packages/door/test/outbox/dispatcher.test.ts"];
+const WATCH_EVENTS_TESTS = ["packages/door/test/outbox/watch-events.test.ts"];
+const HOOK_EVENTS_TESTS = ["packages/agent/test/loop/hook-events.test.ts"];
+const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
 
 export const HOOK_MUTANTS: Mutant[] = [
   {
@@ -18,77 +18,77 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: DISPATCH,
     from: "if (event.from_hook) continue;",
     to: "",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: a project's binding replaces the org's for deliveries too",
     file: DISPATCH,
     from: "const binding = pickBinding(versions, event_id);\n    if (binding !== null) picked.push(binding);",
     to: "void event_id; picked.push(...versions);\n    void pickBinding;",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: every hook of a package receives deliveries",
     file: DISPATCH,
     from: "{hook.binding.package_id}\\n${hook.binding.export_id}",
     to: "{hook.binding.package_id}",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: a hook gets the events of its own project only",
     file: DISPATCH,
     from: "const key = `${event.org_id}\\n${event.project_id}\\n${event.type}`;",
     to: "const key = `${event.org_id}\\n${event.type}`;",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: a hook gets the events that it subscribes to",
     file: DISPATCH,
     from: "const key = `${event.org_id}\\n${event.project_id}\\n${event.type}`;",
     to: "const key = `${event.org_id}\\n${event.project_id}`;",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: an org-wide hook acts in the project of the event",
     file: DISPATCH,
     from: "project_id: binding.scope.project_id ?? event.project_id",
     to: "project_id: binding.scope.project_id",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: deliveries of one subject are in one group",
     file: DISPATCH,
     from: "group: `${binding.binding_id}/${subject.kind}/${subject.id}`",
     to: "group: `${binding.binding_id}/${event.id}`",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: subjects do not wait for each other",
     file: DISPATCH,
     from: "group: `${binding.binding_id}/${subject.kind}/${subject.id}`",
     to: "group: `${binding.binding_id}/${subject.kind}`",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: each binding has its own lane",
     file: DISPATCH,
     from: "lane: binding.binding_id,",
     to: 'lane: "all",',
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: a delivery has its event's type, subject and summary",
     file: DISPATCH,
     from: "event: { type, occurred_at, subject, summary, ...trace },",
     to: "event: { type, occurred_at, subject, ...trace },",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: a delivery has the ids of its event",
     file: DISPATCH,
     from: "event: { type, occurred_at, subject, summary, ...trace },",
     to: "event: { type, occurred_at, subject, summary },\n        ...(trace === null ? {} : {}),",
-    tests: DELIVERED,
+    tests: DELIVER_TESTS,
     only: "delivers an event to its hook once",
   },
   {
@@ -96,56 +96,56 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: "input: event, ...idsOf(event) }",
     to: "input: event, ...(idsOf === undefined ? {} : {}) }",
-    tests: EVENTS,
+    tests: HOOK_EVENTS_TESTS,
   },
   {
     defence: "hooks: a nested call has the ids of the call that made it",
     file: "packages/door/src/calls/call-ids.ts",
     from: "if (own_id === undefined) return inherited;",
     to: "",
-    tests: EVENTS,
+    tests: HOOK_EVENTS_TESTS,
   },
   {
     defence: "hooks: a nested call stays in the trace of the call that made it",
     file: "packages/door/src/calls/call-ids.ts",
     from: "if (inherited === undefined) return body;",
     to: "if (inherited === undefined || body.trace_id !== undefined) return body;",
-    tests: EVENTS,
+    tests: HOOK_EVENTS_TESTS,
   },
   {
     defence: "hooks: runs that a hook started trigger no hooks",
     file: "packages/agent/src/loop/run-record.ts",
     from: "if (from_hook === true) event.from_hook = true;",
     to: "void from_hook;",
-    tests: EVENTS,
+    tests: HOOK_EVENTS_TESTS,
   },
   {
     defence: "hooks: sessions that a hook created trigger no hooks",
     file: "packages/session/src/sessions/sessions.ts",
     from: "...(from_hook === true ? { from_hook } : {}),",
     to: "...(from_hook === undefined ? {} : {}),",
-    tests: EVENTS,
+    tests: HOOK_EVENTS_TESTS,
   },
   {
     defence: "hooks: the events of a run carry its output",
     file: "packages/agent/src/loop/run-record.ts",
     from: 'eventText(run.output?.content ?? "")',
     to: '""',
-    tests: EVENTS,
+    tests: HOOK_EVENTS_TESTS,
   },
   {
     defence: "hooks: a compaction's event carries its summary",
     file: "packages/session/src/sessions/sessions.ts",
     from: "output: eventText(summary) }",
     to: "...(eventText === undefined ? {} : {}) }",
-    tests: EVENTS,
+    tests: HOOK_EVENTS_TESTS,
   },
   {
     defence: "hooks: the event for the start of a run contains its chain",
     file: "packages/store/src/ops/runs.ts",
     from: "const events = p.records.events.map((event) => withChain(event, written.chain_id));",
     to: "const { events } = p.records;\n  void withChain;",
-    tests: EVENTS,
+    tests: HOOK_EVENTS_TESTS,
   },
   {
     defence: "hooks: texts of events contain no tokens of the gateway",
@@ -159,21 +159,21 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: DISPATCH,
     from: "if (to === pending.last_seq && pending.count < PAGE_SIZE) return;",
     to: "if (to !== null) return;",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: a node that lost the race reads from the new cursor",
     file: DISPATCH,
     from: "from = to ?? (await outbox.cursor(HOOKS_CONSUMER));",
-    to: "from = to ?? ahead.last_seq;",
-    tests: DISPATCHED,
+    to: "from = to ?? pending.last_seq;",
+    tests: DISPATCHER_TESTS,
   },
   {
     defence: "hooks: events during a pass start another pass",
     file: DISPATCH,
     from: "      this.#again = true;\n      return;\n",
     to: "      return;\n",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
     hangs: true,
   },
   {
@@ -181,7 +181,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: DISPATCH,
     from: "if (failed && !this.#stopped) this.#scheduleIn(RETRY_MS);",
     to: "if (failed) return;",
-    tests: DISPATCHED,
+    tests: DISPATCHER_TESTS,
     hangs: true,
   },
   {
@@ -189,14 +189,14 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: WATCH,
     from: "for (const { from_hook: _from_hook, ...event } of events) {",
     to: "for (const event of events) {",
-    tests: WATCHED,
+    tests: WATCH_EVENTS_TESTS,
   },
   {
     defence: "events: an idle reader skips events that it may not see",
     file: WATCH,
     from: "last = Math.max(last, complete_up_to);",
     to: "void complete_up_to;",
-    tests: WATCHED,
+    tests: WATCH_EVENTS_TESTS,
     hangs: true,
   },
   {
@@ -204,7 +204,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: OUTBOX,
     from: "where consumer = $1 and seq = $2 returning seq",
     to: "where consumer = $1 and seq >= $2 returning seq",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "advances a cursor once",
   },
   {
@@ -212,7 +212,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: OUTBOX,
     from: "  return yield* enqueueJobs(p, dialect);",
     to: "  return [];",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "advances a cursor once",
   },
   {
@@ -220,7 +220,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: OUTBOX,
     from: 'if (p.project_id !== "") {',
     to: 'if (p.project_id === "-") {',
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "reads events in order",
   },
   {
@@ -228,7 +228,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "[queue, group]))[0]!.waiting === 1;",
     to: "[queue, group]))[0]!.waiting === 2;",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "runs the jobs of a group",
   },
   {
@@ -236,7 +236,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "    [job.id as string, error, now],\n  );\n  yield* releaseNextInGroup(job, dialect);",
     to: "    [job.id as string, error, now],\n  );\n  void releaseNextInGroup;",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "runs the jobs of a group",
   },
   {
@@ -244,7 +244,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "yield sql(RELEASE_NEXT, [p.id]);",
     to: "void RELEASE_NEXT;",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "runs the jobs of a group",
   },
   {
@@ -252,7 +252,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "where id = $1 and fence = $2 and state = 'leased'`;\nconst RELEASE_NEXT",
     to: "where id = $1 and fence >= $2 and state = 'leased'`;\nconst RELEASE_NEXT",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "leases a job to one claimer",
   },
   {
@@ -260,7 +260,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "attempt = attempt + 1, fence = fence + 1",
     to: "attempt = attempt + 1",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "leases a job to one claimer",
   },
   {
@@ -268,7 +268,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "if (p.retry_ms === null || (job.attempt as number) >= (job.last_attempt as number)) {",
     to: "if (p.retry_ms === null || (job.attempt as number) > (job.last_attempt as number)) {",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "marks it dead",
   },
   {
@@ -276,7 +276,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "if ((job.attempt as number) >= (job.last_attempt as number)) {\n      // The lease",
     to: "if ((job.attempt as number) > (job.last_attempt as number)) {\n      // The lease",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "marks it dead",
   },
   {
@@ -284,7 +284,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "last_attempt = attempt + max_attempts where",
     to: "last_attempt = max_attempts where",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "marks it dead",
   },
   {
@@ -292,7 +292,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: JOBS,
     from: "waiting = open.length > 0;",
     to: "waiting = false;",
-    tests: QUEUE,
+    tests: CONTRACT_SQLITE_TESTS,
     only: "runs the jobs of a group",
   },
 ];

@@ -12,15 +12,15 @@ const ACCEPT = "packages/door/src/invoke/accept.ts";
 const RESULTS = "packages/contract/src/plugins/check-results.ts";
 const ENDING = "packages/door/src/calls/ending.ts";
 const INVOKE_TESTS = ["packages/door/test/invoke/invoke.test.ts"];
-const DEADLINES = ["packages/door/test/invoke/deadline.test.ts"];
-const RETRIES = ["packages/door/test/invoke/retry.test.ts"];
+const DEADLINE_TESTS = ["packages/door/test/invoke/deadline.test.ts"];
+const RETRY_TESTS = ["packages/door/test/invoke/retry.test.ts"];
 const RECOVERY_TESTS = ["packages/door/test/invoke/recover.test.ts"];
-const RUN_REQUESTS = ["packages/door/test/invoke/run-request.test.ts"];
+const RUN_REQUEST_TESTS = ["packages/door/test/invoke/run-request.test.ts"];
 const ACCEPT_TESTS = ["packages/door/test/invoke/accept.test.ts"];
-const QUEUES = ["packages/door/test/calls/concurrency.test.ts"];
-const IDEMPOTENT_CALLS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
+const CONCURRENCY_TESTS = ["packages/door/test/calls/concurrency.test.ts"];
+const OPEN_IDEMPOTENT_TESTS = ["packages/door/test/idempotency/open-idempotent.test.ts"];
 const OPEN_TESTS = ["packages/door/test/open/open.test.ts"];
-const POLICIES = ["packages/registry/test/policy/policies.test.ts"];
+const POLICIES_TESTS = ["packages/registry/test/policy/policies.test.ts"];
 
 export const INVOKE_MUTANTS: Mutant[] = [
   {
@@ -28,14 +28,14 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: OPEN,
     from: "requested ?? binding.policy.timeout_ms ?? item.default_timeout_ms",
     to: "binding.policy.timeout_ms ?? requested ?? item.default_timeout_ms",
-    tests: DEADLINES,
+    tests: DEADLINE_TESTS,
   },
   {
     defence: "open: the binding's timeout comes before the export's",
     file: OPEN,
     from: "requested ?? binding.policy.timeout_ms ?? item.default_timeout_ms",
     to: "requested ?? item.default_timeout_ms",
-    tests: DEADLINES,
+    tests: DEADLINE_TESTS,
   },
   {
     defence: "open: the names in a request must not contradict each other",
@@ -85,7 +85,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: OPEN,
     from: "plan.rules.length === 0 ? policy.rules : [...plan.rules, ...policy.rules]",
     to: "plan.rules.length === 0 ? policy.rules : plan.rules",
-    tests: POLICIES,
+    tests: POLICIES_TESTS,
   },
   {
     defence: "open: the recorded grant limits a call that is resumed",
@@ -172,7 +172,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RECORD,
     from: "const open_records: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };",
     to: "const open_records: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
-    tests: IDEMPOTENT_CALLS,
+    tests: OPEN_IDEMPOTENT_TESTS,
   },
   {
     defence: "call: a refusal is recorded with its fix",
@@ -211,7 +211,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RECORD,
     from: "if (reservation === null) row.started_at = row.created_at;",
     to: "row.started_at = row.created_at;",
-    tests: QUEUES,
+    tests: CONCURRENCY_TESTS,
     only: "records the start of a queued",
   },
   {
@@ -242,63 +242,63 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RUN,
     from: "return !outcome.dispatched || isRepeatable(row.effect_class);",
     to: "return true;",
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "retry: a failure before dispatch is retried for every effect",
     file: RUN,
     from: "return !outcome.dispatched || isRepeatable(row.effect_class);",
     to: "return isRepeatable(row.effect_class);",
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "retry: the plugin's own failure is final",
     file: RUN,
     from: 'if (outcome.status !== "failed" || outcome.dispatched) return false;',
     to: 'if (outcome.status !== "failed") return false;',
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "retry: a slow start is retried",
     file: RUN,
     from: "if (outcome.error?.details?.slow_start === true) return true;",
     to: "",
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "retry: a hook delivery is retried by the outbox, not by the call",
     file: RUN,
     from: "if (isDelivery(row)) return false;",
     to: "",
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "retry: attempts are limited",
     file: RUN,
     from: "attempts + 1 < host.retry.max_attempts",
     to: "attempts < host.retry.max_attempts",
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "retry: pauses double",
     file: RUN,
     from: "base_ms * 2 ** (attempt - 1)",
     to: "base_ms * attempt",
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "retry: the retries are counted on the record",
     file: RUN,
     from: "accept(plan, outcome, retries, started_at, redactor)",
     to: "accept(plan, outcome, 0, started_at, redactor)",
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "retry: a cancelled call is not tried again",
     file: RUN,
     from: "    if (live.stopped !== null) return cancelledBy(live.stopped, retries);\n    row.earlier_attempts",
     to: "    row.earlier_attempts",
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "frames: only an operator records frames",
@@ -326,35 +326,35 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RUN,
     from: "Math.ceil(remaining_ms), secrets, body)",
     to: "row.timeout_ms, secrets, body)",
-    tests: DEADLINES,
+    tests: DEADLINE_TESTS,
   },
   {
     defence: "run: each attempt has its own number",
     file: RUN,
     from: "call.attempt + attempts",
     to: "call.attempt",
-    tests: RETRIES,
+    tests: RETRY_TESTS,
   },
   {
     defence: "run: the delegated token is redacted",
     file: RUN,
     from: "if (token !== null) values.push(token);",
     to: "",
-    tests: RUN_REQUESTS,
+    tests: RUN_REQUEST_TESTS,
   },
   {
     defence: "run: the context contains only ids that the call has",
     file: RUN,
     from: "if (row.chain_id !== null) context.chain_id = row.chain_id;",
     to: "context.chain_id = row.chain_id as string;",
-    tests: RUN_REQUESTS,
+    tests: RUN_REQUEST_TESTS,
   },
   {
     defence: "run: the context contains the session",
     file: RUN,
     from: "    context.session_id = session_id;\n",
     to: "",
-    tests: RUN_REQUESTS,
+    tests: RUN_REQUEST_TESTS,
   },
   {
     defence: "run: a tool is called by its native name",
@@ -368,14 +368,14 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: RUN,
     from: "{ ...toObject(row.input), compaction_id: row.execution_id }",
     to: "{ compaction_id: row.execution_id, ...toObject(row.input) }",
-    tests: RUN_REQUESTS,
+    tests: RUN_REQUEST_TESTS,
   },
   {
     defence: "run: a slot is released when the call ends",
     file: RUN,
     from: "  } finally {\n    reservation.release();\n  }",
     to: "  } finally {\n    void reservation;\n  }",
-    tests: QUEUES,
+    tests: CONCURRENCY_TESTS,
     hangs: true,
   },
   {
@@ -418,7 +418,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     file: ACCEPT,
     from: ": redactor.text(outcome.stderr_tail),",
     to: ": outcome.stderr_tail,",
-    tests: RUN_REQUESTS,
+    tests: RUN_REQUEST_TESTS,
   },
   {
     defence: "ending: a tool's own error marks the block",

@@ -3,7 +3,7 @@ import type { Mutant } from "../mutant.ts";
 
 const BEGIN = "packages/agent/src/loop/begin-turn.ts";
 const SPAWN = "packages/agent/src/tools/subagents.ts";
-const RESUMED = ["packages/agent/test/loop/resume-subagents.test.ts"];
+const RESUME_SUBAGENTS_TESTS = ["packages/agent/test/loop/resume-subagents.test.ts"];
 
 export const SUBAGENT_MUTANTS: Mutant[] = [
   {
@@ -11,7 +11,7 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
     file: SPAWN,
     from: "key === null ? randomHex8(deps) : hash(",
     to: "n === 0 ? randomHex8(deps) : hash(",
-    tests: RESUMED,
+    tests: RESUME_SUBAGENTS_TESTS,
     only: "ended before the crash",
   },
   {
@@ -19,7 +19,7 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
     file: "packages/door/src/invoke/recover.ts",
     from: " || isRecoverable(door, row);",
     to: ' || (isRecoverable(door, row) && row.id === "");',
-    tests: RESUMED,
+    tests: RESUME_SUBAGENTS_TESTS,
     only: "ended before the crash",
   },
   {
@@ -27,7 +27,7 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
     file: BEGIN,
     from: "if (subagent === undefined) return { iterations: max_iterations, tools: null };",
     to: "if (subagent === undefined || max_iterations > 0) return { iterations: max_iterations, tools: null };",
-    tests: RESUMED,
+    tests: RESUME_SUBAGENTS_TESTS,
     only: "allow-list and the steps",
   },
   {
@@ -35,7 +35,7 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
     file: SPAWN,
     from: "      computeRemainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, clock.now()),",
     to: "      computeRemainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, 0),",
-    tests: RESUMED,
+    tests: RESUME_SUBAGENTS_TESTS,
     only: "rest of its time",
   },
   {
@@ -43,7 +43,7 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
     file: "packages/agent/src/loop/resume.ts",
     from: 'if (call?.status !== "running")',
     to: "if (call === null)",
-    tests: RESUMED,
+    tests: RESUME_SUBAGENTS_TESTS,
     only: "does not run again",
   },
   {
@@ -51,7 +51,7 @@ export const SUBAGENT_MUTANTS: Mutant[] = [
     file: "plugins/agent-tool/src/agent-tool.ts",
     from: "if (!child.resumed) await announcer.started(child, args);",
     to: "await announcer.started(child, args);",
-    tests: RESUMED,
+    tests: RESUME_SUBAGENTS_TESTS,
     only: "ended before the crash",
   },
 ];

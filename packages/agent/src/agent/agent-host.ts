@@ -15,9 +15,10 @@ import { PLUGIN_SETTINGS_SCOPE, type RegistryModule, withDefinitions } from "@ba
 import type { SessionModule } from "@backplane/session";
 import { createFanout, type FanoutService } from "../fanout/fanout.ts";
 import { ActiveTurns } from "../loop/active-turns.ts";
-import { ActiveModels, createProbe } from "../models/active-models.ts";
+import { ActiveModels } from "../models/active-models.ts";
 import { type FindProviderOwner, ModelCalls } from "../models/call-model.ts";
 import { createContentLoader } from "../models/load-content.ts";
+import { createProbe } from "../models/probe.ts";
 import { createPluginSystem } from "../plugins/plugin-system.ts";
 import type { KernelService, PluginSystem } from "../plugins/plugins-port.ts";
 import { NET_FETCH } from "../plugins/services.ts";

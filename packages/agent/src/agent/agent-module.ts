@@ -149,7 +149,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
   door.lease.onLapsed(() => {
     loop.checkHolds().catch((error: unknown) => log.warn({ err: error }, "turns could not be checked"));
   });
-  startDispatcher({ port, door, runningTurn: (scope, id) => loop.runningTurn(scope, id) });
+  startDispatcher({ port, door, findRunningTurn: (scope, id) => loop.findRunningTurn(scope, id) });
   host.core_tools.set(
     SEARCH_TOOL,
     toolSearch(deps.version ?? "0.0.0", (invocation_id) => turns.findByCall(invocation_id)),
@@ -184,7 +184,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     door,
     active_models,
     prepare: (org_id) => plugins.prepare(org_id),
-    findPlugin: (org_id, provider) => plugins.providerPlugin(org_id, provider),
+    findPlugin: (org_id, provider) => plugins.findProviderPlugin(org_id, provider),
   });
   const embedTexts = createEmbedTexts(models, active_models);
   const facade: AgentModule["facade"] = {
@@ -271,5 +271,5 @@ async function prepareStep(
   await lease.confirm(store_wait.max_wait_ms, turn.signal);
   const held = await store_wait.run("a turn", () => store.runs.checkHold(turn.hold), turn.signal);
   if (held === null) throw new BackplaneError("run.taken_over");
-  if (turn.joinedElsewhere(held.joins)) histories.forget(turn.key);
+  if (turn.countJoinedElsewhere(held.joins)) histories.forget(turn.key);
 }

@@ -62,7 +62,7 @@ export function createAgentChains({ clock, door, persister, sessions }: AgentCha
       };
       return await sessions.fork(caller.scope, id, options, once, causeOf(caller));
     },
-    async start(caller, id) {
+    async viewStart(caller, id) {
       let chain = await sessions.chain(caller.scope, id);
       let visible_to = chain.last_entry_id;
       while (chain.parent_chain_id !== null) {

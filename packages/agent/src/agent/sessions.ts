@@ -160,8 +160,8 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
 }
 
 /**
- * A compactor knows only the id of its own call, not that of the chain, because another compactor or the model may have
- * made the chain.
+ * Throws for the id of a compactor's call: a compaction is identified by the chain that it wrote, because the model can
+ * write one without a compactor's call.
  */
 async function getCompactedChain(
   sessions: Pick<Sessions, "chain">,

@@ -22,7 +22,7 @@ export function buildSeed(
     requireOwnSources(block, index, source);
     if (block.kind === "tool_call") calls.add(block.tool_call_id!);
     if (block.kind === "tool_result" && !calls.has(block.tool_call_id!))
-      reject(`seed_blocks/${index} is the result of a call that is not before it`);
+      reject(`seed_blocks/${index} is the result of a call that does not precede it`);
     const original = source.takeOriginal(block);
     if (original === null) {
       seed.push(toNewEntry(block, entries.at(-1)?.date ?? ""));
@@ -86,7 +86,7 @@ class SourceBlocks {
     return same.splice(Math.max(index, 0), 1)[0] ?? null;
   }
 
-  /** Entries without a block, such as model responses, stay between the two entries that they were between. */
+  /** The entries without a block, such as model responses, between two entries. They keep that position in the seed. */
   between(before: Entry | null, after: Entry): readonly Entry[] {
     if (before === null) return [];
     const from = this.#index.get(before)! + 1;

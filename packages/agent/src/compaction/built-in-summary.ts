@@ -7,7 +7,7 @@ import type { ModelCalls } from "../models/call-model.ts";
 import type { CompactionResult, CompactorInput } from "./call-compactor.ts";
 
 const PROMPT =
-  "Summarise the conversation so far for your own later use. Keep names, numbers, decisions, open questions, " +
+  "Summarize the conversation so far for your own later use. Keep names, numbers, decisions, open questions, " +
   "file paths and everything that was promised. Leave out small talk. Answer with the summary alone.";
 
 const MIN_SUMMARY_CHARS = 2_000;

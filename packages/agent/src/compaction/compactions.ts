@@ -1,7 +1,7 @@
 /**
  * Frees space in a full context (compact.auto). Older entries become a summary and recent ones stay, on a new
  * chain whose parent keeps everything. A bound compactor writes the seed of that chain; when none can be used, the
- * model of the session summarises. A failed compaction leaves the session unchanged.
+ * model of the session summarizes. A failed compaction leaves the session unchanged.
  */
 
 import {
@@ -62,7 +62,7 @@ export interface CompactionDeps {
   yieldToEventLoop(): Promise<void>;
   /** Throws `harness.limit` if the caller belongs to a harness that may not compact, or not again. */
   countCompaction(caller: Caller): Promise<void>;
-  /** Returns the context window of the instance's model in tokens, and which model it is. */
+  /** Returns the model of the instance, with its context window in tokens; null if no instance is active. */
   chooseModel(org_id: string, provider: string | null): Promise<ChosenModel | null>;
   /** The compactors that can be used, in order. Throws if the caller requested one that is not bound. */
   findCompactors(caller: Caller, choice: CompactorChoice): Promise<CompactorCandidate[]>;
@@ -281,7 +281,7 @@ const FINAL_ERRORS: ReadonlySet<string | undefined> = new Set([
 /** Without this minimum, the target for a conversation of a few words would be too small for any summary. */
 const MIN_DEFAULT_TARGET = 16;
 
-/** The number of entries from which on a step takes long enough to delay other work. */
+/** A step over more entries than this takes long enough to delay other work. */
 const LONG_SESSION = 500;
 
 /** Smaller than the window of any model in use. */

@@ -1,4 +1,7 @@
-/** Reads a compaction back from the two chains: its record, and its effect on each entry (compactor.loss). */
+/**
+ * Reads a compaction from the compacted chain and its parent: its record, and its effect on each entry
+ * (compactor.loss).
+ */
 
 import {
   BackplaneError,

@@ -6,6 +6,7 @@
 import { type BusEvent, KERNEL_SESSION } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
 
+/** The tape keeps these events even if their payload sets `persist` to false. */
 const ESSENTIAL: ReadonlySet<string> = new Set([
   "user.message.received",
   "assistant.message.done",

@@ -3,7 +3,7 @@
 import { type BusEvent, type Entry, type IdSource, KERNEL_SESSION, type Session } from "@backplane/contract";
 import type { Clock, SessionKey, WatchedEvent } from "@backplane/ports";
 import type { WrittenItem } from "@backplane/session";
-import type { UnfinishedAnswer, UnfinishedText } from "./partials.ts";
+import type { UnfinishedAnswer, UnfinishedText } from "./unfinished-answers.ts";
 
 const SOURCE = "kernel-session-context";
 

@@ -48,13 +48,13 @@ import {
 import { Envelopes, withLastEntryId } from "./envelopes.ts";
 import type { Hub } from "./hub.ts";
 import { Hubs } from "./hubs.ts";
-import { Partials } from "./partials.ts";
 import {
   type AttachOptions,
   type ConnectionDeps,
   type DetachReason,
   SubscriberConnection,
 } from "./subscriber-connection.ts";
+import { UnfinishedAnswers } from "./unfinished-answers.ts";
 
 /** How long a shutdown waits for plugins that handle the end of the connections slowly. */
 const ANNOUNCE_MS = 1_000;
@@ -96,7 +96,7 @@ class SessionFanout implements FanoutService {
   readonly #deps: FanoutDeps;
   readonly #limits: FanoutLimits;
   readonly #port: BusPort<KernelPublishOptions>;
-  readonly #partials: Partials;
+  readonly #unfinished: UnfinishedAnswers;
   readonly #hubs: Hubs;
   readonly #connection: ConnectionDeps;
   readonly #stopFeed: () => void;
@@ -112,8 +112,8 @@ class SessionFanout implements FanoutService {
     this.#limits = { ...FANOUT_LIMITS, ...deps.limits };
     const { buffered_bytes, partial_bytes } = this.#limits;
     const envelopes = new Envelopes(deps);
-    this.#partials = new Partials(partial_bytes);
-    this.#hubs = new Hubs({ envelopes, partials: this.#partials, recent_bytes: buffered_bytes / 8 });
+    this.#unfinished = new UnfinishedAnswers(partial_bytes);
+    this.#hubs = new Hubs({ envelopes, unfinished: this.#unfinished, recent_bytes: buffered_bytes / 8 });
     this.#connection = {
       envelopes,
       replay: (key, after_id, limit) => deps.store.sessions.replay(key, after_id, limit),
@@ -125,7 +125,7 @@ class SessionFanout implements FanoutService {
     this.#port.subscribe("*", (event) => this.#onEvent(event));
     this.#stopFeed = deps.feed.onWritten((key, items) => {
       try {
-        this.#hubs.get(key)?.written(items);
+        this.#hubs.get(key)?.publishWritten(items);
       } catch (error) {
         // The entries are on disk, so a failure here must not reach the writer.
         deps.log.error(
@@ -151,10 +151,11 @@ class SessionFanout implements FanoutService {
         if (connection.id === replaces && connection.actor === caller.actor) connection.end("timeout");
       }
       const cursor = Math.min(since_entry ?? last, last);
-      const at = { id: ids.next("connection"), actor: caller.actor, hub, cursor, now: clock.monotonic() };
-      const connection = new SubscriberConnection(at, options, this.#connection);
+      const id = ids.next("connection");
+      const client = { id, actor: caller.actor, hub, cursor, now: clock.monotonic() };
+      const connection = new SubscriberConnection(client, options, this.#connection);
       hub.connections.add(connection);
-      this.#publish(key, "session.context.attached", { session_id, connection_id: at.id, adapter_id });
+      this.#publish(key, "session.context.attached", { session_id, connection_id: id, adapter_id });
       this.#scheduleReap();
       void connection.read({ replay: since_entry !== null });
       return {
@@ -201,7 +202,7 @@ class SessionFanout implements FanoutService {
     this.#stopFeed();
     this.#timer?.stop();
     for (const connection of this.#hubs.connections()) connection.end("shutdown");
-    this.#partials.sweep(Number.POSITIVE_INFINITY);
+    this.#unfinished.sweep(Number.POSITIVE_INFINITY);
     // The port is detached last, so that subscribers still receive the final events.
     this.#port.detach();
     this.#onDelivered();
@@ -232,8 +233,8 @@ class SessionFanout implements FanoutService {
       this.#onDelta(event as BusEvent<typeof kind>);
       return;
     }
-    if (ANSWER_ENDS.has(kind)) this.#partials.drop(event, event.session_id);
-    else if (kind === "llm.call.response") this.#partials.dropThinking(event, event.session_id);
+    if (ANSWER_ENDS.has(kind)) this.#unfinished.drop(event, event.session_id);
+    else if (kind === "llm.call.response") this.#unfinished.dropThinking(event, event.session_id);
     if (kind === "llm.call.delta") {
       this.#onThinking(event as BusEvent<typeof kind>);
       return;
@@ -276,9 +277,9 @@ class SessionFanout implements FanoutService {
     const workspace = this.#workspaceOf(event);
     const hubs = this.#findHubs(event, workspace);
     if (hubs.some((hub) => hub.isLate(event))) return;
-    this.#partials.add(event, workspace, this.#deps.clock.monotonic());
+    this.#unfinished.add(event, workspace, this.#deps.clock.monotonic());
     if (this.#timer === null) this.#scheduleReap();
-    for (const hub of hubs) hub.delta(event);
+    for (const hub of hubs) hub.publishDelta(event);
   }
 
   /**
@@ -290,9 +291,9 @@ class SessionFanout implements FanoutService {
     const workspace = this.#workspaceOf(event);
     const hubs = this.#findHubs(event, workspace);
     if (hubs.some((hub) => hub.isLate(event))) return;
-    this.#partials.addThinking(event, workspace, this.#deps.clock.monotonic());
+    this.#unfinished.addThinking(event, workspace, this.#deps.clock.monotonic());
     if (this.#timer === null) this.#scheduleReap();
-    for (const hub of hubs) hub.delta(event);
+    for (const hub of hubs) hub.publishDelta(event);
   }
 
   #workspaceOf(event: BusEvent): string | null {
@@ -340,7 +341,7 @@ class SessionFanout implements FanoutService {
   /** One timer serves all connections and unfinished answers. No timer runs while there are none. */
   #scheduleReap(): void {
     if (this.#timer !== null || this.#closed) return;
-    if (this.#hubs.size === 0 && this.#partials.size === 0) return;
+    if (this.#hubs.size === 0 && this.#unfinished.size === 0) return;
     this.#timer = this.#deps.clock.after(this.#limits.reap_ms, () => {
       this.#timer = null;
       this.#reap(this.#deps.clock.monotonic());
@@ -349,7 +350,7 @@ class SessionFanout implements FanoutService {
   }
 
   #reap(now: number): void {
-    this.#partials.sweep(now - LOOP_LIMITS.model_ms);
+    this.#unfinished.sweep(now - LOOP_LIMITS.model_ms);
     const oldest = now - this.#limits.heartbeat_ms;
     for (const connection of this.#hubs.connections()) {
       if (connection.last_heartbeat_at < oldest) connection.end("timeout");

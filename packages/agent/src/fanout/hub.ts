@@ -1,20 +1,20 @@
 /**
  * One watched session: its connections, and the events that they missed while they were reading the tape. `recent`
- * holds everything since the first of them began to read, so that the switch from the tape to live events leaves no
- * gap.
+ * holds everything since the first of the reading connections began to read, so that the switch from the tape to live
+ * events leaves no gap.
  */
 
 import type { BusEvent, Entry } from "@backplane/contract";
 import type { SessionKey } from "@backplane/ports";
 import type { WrittenItem } from "@backplane/session";
 import { Envelope, type Envelopes, finishEventId } from "./envelopes.ts";
-import type { Partials, UnfinishedAnswer } from "./partials.ts";
 import { type RecentEnvelope, RecentEnvelopes } from "./recent-envelopes.ts";
 import type { SubscriberConnection } from "./subscriber-connection.ts";
+import type { UnfinishedAnswer, UnfinishedAnswers } from "./unfinished-answers.ts";
 
 export interface HubDeps {
   envelopes: Envelopes;
-  partials: Partials;
+  unfinished: UnfinishedAnswers;
   /** The capacity of `recent`, in characters. */
   recent_bytes: number;
 }
@@ -42,16 +42,16 @@ export class Hub {
     return this.pins === 0 && this.connections.size === 0;
   }
 
-  get partial(): UnfinishedAnswer | undefined {
+  get unfinished(): UnfinishedAnswer | undefined {
     const { scope, workspace, session_id } = this.key;
-    const partial = this.#deps.partials.get(scope, session_id);
-    return partial?.workspace === null || partial?.workspace === workspace ? partial : undefined;
+    const answer = this.#deps.unfinished.get(scope, session_id);
+    return answer?.workspace === null || answer?.workspace === workspace ? answer : undefined;
   }
 
   /**
    * Distributes entries that are on disk. Each connection ignores repeated or late entries by its own cursor.
    */
-  written(items: readonly WrittenItem[]): void {
+  publishWritten(items: readonly WrittenItem[]): void {
     for (const item of items) {
       const { entry } = item;
       this.noteFinished(entry);
@@ -80,7 +80,7 @@ export class Hub {
    * Deltas are not kept for readers, because a reader receives the whole text of the answer when it becomes
    * live.
    */
-  delta(event: BusEvent): void {
+  publishDelta(event: BusEvent): void {
     const envelope = new Envelope(this.key.session_id, event, null);
     for (const connection of this.connections) connection.receiveLive(envelope);
   }
@@ -96,7 +96,7 @@ export class Hub {
     const event_id = finishEventId(entry);
     if (event_id === null) return;
     if (event_id > this.#finished_id) this.#finished_id = event_id;
-    this.#deps.partials.dropFinished(this.key.scope, this.key.session_id, event_id);
+    this.#deps.unfinished.dropFinished(this.key.scope, this.key.session_id, event_id);
   }
 
   startReading(): void {

@@ -41,15 +41,15 @@ export class SubscriberConnection {
   #buffered = 0;
 
   constructor(
-    at: { id: string; actor: string; hub: Hub; cursor: number; now: number },
+    client: { id: string; actor: string; hub: Hub; cursor: number; now: number },
     options: AttachOptions,
     deps: ConnectionDeps,
   ) {
-    this.id = at.id;
-    this.actor = at.actor;
-    this.hub = at.hub;
-    this.last_heartbeat_at = at.now;
-    this.#cursor = at.cursor;
+    this.id = client.id;
+    this.actor = client.actor;
+    this.hub = client.hub;
+    this.last_heartbeat_at = client.now;
+    this.#cursor = client.cursor;
     this.#options = options;
     this.#deps = deps;
   }
@@ -70,7 +70,7 @@ export class SubscriberConnection {
     if (this.#state === "live") void this.read(null);
   }
 
-  /** Never rejects. `first` is the attach itself. Null brings a live connection up to date. */
+  /** Never rejects. `first` is set for the read that follows the attach, and null for a read that closes a gap. */
   async read(first: { replay: boolean } | null): Promise<void> {
     const { hub } = this;
     this.#state = "reading";
@@ -121,8 +121,8 @@ export class SubscriberConnection {
         if (!this.#send(deps.envelopes.forReplay(hub.key, entry))) return null;
         this.#cursor = entry.id;
         replayed++;
-        // The tape is read faster than a client receives, so reading pauses until the client has drained its
-        // buffer.
+        // The tape is read faster than a client receives the entries, so reading pauses until the client has drained
+        // its buffer.
         if (this.#buffered > deps.buffered_bytes / 4) await this.#options.drained?.();
       }
       if (this.#isGone()) return null;
@@ -149,9 +149,9 @@ export class SubscriberConnection {
       if (entry_id !== null) this.#cursor = entry_id;
       this.#seq = seq;
     }
-    const { partial } = hub;
-    if (partial !== undefined)
-      for (const envelope of this.#deps.envelopes.forCatchUp(hub.key, partial))
+    const { unfinished } = hub;
+    if (unfinished !== undefined)
+      for (const envelope of this.#deps.envelopes.forCatchUp(hub.key, unfinished))
         if (!this.#send(envelope)) return true;
     this.#state = "live";
     return true;

@@ -2,7 +2,7 @@
  * `harness_action` asks people whether the agent of a hosted harness may perform an action in its own sandbox, such as
  * running a command or changing files. It is a core tool, so that the door applies the policy, asks for approval and
  * records the answer. The tool itself does nothing: a call that succeeds is the permission. The sandbox of the harness
- * confines its agent; the permission is a rule that the harness follows inside it.
+ * confines its agent; the permission is a rule that the harness follows inside the sandbox.
  */
 
 import type { JsonObject } from "@backplane/contract";

@@ -44,10 +44,9 @@ const CHARS_PER_TOKEN = 4;
 const MAX_CHOICES = 128;
 /** A fraction of the calls that the endpoints serve concurrently, so that one credential cannot block all others. */
 export const MAX_CALLS_PER_CALLER = 250;
-/**
- * The longest time between two searches for calls of stopped gateways, and how long a call may outlast its deadline.
- */
+/** The longest time between two searches for calls of stopped gateways. */
 const SWEEP_MS = 60_000;
+/** How long a call may outlast its deadline. */
 const SETTLE_GRACE_MS = 30_000;
 
 interface EndpointParts extends OfferedModelsDeps {
@@ -240,7 +239,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     } finally {
       signal.removeEventListener("abort", interrupt);
     }
-    // A provider need not stream.
+    // A provider that does not stream sends the whole answer at the end.
     if (first_part_ms === null) for (const part of unstreamedParts(answer)) push(part);
     const { usage, stop_reason } = answer;
     // A provider that reports no usage has used tokens nevertheless.

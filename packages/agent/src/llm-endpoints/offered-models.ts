@@ -23,7 +23,7 @@ export interface OfferedModelsDeps {
   findPlugin: (org_id: string, provider: string) => Promise<KernelPlugin | null>;
 }
 
-/** The models of the active instance come first. `allowed` are the patterns of a key. */
+/** The models of the active instance come first. `allowed` holds the patterns of a key. */
 export async function listOfferedModels(
   { active_models, findPlugin }: OfferedModelsDeps,
   org_id: string,

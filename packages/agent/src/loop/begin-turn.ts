@@ -55,7 +55,7 @@ export interface TurnRequest {
   /** Defaults to the context of the trigger. */
   context?: RiskContext;
   parent_run_id?: string;
-  /** The trace of the parent turn. Otherwise the run has the trace of the call that started it, or a new one. */
+  /** The trace of the parent turn. If absent, the run has the trace of the call that started it, or a new one. */
   trace_id?: string | undefined;
   /** The hold of the parent turn. A sub-agent begins only while this gateway holds its parent. */
   parent?: RunHold;
@@ -179,7 +179,7 @@ function buildRun(
   };
 }
 
-/** Creates the session and tries again when it does not exist yet. */
+/** Writes the run and its first entries. If the session does not exist yet, it is created first. */
 async function recordStart(
   deps: BeginDeps,
   { key, caller, once, parent, execution }: TurnRequest,

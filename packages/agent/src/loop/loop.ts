@@ -189,12 +189,12 @@ export class Loop {
     }
   }
 
-  runningTurn(scope: Scope, session_id: string): Turn | undefined {
+  findRunningTurn(scope: Scope, session_id: string): Turn | undefined {
     return this.#slots.get(sessionMapKey(this.#deps.live.findKey(scope, session_id)))?.running ?? undefined;
   }
 
   /** Resolves when the turn of the session has begun or resumed; undefined if the session has none here. */
-  turnOfSession(key: SessionKey): Promise<Turn | null> | undefined {
+  findTurn(key: SessionKey): Promise<Turn | null> | undefined {
     return this.#slots.get(sessionMapKey(key))?.turn;
   }
 

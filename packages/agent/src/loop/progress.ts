@@ -30,7 +30,7 @@ export interface Progress {
   /** Calls on the tape that have no result yet. */
   open: string[];
   /** A user sent a message after the last model call. */
-  steered: boolean;
+  has_new_message: boolean;
   usage: TokenUsage[];
 }
 
@@ -43,7 +43,7 @@ export function readTurnProgress(entries: readonly Entry[], first_entry_id: numb
   const usage: TokenUsage[] = [];
   const calls = new Set<string>();
   let answer: ModelAnswer | null = null;
-  let steered = false;
+  let has_new_message = false;
   for (const { id, kind, payload, meta } of entries) {
     if (kind === "tool_call") {
       // The tape of a sub-agent begins with the call of its parent, which waits for the sub-agent itself.
@@ -56,14 +56,14 @@ export function readTurnProgress(entries: readonly Entry[], first_entry_id: numb
     } else if (kind === "tool_result") {
       results.set(textOf(payload.tool_call_id), toResult(payload, meta));
     } else if (kind === "message") {
-      steered = payload.role === "user";
-      if (steered) continue;
+      has_new_message = payload.role === "user";
+      if (has_new_message) continue;
       answer = null;
       calls.clear();
     } else if (kind === "event" && isObject(payload.data)) {
       const { name, data } = payload;
       if (name === "tool.error") results.set(textOf(data.id), { ok: false, brief: textOf(data.brief) });
-      else if (name === "llm.call.request") steered = false;
+      else if (name === "llm.call.request") has_new_message = false;
       if (name !== "llm.call.response" || Number(meta.copy_of ?? id) < first_entry_id) continue;
       const response = data as unknown as BusPayload<"llm.call.response">;
       answer = toModelAnswer(textOf(data.request_id), { payload: response });
@@ -75,7 +75,7 @@ export function readTurnProgress(entries: readonly Entry[], first_entry_id: numb
     }
   }
   const open = [...calls].filter((id) => !results.has(id));
-  return { answer, results, open, steered, usage };
+  return { answer, results, open, has_new_message, usage };
 }
 
 /** Returns the tools that the searches of a turn have found, read from its tape. */

@@ -94,7 +94,7 @@ export async function waitForOpenCalls(deps: ResumeDeps, turn: Turn): Promise<Pr
     turn.forbidden = findForbiddenTools(entries, turn.run.first_entry_id, (tool) => turn.allows(tool));
     turn.iterations = progress.usage.length;
     // Incremented rather than assigned, because messages may have joined while the tape was read.
-    if (progress.steered) turn.steers++;
+    if (progress.has_new_message) turn.new_messages++;
     return progress;
   }
 }

@@ -102,7 +102,7 @@ export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null
       if (write != null && turn.stopped === null) writeMemory(deps, turn, write);
       return finished.run;
     }
-    turn.joinedElsewhere(finished.joins);
+    turn.countJoinedElsewhere(finished.joins);
     deps.histories.forget(turn.key);
     // A turn that failed or was stopped does not answer the new message. The next attempt ends the turn.
     if (result.end === null || result.failure !== null || turn.stopped !== null) continue;
@@ -126,7 +126,7 @@ async function runUntilDone(
   try {
     end = await first();
     // A message that arrived after the last model call is answered in the same turn.
-    while (turn.steered && turn.stopped === null) {
+    while (turn.has_new_messages && turn.stopped === null) {
       await recordAnswer(deps, turn, end);
       end = await runSteps(deps, turn);
     }
@@ -194,10 +194,10 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
         break;
       }
       case "done": {
-        const unrun_calls = state.phase === "llm" ? (answer?.tool_calls ?? []) : [];
+        const calls_not_run = state.phase === "llm" ? (answer?.tool_calls ?? []) : [];
         return {
           content: decision.content ?? answer?.text ?? "",
-          tool_calls: unrun_calls,
+          tool_calls: calls_not_run,
           write: decision.write ?? null,
         };
       }

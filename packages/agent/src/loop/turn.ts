@@ -41,7 +41,7 @@ export class Turn {
   /** Calls outside the allow-list. */
   forbidden: string[] = [];
   /** Number of user messages since the last model call. */
-  steers = 0;
+  new_messages = 0;
   /** Messages that joined the turn on this gateway. */
   joined = 0;
   /** Messages that other gateways wrote and that the turn has read. */
@@ -172,14 +172,14 @@ export class Turn {
    */
   async join<T>(writing: Promise<T>): Promise<T> {
     this.joined++;
-    this.steers++;
+    this.new_messages++;
     this.#joining.add(writing);
     try {
       return await writing;
     } catch (error) {
       // The message was not written, so the turn must not wait to answer it.
       this.joined--;
-      this.steers = Math.max(0, this.steers - 1);
+      this.new_messages = Math.max(0, this.new_messages - 1);
       throw error;
     } finally {
       this.#joining.delete(writing);
@@ -191,19 +191,19 @@ export class Turn {
    */
   async waitForJoining(): Promise<void> {
     while (this.#joining.size > 0) await Promise.allSettled(this.#joining);
-    this.steers = 0;
+    this.new_messages = 0;
   }
 
   /** Counts messages that another gateway has written to the tape. Returns false when there are none. */
-  joinedElsewhere(joins: number): boolean {
+  countJoinedElsewhere(joins: number): boolean {
     if (joins <= this.joins) return false;
     this.joins = joins;
-    this.steers++;
+    this.new_messages++;
     return true;
   }
 
-  get steered(): boolean {
-    return this.steers > 0;
+  get has_new_messages(): boolean {
+    return this.new_messages > 0;
   }
 
   end(run: Run): void {

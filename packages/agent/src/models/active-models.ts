@@ -3,17 +3,8 @@
  * changes.
  */
 
-import {
-  BackplaneError,
-  COMPACTION_LIMITS,
-  type Json,
-  type ProviderInstance,
-  toBackplaneError,
-} from "@backplane/contract";
-import type { AgentProviders, Clock } from "@backplane/ports";
+import { COMPACTION_LIMITS, type Json, type ProviderInstance } from "@backplane/contract";
 import { activeInstanceId, groupInstances, type LiveConfig } from "@backplane/registry";
-import { modelBridgeSession } from "@backplane/session";
-import type { ModelCalls } from "./call-model.ts";
 
 interface Instances {
   active: string | null;
@@ -68,13 +59,13 @@ export class ActiveModels {
   }
 
   #instances(org_id: string): Promise<Instances> {
-    let org_models = this.#orgs.get(org_id);
-    if (org_models === undefined) {
-      org_models = this.#read(org_id);
-      this.#orgs.set(org_id, org_models);
-      org_models.catch(() => this.#orgs.delete(org_id));
+    let instances = this.#orgs.get(org_id);
+    if (instances === undefined) {
+      instances = this.#read(org_id);
+      this.#orgs.set(org_id, instances);
+      instances.catch(() => this.#orgs.delete(org_id));
     }
-    return org_models;
+    return instances;
   }
 
   async #read(org_id: string): Promise<Instances> {
@@ -82,39 +73,6 @@ export class ActiveModels {
     const all = new Map(groupInstances(entries).map((instance) => [instance.id, instance]));
     return { active: activeInstanceId(entries), all };
   }
-}
-
-const PROBE_MS = 5_000;
-
-/** Sends one small request to an instance, so that a user can test a new API key. */
-export function createProbe(models: ModelCalls, active: ActiveModels, clock: Clock): AgentProviders["test"] {
-  return async (caller, id) => {
-    const chosen = await active.choose(caller.scope.org_id, id);
-    if (chosen === null) throw new BackplaneError("provider.not_found");
-    const began = clock.monotonic();
-    const latency = () => Math.round(clock.monotonic() - began);
-    try {
-      await models.call(
-        {
-          provider: id,
-          model: chosen.model,
-          messages: [{ role: "user", content: "Answer with one word: ready?" }],
-          tools: [],
-          params: { max_tokens: 16 },
-        },
-        {
-          to: { session_id: modelBridgeSession("web-api-test"), scope: caller.scope },
-          signal: new AbortController().signal,
-          timeout_ms: PROBE_MS,
-          retries: 0,
-        },
-      );
-      return { ok: true, latency_ms: latency() };
-    } catch (error) {
-      const { message, details } = toBackplaneError(error);
-      return { ok: false, latency_ms: latency(), error: details?.kind === "timeout" ? "timeout" : message };
-    }
-  };
 }
 
 function textOrEmpty(value: Json | undefined): string {

@@ -187,7 +187,7 @@ export class ModelCalls {
     } catch (error) {
       if (signal.aborted) throw error;
       if (aborted.failure !== undefined) return { ...OTHER_FAILURE, ...aborted.failure, retryable: !started };
-      // A plugin that throws does so again. Its failures are counted, and retries would unload it for one message.
+      // A plugin that throws would throw again. Its failures are counted, so retries for one message could unload it.
       if (codeOf(error) === "plugin_failed")
         return { ...OTHER_FAILURE, message: (error as Error).message, retryable: false };
       if (codeOf(error) !== "timeout") throw error;

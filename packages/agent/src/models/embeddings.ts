@@ -66,7 +66,7 @@ export function embeddingServices(embed: EmbedTexts): [string, KernelService][] 
       async ({ texts }, { caller, call, scope }) => {
         const request_scope = caller?.scope ?? call?.scope ?? scope;
         if (request_scope === undefined)
-          throw new BackplaneError("request.invalid", "The request does not belong to an organisation.");
+          throw new BackplaneError("request.invalid", "The request does not belong to an organization.");
         if (!areTexts(texts)) {
           const message = `texts must be 1 to ${MAX_TEXTS} texts of 1 to ${COGNITION_LIMITS.prompt_chars} characters`;
           throw new BackplaneError("request.invalid", message);

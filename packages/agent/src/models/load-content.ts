@@ -18,7 +18,10 @@ import type { KernelDeps, Scope } from "@backplane/ports";
 
 export type LoadContent = (scope: Scope, messages: readonly unknown[]) => Promise<unknown[]>;
 
-/** Vendors accept about 5 MB of base64 for one image; a request fits into one frame of a plugin process (8 MiB). */
+/**
+ * Vendors accept about 5 MB of base64 for one image, and a request has to fit into one frame of a plugin process (8
+ * MiB).
+ */
 const LIMITS = { block_bytes: 3_700_000, total_bytes: 4_000_000, blocks: 20 } as const;
 
 export function createContentLoader(deps: Pick<KernelDeps, "store" | "artifacts" | "log">): LoadContent {

@@ -13,11 +13,12 @@ import {
   WIRE_LIMITS,
 } from "@backplane/contract";
 import { type AdapterMount, type Adapters, type Schemas, withChannel } from "@backplane/ports";
+import { describeThrown } from "./describe-thrown.ts";
 import type { Instance } from "./instance.ts";
 import { findMount, type MountedRoute, mountRoute } from "./mounts.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { MintedCallers } from "./services.ts";
-import { describeThrown, withTimeout } from "./with-timeout.ts";
+import { withTimeout } from "./with-timeout.ts";
 
 interface AdapterParts {
   deps: Pick<PluginSystemDeps, "clock" | "log" | "schemas">;

@@ -1,6 +1,6 @@
 /**
- * The context that a plugin receives (plug.context), scoped to one org and project. The plugin publishes
- * there and reads the configuration of that org. The context of an unloaded plugin refuses every operation.
+ * The context that a plugin receives (plug.context), scoped to one org and project. The plugin publishes its events in
+ * that scope and reads the configuration of that org. The context of an unloaded plugin refuses every operation.
  */
 
 import {
@@ -28,6 +28,7 @@ export interface ContextParts {
   service: ServiceAccess;
   /** Returns the scope of the call or request behind `as`, or null when `as` is not tied to one. */
   resolveScope(plugin: string, as: string): Scope | null;
+  /** Subscribes plugins to the events of an org, if they are not subscribed yet. */
   enter(org_id: string): void;
   register(instance: Instance, tool: KernelTool): void;
 }

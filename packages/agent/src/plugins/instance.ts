@@ -20,7 +20,7 @@ export interface InstanceHooks {
    * Returns whether a subscribed event is meant for this instance, as a promise when configuration has to be
    * read first.
    */
-  routes(instance: Instance, event: BusEvent): boolean | Promise<boolean>;
+  isMeantFor(instance: Instance, event: BusEvent): boolean | Promise<boolean>;
   /** Called after each handled event with the thrown value, or null on success. */
   recordOutcome(instance: Instance, failure: unknown): void;
   /** Reports a failure that the bus has not published. */
@@ -146,17 +146,17 @@ export class Instance {
   }
 
   #mayHandle(event: BusEvent): boolean {
-    const routed_here = this.#hooks.routes(this, event);
-    if (typeof routed_here === "boolean") return routed_here;
+    const is_meant_for_this = this.#hooks.isMeantFor(this, event);
+    if (typeof is_meant_for_this === "boolean") return is_meant_for_this;
     // The handler reads the route again and reports the error.
-    routed_here.catch(() => {});
+    is_meant_for_this.catch(() => {});
     return true;
   }
 
   #handle(event: BusEvent): unknown {
-    const routed_here = this.#hooks.routes(this, event);
-    if (typeof routed_here === "boolean") return routed_here ? this.#deliver(event) : undefined;
-    return routed_here.then((routed) => (routed ? this.#deliver(event) : undefined));
+    const is_meant_for_this = this.#hooks.isMeantFor(this, event);
+    if (typeof is_meant_for_this === "boolean") return is_meant_for_this ? this.#deliver(event) : undefined;
+    return is_meant_for_this.then((is_meant) => (is_meant ? this.#deliver(event) : undefined));
   }
 
   #deliver(event: BusEvent): unknown {

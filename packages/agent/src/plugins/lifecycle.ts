@@ -17,7 +17,7 @@ import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import { strategyIdOf } from "./routing.ts";
 import type { PluginSubscriber, PluginSubscriptions } from "./subscriptions.ts";
 import type { PluginTools } from "./tool-table.ts";
-import { legacyTool, type ToolDeps, typedTool } from "./tools.ts";
+import { adaptLegacyTool, adaptTypedTool, type ToolDeps } from "./tools.ts";
 import { withTimeout } from "./with-timeout.ts";
 
 export interface LifecycleParts {
@@ -88,7 +88,7 @@ export class PluginLifecycle {
     try {
       checkIds(instance, this.#loaded);
       adapters.check(instance, api);
-      const legacy = plugin.category === "tool" ? legacyTool(this.#tool_deps, instance) : null;
+      const legacy = plugin.category === "tool" ? adaptLegacyTool(this.#tool_deps, instance) : null;
       if (legacy !== null) {
         tools.check(legacy);
         instance.tools.add(legacy);
@@ -123,7 +123,7 @@ export class PluginLifecycle {
    */
   register(instance: Instance, tool: KernelTool): void {
     const { tools } = this.#parts;
-    const definition = typedTool(this.#tool_deps, instance, tool);
+    const definition = adaptTypedTool(this.#tool_deps, instance, tool);
     for (const registered of instance.tools) {
       if (registered.legacy || registered.spec.name !== definition.spec.name) continue;
       throw new BackplaneError(

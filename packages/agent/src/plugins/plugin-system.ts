@@ -8,6 +8,7 @@ import { createProviders } from "../providers/providers.ts";
 import { MountedAdapters } from "./adapters.ts";
 import { Announcer } from "./announcer.ts";
 import { createPluginContext } from "./context.ts";
+import { describeThrown } from "./describe-thrown.ts";
 import type { Instance, InstanceHooks } from "./instance.ts";
 import { PluginLifecycle } from "./lifecycle.ts";
 import { createPlugins } from "./plugins.ts";
@@ -17,7 +18,7 @@ import { isMeantFor, strategyIdOf } from "./routing.ts";
 import { createServiceAccess, MintedCallers } from "./services.ts";
 import { PluginSubscriptions } from "./subscriptions.ts";
 import { PluginTools } from "./tool-table.ts";
-import { describeThrown, withTimeout } from "./with-timeout.ts";
+import { withTimeout } from "./with-timeout.ts";
 
 const TIMEOUTS: PluginTimeouts = {
   load_ms: 30_000,
@@ -60,7 +61,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
         instance,
         scope,
       ),
-    routes: (instance, event) => isMeantFor(instance, event, owners),
+    isMeantFor: (instance, event) => isMeantFor(instance, event, owners),
     recordOutcome: (instance, failure) => registry.recordOutcome(instance, failure),
     reportError: ({ name }, failure) =>
       announcer.publish("plugin.error", { name, error: describeThrown(failure).message }),
@@ -91,7 +92,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     enter(org_id);
     let bootstrap = bootstraps.get(org_id);
     if (bootstrap === undefined) {
-      // The host's own credentials must not reach another organisation.
+      // The host's own credentials must not reach another organization.
       const defaults = org_id === default_scope.org_id ? deps.provider_defaults : {};
       bootstrap = bootstrapProviders(deps, org_id, listLoadedProviders(), defaults);
       bootstraps.set(org_id, bootstrap);
@@ -168,7 +169,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
         .map((instance) => ({ strategy_id: strategyIdOf(instance), plugin: instance.name })),
     findProviderOwner: async (org_id, provider) =>
       (await findProviderInstance(org_id, provider))?.name ?? null,
-    providerPlugin: async (org_id, provider) =>
+    findProviderPlugin: async (org_id, provider) =>
       (await findProviderInstance(org_id, provider))?.plugin ?? null,
     memories: () =>
       [...lifecycle.loaded]

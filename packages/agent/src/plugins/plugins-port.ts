@@ -127,9 +127,10 @@ export interface PluginSystem {
   /** Calls `enter` and creates the org's default provider instances. */
   prepare(org_id: string): Promise<void>;
   strategies(): { strategy_id: string; plugin: string }[];
-  /** Returns the loaded plugin that serves this provider instance, or null. */
+  /** Returns the name of the loaded plugin that serves this provider instance, or null. */
   findProviderOwner(org_id: string, provider: string): Promise<string | null>;
-  providerPlugin(org_id: string, provider: string): Promise<KernelPlugin | null>;
+  /** Returns that plugin itself, or null. */
+  findProviderPlugin(org_id: string, provider: string): Promise<KernelPlugin | null>;
   /** The loaded memory plugins. */
   memories(): MemoryStore[];
   snapshot(): PluginState[];

@@ -31,10 +31,11 @@ import {
   requirePluginAdmin,
   requirePluginOperator,
 } from "@backplane/registry";
+import { describeThrown } from "./describe-thrown.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
 import type { PluginRecord } from "./records.ts";
 import type { PluginRegistry } from "./registry.ts";
-import { describeThrown, withTimeout } from "./with-timeout.ts";
+import { withTimeout } from "./with-timeout.ts";
 
 export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry): AgentPlugins {
   const { config, loader, default_scope, clock } = deps;

@@ -41,6 +41,7 @@ export class PluginRecord {
     return this.entry.origin === "bundled" || this.settings.trusted ? "inline" : "hosted";
   }
 
+  /** Whether the plugin may mount routes under /api/. */
   get api(): boolean {
     return this.entry.origin === "bundled" || this.settings.api;
   }

@@ -9,6 +9,7 @@
 import { BackplaneError, codeOf, type PluginEntry } from "@backplane/contract";
 import { readPluginSettings, sortByDependencies } from "@backplane/registry";
 import type { Announcer } from "./announcer.ts";
+import { describeThrown } from "./describe-thrown.ts";
 import type { Instance, Mode } from "./instance.ts";
 import { type PluginLifecycle, subscriberFor } from "./lifecycle.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
@@ -16,7 +17,6 @@ import type { PluginRecord } from "./records.ts";
 import { PluginRecords } from "./records.ts";
 import type { PluginSubscriptions } from "./subscriptions.ts";
 import { Supervisor } from "./supervisor.ts";
-import { describeThrown } from "./with-timeout.ts";
 
 export interface PluginRegistryParts {
   deps: PluginSystemDeps;
@@ -281,9 +281,13 @@ export class PluginRegistry {
     const { name, status } = missing;
     await this.#parts.lifecycle.discard(instance);
     record.blocked_by = name;
-    throw new BackplaneError("plugin.invalid", `it requires ${name}, which is ${status}`, {
-      fix: `Install or repair ${name}.`,
-    });
+    throw new BackplaneError(
+      "plugin.invalid",
+      `it requires ${name}, which ${status === "failed" ? "has" : "is"} ${status}`,
+      {
+        fix: `Install or repair ${name}.`,
+      },
+    );
   }
 
   #modeFor(record: PluginRecord, entry: PluginEntry = record.entry): Mode {

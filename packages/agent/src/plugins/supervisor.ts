@@ -5,12 +5,12 @@
  * plugin is restarted with an increasing delay.
  */
 import type { Announcer } from "./announcer.ts";
+import { describeThrown } from "./describe-thrown.ts";
 import type { Instance } from "./instance.ts";
 import type { PluginLifecycle } from "./lifecycle.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { PluginRecord } from "./records.ts";
 import type { PluginSubscriptions } from "./subscriptions.ts";
-import { describeThrown } from "./with-timeout.ts";
 
 export interface SupervisorParts {
   deps: Pick<PluginSystemDeps, "clock" | "log">;

@@ -30,7 +30,7 @@ export interface ToolDeps {
   brief_ms: number;
 }
 
-export function typedTool(deps: ToolDeps, instance: Instance, tool: KernelTool): RegisteredTool {
+export function adaptTypedTool(deps: ToolDeps, instance: Instance, tool: KernelTool): RegisteredTool {
   const spec = checkSpec(tool);
   if (typeof tool.run !== "function") throw invalid(`tool ${spec.name} has no run()`);
   return {
@@ -58,7 +58,7 @@ export function typedTool(deps: ToolDeps, instance: Instance, tool: KernelTool):
 }
 
 /** Returns null for a plugin without a legacy tool. */
-export function legacyTool(deps: ToolDeps, instance: Instance): RegisteredTool | null {
+export function adaptLegacyTool(deps: ToolDeps, instance: Instance): RegisteredTool | null {
   const { toolName, jsonSchema, description, requiresApproval } = instance.plugin;
   if (toolName === undefined) return null;
   const spec = checkSpec({

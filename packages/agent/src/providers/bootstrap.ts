@@ -58,7 +58,7 @@ export async function bootstrapProviders(
     const fields = new Map([...missing, ...existing]);
     const key = fields.get(`providers.${plugin}.api_key`);
     const model = fields.get(`providers.${plugin}.model`);
-    // An instance whose key comes from the environment is active only if it can answer.
+    // An instance whose key comes from the environment is made active only if it can answer.
     const usable = fallback?.api_key !== key || (typeof model === "string" && model !== "");
     if (typeof key === "string" && key !== "" && usable) withKey.push(plugin);
   }
@@ -86,7 +86,7 @@ function hasOtherDestination(
   );
 }
 
-/** `fallback` is used only without any configuration of the plugin, so that no credential gets another destination. */
+/** `fallback` is used only if the plugin has no configuration, so that no credential gets another destination. */
 async function readInstance(
   config: LiveConfig,
   org_id: string,

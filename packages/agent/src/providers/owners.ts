@@ -33,8 +33,8 @@ export class InstanceOwners {
   #read(org_id: string): Promise<Owners> {
     const reading = this.#load(org_id);
     this.#orgs.set(org_id, reading);
-    // A write during the read has invalidated this map. The result is then used only for the lookups that preceded the
-    // write and is not cached.
+    // If a write during the read has invalidated this map, it is used only for the lookups that preceded the write and
+    // is not cached.
     reading.then(
       (owners) => void (this.#orgs.get(org_id) === reading && this.#orgs.set(org_id, owners)),
       () => void (this.#orgs.get(org_id) === reading && this.#orgs.delete(org_id)),

@@ -16,10 +16,10 @@ type CallRequest = BusEvent<"tool.call.request">;
 export interface DispatcherDeps {
   port: KernelPort;
   door: Door;
-  runningTurn: (scope: Scope, session_id: string) => Turn | undefined;
+  findRunningTurn: (scope: Scope, session_id: string) => Turn | undefined;
 }
 
-export function startDispatcher({ port, door, runningTurn }: DispatcherDeps): () => void {
+export function startDispatcher({ port, door, findRunningTurn }: DispatcherDeps): () => void {
   const { log } = door.deps;
 
   async function dispatch(event: CallRequest, turn: Turn): Promise<void> {
@@ -100,7 +100,7 @@ export function startDispatcher({ port, door, runningTurn }: DispatcherDeps): ()
   }
 
   return port.subscribe("tool.call.request", (event) => {
-    const turn = runningTurn(event, event.session_id);
+    const turn = findRunningTurn(event, event.session_id);
     if (turn === undefined || !turn.acceptsCall(event.payload.step)) {
       log.warn({ session_id: event.session_id }, "a tool call outside a turn was dropped");
       return;

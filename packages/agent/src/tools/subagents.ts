@@ -137,7 +137,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
       // A crash between the fork and the run left the session without a run.
       if (codeOf(error) !== "session.conflict" || typeof args.key !== "string") throw error;
     }
-    const { wall_ms: most_ms } = deps.limits;
+    const { wall_ms: max_ms } = deps.limits;
     const tools = narrowTools(parent.limits.tools, requested);
     const { strategy } = args;
     const request = {
@@ -154,7 +154,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
         ...(typeof args.key === "string" ? { key: args.key } : {}),
         iterations: atMost(args.max_steps, deps.limits.steps),
         tools: tools === null ? null : [...tools],
-        wall_ms: Math.min(atMost(args.max_wall_seconds, most_ms / 1000) * 1000, most_ms),
+        wall_ms: Math.min(atMost(args.max_wall_seconds, max_ms / 1000) * 1000, max_ms),
         context: parent.context,
       },
       ...(typeof strategy === "string" ? { strategy } : {}),
@@ -227,7 +227,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
       deps.onCallEnded(subagent.invocation_id, () => turn.stop("user"));
     const { session_id } = turn.key;
     const parent = { ...turn.key, session_id: session_id.slice(0, session_id.lastIndexOf(AGENT_SEPARATOR)) };
-    void loop.turnOfSession(parent)?.then((resumed) => {
+    void loop.findTurn(parent)?.then((resumed) => {
       if (resumed?.run.id === parent_run_id) stopWithParent(resumed, turn);
       else turn.stop("user");
     });

@@ -41,10 +41,10 @@ export function toolSearch(
       const turn = findTurn(invocation_id);
       if (turn === undefined) return notInTurn();
       const { query, limit } = args as { query: string; limit?: number };
-      const hidden = [...turn.tools.values()].filter(
+      const deferred_tools = [...turn.tools.values()].filter(
         ({ name, deferred_by }) => deferred_by !== null && turn.allows(name),
       );
-      const matches = searchTools(hidden, query, limit ?? DEFAULT_LIMIT);
+      const matches = searchTools(deferred_tools, query, limit ?? DEFAULT_LIMIT);
       for (const { name } of matches) turn.found_tools.add(name);
       return toAnswer(matches);
     },

@@ -70,7 +70,7 @@ test("does not start a failed compaction again in the same turn", async () => {
   let tries = 0;
   const { published, compactions } = createCompactions(async () => {
     tries++;
-    throw new Error("the model is away");
+    throw new Error("the model is unavailable");
   });
   const turn = createTurn(1_700);
   for (let call = 0; call < 3; call++) await compactions.compactIfNeeded(turn, "p");

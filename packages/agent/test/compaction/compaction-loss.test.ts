@@ -85,7 +85,7 @@ verifies("compactor.loss", "reports entries as condensed if a block lists them a
   const [, woven] = await fixture.kernel.chains.blocks(
     user,
     id,
-    await fixture.kernel.chains.start(user, id),
+    await fixture.kernel.chains.viewStart(user, id),
     10,
   );
   expect(woven).toMatchObject({ kind: "input", from_entries: ids.slice(2, 6) });

@@ -144,7 +144,7 @@ const failingSummaryProvider: KernelPlugin = {
     const { messages } = event.payload as { messages: { content: string }[] };
     const usage = { ...tokenUsage() };
     const request_id = event.id;
-    if (messages.at(-1)!.content.startsWith("Summarise")) {
+    if (messages.at(-1)!.content.startsWith("Summarize")) {
       const failure = { error: "no", kind: "status" as const, status_code: 400, request_id };
       await ctx.emit("llm.call.error", failure, event);
     } else await ctx.emit("llm.call.response", { text: "through", usage, request_id }, event);

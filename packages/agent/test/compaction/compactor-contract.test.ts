@@ -104,7 +104,7 @@ verifies("compactor.contract", "links the new chain to its source, whose hash do
     null,
   ]);
   // The view of the new chain starts at its summary; the entries before it can still be read.
-  const start = await chains.start(user, compaction.id);
+  const start = await chains.viewStart(user, compaction.id);
   const page = await chains.blocks(user, compaction.id, start, 100);
   expect(page.map(({ kind }) => kind)).toEqual(["system", "system", "input", "tool_call"]);
   expect(page[0]!.content).toEqual(text("short"));
@@ -112,7 +112,10 @@ verifies("compactor.contract", "links the new chain to its source, whose hash do
   // A fork of the new chain has the same view; a fork from before the compaction has the old one.
   const later = await chains.fork(user, compaction.id, {});
   const earlier = await chains.fork(user, compaction.id, { at: source.last_entry_id });
-  expect([await chains.start(user, later.id), await chains.start(user, earlier.id)]).toEqual([start, 0]);
+  expect([await chains.viewStart(user, later.id), await chains.viewStart(user, earlier.id)]).toEqual([
+    start,
+    0,
+  ]);
 });
 
 const INVALID_SEEDS: [missing: string, message: string, answer: Answer][] = [

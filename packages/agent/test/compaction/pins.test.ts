@@ -31,7 +31,7 @@ const userMessages = async (fixture: TestSession): Promise<Entry[]> =>
 /** The text of the model's context. */
 async function readContext(fixture: TestSession, session_id = "s1"): Promise<string> {
   const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id });
-  const from = await fixture.kernel.chains.start(user, head_chain_id);
+  const from = await fixture.kernel.chains.viewStart(user, head_chain_id);
   return JSON.stringify(await fixture.kernel.chains.blocks(user, head_chain_id, from, 1_000));
 }
 
@@ -67,7 +67,7 @@ verifies(
     expect(await readContext(fixture)).not.toContain(`/say 0 ${LOREM}`);
     await sessions.undoCompaction(user, REF);
     expect(await sessions.pins(user, REF)).toEqual([pin]);
-    // A second generation keeps the copy of the first.
+    // A second compaction keeps the copy that the first one made.
     await sessions.compact(user, REF);
     await fixture.say(`/say again ${LOREM}`);
     await sessions.compact(user, REF);
@@ -79,7 +79,7 @@ verifies(
     await fixture.say(`/say more ${LOREM}`);
     await sessions.compact(user, REF);
     expect(await readContext(fixture)).toContain("/say 0 lorem");
-    // Without its pin the entry is summarised like any other.
+    // Without its pin the entry is summarized like any other.
     expect(await sessions.unpin(user, REF, second!.id)).toBe(true);
     expect(await sessions.unpin(user, REF, second!.id)).toBe(false);
     await fixture.say(`/say last ${LOREM}`);

@@ -25,7 +25,7 @@ verifies(
       "[image: block-1.png, image/png, 9 bytes, stored as artifact ab of invocation inv_1]",
       "[audio: audio/wav, 3 bytes]",
     ]);
-    // A file that a result refers to has to be in the scratch folder of the call.
+    // A compactor may return the projection, and an artifact in a result has to be a file of the call's scratch folder.
     expect(artifactsIn(projected as unknown as Json)).toEqual([]);
     expect(restoreContent(projected)).toEqual(block);
   },

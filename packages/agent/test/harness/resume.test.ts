@@ -202,7 +202,7 @@ verifies(
     const { head_chain_id } = await sessions.get(user, { session_id: "s1" });
     expect((body.target as JsonObject).chain_id).toBe(head_chain_id);
     expect(await sessions.pins(user, { session_id: "s1" })).toMatchObject([{ in_context: true }]);
-    const start = await chains.start(user, head_chain_id);
+    const start = await chains.viewStart(user, head_chain_id);
     const blocks = await chains.blocks(user, head_chain_id, start, 100);
     expect(blocks.map(({ kind, content }) => [kind, content[0]!.text])).toEqual([
       ["system", "half done"],
@@ -290,7 +290,7 @@ verifies(
 
 verifies(
   "harness.contract",
-  "finds its child runs by their keys after a crash and starts none twice",
+  "finds the child runs of a harness by their keys after a crash and starts none twice",
   async () => {
     const first = await createTestSession();
     await first.bind(harnessPackage());

@@ -31,16 +31,16 @@ interface TestGateway extends TestSession {
   freeze(): () => void;
 }
 
-/** `toolsOf` makes separate tools for each of the two gateways. */
+/** `createTools` is called once for each of the two gateways. */
 async function createTwoGateways(
-  toolsOf: (node: number) => KernelTool[] = () => [],
+  createTools: (node: number) => KernelTool[] = () => [],
 ): Promise<[TestGateway, TestGateway, string]> {
   const schema = `fenced_${++schemas}`;
   const createGateway = async (n: number): Promise<TestGateway> => {
     const store = await openPostgresStore({ url: server.url, schema });
     const host = { recovery: { interval_ms: 100, node_ttl_ms: LEASE_MS } };
     const fixture = await createTestSessionIn(store, "", {
-      tools: toolsOf(n),
+      tools: createTools(n),
       plugins: [agentTool, autoApprovePlugin().plugin],
       host,
     });

@@ -1,4 +1,4 @@
-/** Histories with a tape that the test holds back, so that writes and other reads happen while it is read. */
+/** Histories of long tapes. While a tape is read in parts, the tests write entries and open other histories. */
 import type { Entry } from "@backplane/contract";
 import type { SessionKey } from "@backplane/ports";
 import type { HydratedSession, TapeFeed } from "@backplane/session";
@@ -55,7 +55,7 @@ function contentsOf(messages: readonly unknown[]): unknown[] {
 
 const contentsUpTo = (length: number) => Array.from({ length }, (_, index) => `message ${index + 1}`);
 
-test("lets other work run while it reads a long tape, and not while it reads a short one", async () => {
+test("yields to other work while it reads a long tape, but not while it reads a short one", async () => {
   const long = createHistories(1_200);
   expect((await long.histories.open(key)).size).toBe(1_200);
   expect(long.counts()).toEqual({ reads: 1, yields: 3 });
@@ -74,7 +74,7 @@ test("adds entries that are written during the read once, in order", async () =>
   expect(contentsOf(history.messages())).toEqual(contentsUpTo(1_202));
 });
 
-test("reads the tape once for callers that open it at the same time", async () => {
+test("reads the tape once for callers that open the history at the same time", async () => {
   const fixture = createHistories(1_200);
   const [first, second] = await Promise.all([fixture.histories.open(key), fixture.histories.open(key)]);
   expect(second).toBe(first);

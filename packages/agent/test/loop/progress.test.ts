@@ -39,7 +39,10 @@ const progressAfter = (...lines: (readonly [Entry["kind"], JsonObject, string?])
 
 test("starts from the beginning when the turn had not called the model yet", () => {
   expect(progressAfter(messageEntry("user"))).toMatchObject({ answer: null, open: [], usage: [] });
-  expect(progressAfter(messageEntry("user"), requestEntry)).toMatchObject({ answer: null, steered: false });
+  expect(progressAfter(messageEntry("user"), requestEntry)).toMatchObject({
+    answer: null,
+    has_new_message: false,
+  });
 });
 
 test("returns the last answer with the results of its calls and omits calls that were not made", () => {
@@ -118,13 +121,16 @@ test("ignores an earlier turn's answer that a compaction has copied past the sta
 
 test("marks a message after the last model call as unanswered", () => {
   expect(
-    progressAfter(messageEntry("user"), requestEntry, responseEntry("q1"), messageEntry("user")).steered,
+    progressAfter(messageEntry("user"), requestEntry, responseEntry("q1"), messageEntry("user"))
+      .has_new_message,
   ).toBe(true);
   expect(
-    progressAfter(messageEntry("user"), requestEntry, messageEntry("user"), responseEntry("q1")).steered,
+    progressAfter(messageEntry("user"), requestEntry, messageEntry("user"), responseEntry("q1"))
+      .has_new_message,
   ).toBe(true);
   expect(
-    progressAfter(messageEntry("user"), messageEntry("user"), requestEntry, responseEntry("q1")).steered,
+    progressAfter(messageEntry("user"), messageEntry("user"), requestEntry, responseEntry("q1"))
+      .has_new_message,
   ).toBe(false);
 });
 

@@ -33,7 +33,7 @@ verifies(
   "node.store-outage",
   "waits for an unavailable store at any step of a turn and loses no entry",
   async () => {
-    for (const at of ["model", "tool"]) {
+    for (const step of ["model", "tool"]) {
       const { promise, resolve } = Promise.withResolvers<void>();
       let called = 0;
       const wait: KernelTool = {
@@ -43,14 +43,14 @@ verifies(
         effect_class: "read_only",
         async run() {
           called++;
-          if (at === "tool" && called === 1) await promise;
+          if (step === "tool" && called === 1) await promise;
           return toolOk("waited");
         },
       };
       const fixture = await createTestSession({ tools: [wait] });
       const text = "/slow 60\n/say one two three\n/tool wait {}\n/then\n/tool wait {}\n/then\n/say over";
       const { run_id } = await fixture.kernel.sessions.message(user, s1, { text });
-      if (at === "tool") await until(() => called === 1);
+      if (step === "tool") await until(() => called === 1);
       else await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
       const restore = makeUnavailable(fixture.store);
       resolve();
@@ -61,7 +61,7 @@ verifies(
       restore();
       await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
       const run = await fixture.kernel.runs.get(user, run_id);
-      expect([at, run.status, run.error, run.output?.content]).toEqual([at, "completed", null, "over"]);
+      expect([step, run.status, run.error, run.output?.content]).toEqual([step, "completed", null, "over"]);
       expect(called).toBe(2);
       const tape = await fixture.tape();
       const entriesNamed = (name: string) => tape.filter(({ payload }) => payload.name === name);

@@ -48,26 +48,26 @@ test("counts a joining message before it is written, and forgets one that was no
   const turn = createTurn();
   const first = Promise.withResolvers<string>();
   const joined = turn.join(first.promise);
-  expect([turn.steered, turn.joined]).toEqual([true, 1]);
+  expect([turn.has_new_messages, turn.joined]).toEqual([true, 1]);
   first.resolve("written");
   expect(await joined).toBe("written");
   await turn.waitForJoining();
-  expect(turn.steered).toBe(false);
+  expect(turn.has_new_messages).toBe(false);
   const second = Promise.withResolvers<string>();
   const failed = turn.join(second.promise);
   second.reject(new Error("not written"));
   await expect(failed).rejects.toThrow("not written");
-  expect([turn.steered, turn.joined]).toEqual([false, 1]);
+  expect([turn.has_new_messages, turn.joined]).toEqual([false, 1]);
 });
 
-test("counts each message that another gateway wrote only once", () => {
+test("counts each message from another gateway only once", () => {
   const turn = createTurn();
-  expect([turn.joinedElsewhere(2), turn.joinedElsewhere(3), turn.joinedElsewhere(3)]).toEqual([
+  expect([turn.countJoinedElsewhere(2), turn.countJoinedElsewhere(3), turn.countJoinedElsewhere(3)]).toEqual([
     false,
     true,
     false,
   ]);
-  expect(turn.steers).toBe(1);
+  expect(turn.new_messages).toBe(1);
 });
 
 test("offers the allowed tools, and deferred ones after they were found", () => {

@@ -75,7 +75,7 @@ test("retries a few times, with increasing pauses", async () => {
   expect(failing.attempts).toEqual([1, 2, 3]);
 });
 
-test("retries neither after the first delta nor an error that the provider marks as not retryable", async () => {
+test("does not retry after the first delta or after an error that the provider marks as not retryable", async () => {
   const with_delta = createCalls([{ ...failure(), delta: "half" }, ANSWER]);
   await expect(with_delta.call()).rejects.toMatchObject({ code: "llm.failed" });
   const not_retryable = createCalls([failure({ retryable: false }), ANSWER]);

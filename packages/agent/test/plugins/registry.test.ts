@@ -97,7 +97,7 @@ test("fails a plugin with a missing, failed, disabled or circular requirement an
   );
   expect(states).toEqual({
     "needs-absent": ["failed", "it requires absent, which is not installed"],
-    "needs-broken": ["failed", "it requires broken, which is failed"],
+    "needs-broken": ["failed", "it requires broken, which has failed"],
     "needs-off": ["failed", "it requires off, which is disabled"],
     broken: ["failed", "boom"],
     off: ["disabled", null],
@@ -160,7 +160,7 @@ test("loads a plugin only once when it is enabled while the kernel boots", async
   await expect(fixture.publish("kernel.ready", { version: "1" }, "kernel")).resolves.toBeDefined();
 });
 
-test("enters an org once and delivers its events with a context of that org", async () => {
+test("subscribes a plugin once in an org that is entered twice, and gives it a context of that org", async () => {
   const received: string[] = [];
   const fixture = await createTestPlugins((loader) =>
     loader.add(() =>

@@ -81,7 +81,7 @@ verifies(
     for (const pending of pending_events) pending.reject(new Error("shaky failed later"));
     await drainBus(fixture.bus);
     expect(fixture.status("shaky")).toBe("unloading");
-    await fixture.publish("user.message.received", { text: "nobody home" });
+    await fixture.publish("user.message.received", { text: "nobody listens" });
     await drainBus(fixture.bus);
     unloading.resolve();
     await until(() => fixture.status("shaky") === "failed");
@@ -159,9 +159,9 @@ test("restarts a hosted plugin after its process exits, with back-off, up to the
   expect(received).toEqual(["still there?"]);
   expect(fixture.system.snapshot()[0]?.failures).toBe(0);
 
-  for (const lifecycle of [3, 4]) {
+  for (const expected_loads of [3, 4]) {
     fixture.loader.kill("crashing");
-    await until(() => loads === lifecycle && fixture.status("crashing") === "loaded");
+    await until(() => loads === expected_loads && fixture.status("crashing") === "loaded");
   }
   fixture.loader.kill("crashing", "exit code 9");
   await until(() => fixture.status("crashing") === "failed");

@@ -35,8 +35,8 @@ export function checkRequestGate(gate: Gate, request: FastifyRequest, reply: Fas
 }
 
 /**
- * Sets `request.caller`. Synchronous for the admin token, so that the Fastify hook calls back and creates no promise (bench
- * row http.invoke.cpu).
+ * Sets `request.caller`. Synchronous for the admin token, so that the Fastify hook calls back and creates no promise
+ * (benchmark http.invoke.cpu).
  */
 export function authenticateRequest(
   { authenticator }: Gate,

@@ -13,7 +13,7 @@ export interface RouteMeter {
 
 export interface Metrics {
   route(operation_id: string): RouteMeter;
-  streams(change: 1 | -1): void;
+  countStream(change: 1 | -1): void;
   render(health: KernelHealth): string;
   close(): void;
 }
@@ -55,7 +55,7 @@ export function createMetrics(): Metrics {
         },
       };
     },
-    streams(change) {
+    countStream(change) {
       open_streams += change;
     },
     render(health) {

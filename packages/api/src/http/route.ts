@@ -99,7 +99,7 @@ export interface Route<
   /** Accepts If-Match or If-None-Match and responds with an ETag. */
   etag?: boolean;
   /**
-   * With `Accept: text/event-stream` the client receives the progress and then the body, and cancels the work when it
+   * If it prefers `text/event-stream` to JSON, the client receives the progress and then the body, and cancels the work when it
    * disconnects.
    */
   progress?: boolean;

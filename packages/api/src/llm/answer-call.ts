@@ -122,12 +122,12 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
     });
     try {
       for (let step = first; step.done !== true && !stop.aborted; step = await remaining.next()) {
-        const text = stream.part(step.value);
+        const text = stream.formatPart(step.value);
         if (text === "" || raw.write(text)) continue;
         await once(raw, "drain", { signal: stop }).catch(() => undefined);
       }
     } catch (error) {
-      if (!stop.aborted) raw.write(stream.error(toEndpointError(deps.describe(error, request.id))));
+      if (!stop.aborted) raw.write(stream.formatError(toEndpointError(deps.describe(error, request.id))));
     } finally {
       heartbeat.stop();
       raw.end();

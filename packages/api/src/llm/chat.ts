@@ -16,10 +16,10 @@ import {
   imageBlock,
   listOf,
   mediaBlock,
+  omitNullFields,
   readBoolean,
   readNumber,
   readStops,
-  setFields,
   textOr,
   toArguments,
   unsupported,
@@ -87,7 +87,7 @@ class ChatStream implements EndpointStream {
     this.#includes_usage = isObject(stream_options) && stream_options.include_usage === true;
   }
 
-  part(part: LlmEndpointPart): string {
+  formatPart(part: LlmEndpointPart): string {
     if (part.type === "native") {
       this.#is_native = true;
       return this.#isUnwanted(part.event) ? "" : formatSseEvent(null, part.event);
@@ -111,7 +111,7 @@ class ChatStream implements EndpointStream {
     return out;
   }
 
-  error(error: EndpointError): string {
+  formatError(error: EndpointError): string {
     return formatSseEvent(null, openAiError(error));
   }
 
@@ -236,7 +236,7 @@ function toTool(tool: JsonObject): LlmTool[] {
 
 function toOptions(body: JsonObject): LlmOptions {
   const { stop, tool_choice } = body;
-  return setFields({
+  return omitNullFields({
     max_tokens: readNumber(body.max_completion_tokens) ?? readNumber(body.max_tokens),
     temperature: readNumber(body.temperature),
     top_p: readNumber(body.top_p),

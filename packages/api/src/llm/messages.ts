@@ -29,10 +29,10 @@ import {
   imageBlock,
   listOf,
   mediaBlock,
+  omitNullFields,
   readBoolean,
   readNumber,
   readStops,
-  setFields,
   textOr,
   toArguments,
 } from "./read-request.ts";
@@ -94,7 +94,7 @@ class MessageStream implements EndpointStream {
     this.#blocks = new AnswerBlocks(`toolu_${context.id}_`);
   }
 
-  part(part: LlmEndpointPart): string {
+  formatPart(part: LlmEndpointPart): string {
     if (part.type === "native") {
       this.#is_native = true;
       return formatSseEvent(textOr(part.event.type), part.event);
@@ -113,7 +113,7 @@ class MessageStream implements EndpointStream {
     return out + formatSseEvent("message_stop", { type: "message_stop" });
   }
 
-  error(error: EndpointError): string {
+  formatError(error: EndpointError): string {
     return formatSseEvent("error", anthropicError(error));
   }
 
@@ -275,7 +275,7 @@ function toOptions(body: JsonObject): LlmOptions {
   const choice = isObject(tool_choice) ? tool_choice : {};
   const serial = readBoolean(choice.disable_parallel_tool_use);
   const config = isObject(output_config) ? output_config : {};
-  return setFields({
+  return omitNullFields({
     max_tokens: readNumber(body.max_tokens),
     temperature: readNumber(body.temperature),
     top_p: readNumber(body.top_p),

@@ -22,9 +22,9 @@ export interface EndpointError {
 
 /** Writes one answer as server-sent events. */
 export interface EndpointStream {
-  part(part: LlmEndpointPart): string;
+  formatPart(part: LlmEndpointPart): string;
   /** The end of a stream that failed after it began. */
-  error(error: EndpointError): string;
+  formatError(error: EndpointError): string;
   readonly heartbeat: string;
 }
 

@@ -42,14 +42,14 @@ export function listOf(value: Json | undefined): JsonObject[] {
   return Array.isArray(value) ? value.filter(isObject) : [];
 }
 
-/** The fields of an object that are set, because clients send null for a default. */
-export function setFields<T extends object>(fields: T): { [K in keyof T]?: NonNullable<T[K]> } {
+/** Omits fields that are undefined or null, because clients send null for a default. */
+export function omitNullFields<T extends object>(fields: T): { [K in keyof T]?: NonNullable<T[K]> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null)) as {
     [K in keyof T]?: NonNullable<T[K]>;
   };
 }
 
-/** Stop sequences. `param` is the name of the field. */
+/** Reads stop sequences. `param` is the name of the field. */
 export function readStops(value: Json | undefined, param: string): string[] | undefined {
   if (value === undefined || value === null) return undefined;
   const list = Array.isArray(value) ? value : [value];

@@ -27,7 +27,7 @@ export class ResponseStream implements EndpointStream {
     this.#blocks = new AnswerBlocks(`call_${context.id}_`);
   }
 
-  part(part: LlmEndpointPart): string {
+  formatPart(part: LlmEndpointPart): string {
     if (part.type === "native") {
       this.#is_native = true;
       return formatSseEvent(textOr(part.event.type), part.event);
@@ -44,7 +44,7 @@ export class ResponseStream implements EndpointStream {
     return out + this.#send(`response.${textOr(response.status)}`, { response });
   }
 
-  error(error: EndpointError): string {
+  formatError(error: EndpointError): string {
     const failure = { code: openAiCode(error), message: error.message };
     const response = { ...buildResponse(this.#context, "failed", []), error: failure };
     return this.#send("response.failed", { response });

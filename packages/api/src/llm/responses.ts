@@ -16,9 +16,9 @@ import {
   imageBlock,
   listOf,
   mediaBlock,
+  omitNullFields,
   readBoolean,
   readNumber,
-  setFields,
   textOr,
   toArguments,
   unsupported,
@@ -153,7 +153,7 @@ function toTool(tool: JsonObject): LlmTool[] {
 
 function toOptions(body: JsonObject): LlmOptions {
   const { reasoning, text, tool_choice } = body;
-  return setFields({
+  return omitNullFields({
     max_tokens: readNumber(body.max_output_tokens),
     temperature: readNumber(body.temperature),
     top_p: readNumber(body.top_p),

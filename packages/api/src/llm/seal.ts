@@ -1,6 +1,7 @@
 /**
- * The proofs that vendors attach to the thinking of their models, in the field that a client's protocol has for its own
- * vendor's proof. A proof of another vendor is wrapped, so that the client returns it with its next request.
+ * Vendors attach a proof to the thinking of their models and check it when the thinking is sent back. A protocol has a
+ * field for the proof of its own vendor only. The proof of another vendor is wrapped into that field, so that the
+ * client returns it with its next request.
  */
 const WRAPPED = "bp.";
 

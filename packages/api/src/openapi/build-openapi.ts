@@ -119,8 +119,8 @@ function describesScope({ auth, path, error_schema }: Route): boolean {
 }
 
 const PROGRESS_TEXT =
-  "With `Accept: text/event-stream` the response is a stream of server-sent events: `progress` items (ProgressEvent, at " +
-  "least one every 2 s), then one `result` with the body below, or one `error` with the ErrorEnvelope. If the client " +
+  "If the `Accept` header prefers `text/event-stream` to JSON, the response is a stream of server-sent events: `progress` " +
+  "items (ProgressEvent, at least one every 2 s), then one `result` with the body below, or one `error` with the ErrorEnvelope. If the client " +
   "disconnects, the gateway stops the work; a write that has begun is completed.";
 
 /** The route of an adapter: the plugin supplies the schema of the body and describes the responses in text. */

@@ -1,6 +1,6 @@
 /**
  * A body may state the scope that it is meant for, as the binding record of VAI does: `scope: {org_id, project_id}`. The
- * scope must be that of the credential, or a project of the credential's whole organisation. `project_id: null`, the scope
+ * scope must be that of the credential, or a project of the credential's whole organization. `project_id: null`, the scope
  * of a row for all projects, is the same as `org_wide: true` and needs the same right.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
@@ -50,7 +50,7 @@ export function extractBodyScope(caller: Caller | null, schema: z.ZodType, body:
     const message = `body.scope: ${unknown_fields[0]} is not a field of a scope; use org_id and project_id`;
     throw new BackplaneError("request.invalid", message);
   }
-  if (org_id !== caller.scope.org_id) throw scopeMismatch(caller, "organisation", org_id);
+  if (org_id !== caller.scope.org_id) throw scopeMismatch(caller, "organization", org_id);
   checkOrgWide(stated.project_id, rest.org_wide);
   if (project_id === caller.scope.project_id) return { body: rest, scope: null };
   if (project_id === null && hasField(schema, "org_wide") && isWholeOrg(caller))
@@ -74,13 +74,13 @@ function hasField(schema: z.ZodType, name: string): boolean {
   return "shape" in schema && Object.hasOwn(schema.shape as object, name);
 }
 
-function scopeMismatch(caller: Caller, noun: "organisation" | "project", stated: unknown): BackplaneError {
-  const own = noun === "organisation" ? caller.scope.org_id : caller.scope.project_id;
-  const message = `body.scope names the ${noun} ${JSON.stringify(stated)}, but the credential is for ${own ?? "the whole organisation"}.`;
+function scopeMismatch(caller: Caller, noun: "organization" | "project", stated: unknown): BackplaneError {
+  const own = noun === "organization" ? caller.scope.org_id : caller.scope.project_id;
+  const message = `body.scope names the ${noun} ${JSON.stringify(stated)}, but the credential is for ${own ?? "the whole organization"}.`;
   return new BackplaneError("auth.scope", message, { fix: fixFor(caller, noun, stated) });
 }
 
-function fixFor({ actor, delegation }: Caller, noun: "organisation" | "project", stated: unknown): string {
+function fixFor({ actor, delegation }: Caller, noun: "organization" | "project", stated: unknown): string {
   if (noun === "project" && stated === null)
     return "Leave scope out, or specify a project of the credential.";
   if (actor !== HOST_ADMIN || delegation !== undefined)

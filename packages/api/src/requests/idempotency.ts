@@ -1,7 +1,7 @@
 /**
- * Idempotency-Key: the first request with a key does the work, and repeats get the stored response. Keys are scoped to the
- * caller's project. The actor is part of the digest, so another caller that uses the same key for the same request gets a
- * conflict and not somebody else's response.
+ * Idempotency-Key: the first request with a key does the work, and repeats get the stored response. Keys are scoped to
+ * the caller's project. The actor is part of the digest, so another caller that uses the same key for the same request
+ * gets a conflict and not somebody else's response.
  */
 import { hash } from "node:crypto";
 import { BackplaneError, canonicalJson } from "@backplane/contract";
@@ -53,21 +53,21 @@ export async function createOnce(
   };
 }
 
-/** Runs a create that claims the key in its own transaction. `again` reads the created row as it is now, for a repeat. */
+/** Runs a create that claims the key in its own transaction. A repeat gets the created row as it is now. */
 export async function createInTransaction<T, B>(
   kernel: Kernel,
   caller: Caller,
   request: FastifyRequest,
   body: unknown,
   status: number,
-  run: { create: (once?: IdempotencyClaim) => Promise<T>; again: (stored: B) => Promise<T> },
+  run: { create: (once?: IdempotencyClaim) => Promise<T>; readExisting: (stored: B) => Promise<T> },
 ): Promise<RouteResponse> {
   const key = readIdempotencyKey(request);
   if (key === null) return { status, json: await run.create() };
   const digest = requestDigest(caller, request, body);
   const { began, before } = await kernel.idempotency.open(caller, key, digest, run.create);
   if (before === null) return { status, json: began };
-  return { status, json: await run.again(JSON.parse(before) as B), headers: REPLAYED_HEADERS };
+  return { status, json: await run.readExisting(JSON.parse(before) as B), headers: REPLAYED_HEADERS };
 }
 
 export const REPLAYED_HEADERS = { "idempotency-replayed": "true" };

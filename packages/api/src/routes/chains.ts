@@ -76,7 +76,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
         const fields = definedFields({ ...query, ...body });
         return createInTransaction(kernel, caller, request, fields, 201, {
           create: (once) => chains.create(caller, fields, once),
-          again: ({ id }: { id: string }) => chains.get(caller, id),
+          readExisting: ({ id }: { id: string }) => chains.get(caller, id),
         });
       },
     }),
@@ -121,7 +121,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       handler: ({ caller, params, body, request }) =>
         createInTransaction(kernel, caller, request, body, 201, {
           create: (once) => chains.fork(caller, params.id, definedFields(body ?? {}), once),
-          again: ({ id }: { id: string }) => chains.get(caller, id),
+          readExisting: ({ id }: { id: string }) => chains.get(caller, id),
         }),
     }),
     defineRoute({
@@ -159,7 +159,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       handler: ({ caller, params, body, request }) =>
         createInTransaction(kernel, caller, request, body, 201, {
           create: async (once) => ({ items: await chains.addBlocks(caller, params.id, body.blocks, once) }),
-          async again({ entry_id }: { entry_id: number }) {
+          async readExisting({ entry_id }: { entry_id: number }) {
             const first = entry_id - body.blocks.length + 1;
             return { items: body.blocks.map((block, n): Block => ({ ...block, entry_id: first + n })) };
           },
@@ -205,7 +205,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
   async function readBlockPage(caller: Caller, id: string, after: number | undefined, limit: number) {
     const { last_entry_id } = await chains.get(caller, id);
     const items: Block[] = [];
-    let read_to = after ?? (await chains.start(caller, id));
+    let read_to = after ?? (await chains.viewStart(caller, id));
     for (let reads = 0; reads < READS_PER_PAGE && items.length < limit && read_to < last_entry_id; reads++) {
       const blocks = await chains.blocks(caller, id, read_to, ENTRIES_PER_READ);
       items.push(...blocks);

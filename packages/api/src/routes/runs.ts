@@ -13,6 +13,7 @@ import {
 import type { Caller, RunTicket } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
+import { prefersEventStream } from "../http/prefers-event-stream.ts";
 import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "../requests/idempotency.ts";
 import {
@@ -91,7 +92,7 @@ const RunQuery = WorkspaceQuery.extend({
   stream: z
     .enum(["0", "1"])
     .optional()
-    .describe("1 responds with a stream, as does Accept: text/event-stream."),
+    .describe("1 responds with a stream, as does an Accept header that prefers text/event-stream to JSON."),
 });
 const STREAM =
   "Server-sent events: `event` is the kind, `data` the op `{op, session_id, event, entry_id?}`, and `id` the entry id of " +
@@ -323,5 +324,5 @@ function toHarnessOption(harness: z.output<typeof HarnessBody> | undefined): Pic
 
 function wantsStream({ headers }: FastifyRequest, stream: "0" | "1" | undefined): boolean {
   if (stream !== undefined) return stream === "1";
-  return /\btext\/event-stream\b/.test(headers.accept ?? "");
+  return prefersEventStream(headers.accept);
 }

@@ -87,7 +87,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
         const fields = definedFields({ ...query, ...body });
         return createInTransaction(kernel, caller, request, fields, 201, {
           create: (once) => sessions.create(caller, fields, once),
-          again: ({ session_id, workspace }: Required<SessionRef>) =>
+          readExisting: ({ session_id, workspace }: Required<SessionRef>) =>
             sessions.get(caller, { session_id, workspace }),
         });
       },
@@ -155,7 +155,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
         const ref = toSessionRef(params.id, query);
         return createInTransaction(kernel, caller, request, { ...query, body }, 201, {
           create: (once) => sessions.fork(caller, ref, definedFields(body ?? {}), once),
-          async again({ id }: { id: string }) {
+          async readExisting({ id }: { id: string }) {
             const { session_id, workspace } = await kernel.chains.get(caller, id);
             return await sessions.get(caller, { session_id, workspace });
           },
@@ -186,7 +186,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
         return createInTransaction(kernel, caller, request, { ...query, body }, 202, {
           create: (once) => sessions.message(caller, ref, definedFields(body), once),
           // The id of a run is stored as `id` if the message started the run, and as `run_id` if the message joined it.
-          again: async ({ entry_id, event_id, run_id, id }: StoredMessage) => ({
+          readExisting: async ({ entry_id, event_id, run_id, id }: StoredMessage) => ({
             entry_id,
             event_id,
             run_id: run_id ?? id,

@@ -1,4 +1,4 @@
-/** Keys that the organisation trusts to sign packages. */
+/** Keys that the organization trusts to sign packages. */
 import { TrustedKeyCreateSchema, TrustedKeyRevokeSchema, TrustedKeySchema } from "@backplane/contract/schema";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";

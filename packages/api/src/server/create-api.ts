@@ -111,7 +111,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     routerOptions: { maxParamLength: 512 },
     schemaController: { compilersFactory: NO_SCHEMAS },
     genReqId: (raw) => acceptRequestId(raw.headers["x-request-id"]) ?? ids.next("request"),
-    frameworkErrors: (error, request, reply) => void fail(error, request.id, reply),
+    frameworkErrors: (error, request, reply) => void sendError(error, request.id, reply),
     clientErrorHandler: (error, socket) =>
       respondToClientError(error, socket, (thrown) => toErrorResponse(thrown, ids.next("request"), docs_url)),
   });
@@ -138,7 +138,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     createEventStreams({
       clock,
       max,
-      count: (change) => metrics.streams(change),
+      count: (change) => metrics.countStream(change),
       describe: (error, request_id) => {
         const { envelope, unexpected } = toErrorResponse(error, request_id, docs_url);
         if (unexpected !== null) log.error({ request_id, err: unexpected }, "request failed");
@@ -183,7 +183,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     mcp.routes,
   );
 
-  const fail = (thrown: unknown, request_id: string, reply: FastifyReply) => {
+  const sendError = (thrown: unknown, request_id: string, reply: FastifyReply) => {
     const response = toErrorResponse(thrown, request_id, docs_url);
     if (response.unexpected !== null) log.error({ request_id, err: response.unexpected }, "request failed");
     if (response.retry_after_s !== null) reply.header("retry-after", String(response.retry_after_s));
@@ -200,7 +200,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
       .header("content-type", "application/json; charset=utf-8")
       .send(JSON.stringify(body));
   };
-  app.setErrorHandler((error, request, reply) => fail(error, request.id, reply));
+  app.setErrorHandler((error, request, reply) => sendError(error, request.id, reply));
   const unknown = metrics.route("unknown");
   const describeUnknown = createUnknownRoute(routes);
   app.setNotFoundHandler((request, reply) => {
@@ -208,9 +208,9 @@ export async function createApi(options: ApiOptions): Promise<Api> {
       checkRequestGate(gate, request, reply);
       const { error, allow } = describeUnknown(request.method, request.url);
       if (allow !== null) reply.header("allow", allow);
-      fail(error, request.id, reply);
+      sendError(error, request.id, reply);
     } catch (error) {
-      fail(error, request.id, reply);
+      sendError(error, request.id, reply);
     }
     unknown.count(reply.statusCode, reply.elapsedTime);
     return reply;

@@ -9,12 +9,13 @@ import type { FastifyInstance, FastifyReply } from "fastify";
 import { z } from "zod";
 import { authenticateRequest, checkRequestGate, type Gate } from "../auth/gate.ts";
 import type { Metrics, RouteMeter } from "../http/metrics.ts";
+import { prefersEventStream } from "../http/prefers-event-stream.ts";
 import { fastifyPath, type Route, type RouteContext, type RouteResponse } from "../http/route.ts";
 import { extractBodyScope } from "../requests/body-scope.ts";
 import { checkRequest } from "../requests/check-request.ts";
 import { isUpload } from "../requests/upload.ts";
 import type { EventStreams } from "../sse/event-streams.ts";
-import { progressItems, wantsEventStream } from "../sse/progress-stream.ts";
+import { progressItems } from "../sse/progress-stream.ts";
 
 interface RegistrationDeps {
   gate: Gate;
@@ -72,7 +73,7 @@ function register(
         request,
         reply,
       };
-      if (route.progress === true && wantsEventStream(request))
+      if (route.progress === true && prefersEventStream(request.headers.accept))
         return streams.stream(reply, (stop) =>
           progressItems(clock, request.id, stop, (operation) =>
             route.handler({ ...context, operation } as never),

@@ -4,7 +4,6 @@
  */
 import type { ProgressEvent, ProgressReport } from "@backplane/contract";
 import type { Clock, Operation } from "@backplane/ports";
-import type { FastifyRequest } from "fastify";
 import type { RouteResponse } from "../http/route.ts";
 import type { SseItem } from "./event-streams.ts";
 
@@ -14,10 +13,6 @@ const UPDATE_MS = 250;
 const REPEAT_MS = 1_000;
 
 const UNREPORTED: ProgressReport = { step: "read", message: "Reading the request" };
-
-export function wantsEventStream({ headers }: Pick<FastifyRequest, "headers">): boolean {
-  return /(?:^|[\s,])text\/event-stream(?:[\s;,]|$)/i.test(headers.accept ?? "");
-}
 
 export async function* progressItems(
   clock: Clock,

@@ -1,7 +1,7 @@
 /**
  * One WebSocket of a client. It performs operations one after another and has at most one attachment for each session.
- * An invalid frame is answered with an error; too many in a row close the socket. The credential is checked again before
- * each operation that reads or writes, so a revoked one can do nothing more.
+ * An invalid frame is answered with an error; too many in a row close the socket. The credential is checked again
+ * before each operation that reads or writes, so a revoked one can do nothing more.
  */
 import {
   BackplaneError,
@@ -80,22 +80,22 @@ export class ClientSocket {
    * Any frame, including control frames, counts as a heartbeat. A client that does not read its responses is
    * disconnected.
    */
-  alive(): void {
+  recordHeartbeat(): void {
     if (this.#writer.buffered_bytes > FANOUT_LIMITS.buffered_bytes) this.terminate();
     this.last_seen = this.#deps.now();
     for (const { attachment } of this.#attached.values()) attachment.heartbeat();
   }
 
-  received(data: RawData, binary: boolean): void {
+  receive(data: RawData, binary: boolean): void {
     if (this.#closed) return;
-    this.alive();
+    this.recordHeartbeat();
     this.#queue.push({ data, binary });
     if (this.#queue.length >= MAX_QUEUED_OPS) this.#ws.pause();
     if (!this.#busy) void this.#drainQueue();
   }
 
   /** Must be called when the socket has closed. */
-  closed(): void {
+  onClosed(): void {
     this.#closed = true;
     this.#queue = [];
     for (const { attachment } of this.#attached.values()) attachment.detach("client_close");

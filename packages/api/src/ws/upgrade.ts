@@ -1,6 +1,6 @@
 /**
- * WebSockets at `/ws`. An upgrade request passes the same checks as any other request, in the same order (host and origin,
- * credential, scope), and is rejected with an HTTP response before the handshake.
+ * WebSockets at `/ws`. An upgrade request passes the same checks as any other request, in the same order (host and
+ * origin, credential, scope), and is rejected with an HTTP response before the handshake.
  */
 import type { IncomingHttpHeaders, IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
@@ -120,9 +120,9 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
   function open(ws: WebSocket, socket: Duplex, { authenticate, delegated }: AcceptedUpgrade): void {
     const client = new ClientSocket(ws, new WebSocketWriter(ws, socket, ticks), authenticate, socket_deps);
     clients.add(client);
-    ws.on("message", (data, binary) => client.received(data, binary));
-    const alive = () => client.alive();
-    ws.on("ping", alive).on("pong", alive);
+    ws.on("message", (data, binary) => client.receive(data, binary));
+    const recordHeartbeat = () => client.recordHeartbeat();
+    ws.on("ping", recordHeartbeat).on("pong", recordHeartbeat);
     // `ws` itself closes a socket that violates the protocol.
     ws.on("error", (error) => log.debug({ err: error }, "WebSocket failed"));
     // `checkCredential` closes the socket itself.
@@ -136,7 +136,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
     ws.on("close", () => {
       credential?.stop();
       clients.delete(client);
-      client.closed();
+      client.onClosed();
       if (clients.size === 0) onAllClosed?.();
     });
     if (gate.stopping()) client.shutDown();

@@ -1,7 +1,8 @@
 /**
- * Writes frames to sockets (benchmarks fanout.ws and fanout.ws.cpu). A frame is encoded once and the same bytes go to every
- * socket of a session. `ws` writes its own frames (pong, close) synchronously because compression is off, so the two never
- * interleave. The second frame within one tick corks the socket until the end of the tick, so that a burst is one write.
+ * Writes frames to sockets (benchmarks fanout.ws and fanout.ws.cpu). A frame is encoded once and the same bytes go to
+ * every socket of a session. `ws` writes its own frames (pong, close) synchronously because compression is off, so its
+ * frames and those written here never interleave. The second frame within one tick corks the socket until the end of
+ * the tick, so that a burst is one write.
  */
 import type { Duplex } from "node:stream";
 import type { WatchedEvent } from "@backplane/ports";

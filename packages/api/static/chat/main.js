@@ -85,7 +85,7 @@ function receiveEvent(op) {
   else if (kind === "session.replay.done") {
     live = true;
     void replayed();
-  } else if (kind === "session.compaction.started") speak("Summarising earlier messages");
+  } else if (kind === "session.compaction.started") speak("Summarizing earlier messages");
   else if (kind === "session.compaction.failed")
     showError({ code: "loop.failed", message: op.event.payload.error });
   else transcript.receive(op);

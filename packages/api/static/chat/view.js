@@ -128,7 +128,7 @@ function pinButton({ entry_id, pinned = false }, actions) {
     {
       type: "button",
       class: pinned ? "quiet pin pinned" : "quiet pin",
-      title: "A pinned message stays as it is when earlier messages are summarised",
+      title: "A pinned message stays as it is when earlier messages are summarized",
       "aria-pressed": String(pinned),
       onclick: () => actions.pin(entry_id, !pinned),
     },
@@ -212,7 +212,7 @@ function marker(item, actions) {
   if (of === "reset") return line("The session was reset; the messages above are archived");
   const figures =
     tokens_before === undefined ? "" : `, from about ${tokens_before} to ${tokens_after} tokens`;
-  const state = item.undone ? "A compaction was undone here" : `Earlier messages were summarised${figures}`;
+  const state = item.undone ? "A compaction was undone here" : `Earlier messages were summarized${figures}`;
   return el(
     "article",
     { class: "item marker", "aria-label": "Compaction" },

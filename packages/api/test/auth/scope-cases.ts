@@ -81,7 +81,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       request: async (fixture) => ({ path: `/v1/plugin-bindings/${await fixture.binding(false)}:validate` }),
     },
   ],
-  // The registry's tests show who may accept tools of an org's binding, because no server runs here.
+  // No server runs here; the registry's tests cover who may accept the tools of an org's binding.
   "POST /v1/plugin-bindings/{id}:describe": [
     {
       object: "tools of a binding",
@@ -386,7 +386,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   "DELETE /mcp/servers/{server}": [mcp("/mcp/servers/none")],
 };
 
-/** The operations of a client are calls, which are checked one by one; only the protocol session belongs to the client. */
+/** Each call of an MCP client is checked by its own rules; the only object checked here is the protocol session. */
 function mcp(path: string): Case {
   return {
     object: "session of an MCP client",

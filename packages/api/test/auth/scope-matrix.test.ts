@@ -112,18 +112,22 @@ const fixture: ScopeFixture = {
   },
 };
 
-/** The expected status for each credential, by whom the change affects. `ok` is 2xx, or a status that the case allows. */
+/**
+ * The expected status for each credential, by whom the change affects. `ok` is 2xx, or a status that the case allows.
+ */
 const EXPECTED: Record<Reach, Record<CredentialKind, "ok" | number>> = {
-  own: of(["ok", "ok", "ok", "ok", "ok"]),
-  project: of([404, "ok", "ok", 404, "ok"]),
-  org: of([403, 403, 403, 404, "ok"]),
-  named: of([403, 403, 403, "ok", "ok"]),
-  default: of([403, 403, 403, 403, "ok"]),
-  host: of([403, 403, 403, 403, 403]),
+  own: expectStatuses(["ok", "ok", "ok", "ok", "ok"]),
+  project: expectStatuses([404, "ok", "ok", 404, "ok"]),
+  org: expectStatuses([403, 403, 403, 404, "ok"]),
+  named: expectStatuses([403, 403, 403, "ok", "ok"]),
+  default: expectStatuses([403, 403, 403, 403, "ok"]),
+  host: expectStatuses([403, 403, 403, 403, 403]),
 };
 
-function of(answers: ["ok" | number, "ok" | number, "ok" | number, "ok" | number, "ok" | number]) {
-  const [otherProject, project, projectAdmin, foreignOrg, org] = answers;
+function expectStatuses(
+  statuses: ["ok" | number, "ok" | number, "ok" | number, "ok" | number, "ok" | number],
+) {
+  const [otherProject, project, projectAdmin, foreignOrg, org] = statuses;
   return {
     nobody: 401,
     unscoped: 403,

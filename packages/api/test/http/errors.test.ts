@@ -11,7 +11,7 @@ import { startApi, type TestApi, type TestResponse } from "../support/start-api.
 let api: TestApi;
 let next_error: unknown;
 beforeAll(async () => {
-  // A kernel whose audit log throws the error of the test.
+  // A kernel whose audit log throws `next_error`.
   const wrap = (kernel: Kernel): Kernel => ({
     ...kernel,
     audit: { ...kernel.audit, list: () => Promise.reject(next_error) },

@@ -66,7 +66,7 @@ test("has a remedy for every error code", () => {
   expect(Object.values(listed).filter((remedy) => remedy === "")).toEqual([]);
 });
 
-test("serves the console under the policy of the other pages, and only the files of its build", async () => {
+test("serves the console with the content security policy of the other pages, and only the files of its build", async () => {
   for (const path of ["/console", "/console/approvals", "/console/invocations/inv_1"]) {
     const { status, headers, text } = await get(path);
     expect([status, headers["content-type"], headers["cache-control"]], path).toEqual([

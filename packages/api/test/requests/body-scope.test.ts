@@ -12,7 +12,7 @@ afterAll(() => api.close());
 
 const binding = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" };
 
-test("accepts the credential's own scope in a body, and a project of its whole organisation", async () => {
+test("accepts the credential's own scope in a body, and a project of its whole organization", async () => {
   const created = await api.call("POST", "/v1/plugin-bindings", { body: binding });
   const own = created.json.scope as { org_id: string; project_id: string };
   const invoke = (scope: object, headers: Record<string, string> = {}) =>
@@ -57,7 +57,7 @@ test("refuses a scope that is not the credential's own or is wider", async () =>
   for (const scope of [{ org_id: "org_other" }, { project_id: "proj_other" }, { project_id: null }]) {
     const refused = await api.call("POST", "/v1/plugin-bindings", { body: { ...binding, scope }, headers });
     expect([refused.status, refused.json.error.code]).toEqual([403, "auth.scope"]);
-    expect(refused.json.error.message).toMatch(/^body\.scope names the (organisation|project) /);
+    expect(refused.json.error.message).toMatch(/^body\.scope names the (organization|project) /);
   }
   // A call always belongs to a project.
   const call = { export_id: "echo", input: {}, scope: { project_id: null } };

@@ -123,7 +123,7 @@ test("stores neither rows nor files of an archive whose bindings fail", async ()
   expect(await counts()).toEqual(before);
 });
 
-test("repeats the first response for the same Idempotency-Key and refuses it with other settings or bytes", async () => {
+test("repeats the first response for the same Idempotency-Key and refuses the key with other settings or bytes", async () => {
   const archive = await packToBuffer(writeSamplePackage(api.home, "5.0.0"));
   const key = { "idempotency-key": "install-5" };
   const first = await upload(archive, { bind: false }, key);

@@ -51,9 +51,11 @@ verifies("run.progress", "streams the progress of every request that installs so
     expect(text, path).toMatch(/^event: progress\ndata: .*"step":"unpack"/m);
     expect(text, path).toMatch(/^event: result$/m);
     expect(signals.pop(), path).toBeInstanceOf(AbortSignal);
-    // A client that does not request the stream gets JSON, and its request completes even if it disconnects.
-    const plain = await send("application/json");
-    expect(plain.headers["content-type"], path).toContain("application/json");
-    expect(signals.pop(), path).toBeUndefined();
+    // A client that prefers JSON gets JSON, and its request completes even if it disconnects.
+    for (const accept of ["application/json", "application/json, text/event-stream"]) {
+      const plain = await send(accept);
+      expect(plain.headers["content-type"], path).toContain("application/json");
+      expect(signals.pop(), path).toBeUndefined();
+    }
   }
 });

@@ -3,7 +3,7 @@ import type { Clock, Operation } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { RouteResponse } from "../../src/http/route.ts";
-import { progressItems, wantsEventStream } from "../../src/sse/progress-stream.ts";
+import { progressItems } from "../../src/sse/progress-stream.ts";
 
 const CHECK: ProgressReport = { step: "check", message: "Checking" };
 const count = (done: number): ProgressReport => ({
@@ -118,16 +118,4 @@ test("cancels the work when the stream ends, and waits until the work has ended"
   expect(ended).toBe(false);
   stream.done.reject(new BackplaneError("request.cancelled"));
   await expect(stream.reading).rejects.toMatchObject({ code: "request.cancelled" });
-});
-
-test("recognizes a request for an event stream by its Accept header", () => {
-  const wants = (accept?: string) => wantsEventStream({ headers: accept === undefined ? {} : { accept } });
-  expect(wants("text/event-stream, application/json")).toBe(true);
-  expect(wants("application/json;q=0.5, Text/Event-Stream;q=1")).toBe(true);
-  expect([wants(), wants("*/*"), wants("application/json"), wants("x-text/event-stream")]).toEqual([
-    false,
-    false,
-    false,
-    false,
-  ]);
 });

@@ -1,4 +1,4 @@
-/** `plugin test`: compares plugin folders with the rules of their protocol, as they would be installed and run. */
+/** `plugin test`: packs and starts plugin folders as the gateway would, and checks the rules of their protocol. */
 import { BackplaneError, type Manifest } from "@backplane/contract";
 import { openPackageHome, type PackageHomeOptions } from "../package/open-package.ts";
 import { readCases } from "./cases.ts";

@@ -240,7 +240,7 @@ export class VaiTestSession {
     }
   }
 
-  /** The violation if no answer arrived, or only a part of a frame. */
+  /** Builds the violation for an answer that did not arrive, or of which only a part arrived. */
   missingAnswer(rule: VaiRule, problem: string): BrokenRule {
     const partial = this.#decoder.strayOutput();
     if (partial === "") return new BrokenRule(rule, `${problem}.`);

@@ -24,8 +24,8 @@ def keep_recent(request, call):
         if index >= start or block["kind"] == "system" or block["entry_id"] in pinned
     ]
     removed = len(blocks) - len(seed)
-    what = "block was" if removed == 1 else "blocks were"
-    return {"seed_blocks": seed, "summary": {"text": f"{removed} earlier {what} removed."}}
+    subject = "block was" if removed == 1 else "blocks were"
+    return {"seed_blocks": seed, "summary": {"text": f"{removed} earlier {subject} removed."}}
 
 
 if __name__ == "__main__":

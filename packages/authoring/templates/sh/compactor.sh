@@ -22,9 +22,9 @@ on___EXPORT_ID__() {
     fi
     index=$((index + 1))
   done
-  what='blocks were'
-  [ "$removed" -ne 1 ] || what='block was'
-  succeed "{\"seed_blocks\":[$seed],\"summary\":{\"text\":\"$removed earlier $what removed.\"}}"
+  subject='blocks were'
+  [ "$removed" -ne 1 ] || subject='block was'
+  succeed "{\"seed_blocks\":[$seed],\"summary\":{\"text\":\"$removed earlier $subject removed.\"}}"
 }
 
 find_start() { # the input of the last answered turn

@@ -87,12 +87,12 @@ export function bindingFlags(command: Command): Command {
     )
     .option(
       "--host-target",
-      "allow tools that request it to run on the gateway's machine, unsandboxed; admin token only",
+      "run tools that request the host on the gateway's machine, without a sandbox; admin token only",
     )
     .option("--no-host-target", "revoke --host-target")
     .option(
       "--sampling <tokens[:per-hour]>",
-      "let an MCP server use the organisation's model: tokens per request, requests per hour (default: 60)",
+      "let an MCP server use the organization's model: tokens per request, requests per hour (default: 60)",
       parseSampling,
     )
     .option("--no-sampling", "revoke --sampling")
@@ -107,8 +107,8 @@ export interface BindingParts {
 }
 
 /**
- * Contains only the settings that have a flag. Flags for servers change a part of `current`, the current config. Secret
- * names are resolved to references; an unknown name throws.
+ * Returns only the settings that were set by a flag. Flags for servers change a part of `current`, the current config.
+ * Secret names are resolved to references; an unknown name throws.
  */
 export async function bindingParts(
   context: CommandContext,

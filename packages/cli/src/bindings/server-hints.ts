@@ -21,10 +21,12 @@ export function serverHints(text: string, binding_id: string): string[] {
     hints.push(`To set ${variable}: backplane secret set ${slot}, then ${set} --secret ${slot}=${slot}`);
   }
   if (SERVES_HTTP.test(text))
-    hints.push(`It may expect HTTP requests. Many servers have an argument for stdio: ${set} -- --stdio`);
+    hints.push(
+      `The server may expect HTTP requests. Many servers have an argument for stdio: ${set} -- --stdio`,
+    );
   if (READ_ONLY.test(text)) {
     hints.push(
-      "The folder of its package is read-only. Let it write to /tmp, which is lost when it stops, or to a mounted folder:",
+      "The folder of the server's package is read-only. Let the server write to /tmp, which is lost when the server stops, or to a mounted folder:",
       `  ${set} --mount /FOLDER:/data:rw, with --env or arguments after -- that specify the file`,
     );
   }

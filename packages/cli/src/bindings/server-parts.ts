@@ -60,7 +60,7 @@ export function reportNewName({ out }: CommandContext, before: Binding, now: Bin
   if (old === name || before.config.name === now.config.name) return;
   out.note(
     plainLine(
-      `Its tools are now named mcp_${name}_…. Policy rules, keys and clients that refer to mcp_${old}_… no longer match them.`,
+      `The tools of this server are now named mcp_${name}_…. Policy rules, keys and clients that refer to mcp_${old}_… no longer match them.`,
     ),
   );
 }
@@ -77,6 +77,6 @@ function notAServer(
 ): BackplaneError {
   const flag_name = flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   return new BackplaneError("cli.usage", `--${flag_name} is for MCP servers, and ${package_id} is not one.`, {
-    fix: `Set its configuration instead: backplane binding set ${binding_id} --config JSON`,
+    fix: `Set the configuration instead: backplane binding set ${binding_id} --config JSON`,
   });
 }

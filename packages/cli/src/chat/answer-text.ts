@@ -25,13 +25,13 @@ export class AnswerText {
   }
 
   /** Returns whether the event was text. A tool call ends the current text, but the caller prints its line. */
-  handle(chatEvent: ChatEvent): boolean {
-    if (chatEvent.kind === "delta")
-      this.addChunk(chatEvent.text, chatEvent.iteration, chatEvent.replaces_all);
-    else if (chatEvent.kind === "model_text") this.addModelText(chatEvent.text);
-    else if (chatEvent.kind === "answer") this.addAnswer(chatEvent.text);
+  handle(chat_event: ChatEvent): boolean {
+    if (chat_event.kind === "delta")
+      this.addChunk(chat_event.text, chat_event.iteration, chat_event.replaces_all);
+    else if (chat_event.kind === "model_text") this.addModelText(chat_event.text);
+    else if (chat_event.kind === "answer") this.addAnswer(chat_event.text);
     else {
-      if (chatEvent.kind === "tool_call") this.startNextCall();
+      if (chat_event.kind === "tool_call") this.startNextCall();
       return false;
     }
     return true;

@@ -12,10 +12,10 @@ function isHighRisk({ risk }: Pick<Approval, "risk">): boolean {
 
 export function questionText(out: Output, approval: Approval, chat_session: string): string {
   const { tool, package_id, package_version, risk, brief, reason, session_id, changed } = approval;
-  const riskText = isHighRisk(approval) ? out.paint("red", `${risk} risk`) : `${risk} risk`;
+  const risk_text = isHighRisk(approval) ? out.paint("red", `${risk} risk`) : `${risk} risk`;
   const origin = session_id !== null && session_id !== chat_session ? ` for ${session_id}` : "";
   return [
-    `${out.paint("yellow", "?")} ${plainLine(`${tool} of ${package_id}@${package_version} requests approval${origin}`)} (${riskText})`,
+    `${out.paint("yellow", "?")} ${plainLine(`${tool} of ${package_id}@${package_version} requests approval${origin}`)} (${risk_text})`,
     ...(brief === "" ? [] : [`  ${plainLine(brief)}`]),
     ...(reason === "" ? [] : [`  ${plainLine(`reason: ${reason}`)}`]),
     ...(changed.length === 0

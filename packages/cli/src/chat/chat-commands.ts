@@ -10,7 +10,7 @@ const COMMANDS = {
   help: "/help            this list",
   model: "/model [ID]      list provider instances, or switch to ID",
   fork: "/fork [ID]       continue in a fork of this session, with ID as its id",
-  compact: "/compact         summarise the conversation so far",
+  compact: "/compact         summarize the conversation so far",
   undo: "/undo            undo the last compaction",
   pin: "/pin [ENTRY]     keep an entry, or your last message, in every compaction",
   unpin: "/unpin ENTRY     stop keeping an entry",

@@ -7,44 +7,44 @@ import type { ChatEvent } from "./chat-events.ts";
 const ARGUMENTS_LENGTH = 160;
 
 /** Null if there is nothing to show. `names` maps call ids to tool names, since a result contains only the call id. */
-export function chatEventText(out: Output, chatEvent: ChatEvent, names: Map<string, string>): string | null {
-  switch (chatEvent.kind) {
+export function chatEventText(out: Output, chat_event: ChatEvent, names: Map<string, string>): string | null {
+  switch (chat_event.kind) {
     case "user_message":
-      return `${out.paint("bold", "you:")} ${indent(chatEvent.text)}${attachmentsText(chatEvent.attachments)}`;
+      return `${out.paint("bold", "you:")} ${indent(chat_event.text)}${attachmentsText(chat_event.attachments)}`;
     case "answer":
-      return chatEvent.text === "" ? null : `${out.paint("bold", "assistant:")} ${indent(chatEvent.text)}`;
+      return chat_event.text === "" ? null : `${out.paint("bold", "assistant:")} ${indent(chat_event.text)}`;
     case "model_text":
       // Without tool calls this text is the answer, which has its own event.
-      return chatEvent.calls === 0 || chatEvent.text === ""
+      return chat_event.calls === 0 || chat_event.text === ""
         ? null
-        : `${out.paint("bold", "assistant:")} ${indent(chatEvent.text)}`;
+        : `${out.paint("bold", "assistant:")} ${indent(chat_event.text)}`;
     case "tool_call":
-      names.set(chatEvent.id, chatEvent.name);
-      return `  ${out.paint("dim", "→")} ${callLine(chatEvent.name, chatEvent.args)}`;
+      names.set(chat_event.id, chat_event.name);
+      return `  ${out.paint("dim", "→")} ${callLine(chat_event.name, chat_event.args)}`;
     case "tool_result": {
-      const mark = chatEvent.ok ? out.paint("green", "✓") : out.paint("red", "✗");
-      return `  ${mark} ${briefLine(toolName(names, chatEvent.id), chatEvent.brief)}`;
+      const mark = chat_event.ok ? out.paint("green", "✓") : out.paint("red", "✗");
+      return `  ${mark} ${briefLine(toolName(names, chat_event.id), chat_event.brief)}`;
     }
     case "tool_error":
-      return `  ${out.paint("yellow", "⊘")} ${plainLine(`${toolName(names, chatEvent.id)}: ${chatEvent.why}: ${chatEvent.brief}`)}`;
+      return `  ${out.paint("yellow", "⊘")} ${plainLine(`${toolName(names, chat_event.id)}: ${chat_event.why}: ${chat_event.brief}`)}`;
     case "session_start":
       return out.paint("dim", "── start of the conversation ──");
     case "handoff": {
-      const mark = out.paint("dim", plainLine(`── handoff: ${chatEvent.name} ──`));
-      return chatEvent.summary === "" ? mark : `${mark}\n  ${indent(chatEvent.summary)}`;
+      const mark = out.paint("dim", plainLine(`── handoff: ${chat_event.name} ──`));
+      return chat_event.summary === "" ? mark : `${mark}\n  ${indent(chat_event.summary)}`;
     }
     case "compaction": {
       const sizes =
-        chatEvent.before === null || chatEvent.after === null
+        chat_event.before === null || chat_event.after === null
           ? ""
-          : ` (${chatEvent.before} → ${chatEvent.after} tokens)`;
+          : ` (${chat_event.before} → ${chat_event.after} tokens)`;
       const mark = out.paint("dim", `── compacted${sizes} ──`);
-      return chatEvent.summary === "" ? mark : `${mark}\n  ${indent(chatEvent.summary)}`;
+      return chat_event.summary === "" ? mark : `${mark}\n  ${indent(chat_event.summary)}`;
     }
     case "interrupt":
       return out.paint("yellow", "── interrupted ──");
     case "error":
-      return out.paint("red", plainLine(`The turn failed: ${chatEvent.message}`));
+      return out.paint("red", plainLine(`The turn failed: ${chat_event.message}`));
     case "delta":
     case "approval_request":
     case "approval_cancelled":

@@ -12,7 +12,7 @@ import { type ChatEvent, readEvent } from "./chat-events.ts";
 import { pendingApprovals } from "./session-approvals.ts";
 
 export interface Listener {
-  onEvent(chatEvent: ChatEvent): void;
+  onEvent(chat_event: ChatEvent): void;
   /** Called once for each approval request, including those of sub-agents. */
   onApproval(approval: Approval): void;
   /** Called when an approval may have been answered, possibly by another client. */
@@ -132,8 +132,8 @@ export class Conversation {
     try {
       for await (const { event, entry_id } of this.#context.client().watchSession(this.ref, options)) {
         this.#last_entry_id = entry_id ?? this.#last_entry_id;
-        const chatEvent = readEvent(event);
-        if (chatEvent !== null) this.#handle(chatEvent);
+        const chat_event = readEvent(event);
+        if (chat_event !== null) this.#handle(chat_event);
       }
     } catch (error) {
       this.#failure = error;
@@ -144,14 +144,15 @@ export class Conversation {
     }
   }
 
-  #handle(chatEvent: ChatEvent): void {
-    this.#listener.onEvent(chatEvent);
-    const { kind } = chatEvent;
+  #handle(chat_event: ChatEvent): void {
+    this.#listener.onEvent(chat_event);
+    const { kind } = chat_event;
     if (kind === "caught_up") this.#ready.resolve();
-    if (kind === "caught_up" || (kind === "answer" && chatEvent.status !== "running")) void this.#checkRuns();
+    if (kind === "caught_up" || (kind === "answer" && chat_event.status !== "running"))
+      void this.#checkRuns();
     if (kind === "caught_up" || kind === "approval_request") void this.#findApprovals();
-    if (kind === "tool_call" && chatEvent.name === "agent") this.#trackSubagent(chatEvent.id, true);
-    if (kind === "tool_result" || kind === "tool_error") this.#trackSubagent(chatEvent.id, false);
+    if (kind === "tool_call" && chat_event.name === "agent") this.#trackSubagent(chat_event.id, true);
+    if (kind === "tool_result" || kind === "tool_error") this.#trackSubagent(chat_event.id, false);
     if (kind === "tool_result" || kind === "tool_error" || kind === "approval_cancelled")
       this.#listener.onDecision();
   }

@@ -22,13 +22,13 @@ export async function runScriptedChat(
   const { out, io } = context;
   const names = new Map<string, string>();
   const timers: NodeJS.Timeout[] = [];
-  let gave_up: string | null = null;
+  let unanswered_id: string | null = null;
   let interrupted = false;
   const conversation = new Conversation(
     context,
     { session_id: session.id, ...workspace_options },
     {
-      onEvent: (chatEvent) => note(context, chatEvent, names),
+      onEvent: (chat_event) => note(context, chat_event, names),
       onApproval(approval) {
         for (const line of questionLines(approval)) out.note(line);
         if (timeout_s === undefined) return;
@@ -42,8 +42,8 @@ export async function runScriptedChat(
       .client()
       .approvals.get(id)
       .catch(() => null);
-    if (now?.status !== "pending" || gave_up !== null) return;
-    gave_up = id;
+    if (now?.status !== "pending" || unanswered_id !== null) return;
+    unanswered_id = id;
     await conversation.interrupt();
   };
   const stopListening = io.onSignal(() => {
@@ -60,7 +60,7 @@ export async function runScriptedChat(
       runs.push(run);
       const content = run.output?.content ?? "";
       if (!out.json && content !== "") io.stdout.write(`${plainText(content).replace(/\n?$/, "\n")}`);
-      exit = interrupted ? EXIT.interrupted : await reportTurn(context, conversation, run, gave_up);
+      exit = interrupted ? EXIT.interrupted : await reportTurn(context, conversation, run, unanswered_id);
       if (exit !== EXIT.ok) break;
     }
   } finally {
@@ -77,11 +77,11 @@ async function reportTurn(
   context: CommandContext,
   conversation: Conversation,
   run: Run,
-  gave_up: string | null,
+  unanswered_id: string | null,
 ): Promise<number> {
   const { stderr } = context.io;
-  if (gave_up !== null) {
-    const message = `Approval ${gave_up} was not answered in time; the turn was interrupted.`;
+  if (unanswered_id !== null) {
+    const message = `Approval ${unanswered_id} was not answered in time; the turn was interrupted.`;
     stderr.write(`${errorLines({ code: "approval.expired", message })}\n`);
     return EXIT.denied;
   }
@@ -94,9 +94,10 @@ async function reportTurn(
 }
 
 /** Answers are skipped here; they are printed on stdout at the end of the turn. */
-function note({ out }: CommandContext, chatEvent: ChatEvent, names: Map<string, string>): void {
-  if (chatEvent.kind === "user_message" || chatEvent.kind === "answer" || chatEvent.kind === "error") return;
-  const text = chatEventText(out, chatEvent, names);
+function note({ out }: CommandContext, chat_event: ChatEvent, names: Map<string, string>): void {
+  if (chat_event.kind === "user_message" || chat_event.kind === "answer" || chat_event.kind === "error")
+    return;
+  const text = chatEventText(out, chat_event, names);
   if (text !== null) out.note(text);
 }
 

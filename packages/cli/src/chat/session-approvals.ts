@@ -2,7 +2,7 @@
 import { AGENT_SEPARATOR, type Approval, codeOf } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 
-const PAGE = 200;
+const PAGE_SIZE = 200;
 
 /** Empty if this credential may not list approvals. */
 export async function pendingApprovals(context: CommandContext, session_id: string): Promise<Approval[]> {
@@ -16,7 +16,7 @@ export async function sessionApprovals(
   filter: { status?: "pending" } = {},
 ): Promise<Approval[]> {
   try {
-    const { items } = await context.client().approvals.list({ ...filter, limit: PAGE });
+    const { items } = await context.client().approvals.list({ ...filter, limit: PAGE_SIZE });
     const subagent_prefix = `${session_id}${AGENT_SEPARATOR}`;
     return items
       .filter((item) => item.session_id === session_id || item.session_id?.startsWith(subagent_prefix))

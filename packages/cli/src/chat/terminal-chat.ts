@@ -73,7 +73,7 @@ class TerminalChat {
   async #openConversation(session: Session): Promise<void> {
     const ref = { session_id: session.id, ...this.#workspace_options };
     this.#conversation = new Conversation(this.#context, ref, {
-      onEvent: (chatEvent) => this.#show(chatEvent),
+      onEvent: (chat_event) => this.#show(chat_event),
       onApproval: (approval) => this.#questions.add(approval, ref.session_id),
       onDecision: () => void this.#questions.refresh(),
     });
@@ -104,12 +104,12 @@ class TerminalChat {
     await this.#openConversation(session);
   }
 
-  #show(chatEvent: ChatEvent): void {
+  #show(chat_event: ChatEvent): void {
     const text = this.#text;
-    if (text.handle(chatEvent)) return;
+    if (text.handle(chat_event)) return;
     // The user's own message is already on the screen; an error is reported at the end of the turn.
-    if (chatEvent.kind === "user_message" || chatEvent.kind === "error") return;
-    const event_text = chatEventText(this.#context.out, chatEvent, this.#names);
+    if (chat_event.kind === "user_message" || chat_event.kind === "error") return;
+    const event_text = chatEventText(this.#context.out, chat_event, this.#names);
     if (event_text === null) return;
     text.endLine();
     this.#print(event_text);

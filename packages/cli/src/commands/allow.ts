@@ -42,7 +42,7 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
       new Option("--max-risk <risk>", "up to this risk (default: the current risk)").choices(RULE_RISKS),
     )
     .option("--for <who>", "me, everyone, or the id of a key; all except me need the role admin", "me")
-    .option("--org-wide", "for all projects of the organisation")
+    .option("--org-wide", "for all projects of the organization")
     .option("--note <text>", "why the rule exists")
     .addHelpText("after", EXAMPLES)
     .action(toAction(add));

@@ -86,7 +86,7 @@ const ENTRY_NAME = /^(?!__)[A-Za-z0-9_-]{1,64}$/;
 /** The same number of characters of a token as in `key list`. */
 const SHOWN_TOKEN_LENGTH = 8;
 const CHECK_MS = 3_000;
-const PAGE = 100;
+const PAGE_SIZE = 100;
 /** Replaces the key in a dry run. */
 const SAMPLE_KEY = "bpk_new";
 
@@ -124,12 +124,12 @@ async function connect(
   client_name: string,
 ): Promise<number | undefined> {
   const { out } = context;
-  const known = knownClient(client_name);
+  const known = requireKnownClient(client_name);
   assertUsable(context, options);
   const client_file = await readClientFile(context, known, options);
   const { client, file, config, entry, connection } = client_file;
   const url = `${context.url()}/mcp`;
-  if (entry !== undefined && connection === null) throw conflict(client_file, options.name);
+  if (entry !== undefined && connection === null) throw entryConflict(client_file, options.name);
   const unchanged = connection?.url === url && options.tools === undefined && options.role === undefined;
   if (unchanged && (await findProblem(connection)) === null) {
     report(context, client_file, url, false, () => `${client.title} is already connected to ${url}.`);
@@ -206,13 +206,13 @@ async function disconnect(
   client_name: string,
 ): Promise<number | undefined> {
   const { out } = context;
-  const client_file = await readClientFile(context, knownClient(client_name), options);
+  const client_file = await readClientFile(context, requireKnownClient(client_name), options);
   const { client, file, config, entry, connection } = client_file;
   if (entry === undefined) {
     report(context, client_file, null, false, () => `${client.title} is not connected in ${file.path}`);
     return undefined;
   }
-  if (connection === null) throw conflict(client_file, options.name);
+  if (connection === null) throw entryConflict(client_file, options.name);
   const original = await findOriginal(config, options.name, possibleOriginals(file));
   const text = original === undefined ? await removeServerEntry(config, options.name) : original;
   if (options.dryRun === true) {
@@ -299,7 +299,7 @@ function clientEnvironment({ io }: CommandContext): ClientEnvironment {
   return { env: io.env, platform: process.platform };
 }
 
-function knownClient(client_name: string): KnownClient {
+function requireKnownClient(client_name: string): KnownClient {
   const client = KNOWN_CLIENTS.find(({ name }) => name === client_name);
   if (client !== undefined) return client;
   throw new BackplaneError("cli.usage", `${client_name} is not a known client.`, {
@@ -320,7 +320,7 @@ function mergeEntry(client: KnownClient, entry: Json | undefined, connection: Co
   };
 }
 
-function conflict({ file }: ClientFile, name: string): BackplaneError {
+function entryConflict({ file }: ClientFile, name: string): BackplaneError {
   return new BackplaneError(
     "client.entry_conflict",
     `The server ${name} in ${file.path} was not written by \`backplane client connect\`.`,
@@ -396,7 +396,7 @@ async function findKey(
   do {
     const page = await context
       .client()
-      .keys.list({ limit: PAGE, project: "*", ...(after === undefined ? {} : { after }) });
+      .keys.list({ limit: PAGE_SIZE, project: "*", ...(after === undefined ? {} : { after }) });
     const own_key = page.items.find((key) => key.name === name && token.startsWith(key.prefix));
     if (own_key !== undefined) return own_key;
     after = page.next ?? undefined;

@@ -1,5 +1,5 @@
 /**
- * `config`: the live configuration of an organisation. Values of secret keys are read from stdin or a hidden prompt,
+ * `config`: the live configuration of an organization. Values of secret keys are read from stdin or a hidden prompt,
  * never from an argument, and are masked in the output unless `--show` is given.
  */
 import { BackplaneError, configPrefixOf, isSecretConfigKey, type Json } from "@backplane/contract";

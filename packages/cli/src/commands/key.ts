@@ -65,10 +65,14 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
   key
     .command("trust <file>")
     .description("Trust the public key of a publisher.")
-    .requiredOption("--name <name>", "whose key it is")
-    .option("--packages <patterns>", "what it may sign: PUBLISHER/*, PUBLISHER/NAME (default: *)", parseList)
-    .option("--not-before <time>", "valid from this time on")
-    .option("--not-after <time>", "valid until this time")
+    .requiredOption("--name <name>", "name of the publisher")
+    .option(
+      "--packages <patterns>",
+      "packages that the key may sign: PUBLISHER/*, PUBLISHER/NAME (default: *)",
+      parseList,
+    )
+    .option("--not-before <time>", "time from which the key is valid")
+    .option("--not-after <time>", "time until which the key is valid")
     .action(toAction(trustKey));
   pageFlags(
     key

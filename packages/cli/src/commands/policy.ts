@@ -84,7 +84,7 @@ export function addPolicyCommands(program: Command, toAction: ToAction): void {
 
 function levelFlag(command: Command): Command {
   return command.addOption(
-    new Option("--level <level>", "policy of the organisation, or of the project")
+    new Option("--level <level>", "policy of the organization, or of the project")
       .choices(["org", "project"])
       .default("org"),
   );
@@ -131,7 +131,7 @@ async function set(
   return undefined;
 }
 
-/** Setting one field does not conflict with changes of other fields, so a concurrent change is retried. */
+/** Setting one field does not conflict with changes to other fields, so a concurrent change is retried. */
 async function setField(context: CommandContext, level: PolicyLevel, field: string, value: Json) {
   const { policy } = context.client();
   for (let attempt = 1; ; attempt++) {

@@ -181,7 +181,7 @@ async function readFields(
   return config;
 }
 
-/** Warns that the gateway will send requests to an address that plugins and other organisations may not reach. */
+/** Warns that the gateway will send requests to an address that plugins and other organizations may not reach. */
 function notePrivateAllowed(
   { out }: CommandContext,
   request: JsonObject,
@@ -191,8 +191,8 @@ function notePrivateAllowed(
   if (request.allow_private !== true || typeof address !== "string") return;
   out.note(
     `The gateway now sends model calls to ${address}, which is not a public address. Users who can write to this\n` +
-      `organisation's sessions can reach the server there, and users who can change its providers can choose the path.\n` +
-      `The permission covers only this organisation's ${row.plugin} instances at ${address}.\n` +
+      `organization's sessions can reach the server there, and users who can change its providers can choose the path.\n` +
+      `The permission covers only this organization's ${row.plugin} instances at ${address}.\n` +
       `The audit log records the change. Revoke it: backplane provider set ID allow_private=`,
   );
 }

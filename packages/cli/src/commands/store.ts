@@ -52,10 +52,10 @@ async function check(context: CommandContext): Promise<number> {
 }
 
 async function backUp(context: CommandContext, _options: object, file?: string): Promise<undefined> {
-  const to = (await openStoreFiles(context)).backUp(
+  const backup_file = (await openStoreFiles(context)).backUp(
     file === undefined ? undefined : resolve(context.io.cwd, file),
   );
-  context.out.data({ backup: to }, () => `Backed up the store to ${to}`);
+  context.out.data({ backup: backup_file }, () => `Backed up the store to ${backup_file}`);
   return undefined;
 }
 

@@ -54,7 +54,7 @@ export function buildProgram(io: Io, json: boolean, setExitCode: (exit: number) 
     .option("--url <url>", "address of the gateway (BACKPLANE_URL)")
     .option("--token <token>", "credential (BACKPLANE_TOKEN, else the home's admin.token)")
     .option("--home <dir>", "home of the gateway (BACKPLANE_HOME)")
-    .option("--org <id>", "act in this organisation")
+    .option("--org <id>", "act in this organization")
     .option("--project <id>", "act in this project");
   program.helpInformation = () => OVERVIEW;
   addUpCommand(program, toAction);

@@ -39,11 +39,11 @@ export function processIo(entry: string, same_key_press_ms = SAME_KEY_PRESS_MS):
     cwd: process.cwd(),
     entry: { node: process.execPath, args: [...process.execArgv, fileURLToPath(entry)] },
     onSignal(listener) {
-      let lastInterrupt = Number.NEGATIVE_INFINITY;
+      let last_interrupt = Number.NEGATIVE_INFINITY;
       const onSignal = (signal: Signal) => {
         const now = performance.now();
-        const repeated = signal === "SIGINT" && now - lastInterrupt < same_key_press_ms;
-        if (signal === "SIGINT") lastInterrupt = now;
+        const repeated = signal === "SIGINT" && now - last_interrupt < same_key_press_ms;
+        if (signal === "SIGINT") last_interrupt = now;
         if (!repeated) listener(signal);
       };
       process.on("SIGINT", onSignal);

@@ -3,8 +3,8 @@ import type { Io } from "./io.ts";
 import { plainLine } from "./plain-text.ts";
 import { createStatusLine, type StatusLine } from "./status-line.ts";
 
-export type Colour = "red" | "green" | "yellow" | "bold" | "dim";
-const SGR: Record<Colour, string> = { red: "31", green: "32", yellow: "33", bold: "1", dim: "2" };
+export type Color = "red" | "green" | "yellow" | "bold" | "dim";
+const SGR: Record<Color, string> = { red: "31", green: "32", yellow: "33", bold: "1", dim: "2" };
 
 export interface Output {
   readonly json: boolean;
@@ -19,13 +19,13 @@ export interface Output {
   readonly status: StatusLine;
   /** Shows `text` while `work` runs. */
   during<T>(text: string, work: () => Promise<T>): Promise<T>;
-  paint(colour: Colour, text: string): string;
+  paint(color: Color, text: string): string;
 }
 
 export function createOutput(io: Io, flags: { json?: boolean; quiet?: boolean }): Output {
   const json = flags.json === true;
   const quiet = flags.quiet === true;
-  const coloured =
+  const use_color =
     io.stdout.isTTY === true && !json && (io.env.NO_COLOR ?? "") === "" && io.env.TERM !== "dumb";
   const status = createStatusLine(io, { shown: !json && !quiet });
   const data = (value: unknown, text: () => string) => {
@@ -51,7 +51,7 @@ export function createOutput(io: Io, flags: { json?: boolean; quiet?: boolean })
       status.clear();
       if (!quiet) io.stderr.write(`${text}\n`);
     },
-    paint: (colour, text) => (coloured ? `\u001b[${SGR[colour]}m${text}\u001b[0m` : text),
+    paint: (color, text) => (use_color ? `\u001b[${SGR[color]}m${text}\u001b[0m` : text),
   };
 }
 

@@ -73,7 +73,7 @@ function readLine(io: Io, echo: boolean): Promise<string> {
     const onData = (chunk: Buffer | string) => {
       for (const character of chunk.toString()) {
         if (character === "\r" || character === "\n" || character === END_OF_INPUT) return onEnd();
-        if (character === INTERRUPT) return finish(() => reject(interrupted()));
+        if (character === INTERRUPT) return finish(() => reject(interruptedError()));
         if (character === "\u007f" || character === "\b") {
           if (line !== "" && echo) stderr.write("\b \b");
           line = line.replace(/.$/u, "");
@@ -90,6 +90,6 @@ function readLine(io: Io, echo: boolean): Promise<string> {
   });
 }
 
-function interrupted(): BackplaneError {
+function interruptedError(): BackplaneError {
   return new BackplaneError("cancelled", "Interrupted at the prompt.", { details: { signal: "SIGINT" } });
 }

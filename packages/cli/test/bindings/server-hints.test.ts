@@ -18,7 +18,7 @@ test("explains where a server can write if it fails to write into its package", 
 test("suggests the usual argument for a server that starts a listener", () => {
   const message = "acme/x did not answer within 30000 ms. Last line on stderr: Server listening on port 3333";
   expect(serverHints(message, "bind_1")).toEqual([
-    "It may expect HTTP requests. Many servers have an argument for stdio: backplane binding set bind_1 -- --stdio",
+    "The server may expect HTTP requests. Many servers have an argument for stdio: backplane binding set bind_1 -- --stdio",
   ]);
 });
 

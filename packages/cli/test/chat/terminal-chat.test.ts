@@ -2,6 +2,7 @@
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { captureOutput } from "../support/capture-output.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { MAIN } from "../support/spawn-up.ts";
 
@@ -36,8 +37,6 @@ while read():
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 print(json.dumps({"code": code, "screen": out.decode(errors="replace")}))
 `;
-
-import { captureOutput } from "../support/capture-output.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {

@@ -58,8 +58,8 @@ test("refuses a folder, a file that is not UTF-8, and a file that cannot be crea
   expect(() => readConfigFile(path)).toThrow("it is not a regular file");
   writeFileSync(join(folder, "latin1"), Buffer.from([0x7b, 0xe4, 0x7d]));
   expect(() => readConfigFile(join(folder, "latin1"))).toThrow("it is not UTF-8");
-  const below = join(folder, "latin1", "config.json");
-  expect(() => replaceConfigFile(readConfigFile(below), "{}")).toThrow(
+  const path_below_file = join(folder, "latin1", "config.json");
+  expect(() => replaceConfigFile(readConfigFile(path_below_file), "{}")).toThrow(
     expect.objectContaining({ code: "client.config_invalid" }),
   );
 });

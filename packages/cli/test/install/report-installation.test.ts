@@ -17,14 +17,14 @@ async function reportReinstall(args: readonly string[]): Promise<string> {
     unbound_slots: [],
     policy: {},
   } as unknown as Binding;
-  const done: Installation = {
+  const installation: Installation = {
     kind: "mcp_servers",
     packages: [{ package: installed, created: false }],
     bindings: [{ binding, change: "unchanged" }],
     left_out: [],
     notes: [],
   };
-  await reportInstallation({ out } as unknown as CommandContext, done, args);
+  await reportInstallation({ out } as unknown as CommandContext, installation, args);
   return notes.join("\n");
 }
 

@@ -265,9 +265,9 @@ test("suggests the command that sets a server's missing key, after the installat
   });
   const hint = /To set ACME_API_KEY: .* --secret acme_api_key=acme_api_key/;
   expect((await gateway.backplane(["plugin", "install", server])).err).toMatch(hint);
-  const later = await gateway.backplane(["binding", "tools", "keyless", "--refresh"]);
-  expect(later.err).toMatch(hint);
-  expect(later.err).not.toContain("The server has no tools");
+  const refreshed = await gateway.backplane(["binding", "tools", "keyless", "--refresh"]);
+  expect(refreshed.err).toMatch(hint);
+  expect(refreshed.err).not.toContain("The server has no tools");
 });
 
 test("refuses an untrusted in-process instrument and prints the command for its binding", async () => {

@@ -18,12 +18,12 @@ const EXCLUDED = ["up", "down", "completion", "events tail", "mcp"];
 
 function listCommands(command: Command, path: string[] = []): string[][] {
   return command.commands.flatMap((sub) => {
-    const here = [...path, sub.name()];
-    if (sub.commands.length > 0) return listCommands(sub, here);
+    const command_path = [...path, sub.name()];
+    if (sub.commands.length > 0) return listCommands(sub, command_path);
     // A bare name gets a different error, which suggests an npm package.
-    const value = here.join(" ") === "plugin install" ? "./x_1" : "x_1";
+    const value = command_path.join(" ") === "plugin install" ? "./x_1" : "x_1";
     const required = sub.registeredArguments.filter((argument) => argument.required).map(() => value);
-    return EXCLUDED.includes(here.join(" ")) ? [] : [[...here, ...required]];
+    return EXCLUDED.includes(command_path.join(" ")) ? [] : [[...command_path, ...required]];
   });
 }
 
@@ -50,7 +50,7 @@ describe("--json", () => {
 
 describe("text", () => {
   test.each([["plugin list"], ["doctor"], ["status"], ["audit list"]])(
-    "%s prints no colour without a terminal or with NO_COLOR",
+    "%s prints no color without a terminal or with NO_COLOR",
     async (name) => {
       const argv = name.split(" ");
       const piped = await gateway.backplane(argv);

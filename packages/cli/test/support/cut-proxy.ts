@@ -9,7 +9,7 @@ export interface CutProxy {
   close(): Promise<void>;
 }
 
-export async function cutProxy(target: string, listen = 0): Promise<CutProxy> {
+export async function startCutProxy(target: string, listen = 0): Promise<CutProxy> {
   const { port } = new URL(target);
   const connections = new Set<Socket>();
   let cuts = 0;

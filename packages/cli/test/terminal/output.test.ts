@@ -21,7 +21,7 @@ describe("output", () => {
     expect(io.err()).toBe("");
   });
 
-  test("uses colour only on a terminal without NO_COLOR", () => {
+  test("uses color only on a terminal without NO_COLOR", () => {
     const painted = (io: ReturnType<typeof captureIo>, flags = {}) =>
       createOutput(io, flags).paint("red", "x");
     expect(painted(captureIo())).toBe("x");

@@ -3,7 +3,7 @@ import { plainLine, plainText } from "../../src/terminal/plain-text.ts";
 
 describe("plain text", () => {
   test.each([
-    ["colour", "a\u001b[1;31mb\u001b[0mc", "abc"],
+    ["color", "a\u001b[1;31mb\u001b[0mc", "abc"],
     ["cursor moves", "a\u001b[2J\u001b[Hb", "ab"],
     ["a title", "a\u001b]0;owned\u0007b", "ab"],
     ["a link, ended by ST", "a\u001b]8;;http://x\u001b\\b", "ab"],

@@ -212,11 +212,13 @@ export function createAgentClient(http: Http) {
       ref: { session_id: string } & WorkspaceOption,
       { since_entry, ...options }: WatchOptions = {},
     ): AsyncGenerator<SessionUpdate> {
-      const where: Record<string, string> = ref.workspace === undefined ? {} : { workspace: ref.workspace };
+      const workspace_query: Record<string, string> =
+        ref.workspace === undefined ? {} : { workspace: ref.workspace };
       // Starts from a known cursor, so that a connection lost before the first entry misses nothing either.
       const since =
-        since_entry ?? (await get<Session>(sessionPath(ref.session_id), { ...where })).last_entry_id;
-      const query = new URLSearchParams({ ...where, since_entry: String(since) });
+        since_entry ??
+        (await get<Session>(sessionPath(ref.session_id), { ...workspace_query })).last_entry_id;
+      const query = new URLSearchParams({ ...workspace_query, since_entry: String(since) });
       const path = `${sessionPath(ref.session_id)}/events?${query.toString()}`;
       for await (const message of follow(http, path, { ...options, after: since }, () => false))
         yield toSessionUpdate(message);

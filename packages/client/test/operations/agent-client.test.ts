@@ -141,8 +141,8 @@ test("watches new events without a cursor, and rejects an unknown session", asyn
 test("manages plugins and providers through the web adapter", async () => {
   const plugins = await client.plugins.list();
   expect(plugins.map(({ name }) => name).toSorted()).toEqual(["llm-echo", "strategy-react", "web"]);
-  const off = await client.plugins.setEnabled("llm-echo", false);
-  expect(off).toMatchObject({
+  const disabled = await client.plugins.setEnabled("llm-echo", false);
+  expect(disabled).toMatchObject({
     name: "llm-echo",
     enabled: false,
     trusted: expect.any(Boolean),

@@ -47,9 +47,9 @@ function isSigningIn(status: string | undefined): boolean {
   return status === "pending" || status === "taken";
 }
 
-export async function nullIfMissing<T>(found: Promise<T>): Promise<T | null> {
+export async function nullIfMissing<T>(request: Promise<T>): Promise<T | null> {
   try {
-    return await found;
+    return await request;
   } catch (error) {
     if (codeOf(error) === "export.not_found") return null;
     throw error;

@@ -5,7 +5,7 @@ import { listAllPages, pagedQuery } from "./pages.ts";
 export const packageQueries = {
   list: (client: Client) =>
     pagedQuery(["packages", "list"], (page) => client.packages.list({ ...page, limit: 200 })),
-  /** All versions of all packages: the detail page compares them, and a name finds its newest version. */
+  /** All versions of all packages, from which the detail page compares versions and finds the newest one. */
   all: (client: Client) =>
     queryOptions({
       queryKey: ["packages", "all"],
@@ -20,7 +20,7 @@ export const packageQueries = {
       queryFn: () => client.examples.list(),
       staleTime: Number.POSITIVE_INFINITY,
     }),
-  /** Asks the sources of the packages, so it is loaded only on request and kept for a while. */
+  /** The gateway queries the sources of the packages, so the list is loaded only on request and kept for a while. */
   outdated: (client: Client) =>
     queryOptions({
       queryKey: ["packages", "outdated"],

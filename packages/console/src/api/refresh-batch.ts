@@ -18,8 +18,8 @@ export function createRefreshBatch(
   let waited = 0;
 
   function refresh(): void {
-    // An event can arrive before the response to the request that caused it. The page of a deleted object is left after the
-    // response; until then it would load an object that no longer exists.
+    // An event can arrive before the response to the request that caused it. The console leaves the page of a deleted
+    // object after the response; a refresh before that would load an object that no longer exists.
     if (queries.isMutating() > 0 && waited < MAX_WAIT_MS) {
       waited += BATCH_MS;
       timer = setTimeout(refresh, BATCH_MS);

@@ -22,7 +22,7 @@ export function createServices(origin = location.origin): Services {
     queryCache: new QueryCache({ onError }),
     mutationCache: new MutationCache({ onError }),
     defaultOptions: {
-      // The live connection refreshes what has changed, and everything after it was lost.
+      // The live connection refreshes the queries whose data changed, and all queries after it has reconnected.
       queries: { networkMode: "always", staleTime: 30_000, retry: false, refetchOnWindowFocus: false },
       mutations: { networkMode: "always" },
     },

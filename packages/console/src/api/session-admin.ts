@@ -5,7 +5,7 @@ import { type QueryClient, queryOptions } from "@tanstack/react-query";
 import { listAllPages, pagedQuery } from "./pages.ts";
 import type { SessionAddress } from "./sessions.ts";
 
-const PAGE = 1_000;
+const PAGE_SIZE = 1_000;
 
 export const sessionAdminQueries = {
   compactions: (client: Client, { session_id, workspace }: SessionAddress) =>
@@ -19,7 +19,7 @@ export const sessionAdminQueries = {
       queryFn: () =>
         listAllPages<CompactedEntry>(({ after }) =>
           client.compactions.entries(chain_id, {
-            limit: PAGE,
+            limit: PAGE_SIZE,
             ...(after === undefined ? {} : { after: Number(after) }),
           }),
         ),

@@ -48,14 +48,14 @@ export function useLiveTurn(
   last_entry_id: number | null,
 ): LiveTurn {
   const exists = last_entry_id !== null;
-  const shown = useShownTab();
+  const visible = useVisibleTab();
   const { client, queries } = useServices();
   const [turn, setTurn] = useState(NO_LIVE_TURN);
   // biome-ignore lint/correctness/useExhaustiveDependencies: only the start of the stream needs the last entry
   const run = useCallback(
     async (signal: AbortSignal) => {
       const key = { session_id, workspace };
-      if (!canFollow(key) || !exists || !shown) return;
+      if (!canFollow(key) || !exists || !visible) return;
       // Entries that were appended since the tape was loaded are replayed, so that none is missed.
       const since_entry =
         queries.getQueryData<LoadedTape>(tapeKey(key))?.entries.at(-1)?.id ?? last_entry_id ?? 0;
@@ -94,7 +94,7 @@ export function useLiveTurn(
         if (batch !== undefined) clearTimeout(batch);
       }
     },
-    [client, queries, session_id, workspace, exists, shown],
+    [client, queries, session_id, workspace, exists, visible],
   );
   useLiveStream(run);
   return turn;
@@ -103,14 +103,14 @@ export function useLiveTurn(
 /** A browser opens six connections to one host over all of its tabs, so a hidden tab soon closes this one. */
 const HIDDEN_MS = 5_000;
 
-function useShownTab(): boolean {
-  const [shown, setShown] = useState(() => !document.hidden);
+function useVisibleTab(): boolean {
+  const [visible, setVisible] = useState(() => !document.hidden);
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const onChange = () => {
       clearTimeout(timer);
-      if (document.hidden) timer = setTimeout(() => setShown(false), HIDDEN_MS);
-      else setShown(true);
+      if (document.hidden) timer = setTimeout(() => setVisible(false), HIDDEN_MS);
+      else setVisible(true);
     };
     document.addEventListener("visibilitychange", onChange);
     return () => {
@@ -118,7 +118,7 @@ function useShownTab(): boolean {
       document.removeEventListener("visibilitychange", onChange);
     };
   }, []);
-  return shown;
+  return visible;
 }
 
 export function addUpdate(turn: LiveTurn, { event, entry_id }: SessionUpdate, last: number): LiveTurn {

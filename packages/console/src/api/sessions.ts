@@ -16,12 +16,12 @@ export interface LoadedTape {
   missing_to: number;
 }
 
-const PAGE = 1_000;
+const PAGE_SIZE = 1_000;
 /** The number of entries that are loaded first: about ten to fifty messages. */
-const NEWEST = 300;
-const EARLIER = 600;
+const INITIAL_ENTRIES = 300;
+const EARLIER_PAGE_SIZE = 600;
 /** The API has no filter by parent; the children of an older session may be on later pages. */
-const RELATED = 200;
+const CHILDREN_PAGE_SIZE = 200;
 
 /** How often the tape of a session that cannot be followed is read. */
 const POLL_MS = 2_000;
@@ -41,7 +41,7 @@ export const sessionQueries = {
     queryOptions({
       queryKey: ["sessions", "children", workspace, session_id],
       queryFn: async () => {
-        const { items } = await client.sessions.list({ workspace, limit: RELATED });
+        const { items } = await client.sessions.list({ workspace, limit: CHILDREN_PAGE_SIZE });
         return items.filter(({ parent_session_id }) => parent_session_id === session_id);
       },
     }),
@@ -71,7 +71,7 @@ export const sessionQueries = {
       queryFn: () => client.sessions.pins(session_id, { workspace }),
     }),
   /** The newest entries in order. A tape only grows, so a refresh loads what was appended. */
-  tape: (client: Client, key: SessionAddress, last_entry_id: number, newest = NEWEST) =>
+  tape: (client: Client, key: SessionAddress, last_entry_id: number, newest = INITIAL_ENTRIES) =>
     queryOptions({
       queryKey: tapeKey(key),
       queryFn: async ({ client: queries, queryKey }): Promise<LoadedTape> => {
@@ -99,8 +99,8 @@ export async function loadEarlierEntries(
   const { missing_to = 0 } = queries.getQueryData<LoadedTape>(tapeKey(key)) ?? {};
   if (missing_to === 0) return;
   // Ids increase by at least one, so this many entries reach at least the first loaded one.
-  const after = Math.max(0, missing_to - EARLIER);
-  const { items } = await client.sessions.entries(session_id, { workspace, after, limit: EARLIER });
+  const after = Math.max(0, missing_to - EARLIER_PAGE_SIZE);
+  const { items } = await client.sessions.entries(session_id, { workspace, after, limit: EARLIER_PAGE_SIZE });
   queries.setQueryData<LoadedTape>(tapeKey(key), (current) => {
     if (current === undefined || current.missing_to !== missing_to) return current;
     const earlier = items.filter(({ id }) => id <= missing_to);
@@ -128,7 +128,7 @@ async function loadEntries(
 ): Promise<Entry[]> {
   const loaded: Entry[] = [];
   for (;;) {
-    const { items, next } = await client.sessions.entries(session_id, { workspace, after, limit: PAGE });
+    const { items, next } = await client.sessions.entries(session_id, { workspace, after, limit: PAGE_SIZE });
     loaded.push(...items);
     if (next === null) return loaded;
     after = items.at(-1)!.id;

@@ -44,8 +44,8 @@ export default function Palette({ onClose }: { onClose: () => void }) {
     ],
     [router, tools.data],
   );
-  const found = rankMatches(targets, text, ({ name, hint }) => `${name} ${hint}`).slice(0, MAX_SHOWN);
-  const at = Math.min(selected, found.length - 1);
+  const matches = rankMatches(targets, text, ({ name, hint }) => `${name} ${hint}`).slice(0, MAX_SHOWN);
+  const at = Math.min(selected, matches.length - 1);
 
   const choose = (target: Target | undefined) => {
     if (target === undefined) return;
@@ -57,10 +57,10 @@ export default function Palette({ onClose }: { onClose: () => void }) {
     const move = moves[event.key];
     if (move !== undefined) {
       event.preventDefault();
-      setSelected((at + move + found.length) % Math.max(1, found.length));
+      setSelected((at + move + matches.length) % Math.max(1, matches.length));
     } else if (event.key === "Enter") {
       event.preventDefault();
-      choose(found[at]);
+      choose(matches[at]);
     }
   };
 
@@ -93,7 +93,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
         onKeyDown={onKey}
       />
       <div className={styles.paletteList} id={`${id}-list`} role="listbox" aria-label="Results">
-        {found.map((target, index) => (
+        {matches.map((target, index) => (
           // biome-ignore lint/a11y/useKeyWithClickEvents: the keys belong to the input, which keeps the focus
           <div
             key={`${target.hint}/${target.name}`}
@@ -111,7 +111,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
           </div>
         ))}
       </div>
-      {found.length === 0 && <p className={styles.paletteEmpty}>Nothing matches “{text}”.</p>}
+      {matches.length === 0 && <p className={styles.paletteEmpty}>Nothing matches “{text}”.</p>}
     </Modal>
   );
 }

@@ -24,9 +24,9 @@ function page<const P extends string, const S extends string = never>(
     getParentRoute: () => root,
     path,
     component,
-    validateSearch: (given: Record<string, unknown>): { [name in S]?: string } => {
-      const known = search.filter((name) => typeof given[name] === "string" && given[name] !== "");
-      return Object.fromEntries(known.map((name) => [name, given[name]])) as { [name in S]?: string };
+    validateSearch: (parameters: Record<string, unknown>): { [name in S]?: string } => {
+      const known = search.filter((name) => typeof parameters[name] === "string" && parameters[name] !== "");
+      return Object.fromEntries(known.map((name) => [name, parameters[name]])) as { [name in S]?: string };
     },
   });
 }

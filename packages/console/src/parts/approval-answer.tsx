@@ -34,17 +34,17 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
   const [first] = approvals;
   const { client, queries } = useServices();
   const toast = useToast();
-  const left = Date.parse(first.expires_at) - useNow(1_000);
+  const remaining_ms = Date.parse(first.expires_at) - useNow(1_000);
   const [feedback, setFeedback] = useState("");
-  const careful = compareRisk(first.risk, "high") >= 0;
-  const start = useRef<HTMLButtonElement>(null);
+  const is_high_risk = compareRisk(first.risk, "high") >= 0;
+  const focused_button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
-    if (mayMoveFocus()) start.current?.focus({ preventScroll: true });
+    if (mayMoveFocus()) focused_button.current?.focus({ preventScroll: true });
   }, []);
   const times = approvals.length > 1 ? ` ×${approvals.length}` : "";
   const answer = useMutation({
     mutationFn: async ({ response, covers }: { response: ApprovalResponse; covers?: AnswerCoverage }) => {
-      const said = feedback.trim() === "" ? {} : { feedback: feedback.trim() };
+      const feedback_field = feedback.trim() === "" ? {} : { feedback: feedback.trim() };
       for (const [index, { id, digest }] of approvals.entries()) {
         // A lasting answer covers all identical calls, so it is sent only once.
         const reply =
@@ -52,7 +52,7 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
             ? { response, ...(covers === undefined ? {} : { covers }) }
             : { response: "approve" as const };
         try {
-          await client.approvals.answer(id, { ...reply, digest, ...said });
+          await client.approvals.answer(id, { ...reply, digest, ...feedback_field });
         } catch (error) {
           // The lasting answer has already let this one run.
           if (index === 0 || codeOf(error) !== "approval.closed") throw error;
@@ -68,7 +68,7 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
         queries.invalidateQueries({ queryKey: ["status"] }),
       ]),
   });
-  const off = left <= 0 || answer.isPending;
+  const disabled = remaining_ms <= 0 || answer.isPending;
   const names: Record<AnswerCoverage, string> = {
     arguments: "Only these arguments",
     tool: `Any arguments of ${first.tool}`,
@@ -78,7 +78,12 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
     options.length > 0 && (
       <Menu position="bottom-start">
         <Menu.Target>
-          <Button size="xs" variant="default" disabled={off} rightSection={<Icon name="down" size={12} />}>
+          <Button
+            size="xs"
+            variant="default"
+            disabled={disabled}
+            rightSection={<Icon name="down" size={12} />}
+          >
             {label}
           </Button>
         </Menu.Target>
@@ -102,10 +107,10 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
         </span>
         <span
           className={styles.approvalLeft}
-          data-soon={left < SOON_MS ? "" : undefined}
+          data-soon={remaining_ms < SOON_MS ? "" : undefined}
           title={`Expires ${exactTime(Date.parse(first.expires_at))}`}
         >
-          {left > 0 ? `Expires in ${countdownText(left)}` : "Expired"}
+          {remaining_ms > 0 ? `Expires in ${countdownText(remaining_ms)}` : "Expired"}
         </span>
       </p>
       <JsonView value={first.input} label="Exact arguments" />
@@ -122,20 +127,20 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
       />
       <div className={layout.row}>
         <Button
-          ref={careful ? start : undefined}
+          ref={is_high_risk ? focused_button : undefined}
           size="xs"
           color="red.8"
-          variant={careful ? "filled" : "light"}
-          disabled={off}
+          variant={is_high_risk ? "filled" : "light"}
+          disabled={disabled}
           onClick={() => answer.mutate({ response: "reject" })}
         >
           {`Reject${times}`}
         </Button>
         <Button
-          ref={careful ? undefined : start}
+          ref={is_high_risk ? undefined : focused_button}
           size="xs"
-          variant={careful ? "default" : "filled"}
-          disabled={off}
+          variant={is_high_risk ? "default" : "filled"}
+          disabled={disabled}
           onClick={() => answer.mutate({ response: "approve" })}
         >
           {`Approve once${times}`}
@@ -143,7 +148,7 @@ export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerForm
         {lasting("Approve for this session", "approve_for_session", first.may_cover.session)}
         {lasting("Always allow", "approve_always", first.may_cover.always)}
       </div>
-      {left <= 0 && <p className={styles.approvalReason}>The call was not made.</p>}
+      {remaining_ms <= 0 && <p className={styles.approvalReason}>The call was not made.</p>}
     </div>
   );
 }

@@ -5,7 +5,7 @@ import styles from "./parts.module.css";
 export function CliCommand({ command }: { command: string }) {
   return (
     <span className={styles.command}>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a long command scrolls, also by keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a long command must scroll with the keyboard too */}
       <code tabIndex={0}>{command}</code>
       <CopyButton text={command} label="Copy the command" />
     </span>

@@ -167,11 +167,11 @@ export function checkDeliveries(dead: readonly Delivery[]): HealthCheck[] {
 
 /** One check for each package whose texts contain hidden characters, which are removed before models see them. */
 export function checkHiddenText(tools: readonly CatalogEntry[]): HealthCheck[] {
-  const found = Map.groupBy(
+  const by_package = Map.groupBy(
     tools.filter(({ taken_out }) => taken_out.length > 0),
     ({ package_id }) => package_id,
   );
-  return [...found].map(([package_id, [first, ...more]]) => ({
+  return [...by_package].map(([package_id, [first, ...more]]) => ({
     name: `texts of ${package_id}`,
     status: "degraded",
     message: `hidden characters were removed from ${first!.name}${more.length === 0 ? "" : ` and ${more.length} more tools`}: ${first!.taken_out[0]}`,

@@ -37,7 +37,7 @@ export function CodeBlock({
 }) {
   return (
     <section className={styles.codeBlock} aria-label={label}>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: long text scrolls, also by keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: long text must scroll with the keyboard too */}
       <pre className={styles.code} tabIndex={0}>
         {children ?? text}
       </pre>

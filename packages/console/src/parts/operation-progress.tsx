@@ -81,8 +81,8 @@ export function OperationProgress({ label, progress, onCancel }: OperationProgre
 function amountText({ done, total, unit }: ProgressEvent): string {
   if (done === undefined || unit === undefined) return "";
   const amount = (value: number) => (unit === "bytes" ? bytesText(value) : String(value));
-  const of = total === undefined ? "" : ` of ${amount(total)}`;
-  return `: ${amount(done)}${of}${unit === "bytes" ? "" : ` ${unit}`}`;
+  const total_text = total === undefined ? "" : ` of ${amount(total)}`;
+  return `: ${amount(done)}${total_text}${unit === "bytes" ? "" : ` ${unit}`}`;
 }
 
 /** `820 B`, `12 kB`, `3.4 MB`. */

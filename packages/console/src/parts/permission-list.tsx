@@ -1,4 +1,4 @@
-/** What a plugin may do, one sentence each, with the author's reason beside it. */
+/** The permissions of a plugin, one sentence for each, with the author's reason beside it. */
 import { type Grant, type Permissions, permissionDetails } from "@backplane/contract";
 import { Icon, type IconName } from "./icon.tsx";
 import styles from "./layout.module.css";
@@ -24,7 +24,7 @@ export function PermissionList({ permissions }: { permissions: Permissions }) {
 const CLASSES: Record<Grant["class"], string> = {
   isolated: "Each call runs in a sandbox of its own.",
   worker: "Calls share a sandboxed process.",
-  inline: "It runs inside the gateway, without a sandbox.",
+  inline: "Calls run inside the gateway, without a sandbox.",
 };
 
 /** The permissions that a call gets after policy, binding and host have narrowed the author's request. */
@@ -55,7 +55,7 @@ export function GrantList({ grant }: { grant: Grant }) {
       )}
       {host === true && (
         <Sentence tone="bad" icon="octagon">
-          Tools that request it run on the gateway's machine, without a sandbox.
+          Tools that request the host run on the gateway's machine, without a sandbox.
         </Sentence>
       )}
     </ul>

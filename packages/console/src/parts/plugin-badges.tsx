@@ -3,10 +3,10 @@ import type { Binding, CatalogStatus, Package } from "@backplane/contract";
 import { Badge, type Tone } from "./badge.tsx";
 import type { IconName } from "./icon.tsx";
 
-type Shown = { tone: Tone; icon: IconName; word: string };
+type BadgeStyle = { tone: Tone; icon: IconName; word: string };
 
 /** The most important state of a binding. */
-export function bindingState(binding: Binding): Shown {
+export function bindingState(binding: Binding): BadgeStyle {
   const { status, unbound_slots, held_upgrade, rollback_failed, trial, policy } = binding;
   if (status === "disabled") return { tone: "quiet", icon: "pause", word: "Disabled" };
   if (unbound_slots.length > 0) return { tone: "warn", icon: "secret", word: "Needs a secret" };
@@ -27,7 +27,7 @@ export function BindingBadge({ binding }: { binding: Binding }) {
   );
 }
 
-const SIGNATURES: Record<NonNullable<Package["signature"]>["state"], Shown> = {
+const SIGNATURES: Record<NonNullable<Package["signature"]>["state"], BadgeStyle> = {
   verified: { tone: "good", icon: "approval", word: "Signed" },
   revoked: { tone: "bad", icon: "octagon", word: "Key revoked" },
   expired: { tone: "warn", icon: "clock", word: "Key expired" },
@@ -44,7 +44,7 @@ export function SignatureBadge({ signature }: Pick<Package, "signature">) {
   );
 }
 
-const CATALOG: Record<CatalogStatus, Shown> = {
+const CATALOG: Record<CatalogStatus, BadgeStyle> = {
   offered: { tone: "good", icon: "check", word: "Offered" },
   hidden: { tone: "quiet", icon: "shield", word: "Hidden" },
   skipped: { tone: "warn", icon: "alert", word: "Name taken" },

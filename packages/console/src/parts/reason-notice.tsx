@@ -5,11 +5,11 @@ export interface ReasonNoticeProps {
   tone: NoticeProps["tone"];
   /** A sentence of the gateway, which may begin in lower case and has no full stop. */
   reason: string;
-  /** What to do: a sentence or a command. */
+  /** The fix: a sentence or a command. */
   fix: string | null;
 }
 
-/** Why something is not available, and what changes that. */
+/** Shows why something is not available, and the fix. */
 export function ReasonNotice({ tone, reason, fix }: ReasonNoticeProps) {
   return (
     <Notice tone={tone} title={reason.charAt(0).toUpperCase() + reason.slice(1)}>

@@ -30,9 +30,9 @@ export function durationText(ms: number): string {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 59_950) return `${(ms / 1_000).toFixed(ms < 9_950 ? 1 : 0)} s`;
   const seconds = Math.round(ms / 1_000);
-  if (seconds < 3_600) return joined(Math.floor(seconds / 60), "min", seconds % 60, "s");
+  if (seconds < 3_600) return joinUnits(Math.floor(seconds / 60), "min", seconds % 60, "s");
   const minutes = Math.round(seconds / 60);
-  return joined(Math.floor(minutes / 60), "h", minutes % 60, "min");
+  return joinUnits(Math.floor(minutes / 60), "h", minutes % 60, "min");
 }
 
 /** The time until a deadline as a clock: `4:05`, `1:02:03`. */
@@ -44,6 +44,6 @@ export function countdownText(ms: number): string {
   return `${Math.floor(minutes / 60)}:${padded(minutes % 60)}:${padded(seconds % 60)}`;
 }
 
-function joined(large: number, large_unit: string, small: number, small_unit: string): string {
+function joinUnits(large: number, large_unit: string, small: number, small_unit: string): string {
   return small === 0 ? `${large} ${large_unit}` : `${large} ${large_unit} ${small} ${small_unit}`;
 }

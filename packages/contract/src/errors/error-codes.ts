@@ -518,7 +518,7 @@ export const ERROR_CODES = {
   ),
   "allow_rule.too_many": refusalSpec(
     409,
-    "The organisation has reached the maximum number of allow rules.",
+    "The organization has reached the maximum number of allow rules.",
     "Remove rules that are no longer needed with `backplane allow remove`.",
   ),
   "sandbox.unavailable": refusalSpec(

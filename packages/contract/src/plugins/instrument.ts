@@ -1,9 +1,11 @@
 /**
  * The instrument API: the exports of a provider module, the context from its host, and the messages on the pipe of a
- * provider in its own process (spec/instruments.md). Names are those of Hefty, so that a plugin works with both.
+ * provider in its own process (spec/instruments.md). Hefty is another agent host. The names are Hefty's, so that a
+ * plugin works with both.
  */
 import type { Json, JsonObject } from "../values/json.ts";
 import type { MaybePromise } from "../values/maybe-promise.ts";
+import { RISK_OF_INSTRUMENT } from "../vocabulary/risk.ts";
 import type { INSTRUMENT_HEALTHS } from "../vocabulary/vocabulary.ts";
 import type { StopSignal } from "./kernel-plugin.ts";
 
@@ -18,14 +20,8 @@ export const INSTRUMENT_MODULE_HOST = "backplane-instrument-host";
 /** entrypoint[0] of a Java class that implements InstrumentProvider; entrypoint[1] is its name. */
 export const JAVA_HOST = "backplane-java-host";
 
-export const INSTRUMENT_RISKS = [
-  "ReadOnly",
-  "LocalWrite",
-  "SystemExecute",
-  "NetworkWrite",
-  "Critical",
-] as const;
-export type InstrumentRisk = (typeof INSTRUMENT_RISKS)[number];
+export type InstrumentRisk = keyof typeof RISK_OF_INSTRUMENT;
+export const INSTRUMENT_RISKS = Object.keys(RISK_OF_INSTRUMENT) as InstrumentRisk[];
 
 export const INSTRUMENT_CATEGORIES = [
   "Shell",

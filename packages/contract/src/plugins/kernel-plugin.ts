@@ -1,7 +1,7 @@
 /**
  * The ABI of kernel plugins (plug.abi): the object that a module exports as `plugin`, and the context from the kernel.
- * Only values and promises cross it, so that the same plugin runs in its own process or, if trusted, inline. The seed's
- * snake_case method names are camelCase here: on_load is onLoad, health_check is healthCheck.
+ * Only values and promises cross it, so that the same plugin runs in its own process or, if trusted, inline. The
+ * snake_case method names of the published protocol are camelCase here: on_load is onLoad, health_check is healthCheck.
  */
 
 import type { BusEvent, BusPayload } from "../schema/bus.ts";
@@ -130,8 +130,8 @@ export interface KernelToolSpec {
   requires_approval?: boolean;
   effect_class?: EffectClass;
   /**
-   * A call that a crash interrupted runs again with the same ids, whatever its effect class. The tool then continues the
-   * work of the first run instead of repeating it.
+   * A call that a crash interrupted runs again with the same ids, whatever its effect class. The tool then continues
+   * the work of the first run instead of repeating it.
    */
   recoverable?: boolean;
   timeout_ms?: number;

@@ -67,7 +67,9 @@ export const BUS_PAYLOADS = {
     value: z.unknown().optional(),
     error: text.optional(),
     envelope: dict.optional(),
-    /** All blocks of the result; absent if the display holds them: one plain text, or only structured output. */
+    /**
+     * All blocks of the result; absent for a single plain text or structured output alone, which the display contains.
+     */
     content: z.array(z.looseObject({ type: text })).optional(),
     status: text.optional(),
     failure: ToolFailureSchema.optional(),

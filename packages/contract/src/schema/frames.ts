@@ -1,6 +1,7 @@
 /**
- * The frames of the three dialects: `Vai…` for vai.rpc.v1, `Side…` for rterm.plugin.v1 and `Rpc…` for JSON-RPC. The wire
- * module checks incoming frames by hand for speed; a property test keeps its checks and these schemas in agreement.
+ * The frames of the three dialects: `Vai…` for vai.rpc.v1, `Side…` for rterm.plugin.v1 and `Rpc…` for JSON-RPC. The
+ * wire module checks incoming frames by hand for speed; a property test keeps its checks and these schemas in
+ * agreement.
  */
 import { z } from "zod";
 import { DELEGATION_SCOPES, TERMINAL_STATUSES } from "../vocabulary/vocabulary.ts";
@@ -104,7 +105,7 @@ export const SideHandshakeRequestSchema = z.object({
   protocol_version: z.literal("rterm.plugin.v1"),
 });
 export const SideHandshakeResponseSchema = z.object({
-  /** Optional, because the seed protocol only requires one line with a manifest. */
+  /** Optional, because the published protocol requires only one line with a manifest. */
   type: z.enum(["handshake", "handshake_response"]).optional(),
   manifest: SideManifestSchema,
 });

@@ -151,7 +151,7 @@ export const MarketplaceCardSchema = z.object({
   key_trusted: z
     .boolean()
     .nullable()
-    .describe("Whether this organisation trusts the key; null without a key."),
+    .describe("Whether this organization trusts the key; null without a key."),
   /** One sentence for each thing that the package may do. */
   abilities: z.array(z.string()),
 });

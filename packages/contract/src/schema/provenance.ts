@@ -19,7 +19,7 @@ export const ProvenanceBuildSchema = z.object({
 /** The build of a package, as far as it was known when the package was installed. */
 export const ProvenanceSchema = z.object({
   state: z.enum(["verified", "none", "unavailable"]),
-  /** Why the provenance that the publisher published could not be read. */
+  /** Why the published provenance could not be read. */
   reason: z.string().nullable(),
   /** Null unless it is verified. */
   build: ProvenanceBuildSchema.nullable(),

@@ -41,7 +41,7 @@ const SignedPackagesSchema = z
     "must be PUBLISHER/NAME, with * for every name, or *",
   );
 
-/** A public key that an organisation trusts to sign packages. */
+/** A public key that an organization trusts to sign packages. */
 export const TrustedKeySchema = z.object({
   id: z.string(),
   org_id: z.string(),

@@ -11,6 +11,7 @@ export const VAI_TIMEOUTS = { hello_ms: 5_000, cancel_grace_ms: 2_000, shutdown_
 /** Start of a program, in dialects without a limit of their own. */
 export const LAUNCH_TIMEOUTS = { start_ms: 15_000 } as const;
 
+/** For side processes, the plugins of the protocol rterm.plugin.v1: each call starts one process. */
 export const SIDE_TIMEOUTS = { launch_ms: 2_000, handshake_ms: 2_000, teardown_ms: 500 } as const;
 
 /** Timeout of a call to a side process whose manifest, binding and caller set none. */
@@ -41,7 +42,7 @@ export const INVOCATION_LIMITS = {
   host_max_timeout_ms: 3_600_000,
   max_attempts: 3,
   events_kept: 1_000,
-  /** All events of one invocation, in bytes of JSON. */
+  /** All events of one invocation, in characters of JSON. */
   events_chars: 16 * 1024 * 1024,
   queue_per_binding: 100,
   /** Denied connections listed per record; the others are only counted. */
@@ -90,7 +91,9 @@ export const CONFIG_LIMITS = {
   bytes_per_org: 8 * 1024 * 1024,
 } as const;
 
-/** Limits of one harness execution over all its attempts. A caller may set lower values, and higher ones up to `max`. */
+/**
+ * Limits of one harness execution over all its attempts. A caller may set lower values, and higher ones up to `max`.
+ */
 export const HARNESS_LIMITS = {
   max_depth: { default: 4, max: 16 },
   max_child_runs: { default: 12, max: 10_000 },

@@ -10,7 +10,7 @@ export const RISK_OF_EFFECT = {
   unknown: "unknown",
 } as const satisfies Record<EffectClass, Risk>;
 
-/** The levels that instruments declare. */
+/** By the level that an instrument declares. */
 export const RISK_OF_INSTRUMENT = {
   ReadOnly: "low",
   LocalWrite: "medium",
@@ -18,7 +18,6 @@ export const RISK_OF_INSTRUMENT = {
   SystemExecute: "high",
   Critical: "critical",
 } as const satisfies Record<string, Risk>;
-export type InstrumentRiskLevel = keyof typeof RISK_OF_INSTRUMENT;
 
 const RANK = { low: 0, medium: 1, unknown: 2, high: 2, critical: 3 } as const satisfies Record<Risk, number>;
 

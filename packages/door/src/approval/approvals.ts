@@ -1,4 +1,6 @@
-/** Answers to approvals. A row is answered once, while it is pending, and only for the digest that the person saw. */
+/**
+ * Answers to approvals. An approval is answered once, while it is pending, and only for the digest that the person saw.
+ */
 
 import {
   type AnswerCoverage,
@@ -51,8 +53,8 @@ export function createApprovals(
   }
 
   /**
-   * Requires that the caller of the waiting call is still authorized. The gateway that owns the call ends it
-   * otherwise.
+   * Requires that the caller of the waiting call is still authorized. Otherwise the gateway that owns the call
+   * ends it.
    */
   async function requireRequester({
     org_id,

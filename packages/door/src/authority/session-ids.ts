@@ -39,12 +39,12 @@ async function checkSessionIds(
   let target = session_id === undefined ? null : { session_id, workspace: DEFAULT_WORKSPACE };
   if (chain_id !== undefined && chain_id !== own_call?.chain_id) {
     const chain = await sessions.chain(scope, chain_id);
-    if (chain === null || !belongs(chain, target)) throw new BackplaneError("chain.not_found");
+    if (chain === null || !isInSession(chain, target)) throw new BackplaneError("chain.not_found");
     target = chain;
   }
   if (run_id !== undefined && run_id !== own_call?.run_id) {
     const run = await runs.get(scope, run_id);
-    if (run === null || !belongs(run, target)) throw new BackplaneError("run.not_found");
+    if (run === null || !isInSession(run, target)) throw new BackplaneError("run.not_found");
     target = run;
   }
   if (target === null || target.session_id === own_call?.session_id || mayUseSessions(caller)) return;
@@ -65,7 +65,7 @@ async function readOwnCall({ live, store }: SessionIdsDeps, { delegation, scope 
 }
 
 /** If the call specifies a session, chains and runs of other sessions do not exist for the caller. */
-function belongs({ session_id }: { session_id: string }, named: { session_id: string } | null): boolean {
+function isInSession({ session_id }: { session_id: string }, named: { session_id: string } | null): boolean {
   return named === null || named.session_id === session_id;
 }
 

@@ -1,4 +1,4 @@
-/** The attempts of a call that were followed by another one, for people who look for the cause of a delay. */
+/** The attempts of a call that were followed by another one, for people who investigate a delay. */
 import { type EarlierAttempt, INVOCATION_LIMITS } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
 
@@ -14,7 +14,7 @@ export interface EndedAttempt {
   error: { code: string; message: string } | null;
 }
 
-/** The list of the row with this attempt added. The oldest ones are dropped at the limit. */
+/** The row's earlier attempts with this one added. The oldest ones are dropped at the limit. */
 export function addAttempt(row: InvocationRow, attempt: EndedAttempt): EarlierAttempt[] {
   const { started_at, ended_at, retried_at, reason, error } = attempt;
   const { code, message } = error ?? { code: "plugin_retryable", message: "" };

@@ -51,15 +51,15 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) 
 
   /** Redacts secrets that appear only when the texts of several events are joined. */
   function redactAcrossEvents({ type, path, before }: NonNullable<typeof open_text>): void {
-    const chunks = held_events.flatMap((event, at) => {
+    const chunks = held_events.flatMap((event, index) => {
       const text = event.type === type ? valueAt(event, path) : undefined;
-      return typeof text === "string" ? [{ at, text }] : [];
+      return typeof text === "string" ? [{ index, text }] : [];
     });
     const joined = before + chunks.map(({ text }) => text).join("");
     const secret_ranges = redactor.ranges(joined);
     if (secret_ranges.length === 0) return;
     let from = before.length;
-    for (const { at, text } of chunks) {
+    for (const { index, text } of chunks) {
       const to = from + text.length;
       let clean = "";
       let copied = from;
@@ -70,8 +70,8 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) 
           (start >= from || from === before.length ? REDACTED : "");
         copied = Math.min(end, to);
       }
-      held_events[at] = replaceAt(
-        held_events[at]!,
+      held_events[index] = replaceAt(
+        held_events[index]!,
         path,
         clean + joined.slice(copied, to),
       ) as PluginCallEvent;

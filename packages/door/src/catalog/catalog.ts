@@ -104,7 +104,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     const { scope } = caller;
     const [bounds, policy] = await Promise.all([deps.listBindings(scope), policies.of(scope)]);
     const sources: PlannedCandidate[] = [];
-    // By name alone a caller of the whole org gets only org-wide bindings, never the config and secrets of a project.
+    // A caller without a project can call only org-wide bindings by name, never with the config and secrets of a project.
     const eligible = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
     for (const group of groupByCandidate(selectUsable(eligible, scope))) {
       const ordered = group.length === 1 ? group : (sortByPrecedence(group) as typeof group);

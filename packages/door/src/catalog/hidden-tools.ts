@@ -66,16 +66,16 @@ export function createHiddenTools(
     // A delegated token may see only the tools that its grant names.
     if (delegation !== undefined) return [];
     const policy = await policies.of(scope);
-    // By name alone a caller of the whole org gets only org-wide bindings.
+    // A caller without a project can call only org-wide bindings by a tool's name.
     const isEligible = ({ scope: { project_id } }: Binding) =>
       scope.project_id !== null || project_id === null;
     const active = (await listActive(scope)).filter(({ binding }) => isEligible(binding));
     const usable = new Set(selectUsable(active, scope));
     const matches: CatalogEntry[] = [];
-    const entry = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
+    const makeEntry = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
       toEntry(bound, item, schemas, assessRisk(bound, item, scope, host, policy));
     const addHidden = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
-      matches.push({ ...entry(bound, item, schemas), ...explainHidden(bound, active) });
+      matches.push({ ...makeEntry(bound, item, schemas), ...explainHidden(bound, active) });
     for (const bound of active) {
       const item = toolsOf(bound.package).find(({ id }) => id === bound.binding.export_id);
       if (!usable.has(bound) && item !== undefined) addHidden(bound, item, bound.package.schemas);
@@ -85,13 +85,13 @@ export function createHiddenTools(
         continue;
       const bound = await store.bindings.get(scope, binding.binding_id);
       if (bound === null) continue;
-      const described = isSelfDescribing(bound.package.manifest.runtime.protocol);
-      const definitions = described
+      const definitions = isSelfDescribing(bound.package.manifest.runtime.protocol)
         ? await store.definitions.get(binding.scope.org_id, binding.binding_id)
         : null;
       if (binding.status !== "active")
         for (const { item, schemas } of listTools(bound, definitions)) addHidden(bound, item, schemas);
-      else for (const held of definitions?.quarantined ?? []) matches.push(toHeldEntry(bound, held, entry));
+      else
+        for (const held of definitions?.quarantined ?? []) matches.push(toHeldEntry(bound, held, makeEntry));
     }
     return matches;
   };
@@ -101,12 +101,12 @@ export function createHiddenTools(
 function toHeldEntry(
   bound: BoundPackage,
   { export: item, former, since }: QuarantinedTool,
-  entry: (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) => CatalogEntry,
+  makeEntry: (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) => CatalogEntry,
 ): CatalogEntry {
   const { description: _description, display_name: _display_name, ...bare } = item;
-  const catalog_entry = former == null ? entry(bound, bare, {}) : entry(bound, former.export, former.schemas);
+  const entry = former == null ? makeEntry(bound, bare, {}) : makeEntry(bound, former.export, former.schemas);
   return {
-    ...catalog_entry,
+    ...entry,
     ...(former == null ? { description: "" } : {}),
     status: "held",
     reason: `its definition changed at ${since}, and nobody has accepted the change`,

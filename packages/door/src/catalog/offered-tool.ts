@@ -53,7 +53,7 @@ export function sharedViewOf({ export: item, bound }: ExportPlan): SharedToolVie
   });
   const output = schemaAt(bound, tool?.output_schema);
   return {
-    llm_tool: llm_tool,
+    llm_tool,
     title: title === item.id ? null : title,
     output_schema: isObject(output) ? output : null,
     token_cost: tokenCost(llm_tool),

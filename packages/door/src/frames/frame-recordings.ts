@@ -1,7 +1,7 @@
 /**
  * Recorded frames of the bindings that an operator chose, for a limited time. They are kept in the memory of this
  * gateway and never on disk: frames repeat what the records of the calls already contain, so storing them would double
- * each record (docs/decisions/0047-console.md). The runner has removed secrets before they arrive here.
+ * each record (docs/decisions/0047-console.md). The runner has already removed the secrets from the frames.
  */
 import {
   BackplaneError,
@@ -110,7 +110,7 @@ export function createFrameRecordings(deps: RecordingDeps): Kernel["frames"] & {
       const row = await store.invocations.get(caller.scope, invocation_id);
       if (row === null) throw new BackplaneError("invocation.not_found");
       const bound = await store.bindings.get(caller.scope, row.binding_id);
-      // A process of such a binding serves all projects, so a frame without a call may belong to any of them.
+      // A process of an org-wide binding serves all projects, so a frame without a call may belong to any project.
       const only_calls = bound === null || (isOrgWide(bound) && !isWholeOrg(caller));
       const frames = recordings.get(row.binding_id)?.frames ?? [];
       const items = frames.filter((frame) => belongsToCall(frame, row, only_calls));
@@ -126,7 +126,7 @@ function isOrgWide({ binding }: BoundPackage): boolean {
   return binding.scope.project_id === null;
 }
 
-/** A frame without a call, such as the handshake of a new process, belongs to the calls that waited at that time. */
+/** A frame without a call, such as the handshake of a new process, is shown for every call in progress at that time. */
 function belongsToCall(
   { invocation_id, at }: RecordedFrame,
   { id, created_at, ended_at }: InvocationRow,

@@ -48,7 +48,7 @@ export interface HarnessCallRequest {
   input: HarnessInput;
   /** The ids that the call has in addition to its input. */
   call_ids: { session_id?: string | undefined; chain_id?: string | undefined };
-  /** Set for a harness with a run: a caller that may start a run on a session may use its id. */
+  /** Set for a harness with a run. The session ids are not authorized again then, because the run was. */
   workspace: string | undefined;
   depth: number;
   now: number;

@@ -64,9 +64,9 @@ async function releaseKey(
 type FindDeps = Pick<KernelDeps, "clock"> & { store: Pick<KernelDeps["store"], "idempotency"> };
 
 /**
- * Starts work that claims its key in the transaction that writes its row. Whenever the gateway crashes, a repeat finds
- * either the work that the key started or no trace of it. `began` is the result of `begin`; if the key was used before,
- * `began` is null and `before` is the id of the work it started.
+ * Starts work that claims its key in the transaction that writes its row. No matter when the gateway crashes, a repeat
+ * finds either the work that the key started or no trace of it. `began` is the result of `begin`; if the key was used
+ * before, `began` is null and `before` is the id of the work it started.
  */
 export async function openIdempotent<T>(
   deps: FindDeps,

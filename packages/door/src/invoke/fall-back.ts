@@ -72,7 +72,7 @@ async function waitForRollback(
   live.interrupt = null;
 }
 
-/** The call as the version before the trial would run it now; null if it may not. */
+/** Admits the call with the version before the trial. Null if that version may not run it. */
 async function admitPreviousVersion(door: Door, { live, plan, opened }: Approved): Promise<Admitted | null> {
   const { binding } = plan.bound;
   const row: InvocationRow = { ...live.row, binding_id: binding.share_of ?? binding.binding_id };

@@ -169,8 +169,9 @@ export function createInvocations(door: Door): Kernel["invocations"] {
   }
 
   /**
-   * The index of traces does not have a call that could not know at its start that others would join its trace: hooks
-   * that receive its events, or later calls with its trace id. It is listed with them, in the order of the ids.
+   * A call that begins a trace may be missing from the index of traces, because it is not known at its start whether
+   * other calls will join: hooks that receive its events, or later calls with its trace id. This adds the call to the
+   * list, in the order of the ids.
    */
   async function addTraceStart(
     scope: Scope,
@@ -191,8 +192,7 @@ export function createInvocations(door: Door): Kernel["invocations"] {
   }
 
   return {
-    // Not async: nearly every call is without a session, and a second promise would cost it time (benchmark
-    // http.invoke).
+    // Not async: nearly every call is without a session, and a second promise would cost time (benchmark http.invoke).
     invoke(caller, body, options = {}) {
       const checked = authorizeSessionIds(ids, caller, body);
       if (checked === null) return invoke(door, { caller, body, ...options });

@@ -58,14 +58,14 @@ export async function startHarness(door: Door, live: LiveCall, item: PluginExpor
 }
 
 function announceStart(door: Door, live: LiveCall, body: JsonObject): StartedHarness {
-  door.harness_tape.started(live.row, body.mode as string);
+  door.harness_tape.publishStart(live.row, body.mode as string);
   return { kind: "started", body };
 }
 
 function publishEvents(door: Door, live: LiveCall): void {
   if (live.publishes_events) return;
   live.publishes_events = true;
-  getEventLog(door.deps, live).subscribe((event) => door.harness_tape.event(live.row, event));
+  getEventLog(door.deps, live).subscribe((event) => door.harness_tape.publishEvent(live.row, event));
 }
 
 /**

@@ -20,7 +20,10 @@ interface Fields {
   readonly [name: string]: Field | { fields: Fields };
 }
 
-const TEXT: Field = { accepts: (value) => typeof value === "string" && value !== "", expected: "a text" };
+const TEXT: Field = {
+  accepts: (value) => typeof value === "string" && value !== "",
+  expected: "a non-empty string",
+};
 const OPTIONAL_TEXT: Field = { ...TEXT, optional: true };
 const OBJECT: Field = { accepts: isObject, expected: "an object" };
 const BOOLEAN: Field = { accepts: (value) => typeof value === "boolean", expected: "true or false" };

@@ -362,8 +362,8 @@ async function requireHolder(
 }
 
 /**
- * A caller of the whole org may use any project's binding by its id. By the export's name alone it gets only org-wide
- * bindings, never the config and secrets of some project.
+ * A caller of the whole org may use any project's binding by its id. If it sends only the name of the export, it gets
+ * an org-wide binding, never the config and secrets of some project.
  */
 function visibleByName(bounds: readonly BoundPackage[], scope: Scope): readonly BoundPackage[] {
   if (scope.project_id !== null) return bounds;

@@ -6,9 +6,10 @@
  * due time; never polls.
  *
  * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. Jobs are
- * reserved ahead, so that a delivery does not wait for its own read. If the store is not shared, new jobs are taken
- * directly from the write that enqueued them, and only those that are not in memory are read. Calls to a quick hook
- * are opened ahead: a call whose row is on disk waits for a slot, and starts as soon as another call to the hook ends.
+ * reserved in advance, so that a delivery does not wait for its own read. If the store is not shared, new jobs are
+ * taken directly from the write that enqueued them, and only those that are not in memory are read. Calls to a quick
+ * hook are opened in advance: a call whose row is on disk waits for a slot, and starts as soon as another call to the
+ * hook ends.
  */
 
 import { type Binding, codeOf, definedFields, type JsonObject } from "@backplane/contract";
@@ -35,19 +36,19 @@ export interface DeliveryPayload {
 
 const LEASE_MS = 30_000;
 /**
- * How many jobs are reserved ahead for each one that may run at the same time. Jobs that one gateway reserves are not
- * available to the others that share the queue. If the queue is not shared, larger reads cost less per job (bench row
- * hooks.delivery).
+ * How many jobs are reserved in advance for each one that may run at the same time. Jobs that one gateway reserves are
+ * not available to the others that share the queue. If the queue is not shared, larger reads cost less per job
+ * (benchmark hooks.delivery).
  */
-const AHEAD_SHARED = 1;
-const AHEAD_UNSHARED = 16;
+const RESERVED_SHARED = 1;
+const RESERVED_UNSHARED = 16;
 /**
  * How many new jobs of a lane are taken without a read, for each one that may run at the same time. The limit bounds
  * the memory and the time that a job in the store can wait behind newer ones: reads are in the order of the due times.
  */
 const UNREAD_UNSHARED = 64;
-/** How many jobs of all lanes are reserved ahead in a queue that is not shared. */
-const MAX_AHEAD = 4_000;
+/** How many jobs of all lanes are reserved in advance in a queue that is not shared. */
+const MAX_RESERVED = 4_000;
 /** How many deliveries may wait for their settlement, for each one that may run at the same time. */
 const MAX_UNSETTLED = 3;
 /** The shortest time between two reads of the queue. */
@@ -82,9 +83,9 @@ export class Deliverer {
   readonly #running = new Map<string, RunningDelivery>();
   readonly #slots: DeliverySlots;
   /** Reserved jobs that are not started yet, by lane. */
-  readonly #ahead = new Map<string, Job[]>();
+  readonly #reserved = new Map<string, Job[]>();
   /** The ids of all reserved jobs that are not started yet. */
-  readonly #ahead_ids = new Set<string>();
+  readonly #reserved_ids = new Set<string>();
   /**
    * How many new jobs of a lane may be taken without a read. Absent if the store may have due jobs of the lane that
    * are not reserved.
@@ -115,7 +116,7 @@ export class Deliverer {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#timer?.stop();
-    const lanes = new Set([...this.#ahead.keys(), ...this.#slots.lanes()]);
+    const lanes = new Set([...this.#reserved.keys(), ...this.#slots.lanes()]);
     await Promise.all([...lanes].map((lane) => this.#release(lane)));
     await Promise.all([...this.#running.values()].map(({ done }) => done));
   }
@@ -136,17 +137,17 @@ export class Deliverer {
     let needs_read = due.length === 0;
     for (const job of due) {
       // A read may have found the job before the write that enqueued it was reported.
-      if (this.#running.has(job.id) || this.#ahead_ids.has(job.id)) continue;
+      if (this.#running.has(job.id) || this.#reserved_ids.has(job.id)) continue;
       const unread = this.#unread.get(job.lane) ?? 0;
-      if (unread > 0 && this.#ahead_ids.size < MAX_AHEAD && !this.#stopped) {
+      if (unread > 0 && this.#reserved_ids.size < MAX_RESERVED && !this.#stopped) {
         this.#unread.set(job.lane, unread - 1);
-        this.#reserveAhead(job.lane, [job]);
+        this.#addReserved(job.lane, [job]);
       } else {
         this.#unread.delete(job.lane);
         needs_read = true;
       }
     }
-    this.#startAhead();
+    this.#startReserved();
     if (needs_read) this.wake();
   }
 
@@ -168,11 +169,11 @@ export class Deliverer {
     if ((await store.jobs.releaseOrphans(DELIVERIES_QUEUE, node_id, clock.now())) > 0) this.wake();
   }
 
-  /** Extends the leases of its jobs and looks for jobs of other nodes. Called at every heartbeat. */
+  /** Extends the leases of the jobs of this node and looks for jobs of other nodes. Called at every heartbeat. */
   async extend(): Promise<void> {
     const { store, clock } = this.#deps;
     const running = [...this.#running.values()].map(({ job }) => job);
-    const leased = [...running, ...[...this.#ahead.values()].flat().filter(isLeased)];
+    const leased = [...running, ...[...this.#reserved.values()].flat().filter(isLeased)];
     // Together, so that they share a commit.
     await Promise.all(leased.map(({ id, fence }) => store.jobs.extend(id, fence, clock.now(), LEASE_MS)));
     this.wake();
@@ -214,8 +215,8 @@ export class Deliverer {
         await this.#release(lane);
         continue;
       }
-      const reserved_count = this.#ahead.get(lane)?.length ?? 0;
-      const room = this.#roomFor(limit, this.#slots.unendedIn(lane) + reserved_count);
+      const reserved_count = this.#reserved.get(lane)?.length ?? 0;
+      const room = this.#roomFor(limit, this.#slots.countInProgress(lane) + reserved_count);
       if (room <= 0 || hasEnough(reserved_count, limit)) continue;
       // Lanes are sorted by due time, so the others are not due either.
       if (due_in > 0) {
@@ -237,12 +238,12 @@ export class Deliverer {
         ready_only,
         held,
       );
-      this.#reserveAhead(lane, jobs);
+      this.#addReserved(lane, jobs);
       if (this.#stopped) {
         await this.#release(lane);
         return null;
       }
-      this.#startAhead();
+      this.#startReserved();
       // The end of a running job wakes the deliverer when the lane has no room.
       if (jobs.length >= room) continue;
       if (!store.shared) this.#unread.set(lane, limit * UNREAD_UNSHARED);
@@ -250,7 +251,7 @@ export class Deliverer {
       if (jobs.length > 0 && !store.shared) next ??= 0;
       else if (jobs.length > 0) this.#claim_again = true;
       // The end of a running job wakes the deliverer.
-      else if (!this.#ahead.has(lane)) next ??= due_in;
+      else if (!this.#reserved.has(lane)) next ??= due_in;
     }
     return next;
   }
@@ -264,19 +265,21 @@ export class Deliverer {
     return !this.#deps.store.shared || this.#slots.hasRoom();
   }
 
-  /** How many more jobs of a lane with this limit may be reserved, if it has that many. */
+  /**
+   * How many more jobs of a lane may be reserved. `held` is the number of its jobs that are reserved or in progress.
+   */
   #roomFor(limit: number, held: number): number {
-    const room = limit * (1 + (this.#deps.store.shared ? AHEAD_SHARED : AHEAD_UNSHARED)) - held;
+    const room = limit * (1 + (this.#deps.store.shared ? RESERVED_SHARED : RESERVED_UNSHARED)) - held;
     // A lane always gets as many as it may run at the same time, even if other lanes have reserved many.
-    return Math.min(room, Math.max(limit - held, MAX_AHEAD - this.#ahead_ids.size));
+    return Math.min(room, Math.max(limit - held, MAX_RESERVED - this.#reserved_ids.size));
   }
 
-  #reserveAhead(lane: string, jobs: readonly Job[]): void {
+  #addReserved(lane: string, jobs: readonly Job[]): void {
     if (jobs.length === 0) return;
-    const ahead = this.#ahead.get(lane);
-    if (ahead === undefined) this.#ahead.set(lane, [...jobs]);
-    else ahead.push(...jobs);
-    for (const { id } of jobs) this.#ahead_ids.add(id);
+    const reserved = this.#reserved.get(lane);
+    if (reserved === undefined) this.#reserved.set(lane, [...jobs]);
+    else reserved.push(...jobs);
+    for (const { id } of jobs) this.#reserved_ids.add(id);
   }
 
   /**
@@ -298,33 +301,33 @@ export class Deliverer {
   #heldIn(lane: string): Set<string> {
     const held = new Set<string>();
     for (const { job } of this.#running.values()) if (job.lane === lane) held.add(job.id);
-    for (const { id } of this.#ahead.get(lane) ?? []) held.add(id);
+    for (const { id } of this.#reserved.get(lane) ?? []) held.add(id);
     return held;
   }
 
   /** Starts reserved jobs up to the limits, one of each lane in turn. */
-  #startAhead(): void {
-    for (const [lane, jobs] of this.#ahead) {
+  #startReserved(): void {
+    for (const [lane, jobs] of this.#reserved) {
       // A store that is slow to write settlements must not let them accumulate.
       if (this.#running.size >= this.#deps.host.deliveries.concurrency * MAX_UNSETTLED || this.#stopped)
         return;
-      if (!this.#slots.mayOpen(lane, jobs[0], this.#ahead.size)) continue;
+      if (!this.#slots.mayOpen(lane, jobs[0], this.#reserved.size)) continue;
       const job = jobs.shift();
       // Moved to the end, so that the other lanes are next and this one is visited again after them.
-      this.#ahead.delete(lane);
-      if (jobs.length > 0) this.#ahead.set(lane, jobs);
+      this.#reserved.delete(lane);
+      if (jobs.length > 0) this.#reserved.set(lane, jobs);
       if (job === undefined) continue;
-      this.#ahead_ids.delete(job.id);
+      this.#reserved_ids.delete(job.id);
       this.#start(job);
     }
   }
 
   async #release(lane: string): Promise<void> {
     const { store, clock, log } = this.#deps;
-    const jobs = this.#ahead.get(lane) ?? [];
-    this.#ahead.delete(lane);
+    const jobs = this.#reserved.get(lane) ?? [];
+    this.#reserved.delete(lane);
     this.#unread.delete(lane);
-    for (const { id } of jobs) this.#ahead_ids.delete(id);
+    for (const { id } of jobs) this.#reserved_ids.delete(id);
     this.#slots.withdrawWaiting(lane);
     const release = (job: Job) =>
       store.jobs.release(job.id, job.fence, clock.now(), 0).catch((error: unknown) => {
@@ -349,9 +352,9 @@ export class Deliverer {
     this.#running.set(job.id, delivery);
     this.#slots.open(delivery);
     const startNext = () => {
-      this.#startAhead();
-      // While enough jobs are reserved ahead, there is nothing to read.
-      const reserved_count = this.#ahead.get(job.lane)?.length ?? 0;
+      this.#startReserved();
+      // While enough jobs are reserved in advance, there is nothing to read.
+      const reserved_count = this.#reserved.get(job.lane)?.length ?? 0;
       if (!hasEnough(reserved_count, this.#slots.limitOf(job.lane))) this.#wakeSoon();
     };
     const onEnded = () => {
@@ -463,9 +466,9 @@ function isLeased({ state }: Job): boolean {
   return state === "leased";
 }
 
-/** Whether a lane with this many jobs reserved ahead need not be read yet. */
-function hasEnough(ahead: number, limit: number): boolean {
-  return ahead * 2 > limit;
+/** Whether so many jobs of a lane are reserved in advance that it need not be read yet. */
+function hasEnough(reserved_count: number, limit: number): boolean {
+  return reserved_count * 2 > limit;
 }
 
 /** Whether deliveries to the binding may start; otherwise they wait. */

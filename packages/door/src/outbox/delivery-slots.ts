@@ -1,6 +1,6 @@
 /**
- * Limits how many deliveries of a lane, and of all lanes, run at the same time. Calls to a quick hook are opened
- * ahead: a call whose row is on disk waits here for a slot, and starts as soon as another call to the hook ends.
+ * Limits how many deliveries of a lane, and of all lanes, run at the same time. Calls to a quick hook are opened in
+ * advance: a call whose row is on disk waits here for a slot, and starts as soon as another call to the hook ends.
  */
 import type { Clock, Job } from "@backplane/ports";
 import type { SlotWait } from "../calls/requested-delivery.ts";
@@ -18,15 +18,15 @@ export interface OpenedDelivery {
 /** The deliveries of a lane that have not ended. */
 interface LaneUse {
   /** Those that are opening or active. */
-  unended: number;
+  in_progress: number;
   active: number;
 }
 
-const UNUSED: Readonly<LaneUse> = { unended: 0, active: 0 };
+const UNUSED: Readonly<LaneUse> = { in_progress: 0, active: 0 };
 
 /**
  * A hook whose last call took less than this is quick. For a slower hook the time of a commit hardly matters, and its
- * calls would wait for a slot with an attempt that already counts.
+ * calls would wait for a slot while their attempt already counts.
  */
 const QUICK_HOOK_MS = 50;
 
@@ -35,7 +35,7 @@ export class DeliverySlots {
   readonly #concurrency: number;
   /** Counted as they change, because every start compares them (benchmark hooks.delivery). */
   readonly #use = new Map<string, LaneUse>();
-  #unended = 0;
+  #in_progress = 0;
   #active = 0;
   /** Deliveries whose calls are on disk and that wait for a slot, in the order of their rows. */
   readonly #waiting = new Map<OpenedDelivery, (may_start: boolean) => void>();
@@ -62,26 +62,26 @@ export class DeliverySlots {
     return this.#limits.get(lane) ?? 1;
   }
 
-  unendedIn(lane: string): number {
-    return this.#useOf(lane).unended;
+  countInProgress(lane: string): number {
+    return this.#useOf(lane).in_progress;
   }
 
   /** Whether fewer deliveries are opening or active than may run at the same time. */
   hasRoom(): boolean {
-    return this.#unended < this.#concurrency;
+    return this.#in_progress < this.#concurrency;
   }
 
   /**
-   * Up to the limits, or up to twice the limit of a quick hook. Calls are not opened ahead while other lanes wait for
-   * the shared limit, because those lanes come first, nor for a last attempt, which a crash would use up.
+   * Up to the limits, or up to twice the limit of a quick hook. Calls are not opened in advance while other lanes wait
+   * for the shared limit, because those lanes come first, nor for a last attempt, which a crash would use up.
    */
   mayOpen(lane: string, next: Job | undefined, waiting_lanes: number): boolean {
     const limit = this.limitOf(lane);
-    const { unended } = this.#useOf(lane);
-    if (unended < limit && this.#unended < this.#concurrency) return true;
-    if (!this.#quick.has(lane) || unended >= limit * 2) return false;
+    const { in_progress } = this.#useOf(lane);
+    if (in_progress < limit && this.#in_progress < this.#concurrency) return true;
+    if (!this.#quick.has(lane) || in_progress >= limit * 2) return false;
     if (next === undefined || next.attempt > 1 || next.max_attempts === 1) return false;
-    return waiting_lanes === 1 && this.#unended < this.#concurrency * 2;
+    return waiting_lanes === 1 && this.#in_progress < this.#concurrency * 2;
   }
 
   open(delivery: OpenedDelivery): void {
@@ -127,17 +127,17 @@ export class DeliverySlots {
     return this.#use.get(lane) ?? UNUSED;
   }
 
-  #count(lane: string, unended: number, active: number): void {
-    this.#unended += unended;
+  #count(lane: string, in_progress: number, active: number): void {
+    this.#in_progress += in_progress;
     this.#active += active;
     let use = this.#use.get(lane);
     if (use === undefined) {
-      use = { unended: 0, active: 0 };
+      use = { in_progress: 0, active: 0 };
       this.#use.set(lane, use);
     }
-    use.unended += unended;
+    use.in_progress += in_progress;
     use.active += active;
-    if (use.unended === 0) this.#use.delete(lane);
+    if (use.in_progress === 0) this.#use.delete(lane);
   }
 
   #mayStart(lane: string): boolean {

@@ -21,7 +21,7 @@ import { matchesFilter } from "./event-filter.ts";
 export const HOOKS_CONSUMER = "hooks";
 const LEASE = "outbox/hooks";
 const PAGE_SIZE = 500;
-/** Small writes, so that the first jobs are delivered before the last ones are enqueued (bench row hooks.delivery). */
+/** Small writes, so that the first jobs are delivered before the last ones are enqueued (benchmark hooks.delivery). */
 const JOBS_PER_WRITE = 100;
 /** Commits within this time are batched into one pass. */
 const BATCH_MS = 25;
@@ -98,8 +98,8 @@ export class Dispatcher {
 
   async #dispatch(): Promise<void> {
     let failed = false;
-    // Measured from the start of a pass. Measured from its end, events that are written during a long pass would wait
-    // another BATCH_MS.
+    // The delay is measured from the start of a pass. If it were measured from the end, events that are written during
+    // a long pass would wait another BATCH_MS.
     this.#last_pass = this.#deps.clock.monotonic();
     try {
       await this.#readAll();

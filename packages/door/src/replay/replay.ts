@@ -251,7 +251,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     const source = { ...door.bindings, get: () => bound };
     const call = await reopen({ ...door, bindings: source, plans }, row);
     if (!isReadOnlyTool(call.plan.export))
-      return `${row.export_id} is ${call.plan.effect_class} in version ${bound.package.version} and was not run.`;
+      return `${row.export_id} has the effect class ${call.plan.effect_class} in version ${bound.package.version} and was not run.`;
     const verdict = admit(call, door.state);
     if (verdict.verdict === "refused") return verdict.message;
     const { grant, pool_key } = verdict;

@@ -23,9 +23,9 @@ async function startWaitingCall(fixture: TestKernel, caller: Caller) {
     async answer(target: TestKernel = fixture) {
       const approval_id = ticket.invocation.approval_id!;
       await target.kernel.approvals.answer(admin, approval_id, { response: "approve" });
-      const ended = async () => await target.kernel.invocations.get(admin, ticket.id);
-      await until(async () => (await ended()).ended_at !== null);
-      return await ended();
+      const read = async () => await target.kernel.invocations.get(admin, ticket.id);
+      await until(async () => (await read()).ended_at !== null);
+      return await read();
     },
   };
 }

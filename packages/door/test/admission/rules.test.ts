@@ -114,7 +114,7 @@ test("gives the reason of the first rule that asks, and refuses if a later rule 
   const asks = toolExport("t", {}, { requires_approval: true, effect_class: "unknown" });
   const call = { context: "conversation" } as const;
   expect(decide({ item: asks, call })).toBe("ask: approval");
-  // The approval rule asks, and the risk rule finds no room for another approval.
+  // The approval rule asks, and when the risk rule is evaluated, the limit of pending approvals is reached.
   let requests = 0;
   const areApprovalsFull = () => requests++ > 0;
   expect(decide({ item: asks, call, state: { areApprovalsFull } })).toBe("risk: request.overloaded");
@@ -216,13 +216,13 @@ describe("a channel", () => {
   });
 });
 
-test("allows no origin with an empty list", () => {
+test("allows no origin if the list of allowed origins is empty", () => {
   expect(decide({ org: { allowed_origins: ["plugin"] } })).toBe("run");
   expect(decide({ org: { allowed_origins: ["mcp"] } })).toBe("origin: policy.denied");
   expect(decide({ org: { allowed_origins: [] } })).toBe("origin: policy.denied");
 });
 
-test("denies a call by a security rule that follows one that raises the risk", () => {
+test("denies a call even if another security rule has raised its risk before", () => {
   expect(decide({ call: { hits: [ruleHit("raise"), ruleHit("deny")] } })).toBe("security: policy.denied");
 });
 

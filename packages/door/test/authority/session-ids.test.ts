@@ -152,35 +152,42 @@ verifies(
   },
 );
 
-verifies("sec.session-ids", "does not let a call act for a turn by passing its session id", async () => {
-  let release = () => {};
-  const wait: KernelTool = {
-    ...addTool,
-    name: "wait",
-    parameters: { type: "object", properties: {} },
-    run: () =>
-      new Promise((resolve) => {
-        release = () => resolve(toolOk("done"));
-      }),
-  };
-  const session = await createTestSession({ tools: [wait], plugins: [agentTool] });
-  const turn = await session.kernel.runs.start(admin, { session_id: "s1", input: { text: "/tool wait {}" } });
-  await until(async () => (await session.kernel.health()).invocations.running === 1);
-  const { caller } = await createRevocableKey(session);
-  const ticket = await session.kernel.invocations.invoke(caller, {
-    export_id: "agent",
-    input: { goal: "/say I act for the admin" },
-    session_id: "s1",
-  });
-  if (ticket.invocation.approval_id !== null) {
-    await session.kernel.approvals.answer(admin, ticket.invocation.approval_id, { response: "approve" });
-  }
-  const spawned = await ticket.settled;
-  expect(JSON.stringify(spawned.result ?? spawned.error)).toContain(
-    "Only a tool call of a running turn can spawn a sub-agent.",
-  );
-  const runs = (await session.kernel.runs.list(admin, {}, { limit: 10 })).items;
-  expect(runs.map(({ trigger }) => trigger)).toEqual(["api"]);
-  release();
-  expect((await turn.settled).status).toBe("completed");
-});
+verifies(
+  "sec.session-ids",
+  "does not let a call act for a turn by passing the session id of the turn",
+  async () => {
+    let release = () => {};
+    const wait: KernelTool = {
+      ...addTool,
+      name: "wait",
+      parameters: { type: "object", properties: {} },
+      run: () =>
+        new Promise((resolve) => {
+          release = () => resolve(toolOk("done"));
+        }),
+    };
+    const session = await createTestSession({ tools: [wait], plugins: [agentTool] });
+    const turn = await session.kernel.runs.start(admin, {
+      session_id: "s1",
+      input: { text: "/tool wait {}" },
+    });
+    await until(async () => (await session.kernel.health()).invocations.running === 1);
+    const { caller } = await createRevocableKey(session);
+    const ticket = await session.kernel.invocations.invoke(caller, {
+      export_id: "agent",
+      input: { goal: "/say I act for the admin" },
+      session_id: "s1",
+    });
+    if (ticket.invocation.approval_id !== null) {
+      await session.kernel.approvals.answer(admin, ticket.invocation.approval_id, { response: "approve" });
+    }
+    const spawned = await ticket.settled;
+    expect(JSON.stringify(spawned.result ?? spawned.error)).toContain(
+      "Only a tool call of a running turn can spawn a sub-agent.",
+    );
+    const runs = (await session.kernel.runs.list(admin, {}, { limit: 10 })).items;
+    expect(runs.map(({ trigger }) => trigger)).toEqual(["api"]);
+    release();
+    expect((await turn.settled).status).toBe("completed");
+  },
+);

@@ -36,7 +36,7 @@ async function runGateway(
   return { printed: out.trim().split("\n"), killed: signal === "SIGKILL" };
 }
 
-test("never runs the work of a repeated request twice, whenever the gateway was killed", async () => {
+test("never runs the work of a repeated request twice, no matter when the gateway was killed", async () => {
   const complete_run = await runGateway(join(dir, "whole.db"), 0);
   const [before, , after] = complete_run.printed.map(Number) as [number, number, number];
   expect(after - before).toBeGreaterThanOrEqual(6);

@@ -294,7 +294,7 @@ test("keeps a result while the store is unavailable and records it afterwards", 
   let failures = 3;
   fixture.store.invocations.settle = (...args) =>
     failures-- > 0
-      ? Promise.reject(Object.assign(new Error("away"), { code: "store.unavailable" }))
+      ? Promise.reject(Object.assign(new Error("unavailable"), { code: "store.unavailable" }))
       : settle(...args);
   const invocation = await fixture.call({ export_id: "echo" });
   expect(invocation.status).toBe("succeeded");

@@ -96,7 +96,7 @@ verifies(
     await fixture.call({ export_id: "flow", input: {} }, admin);
     await until(async () => (await listRecords(fixture, "notify")).some(({ ended_at }) => ended_at !== null));
     for (const export_id of ["notify", "shrink", "flow"]) {
-      // A later event of the hook may still be under way.
+      // A delivery of a later event to the hook may still be in progress.
       const rows = (await listRecords(fixture, export_id)).filter(({ ended_at }) => ended_at !== null);
       expect(rows.length, export_id).toBeGreaterThan(0);
       expect(rows[0]).toMatchObject({

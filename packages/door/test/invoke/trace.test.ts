@@ -75,7 +75,7 @@ test("lists a call with the hook calls that its events caused, in pages of any s
   expect((await fixture.kernel.invocations.trace(elsewhere, trace_id, { limit: 9 })).items).toEqual([]);
 });
 
-test("lists a call that awaits approval with the hook calls that its request caused", async () => {
+test("lists a call that awaits approval with the hook calls that the approval request caused", async () => {
   const fixture = await createTestKernel();
   await bindHook(fixture, { approval: "always" });
   const { invocation } = await fixture.kernel.invocations.invoke(admin, { export_id: "echo" });
@@ -93,7 +93,7 @@ test("lists a call with later calls that have its trace id", async () => {
   expect(spans.map(({ id }) => id)).toEqual([first.id, second.id]);
 });
 
-test("does not add a call to a trace that only resembles the call's own", async () => {
+test("does not add a call to a trace whose id only resembles the call's own", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(hooked, { export_id: "echo" });
   const first = await fixture.call({ export_id: "echo", trace_id: "t-mine" });

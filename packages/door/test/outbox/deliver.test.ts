@@ -190,7 +190,7 @@ test("does not delay other hooks while one hangs", async () => {
   // Each hook gets only its share, and its waiting jobs are not read repeatedly.
   await until(() => fixture.runner.running === 16);
   for (const id of hanging) expect(listHookRequests(fixture, id)).toHaveLength(2);
-  // None of their calls is opened ahead either.
+  // None of their calls is opened in advance either.
   const running = () => fixture.kernel.deliveries.list(user, { status: "running" }, { limit: 50 });
   await until(async () => (await running()).items.length === 16);
   const reads = vi.spyOn(fixture.store.jobs, "reserve");

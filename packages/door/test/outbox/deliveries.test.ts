@@ -331,7 +331,7 @@ verifies(
   },
 );
 
-/** A hook that has answered quickly and now waits: two calls run, and two more are opened ahead. */
+/** A hook that has answered quickly and now waits: two calls run, and two more are opened in advance. */
 async function createBlockedHook(policy: object = {}) {
   const fixture = await createHookKernel({ deliveries: policy });
   const gate = Promise.withResolvers<void>();
@@ -347,19 +347,23 @@ async function createBlockedHook(policy: object = {}) {
   return { ...fixture, running, gate };
 }
 
-verifies("hook.contract", "opens calls to a quick hook ahead and runs them within its limit", async () => {
-  const fixture = await createBlockedHook();
-  await until(async () => (await fixture.running()) === 4);
-  await new Promise((resolve) => setTimeout(resolve, 50));
-  expect(await fixture.running()).toBe(4);
-  expect(fixture.runner.running).toBe(2);
-  expect(fixture.hookCalls()).toHaveLength(3);
-  fixture.gate.resolve();
-  await until(async () => (await fixture.list("delivered")).items.length === 8);
-  expect(fixture.hookCalls()).toHaveLength(8);
-});
+verifies(
+  "hook.contract",
+  "opens calls to a quick hook in advance and runs them within its limit",
+  async () => {
+    const fixture = await createBlockedHook();
+    await until(async () => (await fixture.running()) === 4);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(await fixture.running()).toBe(4);
+    expect(fixture.runner.running).toBe(2);
+    expect(fixture.hookCalls()).toHaveLength(3);
+    fixture.gate.resolve();
+    await until(async () => (await fixture.list("delivered")).items.length === 8);
+    expect(fixture.hookCalls()).toHaveLength(8);
+  },
+);
 
-verifies("hook.contract", "opens no call ahead for a hook that allows one attempt", async () => {
+verifies("hook.contract", "opens no call in advance for a hook that allows one attempt", async () => {
   const fixture = await createBlockedHook({ max_attempts: 1 });
   await until(() => fixture.hookCalls().length === 3);
   await new Promise((resolve) => setTimeout(resolve, 50));
@@ -368,7 +372,7 @@ verifies("hook.contract", "opens no call ahead for a hook that allows one attemp
   await until(async () => (await fixture.list("delivered")).items.length === 8);
 });
 
-verifies("hook.contract", "withdraws calls that were opened ahead when the hook is paused", async () => {
+verifies("hook.contract", "withdraws calls that were opened in advance when the hook is paused", async () => {
   const fixture = await createBlockedHook();
   await until(async () => (await fixture.running()) === 4);
   await setPaused(fixture, true);
@@ -383,7 +387,7 @@ verifies("hook.contract", "withdraws calls that were opened ahead when the hook 
   expect(fixture.hookCalls().map(({ body }) => body.attempt)).toEqual(Array(8).fill(1));
 });
 
-test("does not count calls that were opened ahead when the gateway stops", async () => {
+test("does not count calls that were opened in advance when the gateway stops", async () => {
   const fixture = await createBlockedHook();
   await until(async () => (await fixture.running()) === 4);
   await fixture.kernel.stop(100);
@@ -436,7 +440,7 @@ test("resumes the deliveries of a killed gateway before their leases expire, wit
   await until(() => calls().length === 3);
   expect(performance.now() - from).toBeLessThan(LEASE_MS);
   const attempts = new Map(calls().map(({ body }) => [body.delivery_id, body.attempt]));
-  // The third was leased ahead and not started, so this is its first attempt.
+  // The third was leased in advance and not started, so this is its first attempt.
   expect(attempts.size).toBe(3);
   expect([...attempts.values()].filter((attempt) => attempt === 1)).toHaveLength(1);
   for (const id of before) expect(attempts.get(id)).toBe(2);

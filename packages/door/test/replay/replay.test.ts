@@ -189,7 +189,10 @@ test("does not run a tool that the candidate no longer declares as read-only", a
   await fixture.call({ export_id: "read", input: {} });
   const report = await replay(fixture, candidate);
   expect(report.calls).toMatchObject([
-    { result: "changed", reason: "read is non_idempotent_write in version 0.2.0 and was not run." },
+    {
+      result: "changed",
+      reason: "read has the effect class non_idempotent_write in version 0.2.0 and was not run.",
+    },
   ]);
   expect(fixture.runner.requests.map((request) => request.package.version)).toEqual(["0.1.0", "0.1.0"]);
 });
@@ -290,7 +293,10 @@ verifies(
     // The candidate withdraws the hint.
     const withdrawn = await createServerKernel([true, true, false]);
     expect((await replay(withdrawn.fixture, withdrawn.candidate)).calls).toMatchObject([
-      { result: "changed", reason: "mcp_notes_find is unknown in version 0.2.0 and was not run." },
+      {
+        result: "changed",
+        reason: "mcp_notes_find has the effect class unknown in version 0.2.0 and was not run.",
+      },
     ]);
   },
 );

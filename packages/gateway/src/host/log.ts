@@ -26,19 +26,20 @@ const MAX_BUFFERED_BYTES = 256 * 1024;
 
 /** Writes JSON lines to stderr: stdout is for the ready line and the output of commands. */
 export function createLogger(level: string, file?: LogFile): Logger {
-  const to = file !== undefined && refersToFile(STDERR, file.path) ? rotatingLog(STDERR, file) : stderrLog();
-  return pino({ level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }, to);
+  const destination =
+    file !== undefined && refersToFile(STDERR, file.path) ? rotatingLog(STDERR, file) : stderrLog();
+  return pino({ level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }, destination);
 }
 
 /**
  * Lines that cannot be written, because stderr is a file on a full disk, are buffered up to a limit and written later.
  */
 function stderrLog(): DestinationStream {
-  const to = pino.destination({ fd: STDERR, sync: true, maxLength: MAX_BUFFERED_BYTES });
-  to.on("error", () => {
+  const destination = pino.destination({ fd: STDERR, sync: true, maxLength: MAX_BUFFERED_BYTES });
+  destination.on("error", () => {
     // Without a listener, the error would crash the gateway.
   });
-  return to;
+  return destination;
 }
 
 function refersToFile(fd: number, path: string): boolean {

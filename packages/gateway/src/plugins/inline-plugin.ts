@@ -112,12 +112,12 @@ export function inlineGuard(rules: OutboundRules, log: Logger): NonNullable<Runn
 }
 
 export function guardPlugin(plugin: KernelPlugin, identity: InlinePlugin, guard: NetworkGuard): KernelPlugin {
-  const contexts = new WeakMap<PluginContext, { context: PluginContext; as: GuardedPlugin }>();
+  const contexts = new WeakMap<PluginContext, { context: PluginContext; scoped: GuardedPlugin }>();
   const contextFor = (ctx: PluginContext) => {
     let context = contexts.get(ctx);
     if (context === undefined) {
-      const as = identity.createScope();
-      context = { context: guardContext(ctx, as, guard), as };
+      const scoped = identity.createScope();
+      context = { context: guardContext(ctx, scoped, guard), scoped };
       contexts.set(ctx, context);
     }
     return context;
@@ -130,8 +130,8 @@ export function guardPlugin(plugin: KernelPlugin, identity: InlinePlugin, guard:
     if (typeof call !== "function") continue;
     // The context is always the last argument.
     guarded[method] = (...args: unknown[]) => {
-      const { as, context } = contextFor(args.pop() as PluginContext);
-      return guard.enter(as, () => call.call(plugin, ...args, context));
+      const { scoped, context } = contextFor(args.pop() as PluginContext);
+      return guard.enter(scoped, () => call.call(plugin, ...args, context));
     };
   }
   identity.addVendor(defaultUrl(plugin));

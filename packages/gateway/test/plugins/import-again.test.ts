@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { PluginEntry } from "@backplane/contract";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, expect, test } from "vitest";
-import { writeIn, writeManyFiles } from "../../../../test/support/many-files-plugin.ts";
+import { writeManyFiles, writePluginFile } from "../../../../test/support/many-files-plugin.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 
@@ -36,15 +36,15 @@ test("reloads every file of a plugin once and none of its dependencies", async (
   const first = await load();
   // The files that increment the counter share it.
   expect(await first.readSummary()).toBe("first 2 1");
-  writeIn(folder, "src/word.js", `export const word = "second";`);
+  writePluginFile(folder, "src/word.js", `export const word = "second";`);
   const second = await load();
   expect(await second.readSummary()).toBe("second 2 1");
   expect(await first.readSummary()).toBe("first 4 1");
-  writeIn(folder, "src/word.js", `export const word = ;`);
+  writePluginFile(folder, "src/word.js", `export const word = ;`);
   await expect(load()).rejects.toMatchObject({ code: "plugin.invalid" });
   expect(await second.readSummary()).toBe("second 4 1");
-  writeIn(folder, "src/word.js", `export const word = "third";`);
-  writeIn(
+  writePluginFile(folder, "src/word.js", `export const word = "third";`);
+  writePluginFile(
     folder,
     "src/words.ts",
     `import { word } from "../word.js"; export const words = () => word + "!";`,

@@ -148,7 +148,7 @@ export interface AgentChains {
     once?: IdempotencyClaim,
   ): Promise<Chain>;
   /** The entry before the chain's last compaction; 0 if the chain has none. The view of the chain starts after it. */
-  start(caller: Caller, id: string): Promise<number>;
+  viewStart(caller: Caller, id: string): Promise<number>;
   blocks(caller: Caller, id: string, after_id: number, limit: number): Promise<Block[]>;
   addBlocks(caller: Caller, id: string, blocks: Block[], once?: IdempotencyClaim): Promise<Block[]>;
   verify(caller: Caller, id: string): Promise<{ chain_id: string; entry_id: number } | null>;

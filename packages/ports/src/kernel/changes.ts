@@ -22,7 +22,7 @@ export interface ChangeEvents {
   "policy.changed": { org_id: string };
   /** Kernel plugins registered or removed tools. */
   "plugin_tools.changed": Record<string, never>;
-  /** The catalog of an org has to be read again; null means listeners orgs. */
+  /** The catalog of an org has to be read again; null means every org. */
   "catalog.changed": { org_id: string | null };
   "config.updated": ConfigUpdated & { org_id: string };
   /**
@@ -86,14 +86,16 @@ export class Changes {
     try {
       const done = listener(event);
       // call.added is emitted for every invocation, so a synchronous listener must not cost a promise.
-      return done instanceof Promise ? done.catch((error: unknown) => this.#failed(kind, error)) : undefined;
+      return done instanceof Promise
+        ? done.catch((error: unknown) => this.#logFailure(kind, error))
+        : undefined;
     } catch (error) {
-      this.#failed(kind, error);
+      this.#logFailure(kind, error);
       return undefined;
     }
   }
 
-  #failed(kind: ChangeKind, error: unknown): void {
+  #logFailure(kind: ChangeKind, error: unknown): void {
     this.#log.error({ err: error, change: kind }, "a listener failed to handle a change");
   }
 }

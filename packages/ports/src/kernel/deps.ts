@@ -44,7 +44,7 @@ export interface HostPolicy {
   projects?: ReadonlyMap<string, GrantLevel>;
   /** Packages of these origins are installed only with a signature of a trusted key. */
   require_signature: readonly Package["origin"][];
-  /** Settings of instrument plugins by plugin id, for the host's own organisation. */
+  /** Settings of instrument plugins by plugin id, for the host's own organization. */
   instrument_settings?: ReadonlyMap<string, JsonObject>;
   input_bytes: number;
   /** The limit for a call with a scratch folder, where large input is passed as a file. */
@@ -122,7 +122,7 @@ export interface KernelDeps {
   plugins?: PluginLoader;
   /**
    * Fields of the first instance of a provider plugin, by plugin, read from the host's environment. They are used once,
-   * in the host's own organisation, for a plugin that has no configuration yet.
+   * in the host's own organization, for a plugin that has no configuration yet.
    */
   provider_defaults?: Readonly<Record<string, JsonObject>>;
   /** The default strategy of sessions; defaults to react. */

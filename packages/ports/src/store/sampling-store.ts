@@ -1,4 +1,4 @@
-/** Counts the uses of the gateway's model by servers; the rows are deleted together with their binding. */
+/** Counts the uses of the gateway's model by MCP servers; the rows are deleted together with their binding. */
 export interface SamplingStore {
   /**
    * Counts a use if fewer than `count` happened within `window_ms`. Resolves to false if the limit is reached or the

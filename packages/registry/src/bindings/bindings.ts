@@ -84,8 +84,7 @@ export function createBindings({
       if (expected !== undefined && before.generation !== expected) throw outdatedError(before);
       // If another caller moved the binding after the first attempt, this caller has not seen that version.
       version ??= before.package_version;
-      if (body.package_version !== undefined && version !== before.package_version)
-        throw movedMeanwhileError(before);
+      if (body.package_version !== undefined && version !== before.package_version) throw movedError(before);
       const change = await planner.patch(caller, before, body, "binding.change");
       await versions.requireStart([change], operation);
       const { row, records } = change;
@@ -110,7 +109,7 @@ export function createBindings({
       const tokens = await revocation.readTokens(binding);
       const removed: Binding = { ...binding, status: "disabled" };
       const records = planner.buildRecords(caller, removed, "binding.remove", await countWaiting(binding));
-      // Removes only the generation that was checked, because an admin may have named the server in the meantime.
+      // Removes only the generation that was checked: an admin may have named the server since then.
       if (!(await store.bindings.remove(binding.scope, id, records, expected ?? binding.generation))) {
         // The binding was removed, or changed since the caller read it.
         if (expected !== undefined) throw outdatedError((await getBound(caller, id)).binding);
@@ -177,7 +176,7 @@ function tooManyChangesError(id: string): BackplaneError {
   );
 }
 
-function movedMeanwhileError({ binding_id, package_version }: Binding): BackplaneError {
+function movedError({ binding_id, package_version }: Binding): BackplaneError {
   const message = `${binding_id} was moved to ${package_version} in the meantime.`;
   return new BackplaneError("binding.conflict", message, { details: { binding_id, package_version } });
 }

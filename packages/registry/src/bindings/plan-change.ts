@@ -375,7 +375,7 @@ export function createBindingPlanner(
       row.class_lowered_by === null || row.policy.class === undefined
         ? {}
         : { class: row.policy.class, class_lowered_by: row.class_lowered_by };
-    // A change of an org-wide binding is reported in the project from which it was made.
+    // A change to an org-wide binding is reported in the project from which it was made.
     const scope = row.scope.project_id === null ? caller.scope : row.scope;
     const { previous } = row;
     // Only the change that moved the binding reports the move.
@@ -407,7 +407,7 @@ export function createBindingPlanner(
 }
 
 /**
- * A move ends a trial, a held upgrade and the note of a rollback. So does a change of a binding that is on trial after
+ * A move ends a trial, a held upgrade and the note of a rollback. So does a change to a binding that is on trial after
  * its move: a rollback would undo the later settings of the operator. The trial of a share ends only with the share.
  */
 function withoutUpgradeState(before: Binding, is_move: boolean): Binding {

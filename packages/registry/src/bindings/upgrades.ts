@@ -320,12 +320,12 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     cause: TrialFailure,
     { message: problem, fix }: BackplaneError,
   ): Promise<void> {
-    const at = now();
+    const failed_at = now();
     const changed = trials
       .filter(({ rollback_failed }) => rollback_failed === undefined)
       .map((before) => {
-        const rollback_failed = { ...cause, problem, fix, at };
-        const row = { ...before, rollback_failed, generation: before.generation + 1, updated_at: at };
+        const rollback_failed = { ...cause, problem, fix, at: failed_at };
+        const row = { ...before, rollback_failed, generation: before.generation + 1, updated_at: failed_at };
         const records = planner.buildRecords(kernel, row, "binding.rollback_failed");
         return { row, expected: before.generation, records: withDetails(records, { ...cause, problem }) };
       });

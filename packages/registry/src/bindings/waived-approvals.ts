@@ -24,7 +24,7 @@ type WaivedApprovalDeps = Pick<KernelDeps, "store" | "host"> & { policies: Pick<
 export interface WaivedApprovals {
   /** Throws if the draft waives approval and its caller or the policy does not permit that. */
   require(caller: Caller, to: CheckedExport, draft: Binding, from: BoundVersion | null): Promise<void>;
-  /** Returns why a binding loses its waiver when it moves to another version, or null if it keeps it. */
+  /** Returns why a binding loses its waiver when it moves to another version, or null if it keeps the waiver. */
   findLoss(to: CheckedExport, draft: Binding, from: BoundVersion | null): Promise<string | null>;
 }
 

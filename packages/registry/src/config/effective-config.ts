@@ -4,8 +4,8 @@ import type { BoundPackage, HostPolicy } from "@backplane/ports";
 import { PLUGIN_SETTINGS_SCOPE } from "./plugin-settings.ts";
 
 /**
- * An instrument plugin of the host's own organisation also gets the settings that the host's administrator wrote for
- * its plugin id; those of the binding override them. Other organisations can install a plugin under any id, so they
+ * An instrument plugin of the host's own organization also gets the settings that the host's administrator wrote for
+ * its plugin id; those of the binding override them. Other organizations can install a plugin under any id, so they
  * get none of these settings.
  */
 export function effectiveConfig(

@@ -113,13 +113,15 @@ export function createDefinitions({
     const warnings = isolationNotices(pack.manifest.runtime);
     const empty_description: Description = { exports: [], schemas: {}, warnings, info: {} };
     return await write(bound, (before) => {
-      const same = before !== null && before.package_digest === pack.digest;
+      const is_same_package = before !== null && before.package_digest === pack.digest;
       // A plugin with a missing dependency offers nothing. The digests of its tools are kept.
-      if (same && code === "plugin.dependency") {
+      if (is_same_package && code === "plugin.dependency") {
         return { ...mergeDescription(before, bound, empty_description, now), error: failure };
       }
       // There has been no description of this package yet, so no tool has been seen.
-      const base = same ? before : { ...mergeDescription(null, bound, empty_description, now), revision: 0 };
+      const base = is_same_package
+        ? before
+        : { ...mergeDescription(null, bound, empty_description, now), revision: 0 };
       return { ...base, error: failure, revision: (before?.revision ?? 0) + 1 };
     });
   }

@@ -26,9 +26,9 @@ export function normalizeDomains(patterns: readonly string[]): string[] {
 
 /** Whether everything that `narrow` allows is allowed by `wide`. */
 export function covers(wide: string, narrow: string): boolean {
-  const left = parsePattern(wide);
-  const right = parsePattern(narrow);
-  return coversHost(left.host, right.host) && (left.port === null || left.port === right.port);
+  const outer = parsePattern(wide);
+  const inner = parsePattern(narrow);
+  return coversHost(outer.host, inner.host) && (outer.port === null || outer.port === inner.port);
 }
 
 function intersectPatterns(a: Pattern, b: Pattern): Pattern | null {

@@ -19,7 +19,7 @@ import type { Caller, HostPolicy, Scope } from "@backplane/ports";
 import { intersect, type Level } from "./intersect.ts";
 import { listSlots } from "./server-slots.ts";
 
-/** The level of a binding before a call narrows it: manifest, binding, organisation, project and host. */
+/** The level of a binding before a call narrows it: manifest, binding, organization, project and host. */
 export function levelBeforeCall(
   bound: { binding: Binding; package: Package; export: PluginExport },
   isolation: ExecutionClass,

@@ -47,8 +47,8 @@ export function computeRisk(
 ): RiskReport {
   // Hits depend on the arguments, so such a report is not worth caching.
   if (hits.length > 0) return assessRisk(plan, grant, policy, hits);
-  const last = reports.get(plan);
-  if (last !== undefined && last.grant === grant && last.policy === policy) return last.report;
+  const cached = reports.get(plan);
+  if (cached !== undefined && cached.grant === grant && cached.policy === policy) return cached.report;
   const report = assessRisk(plan, grant, policy, hits);
   reports.set(plan, { grant, policy, report });
   return report;

@@ -1,7 +1,7 @@
 /**
  * Skills are instructions that a model reads when a task needs them. They are files in packages; a caller who sees
  * a binding of the whole package sees its skills. Skills of a project take precedence over those of the org; a
- * skill whose name is taken is listed under `<package>:<name>`.
+ * skill whose name is taken is listed under `<publisher>:<package>:<name>`.
  */
 
 import { BackplaneError, type Skill, sanitizeText } from "@backplane/contract";
@@ -20,7 +20,7 @@ interface SkillText {
 export interface Skills {
   /** Lists the skills sorted by name. */
   list(scope: Scope): Promise<{ name: string; description: string }[]>;
-  /** Drops the cache after a change of bindings on this node. */
+  /** Drops the cache after bindings have changed on this node. */
   forget(): void;
   /** Reads SKILL.md, or another file of the skill. Throws skill.not_found. */
   read(scope: Scope, name: string, file?: string): Promise<SkillText>;

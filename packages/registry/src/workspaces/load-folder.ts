@@ -41,7 +41,7 @@ export type LoadedFolder = Pick<
 >;
 
 /** The package in use. */
-export interface InUse extends BoundPackage {
+export interface PackageInUse extends BoundPackage {
   definitions: Definitions | null;
   snapshots: readonly string[];
 }
@@ -53,7 +53,7 @@ export async function loadFolder(
   parts: LoadParts,
   caller: Caller,
   source: WorkspaceSource,
-  in_use: InUse | null,
+  in_use: PackageInUse | null,
   operation: Operation,
 ): Promise<LoadedFolder> {
   return in_use === null
@@ -123,7 +123,7 @@ async function bindNext(
   parts: LoadParts,
   caller: Caller,
   source: WorkspaceSource,
-  in_use: InUse,
+  in_use: PackageInUse,
   operation: Operation,
 ): Promise<LoadedFolder> {
   const { rows, bindings, definitions } = parts;
@@ -161,7 +161,7 @@ async function importCandidate(
   { deps, rows, definitions }: LoadParts,
   caller: Caller,
   source: WorkspaceSource,
-  { binding }: InUse,
+  { binding }: PackageInUse,
 ): Promise<{ row: Package; description: Description }> {
   const imported = await deps.importer.import(source);
   const row = rows.draft(caller, imported);

@@ -26,7 +26,7 @@ import {
   type WorkspacesFacade,
 } from "@backplane/ports";
 import { WorkspaceActivityQueue } from "./activity-queue.ts";
-import { type InUse, installFolder, type LoadParts, loadFolder } from "./load-folder.ts";
+import { installFolder, type LoadParts, loadFolder, type PackageInUse } from "./load-folder.ts";
 
 export interface WorkspacesService {
   facade: WorkspacesFacade;
@@ -60,8 +60,8 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
 
   /** Runs the work after the changes that are already queued for this folder. */
   function enqueue<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const before = queues.get(name) ?? Promise.resolve();
-    const next = before.catch(() => {}).then(work);
+    const previous = queues.get(name) ?? Promise.resolve();
+    const next = previous.catch(() => {}).then(work);
     const done = next.catch(() => {}).then(() => void (queues.get(name) === done && queues.delete(name)));
     queues.set(name, done);
     return next;
@@ -115,14 +115,14 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     org_id,
     project_id,
     snapshots,
-  }: TrustedFolder): Promise<InUse | null> {
+  }: TrustedFolder): Promise<PackageInUse | null> {
     if (binding_id === "") return null;
     const bound = await store.bindings.get({ org_id, project_id }, binding_id);
     if (bound === null) return null;
     return { ...bound, definitions: await store.definitions.get(org_id, binding_id), snapshots };
   }
 
-  /** Handles a change of the files. */
+  /** Called when the files of a trusted folder have changed. */
   async function onFilesChanged(id: string): Promise<void> {
     const folder = trusted.get(id);
     if (folder === undefined || stopping) return;
@@ -161,8 +161,8 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       ...visible_fields
     } = folder;
     try {
-      const now = await requireFolders().survey(folder.path, folder.kind);
-      const changes = diffFiles(files, now.files);
+      const current = await requireFolders().survey(folder.path, folder.kind);
+      const changes = diffFiles(files, current.files);
       return { ...visible_fields, changes, state: changes.length === 0 ? "loaded" : "changed" };
     } catch {
       return { ...visible_fields, changes: [], state: "missing" };
@@ -270,7 +270,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     },
     async stop() {
       stopping = true;
-      for (const end of watches.values()) end();
+      for (const stopWatching of watches.values()) stopWatching();
       watches.clear();
       await Promise.all(queues.values());
     },
@@ -342,10 +342,10 @@ function operatorOf({ org_id, project_id, trusted_by }: TrustedFolder): Caller {
 }
 
 /** Lists the differences between the trusted files and the current ones. */
-function diffFiles(before: readonly WorkspaceFile[], now: readonly WorkspaceFile[]): WorkspaceChange[] {
-  const trusted_files = new Map(before.map((file) => [file.path, file]));
+function diffFiles(trusted: readonly WorkspaceFile[], current: readonly WorkspaceFile[]): WorkspaceChange[] {
+  const trusted_files = new Map(trusted.map((file) => [file.path, file]));
   const changes: WorkspaceChange[] = [];
-  for (const { path, size, sha256 } of now) {
+  for (const { path, size, sha256 } of current) {
     const trusted_file = trusted_files.get(path);
     trusted_files.delete(path);
     if (trusted_file === undefined) changes.push({ path, size, change: "added" });

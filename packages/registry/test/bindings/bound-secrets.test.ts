@@ -13,8 +13,8 @@ verifies(
   "refuses secrets for undeclared slots, and missing, foreign-org and foreign-project secrets with the same message",
   async () => {
     const fixture = await createTestKernel();
-    const far: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
-    await fixture.kernel.secrets.put(far, "jira_token", "far-away-value");
+    const other_org: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
+    await fixture.kernel.secrets.put(other_org, "jira_token", "far-away-value");
     const findBindIssues = async (secrets: Record<string, string>) =>
       await fixture
         .bind(jira, { config, secrets }, schemas)
@@ -34,7 +34,7 @@ verifies(
     expect(await findBindIssues({ jira_token: "secret://org_far/jira_token" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_far/jira_token"),
     );
-    // The plugin would receive the organisation's login for a registry.
+    // The plugin would receive the organization's login for a registry.
     await fixture.kernel.secrets.put(admin, "registry_ghcr.io", "ada:correct-horse");
     expect(await findBindIssues({ jira_token: "secret://org_local/registry_ghcr.io" })).toEqual(
       issue("/secrets/jira_token", "registry_ghcr.io is a login for a registry, which no plugin receives"),

@@ -51,8 +51,8 @@ verifies("upgrade.moves", "lists a held upgrade once, with the command that appr
   });
   expect(waiting!.binding_ids).toHaveLength(2);
   expect(waiting!.binding_ids).toContain(bound.binding_id);
-  const elsewhere = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
-  expect(await fixture.kernel.bindings.waitingUpgrades(elsewhere)).toEqual([]);
+  const otherProjectUser = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
+  expect(await fixture.kernel.bindings.waitingUpgrades(otherProjectUser)).toEqual([]);
   await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
   expect(await fixture.kernel.bindings.waitingUpgrades(user)).toEqual([]);
 });

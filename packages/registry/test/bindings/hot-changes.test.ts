@@ -37,7 +37,7 @@ function failWith(fixture: TestKernel, failures: Record<string, ErrorCode | null
 
 verifies(
   "bind.hot",
-  "applies a change of status, config and secret to the next call, while a call in flight finishes",
+  "applies a new status, config or secret to the next call, while a call in flight finishes",
   async () => {
     const { fixture, patch } = await createBoundKernel();
     const { promise: released, resolve: release } = Promise.withResolvers<void>();

@@ -57,7 +57,7 @@ test("refuses an org-wide binding to a caller of one project", async () => {
   ).rejects.toMatchObject({ code: "policy.denied" });
 });
 
-test("refuses mounts and changes of org-wide bindings to a key of one project, whatever its scopes", async () => {
+test("does not let a key of one project mount folders or change org-wide bindings, whatever its scopes", async () => {
   const fixture = await createTestKernel();
   const reference = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
   const org = await fixture.bind(manifest([toolExport("echo")]), { org_wide: true });

@@ -56,8 +56,8 @@ verifies(
       fixture.kernel.bindings.patch(admin, id, percent(traffic), undefined);
     await setPercent(older.binding_id, 25);
     const org = await fixture.bind(version("1.0.0"), { ...percent(25), org_wide: true });
-    const three = await countCallsByVersion(fixture, sessions(2_000));
-    for (const name of ["2.0.0", "1.10.0", "1.0.0", "refused"]) expect(three[name]).toBeGreaterThan(400);
+    const counts = await countCallsByVersion(fixture, sessions(2_000));
+    for (const name of ["2.0.0", "1.10.0", "1.0.0", "refused"]) expect(counts[name]).toBeGreaterThan(400);
     // Bindings with 0 percent and disabled bindings never run.
     await setPercent(newest.binding_id, 0);
     await fixture.kernel.bindings.patch(admin, older.binding_id, { status: "disabled" }, undefined);
@@ -114,10 +114,10 @@ test("picks the org's binding for a caller of the whole org who specifies no pro
   const own = await fixture.bind(version("2.0.0"), { config: { of: "project" } });
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
   await expect(fixture.call({ export_id: "echo" }, org)).rejects.toMatchObject({ code: "export.not_found" });
-  const wide = await fixture.bind(version("1.0.0"), { org_wide: true });
-  expect((await fixture.call({ export_id: "echo" }, org)).binding_id).toBe(wide.binding_id);
+  const org_binding = await fixture.bind(version("1.0.0"), { org_wide: true });
+  expect((await fixture.call({ export_id: "echo" }, org)).binding_id).toBe(org_binding.binding_id);
   expect((await fixture.call({ binding_id: own.binding_id }, org)).binding_id).toBe(own.binding_id);
   expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
   const binding_ids = (await fixture.kernel.exports.discover(org, "tool")).map((item) => item.binding_id);
-  expect(binding_ids.sort()).toEqual([own.binding_id, wide.binding_id].sort());
+  expect(binding_ids.sort()).toEqual([own.binding_id, org_binding.binding_id].sort());
 });

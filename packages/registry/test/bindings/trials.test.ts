@@ -130,11 +130,11 @@ verifies("bind.rollout", "gives a version a growing share of the calls, and then
     return seen;
   };
   expect((await served(100))["0.2.0"]).toBeLessThan(40);
-  const more = await upgrade(fixture, "0.2.0", { percent: 90 });
-  expect(more.map(({ rollout }) => rollout.traffic_percent).toSorted((a, b) => a - b)).toEqual([
+  const widened = await upgrade(fixture, "0.2.0", { percent: 90 });
+  expect(widened.map(({ rollout }) => rollout.traffic_percent).toSorted((a, b) => a - b)).toEqual([
     90, 90, 100, 100,
   ]);
-  expect(more.map(({ binding_id }) => binding_id)).toContain(share.binding_id);
+  expect(widened.map(({ binding_id }) => binding_id)).toContain(share.binding_id);
   expect((await served(100))["0.2.0"]).toBeGreaterThan(60);
   const all = await upgrade(fixture, "0.2.0");
   expect(all).toHaveLength(2);
@@ -169,7 +169,7 @@ verifies(
       else
         for (const { binding_id, share_of } of shares)
           if (share_of !== undefined) await fixture.kernel.bindings.rollback(admin, binding_id);
-      // Gives the watch over waiting calls time to read their binding; each call reads it again before it starts.
+      // Gives the check of the waiting calls time to read their binding. Each call reads it again before it starts.
       await new Promise((resolve) => setTimeout(resolve, 300));
       fixture.clock.monotonic_offset += 1_000;
       release();
@@ -247,22 +247,22 @@ verifies(
   "upgrade.moves",
   "does not roll a trial back if the previous version now has different bytes, and reports how to proceed",
   async () => {
-    for (const other of [true, false]) {
+    for (const reinstalled of [true, false]) {
       const { fixture, bound } = await createBoundKernel();
       await upgrade(fixture, "0.2.0");
       const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
       await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
-      if (other) await install(fixture, "0.1.0", [...TOOLS, toolExport("other")]);
+      if (reinstalled) await install(fixture, "0.1.0", [...TOOLS, toolExport("other")]);
       endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
       const call = await greet(fixture);
       expect(call).toMatchObject({ status: "failed", package_version: "0.2.0" });
       const log = () => fixture.logged.find(({ message }) => message.startsWith("could not roll back"));
       await until(() => log() !== undefined);
       expect(await versions(fixture)).toEqual(["0.2.0", "0.2.0"]);
-      const fix = other
+      const fix = reinstalled
         ? "Check the content of 0.1.0 (backplane plugin info acme/devkit@0.1.0), or upgrade to another version. If you trust it: backplane plugin rollback acme/devkit"
         : "Install acme/devkit 0.1.0 again, or upgrade to another version. Then: backplane plugin rollback acme/devkit";
-      const problem = other
+      const problem = reinstalled
         ? "acme/devkit 0.1.0 was installed again with different content than before the upgrade."
         : "acme/devkit 0.1.0 is not installed any more.";
       expect(log()!.fields).toMatchObject({ fix, invocation_id: call.id });

@@ -213,7 +213,7 @@ describe("rollback", () => {
   });
 });
 
-describe("a version that cannot be used", () => {
+describe("a version that does not fit the binding", () => {
   const STRICT = { "c.json": { type: "object", properties: { team: { type: "number" } } } };
 
   const CASES: [string, () => [Parameters<typeof install>[2], object], RegExp][] = [

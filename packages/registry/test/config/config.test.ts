@@ -85,9 +85,12 @@ verifies(
     for (const change of refused) await expect(config.set(user, change)).rejects.toThrow();
     // The store refuses halfway: the org is full after the second key.
     const full = "x".repeat(CONFIG_LIMITS.value_bytes - 2);
-    const fitting = Math.floor(CONFIG_LIMITS.bytes_per_org / CONFIG_LIMITS.value_bytes) - 1;
-    for (let n = 0; n < fitting; n += 50) {
-      const part = Array.from({ length: Math.min(50, fitting - n) }, (_, i) => [`fill.k${n + i}`, full]);
+    const fitting_values = Math.floor(CONFIG_LIMITS.bytes_per_org / CONFIG_LIMITS.value_bytes) - 1;
+    for (let n = 0; n < fitting_values; n += 50) {
+      const part = Array.from({ length: Math.min(50, fitting_values - n) }, (_, i) => [
+        `fill.k${n + i}`,
+        full,
+      ]);
       await config.set(user, Object.fromEntries(part));
     }
     updates.length = 0;
@@ -98,8 +101,8 @@ verifies(
     expect(await config.list(user)).toEqual(before);
     expect(updates).toEqual([]);
 
-    expect(await config.unset(user, "fill.*")).toHaveLength(fitting);
-    expect(updates).toHaveLength(fitting);
+    expect(await config.unset(user, "fill.*")).toHaveLength(fitting_values);
+    expect(updates).toHaveLength(fitting_values);
     expect(updates[0]).toMatchObject({ prefix_match_hint: "fill." });
     updates.length = 0;
     expect(await config.unset(user, "provider")).toEqual(["provider"]);

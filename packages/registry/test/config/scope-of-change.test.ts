@@ -45,7 +45,7 @@ verifies(
     const fixture = await createTestPlugins((loader) => loader.add(() => plugin("third", "skill")));
     const { kernel } = await createTestKernel();
     const key = "plugin.third.enabled";
-    const elsewhere: Caller = { ...orgAdmin, scope: { org_id: "org_other", project_id: null } };
+    const otherOrgAdmin: Caller = { ...orgAdmin, scope: { org_id: "org_other", project_id: null } };
     const callers: [string, Caller][] = [
       ["project user", user],
       ["project admin", projectAdmin],
@@ -59,16 +59,16 @@ verifies(
       const patterns = [key, "plugin.third.*", "plugin.*"];
       const unset = [];
       for (const pattern of patterns) unset.push(await codeOfRejected(kernel.config.unset(caller, pattern)));
-      const may = name === "org admin" || name === "host admin";
-      const expected = may ? "nothing was thrown" : "policy.denied";
+      const is_allowed = name === "org admin" || name === "host admin";
+      const expected = is_allowed ? "nothing was thrown" : "policy.denied";
       expect([name, route, set, ...unset]).toEqual([name, ...Array<string>(5).fill(expected)]);
     }
     // The key of another org has no effect on the plugin; its route is refused.
-    expect(await codeOfRejected(fixture.system.facade.setEnabled(elsewhere, "third", false))).toBe(
+    expect(await codeOfRejected(fixture.system.facade.setEnabled(otherOrgAdmin, "third", false))).toBe(
       "policy.denied",
     );
-    await kernel.config.set(elsewhere, { [key]: false });
-    expect(await codeOfRejected(kernel.config.set(elsewhere, { "plugin.third.trusted": true }))).toBe(
+    await kernel.config.set(otherOrgAdmin, { [key]: false });
+    expect(await codeOfRejected(kernel.config.set(otherOrgAdmin, { "plugin.third.trusted": true }))).toBe(
       "auth.scope",
     );
   },

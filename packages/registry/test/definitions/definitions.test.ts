@@ -57,8 +57,8 @@ test("describes a package when it is bound, with the binding's secrets and grant
   const refused = fixture.call({ export_id: "mcp_weather_today", input: {} });
   await expect(refused).rejects.toMatchObject({ code: "input.invalid" });
   await expect(fixture.call({ binding_id, input: {} })).rejects.toMatchObject({ code: "request.invalid" });
-  const gone = fixture.call({ binding_id, export_id: "mcp_weather_gone" });
-  await expect(gone).rejects.toMatchObject({ code: "export.not_found" });
+  const missing_tool = fixture.call({ binding_id, export_id: "mcp_weather_gone" });
+  await expect(missing_tool).rejects.toMatchObject({ code: "export.not_found" });
 });
 
 test("offers stored definitions on another gateway before it describes the binding again", async () => {
@@ -114,8 +114,8 @@ test("quarantines a changed definition until an operator accepts it, and offers 
   runner.description = () => answer([describedTool("gone", "Back with other words")]);
   expect((await kernel.definitions.refresh(admin, binding_id)).quarantined).toHaveLength(1);
   expect(await names()).toEqual([]);
-  const notTheirs = kernel.definitions.accept(guest, binding_id, "gone");
-  await expect(notTheirs).rejects.toMatchObject({ code: "policy.denied" });
+  const guest_attempt = kernel.definitions.accept(guest, binding_id, "gone");
+  await expect(guest_attempt).rejects.toMatchObject({ code: "policy.denied" });
   await kernel.definitions.accept(admin, binding_id, "gone");
   expect(await names()).toEqual(["gone"]);
   expect((await kernel.definitions.refresh(admin, binding_id)).quarantined).toEqual([]);

@@ -38,14 +38,14 @@ describe.each([
     async () => {
       const installer = await create();
       const { installations } = installer.fixture.kernel;
-      const moments: ((progress: ProgressReport) => boolean)[] = [
+      const cancel_moments: ((progress: ProgressReport) => boolean)[] = [
         ({ step }) => step === "read",
         ({ step }) => step === "unpack",
         ({ step }) => step === "check",
         // Everything is imported; the rows are planned next.
         ({ unit, done, total }) => unit === "files" && done === total,
       ];
-      for (const isMoment of moments) {
+      for (const isMoment of cancel_moments) {
         const stop = new AbortController();
         const report = (progress: ProgressReport) => {
           if (isMoment(progress)) stop.abort();

@@ -143,8 +143,10 @@ verifies(
     expect(await callOutcome(fixture, "other", {})).toBe("succeeded");
     expect(await explanation({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
     // A rule that would allow is invalid, so every call is denied.
-    const strange = await createKernelWith(toolExport("odd", {}, { rules: [{ when: [], action: "allow" }] }));
-    await expect(strange.call({ export_id: "odd" })).rejects.toMatchObject({
+    const with_invalid_rule = await createKernelWith(
+      toolExport("odd", {}, { rules: [{ when: [], action: "allow" }] }),
+    );
+    await expect(with_invalid_rule.call({ export_id: "odd" })).rejects.toMatchObject({
       code: "policy.denied",
       message: expect.stringContaining("the plugin's rule 1: the rule is invalid"),
     });
@@ -236,8 +238,8 @@ test("notifies catalog listeners of a policy change, and applies a project's pol
   await fixture.kernel.policy.put(admin, "project", { allowed_origins: ["core"] });
   expect([notified, await names(fixture)]).toEqual([["org_local"], []]);
   const other = { ...admin, scope: { ...admin.scope, project_id: "proj_other" } };
-  const elsewhere = await fixture.kernel.policy.put(other, "project", { allowed_origins: ["mcp"] });
-  expect(elsewhere).toMatchObject({ generation: 1, effective: { allowed_origins: ["mcp"] } });
+  const other_policy = await fixture.kernel.policy.put(other, "project", { allowed_origins: ["mcp"] });
+  expect(other_policy).toMatchObject({ generation: 1, effective: { allowed_origins: ["mcp"] } });
   expect((await fixture.kernel.policy.get(admin, "project")).effective.allowed_origins).toEqual(["core"]);
   await fixture.kernel.policy.put(admin, "project", {});
   expect(await names(fixture)).toEqual(["read"]);

@@ -30,7 +30,7 @@ test("returns only name, last four characters and bindings of a secret", async (
   await expect(secrets.put(guest, "x", "y")).rejects.toMatchObject({ code: "policy.denied" });
 });
 
-test("hides the bindings that use a secret from other projects, and audits changes of the secret", async () => {
+test("hides the bindings that use a secret from other projects, and audits changes to the secret", async () => {
   const fixture = await createTestKernel();
   const { secrets, audit } = fixture.kernel;
   await secrets.put(orgUser, "jira_token", "a-very-secret-value");

@@ -192,9 +192,9 @@ export class RunnerCall implements DialectCall {
     const { pool, scratch } = this.#deps;
     const { invocation_id, attempt } = this.request;
     const name = attempt > 1 ? `${invocation_id}_${attempt}` : invocation_id;
-    const wanted = this.#wantsScratch();
+    const wants_scratch = this.#wantsScratch();
     const confined = this.#deps.confinement.of(this.request).sandbox !== null;
-    if (wanted && !confined) {
+    if (wants_scratch && !confined) {
       this.#scratch = await hostScratch(scratch, name);
       if (this.#state === "done") return await this.#scratch.clear();
     }
@@ -212,7 +212,7 @@ export class RunnerCall implements DialectCall {
       const reason = process.killReason ?? "it exited on its own";
       throw process.failure ?? new BackplaneError("crashed", `The plugin's process has exited: ${reason}.`);
     }
-    if (wanted && process.confined !== null)
+    if (wants_scratch && process.confined !== null)
       this.#scratch = await sandboxScratch(process, worker.pooled, name);
     if (this.#scratch !== null) await this.#putInput(this.#scratch);
     // The call was interrupted before it knew about the folder, so the folder is removed here.
@@ -258,11 +258,17 @@ export class RunnerCall implements DialectCall {
       else this.#deps.pool.cancelLease(this.#worker);
     }
     const oneCallProcess = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
-    const slow = oneCallProcess || (this.#worker !== null && answer.error?.code === "crashed");
+    const waits_for_exit = oneCallProcess || (this.#worker !== null && answer.error?.code === "crashed");
     const hasArtifacts = wasSent && artifactsIn(answer.result).length > 0;
     const mentioned = wasSent && !hasArtifacts ? this.#mentionedFiles(answer.result) : [];
     const refusals = wasSent ? (this.#worker!.process.confined?.pendingRefusals() ?? null) : null;
-    if (!slow && !hasArtifacts && mentioned.length === 0 && refusals === null && this.#scratch === null) {
+    if (
+      !waits_for_exit &&
+      !hasArtifacts &&
+      mentioned.length === 0 &&
+      refusals === null &&
+      this.#scratch === null
+    ) {
       this.#deps.settle.push(() => this.#settle(answer, wasSent));
     } else {
       this.#finishAsync(answer, wasSent, mentioned, refusals).catch((error: unknown) => {

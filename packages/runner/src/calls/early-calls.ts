@@ -22,14 +22,14 @@ export class EarlyCalls<Outcome> {
   ): Promise<Outcome> {
     const entry: { cancelled: "user" | "shutdown" | null } = { cancelled: null };
     this.#waiting.set(request.invocation_id, entry);
-    const since = this.#clock.monotonic();
+    const arrived_at = this.#clock.monotonic();
     await selfTest;
     this.#waiting.delete(request.invocation_id);
     if (entry.cancelled !== null) {
       return refuse(new BackplaneError(entry.cancelled === "user" ? "cancelled" : "gateway_stopping"));
     }
-    const left = request.timeout_ms - (this.#clock.monotonic() - since);
-    return await run({ ...request, timeout_ms: Math.max(1, left) });
+    const remaining_ms = request.timeout_ms - (this.#clock.monotonic() - arrived_at);
+    return await run({ ...request, timeout_ms: Math.max(1, remaining_ms) });
   }
 
   /** False when no such call is waiting. */

@@ -6,7 +6,10 @@ import type { Interruption } from "./outcomes.ts";
 export interface RunningCall {
   interrupt(reason: Interruption): void;
   stopNow(): void;
-  /** The proof of its process's listeners. Null without listeners and before the process is leased. */
+  /**
+   * Proves to the gateway that a request came through the listeners of this call's process. Null without listeners and
+   * before the process is leased.
+   */
   readonly listener_proof: string | null;
 }
 

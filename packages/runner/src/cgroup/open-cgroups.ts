@@ -28,9 +28,9 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
   }
   try {
     const mounts = cgroupMounts(await readFile("/proc/self/mountinfo", "utf8"));
-    const own = ownCgroups(await readFile("/proc/self/cgroup", "utf8"));
+    const own_cgroups = ownCgroups(await readFile("/proc/self/cgroup", "utf8"));
     const v2 = mounts.find(({ version }) => version === 2);
-    const inV2 = v2 === undefined ? null : cgroupFolder(v2, own.get("") ?? "/");
+    const inV2 = v2 === undefined ? null : cgroupFolder(v2, own_cgroups.get("") ?? "/");
     if (v2 !== undefined && inV2 !== null) {
       const cgroups = await openCgroupsV2(v2.mount, inV2, name);
       if (cgroups !== null) return { cgroups, reason: describe(cgroups) };
@@ -40,7 +40,7 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
       const mount = mounts.find(
         ({ version, controllers }) => version === 1 && controllers.includes(controller),
       );
-      const folder = mount === undefined ? null : cgroupFolder(mount, own.get(controller) ?? "/");
+      const folder = mount === undefined ? null : cgroupFolder(mount, own_cgroups.get(controller) ?? "/");
       if (folder !== null) parents[controller] = folder;
     }
     if (parents.memory === undefined || parents.pids === undefined) {
@@ -70,13 +70,13 @@ export function cgroupMounts(mountinfo: string): CgroupMount[] {
 
 /** Maps each controller to the cgroup path of this process. The key of version 2 is the empty string. */
 export function ownCgroups(text: string): Map<string, string> {
-  const own = new Map<string, string>();
+  const own_cgroups = new Map<string, string>();
   for (const line of text.split("\n")) {
     const [, controllers, ...path] = line.split(":");
     if (controllers === undefined) continue;
-    for (const controller of controllers.split(",")) own.set(controller, path.join(":"));
+    for (const controller of controllers.split(",")) own_cgroups.set(controller, path.join(":"));
   }
-  return own;
+  return own_cgroups;
 }
 
 /** Null when the gateway's own cgroup is not in the mounted part. */

@@ -36,14 +36,14 @@ class SideSession implements DialectSession {
   async open(): Promise<void> {
     const { handshake_ms } = this.#link.timeouts;
     let stop: () => void = () => {};
-    const late = new Promise<never>((_, reject) => {
+    const timeout = new Promise<never>((_, reject) => {
       stop = this.#link.after(handshake_ms, () => {
         const message = `The plugin did not answer the handshake within ${handshake_ms} ms.`;
         reject(new BackplaneError("handshake_failed", message, { details: { handshake_ms } }));
       });
     });
     try {
-      this.#manifest = await Promise.race([this.#host.handshake(), late]);
+      this.#manifest = await Promise.race([this.#host.handshake(), timeout]);
     } finally {
       stop();
     }

@@ -149,9 +149,11 @@ function createSession(
     }),
     close: async () => {
       state.close();
-      const gone = [...servers].map((server) => new Promise<void>((done) => server.close(() => done())));
+      const closed_servers = [...servers].map(
+        (server) => new Promise<void>((done) => server.close(() => done())),
+      );
       servers.clear();
-      await Promise.all(gone);
+      await Promise.all(closed_servers);
     },
   };
 }

@@ -171,9 +171,9 @@ export class InlineInstruments {
     const key = this.#keyOf(request);
     const before = this.#entries.get(folder);
     if (before?.key === key) return before;
-    const free = Promise.all([this.releaseFolder(folder), this.#deps.waitForProcesses(folder)]);
+    const folder_free = Promise.all([this.releaseFolder(folder), this.#deps.waitForProcesses(folder)]);
     const { promise: closing, resolve: close } = Promise.withResolvers<void>();
-    const provider = this.#open(request, free);
+    const provider = this.#open(request, folder_free);
     const entry: ProviderEntry = {
       key,
       binding_id: request.binding_id,
@@ -197,9 +197,9 @@ export class InlineInstruments {
     return this.#keys.derive(shared, secretsKnownAtStart(request, { secrets_at_start: true }, null));
   }
 
-  async #open(request: ProcessRequest, free: Promise<unknown>): Promise<InlineProvider> {
+  async #open(request: ProcessRequest, folder_free: Promise<unknown>): Promise<InlineProvider> {
     const { data_root, files, guard, log, services } = this.#deps;
-    await free;
+    await folder_free;
     const image = await files.open(request.package.digest);
     try {
       const data_dir = await makeDataDir(data_root, request);
@@ -248,12 +248,12 @@ export class InlineInstruments {
   }
 
   async #within<T>(ms: number, label: string, work: Promise<T>): Promise<T> {
-    const { promise: late, reject } = Promise.withResolvers<never>();
+    const { promise: timeout, reject } = Promise.withResolvers<never>();
     const timer = this.#deps.clock.after(ms, () =>
       reject(new BackplaneError("timeout", `The plugin did not ${label} within ${ms} ms.`)),
     );
     try {
-      return await Promise.race([work, late]);
+      return await Promise.race([work, timeout]);
     } finally {
       timer.stop();
     }

@@ -144,9 +144,9 @@ export function createModuleHost(
  * `as` of a call is recorded with that call.
  */
 function logRefusals(log: Logger, plugin: string, secrets: SeenSecrets): (refusal: Refusal) => void {
-  let left = LOGGED_REFUSALS;
+  let remaining = LOGGED_REFUSALS;
   return ({ host, port, reason }) => {
-    if (left-- <= 0) return;
+    if (remaining-- <= 0) return;
     log.warn({ plugin, host: secrets.redact(host), port, reason }, "refused a connection of a plugin");
   };
 }

@@ -1,5 +1,5 @@
 /**
- * Persistent data folders: one per plugin, organisation and project for dialects that keep data. A plugin that is removed
+ * Persistent data folders: one per plugin, organization and project for dialects that keep data. A plugin that is removed
  * and installed again finds its data. Mode 0700, created with the first process and never removed by the runner.
  */
 import { mkdir, rename, stat } from "node:fs/promises";

@@ -51,7 +51,7 @@ export class Pool {
     this.#breaker = new Breaker(deps.clock);
     const create = (request: ProcessRequest, dialect: Dialect) =>
       this.#create(request, dialect, { home: null, key: request.pool_key, env: null, prewarmed: true });
-    this.#prewarmed = new PrewarmedProcesses({ ...deps, create, room: () => this.#slots.free });
+    this.#prewarmed = new PrewarmedProcesses({ ...deps, create, hasFreeSlot: () => this.#slots.free });
   }
 
   /** Existing processes, including those that are stopping. */
@@ -226,12 +226,12 @@ export class Pool {
     const refusals = new WorkerRefusals(calls, recent_secrets, subject, this.#deps.log);
     const folder = dialect.keeps_data === true ? dataKey(request) : null;
     // Looked up now: any later user of the folder waits for this process.
-    const before = folder === null ? undefined : this.#workers.folderOwner(folder);
+    const previous_owner = folder === null ? undefined : this.#workers.folderOwner(folder);
     const inline_released = folder === null ? Promise.resolve() : this.#deps.waitForInline(folder);
     const preparation = new LaunchPreparation(this.#deps, request, dialect, start, {
       waitUntilAllowed: () => this.#breaker.waitUntilAllowed(subject),
       waitForFolder: async () => {
-        if (before !== undefined) await this.#waitForExit(before);
+        if (previous_owner !== undefined) await this.#waitForExit(previous_owner);
         await inline_released;
       },
       // A prewarmed process must not take a slot that a call waits for.
@@ -241,7 +241,7 @@ export class Pool {
       attachEgress: (session) => worker.attachEgress(session),
     });
     const notice = this.#noticeSender(request, recent_secrets);
-    let begun = false;
+    let was_ready = false;
     const process = this.#createInstance(dialect, {
       dialect,
       package: { package_id: pkg.package_id, version: manifestVersion(pkg.version) },
@@ -266,7 +266,7 @@ export class Pool {
     this.#workers.add(worker, folder);
     process.ready.then(
       () => {
-        begun = true;
+        was_ready = true;
         this.#breaker.succeeded(subject);
         this.#onUnused(worker);
         const idle_ms = this.#idleTimeout(dialect, request);
@@ -278,7 +278,7 @@ export class Pool {
       },
     );
     worker.released = process.gone.then(async () => {
-      if (begun && dialect.resident === true && !this.#closing) notice(SERVER_GONE, {});
+      if (was_ready && dialect.resident === true && !this.#closing) notice(SERVER_GONE, {});
       if (worker.idle_check !== null) this.#deps.deadlines.clear(worker.idle_check);
       this.#workers.remove(worker, folder);
       await preparation.release();
@@ -307,10 +307,10 @@ export class Pool {
   }
 
   /** Waits for the data folder: the old process takes no new calls and may finish its current ones. */
-  async #waitForExit(before: Worker): Promise<void> {
-    this.#workers.withdraw(before);
-    this.#onUnused(before);
-    await before.process.gone;
+  async #waitForExit(owner: Worker): Promise<void> {
+    this.#workers.withdraw(owner);
+    this.#onUnused(owner);
+    await owner.process.gone;
   }
 
   /**
@@ -318,9 +318,9 @@ export class Pool {
    * against the plugin.
    */
   #recordFailedLaunch(worker: Worker, error: BackplaneError): void {
-    const notItsFault =
+    const is_inconclusive =
       worker.unusedPrewarmed || (worker.process.pid === undefined && error.code !== "launch_failed");
-    if (notItsFault || worker.process.abandoned || isSlowStart(error))
+    if (is_inconclusive || worker.process.abandoned || isSlowStart(error))
       this.#breaker.abandoned(worker.subject);
     else this.#breaker.failed(worker.subject, error.message);
   }

@@ -18,9 +18,10 @@ export interface PrewarmedDeps {
   log: Logger;
   create(request: ProcessRequest, dialect: Dialect): Worker;
   /** Whether a process can be started without taking a slot that a call waits for. */
-  room(): boolean;
+  hasFreeSlot(): boolean;
 }
 
+/** The prewarmed processes of one pool key. */
 interface KeyStock {
   request: ProcessRequest;
   dialect: Dialect;
@@ -31,8 +32,8 @@ interface KeyStock {
   used_at: number;
   /** The memory of the last measured process; null before the first measurement. */
   bytes: number | null;
-  fill: Deadline | null;
-  idle: Deadline | null;
+  fill_deadline: Deadline | null;
+  idle_deadline: Deadline | null;
 }
 
 interface PrewarmedWorker {
@@ -43,7 +44,7 @@ interface PrewarmedWorker {
 /** Starting a process blocks the event loop for milliseconds, so the current call is served first. */
 const FILL_AFTER_MS = 10;
 /** Delay before the next attempt when calls occupy all slots. */
-const NO_ROOM_MS = 100;
+const NO_SLOT_MS = 100;
 /** Assumed memory of a process before the first measurement. */
 const FIRST_GUESS_BYTES = 48 * 1024 * 1024;
 
@@ -71,7 +72,7 @@ export class PrewarmedProcesses {
     const taken = ready ?? stock.processes.find(({ worker }) => worker.process.pid !== undefined);
     if (taken !== undefined) stock.processes.splice(stock.processes.indexOf(taken), 1);
     if (ready === undefined) stock.target = Math.min(stock.target + 1, this.#deps.limits.prewarmed_per_key);
-    stock.fill ??= this.#deps.deadlines.set(FILL_AFTER_MS, () => this.#fill(stock));
+    stock.fill_deadline ??= this.#deps.deadlines.set(FILL_AFTER_MS, () => this.#fill(stock));
     return taken?.worker ?? null;
   }
 
@@ -106,8 +107,8 @@ export class PrewarmedProcesses {
       target: 0,
       used_at: 0,
       bytes: null,
-      fill: null,
-      idle: null,
+      fill_deadline: null,
+      idle_deadline: null,
     };
     this.#stocks.set(request.pool_key, stock);
     this.#watchIdle(stock);
@@ -115,13 +116,13 @@ export class PrewarmedProcesses {
   }
 
   #fill(stock: KeyStock): void {
-    stock.fill = null;
+    stock.fill_deadline = null;
     if (this.#closed || stock.processes.length >= stock.target || !this.#makeRoom(stock)) return;
-    const room = this.#deps.room();
-    if (room) this.#add(stock);
+    const has_free_slot = this.#deps.hasFreeSlot();
+    if (has_free_slot) this.#add(stock);
     if (stock.processes.length >= stock.target) return;
     // One at a time, so that other work can run in between.
-    stock.fill = this.#deps.deadlines.set(room ? 1 : NO_ROOM_MS, () => this.#fill(stock));
+    stock.fill_deadline = this.#deps.deadlines.set(has_free_slot ? 1 : NO_SLOT_MS, () => this.#fill(stock));
   }
 
   #add(stock: KeyStock): void {
@@ -129,8 +130,8 @@ export class PrewarmedProcesses {
     const prewarmed: PrewarmedWorker = { worker, bytes: stock.bytes ?? FIRST_GUESS_BYTES };
     stock.processes.push(prewarmed);
     const forget = () => {
-      const at = stock.processes.indexOf(prewarmed);
-      if (at >= 0) stock.processes.splice(at, 1);
+      const index = stock.processes.indexOf(prewarmed);
+      if (index >= 0) stock.processes.splice(index, 1);
     };
     void worker.process.gone.then(forget);
     worker.process.ready.then(() => this.#measure(stock, prewarmed), forget);
@@ -153,8 +154,8 @@ export class PrewarmedProcesses {
     const { prewarmed, prewarmed_bytes } = this.#deps.limits;
     const bytes = stock.bytes ?? FIRST_GUESS_BYTES;
     while (this.#count(() => true) >= prewarmed || this.#bytes() + bytes > prewarmed_bytes) {
-      const other = this.#longestUnused(stock);
-      const evicted = other?.processes.shift();
+      const oldest = this.#longestUnused(stock);
+      const evicted = oldest?.processes.shift();
       if (evicted === undefined) return false;
       evicted.worker.process.kill("another plugin is called more often");
     }
@@ -187,15 +188,16 @@ export class PrewarmedProcesses {
     const check = () => {
       const remaining = stock.used_at + limits.idle_ms - clock.monotonic();
       if (remaining <= 0) this.#clear(stock, "it was idle");
-      else stock.idle = deadlines.set(remaining, check);
+      else stock.idle_deadline = deadlines.set(remaining, check);
     };
-    stock.idle = deadlines.set(limits.idle_ms, check);
+    stock.idle_deadline = deadlines.set(limits.idle_ms, check);
   }
 
   #clear(stock: KeyStock, reason: string): void {
     this.#stocks.delete(stock.request.pool_key);
     stock.target = 0;
-    for (const entry of [stock.fill, stock.idle]) if (entry !== null) this.#deps.deadlines.clear(entry);
+    for (const deadline of [stock.fill_deadline, stock.idle_deadline])
+      if (deadline !== null) this.#deps.deadlines.clear(deadline);
     // Prewarmed processes have no call, so no graceful shutdown is needed.
     for (const { worker } of stock.processes.splice(0)) worker.process.kill(reason);
   }

@@ -24,7 +24,7 @@ export class WorkerTable {
     return this.#byKey.get(key);
   }
 
-  /** Whether new calls can find it by its key. */
+  /** Whether new calls can find the worker by its key. */
   isAvailable(worker: Worker): boolean {
     return this.#byKey.get(worker.key) === worker;
   }

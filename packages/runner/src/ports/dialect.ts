@@ -28,7 +28,7 @@ export interface Dialect {
   readonly launch_limit?: keyof RunnerTimeouts;
   /** False if the protocol cannot name a scratch folder per call; then only the process has one. */
   readonly call_scratch?: false;
-  /** True if a plugin has a persistent data folder per organisation and project, used by one process at a time. */
+  /** True if a plugin has a persistent data folder per organization and project, used by one process at a time. */
   readonly keeps_data?: boolean;
   /** Why this dialect cannot run the request; null if it can. */
   unsupportedReason(request: RunRequest): string | null;

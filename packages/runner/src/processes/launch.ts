@@ -78,8 +78,8 @@ export async function launch(
   const entry = await resolveEntrypoint(plan.runtime.entrypoint, plan.folder, environment.interpreters);
   if (!entry.found) throw launchFailed(await explainUnresolved(entry, environment));
   // execvp would run a file of an unknown format with /bin/sh, so such a file is rejected here.
-  const unfit = await explainUnsupportedFormat(entry, environment);
-  if (unfit !== null) throw launchFailed(unfit);
+  const format_problem = await explainUnsupportedFormat(entry, environment);
+  if (format_problem !== null) throw launchFailed(format_problem);
   if (plan.confine !== undefined)
     return await launchInSandbox(plan, plan.confine, entry, environment, watchdog);
   const tree = trees.begin();

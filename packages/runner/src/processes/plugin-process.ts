@@ -86,7 +86,7 @@ export class PluginProcess implements PluginInstance {
   #killed = false;
   #violations = 0;
   /** The verdict of the last own-time limit; null if it was not reached. */
-  #late: TimeBudgetVerdict | null = null;
+  #time_verdict: TimeBudgetVerdict | null = null;
   /** Cancels the running grace period. */
   #stopGrace: () => void = () => {};
   #resolveGone: () => void = () => {};
@@ -127,9 +127,9 @@ export class PluginProcess implements PluginInstance {
   }
 
   after(ms: number, run: () => void): () => void {
-    this.#late = null;
+    this.#time_verdict = null;
     return setOwnTimeDeadline(this.#deps.deadlines, this.pid ?? null, ms, (verdict) => {
-      this.#late = verdict;
+      this.#time_verdict = verdict;
       run();
     });
   }
@@ -163,23 +163,23 @@ export class PluginProcess implements PluginInstance {
       this.#assertNotKilled();
       this.state = "ready";
     } catch (error) {
-      const late = this.#late;
-      throw asSlowStart(await this.#diagnose(toBackplaneError(error)), late);
+      const time_verdict = this.#time_verdict;
+      throw asSlowStart(await this.#diagnose(toBackplaneError(error)), time_verdict);
     }
   }
 
   async #launch(plan: LaunchPlan): Promise<LaunchedProcess> {
     const { deadlines, environment, timeouts, trees, watchdog } = this.#deps;
     const limit_ms = timeouts[this.#spec.dialect.launch_limit ?? "start_ms"];
-    let late = false;
+    let timed_out = false;
     const started = launch(plan, environment, watchdog, trees).then((launched) => {
-      if (late) this.#discard(launched);
+      if (timed_out) this.#discard(launched);
       return launched;
     });
     const limit = new Promise<never>((_, reject) => {
       // There is no process to sample yet, and the delay is not the plugin's fault.
       const stop = setOwnTimeDeadline(deadlines, null, limit_ms, () => {
-        late = true;
+        timed_out = true;
         const message = `The plugin's program could not be started within ${limit_ms} ms.`;
         const details = { waited_ms: limit_ms, slow_start: true };
         reject(new BackplaneError("slow_start", message, { details }));
@@ -272,7 +272,9 @@ export class PluginProcess implements PluginInstance {
     if (error.code !== "crashed") this.#kill(error.message);
     else if (this.exit === null) {
       this.#stopGrace();
-      this.#stopGrace = this.#ownTime(EXIT_WAIT_MS, () => this.#killUnlessExited("it closed its output"));
+      this.#stopGrace = this.#afterOwnTime(EXIT_WAIT_MS, () =>
+        this.#killUnlessExited("it closed its output"),
+      );
     }
   }
 
@@ -287,7 +289,7 @@ export class PluginProcess implements PluginInstance {
     if (this.exit === null) this.#kill(reason);
   }
 
-  #ownTime(ms: number, run: () => void): () => void {
+  #afterOwnTime(ms: number, run: () => void): () => void {
     return setOwnTimeDeadline(this.#deps.deadlines, this.pid ?? null, ms, run);
   }
 
@@ -305,8 +307,8 @@ export class PluginProcess implements PluginInstance {
     }
     // Without a session nothing reads the output, and unread output would delay the exit of the process.
     if (this.session === null) discardOutput(this.#launched.child.stdout);
-    const onItsOwn = error.code === "crashed" && !this.#killed;
-    if (onItsOwn && this.exit === null) await this.#waitForExit();
+    const exited_itself = error.code === "crashed" && !this.#killed;
+    if (exited_itself && this.exit === null) await this.#waitForExit();
     const killed = this.#killed;
     const exited = this.exit !== null;
     this.#kill(error.message);
@@ -316,7 +318,7 @@ export class PluginProcess implements PluginInstance {
     const stray = error.details?.stray_output;
     const stray_output = typeof stray === "string" ? stray : undefined;
     const timedOut = error.details?.waited_ms !== undefined || error.details?.handshake_ms !== undefined;
-    if (!onItsOwn && stray_output === undefined && !timedOut) return error;
+    if (!exited_itself && stray_output === undefined && !timedOut) return error;
     const stderr = this.stderr.since(0, 16_384).toString("utf8");
     const reason = await explainEarlyExit(
       this.#launched.entry,
@@ -324,8 +326,8 @@ export class PluginProcess implements PluginInstance {
       this.#deps.environment,
     );
     const limit = exceededLimit(this.exitCause);
-    const first = timedOut && stray_output === undefined ? `${error.message} ${reason}` : reason;
-    const message = limit === null ? first : `${first} ${limit.message}`;
+    const explanation = timedOut && stray_output === undefined ? `${error.message} ${reason}` : reason;
+    const message = limit === null ? explanation : `${explanation} ${limit.message}`;
     return new BackplaneError(error.code, message, {
       details: {
         ...error.details,
@@ -339,7 +341,7 @@ export class PluginProcess implements PluginInstance {
 
   #waitForExit(): Promise<void> {
     return new Promise((resolve) => {
-      const stop = this.#ownTime(EXIT_WAIT_MS, resolve);
+      const stop = this.#afterOwnTime(EXIT_WAIT_MS, resolve);
       this.#launched!.child.once("exit", () => {
         stop();
         resolve();

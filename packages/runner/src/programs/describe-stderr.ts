@@ -33,41 +33,42 @@ export function describeStderr(stderr: string): string | null {
   if (first === undefined || (errors.length === 1 && first === last))
     return `Last line on stderr: ${clip(lines[last]!)}`;
   const excerpt = errors.length > 1 ? errors : [first, ...contextAfter(lines, first)];
-  return `From stderr: ${withoutRepetitions(excerpt.map((at) => clip(lines[at]!))).join(" | ")}`;
+  return `From stderr: ${withoutRepetitions(excerpt.map((index) => clip(lines[index]!))).join(" | ")}`;
 }
 
 /** Drops a line that another one contains: programs often log an error and then exit with it. */
 function withoutRepetitions(lines: readonly string[]): string[] {
   return lines.filter(
-    (line, at) => !lines.some((other, index) => (other === line ? index < at : other.includes(line))),
+    (line, index) =>
+      !lines.some((other, other_index) => (other === line ? other_index < index : other.includes(line))),
   );
 }
 
 /** The last lines with an error marker, without repetitions; otherwise the first line that describes a failure. */
 function errorLines(lines: readonly string[]): number[] {
-  const help = lines.findIndex((line) => HELP.test(line));
+  const help_index = lines.findIndex((line) => HELP.test(line));
   const marked = new Map<string, number>();
-  for (const [at, line] of lines.entries()) {
-    if (NOISE.test(line) || !MARKED.test(line) || isListed(line, at, help)) continue;
+  for (const [index, line] of lines.entries()) {
+    if (NOISE.test(line) || !MARKED.test(line) || isListed(line, index, help_index)) continue;
     const text = clip(line);
     marked.delete(text);
-    marked.set(text, at);
+    marked.set(text, index);
   }
   if (marked.size > 0) return [...marked.values()].slice(-MAX_ERRORS);
   const worded = lines.findIndex(
-    (line, at) => !NOISE.test(line) && WORDED.test(line) && !isListed(line, at, help),
+    (line, index) => !NOISE.test(line) && WORDED.test(line) && !isListed(line, index, help_index),
   );
   return worded === -1 ? [] : [worded];
 }
 
 /** An indented line of a help text. */
-function isListed(line: string, at: number, help: number): boolean {
-  return help !== -1 && at > help && /^\s/.test(line);
+function isListed(line: string, index: number, help_index: number): boolean {
+  return help_index !== -1 && index > help_index && /^\s/.test(line);
 }
 
-function contextAfter(lines: readonly string[], at: number): number[] {
+function contextAfter(lines: readonly string[], index: number): number[] {
   const positions: number[] = [];
-  for (let next = at + 1; next < lines.length && positions.length < CONTEXT_LINES; next++) {
+  for (let next = index + 1; next < lines.length && positions.length < CONTEXT_LINES; next++) {
     const line = lines[next]!;
     if (line.trim() === "") continue;
     if (NOISE.test(line) || HEADING.test(line)) break;

@@ -22,7 +22,7 @@ import { basename, join } from "node:path";
 interface OwnFile {
   bytes: Buffer;
   mode: number;
-  seen: string;
+  fingerprint: string;
   written_at: number;
   /** The contents were compared once more after the file timestamp clock had ticked. */
   settled: boolean;
@@ -114,11 +114,11 @@ function write(path: string, bytes: Buffer, mode: number): OwnFile {
   // Independent of the umask, because a sandbox shows the file to another user.
   chmodSync(draft, mode);
   renameSync(draft, path);
-  return { bytes, mode, seen: fingerprintOf(path), written_at: performance.now(), settled: false };
+  return { bytes, mode, fingerprint: fingerprintOf(path), written_at: performance.now(), settled: false };
 }
 
 function isIntact(path: string, file: OwnFile): boolean {
-  if (fingerprintOf(path) !== file.seen) return false;
+  if (fingerprintOf(path) !== file.fingerprint) return false;
   if (file.settled) return true;
   const settled = performance.now() - file.written_at > TICK_MS;
   if (!readFileSync(path).equals(file.bytes)) return false;

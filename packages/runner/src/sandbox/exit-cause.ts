@@ -30,7 +30,7 @@ export interface Evidence {
 
 const MIB = 1024 * 1024;
 
-const KEYS: Partial<Record<Cause, string>> = {
+const LIMIT_KEYS: Partial<Record<Cause, string>> = {
   oom: "memory_bytes",
   pids: "processes",
   cpu: "cpu_seconds",
@@ -46,7 +46,7 @@ export function determineExitCause(
   const { report, exit, counted } = evidence;
   const signal = report === null ? exit.signal : nameOf(report.signal);
   const code = report === null ? exit.code : report.code;
-  const exitCause = (cause: Cause, message: string, key = KEYS[cause]): ExitCause => ({
+  const exitCause = (cause: Cause, message: string, key = LIMIT_KEYS[cause]): ExitCause => ({
     cause,
     message,
     ...(key === undefined ? {} : { fix: raiseLimit(key, package_id) }),
@@ -63,8 +63,8 @@ export function determineExitCause(
   if (report?.kept_full) return exitCause("disk", keptFolderFull(limits), "kept_bytes");
   const broken = signal !== null || code !== 0;
   if (signal === "SIGXFSZ" || (broken && report?.scratch_full)) {
-    const room = `${Math.floor(limits.scratch_bytes / MIB)} MiB and ${limits.scratch_files} files`;
-    return exitCause("disk", `It filled its scratch folder (${room}).`);
+    const capacity = `${Math.floor(limits.scratch_bytes / MIB)} MiB and ${limits.scratch_files} files`;
+    return exitCause("disk", `It filled its scratch folder (${capacity}).`);
   }
   if (broken && (counted?.pids ?? 0) > 0) {
     return exitCause("pids", `It exceeded its limit of ${limits.processes} processes and threads.`);

@@ -137,10 +137,10 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   parts.live.add(entry);
   void exitCause.finally(() => parts.live.delete(entry));
   control.onEnded(() => closeAfterOutput(spawned));
-  const late = setTimeout(entry.kill, START_MS * loadPerProcessor());
+  const timer = setTimeout(entry.kill, START_MS * loadPerProcessor());
   const start = await control.started;
   const listenerError = start.started ? await received.then(toNull, (error: unknown) => error) : null;
-  clearTimeout(late);
+  clearTimeout(timer);
   parts.prepared.refill();
   const end = async (reason: () => unknown): Promise<never> => {
     spawned.kill();
@@ -190,9 +190,9 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
 
 /** A missing folder is an error of the binding; the sandbox would report it as its own. */
 function assertMounted(mounts: SandboxRequest["grant"]["mounts"]): void {
-  const gone = mounts.find(({ source }) => !existsSync(source));
-  if (gone !== undefined)
-    throw refusedMount(gone.source, "the folder does not exist on the gateway's machine");
+  const missing = mounts.find(({ source }) => !existsSync(source));
+  if (missing !== undefined)
+    throw refusedMount(missing.source, "the folder does not exist on the gateway's machine");
 }
 
 const EDQUOT = 122;
@@ -214,9 +214,9 @@ function spawnPlanned(
  * to files, which are requested in the same turn.
  */
 function closeAfterOutput({ child, control }: SpawnedProcess): void {
-  const late = setTimeout(() => control.closeWhenIdle(), OUTPUT_MS);
+  const timer = setTimeout(() => control.closeWhenIdle(), OUTPUT_MS);
   const leave = () => {
-    clearTimeout(late);
+    clearTimeout(timer);
     setImmediate(() => control.closeWhenIdle());
   };
   if (child.stdout.readableEnded || child.stdout.destroyed) leave();

@@ -54,14 +54,14 @@ export async function openSandbox(options: SandboxOptions): Promise<Sandbox> {
 async function openTested(options: SandboxOptions): Promise<Attempt> {
   const bubblewrap = findBubblewrap(options);
   // A busy machine can fail one attempt. Without a retry the gateway would refuse calls until it is restarted.
-  for (let left = ATTEMPTS - 1; ; left--) {
+  for (let attempts_left = ATTEMPTS - 1; ; attempts_left--) {
     const embedded = await attempt(options, EMBEDDED);
     if (embedded.parts !== null) return embedded;
-    const other = bubblewrap === null ? null : await attempt(options, bubblewrap);
-    if (other !== null && other.parts !== null) return other;
-    if (left === 0) return embedded;
+    const fallback = bubblewrap === null ? null : await attempt(options, bubblewrap);
+    if (fallback !== null && fallback.parts !== null) return fallback;
+    if (attempts_left === 0) return embedded;
     options.log.debug(
-      { reason: embedded.checks.at(-1)?.message, left },
+      { reason: embedded.checks.at(-1)?.message, attempts_left },
       "sandbox self-test failed; retrying",
     );
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));

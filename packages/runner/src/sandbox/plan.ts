@@ -240,7 +240,7 @@ const NEVER_SHARED = ["/", "/dev", "/proc", "/sys"];
 
 function checkMount({ source, target, writable }: Grant["mounts"][number]): PlannedMount {
   for (const path of [source, target]) {
-    // posix.resolve normalises the path, so any other spelling differs from it.
+    // posix.resolve normalizes the path, so any other spelling differs from it.
     if (!path.includes("\0") && posix.resolve("/", path) === path) continue;
     throw refusedMount(path, "it must be an absolute path without . or .. and without a trailing slash");
   }

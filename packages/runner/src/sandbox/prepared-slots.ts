@@ -99,8 +99,8 @@ export class PreparedSlots {
   ): Promise<PreparedSlot> {
     const slot = await this.#slots.take(limits);
     try {
-      const own = this.#stageOf(slot);
-      const stage = own && (uid === null ? own : { ...own, uid, gid: uid });
+      const slot_stage = this.#stageOf(slot);
+      const stage = slot_stage && (uid === null ? slot_stage : { ...slot_stage, uid, gid: uid });
       return { slot, staged: stage && spawnConfined(stageCommand(stage), this.#tools) };
     } catch (error) {
       this.#slots.release(slot);

@@ -44,9 +44,9 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
     binds: [{ source: parts.tools.init, target: INSIDE.init, writable: false }],
     env: {},
   });
-  const late = setTimeout(() => probe.kill(), TEST_MS);
+  const timer = setTimeout(() => probe.kill(), TEST_MS);
   const [status] = await Promise.all([textOf(probe), probe.exitCause]);
-  clearTimeout(late);
+  clearTimeout(timer);
   const problem = checkProbe(status, INSIDE_UID);
   if (problem !== null) throw sandboxError(problem, "Report this with the output of `backplane doctor`.");
   const { untraced } = probe;

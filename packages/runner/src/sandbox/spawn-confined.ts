@@ -119,8 +119,8 @@ function killBoth(child: ChildProcess, outer: number, control: ControlChannel): 
     sendKill(-outer);
     return;
   }
-  const late = setTimeout(() => sendKill(-outer), OUTER_GRACE_MS);
-  child.once("exit", () => clearTimeout(late));
+  const timer = setTimeout(() => sendKill(-outer), OUTER_GRACE_MS);
+  child.once("exit", () => clearTimeout(timer));
 }
 
 function sendKill(pid: number): void {

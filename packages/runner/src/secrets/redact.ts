@@ -82,6 +82,6 @@ export function redactorWithRecent(
     recent.push(value);
     if (recent.length > REMEMBERED) recent.shift();
   }
-  const others = recent.filter((value) => !values.includes(value));
-  return others.length === 0 ? own : createCallRedactor([...secretsOf(context), ...others]);
+  const earlier_values = recent.filter((value) => !values.includes(value));
+  return earlier_values.length === 0 ? own : createCallRedactor([...secretsOf(context), ...earlier_values]);
 }

@@ -74,9 +74,9 @@ export class TrackingCgroups {
 export function openTrackingCgroups(name: string): TrackingCgroups | null {
   if (process.platform !== "linux" || process.getuid?.() !== 0) return null;
   try {
-    const own = ownCgroups(readFileSync("/proc/self/cgroup", "utf8"));
+    const own_cgroups = ownCgroups(readFileSync("/proc/self/cgroup", "utf8"));
     for (const mount of usable(cgroupMounts(readFileSync("/proc/self/mountinfo", "utf8")))) {
-      const parent = cgroupFolder(mount, own.get(mount.version === 2 ? "" : "pids") ?? "/");
+      const parent = cgroupFolder(mount, own_cgroups.get(mount.version === 2 ? "" : "pids") ?? "/");
       if (parent === null) continue;
       try {
         const folder = join(parent, name);

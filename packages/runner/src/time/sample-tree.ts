@@ -28,25 +28,25 @@ function runnableNow(): number {
 
 /** Processor time of a process and its descendants; null if it is unknown. */
 export function cpuTimeOf(pid: number | null): number | null {
-  const rows = pid === null ? [] : rowsOf(pid);
+  const rows = pid === null ? [] : readTree(pid);
   return rows.length === 0 ? null : cpuTimeOfRows(rows);
 }
 
 export function sampleTree(pid: number | null, at: number): TimeSample {
   const load = loadPerProcessor();
-  const rows = pid === null ? [] : rowsOf(pid);
+  const rows = pid === null ? [] : readTree(pid);
   if (rows.length === 0) return { at, cpu_ms: null, held_up: false, load };
   return { at, cpu_ms: cpuTimeOfRows(rows), held_up: isHeldUp(rows), load };
 }
 
-function rowsOf(pid: number): ProcessRow[] {
+function readTree(pid: number): ProcessRow[] {
   const rows: ProcessRow[] = [];
-  const left = [pid];
-  for (let seen = 0; left.length > 0 && seen < MAX_PROCESSES; seen++) {
-    const row = readProcess(left.pop()!);
+  const pending = [pid];
+  for (let visited = 0; pending.length > 0 && visited < MAX_PROCESSES; visited++) {
+    const row = readProcess(pending.pop()!);
     if (row === null) continue;
     rows.push(row);
-    left.push(...childrenOf(row.pid));
+    pending.push(...childrenOf(row.pid));
   }
   return rows;
 }

@@ -15,8 +15,8 @@ export interface TimeSample {
   load: number;
 }
 
-/** The sample that later ones are compared with. */
-type FirstSample = Pick<TimeSample, "at" | "cpu_ms">;
+/** The sample with which the next one is compared. */
+type BaseSample = Pick<TimeSample, "at" | "cpu_ms">;
 
 /** `idle`: it mostly waited. `busy`: it mostly computed. `starved`: neither, but the upper bound was reached. */
 export type TimeBudgetVerdict = "idle" | "busy" | "starved";
@@ -31,15 +31,15 @@ const MAX_CAP_MS = 120_000;
 export class TimeBudget {
   readonly #limit: number;
   readonly #interval: number;
-  readonly #begun: number;
-  #last: FirstSample;
+  readonly #started_at: number;
+  #last: BaseSample;
   #idle = 0;
   #busy = 0;
 
-  constructor(limit_ms: number, interval_ms: number, first: FirstSample) {
+  constructor(limit_ms: number, interval_ms: number, first: BaseSample) {
     this.#limit = limit_ms;
     this.#interval = interval_ms;
-    this.#begun = first.at;
+    this.#started_at = first.at;
     this.#last = first;
   }
 
@@ -57,7 +57,7 @@ export class TimeBudget {
       this.#idle += Math.min(passed, this.#interval) / scale;
     }
     if (this.#idle + this.#busy >= this.#limit) return this.#idle >= this.#busy ? "idle" : "busy";
-    return sample.at - this.#begun >= this.#cap(load) ? "starved" : null;
+    return sample.at - this.#started_at >= this.#cap(load) ? "starved" : null;
   }
 
   #cap(load: number): number {

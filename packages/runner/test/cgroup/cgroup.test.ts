@@ -19,8 +19,8 @@ test("finds both cgroup versions, alone or side by side", () => {
     { version: 1, root: "/", mount: "/sys/fs/cgroup/cpu,cpuacct", controllers: ["rw", "cpu", "cpuacct"] },
     { version: 2, root: "/", mount: "/sys/fs/cgroup/unified", controllers: [] },
   ]);
-  const own = ownCgroups("4:memory:/a/b\n1:cpu,cpuacct:/\n0::/system.slice/x:y.service\n");
-  expect([own.get("memory"), own.get("cpuacct"), own.get("")]).toEqual([
+  const own_cgroups = ownCgroups("4:memory:/a/b\n1:cpu,cpuacct:/\n0::/system.slice/x:y.service\n");
+  expect([own_cgroups.get("memory"), own_cgroups.get("cpuacct"), own_cgroups.get("")]).toEqual([
     "/a/b",
     "/",
     "/system.slice/x:y.service",
@@ -34,7 +34,7 @@ function createCgroupFolder(folder: string, offered: string, delegated: string):
   writeFileSync(join(folder, "cgroup.subtree_control"), delegated);
 }
 
-test("version 2: opens no cgroups without a parent that delegates memory and pids", async () => {
+test("opens no version 2 cgroups without a parent that delegates memory and pids", async () => {
   const mount = emptyFolder();
   createCgroupFolder(mount, "cpu io", "cpu");
   createCgroupFolder(join(mount, "a"), "memory", "");
@@ -42,7 +42,7 @@ test("version 2: opens no cgroups without a parent that delegates memory and pid
   expect(existsSync(join(mount, "a/ours"))).toBe(false);
 });
 
-test("version 2: sets limits below the nearest delegating parent and reads counters from its events", async () => {
+test("sets version 2 limits below the nearest delegating parent and reads counters from its events", async () => {
   const mount = emptyFolder();
   createCgroupFolder(mount, "cpu memory pids", "cpu memory pids");
   createCgroupFolder(join(mount, "system.slice"), "cpu memory pids", "cpu memory pids");

@@ -375,8 +375,8 @@ describe("mcp.stdio", () => {
 
   test("keeps a server that answers a notification with an error without an id", async () => {
     const testRunner = createTestRunner();
-    const complaint = { jsonrpc: "2.0", error: { code: -32601, message: "Method not found" } };
-    const messages = [complaint, { ...RPC, result: CONTENT }];
+    const error_without_id = { jsonrpc: "2.0", error: { code: -32601, message: "Method not found" } };
+    const messages = [error_without_id, { ...RPC, result: CONTENT }];
     const outcome = await testRunner.run({ ...request, class: "worker", input: { messages } });
     expect(outcome).toMatchObject({ status: "succeeded" });
     expect(outcome.violations).toBe(1);

@@ -74,7 +74,7 @@ verifies(
 
 verifies(
   "vai.cancel",
-  "deadline: sends a cancel, waits for the grace period, kills the process tree and fails with timeout",
+  "sends a cancel at the deadline, waits for the grace period, kills the process tree and fails with timeout",
   async () => {
     // Long enough for a plugin on a busy machine to note the cancel.
     const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 2_000 } });
@@ -105,7 +105,7 @@ verifies(
 
 verifies(
   "vai.cancel",
-  "cancel by the user: kills the tree of a plugin that ignores it, and ends as cancelled",
+  "kills the tree of a plugin that ignores a cancel by the user, and ends as cancelled",
   async () => {
     const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
     const seen = join(testRunner.scratch_root, "seen");
@@ -176,7 +176,7 @@ verifies(
 
 verifies(
   "vai.shutdown",
-  "host shutdown: ends calls and kills unresponsive processes within the grace period",
+  "ends calls and kills unresponsive processes within the grace period when the host shuts down",
   async () => {
     const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 60_000, shutdown_grace_ms: 60_000 } });
     const seen = join(testRunner.scratch_root, "seen");
@@ -204,8 +204,8 @@ verifies("vai.timeouts", "uses the documented default timeouts, each of which ca
     cancel_grace_ms: 2_000,
     shutdown_grace_ms: 5_000,
   });
-  const impatient = createTestRunner({ timeouts: { hello_ms: 150 } });
-  expect(await impatient.run(vai("never-says-hello"))).toMatchObject({
+  const shortHello = createTestRunner({ timeouts: { hello_ms: 150 } });
+  expect(await shortHello.run(vai("never-says-hello"))).toMatchObject({
     error: { code: "handshake_failed", message: expect.stringContaining("within 150 ms") },
     dispatched: false,
   });

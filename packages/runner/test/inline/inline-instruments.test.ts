@@ -39,12 +39,12 @@ function setUp(): Setup {
     data_root,
     programs: { instruments: host },
     services: {
-      async cognition(who, prompt, max_tokens) {
-        requests.push([who, prompt, max_tokens]);
+      async cognition(service_user, prompt, max_tokens) {
+        requests.push([service_user, prompt, max_tokens]);
         return "short";
       },
-      async embedding(who, text) {
-        requests.push([who, text]);
+      async embedding(service_user, text) {
+        requests.push([service_user, text]);
         return [0.5, 0.25];
       },
     },
@@ -174,10 +174,15 @@ describe("instr.context", () => {
         plugin("InProcess", { context, export_id: "think", input: { text: "long" } }),
       );
       expect(structured(answered)).toEqual({ summary: "short", float32: true, size: 2 });
-      const who = { org_id: "org_1", project_id: null, binding_id: "bind_1", plugin_id: "inline-demo" };
+      const service_user = {
+        org_id: "org_1",
+        project_id: null,
+        binding_id: "bind_1",
+        plugin_id: "inline-demo",
+      };
       expect(requests).toEqual([
-        [who, "Summarize: long", 50],
-        [who, "short"],
+        [service_user, "Summarize: long", 50],
+        [service_user, "short"],
       ]);
     },
   );

@@ -29,7 +29,7 @@ function prepare(change: RequestChange, overrides: Partial<PreparationSteps & Pl
       return value;
     };
   const steps: PreparationSteps = {
-    waitUntilAllowed: recordStep("pass", undefined),
+    waitUntilAllowed: recordStep("allowed", undefined),
     waitForFolder: recordStep("folder", undefined),
     takeSlot: recordStep("slot", true),
     releaseSlot: () => void steps_done.push("released"),
@@ -61,7 +61,7 @@ function prepare(change: RequestChange, overrides: Partial<PreparationSteps & Pl
 test("performs the steps in order and releases what was acquired", async () => {
   const { preparation, steps_done, folders } = prepare(vai("echo", { grant: { filesystem: "scratch" } }));
   const plan = await preparation.prepare();
-  expect(steps_done).toEqual(["pass", "folder", "slot", "image"]);
+  expect(steps_done).toEqual(["allowed", "folder", "slot", "image"]);
   expect(plan).toMatchObject({ folder: FIXTURES, home: expect.stringMatching(/proc_1$/) });
   expect([preparation.allowed, folders()]).toEqual([true, ["proc_1"]]);
   await preparation.check();
@@ -71,9 +71,11 @@ test("performs the steps in order and releases what was acquired", async () => {
 });
 
 test("acquires nothing for a plugin in a crash loop", async () => {
-  const held = new BackplaneError("crash_loop");
-  const { preparation, steps_done } = prepare(vai("echo"), { waitUntilAllowed: () => Promise.reject(held) });
-  await expect(preparation.prepare()).rejects.toBe(held);
+  const crash_loop = new BackplaneError("crash_loop");
+  const { preparation, steps_done } = prepare(vai("echo"), {
+    waitUntilAllowed: () => Promise.reject(crash_loop),
+  });
+  await expect(preparation.prepare()).rejects.toBe(crash_loop);
   await preparation.release();
   expect([preparation.allowed, steps_done]).toEqual([false, []]);
 });
@@ -82,7 +84,7 @@ test("reads nothing and releases nothing without a slot", async () => {
   const { preparation, steps_done } = prepare(vai("echo"), { takeSlot: async () => false });
   await expect(preparation.prepare()).rejects.toMatchObject({ code: "crashed" });
   await preparation.release();
-  expect([preparation.allowed, steps_done]).toEqual([true, ["pass", "folder"]]);
+  expect([preparation.allowed, steps_done]).toEqual([true, ["allowed", "folder"]]);
 });
 
 test("releases the slot if the package files are not the installed ones", async () => {
@@ -90,7 +92,7 @@ test("releases the slot if the package files are not the installed ones", async 
   const { preparation, steps_done } = prepare(vai("echo"), { files });
   await expect(preparation.prepare()).rejects.toMatchObject({ code: "package.corrupt" });
   await preparation.release();
-  expect(steps_done).toEqual(["pass", "folder", "slot", "released"]);
+  expect(steps_done).toEqual(["allowed", "folder", "slot", "released"]);
 });
 
 test("gives the operator's home to a host tool, and to no other class", async () => {

@@ -31,7 +31,7 @@ test("stops an idle process but not a busy one", async () => {
   expect((await busy).error?.code).toBe("cancelled");
 });
 
-test("limits processes: evicts the one that has been idle the longest, and queues calls otherwise", async () => {
+test("limits processes by evicting the one that has been idle the longest, and queues calls otherwise", async () => {
   const testRunner = createTestRunner({ limits: { processes: 2 } });
   const oldest = await callForPid(testRunner, { pool_key: "a" });
   const newer = await callForPid(testRunner, { pool_key: "b" });

@@ -114,9 +114,9 @@ verifies(
     const refused = outcomes.filter((outcome) => outcome.error?.code === "backpressure");
     expect(refused.length).toBeGreaterThan(30);
     expect(refused.every((outcome) => !outcome.dispatched)).toBe(true);
-    const late = outcomes.filter((outcome) => outcome.error?.code !== "backpressure");
-    expect(late.length).toBeGreaterThan(0);
-    expect(new Set(late.map((outcome) => outcome.error?.code))).toEqual(new Set(["timeout"]));
+    const timed_out = outcomes.filter((outcome) => outcome.error?.code !== "backpressure");
+    expect(timed_out.length).toBeGreaterThan(0);
+    expect(new Set(timed_out.map((outcome) => outcome.error?.code))).toEqual(new Set(["timeout"]));
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(32 * 1024 * 1024);
   },
 );

@@ -75,7 +75,7 @@ verifies(
   },
 );
 
-verifies("integrity.exec", "copies a program once and ignores later changes of the original", () => {
+verifies("integrity.exec", "copies a program once and ignores later changes to the original", () => {
   const { copies, parent } = createCopies();
   const original = join(parent, "../host.mjs");
   writeFileSync(original, "ORIGINAL");

@@ -74,7 +74,7 @@ test("counts repeated attempts at one target and lists a bounded number of targe
     refused: 20,
     refusals: [{ host: "10.0.0.5", port: 80, count: 20 }],
   });
-  const scan = await run({ tcp: Array.from({ length: 300 }, (_, at) => ["10.0.0.5", 1_000 + at]) });
+  const scan = await run({ tcp: Array.from({ length: 300 }, (_, index) => ["10.0.0.5", 1_000 + index]) });
   expect(scan.egress?.refused).toBe(300);
   expect(scan.egress?.refusals.length).toBeLessThanOrEqual(64);
 });

@@ -42,7 +42,7 @@ verifies("sandbox.limits", "limits what a plugin keeps and reports disk as the e
   const sandbox = await openTestSandbox({ limits: LIMITS });
   for (const kind of ["data", "state"] as const) {
     const folder = keptFolder();
-    const many = Array.from({ length: 3 }, (_, at) => file(`file-${at}`, 3)).join("");
+    const many = Array.from({ length: 3 }, (_, index) => file(`file-${index}`, 3)).join("");
     const { exitCause } = await run(sandbox, kind, folder, many + WAIT);
     expect(exitCause).toMatchObject({ cause: "disk", message: MESSAGE, signal: "SIGKILL" });
     // The plugin cannot be started again to write more.

@@ -151,8 +151,8 @@ test("creates and removes scratch folders while the process runs, whatever they 
   await expect(confined.makeScratch("../x")).rejects.toThrow("not a valid name");
   const { child } = confined;
   const output = new Promise<string>((resolve) => child.stdout.once("data", (data) => resolve(String(data))));
-  const mess = "cd /sandbox/scratch/inv_1 && mkdir -p a/b shut && touch a/b/c shut/x && chmod 0 shut";
-  child.stdin.write(`${mess} && ln -s / root && mkfifo pipe && stat -c "%a %n" $PWD\n`);
+  const make_files = "cd /sandbox/scratch/inv_1 && mkdir -p a/b shut && touch a/b/c shut/x && chmod 0 shut";
+  child.stdin.write(`${make_files} && ln -s / root && mkfifo pipe && stat -c "%a %n" $PWD\n`);
   expect(await output).toContain("700 /sandbox/scratch/inv_1\n");
   expect(await confined.removeScratch("inv_1")).toBe(true);
   expect(await confined.removeScratch("inv_2")).toBe(false);
@@ -235,10 +235,10 @@ describe("limits", () => {
       expect(
         (await run("x = bytearray(8 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1")).exitCause,
       ).toMatchObject(root ? { cause: "oom", message: "It exceeded its memory limit of 64 MiB." } : FAILED);
-      const bomb = await run(
+      const fork_bomb = await run(
         "import os\nfor i in range(1000):\n  if os.fork() == 0:\n    import time; time.sleep(60)",
       );
-      expect(bomb.exitCause).toMatchObject(root ? { cause: "pids", code: 1 } : FAILED);
+      expect(fork_bomb.exitCause).toMatchObject(root ? { cause: "pids", code: 1 } : FAILED);
       const disk = await run(
         "f = open('/sandbox/scratch/a', 'wb')\ng = open('/sandbox/scratch/b', 'wb')\nfor i in range(9999):\n  f.write(b'x' * 65536); f.flush(); g.write(b'x' * 65536); g.flush()",
       );
@@ -307,10 +307,10 @@ describe("leaves no process behind", () => {
     const confined = await sandbox.launch(request(await packageFolder(), { program }));
     await new Promise((resolve) => confined.child.stdout.once("data", resolve));
     await eventually(() => descendantsOf(confined.pid).length >= 6, 10_000, "the daemons are up");
-    const everyone = [confined.pid, ...descendantsOf(confined.pid)];
+    const pids = [confined.pid, ...descendantsOf(confined.pid)];
     confined.kill();
     await confined.exitCause;
-    expect(everyone.filter(isAlive)).toEqual([]);
+    expect(pids.filter(isAlive)).toEqual([]);
   });
 
   test("after the plugin's own exit, with daemons", async () => {
@@ -318,9 +318,9 @@ describe("leaves no process behind", () => {
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", "setsid sleep 300 & read x"] };
     const confined = await sandbox.launch(request(await packageFolder(), { program }));
     await eventually(() => descendantsOf(confined.pid).length >= 3, 10_000, "the daemon is up");
-    const everyone = [confined.pid, ...descendantsOf(confined.pid)];
+    const pids = [confined.pid, ...descendantsOf(confined.pid)];
     await finish(confined);
-    expect(everyone.filter(isAlive)).toEqual([]);
+    expect(pids.filter(isAlive)).toEqual([]);
   });
 
   test("after only the outer process was killed", async () => {
@@ -347,14 +347,14 @@ describe("leaves no process behind", () => {
       host.stdout.once("data", (data) => resolve(String(data)));
     });
     const { pid, cgroups } = JSON.parse(text) as { pid: number; cgroups: string[] };
-    const everyone = [pid, ...descendantsOf(pid)];
-    expect(everyone.length).toBeGreaterThanOrEqual(3);
+    const pids = [pid, ...descendantsOf(pid)];
+    expect(pids.length).toBeGreaterThanOrEqual(3);
     host.kill("SIGKILL");
-    await eventually(() => !everyone.some(isAlive), 5_000, "every process is gone");
+    await eventually(() => !pids.some(isAlive), 5_000, "every process is gone");
     await eventually(() => !cgroups.some((folder) => existsSync(folder)), 5_000, "every cgroup is gone");
   });
 
-  test("after close: no cgroup of this gateway", async () => {
+  test("leaves no cgroup of this gateway after the sandbox is closed", async () => {
     const sandbox = await openSandbox(sandboxOptions());
     await sh(sandbox, "true");
     await sandbox.close();

@@ -21,6 +21,6 @@ test("has one command for each mount, link, hidden folder and scratch, and nothi
   expect(stageArguments({ ...PLAN, scratch: null }).join(" ")).not.toContain("scratch");
 });
 
-test("without root: scratch belongs to the user inside", () => {
+test("gives the scratch folder to the user inside even without root", () => {
   expect(stageArguments({ ...PLAN, uid: null }).join(" ")).toContain("uid=1000,gid=1000");
 });

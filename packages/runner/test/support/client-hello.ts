@@ -4,6 +4,7 @@ export interface HelloParts {
   name?: string;
   /** Replaces the whole body of the server_name extension. */
   server_name?: Buffer;
+  /** Further extensions. */
   more?: readonly (readonly [number, Buffer])[];
   /** Bytes of the handshake per record. */
   record?: number;

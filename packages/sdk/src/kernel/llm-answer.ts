@@ -95,9 +95,9 @@ export class AnswerDraft {
 }
 
 function newId(vendor_id: string | undefined, fallback: string, used: Set<string>): string {
-  const wanted = vendor_id ?? fallback;
-  let id = wanted;
-  for (let n = 2; used.has(id); n++) id = `${wanted}_${n}`;
+  const preferred = vendor_id ?? fallback;
+  let id = preferred;
+  for (let n = 2; used.has(id); n++) id = `${preferred}_${n}`;
   used.add(id);
   return id;
 }

@@ -62,8 +62,8 @@ export function brokenStream(cause?: unknown): LlmCallError {
 }
 
 export function classifyFailure(error: unknown): LlmFailure {
-  const own = ownFailure(error);
-  if (own !== null) return own;
+  const classified = ownFailure(error);
+  if (classified !== null) return classified;
   const thrown = fieldsOf(error);
   if (typeof thrown.status === "number") {
     const retry_after_s = retryAfter(thrown.headers);
@@ -113,11 +113,11 @@ function isReported(thrown: Record<string, unknown>): boolean {
 function codeIn(thrown: Record<string, unknown>): string {
   const sent = fieldsOf(thrown.error);
   const inner = fieldsOf(sent.error);
-  const words = [thrown.code, sent.code, inner.code, thrown.type, sent.type, inner.type];
-  return vendorCode(words);
+  const candidates = [thrown.code, sent.code, inner.code, thrown.type, sent.type, inner.type];
+  return vendorCode(candidates);
 }
 
-/** Returns ` (code)`, or an empty string if none of the words is a known code. */
+/** Returns ` (code)`, or an empty string if none of the candidates is a known code. */
 export function vendorCode(candidates: readonly unknown[]): string {
   const isKnown = (word: unknown): word is string => typeof word === "string" && VENDOR_CODES.has(word);
   const known = candidates.find(isKnown);

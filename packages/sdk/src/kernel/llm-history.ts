@@ -38,9 +38,9 @@ function pairCalls(messages: readonly HistoryMessage[]): HistoryMessage[] {
   const results = new Map<string, ToolMessage[]>();
   for (const message of messages) {
     if (message.role !== "tool") continue;
-    const same = results.get(message.tool_call_id);
-    if (same === undefined) results.set(message.tool_call_id, [message]);
-    else same.push(message);
+    const results_of_call = results.get(message.tool_call_id);
+    if (results_of_call === undefined) results.set(message.tool_call_id, [message]);
+    else results_of_call.push(message);
   }
   return messages.flatMap((message): HistoryMessage[] => {
     if (message.role === "tool") return [];

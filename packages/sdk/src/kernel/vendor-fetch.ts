@@ -37,11 +37,11 @@ async function firstBytes(body: ReadableStream<Uint8Array> | null, max_bytes: nu
     size += value.length;
   }
   await reader?.cancel();
-  const whole = new Uint8Array(size);
+  const first_bytes = new Uint8Array(size);
   let at = 0;
   for (const chunk of chunks) {
-    whole.set(chunk, at);
+    first_bytes.set(chunk, at);
     at += chunk.length;
   }
-  return whole.slice(0, max_bytes);
+  return first_bytes.slice(0, max_bytes);
 }

@@ -88,6 +88,8 @@ function compareSchema(
     return "is in code but vai-plugin.toml names no file, so the gateway does not check it.";
   if (readSchema === undefined) return undefined;
   const stored = { ...(readSchema(path) as JsonSchema), $schema: undefined, $id: undefined };
-  const own = { ...inCode, $schema: undefined, $id: undefined };
-  return canonicalJson(stored) === canonicalJson(own) ? undefined : `differs between code and ${path}.`;
+  const code_schema = { ...inCode, $schema: undefined, $id: undefined };
+  return canonicalJson(stored) === canonicalJson(code_schema)
+    ? undefined
+    : `differs between code and ${path}.`;
 }

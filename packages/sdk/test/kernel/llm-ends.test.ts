@@ -121,7 +121,7 @@ test("ends an endless answer when the loop's deadline passes", async () => {
 });
 
 test("merges deltas for a slow bus without loss and in order", async () => {
-  const words = Array.from({ length: 500 }, (_, at) => `w${at} `);
+  const words = Array.from({ length: 500 }, (_, index) => `w${index} `);
   const { bus } = createLlmBus(async function* () {
     for (const text of words) yield { type: "content", text };
     yield { type: "thinking", text: "a" };

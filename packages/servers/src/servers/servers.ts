@@ -59,7 +59,7 @@ const NO_SERVERS: readonly ServerInfo[] = [];
 
 interface ServersService {
   facade: Servers;
-  /** Expires the cached lists after a change of bindings or definitions on this node. */
+  /** Expires the cached lists after bindings or definitions have changed on this node. */
   expireLists(): void;
 }
 
@@ -182,10 +182,10 @@ export function createServers(
         listener,
         async () => {
           approved = true;
-          const now = await checkAccess(request);
-          const changed = changedParts(parts, (await readCoverage(request, now.bound)).parts);
+          const admitted = await checkAccess(request);
+          const changed = changedParts(parts, (await readCoverage(request, admitted.bound)).parts);
           if (changed.length > 0) throw approvalChanged(changed);
-          return await send(request, now.bound, listener);
+          return await send(request, admitted.bound, listener);
         },
       );
     } catch (error) {

@@ -1,7 +1,7 @@
 /**
  * Finds the authorization server of an MCP server: the protected-resource metadata of the server (RFC 9728), then
  * the metadata of the authorization server (RFC 8414, OpenID Connect). A server of the revision 2025-03-26 has only
- * the second, at its own origin, or none; then the default paths of that revision apply. Metadata of another
+ * the latter, at its own origin, or neither; then the default paths of that revision apply. Metadata of another
  * resource or issuer is refused.
  */
 

@@ -77,12 +77,12 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
   }
 
   function backOff(binding_id: string): void {
-    const at = clock.monotonic();
+    const failed_at = clock.monotonic();
     const failures = (backoffs.get(binding_id)?.failures ?? 0) + 1;
     // Entries that expired long ago are removed.
-    for (const [id, { until }] of backoffs) if (until + MAX_BACKOFF_MS < at) backoffs.delete(id);
+    for (const [id, { until }] of backoffs) if (until + MAX_BACKOFF_MS < failed_at) backoffs.delete(id);
     const pause = Math.min(BACKOFF_MS * 2 ** (failures - 1), MAX_BACKOFF_MS);
-    backoffs.set(binding_id, { failures, until: at + pause });
+    backoffs.set(binding_id, { failures, until: failed_at + pause });
   }
 
   async function renewStored(

@@ -20,14 +20,14 @@ export function chooseScope(
   previous: string | null,
 ): string | null {
   if (requested !== undefined) return requested;
-  const wanted = unionScopes(
+  const chosen = unionScopes(
     previous,
     challenge?.scope ?? (previous === null ? (scopes?.join(" ") ?? "") : ""),
   );
-  if (wanted === "") return null;
-  if (wanted.length > SCOPE_CHARS)
+  if (chosen === "") return null;
+  if (chosen.length > SCOPE_CHARS)
     throw signInFailed("the server lists more scopes than fit into a request; choose some with --scope");
-  return server.scopes?.includes(OFFLINE_ACCESS) ? unionScopes(wanted, OFFLINE_ACCESS) : wanted;
+  return server.scopes?.includes(OFFLINE_ACCESS) ? unionScopes(chosen, OFFLINE_ACCESS) : chosen;
 }
 
 /** Whether the token is valid but its scope is not sufficient. */
@@ -41,7 +41,7 @@ export function unionScopes(first: string | null, second: string | null): string
   return [...new Set(scopes)].join(" ");
 }
 
-export function includesScopes(granted: string | null, wanted: string | null): boolean {
+export function includesScopes(granted: string | null, required: string | null): boolean {
   const granted_scopes = new Set((granted ?? "").split(" "));
-  return (wanted ?? "").split(" ").every((scope) => !SCOPE.test(scope) || granted_scopes.has(scope));
+  return (required ?? "").split(" ").every((scope) => !SCOPE.test(scope) || granted_scopes.has(scope));
 }

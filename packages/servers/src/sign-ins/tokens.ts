@@ -82,8 +82,8 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
   }
 
   /**
-   * A client_credentials session requests more scope itself; otherwise a person has to sign in. A scope that was
-   * requested and refused is not requested again.
+   * A client_credentials session can request a wider scope without a person; otherwise a person has to sign in. A scope
+   * that was requested and refused is not requested again.
    */
   async function handleStepUp(
     bound: BoundPackage,
@@ -91,7 +91,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     session: SignInSession,
   ): Promise<BackplaneError | null> {
     const { package_id } = bound.binding;
-    const wanted = unionScopes(session.scope, challenge.scope);
+    const wider_scope = unionScopes(session.scope, challenge.scope);
     if (challenge.scope === null || includesScopes(session.scope, challenge.scope)) {
       const suffix =
         challenge.scope === null ? "" : ` although the scope ${excerpt(challenge.scope)} was requested`;
@@ -103,8 +103,8 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
         },
       );
     }
-    const signs_in_alone = session.grant === "client_credentials";
-    if (signs_in_alone && (await renewal.renew(bound, session.access_token, wanted))) return null;
+    const needs_no_person = session.grant === "client_credentials";
+    if (needs_no_person && (await renewal.renew(bound, session.access_token, wider_scope))) return null;
     const scope = excerpt(challenge.scope);
     return await recordSignInNeeded(
       bound,

@@ -380,7 +380,7 @@ test("does not store a folder that is not an instrument plugin", async () => {
 
 verifies(
   "instr.context",
-  "applies the host's settings of a plugin only in the host's own organisation, overridden by the binding's",
+  "applies the host's settings of a plugin only in the host's own organization, overridden by the binding's",
   async () => {
     const runner = new InstrumentRunner();
     const configs: unknown[] = [];
@@ -393,11 +393,11 @@ verifies(
     const fixture = await createTestKernel({ runner, host: { instrument_settings: settings } });
     await fixture.bind(instrumentManifest("jira"), { export_id: "*", config: { team: "ops" } });
     await fixture.bind(instrumentManifest("other"), { export_id: "*" });
-    const elsewhere = { ...admin, scope: { org_id: "org_other", project_id: "proj_default" } };
+    const otherOrgAdmin = { ...admin, scope: { org_id: "org_other", project_id: "proj_default" } };
     const { path } = fixture.importer.add({ ...instrumentManifest("jira"), version: "2.0.0" }) as {
       path: string;
     };
-    await fixture.kernel.instruments.install(elsewhere, path);
+    await fixture.kernel.instruments.install(otherOrgAdmin, path);
     expect(configs).toEqual([{ "base-url": "https://jira.example", team: "ops" }, {}, {}]);
     const call = await fixture.call({ export_id: "jira_tool", input: {} });
     expect(call.status).toBe("succeeded");

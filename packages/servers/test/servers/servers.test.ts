@@ -347,11 +347,11 @@ test("cancels the approval when the client disconnects, and returns the server's
   const { fixture, received, nextApproval, pending, read, recorded } = await createKernelWithApprovals(() => {
     throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
   });
-  const gone = new AbortController();
-  const reading = read({ ...createListener(), signal: gone.signal });
+  const disconnect = new AbortController();
+  const reading = read({ ...createListener(), signal: disconnect.signal });
   reading.catch(() => undefined);
   await nextApproval();
-  gone.abort();
+  disconnect.abort();
   await expect(reading).rejects.toMatchObject({ code: "cancelled" });
   expect([await pending(), received]).toEqual([[], []]);
   expect((await recorded())[0]).toMatchObject({ status: "cancelled" });

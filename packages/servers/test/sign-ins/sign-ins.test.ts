@@ -29,8 +29,8 @@ test("lets only an admin start and end a sign-in, and shows its status to reader
     await expect(signIns.end(caller, binding_id)).rejects.toMatchObject({ code: "policy.denied" });
     expect(await signIns.get(caller, binding_id)).toMatchObject({ status: "signed_out" });
   }
-  const elsewhere = { ...admin, scope: { org_id: "org_other", project_id: null } };
-  await expect(signIns.get(elsewhere, binding_id)).rejects.toMatchObject({ code: "binding.not_found" });
+  const otherOrgAdmin = { ...admin, scope: { org_id: "org_other", project_id: null } };
+  await expect(signIns.get(otherOrgAdmin, binding_id)).rejects.toMatchObject({ code: "binding.not_found" });
   const local = manifest([], { runtime: { protocol: "mcp.stdio", entrypoint: ["node", "s.js"] } });
   const { binding_id: other } = await fixture.bind(local);
   await expect(signIns.begin(admin, other, {})).rejects.toMatchObject({ code: "request.invalid" });

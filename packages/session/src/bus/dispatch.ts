@@ -189,7 +189,7 @@ export class Dispatch {
       }
     }
     if (failure === null) return;
-    this.#deps.requests.handlerFailed(event, owner.name, failure);
+    this.#deps.requests.onHandlerFailed(event, owner.name, failure);
     const { message } = failure;
     log.warn(
       { plugin: owner.name, kind: event.kind, event_id: event.id, failure: message },

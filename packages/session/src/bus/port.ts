@@ -120,7 +120,7 @@ export class Port implements KernelPort {
     if (request.ended) return request.answer;
     try {
       const event = this.#enqueue(draft);
-      // Registered synchronously with the event: its answer may be the next event.
+      // The request is registered in the same synchronous step, because the next event may be its answer.
       if (event !== null) request.markSent(event);
       else {
         const onEnqueued = (enqueued: BusEvent) => {

@@ -1,6 +1,6 @@
 /**
  * Requests that wait for an answer. An event answers a request when it carries the request's id, has one of the
- * requested kinds, is on the same session in the same scope, and comes from the requested plugin where `from` is set.
+ * requested kinds, is on the same session in the same scope, and comes from the requested plugin if `from` is set.
  * Answers are matched when they are delivered, so every event published before the answer has been handled by then. All
  * other events, including late answers, are ignored. If the handler of the requested plugin fails, the request fails
  * with it.
@@ -58,12 +58,12 @@ class PendingRequest implements OpenRequest {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    this.#timer = clock.after(options.timeout_ms, () => this.#timedOut());
+    this.#timer = clock.after(options.timeout_ms, () => this.#onTimeout());
     const { signal } = options;
-    this.#abort = signal === undefined ? null : () => this.#aborted();
+    this.#abort = signal === undefined ? null : () => this.#onAbort();
     if (this.#abort === null) return;
     signal!.addEventListener("abort", this.#abort);
-    if (signal!.aborted) this.#aborted();
+    if (signal!.aborted) this.#onAbort();
   }
 
   markSent(event: BusEvent): void {
@@ -103,12 +103,12 @@ class PendingRequest implements OpenRequest {
     return this.#options.from === plugin;
   }
 
-  #timedOut(): void {
+  #onTimeout(): void {
     const { timeout_ms } = this.#options;
     this.fail(new BackplaneError("timeout", `No answer to ${this.#kind} within ${timeout_ms} ms.`));
   }
 
-  #aborted(): void {
+  #onAbort(): void {
     this.fail(new BackplaneError("cancelled", `${this.#kind} was cancelled before it was answered.`));
   }
 
@@ -152,7 +152,7 @@ export class Requests {
   }
 
   /** Called when the handler of a plugin failed: a plugin that threw does not answer the event. */
-  handlerFailed(event: BusEvent, plugin: string, { message, timed_out }: HandlerFailure): void {
+  onHandlerFailed(event: BusEvent, plugin: string, { message, timed_out }: HandlerFailure): void {
     const pending = this.#pending.get(event.id);
     if (pending?.isAnsweredOnlyBy(plugin) !== true) return;
     pending.fail(

@@ -13,7 +13,7 @@ export function buildCompaction(
   details: JsonObject,
 ): Required<ChainCompaction> {
   const { session, entries } = source;
-  const compactedEntries = classifyEntries(
+  const compacted_entries = classifyEntries(
     entries,
     seed.map((entry) => ({ id: 0, ...entry })),
   );
@@ -28,7 +28,7 @@ export function buildCompaction(
     record: {
       ...details,
       first_entry_id: entries[0]?.id ?? 0,
-      loss: summarizeLoss(compactedEntries) as unknown as JsonObject,
+      loss: summarizeLoss(compacted_entries) as unknown as JsonObject,
     },
   };
 }

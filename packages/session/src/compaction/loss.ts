@@ -22,14 +22,14 @@ export function classifyEntries(source: readonly Entry[], seed: readonly Entry[]
       else into.push(entry.id);
     }
   }
-  const compactedEntries: CompactedEntry[] = [];
+  const compacted_entries: CompactedEntry[] = [];
   for (const { entry, tokens } of withTokens(source)) {
     if (blockOf(entry) === null) continue;
     const original = typeof entry.meta.copy_of === "number" ? entry.meta.copy_of : entry.id;
     const copy = entry.kind === "anchor" ? undefined : copies.get(original);
     const into = copy?.ids ?? condensed.get(entry.id) ?? condensed.get(original) ?? [];
     const outcome = copy !== undefined ? "kept" : into.length > 0 ? "condensed" : "dropped";
-    compactedEntries.push({
+    compacted_entries.push({
       entry_id: entry.id,
       kind: entry.kind,
       outcome,
@@ -38,22 +38,22 @@ export function classifyEntries(source: readonly Entry[], seed: readonly Entry[]
       into,
     });
   }
-  return compactedEntries;
+  return compacted_entries;
 }
 
-export function summarizeLoss(compactedEntries: readonly CompactedEntry[]): CompactionLoss {
+export function summarizeLoss(compacted_entries: readonly CompactedEntry[]): CompactionLoss {
   const count = (wanted: CompactedEntry["outcome"]) =>
-    compactedEntries.filter(({ outcome }) => outcome === wanted).length;
+    compacted_entries.filter(({ outcome }) => outcome === wanted).length;
   const ranges: [number, number][] = [];
   let dropped_tokens = 0;
-  let previousDropped = false;
-  for (const { entry_id, outcome, tokens_before } of compactedEntries) {
+  let previous_was_dropped = false;
+  for (const { entry_id, outcome, tokens_before } of compacted_entries) {
     if (outcome === "dropped") {
       dropped_tokens += tokens_before;
-      if (previousDropped) ranges.at(-1)![1] = entry_id;
+      if (previous_was_dropped) ranges.at(-1)![1] = entry_id;
       else ranges.push([entry_id, entry_id]);
     }
-    previousDropped = outcome === "dropped";
+    previous_was_dropped = outcome === "dropped";
   }
   return {
     kept: count("kept"),

@@ -53,7 +53,7 @@ export function originalId({ id, meta }: Entry): number {
   return typeof meta.copy_of === "number" ? meta.copy_of : id;
 }
 
-function openTasks(entries: readonly Entry[], most_tokens: number): Entry[] {
+function openTasks(entries: readonly Entry[], max_tokens: number): Entry[] {
   const last_answer = entries.findLastIndex((entry) => isMessageOf(entry, "assistant"));
   const unanswered = entries.slice(last_answer + 1);
   const open = new Set<Entry>();
@@ -62,7 +62,7 @@ function openTasks(entries: readonly Entry[], most_tokens: number): Entry[] {
     // A block that a compactor condensed is history, not a request.
     if (!isMessageOf(entry, "user") || entry.meta.from_entries !== undefined) continue;
     chars += JSON.stringify(entry.payload.content ?? "").length;
-    if (open.size > 0 && chars / 4 > most_tokens) break;
+    if (open.size > 0 && chars / 4 > max_tokens) break;
     open.add(entry);
   }
   for (const [call, result] of pairCalls(unanswered)) if (result === null) open.add(call);

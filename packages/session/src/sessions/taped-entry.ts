@@ -26,7 +26,10 @@ export interface TapedEntry {
 
 type EntryContent = Pick<NewEntry, "kind" | "payload">;
 
-/** tool.error is essential as well: it is the outcome of a call that was rejected. */
+/**
+ * Recorded even if the payload sets `persist` to false. tool.error is one of them, because it is the outcome of a call
+ * that was rejected.
+ */
 const ESSENTIAL: Readonly<Record<string, (payload: JsonObject) => EntryContent>> = {
   "user.message.received": ({ text, ...rest }) => ({
     kind: "message",

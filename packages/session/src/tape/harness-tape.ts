@@ -36,8 +36,8 @@ import { toTapedEntry } from "../sessions/taped-entry.ts";
 
 export interface HarnessTape {
   /** Publishes the start of an attempt, and reserves the session id until `settle` or `release`. */
-  started(row: InvocationRow, mode: string): void;
-  event(row: InvocationRow, event: InvocationEvent): void;
+  publishStart(row: InvocationRow, mode: string): void;
+  publishEvent(row: InvocationRow, event: InvocationEvent): void;
   /** Resolves to false if another node settled the row. */
   settle(final: InvocationRow, end: Settlement, records: ChangeRecords): Promise<boolean>;
   /** For a call that another gateway continues. */
@@ -75,19 +75,19 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
   };
 
   return {
-    started(row, mode) {
+    publishStart(row, mode) {
       const key = keyOf(row);
       if (key === null) return;
       try {
         if (!acquired.has(row.id)) acquired.set(row.id, live.acquire(key));
       } catch (error) {
-        // Another workspace uses the same session id here, so events could reach the wrong tape.
+        // Another workspace uses the same session id on this node, so events could reach the wrong tape.
         log.warn({ err: error, invocation_id: row.id }, "the events of a harness are not published");
         return;
       }
       publish(row, "started", { mode, export_id: row.export_id });
     },
-    event(row, { event }) {
+    publishEvent(row, { event }) {
       if (acquired.has(row.id)) publish(row, "event", { event: event as JsonObject });
     },
     async settle(final, end, records) {

@@ -60,6 +60,7 @@ export function createTurnTape(deps: TurnTapeDeps): TurnTape {
   const { store, persister, port, loop_port, clock, log, onSettled } = deps;
   const prepare = (key: SessionKey, { kind, payload }: ToolOutcomeEvent) => {
     const options = { session_id: key.session_id, scope: key.scope };
+    // The branches differ only in the type of the payload.
     return kind === "tool.error"
       ? port.prepare(kind, payload, options)
       : port.prepare(kind, payload, options);

@@ -21,7 +21,7 @@ verifies(
   async () => {
     const { bus, seen } = createTestBus();
     const kernel = bus.kernel();
-    // The number of kinds in the seed protocol, repeated here on purpose.
+    // The number of kinds in the published protocol, repeated here on purpose.
     expect(kinds.length).toBe(41);
     expect(Object.keys(SAMPLES).sort()).toEqual([...kinds].sort());
     expect(Object.keys(BUS_PAYLOADS).sort()).toEqual([...kinds].sort());
@@ -104,7 +104,7 @@ verifies(
   },
 );
 
-/** The seed protocol's table of categories, repeated here on purpose. */
+/** The published protocol's table of categories, repeated here on purpose. */
 const EMITS: Record<Exclude<PluginCategory, "skill">, BusKind[]> = {
   adapter: ["user.message.received", "user.interrupt", "approval.response"],
   tool: ["tool.call.result"],

@@ -1,5 +1,5 @@
 /**
- * Counts the changes to an organisation's bindings. A change that was checked against all bindings is refused if the
+ * Counts the changes to an organization's bindings. A change that was checked against all bindings is refused if the
  * count has risen since the check.
  */
 import type { Migration } from "./migration.ts";

@@ -13,7 +13,7 @@ export interface CreateAllowRule {
 export function* createAllowRule(p: CreateAllowRule): Op<void> {
   const [count] = yield sql("select count(*) as rules from allow_rules where org_id = $1", [p.org_id]);
   if ((count!.rules as number) >= p.max)
-    refuse("allow_rule.too_many", `The organisation has ${p.max} allow rules, which is the maximum.`);
+    refuse("allow_rule.too_many", `The organization has ${p.max} allow rules, which is the maximum.`);
   yield sql(
     "insert into allow_rules (id, org_id, project_id, package_id, body) values ($1, $2, $3, $4, $5)",
     p.row,
@@ -37,7 +37,7 @@ export function* removeAllowRule(p: {
   return true;
 }
 
-/** A project sees its own rules and the org's, the whole org ('') sees all of them. */
+/** A project sees its own rules and the org's; the whole org ('') sees all of them. */
 const VISIBLE = `org_id = $1 and ${checkedCondition("allow_rules", "$2 = '' or project_id = '' or project_id = $2")}`;
 
 export function* readAllowRule(org_id: string, project_id: string, id: string): Op<Row | undefined> {

@@ -26,8 +26,8 @@ export function* appendEntries(
     : yield* reserveIds(p.key, p.chain_id, count);
   const first_id = last_id - count + 1;
   if (count === 0) return { chain_id, first_id, last_id };
-  const tip = yield* writeSpans(chain_id, first_id, hash, p.entries);
-  yield sql(UPDATE_TIP, [chain_id, last_id, tip]);
+  const last_hash = yield* writeSpans(chain_id, first_id, hash, p.entries);
+  yield sql(UPDATE_TIP, [chain_id, last_id, last_hash]);
   return { chain_id, first_id, last_id };
 }
 

@@ -84,8 +84,8 @@ export function* countChildRun(p: { id: string; depth: number }): Op<void> {
   );
   if (counted.length > 0) return;
   const [row] = yield* readRow(p.id);
-  const within = row === undefined ? 0 : p.depth - (row.depth as number);
-  if (row !== undefined && row.status === "running" && within > (row.max_depth as number))
+  const relative_depth = row === undefined ? 0 : p.depth - (row.depth as number);
+  if (row !== undefined && row.status === "running" && relative_depth > (row.max_depth as number))
     refuseLimit("max_depth", row.max_depth as number, p.id);
   refuseUse(row, "child_runs", "max_child_runs", p.id);
 }

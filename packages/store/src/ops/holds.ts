@@ -1,6 +1,7 @@
 /**
- * A turn belongs to the gateway whose fence its run row has; no other gateway may write to it. The check is part of the
- * transaction of each write. On PostgreSQL it locks the row, so a takeover either waits for the write or makes it fail.
+ * A turn belongs to the gateway that holds the fence in its run row; no other gateway may write to it. A hold is the
+ * claim of a write to own the turn, and is checked in the transaction of the write. On PostgreSQL the check locks the
+ * row, so a takeover either waits for the write or makes it fail.
  */
 
 import { type Op, type Row, refuse, type SqlDialect, sql } from "./op.ts";

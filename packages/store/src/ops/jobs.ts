@@ -52,12 +52,12 @@ export function* enqueueJobs(
     for (const key of [...groups].sort()) yield lockGroup(key);
   }
   if (dialect === "sqlite") return yield* insertJobs(jobs, now);
-  const at = nowSql(dialect, "$4");
+  const due_at = nowSql(dialect, "$4");
   for (const job of jobs) {
     yield sql(
       `insert into jobs (id, queue, group_name, open_group, state, run_at, due_at, max_attempts, last_attempt, attempt, fence, payload, lane, org_id, project_id, started)
-        values ($1, $2, $3, $3, 'ready', ${at},
-          case when exists (select 1 from jobs where queue = $2 and open_group = cast($8 as text)) then null else ${at} end,
+        values ($1, $2, $3, $3, 'ready', ${due_at},
+          case when exists (select 1 from jobs where queue = $2 and open_group = cast($8 as text)) then null else ${due_at} end,
           $5, $7, 0, 0, $6, $9, $10, $11, 0) on conflict (id) do nothing`,
       [
         job.id,
@@ -208,10 +208,10 @@ export function* releaseJob(
   dialect: SqlDialect,
 ): Op<boolean> {
   const attempt = RELEASED_ATTEMPT[p.uncounted ?? "unstarted"];
-  const at = `${nowSql(dialect, "$3")} + $4`;
+  const due_at = `${nowSql(dialect, "$3")} + $4`;
   const reserved = dialect === "sqlite" && p.uncounted !== "never_ran" ? `or (${IS_RESERVED})` : "";
   const released = yield sql(
-    `update jobs set state = 'ready', run_at = ${at}, due_at = ${at}, ${attempt}
+    `update jobs set state = 'ready', run_at = ${due_at}, due_at = ${due_at}, ${attempt}
       where id = $1 and ((fence = $2 and state = 'leased') ${reserved}) returning id`,
     [p.id, p.fence, p.now, p.delay_ms],
   );
@@ -303,9 +303,9 @@ export function* failJob(
   if (p.retry_ms === null || (job.attempt as number) >= (job.last_attempt as number)) {
     yield* markDead(job, p.error, p.now, dialect);
   } else {
-    const at = `${nowSql(dialect, "$2")} + $4`;
+    const due_at = `${nowSql(dialect, "$2")} + $4`;
     yield sql(
-      `update jobs set state = 'ready', run_at = ${at}, due_at = ${at}, last_error = $3 where id = $1`,
+      `update jobs set state = 'ready', run_at = ${due_at}, due_at = ${due_at}, last_error = $3 where id = $1`,
       [p.id, p.now, p.error, p.retry_ms],
     );
   }
@@ -335,9 +335,9 @@ export function* replayJob(
     ]);
     waiting = open.length > 0;
   }
-  const at = nowSql(dialect, "$2");
+  const due_at = nowSql(dialect, "$2");
   yield sql(
-    `update jobs set state = 'ready', open_group = group_name, run_at = ${at}, due_at = ${waiting ? "null" : at},
+    `update jobs set state = 'ready', open_group = group_name, run_at = ${due_at}, due_at = ${waiting ? "null" : due_at},
       ended_at = null, last_attempt = attempt + max_attempts where id = $1`,
     [p.id, p.now],
   );

@@ -1,4 +1,4 @@
-/** Lists and replaces the sealed values of all organisations and tables, to change the key they are sealed with. */
+/** Lists and replaces the sealed values of all organizations and tables, to change the key they are sealed with. */
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 export type SealedKind = "secret" | "config" | "sign_in";
@@ -28,14 +28,15 @@ export function* listSealed(
 
 /** Replaces each value only if it is still the one that was read. */
 export function* replaceSealed(p: {
-  rows: { kind: SealedKind; org_id: string; name: string; was: string; now: string }[];
+  rows: { kind: SealedKind; org_id: string; name: string; old_text: string; new_text: string }[];
 }): Op<number> {
   let replaced = 0;
-  for (const { kind, org_id, name: row_name, was, now } of p.rows) {
+  for (const { kind, org_id, name: row_name, old_text, new_text } of p.rows) {
     const { table, name, text } = TABLES[kind];
-    const values: SqlValue[] = [org_id, row_name, was, now];
+    const values: SqlValue[] = [org_id, row_name, old_text, new_text];
     // The recorded size of a configuration value counts against a limit, so it must follow the new text.
-    const bytes = kind === "config" ? `, bytes = bytes + $${values.push(now.length - was.length)}` : "";
+    const bytes =
+      kind === "config" ? `, bytes = bytes + $${values.push(new_text.length - old_text.length)}` : "";
     const updated = yield sql(
       `update ${table} set ${text} = $4${bytes} where org_id = $1 and ${name} = $2 and ${text} = $3 returning org_id`,
       values,

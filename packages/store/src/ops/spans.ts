@@ -149,8 +149,8 @@ export function checkSpan(
     id++;
   }
   const complete = id > (row.last_id as number);
-  const same = complete ? row.body === `${text}]` : (row.body as string).startsWith(`${text},`);
-  return same ? { hash, last_id: id - 1 } : { broken: first };
+  const is_intact = complete ? row.body === `${text}]` : (row.body as string).startsWith(`${text},`);
+  return is_intact ? { hash, last_id: id - 1 } : { broken: first };
 }
 
 type SpanPart = [kind: string, date: string, payload: Json, meta: Json, hash: string];

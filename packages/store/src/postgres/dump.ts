@@ -144,7 +144,7 @@ async function continueNumbering(client: pg.Client, table: string): Promise<void
   }
 }
 
-/** The tables of a schema in the order of their creation; for a table that was created again, the last one counts. */
+/** The tables of a schema in the order in which they were last created. */
 function tablesOfSchema(version: number): string[] {
   const tables = new Set<string>();
   for (const migration of MIGRATIONS.filter((step) => step.version <= version)) {

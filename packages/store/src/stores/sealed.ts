@@ -15,12 +15,12 @@ export function createSealedStore(backend: Backend): SealedStore {
     },
     replace: (changes) =>
       backend.write("replaceSealed", {
-        rows: changes.map(({ row: { kind, org_id, name, ciphertext }, ciphertext: now }) => ({
+        rows: changes.map(({ row: { kind, org_id, name, ciphertext }, ciphertext: new_text }) => ({
           kind,
           org_id,
           name,
-          was: ciphertext,
-          now,
+          old_text: ciphertext,
+          new_text,
         })),
       }),
   };

@@ -73,9 +73,9 @@ async function locateData(
         : directory_offset;
     const start = await checkLocalHeader(entry, next, readAt);
     data_offsets[index] = start;
-    const left = next - (start + entry.packed);
-    if (left < 0) throw unsafe("overlap", "it overlaps another entry", entry.name);
-    await checkDescriptor(entry, start + entry.packed, left, readAt);
+    const gap_bytes = next - (start + entry.packed);
+    if (gap_bytes < 0) throw unsafe("overlap", "it overlaps another entry", entry.name);
+    await checkDescriptor(entry, start + entry.packed, gap_bytes, readAt);
   }
   return data_offsets;
 }
@@ -88,12 +88,12 @@ async function checkLocalHeader(entry: ZipEntry, next: number, readAt: ReadAt): 
   const head = await readAt(offset, LOCAL_BYTES + raw_name.length);
   if (head.readUInt32LE(0) !== ZIP_MAGIC)
     throw unsafe("garbage", "its local header is not where the central directory says", name);
-  const same =
+  const matches =
     head.readUInt16LE(6) === entry.flags &&
     head.readUInt16LE(8) === entry.method &&
     head.readUInt16LE(26) === raw_name.length &&
     head.subarray(LOCAL_BYTES).equals(raw_name);
-  if (!same) throw mismatch();
+  if (!matches) throw mismatch();
   const local = [head.readUInt32LE(14), head.readUInt32LE(18), head.readUInt32LE(22)];
   const expected = [entry.crc, entry.packed, entry.size];
   const sizes_follow = (entry.flags & SIZES_FOLLOW) !== 0;
@@ -109,17 +109,22 @@ async function checkLocalHeader(entry: ZipEntry, next: number, readAt: ReadAt): 
  * A data descriptor repeats checksum and sizes, with or without a signature, if the flag announces it. Nothing else may
  * follow.
  */
-async function checkDescriptor(entry: ZipEntry, at: number, left: number, readAt: ReadAt): Promise<void> {
-  if (left === 0 && (entry.flags & SIZES_FOLLOW) === 0) return;
-  if ((entry.flags & SIZES_FOLLOW) !== 0 && (left === 12 || left === 16)) {
-    const bytes = await readAt(at, left);
-    const from = left - 12;
-    const same =
+async function checkDescriptor(
+  entry: ZipEntry,
+  at: number,
+  gap_bytes: number,
+  readAt: ReadAt,
+): Promise<void> {
+  if (gap_bytes === 0 && (entry.flags & SIZES_FOLLOW) === 0) return;
+  if ((entry.flags & SIZES_FOLLOW) !== 0 && (gap_bytes === 12 || gap_bytes === 16)) {
+    const bytes = await readAt(at, gap_bytes);
+    const from = gap_bytes - 12;
+    const matches =
       (from === 0 || bytes.readUInt32LE(0) === DESCRIPTOR_MAGIC) &&
       bytes.readUInt32LE(from) === entry.crc &&
       bytes.readUInt32LE(from + 4) === entry.packed &&
       bytes.readUInt32LE(from + 8) === entry.size;
-    if (same) return;
+    if (matches) return;
   }
   throw unsafe("ambiguous", "its data descriptor does not match the central directory", entry.name);
 }

@@ -114,12 +114,12 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
           if (remaining === 0) state = "header";
           continue;
         }
-        const wanted = (state === "header" ? BLOCK : remaining) - pending.length;
+        const missing = (state === "header" ? BLOCK : remaining) - pending.length;
         pending =
           pending.length === 0
-            ? rest.subarray(0, wanted)
-            : Buffer.concat([pending, rest.subarray(0, wanted)]);
-        rest = rest.subarray(Math.min(wanted, rest.length));
+            ? rest.subarray(0, missing)
+            : Buffer.concat([pending, rest.subarray(0, missing)]);
+        rest = rest.subarray(Math.min(missing, rest.length));
         if (pending.length < (state === "header" ? BLOCK : remaining)) {
           pending = Buffer.from(pending);
           return;

@@ -72,8 +72,8 @@ export function openContentStore(dir: string): ContentStore {
   };
 
   const release = (digest: string): void => {
-    const left = (hold_counts.get(digest) ?? 0) - 1;
-    if (left > 0) hold_counts.set(digest, left);
+    const remaining = (hold_counts.get(digest) ?? 0) - 1;
+    if (remaining > 0) hold_counts.set(digest, remaining);
     else hold_counts.delete(digest);
   };
 

@@ -33,14 +33,14 @@ export async function takeFingerprint(
     size: paths.length,
     async findChange() {
       const now = new BigInt64Array(FIELDS);
-      const at = await findFirstFailing(paths.length, (index) => {
+      const changed = await findFirstFailing(paths.length, (index) => {
         storeInfo(now, 0, stat(dir, paths[index] as string));
         for (let field = 0; field < FIELDS; field++) {
           if (now[field] !== recorded[index * FIELDS + field]) return false;
         }
         return true;
       });
-      return at === null ? null : (paths[at] as string) || ".";
+      return changed === null ? null : (paths[changed] as string) || ".";
     },
   };
 }

@@ -96,7 +96,7 @@ class Images implements PackageImages {
         await this.#confirmStore(image);
         const file = await this.#findChange(image);
         if (file === null) return this.#createHandle(image);
-        if (tries_left === 0) throw changedInUse(digest, file);
+        if (tries_left === 0) throw changedImage(digest, file);
       } catch (error) {
         this.#release(image);
         throw error;
@@ -118,7 +118,7 @@ class Images implements PackageImages {
       root: async () => (await this.#expandOnce(image)).folder,
       check: async () => {
         const file = await this.#findChange(image);
-        if (file !== null) throw changedInUse(image.digest, file);
+        if (file !== null) throw changedImage(image.digest, file);
       },
       release: () => {
         if (is_held) this.#release(image);
@@ -147,7 +147,7 @@ class Images implements PackageImages {
       paths.map((path) => ({ path })),
     );
     // Confirms that the copy did not change while its contents were read.
-    if ((await image.copy_fingerprint.findChange()) !== null) throw changedInUse(image.digest, ROOT_DATA);
+    if ((await image.copy_fingerprint.findChange()) !== null) throw changedImage(image.digest, ROOT_DATA);
     image.bytes *= 2;
     return { folder, fingerprint };
   }
@@ -308,7 +308,7 @@ function rootOf({ folder }: Image): string {
   return `${folder}-root`;
 }
 
-function changedInUse(digest: string, file: string): BackplaneError {
+function changedImage(digest: string, file: string): BackplaneError {
   return new BackplaneError(
     "package.corrupt",
     `The verified image of ${digest} was changed by another process: ${JSON.stringify(file)}. The process was stopped.`,

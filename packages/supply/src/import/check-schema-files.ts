@@ -33,11 +33,11 @@ export async function checkSchemaFiles(
 
 function schemasOf(manifest: Manifest): SchemaReference[] {
   return manifest.exports.flatMap((item, index) => {
-    const at = `exports[${index}]`;
-    const references = [{ path: item.config_schema, where: `${at}.config_schema` }];
+    const export_path = `exports[${index}]`;
+    const references = [{ path: item.config_schema, where: `${export_path}.config_schema` }];
     if (item.kind === "tool") {
-      references.push({ path: item.tool.input_schema, where: `${at}.tool.input_schema` });
-      references.push({ path: item.tool.output_schema, where: `${at}.tool.output_schema` });
+      references.push({ path: item.tool.input_schema, where: `${export_path}.tool.input_schema` });
+      references.push({ path: item.tool.output_schema, where: `${export_path}.tool.output_schema` });
     }
     return references.flatMap(({ path, where }) => (path === undefined ? [] : [{ path, where }]));
   });

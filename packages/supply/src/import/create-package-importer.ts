@@ -392,11 +392,11 @@ export function createPackageImporter({
     },
     async read(digest, path, max_bytes) {
       // The path is untrusted: only listed files are part of the package.
-      const wanted = posix.normalize(path);
-      const listed = (await store.listing(digest)).find((file) => file.path === wanted);
+      const normalized = posix.normalize(path);
+      const listed = (await store.listing(digest)).find((file) => file.path === normalized);
       if (listed === undefined || listed.size > max_bytes) return null;
       const bytes = await readListed(store.treeOf(digest), listed);
-      if (bytes === null) throw corruptPackage(digest, { file: wanted, what: "changed" });
+      if (bytes === null) throw corruptPackage(digest, { file: normalized, what: "changed" });
       return bytes;
     },
     has: (digest) => store.has(digest),

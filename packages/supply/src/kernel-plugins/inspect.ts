@@ -94,8 +94,8 @@ export async function inspectArchive(
   if (name === null) throw new BackplaneError("plugin.invalid", "The package has no name.");
   const dir = join(plugins_dir, "node_modules", name);
   const locate: Locate = async (path) => {
-    const inside = posix.normalize(path);
-    if (files.has(inside)) return { file: join(dir, inside) };
+    const normalized = posix.normalize(path);
+    if (files.has(normalized)) return { file: join(dir, normalized) };
     return { problem: `its module ${path} is not in the archive` };
   };
   return requirePlugins(

@@ -32,24 +32,24 @@ export async function readArchive(file: string): Promise<ArchiveReading> {
       else entry.resume();
     }
   })();
-  const feeding = pipeline(
+  const feed = pipeline(
     createReadStream(file),
     createGunzip(),
     limitBytes,
     entries as unknown as NodeJS.WritableStream,
   );
-  const [feeding_result, reading_result] = await Promise.allSettled([feeding, reading]);
-  for (const side of [reading_result, feeding_result]) {
+  const [feed_result, reading_result] = await Promise.allSettled([feed, reading]);
+  for (const side of [reading_result, feed_result]) {
     if (side.status === "rejected") throw toUnreadable(side.reason);
   }
   return { manifest, files };
 }
 
 async function* limitBytes(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let left = MAX_BYTES;
+  let remaining = MAX_BYTES;
   for await (const chunk of chunks) {
-    left -= chunk.length;
-    if (left < 0) throw unreadable(`it unpacks to more than ${MAX_BYTES} bytes`);
+    remaining -= chunk.length;
+    if (remaining < 0) throw unreadable(`it unpacks to more than ${MAX_BYTES} bytes`);
     yield chunk;
   }
 }

@@ -55,8 +55,8 @@ function concrete(start: SchemaNode, value: unknown): SchemaNode | undefined {
   while (node?.def.innerType !== undefined) node = node.def.innerType;
   if (node?.def.type !== "union") return node;
   const { discriminator = "", options = [] } = node.def;
-  const wanted = (value as Record<string, unknown> | undefined)?.[discriminator];
-  return options.find((option) => option.def.shape?.[discriminator]?.def.values?.[0] === wanted);
+  const selected = (value as Record<string, unknown> | undefined)?.[discriminator];
+  return options.find((option) => option.def.shape?.[discriminator]?.def.values?.[0] === selected);
 }
 
 function editDistance(left: string, right: string): number {

@@ -12,9 +12,9 @@ const HARNESS_PERMISSIONS = {
 } as const;
 const HARNESS_REQUIREMENTS = [
   "Supports the modes start and resume; after a crash the harness continues from the conversation on the tape.",
-  "Model calls only through the gateway's model endpoints, with the delegated token (llm:invoke).",
-  "Tools only through the gateway's MCP endpoint, with the delegated token (tools:invoke).",
-  "The transcript is written to the chain, so that another harness can continue it.",
+  "Calls models only through the gateway's model endpoints, with the delegated token (llm:invoke).",
+  "Calls tools only through the gateway's MCP endpoint, with the delegated token (tools:invoke).",
+  "Writes its transcript to the chain, so that another harness can continue it.",
 ];
 
 export const BUNDLED_CATALOG: MarketplaceCatalog = {
@@ -101,7 +101,7 @@ export const BUNDLED_CATALOG: MarketplaceCatalog = {
         kind: "compactor",
         document: "spec/protocol.md",
         requirements: [
-          "Answers with seed blocks, a summary and diagnostics; pins and system messages survive.",
+          "Returns seed blocks, a summary and diagnostics, and keeps pinned entries and system messages.",
         ],
       },
     },

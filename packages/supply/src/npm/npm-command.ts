@@ -36,7 +36,7 @@ export interface NpmOptions {
 }
 
 const TIMEOUT_MS = 300_000;
-/** How long a change of the operator's npm configuration may go unnoticed. */
+/** How long a change to the operator's npm configuration may go unnoticed. */
 const SETTINGS_MS = 60_000;
 const KEPT_ENV =
   /^(?:HOME|USERPROFILE|APPDATA|LANG|TMPDIR|XDG_[A-Z_]+|(?:HTTPS?|NO)_PROXY|NODE_EXTRA_CA_CERTS|SSL_CERT_(?:FILE|DIR)|NPM_CONFIG_.+|NPM_TOKEN)$/i;

@@ -160,8 +160,8 @@ async function explainUnresolved(
   const unresolved = await findUnresolved(cache, root, (spec) => {
     if (refused.some((url) => spec === url || originOf(spec) === originOf(url))) return true;
     // The message of npm contains the address, except when it could not start git.
-    const plain = spec.replace(/^[a-z+]+:(?:\/\/)?/i, "");
-    return output.includes(plain) || (/\bgit\b/.test(output) && !/^(?:https?|file|link):/.test(spec));
+    const address = spec.replace(/^[a-z+]+:(?:\/\/)?/i, "");
+    return output.includes(address) || (/\bgit\b/.test(output) && !/^(?:https?|file|link):/.test(spec));
   });
   return unresolved === null ? null : refusedDependency(unresolved.path, unresolved.spec);
 }

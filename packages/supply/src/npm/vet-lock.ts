@@ -101,8 +101,8 @@ function locate(packages: Record<string, LockEntry>, from: string, name: string)
     const path = at === "" ? `node_modules/${name}` : `${at}/node_modules/${name}`;
     if (packages[path] !== undefined) return path;
     if (at === "") return null;
-    const up = at.lastIndexOf("node_modules/");
-    at = up <= 0 ? "" : at.slice(0, up - 1);
+    const separator = at.lastIndexOf("node_modules/");
+    at = separator <= 0 ? "" : at.slice(0, separator - 1);
   }
 }
 

@@ -55,7 +55,7 @@ export function readManifestDocument(bytes: Uint8Array, descriptors: number): Im
   }
   const media_type = json.mediaType ?? MANIFEST_TYPE;
   if (!MANIFEST_TYPES.includes(media_type as string))
-    throw new Error("it is not an image manifest or an index");
+    throw new Error("it is neither an image manifest nor an index");
   return {
     kind: "manifest",
     media_type: media_type as string,

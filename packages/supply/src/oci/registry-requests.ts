@@ -1,6 +1,6 @@
 /**
- * Sends single requests to registries. Each name is resolved once; the connection goes to the addresses that `addresses`
- * has checked, so a name that resolves differently the next time has no effect.
+ * Sends single requests to registries. Each name is resolved once, and the connection goes only to the addresses that
+ * `addresses` has checked, so a DNS answer that changes between the check and the connection has no effect.
  */
 import {
   Agent as HttpAgent,
@@ -18,7 +18,7 @@ export interface RegistryRequest {
   method: "GET" | "HEAD" | "POST" | "PUT";
   url: URL;
   headers: Record<string, string>;
-  /** Can be sent again; `size` is its Content-Length. */
+  /** A body that can be sent again; `size` is its Content-Length. */
   body?: { size: number; bytes: () => AsyncIterable<Uint8Array> };
   signal: AbortSignal;
 }
@@ -35,7 +35,7 @@ export type SendToRegistry = (request: RegistryRequest) => Promise<RegistryRespo
 /** The addresses that may be connected to. Rejects with `policy.denied` for a destination that is not allowed. */
 export type CheckedAddresses = (destination: { host: string; port: number }) => Promise<readonly string[]>;
 
-/** `addresses` is null where the operator has specified the registry, on the command line or for npm; nothing is checked. */
+/** If `addresses` is null, nothing is checked: the operator has chosen the registry, on the command line or for npm. */
 export function createRegistryRequests(options: {
   addresses: CheckedAddresses | null;
   idle_ms: number;

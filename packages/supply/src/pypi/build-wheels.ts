@@ -101,7 +101,7 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
   async function buildIn(work: string, source: LockedFile, archive: string): Promise<BuiltWheel> {
     const { name, version } = source;
     if (builds === null) throw new BackplaneError("sandbox.unavailable", "Builds need the sandbox.");
-    let more: string[] | null = null;
+    let requested: string[] | null = null;
     for (const pass of [1, 2]) {
       const sandbox_folder = join(work, `box-${pass}`);
       await mkdir(join(sandbox_folder, "out"), { recursive: true });
@@ -109,7 +109,7 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
       const { requires: declared, ...backend } = await readBuildSystem(join(sandbox_folder, "source"), name);
       const { requires, files } = await lockAndDownload(
         name,
-        [...declared, ...(more ?? [])],
+        [...declared, ...(requested ?? [])],
         join(work, `requires-${pass}`),
       );
       await unpackRequirements(join(sandbox_folder, "env"), files);
@@ -120,11 +120,12 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
         name: `${name} ${version}`,
         python,
         backend,
-        requirements_known: more !== null,
+        requirements_known: requested !== null,
         signal: operation.signal,
       });
-      more = more === null ? await readRequires(join(sandbox_folder, "out"), name) : null;
-      if (more === null) return { wheel: await collectWheel(sandbox_folder, work, source), source, requires };
+      requested = requested === null ? await readRequires(join(sandbox_folder, "out"), name) : null;
+      if (requested === null)
+        return { wheel: await collectWheel(sandbox_folder, work, source), source, requires };
     }
     throw new Error("the second pass of a build requests nothing");
   }
@@ -137,7 +138,11 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
     const copy = join(work, file);
     await copyRegularFile(join(sandbox_folder, "out", file), copy, limits.unpacked_bytes, source);
     const { metadata } = await unpackWheel(copy, join(work, "checked"), limits);
-    requireSameVersion(source, normalizeProject(headerOf(metadata, "Name")), headerOf(metadata, "Version"));
+    requireSameVersion(
+      source,
+      normalizeProject(findHeader(metadata, "Name")),
+      findHeader(metadata, "Version"),
+    );
     const target = join(wheels, file);
     if (built.has(target)) throw invalidBuild(source, `there are two archives of ${name} ${version}`);
     await rename(copy, target);
@@ -301,7 +306,7 @@ function requireSameVersion(source: LockedFile, name: string, version: string): 
   throw invalidBuild(source, `its wheel is ${name} ${version}`);
 }
 
-function headerOf(metadata: string | null, name: string): string {
+function findHeader(metadata: string | null, name: string): string {
   return new RegExp(`^${name}: *(.*?) *\\r?$`, "m").exec(metadata ?? "")?.[1] ?? "";
 }
 

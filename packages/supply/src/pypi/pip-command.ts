@@ -106,7 +106,7 @@ export const PYPI_URL = "https://pypi.org/simple";
 /** The index of PyPI links to files on another host. */
 const PYPI_FILES = "https://files.pythonhosted.org";
 const TIMEOUT_MS = 300_000;
-/** How long a change of the installed Python may go unnoticed. */
+/** How long a change to the installed Python may go unnoticed. */
 const FOUND_MS = 60_000;
 const MAX_LOG = 4 * 1024 * 1024;
 /** The first version with `--report` and `--dry-run`. */
@@ -267,13 +267,13 @@ export function createPip(options: PythonOptions): Pip {
         const disk_fault = programDiskFault("pip", ended.output);
         if (disk_fault !== null) throw disk_fault;
         const text = (await readFile(log, "utf8").catch(() => "")).slice(0, MAX_LOG);
-        const why = await readFile(stopped, "utf8").catch(() => "{}");
+        const stop_report = await readFile(stopped, "utf8").catch(() => "{}");
         const reason = ended.timed_out
           ? `pip did not finish within ${timeout_ms} ms.`
           : proxy.exceeded
             ? `The Python index sent more than ${max_bytes} bytes.`
             : `pip failed: ${messageOf(ended.output)}`;
-        const parsed = JSON.parse(why) as { direct?: DirectDependency; source?: NeededSource };
+        const parsed = JSON.parse(stop_report) as { direct?: DirectDependency; source?: NeededSource };
         throw new PipFailure(reason, text, parsed, proxy.refused);
       } finally {
         await proxy.close();
@@ -327,8 +327,8 @@ async function findPip(
   // pip is pure Python, so one that belongs to another Python can run here.
   for (const place of gateway_path.split(delimiter)) {
     for (const name of ["python3", "python"]) {
-      const other = place === "" ? null : await firstProgram([place], name);
-      const folder = other === null ? null : (await describePython(other, env)).folder;
+      const other_python = place === "" ? null : await firstProgram([place], name);
+      const folder = other_python === null ? null : (await describePython(other_python, env)).folder;
       if (folder !== null) return { python, version, folder };
     }
   }

@@ -286,8 +286,10 @@ function explainFailure(
   if (refused !== undefined) return refusedPythonDependency([name], refused);
   const mismatch = toHashMismatch(error);
   if (mismatch !== null) return mismatch;
-  const other = /Package '([^']+)' requires a different Python: \S+ not in '([^']+)'/.exec(error.log);
-  if (other !== null) return wrongPython(other[1]!, python, other[2]!);
+  const version_mismatch = /Package '([^']+)' requires a different Python: \S+ not in '([^']+)'/.exec(
+    error.log,
+  );
+  if (version_mismatch !== null) return wrongPython(version_mismatch[1]!, python, version_mismatch[2]!);
   const wanted = /No matching distribution found for ([A-Za-z0-9._-]+)/.exec(error.log)?.[1];
   if (wanted === undefined) return error;
   // The search for this package is the last one of the log.

@@ -163,8 +163,8 @@ function follow(root: unknown, pointer: string): unknown {
 
 function hasId(value: unknown, id: string): boolean {
   if (typeof value !== "object" || value === null) return false;
-  const own = (value as { $id?: unknown }).$id;
-  if (typeof own === "string" && (own === id || own.endsWith(`/${id}`))) return true;
+  const own_id = (value as { $id?: unknown }).$id;
+  if (typeof own_id === "string" && (own_id === id || own_id.endsWith(`/${id}`))) return true;
   return Object.values(value).some((inner) => hasId(inner, id));
 }
 

@@ -71,12 +71,12 @@ export async function loadCompiler(): Promise<Compiler> {
     compile(schema, checked) {
       if (!checked) checkAgainstMetaSchema(schema);
       const first = build(schema, false);
-      let every: typeof first | undefined;
+      let collectingCheck: typeof first | undefined;
       return (value, all) => {
         if (first(value)) return [];
         if (!all) return toIssues(first.errors ?? []);
-        every ??= build(schema, true);
-        return every(value) === true ? [] : toIssues(every.errors ?? []);
+        collectingCheck ??= build(schema, true);
+        return collectingCheck(value) === true ? [] : toIssues(collectingCheck.errors ?? []);
       };
     },
   };

@@ -24,9 +24,9 @@ type Draft = Record<string, unknown> & { id: string };
 export function toolExport(
   id: string,
   more: Record<string, unknown> = {},
-  toolPart: Record<string, unknown> = {},
+  tool_fields: Record<string, unknown> = {},
 ): Draft {
-  return { id, kind: "tool", tool: { effect_class: "read_only", ...toolPart }, ...more };
+  return { id, kind: "tool", tool: { effect_class: "read_only", ...tool_fields }, ...more };
 }
 
 export function hookExport(id: string, events: string[], more: Record<string, unknown> = {}): Draft {

@@ -74,7 +74,7 @@ export interface TestKernelOptions {
 export async function createTestKernel(
   options: TestKernelOptions & { file?: string } = {},
 ): Promise<TestKernel> {
-  const file = options.file ?? join(temporary(), "store.db");
+  const file = options.file ?? join(createTemporaryFolder(), "store.db");
   if (options.file === undefined) await copyEmptyStore(file);
   const store = await openSqliteStore({ file, threaded: false });
   return await seedTestKernel(store, file, options);
@@ -106,7 +106,9 @@ export async function seedTestKernel(
     gateway: { base_url: () => "http://127.0.0.1:7420" },
     log: createTestLogger((level, message, fields) => logged.push({ level, fields, message })),
     ...(options.artifacts === undefined ? {} : { artifacts: options.artifacts }),
-    ...(options.plugins === undefined ? {} : { plugins: inlineLoader(options.plugins, temporary) }),
+    ...(options.plugins === undefined
+      ? {}
+      : { plugins: inlineLoader(options.plugins, createTemporaryFolder) }),
   };
   const kernel = createKernel(deps);
   if (options.start !== false) await kernel.start();
@@ -146,7 +148,7 @@ export async function seedTestKernel(
   };
 }
 
-function temporary(): string {
+function createTemporaryFolder(): string {
   const folder = createMemoryFolder("backplane-kernel-");
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   return folder;

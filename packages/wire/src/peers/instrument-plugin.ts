@@ -141,7 +141,7 @@ export function resultProblem(value: unknown): string | null {
   if (status !== "Success" && status !== "Error") return "its status is neither Success nor Error";
   if (error === undefined || error === null) return null;
   if (!isObject(error) || typeof error.code !== "string" || typeof error.message !== "string") {
-    return "its error has no code and message";
+    return "its error lacks a code or a message";
   }
   return status === "Success" ? "it has status Success and an error" : null;
 }

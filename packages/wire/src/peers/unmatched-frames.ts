@@ -31,8 +31,8 @@ export class UnmatchedFrames {
     const ending = this.#settled.get(id);
     if (ending === undefined) this.#onViolation({ kind: "unknown_id" });
     else {
-      const late = ending === "abandoned" && kind === "second_reply";
-      this.#onViolation({ kind: late ? "late_reply" : kind, request_id: id });
+      const is_late = ending === "abandoned" && kind === "second_reply";
+      this.#onViolation({ kind: is_late ? "late_reply" : kind, request_id: id });
     }
   }
 }

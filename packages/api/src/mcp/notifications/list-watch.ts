@@ -12,9 +12,9 @@ const POLL_MS = 10_000;
 export type ChangedList = "tools" | "resources" | "prompts";
 
 interface Listener {
-  changed(list: ChangedList): void;
+  onListChanged(list: ChangedList): void;
   /** Any other notification of a server. */
-  notice(notice: ServerNotice): void;
+  onNotice(notice: ServerNotice): void;
 }
 
 export interface ListWatch {
@@ -82,11 +82,11 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
     if (list !== undefined) notify(watched, list);
     // A binding may belong to the whole org, but a process contains the data of one project.
     else if (watched.caller.scope.project_id !== notice.project_id) return;
-    else for (const listener of watched.listeners) listener.notice(notice);
+    else for (const listener of watched.listeners) listener.onNotice(notice);
   }
 
   function notify(watched: WatchedScope, list: ChangedList): void {
-    for (const listener of watched.listeners) listener.changed(list);
+    for (const listener of watched.listeners) listener.onListChanged(list);
   }
 
   function schedulePoll(): void {

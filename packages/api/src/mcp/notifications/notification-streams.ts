@@ -51,8 +51,8 @@ export async function sessionNotifications(
 ): Promise<NotificationStream> {
   const queue = new MessageQueue<JsonObject>(MAX_QUEUED);
   const stopWatching = await lists.listen(session.caller, {
-    changed: (list) => session.notify(notification(CHANGED_METHODS[list])),
-    notice(notice) {
+    onListChanged: (list) => session.notify(notification(CHANGED_METHODS[list])),
+    onNotice(notice) {
       if (session.server !== null && session.server !== notice.binding_id) return;
       const message = notificationFor(notice, session.level, (uri) => session.subscriptions.has(uri));
       if (message !== null) session.notify(message);
@@ -102,10 +102,10 @@ export async function listenNotifications(
     return { items: (stop) => sseItems(queue, stop), close: () => undefined };
   }
   const stopWatching = await deps.lists.listen(caller, {
-    changed(list) {
+    onListChanged(list) {
       if (requested.has(list)) queue.put(notification(CHANGED_METHODS[list], { _meta }));
     },
-    notice(notice) {
+    onNotice(notice) {
       if (view.server !== null && view.server.binding_id !== notice.binding_id) return;
       const message = notificationFor(notice, null, (uri) => uris.has(uri));
       if (message !== null) queue.put({ ...message, params: { ...(message.params as JsonObject), _meta } });

@@ -1,6 +1,6 @@
 /**
- * Subscriptions to resources. A server is one process for all clients, so a resource is subscribed to once, for the first
- * client, and unsubscribed from after the last one. When the process exits, the gateway subscribes again with the
+ * Subscriptions to resources. A server is one process for all clients, so a resource is subscribed to once, for the
+ * first client, and unsubscribed from after the last one. When the process exits, the gateway subscribes again with the
  * process that replaces it, which the clients do not notice.
  */
 import { codeOf } from "@backplane/contract";
@@ -38,7 +38,7 @@ export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions
     if (method === SERVER_ENDED) resubscribe(binding_id, project_id, 0);
   });
 
-  /** One attempt at a time for each server. */
+  /** Subscribes again to every resource of a server. At most one attempt is in progress for each server. */
   function resubscribe(binding_id: string, project_id: string | null, failures: number): void {
     const key = `${binding_id}\n${project_id}`;
     const current = () => Array.from(subscriptions.values()).filter((each) => keyOf(each) === key);

@@ -64,7 +64,7 @@ test("finds an unannounced change by polling and reports it once to each client"
   const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };
   const watch = createListWatch({ ...api.kernel, catalog: { ...api.kernel.catalog, ...catalog } }, api.clock);
   const counts = [0, 0];
-  const listener = (n: number) => ({ changed: () => void counts[n]!++, notice: () => undefined });
+  const listener = (n: number) => ({ onListChanged: () => void counts[n]!++, onNotice: () => undefined });
   const unsubscribe = await watch.listen(caller, listener(0));
   await watch.listen(caller, listener(1));
   const poll = async () => {

@@ -39,8 +39,8 @@ test("does not forward notices of one project's process to another project", asy
   const received: string[] = [];
   for (const project_id of ["proj_a", "proj_b", null]) {
     await watch.listen(caller(project_id), {
-      changed: (list) => received.push(`${project_id} ${list}`),
-      notice: ({ params }) => received.push(`${project_id} ${params.data as string}`),
+      onListChanged: (list) => received.push(`${project_id} ${list}`),
+      onNotice: ({ params }) => received.push(`${project_id} ${params.data as string}`),
     });
   }
   const message = { binding_id: "bind_org", method: "notifications/message" };
@@ -61,8 +61,8 @@ test("stops resource updates for a subscriber when its policy removes the resour
   const watch = createListWatch(kernel, clock);
   const received: string[] = [];
   await watch.listen(caller("p"), {
-    changed: () => undefined,
-    notice: ({ method }) => received.push(method),
+    onListChanged: () => undefined,
+    onNotice: ({ method }) => received.push(method),
   });
   const notify = async (method: string) => {
     sendNotice({ binding_id: "bind_org", project_id: "p", method, params: {} });

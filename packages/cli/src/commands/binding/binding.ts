@@ -39,11 +39,11 @@ BINDING is a binding id, or a package or export that has exactly one binding.
 export function addBindingCommands(program: Command, toAction: ToAction): void {
   const binding = program
     .command("binding")
-    .description("Make exports usable in a project or an organisation.")
+    .description("Make exports usable in a project or an organization.")
     .addHelpText("after", EXAMPLES);
   bindingFlags(binding.command("create <package> <export>"))
     .description("Bind an export of PACKAGE[@VERSION].")
-    .option("--org-wide", "for the whole organisation instead of one project")
+    .option("--org-wide", "for the whole organization instead of one project")
     .addHelpText("after", EXAMPLES)
     .action(toAction(create));
   pageFlags(binding.command("list").description("List bindings."))
@@ -310,7 +310,7 @@ function showBinding(context: CommandContext, binding: Binding): void {
       package: `${binding.package_id}@${binding.package_version}`,
       scope:
         binding.scope.project_id === null
-          ? `${binding.scope.org_id} (whole organisation)`
+          ? `${binding.scope.org_id} (whole organization)`
           : `${binding.scope.org_id}/${binding.scope.project_id}`,
       status,
       unbound_slots: binding.unbound_slots.length === 0 ? undefined : binding.unbound_slots,

@@ -106,10 +106,10 @@ export function refusedLines({ egress, grant, binding_id }: Invocation): string[
   if (egress === null) return [];
   const { refused, refusals } = egress;
   const lines = refusals.map(({ host, port, reason, message, detail, count, shared }) => {
-    const more = detail === undefined ? "" : ` (${detail})`;
+    const detail_text = detail === undefined ? "" : ` (${detail})`;
     const times = count === undefined ? "" : ` (${count} times)`;
     const shared_note = shared ? " [shared process: may belong to another call]" : "";
-    return `${host === "" ? "(no host)" : bracketIpv6(host)}:${port} ${reason}: ${message}${more}${times}${shared_note}`;
+    return `${host === "" ? "(no host)" : bracketIpv6(host)}:${port} ${reason}: ${message}${detail_text}${times}${shared_note}`;
   });
   const listed = refusals.reduce((sum, { count = 1 }) => sum + count, 0);
   if (refused > listed) lines.push(`and ${refused - listed} more`);
@@ -148,8 +148,9 @@ const WEB_PORTS = [80, 443];
 
 /** The destination as `--domains` accepts it. A lookup has no port, and the web ports need none. */
 function formatDestination({ host, port, reason }: RefusalEntry): string {
-  const anyPort = reason === "direct.lookup" || (reason === "domain.not_allowed" && WEB_PORTS.includes(port));
-  return anyPort ? host : `${bracketIpv6(host)}:${port}`;
+  const is_any_port =
+    reason === "direct.lookup" || (reason === "domain.not_allowed" && WEB_PORTS.includes(port));
+  return is_any_port ? host : `${bracketIpv6(host)}:${port}`;
 }
 
 function bracketIpv6(host: string): string {

@@ -90,7 +90,7 @@ async function run(
     out.data(started, () => started.id);
     const waits = started.status === "waiting_approval" && started.approval_id !== null;
     if (waits) out.note(`Awaiting approval: backplane approve allow ${started.approval_id} (or deny)`);
-    out.note(`${waits ? "Then" : "Started. To see it"}: backplane invocation show ${started.id}`);
+    out.note(`${waits ? "Then" : "Started. To see the call"}: backplane invocation show ${started.id}`);
     return EXIT.ok;
   }
   const followed = await followInvocation(context, invoke, {

@@ -34,8 +34,8 @@ export interface ReadyReport {
 
 export async function detach(context: CommandContext, options: UpOptions): Promise<ReadyReport> {
   const { io, home } = context;
-  const logFile = join(home, "gateway.log");
-  const log = openSync(logFile, "a", 0o600);
+  const log_file = join(home, "gateway.log");
+  const log = openSync(log_file, "a", 0o600);
   const child = spawn(io.entry.node, [...io.entry.args, ...upArguments(home, options)], {
     cwd: io.cwd,
     env: io.env,
@@ -48,7 +48,7 @@ export async function detach(context: CommandContext, options: UpOptions): Promi
   child.unref();
   if (line === "") {
     throw new BackplaneError("internal", "The gateway exited before it was ready.", {
-      fix: `Read ${logFile}.`,
+      fix: `Read ${log_file}.`,
     });
   }
   return readiness(JSON.parse(line) as ReadyReport | { error: ReportedError });
@@ -64,8 +64,8 @@ interface ReportedError {
 function readiness(document: ReadyReport | { error: ReportedError }): ReadyReport {
   if (!("error" in document)) return document;
   const { code, message, fix, details } = document.error;
-  const known: ErrorCode = isErrorCode(code) ? code : "internal";
-  throw new BackplaneError(known, message, {
+  const error_code: ErrorCode = isErrorCode(code) ? code : "internal";
+  throw new BackplaneError(error_code, message, {
     ...(fix === undefined ? {} : { fix }),
     ...(details === undefined ? {} : { details }),
   });

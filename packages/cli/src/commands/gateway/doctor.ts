@@ -18,7 +18,7 @@ import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { listAll } from "../../context/page.ts";
-import { type Colour, type Output, table } from "../../terminal/output.ts";
+import { type Color, type Output, table } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 
 interface DoctorRow {
@@ -30,7 +30,7 @@ interface DoctorRow {
   details?: { name: string; status: DoctorRow["status"]; message?: string }[];
 }
 
-const COLOURS: Record<DoctorRow["status"], Colour> = { ok: "green", degraded: "yellow", failed: "red" };
+const STATUS_COLORS: Record<DoctorRow["status"], Color> = { ok: "green", degraded: "yellow", failed: "red" };
 const INSTRUMENT_STATUS = {
   Healthy: "ok",
   Degraded: "degraded",
@@ -369,9 +369,9 @@ function formatRows(out: Output, checks: DoctorRow[]): string {
   const [head = "", ...rows] = lines;
   const row_lines = rows.flatMap((row, i) => {
     const check = checks[i]!;
-    const painted = row.replace(check.status, out.paint(COLOURS[check.status], check.status));
+    const painted = row.replace(check.status, out.paint(STATUS_COLORS[check.status], check.status));
     const details = (check.details ?? []).map(({ name, status, message = "" }) =>
-      `  ${plainLine(name)}: ${out.paint(COLOURS[status], status)} ${plainLine(message)}`.trimEnd(),
+      `  ${plainLine(name)}: ${out.paint(STATUS_COLORS[status], status)} ${plainLine(message)}`.trimEnd(),
     );
     const fix = check.fix === undefined || check.status === "ok" ? [] : [`  fix: ${plainLine(check.fix)}`];
     return [painted, ...details, ...fix];

@@ -126,7 +126,7 @@ async function stopAfterFault(io: Io, gateway: Gateway, error: unknown): Promise
   await gateway.stop("fault");
   const message = error instanceof Error ? error.message : String(error);
   throw new BackplaneError("internal", `The gateway stopped after an internal error: ${message}`, {
-    fix: "Start it again: backplane up. The stack trace is in its log.",
+    fix: "Start the gateway again: backplane up. The stack trace is in its log.",
     cause: error,
   });
 }

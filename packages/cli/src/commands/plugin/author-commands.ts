@@ -47,7 +47,7 @@ export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
   plugin
     .command("push <source> <reference>")
     .description("Upload a folder, an archive or an OCI layout to a registry, as oci://HOST/NAME:TAG.")
-    .option("--signature <file>", "upload this signature with it (default: the one in the folder)")
+    .option("--signature <file>", "upload this signature with the package (default: the one in the folder)")
     .option("--accept-source", "accept a manifest that declares another repository as its source")
     .option("--insecure", "reach the registry without TLS; loopback needs no flag")
     .addHelpText(

@@ -41,7 +41,7 @@ export async function devPlugin(
 
 function reportLinked({ out }: CommandContext, { path, package_id }: WorkspaceFolder): void {
   out.note(`Watching ${path} as ${package_id}. Save a file to load it; Ctrl-C ends.`);
-  out.note("Call it from another terminal: backplane invoke EXPORT --input '{…}'");
+  out.note("Call an export from another terminal: backplane invoke EXPORT --input '{…}'");
 }
 
 /** The gateway may have stopped, or another user may have unlinked the folder. */

@@ -37,18 +37,18 @@ export async function packPlugin(
   return undefined;
 }
 
-/** A folder, or a tar if the name ends in .tar. */
+/** Writes the layout as a folder, or as a tar file if the name ends in .tar. */
 async function packAsLayout(context: CommandContext, path: string, out: string): Promise<undefined> {
   const { packLayout, tarLayout } = await import("@backplane/supply");
   const signature = readSignatureFile(context.io.cwd, path, undefined);
-  const isTar = out.endsWith(".tar");
-  if (existsSync(out)) throw unwritable(out, "already exists");
-  const layout = isTar ? await mkdtemp(join(tmpdir(), "backplane-layout-")) : out;
+  const is_tar = out.endsWith(".tar");
+  if (existsSync(out)) throw unwritableError(out, "already exists");
+  const layout = is_tar ? await mkdtemp(join(tmpdir(), "backplane-layout-")) : out;
   try {
-    const target = isTar ? join(layout, "layout") : layout;
+    const target = is_tar ? join(layout, "layout") : layout;
     const packed = await context.out.during(`Packing ${path}`, async () => {
       const done = await packLayout(path, target, signature === undefined ? [] : [signature]);
-      if (isTar) await tarLayout(target, (await createNew(out)).createWriteStream());
+      if (is_tar) await tarLayout(target, (await createNew(out)).createWriteStream());
       return done;
     });
     const { manifest_digest, digest, size_bytes, files } = packed;
@@ -60,7 +60,7 @@ async function packAsLayout(context: CommandContext, path: string, out: string):
     await rm(out, { recursive: true, force: true });
     throw error;
   } finally {
-    if (isTar) await rm(layout, { recursive: true, force: true });
+    if (is_tar) await rm(layout, { recursive: true, force: true });
   }
   context.out.note(`Next: backplane plugin push ${out} oci://HOST/NAME:TAG`);
   return undefined;
@@ -72,10 +72,10 @@ async function createNew(file: string): Promise<FileHandle> {
     return await open(file, "wx");
   } catch (error) {
     const exists = (error as NodeJS.ErrnoException).code === "EEXIST";
-    throw diskFault(error, file) ?? unwritable(file, exists ? "already exists" : "cannot be written");
+    throw diskFault(error, file) ?? unwritableError(file, exists ? "already exists" : "cannot be written");
   }
 }
 
-function unwritable(file: string, reason: string): BackplaneError {
+function unwritableError(file: string, reason: string): BackplaneError {
   return new BackplaneError("cli.usage", `${file} ${reason}.`, { fix: "Choose another file with -o FILE." });
 }

@@ -53,13 +53,13 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .description(
       "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar, an OCI layout), a package in an OCI registry (oci://HOST/NAME:TAG), an entry of the marketplace (marketplace:ID), an MCP server (npm:NAME, pypi:NAME, image:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
     )
-    .option("--mcp <url>", "install the MCP server at this URL; SOURCE is its name")
+    .option("--mcp <url>", "install the MCP server at this URL; SOURCE is the name of the server")
     .option("--bind", "bind all exports of a package, with the flags above")
     .option("--no-bind", "do not bind tool files, MCP servers and instruments")
-    .option("--org-wide", "bind for the whole organisation instead of one project")
+    .option("--org-wide", "bind for the whole organization instead of one project")
     .option(
       "--accept-source",
-      "accept a package from a registry whose manifest declares another repository as its source",
+      "accept a package from a registry even if the manifest declares another repository as its source",
     )
     .option("--signature <file>", "the signature of an archive (default for a folder: the one in it)")
     .option("--allow-downgrade", "install a signed package that is older than one that was installed before")
@@ -96,7 +96,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   plugin
     .command("trust <name>")
     .description("Run a kernel plugin inside the gateway process.")
-    .option("--revoke", "run it in a separate process again")
+    .option("--revoke", "run the plugin in a separate process again")
     .action(
       toAction((context, options: { revoke?: boolean }, name: string) =>
         setTrusted(context, name, options.revoke !== true),
@@ -122,10 +122,10 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     )
     .option(
       "--trial <seconds>",
-      "how long the gateway watches the version and rolls it back if it fails (default: 60)",
+      "how long the gateway watches the new version and rolls back if the version fails (default: 60)",
       wholeNumber("--trial", 0, 86_400),
     )
-    .option("--org-wide", "bindings of the whole organisation instead of one project")
+    .option("--org-wide", "bindings of the whole organization instead of one project")
     .option("--dry-run", "only show what changes")
     .option("--replay", "first replay recorded calls; stop if the version needs another permission")
     .option("--stop-on-change", "with --replay: also stop if a result differs")
@@ -135,7 +135,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .description(
       "End a rollout of a package, or return its bindings to the version and settings before their last upgrade.",
     )
-    .option("--org-wide", "bindings of the whole organisation instead of one project")
+    .option("--org-wide", "bindings of the whole organization instead of one project")
     .option("--dry-run", "only show what changes")
     .action(toAction(rollbackPlugin));
   plugin
@@ -152,7 +152,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .requiredOption("--candidate <version|source>", "an installed version, or a source as in plugin install")
     .option("--limit <n>", "how many calls, newest first (default: 50)", wholeNumber("--limit", 1, 500))
     .option("--tool <name>", "only calls to this tool; repeatable", parseList)
-    .option("--org-wide", "bindings of the whole organisation instead of one project")
+    .option("--org-wide", "bindings of the whole organization instead of one project")
     .action(toAction(replayPlugin));
   addAuthorCommands(plugin, toAction);
 }

@@ -27,10 +27,10 @@ export async function signPlugin(
     if (package_id === null || version === null)
       throw new BackplaneError("package.invalid", "The layout has no package id or no version.");
     const signature = signPackage({ package_id, version, digest, files }, private_key, new Date());
-    const isFolder = (await stat(path)).isDirectory();
+    const is_folder = (await stat(path)).isDirectory();
     const out =
       options.out === undefined
-        ? join(isFolder ? path : dirname(path), SIGNATURE_FILE)
+        ? join(is_folder ? path : dirname(path), SIGNATURE_FILE)
         : resolve(cwd, options.out);
     await writeFile(out, `${JSON.stringify(signature, null, 2)}\n`);
     context.out.data(
@@ -47,10 +47,12 @@ async function readKey(cwd: string, file: string | undefined, variable: string |
   if (file === undefined) {
     if (variable !== undefined && variable !== "") return variable;
     throw new BackplaneError("cli.usage", "No signing key was specified.", {
-      fix: `--key FILE, or the key in ${KEY_VARIABLE}. Create one with: backplane key generate`,
+      fix: `Specify --key FILE or set ${KEY_VARIABLE} to the key. Create one with: backplane key generate`,
     });
   }
   return await readFile(resolve(cwd, file), "utf8").catch(() => {
-    throw new BackplaneError("cli.usage", `${file} cannot be read.`, { fix: "--key FILE" });
+    throw new BackplaneError("cli.usage", `${file} cannot be read.`, {
+      fix: "Specify a readable file with --key.",
+    });
   });
 }

@@ -84,10 +84,10 @@ export async function upgradePlugin(
   }
   context.out.note(
     percent < 100
-      ? `To send it more of the calls: backplane plugin upgrade ${package_id}@${package_version} --percent N; omit --percent for all calls.`
-      : "If it crashes or fails too often during its trial, the gateway returns to the previous version.",
+      ? `To send more calls to this version: backplane plugin upgrade ${package_id}@${package_version} --percent N; omit --percent for all calls.`
+      : "If this version crashes or fails too often during its trial, the gateway returns to the previous version.",
   );
-  context.out.note(`To undo all of it: backplane plugin rollback ${package_id}`);
+  context.out.note(`To undo the upgrade: backplane plugin rollback ${package_id}`);
   return undefined;
 }
 
@@ -110,9 +110,11 @@ function reportHeld({ out }: CommandContext, { package_id, package_version, held
   out.note(
     `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an admin. ${package_version} stays in use.`,
   );
-  out.note(`An admin approves it with: backplane plugin upgrade ${package_id}@${next} --grant-permissions`);
   out.note(
-    `Without the permissions: --withhold-permissions. To withdraw it: backplane plugin rollback ${package_id}`,
+    `An admin approves the upgrade with: backplane plugin upgrade ${package_id}@${next} --grant-permissions`,
+  );
+  out.note(
+    `Without the permissions: --withhold-permissions. To withdraw the upgrade: backplane plugin rollback ${package_id}`,
   );
 }
 

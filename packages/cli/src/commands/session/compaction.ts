@@ -10,7 +10,7 @@ import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags, showPage } from "../../context/page.ts";
 import { fields, table } from "../../terminal/output.ts";
 
-const PAGE = 1_000;
+const PAGE_SIZE = 1_000;
 
 export function addCompactionCommands(session: Command, toAction: ToAction): void {
   pageFlags(workspaceFlag(session.command("compactions <id>")))
@@ -59,7 +59,7 @@ async function loss(
   const compaction = await compactions.get(chain_id);
   const entries: CompactedEntry[] = [];
   for (let after = 0; ; after = entries.at(-1)!.entry_id) {
-    const { items, next } = await compactions.entries(chain_id, { after, limit: PAGE });
+    const { items, next } = await compactions.entries(chain_id, { after, limit: PAGE_SIZE });
     entries.push(...items);
     if (next === null) break;
   }
@@ -92,7 +92,7 @@ async function findLastCompaction(
 ): Promise<string> {
   const query = { session_id: id, ...workspaceOf(options) };
   const { compactions } = context.client();
-  const [newest] = (await compactions.list({ ...query, limit: PAGE / 2 })).items;
+  const [newest] = (await compactions.list({ ...query, limit: PAGE_SIZE / 2 })).items;
   if (newest !== undefined) return newest.chain.id;
   throw new BackplaneError("request.invalid", `${id} has not been compacted.`);
 }

@@ -41,7 +41,7 @@ export async function startHarnessRun(
   const run = await runs.start(body);
   if (!wait && !stream) {
     out.data(run, () => run.id);
-    out.note(`Started. To see it: backplane run show ${run.id}`);
+    out.note(`Started. To see the run: backplane run show ${run.id}`);
     return EXIT.ok;
   }
   const waiting = out.status.begin("Waiting for the harness");

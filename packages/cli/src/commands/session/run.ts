@@ -51,8 +51,12 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
     .option("--harness <export>", "execute this harness instead of a turn of the agent loop")
     .option("--package <id>", "the package of the harness, if several packages have a harness with this name")
     .option("--max-child-runs <n>", "how many runs the harness may start", limitParser("--max-child-runs"))
-    .option("--max-depth <n>", "how deeply its runs may be nested", limitParser("--max-depth"))
-    .option("--max-steps <n>", "how many model calls all its runs may make", limitParser("--max-steps"))
+    .option("--max-depth <n>", "how deeply the runs of the harness may be nested", limitParser("--max-depth"))
+    .option(
+      "--max-steps <n>",
+      "how many model calls all runs of the harness may make",
+      limitParser("--max-steps"),
+    )
     .option(
       "--max-time <ms>",
       "how long the execution may take, over all its resumes",
@@ -99,7 +103,7 @@ async function start(context: CommandContext, options: StartOptions): Promise<nu
   if (options.wait !== true && options.stream !== true) {
     const run = await runs.start(body);
     context.out.data(run, () => run.id);
-    context.out.note(`Started. To see it: backplane run show ${run.id}`);
+    context.out.note(`Started. To see the run: backplane run show ${run.id}`);
     return EXIT.ok;
   }
   const session = await sessions
@@ -133,7 +137,7 @@ async function followRun(
   const streams = options.stream === true && !out.json;
   const ref = { session_id: options.session, ...workspaceOf(options) };
   const conversation = new Conversation(context, ref, {
-    onEvent: (chatEvent) => printEvent(context, streams ? text : null, chatEvent, names),
+    onEvent: (chat_event) => printEvent(context, streams ? text : null, chat_event, names),
     onApproval: ({ id }) => out.note(`Awaiting approval: backplane approve show ${id}`),
     onDecision: () => {},
   });
@@ -158,12 +162,13 @@ async function followRun(
 function printEvent(
   { out }: CommandContext,
   text: AnswerText | null,
-  chatEvent: ChatEvent,
+  chat_event: ChatEvent,
   names: Map<string, string>,
 ): undefined {
-  if (text?.handle(chatEvent) === true) return;
-  if (chatEvent.kind === "user_message" || chatEvent.kind === "answer" || chatEvent.kind === "error") return;
-  const event_text = chatEventText(out, chatEvent, names);
+  if (text?.handle(chat_event) === true) return;
+  if (chat_event.kind === "user_message" || chat_event.kind === "answer" || chat_event.kind === "error")
+    return;
+  const event_text = chatEventText(out, chat_event, names);
   if (event_text !== null) out.note(event_text);
 }
 

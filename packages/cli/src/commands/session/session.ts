@@ -42,14 +42,14 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
     .option("--no-archive", "close the tape without announcing it as an archive")
     .action(toAction(reset));
   workspaceFlag(session.command("handoff <id> <name> [key=value...]"))
-    .description("Start a new context for the model; summary= replaces the past for it.")
+    .description("Start a new context for the model, in which summary=TEXT replaces the earlier messages.")
     .addHelpText(
       "after",
       "\nExample:\n  backplane session handoff support-42 shipped summary='The order was shipped.'\n",
     )
     .action(toAction(handoff));
   workspaceFlag(session.command("compact <id>"))
-    .description("Summarise the conversation onto a new chain; the old chain is kept.")
+    .description("Summarize the conversation onto a new chain; the old chain is kept.")
     .option("--compactor <name>", "a compactor to use, or `model` for the built-in summary")
     .option("--context <name>", "prefer compactors made for this context, such as coding")
     .option("--tokens <n>", "the target size", wholeNumber("--tokens", 1, Number.MAX_SAFE_INTEGER))

@@ -12,7 +12,7 @@ import { runUntilInterrupted } from "../../terminal/io.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 
-const PAGE = 500;
+const PAGE_SIZE = 500;
 const CHILDREN_PAGE = 200;
 
 export function addTapeCommands(session: Command, toAction: ToAction): void {
@@ -69,8 +69,8 @@ async function replay(context: CommandContext, options: TapeOptions & { follow?:
     const ref = { session_id: id, ...workspaceOf(options) };
     const watch_options = { since_entry: options.since, signal };
     for await (const update of context.client().watchSession(ref, watch_options)) {
-      const chatEvent = readEvent(update.event);
-      const text = chatEvent === null ? null : chatEventText(out, chatEvent, names);
+      const chat_event = readEvent(update.event);
+      const text = chat_event === null ? null : chatEventText(out, chat_event, names);
       if (out.json || text !== null) out.line(update, () => text ?? "");
     }
   });
@@ -84,7 +84,7 @@ async function* readEntries(
 ): AsyncGenerator<Entry> {
   let after = options.since;
   for (;;) {
-    const query = { ...workspaceOf(options), after, limit: PAGE };
+    const query = { ...workspaceOf(options), after, limit: PAGE_SIZE };
     const { items, next } = await context.client().sessions.entries(id, query);
     yield* items;
     if (next === null) return;
@@ -127,8 +127,8 @@ function formatTranscript(
     const { event_id } = entry.meta;
     if (event_id !== undefined && seen.has(event_id)) continue;
     seen.add(event_id);
-    const chatEvent = readEntry(entry);
-    const text = chatEvent === null ? null : chatEventText(out, chatEvent, names);
+    const chat_event = readEntry(entry);
+    const text = chat_event === null ? null : chatEventText(out, chat_event, names);
     if (text === null) continue;
     addApprovalsBefore(entry.date);
     lines.push(text);

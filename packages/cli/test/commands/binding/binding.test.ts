@@ -38,8 +38,8 @@ describe("secrets", () => {
     const id = bindings.secretive!.binding_id;
     const set = await gateway.json<Binding>(["binding", "set", id, "--secret", "token=kit_token"]);
     expect(set).toMatchObject({ status: "active", policy: { class: "worker" } });
-    const ran = await gateway.backplane(["invoke", "secretive"]);
-    expect(ran.out).toBe(`${VALUE.length} characters\n`);
+    const result = await gateway.backplane(["invoke", "secretive"]);
+    expect(result.out).toBe(`${VALUE.length} characters\n`);
   });
 
   test("does not echo a secret typed at a terminal", async () => {
@@ -129,8 +129,8 @@ describe("bindings and packages", () => {
       expect((await set("--no-mount")).policy).toMatchObject({ class: "worker", mounts: [] });
       await gateway.backplane(["secret", "set", "kept"], { stdin: "a value of a secret\n" });
       expect((await set("--secret", "token=kept")).status).toBe("active");
-      const inUse = await gateway.backplane(["secret", "remove", "kept", "--yes"]);
-      expect(inUse.err).toContain(`fix: backplane binding set --unset-secret SLOT ${id}`);
+      const in_use = await gateway.backplane(["secret", "remove", "kept", "--yes"]);
+      expect(in_use.err).toContain(`fix: backplane binding set --unset-secret SLOT ${id}`);
       const wrong = await gateway.backplane(["binding", "set", id, "--unset-secret", "tokn"]);
       expect(wrong.exit).toBe(EXIT.usage);
       expect(wrong.err).toContain("Slot tokn has no secret. Bound slots: token.");
@@ -263,8 +263,8 @@ describe("bindings and packages", () => {
         EXIT.usage,
       );
       const other = ["--org", "org_other", "--project", "proj_other"];
-      const ran = await gateway.backplane(["plugin", "install", "kit.tgz", ...other], { cwd });
-      expect(ran.out).toContain(packed.digest);
+      const result = await gateway.backplane(["plugin", "install", "kit.tgz", ...other], { cwd });
+      expect(result.out).toContain(packed.digest);
       // The suggested command works.
       const fourth = ["--org", "org_fourth"];
       const hint = await gateway.backplane(["plugin", "install", "kit.tgz", ...fourth], { cwd });
@@ -372,7 +372,7 @@ test("explains what happens to the deliveries of a disabled hook and suggests pa
     `New events are not delivered to a disabled hook. To keep them instead: backplane hook pause ${id} && backplane binding enable ${id}`,
   );
   await gateway.json(["binding", "enable", id]);
-  // A hook can be specified by its export, as any binding.
+  // A hook can be specified by its export, like any other binding.
   const paused = await gateway.backplane(["hook", "pause", "watch"]);
   expect(paused.out).toContain("The deliveries to watch are paused.");
   const { ended } = gateway.begin(["hook", "test", "watch"]);

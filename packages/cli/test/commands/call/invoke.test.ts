@@ -18,8 +18,8 @@ const parseRecord = (out: string) => JSON.parse(out) as Invocation;
 
 describe("invoke", () => {
   test("prints only the content as text", async () => {
-    const ran = await gateway.backplane(["invoke", "echo", "--input", '{"text":"hello"}']);
-    expect(ran).toEqual({ exit: EXIT.ok, out: "hello\n", err: "" });
+    const result = await gateway.backplane(["invoke", "echo", "--input", '{"text":"hello"}']);
+    expect(result).toEqual({ exit: EXIT.ok, out: "hello\n", err: "" });
   });
 
   test("accepts input fields as KEY=VALUE in addition to --input", async () => {
@@ -44,31 +44,31 @@ describe("invoke", () => {
   });
 
   test("reads input from stdin; --json prints the record; --follow prints events on stderr", async () => {
-    const ran = await gateway.backplane(["invoke", "echo", "--input", "-", "--json", "--follow"], {
+    const result = await gateway.backplane(["invoke", "echo", "--input", "-", "--json", "--follow"], {
       stdin: '{"text":"hi"}',
     });
-    expect(ran.exit).toBe(EXIT.ok);
-    expect(parseRecord(ran.out)).toMatchObject({
+    expect(result.exit).toBe(EXIT.ok);
+    expect(parseRecord(result.out)).toMatchObject({
       status: "succeeded",
       input: { text: "hi" },
       export_id: "echo",
     });
-    expect(ran.err).toContain("progress: working");
+    expect(result.err).toContain("progress: working");
   });
 
   test("sanitizes plugin output as text but not as JSON", async () => {
     const input = JSON.stringify({ text: "\u001b[31mred\u001b]0;owned\u0007" });
-    const ran = await gateway.backplane(["invoke", "echo", "--input", input], { tty: true });
-    expect(ran.out).toBe("red\n");
+    const result = await gateway.backplane(["invoke", "echo", "--input", input], { tty: true });
+    expect(result.out).toBe("red\n");
     const json = await gateway.json<Invocation>(["invoke", "echo", "--input", input]);
     expect(json.tool_result?.content).toEqual([{ type: "text", text: "\u001b[31mred\u001b]0;owned\u0007" }]);
   });
 
   test("exits with 1 for a failed call and prints a three-line error, or the record with --json", async () => {
-    const ran = await gateway.backplane(["invoke", "broken"]);
-    expect(ran.exit).toBe(EXIT.failed);
-    expect(ran.err.split("\n")).toHaveLength(4);
-    expect(ran.err).toMatch(/^error\[plugin_failed\]/);
+    const result = await gateway.backplane(["invoke", "broken"]);
+    expect(result.exit).toBe(EXIT.failed);
+    expect(result.err.split("\n")).toHaveLength(4);
+    expect(result.err).toMatch(/^error\[plugin_failed\]/);
     const json = await gateway.backplane(["invoke", "broken", "--json"]);
     expect(json.exit).toBe(EXIT.failed);
     expect(parseRecord(json.out)).toMatchObject({ status: "failed", error: { code: "plugin_failed" } });
@@ -82,10 +82,10 @@ describe("invoke", () => {
       const file = join(store, readdirSync(store)[0]!, "tree/vai-plugin.toml");
       chmodSync(file, 0o644);
       writeFileSync(file, readFileSync(file, "utf8").replace("a", "b"));
-      const ran = await damaged.backplane(["invoke", "echo", "--input", '{"text":"hello"}']);
-      expect(ran.exit, ran.err).toBe(EXIT.trust);
-      expect(ran.err).toMatch(/^error\[package\.corrupt\]/);
-      expect(ran.err).toMatch(
+      const result = await damaged.backplane(["invoke", "echo", "--input", '{"text":"hello"}']);
+      expect(result.exit, result.err).toBe(EXIT.trust);
+      expect(result.err).toMatch(/^error\[package\.corrupt\]/);
+      expect(result.err).toMatch(
         /"vai-plugin\.toml" was changed \(expected 0644 sha256:[0-9a-f]{64}, found 0644 sha256:[0-9a-f]{64}\)/,
       );
     } finally {
@@ -94,8 +94,8 @@ describe("invoke", () => {
   });
 
   test("exits with 1 for an error result and marks it in the list of succeeded calls", async () => {
-    const ran = await gateway.backplane(["invoke", "echo", "--input", '{"text":"as an error"}']);
-    expect([ran.exit, ran.out]).toEqual([EXIT.failed, "not found\n"]);
+    const result = await gateway.backplane(["invoke", "echo", "--input", '{"text":"as an error"}']);
+    expect([result.exit, result.out]).toEqual([EXIT.failed, "not found\n"]);
     const listed = await gateway.backplane(["invocation", "list", "--limit", "1"]);
     expect(listed.out).toMatch(/echo +succeeded +is_error /);
   });

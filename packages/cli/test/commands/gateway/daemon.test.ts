@@ -99,9 +99,9 @@ describe("up", () => {
 
 describe("up --detach, down", () => {
   test("returns when ready, keeps running, and stops with down", async () => {
-    const ran = await backplane("up", "--detach", "--port", "0", "--json");
-    expect(ran.exit).toBe(EXIT.ok);
-    const ready = JSON.parse(ran.out) as { url: string; pid: number; login_url: string };
+    const result = await backplane("up", "--detach", "--port", "0", "--json");
+    expect(result.exit).toBe(EXIT.ok);
+    const ready = JSON.parse(result.out) as { url: string; pid: number; login_url: string };
     try {
       expect((await fetch(`${ready.url}/healthz`)).status).toBe(200);
       expect(readFileSync(join(home, "gateway.log"), "utf8")).not.toContain(ready.login_url);

@@ -102,8 +102,8 @@ test("serves a session: handshake, list, call, list change, close", async () => 
   void changed.then(() => {
     notified = true;
   });
-  for (let on = false; !notified; on = !on) {
-    await gateway.backplane(["binding", on ? "enable" : "disable", guarded]);
+  for (let enable = false; !notified; enable = !enable) {
+    await gateway.backplane(["binding", enable ? "enable" : "disable", guarded]);
     await new Promise(setImmediate);
   }
   await gateway.backplane(["binding", "enable", guarded]);

@@ -2,7 +2,7 @@
 import type { Approval, Pin, Run } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
-import { cutProxy } from "../../support/cut-proxy.ts";
+import { startCutProxy } from "../../support/cut-proxy.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
 
@@ -18,14 +18,14 @@ const CTRL_D = "\u0004";
 
 describe("scripted", () => {
   test("prints answers on stdout and everything else on stderr", async () => {
-    const ran = await gateway.backplane(["session", "chat", "s1", "-m", "one", "-m", "two"]);
-    expect(ran).toEqual({ exit: EXIT.ok, out: "echo: one\necho: two\n", err: "Session: s1\n" });
+    const result = await gateway.backplane(["session", "chat", "s1", "-m", "one", "-m", "two"]);
+    expect(result).toEqual({ exit: EXIT.ok, out: "echo: one\necho: two\n", err: "Session: s1\n" });
   });
 
   test("sends stdin as one message in a new session without -m", async () => {
-    const ran = await gateway.backplane(["session", "chat"], { stdin: "two\nlines\n" });
-    expect(ran.out).toBe("echo: two\nlines\n");
-    const id = /Session: (\S+)/.exec(ran.err)?.[1];
+    const result = await gateway.backplane(["session", "chat"], { stdin: "two\nlines\n" });
+    expect(result.out).toBe("echo: two\nlines\n");
+    const id = /Session: (\S+)/.exec(result.err)?.[1];
     expect((await gateway.backplane(["session", "show", id!])).out).toContain("you: two\n  lines");
     const empty = await gateway.backplane(["session", "chat"]);
     expect(empty.exit).toBe(EXIT.usage);
@@ -63,7 +63,7 @@ describe("scripted", () => {
   });
 
   test("prints three lines for a failed turn, exits with 1 and does not send later messages", async () => {
-    const ran = await gateway.backplane([
+    const result = await gateway.backplane([
       "session",
       "chat",
       "s3",
@@ -73,8 +73,8 @@ describe("scripted", () => {
       "more",
       "--quiet",
     ]);
-    expect({ exit: ran.exit, out: ran.out }).toEqual({ exit: EXIT.failed, out: "" });
-    expect(ran.err).toMatch(/^error\[llm\.failed\].*\n.*run_.*\nfix: .*\n$/);
+    expect({ exit: result.exit, out: result.out }).toEqual({ exit: EXIT.failed, out: "" });
+    expect(result.err).toMatch(/^error\[llm\.failed\].*\n.*run_.*\nfix: .*\n$/);
   });
 
   async function startApproval(...argv: string[]) {
@@ -225,7 +225,7 @@ describe("at a terminal", () => {
   test("runs /help, /model, /fork, /pin and /reset locally and sends other lines to the agent", async () => {
     const { io, ended, type, until } = await chat("t6");
     type("/help\r");
-    await until(/\/compact +summarise[\s\S]*> /);
+    await until(/\/compact +summarize[\s\S]*> /);
     type("/model\r");
     await until(/\* +llm-echo[\s\S]*> /);
     type("/model absent\r");
@@ -269,7 +269,7 @@ describe("at a terminal", () => {
   });
 
   test("loses and repeats nothing when the stream is cut repeatedly", async () => {
-    const proxy = await cutProxy(gateway.url);
+    const proxy = await startCutProxy(gateway.url);
     try {
       const { io, ended, type, until } = await chat("t8", proxy.url);
       const text = Array.from({ length: 40 }, (_, n) => `word${n}`).join(" ");
@@ -289,12 +289,12 @@ describe("at a terminal", () => {
   }, 60_000);
 
   test("reconnects to the gateway with the next message", async () => {
-    const proxy = await cutProxy(gateway.url);
+    const proxy = await startCutProxy(gateway.url);
     const { io, ended, type, until } = await chat("t9", proxy.url);
     await proxy.close();
     type("lost\r");
     await until(/error\[daemon\.unreachable\][\s\S]*> /);
-    const again = await cutProxy(gateway.url, Number(new URL(proxy.url).port));
+    const again = await startCutProxy(gateway.url, Number(new URL(proxy.url).port));
     type("found\r");
     await waitForOutput(io.out, /echo: found\n/);
     type(CTRL_D);

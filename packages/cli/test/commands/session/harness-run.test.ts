@@ -50,7 +50,7 @@ test("resumes the execution of the run with the run's own message", async () => 
       harness: { binding_id: "bind_1", export_id: "triage", mode: "resume", execution_id: "exec_1" },
     },
   ]);
-  expect(printed).toEqual(["run_2", "Started. To see it: backplane run show run_2"]);
+  expect(printed).toEqual(["run_2", "Started. To see the run: backplane run show run_2"]);
 });
 
 test("sends another message and waits for the end", async () => {

@@ -152,7 +152,7 @@ function Conditions({ draft, onChange }: RuleFieldsProps) {
         {"Without a condition, any arguments. * matches any characters except ; | & $ < > ` and line breaks."}
       </p>
       {conditions.map(({ name, pattern }, index) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: a condition has no identity other than its place
+        // biome-ignore lint/suspicious/noArrayIndexKey: a condition has no identity other than its position
         <div key={index} className={styles.condition}>
           <Select
             aria-label={`Argument ${index + 1}`}
@@ -229,7 +229,7 @@ function RuleLimits({ draft: { max_risk, who, org_wide, note }, onChange }: Rule
         />
       </div>
       <Checkbox
-        label="In all projects of the organisation"
+        label="In all projects of the organization"
         checked={org_wide}
         onChange={({ currentTarget }) => onChange({ org_wide: currentTarget.checked })}
       />
@@ -245,12 +245,12 @@ function RuleLimits({ draft: { max_risk, who, org_wide, note }, onChange }: Rule
 
 export function ruleOf(draft: RuleDraft): AllowRuleCreate {
   const { covers, subject, conditions, only_these, max_risk, who, org_wide, note } = draft;
-  const wanted: Record<string, ArgumentCondition> = Object.fromEntries(
+  const argument_conditions: Record<string, ArgumentCondition> = Object.fromEntries(
     conditions.map(({ name, pattern }) => [name, { matches: pattern }]),
   );
   return {
     ...(covers === "tool" ? { tool: subject ?? "" } : { server: subject ?? "" }),
-    ...(conditions.length === 0 ? {} : { arguments: wanted }),
+    ...(conditions.length === 0 ? {} : { arguments: argument_conditions }),
     ...(only_these ? { other_arguments: false } : {}),
     ...(max_risk === null ? {} : { max_risk }),
     ...(who === ME ? {} : { identity: who === EVERYONE ? null : who }),

@@ -40,7 +40,7 @@ const COLUMNS: readonly Column<Approval>[] = [
       </Badge>
     ),
   },
-  { header: "By", cell: ({ answered_by }) => answered_by },
+  { header: "Answered by", cell: ({ answered_by }) => answered_by },
   { header: "Feedback", cell: ({ feedback }) => feedback },
   {
     header: "When",

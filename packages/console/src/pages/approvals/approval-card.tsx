@@ -38,7 +38,7 @@ export function ApprovalCard({ group: { first, all } }: { group: ApprovalGroup }
   const toast = useToast();
   const expired = useExpired(first.expires_at);
   const [feedback, setFeedback] = useState("");
-  const start = useInitialFocus(first.risk);
+  const focus = useInitialFocus(first.risk);
   const answer = useMutation({
     mutationFn: async ({ response, covers }: Answer) => {
       for (const { id, digest } of all)
@@ -63,7 +63,7 @@ export function ApprovalCard({ group: { first, all } }: { group: ApprovalGroup }
       ]),
   });
   const times = all.length > 1 ? ` ×${all.length}` : "";
-  const off = expired || answer.isPending;
+  const disabled = expired || answer.isPending;
   const { session, always } = first.may_cover;
 
   return (
@@ -97,18 +97,18 @@ export function ApprovalCard({ group: { first, all } }: { group: ApprovalGroup }
         />
         <div className={styles.buttons}>
           <Button
-            ref={start.reject}
+            ref={focus.reject}
             color="red.8"
-            variant={start.careful ? "filled" : "light"}
-            disabled={off}
+            variant={focus.is_high_risk ? "filled" : "light"}
+            disabled={disabled}
             onClick={() => answer.mutate({ response: "reject" })}
           >
             {`Reject${times}`}
           </Button>
           <Button
-            ref={start.approve}
-            variant={start.careful ? "default" : "filled"}
-            disabled={off}
+            ref={focus.approve}
+            variant={focus.is_high_risk ? "default" : "filled"}
+            disabled={disabled}
             onClick={() => answer.mutate({ response: "approve" })}
           >
             {`Approve once${times}`}
@@ -117,14 +117,14 @@ export function ApprovalCard({ group: { first, all } }: { group: ApprovalGroup }
             label="Approve for this session"
             options={session}
             names={coverageNames(first)}
-            disabled={off}
+            disabled={disabled}
             onChoose={(covers) => answer.mutate({ response: "approve_for_session", covers })}
           />
           <CoverageButton
             label="Always allow"
             options={always}
             names={coverageNames(first)}
-            disabled={off}
+            disabled={disabled}
             onChoose={(covers) => answer.mutate({ response: "approve_always", covers })}
           />
         </div>
@@ -196,11 +196,11 @@ function CoverageButton({ label, options, names, disabled, onChoose }: CoverageB
 function useInitialFocus(risk: Risk) {
   const reject = useRef<HTMLButtonElement>(null);
   const approve = useRef<HTMLButtonElement>(null);
-  const careful = compareRisk(risk, "high") >= 0;
+  const is_high_risk = compareRisk(risk, "high") >= 0;
   useEffect(() => {
     const active = document.activeElement;
     if (active instanceof HTMLTextAreaElement || active instanceof HTMLInputElement) return;
-    (careful ? reject : approve).current?.focus({ preventScroll: true });
-  }, [careful]);
-  return { reject, approve, careful };
+    (is_high_risk ? reject : approve).current?.focus({ preventScroll: true });
+  }, [is_high_risk]);
+  return { reject, approve, is_high_risk };
 }

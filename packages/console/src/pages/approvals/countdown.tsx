@@ -9,14 +9,14 @@ export function useExpired(until: string): boolean {
 }
 
 export function Countdown({ until }: { until: string }) {
-  const left = Date.parse(until) - useNow(1_000);
+  const remaining_ms = Date.parse(until) - useNow(1_000);
   return (
     <span
       className={styles.countdown}
-      data-soon={left < SOON_MS ? "" : undefined}
+      data-soon={remaining_ms < SOON_MS ? "" : undefined}
       title={`Expires ${exactTime(Date.parse(until))}`}
     >
-      {left > 0 ? `Expires in ${countdownText(left)}` : "Expired"}
+      {remaining_ms > 0 ? `Expires in ${countdownText(remaining_ms)}` : "Expired"}
     </span>
   );
 }

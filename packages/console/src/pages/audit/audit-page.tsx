@@ -1,4 +1,7 @@
-/** Who changed what. Each entry contains the hash of the one before it, so tampering with the log is detected. */
+/**
+ * The audit log, which shows who changed what. Each entry contains the hash of the one before it, so tampering with the
+ * log is detected.
+ */
 import type { AuditEntry } from "@backplane/contract";
 import { Button } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";

@@ -49,20 +49,20 @@ export function BindingPage() {
     return <ErrorView error={packages.error} onRetry={() => void packages.refetch()} />;
   if (query.data === undefined || packages.data === undefined) return <ListSkeleton />;
   const { package_id, package_version } = query.data;
-  const found = packages.data.find((one) => one.package_id === package_id && one.version === package_version);
-  return <BindingDetail binding={query.data} found={found} />;
+  const pkg = packages.data.find((one) => one.package_id === package_id && one.version === package_version);
+  return <BindingDetail binding={query.data} pkg={pkg} />;
 }
 
-function BindingDetail({ binding, found }: { binding: Binding; found: Package | undefined }) {
+function BindingDetail({ binding, pkg }: { binding: Binding; pkg: Package | undefined }) {
   const search = useSearch({ from: "/bindings/$id" });
   const setFilters = useSetFilters<typeof search>();
-  const protocol = found?.manifest.runtime.protocol;
-  const described = protocol !== undefined && /^(?:mcp|hefty|module)\./.test(protocol);
+  const protocol = pkg?.manifest.runtime.protocol;
+  const describes_itself = protocol !== undefined && /^(?:mcp|hefty|module)\./.test(protocol);
   const views = {
     settings: "Settings",
     test: binding.kind === "hook" ? "Test delivery" : "Test call",
     permissions: "Permissions",
-    ...(described ? { tools: "Tools" } : {}),
+    ...(describes_itself ? { tools: "Tools" } : {}),
     ...(binding.kind === "hook" ? { deliveries: "Deliveries" } : {}),
   };
   const view = search.view !== undefined && search.view in views ? search.view : "settings";
@@ -73,10 +73,10 @@ function BindingDetail({ binding, found }: { binding: Binding; found: Package | 
         badge={<BindingBadge binding={binding} />}
         lead={
           <>
-            {found === undefined ? (
+            {pkg === undefined ? (
               binding.package_id
             ) : (
-              <Anchor component={Link} to="/plugins/$id" params={{ id: found.id } as never}>
+              <Anchor component={Link} to="/plugins/$id" params={{ id: pkg.id } as never}>
                 {binding.package_id}
               </Anchor>
             )}{" "}
@@ -101,15 +101,15 @@ function BindingDetail({ binding, found }: { binding: Binding; found: Package | 
             ))}
           </Tabs.List>
           <Tabs.Panel value="settings">
-            <BindingSettings key={binding.generation} binding={binding} found={found} />
+            <BindingSettings key={binding.generation} binding={binding} pkg={pkg} />
           </Tabs.Panel>
           <Tabs.Panel value="test">
-            <BindingTest binding={binding} found={found} />
+            <BindingTest binding={binding} pkg={pkg} />
           </Tabs.Panel>
           <Tabs.Panel value="permissions">
-            <BindingPermissions binding={binding} found={found} />
+            <BindingPermissions binding={binding} pkg={pkg} />
           </Tabs.Panel>
-          {described && (
+          {describes_itself && (
             <Tabs.Panel value="tools">
               <BindingTools binding={binding} />
             </Tabs.Panel>
@@ -135,14 +135,16 @@ function BindingNotices({ binding }: { binding: Binding }) {
           tone="warn"
           title={`Inactive: ${unbound_slots.join(", ")} ${unbound_slots.length === 1 ? "has" : "have"} no secret`}
         >
-          <p>Calls are refused until every slot has one. Choose or store it under Secrets below.</p>
+          <p>
+            Calls are refused until every slot has a secret. Choose or store the secrets under Secrets below.
+          </p>
         </Notice>
       )}
       {held_upgrade !== undefined && (
         <Notice tone="warn" title={`An upgrade to ${held_upgrade.package_version} waits for an admin`}>
           <p>
-            It also requests {held_upgrade.permissions.join(", ")}. {package_version} answers all calls until
-            then.{" "}
+            That version also requests {held_upgrade.permissions.join(", ")}. {package_version} answers all
+            calls until then.{" "}
             <Link to="/plugins" search={{ view: "updates" }}>
               Decide
             </Link>
@@ -164,7 +166,7 @@ function BindingNotices({ binding }: { binding: Binding }) {
               <>
                 {" · "}
                 <Link to="/invocations/$id" params={{ id: rolled_back.invocation_id }}>
-                  The call
+                  Show the call
                 </Link>
               </>
             )}
@@ -173,13 +175,13 @@ function BindingNotices({ binding }: { binding: Binding }) {
       )}
       {trial !== undefined && (
         <Notice tone="info" title={`${package_version} is on trial`}>
-          <p>The gateway returns to {trial.from_version} if it crashes or fails too often.</p>
+          <p>The gateway returns to {trial.from_version} if this version crashes or fails too often.</p>
         </Notice>
       )}
       {share_of !== undefined && (
         <Notice
           tone="info"
-          title={`It gets ${binding.rollout.traffic_percent} % of the calls of another binding`}
+          title={`This binding gets ${binding.rollout.traffic_percent} % of the calls of another binding`}
         >
           <p>
             <Link to="/bindings/$id" params={{ id: share_of }}>
@@ -272,8 +274,8 @@ function BindingActions({ binding }: { binding: Binding }) {
         onClose={() => setRemoving(false)}
       >
         <p>
-          It can no longer be called, and its settings are lost. The package, the secrets and the records of
-          its calls are kept.
+          The export can no longer be called through this binding, and the settings of the binding are lost.
+          The package, the secrets and the records of the calls are kept.
         </p>
       </Confirm>
     </>
@@ -281,7 +283,7 @@ function BindingActions({ binding }: { binding: Binding }) {
 }
 
 /** The grant, the digest that the last call ran, and the command that shows the same. */
-function BindingPermissions({ binding, found }: { binding: Binding; found: Package | undefined }) {
+function BindingPermissions({ binding, pkg }: { binding: Binding; pkg: Package | undefined }) {
   const client = useClient();
   const { binding_id, generation, class_lowered_by } = binding;
   const report = useQuery(bindingQueries.validation(client, binding_id));
@@ -298,18 +300,18 @@ function BindingPermissions({ binding, found }: { binding: Binding; found: Packa
       <Card title="What runs">
         <Fields
           items={[
-            ["Digest", found === undefined ? null : <Digest key="digest" value={found.digest} />],
+            ["Digest", pkg === undefined ? null : <Digest key="digest" value={pkg.digest} />],
             [
               "Last call ran",
               last === undefined ? (
-                "It has not been called yet."
+                "The binding has not been called yet."
               ) : (
                 <Digest key="last" value={last.package_digest} />
               ),
             ],
             [
               "",
-              last === undefined || found === undefined || last.package_digest === found.digest
+              last === undefined || pkg === undefined || last.package_digest === pkg.digest
                 ? null
                 : "The last call ran another digest: it started before the binding changed its version.",
             ],

@@ -16,7 +16,7 @@ function serverSchema(remote: boolean): JsonObject {
   const name = {
     type: "string",
     title: "Name",
-    description: "Its tools are named mcp_NAME_TOOL.",
+    description: "The tools of the server are named mcp_NAME_TOOL.",
   };
   if (remote)
     return {
@@ -52,8 +52,8 @@ function serverSchema(remote: boolean): JsonObject {
 }
 
 /** The schema of the configuration of a binding; null if its export has none. */
-export function findConfigSchema(found: Package, export_id: string): JsonObject | null {
-  const { runtime, exports } = found.manifest;
+export function findConfigSchema(pkg: Package, export_id: string): JsonObject | null {
+  const { runtime, exports } = pkg.manifest;
   if (runtime.protocol === "mcp.stdio" || runtime.protocol === "mcp.http")
     return serverSchema(isRemoteProtocol(runtime.protocol));
   const bound = exports.filter(({ id, kind }) =>
@@ -61,24 +61,24 @@ export function findConfigSchema(found: Package, export_id: string): JsonObject 
   );
   const paths = new Set(bound.flatMap(({ config_schema }) => config_schema ?? []));
   const schemas = [...paths]
-    .map((path): Json | undefined => found.schemas[path])
+    .map((path): Json | undefined => pkg.schemas[path])
     .filter(isObject) as JsonObject[];
   if (schemas.length === 0) return null;
   return schemas.length === 1 ? schemas[0]! : { type: "object", allOf: schemas };
 }
 
 /** The slots that a binding of this export has to fill. */
-export function listSlotNames(found: Package, export_id: string): string[] {
-  const { runtime, exports } = found.manifest;
+export function listSlotNames(pkg: Package, export_id: string): string[] {
+  const { runtime, exports } = pkg.manifest;
   const bound = exports.filter(({ id }) => export_id === WHOLE_PACKAGE || id === export_id);
   const all = [runtime.permissions, ...bound.map(({ permissions }) => permissions)];
   return [...new Set(all.flatMap((permissions) => permissions?.secret_slots ?? []))];
 }
 
 /** Why the plugin needs the secret, as stated in its manifest; null if the manifest does not say. */
-export function slotReason(found: Package | undefined, slot: string): string | null {
-  if (found === undefined) return null;
-  const { runtime, exports } = found.manifest;
+export function slotReason(pkg: Package | undefined, slot: string): string | null {
+  if (pkg === undefined) return null;
+  const { runtime, exports } = pkg.manifest;
   const all = [runtime.permissions, ...exports.map(({ permissions }) => permissions)];
   return (
     all.map((permissions) => permissions?.reasons?.[slot]).find((reason) => reason !== undefined) ?? null

@@ -1,4 +1,4 @@
-/** Configuration, secrets, policy and rollout. Each part is saved on its own; the next call uses it. */
+/** Configuration, secrets, policy and rollout. Each part is saved on its own and applies to the next call. */
 import type { Binding, BindingPatch, BindingPolicy, Json, JsonObject, Package } from "@backplane/contract";
 import { Button, NumberInput, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
@@ -17,16 +17,16 @@ import { findConfigSchema, listSlotNames } from "./binding-schema.ts";
 import { PolicyFields } from "./policy-fields.tsx";
 import { SecretSlots } from "./secret-slots.tsx";
 
-export function BindingSettings({ binding, found }: { binding: Binding; found: Package | undefined }) {
+export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Package | undefined }) {
   const [config, setConfig] = useState<Json>(binding.config);
   const [secrets, setSecrets] = useState(binding.secrets);
   const [policy, setPolicy] = useState(binding.policy);
   const [version, setVersion] = useState(binding.package_version);
   const [percent, setPercent] = useState<number | string>(binding.rollout.traffic_percent);
-  const schema = found === undefined ? null : findConfigSchema(found, binding.export_id);
+  const schema = pkg === undefined ? null : findConfigSchema(pkg, binding.export_id);
   const slots = [
     ...new Set([
-      ...(found === undefined ? [] : listSlotNames(found, binding.export_id)),
+      ...(pkg === undefined ? [] : listSlotNames(pkg, binding.export_id)),
       ...binding.unbound_slots,
       ...Object.keys(binding.secrets),
       ...Object.keys(policy.secret_env ?? {}),
@@ -63,8 +63,8 @@ export function BindingSettings({ binding, found }: { binding: Binding; found: P
         patch={variables_changed ? { secrets, policy } : { secrets }}
         changed={variables_changed || !sameJson(secrets, binding.secrets)}
       >
-        <SecretSlots slots={slots} value={secrets} onChange={setSecrets} found={found} />
-        {found?.manifest.runtime.protocol === "mcp.stdio" && (
+        <SecretSlots slots={slots} value={secrets} onChange={setSecrets} pkg={pkg} />
+        {pkg?.manifest.runtime.protocol === "mcp.stdio" && (
           <NewSlot
             taken={slots}
             onAdd={(slot) =>
@@ -82,13 +82,13 @@ export function BindingSettings({ binding, found }: { binding: Binding; found: P
         patch={{ policy }}
         changed={!sameJson(policy, binding.policy)}
       >
-        <PolicyFields value={policy} onChange={setPolicy} protocol={found?.manifest.runtime.protocol} />
+        <PolicyFields value={policy} onChange={setPolicy} protocol={pkg?.manifest.runtime.protocol} />
       </SettingsCard>
       {versions.length > 1 && binding.share_of === undefined && (
         <SettingsCard
           title="Version"
           binding={binding}
-          patch={{ package_version: version, policy: untrusted(binding) }}
+          patch={{ package_version: version, policy: withoutTrust(binding) }}
           changed={version !== binding.package_version}
         >
           <Select
@@ -150,7 +150,7 @@ function NewSlot({ taken, onAdd }: { taken: readonly string[]; onAdd: (slot: str
 }
 
 /** Trust in one version does not carry over to another. */
-function untrusted({ policy, class_lowered_by }: Binding): BindingPolicy {
+function withoutTrust({ policy, class_lowered_by }: Binding): BindingPolicy {
   const { host_target, class: isolation, ...rest } = policy;
   return {
     ...rest,
@@ -175,7 +175,7 @@ function SettingsCard({ title, binding, patch, changed, children }: SettingsCard
   const save = useMutation({
     mutationFn: () => client.bindings.patch(binding_id, patch, { generation }),
     onSuccess: async () => {
-      toast.show({ tone: "good", title: `${title} saved. The next call uses it.` });
+      toast.show({ tone: "good", title: `${title} saved. The change applies to the next call.` });
       await Promise.all(
         ["bindings", "catalog", "packages", "secrets"].map((noun) =>
           queries.invalidateQueries({ queryKey: [noun] }),

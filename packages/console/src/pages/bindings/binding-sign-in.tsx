@@ -61,7 +61,7 @@ export function BindingSignIn({ binding: { binding_id } }: { binding: Binding })
             ["Why", reason],
             ["Issuer", issuer],
             ["Scope", scope],
-            ["By", signed_in_by],
+            ["Signed in by", signed_in_by],
             ["Since", signed_in_at === null ? null : <Time key="since" at={signed_in_at} />],
             ["Token expires", expires_at === null ? null : <Time key="expires" at={expires_at} />],
           ]}

@@ -29,8 +29,8 @@ import { SchemaForm } from "../../parts/schema-form/schema-form.tsx";
 import { shellCommand } from "../../parts/shell-quote.ts";
 import { useToast } from "../../parts/toast.tsx";
 
-export function BindingTest({ binding, found }: { binding: Binding; found: Package | undefined }) {
-  if (binding.kind === "hook") return <HookTestCard binding={binding} found={found} />;
+export function BindingTest({ binding, pkg }: { binding: Binding; pkg: Package | undefined }) {
+  if (binding.kind === "hook") return <HookTestCard binding={binding} pkg={pkg} />;
   if (binding.kind === "tool") return <ToolTest binding={binding} />;
   return (
     <Card>
@@ -181,16 +181,16 @@ function CallResult({ call }: { call: Invocation }) {
   );
 }
 
-function HookTestCard({ binding, found }: { binding: Binding; found: Package | undefined }) {
+function HookTestCard({ binding, pkg }: { binding: Binding; pkg: Package | undefined }) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const item = found?.manifest.exports.find(({ id }) => id === binding.export_id);
+  const item = pkg?.manifest.exports.find(({ id }) => id === binding.export_id);
   const types = item?.kind === "hook" ? item.hook.subscribes_to : [];
   const [type, setType] = useState<string | null>(null);
   const deliver = useMutation({
     mutationFn: () => {
-      const wanted = types.find((known) => known === type);
-      return client.deliveries.test(binding.binding_id, wanted === undefined ? {} : { type: wanted });
+      const event_type = types.find((known) => known === type);
+      return client.deliveries.test(binding.binding_id, event_type === undefined ? {} : { type: event_type });
     },
     onSuccess: ({ id }) => toast.show({ tone: "good", title: "The example event was sent.", detail: id }),
     onSettled: () => queries.invalidateQueries({ queryKey: ["deliveries"] }),

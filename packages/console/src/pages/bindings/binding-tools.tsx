@@ -125,7 +125,7 @@ function QuarantinedCard({ tool, busy, onAccept }: QuarantinedCardProps) {
       <ul className={layout.sentences}>
         {tool.changes.length === 0 && (
           <Sentence tone="warn" icon="alert">
-            It is new, or its last accepted definition is no longer known.
+            The tool is new, or its last accepted definition is no longer known.
           </Sentence>
         )}
         {tool.changes.map((change) => (
@@ -139,12 +139,12 @@ function QuarantinedCard({ tool, busy, onAccept }: QuarantinedCardProps) {
 }
 
 function changeText({ change, before, after, hidden }: ToolChange): string {
-  const shown = (value: unknown) => JSON.stringify(value);
+  const jsonText = (value: unknown) => JSON.stringify(value);
   const text =
     change === "added"
-      ? `was added: ${shown(after)}`
+      ? `was added: ${jsonText(after)}`
       : change === "removed"
-        ? `was removed: ${shown(before)}`
-        : `changed from ${shown(before)} to ${shown(after)}`;
+        ? `was removed: ${jsonText(before)}`
+        : `changed from ${jsonText(before)} to ${jsonText(after)}`;
   return hidden.length === 0 ? text : `${text} (hidden characters: ${hidden.join(", ")})`;
 }

@@ -33,7 +33,7 @@ const COLUMNS: readonly Column<Binding>[] = [
     ),
   },
   { header: "Kind", cell: ({ kind, export_id }) => (export_id === WHOLE_PACKAGE ? "all tools" : kind) },
-  { header: "Scope", cell: ({ scope }) => scope.project_id ?? "Whole organisation" },
+  { header: "Scope", cell: ({ scope }) => scope.project_id ?? "Whole organization" },
   {
     header: "Secrets",
     cell: ({ secrets, unbound_slots }) => {

@@ -1,4 +1,4 @@
-/** Binds an export: choose it, configure it, fill its secret slots. */
+/** The page on which a person chooses an export, configures its binding and assigns secrets. */
 import {
   type Binding,
   type BindingPolicy,
@@ -43,8 +43,8 @@ export function NewBindingPage() {
       </>
     );
   if (packages.isPending) return <ListSkeleton />;
-  const found = packages.data.find(({ id }) => id === search.package);
-  const exports = found === undefined ? [] : exportsOf(found);
+  const pkg = packages.data.find(({ id }) => id === search.package);
+  const exports = pkg === undefined ? [] : exportsOf(pkg);
   const chosen = exports.find(({ value }) => value === search.export)?.value ?? exports[0]?.value;
   return (
     <>
@@ -75,21 +75,21 @@ export function NewBindingPage() {
                   value: id,
                   label: `${package_id} ${version}`,
                 }))}
-                value={found?.id ?? null}
+                value={pkg?.id ?? null}
                 onChange={(id) => setFilters({ package: id ?? undefined, export: undefined })}
               />
               <Select
                 label="Export"
                 allowDeselect={false}
-                disabled={found === undefined}
+                disabled={pkg === undefined}
                 data={exports}
                 value={chosen ?? null}
                 onChange={(value) => setFilters({ export: value ?? undefined })}
               />
             </div>
           </Card>
-          {found !== undefined && chosen !== undefined && (
-            <BindingDraftForm key={`${found.id} ${chosen}`} found={found} export_id={chosen} />
+          {pkg !== undefined && chosen !== undefined && (
+            <BindingDraftForm key={`${pkg.id} ${chosen}`} pkg={pkg} export_id={chosen} />
           )}
         </div>
       )}
@@ -97,7 +97,7 @@ export function NewBindingPage() {
   );
 }
 
-/** A package that describes itself is bound as a whole; others also by single export. */
+/** A package that describes itself is bound as a whole; the exports of any other package can also be bound one by one. */
 function exportsOf({ manifest: { runtime, exports } }: Package): { value: string; label: string }[] {
   const whole = { value: WHOLE_PACKAGE, label: "All tools" };
   if (isSelfDescribing(runtime.protocol)) return [whole];
@@ -105,7 +105,7 @@ function exportsOf({ manifest: { runtime, exports } }: Package): { value: string
   return exports.filter(({ kind }) => kind === "tool").length > 1 ? [...single, whole] : single;
 }
 
-function BindingDraftForm({ found, export_id }: { found: Package; export_id: string }) {
+function BindingDraftForm({ pkg, export_id }: { pkg: Package; export_id: string }) {
   const { client, queries } = useServices();
   const toast = useToast();
   const navigate = useNavigate();
@@ -113,16 +113,16 @@ function BindingDraftForm({ found, export_id }: { found: Package; export_id: str
   const [secrets, setSecrets] = useState<Record<string, string>>({});
   const [policy, setPolicy] = useState<BindingPolicy>({});
   const [org_wide, setOrgWide] = useState(false);
-  const schema = findConfigSchema(found, export_id);
-  const slots = listSlotNames(found, export_id);
+  const schema = findConfigSchema(pkg, export_id);
+  const slots = listSlotNames(pkg, export_id);
   const open = slots.filter((slot) => secrets[slot] === undefined);
-  const item = found.manifest.exports.find(({ id }) => id === export_id);
-  const permissions = item?.permissions ?? found.manifest.runtime.permissions;
+  const item = pkg.manifest.exports.find(({ id }) => id === export_id);
+  const permissions = item?.permissions ?? pkg.manifest.runtime.permissions;
   const create = useMutation({
     mutationFn: (): Promise<Binding> =>
       client.bindings.create({
-        package_id: found.package_id,
-        package_version: found.version,
+        package_id: pkg.package_id,
+        package_version: pkg.version,
         export_id,
         config: config as JsonObject,
         secrets,
@@ -132,7 +132,7 @@ function BindingDraftForm({ found, export_id }: { found: Package; export_id: str
     onSuccess: async ({ binding_id, status }) => {
       toast.show({
         tone: "good",
-        title: status === "active" ? "It is bound and can be called." : "It is bound, but inactive.",
+        title: status === "active" ? "The binding is active and can be called." : "The binding is inactive.",
       });
       await Promise.all(
         ["bindings", "catalog", "packages"].map((noun) => queries.invalidateQueries({ queryKey: [noun] })),
@@ -143,7 +143,7 @@ function BindingDraftForm({ found, export_id }: { found: Package; export_id: str
   return (
     <>
       {permissions !== undefined && (
-        <Card title="What it will be able to do">
+        <Card title="What the plugin will be able to do">
           <PermissionList permissions={permissions} />
         </Card>
       )}
@@ -154,26 +154,26 @@ function BindingDraftForm({ found, export_id }: { found: Package; export_id: str
       )}
       {slots.length > 0 && (
         <Card title="Secrets">
-          <SecretSlots slots={slots} value={secrets} onChange={setSecrets} found={found} />
+          <SecretSlots slots={slots} value={secrets} onChange={setSecrets} pkg={pkg} />
         </Card>
       )}
       <Card title="Policy">
         <details>
           <summary>Approval, isolation, timeouts, domains, folders</summary>
-          <PolicyFields value={policy} onChange={setPolicy} protocol={found?.manifest.runtime.protocol} />
+          <PolicyFields value={policy} onChange={setPolicy} protocol={pkg?.manifest.runtime.protocol} />
         </details>
       </Card>
       {open.length > 0 && (
         <Notice
           tone="warn"
-          title={`It will stay inactive until ${open.join(", ")} ${open.length === 1 ? "has" : "have"} a secret`}
+          title={`The binding will stay inactive until ${open.join(", ")} ${open.length === 1 ? "has" : "have"} a secret`}
         />
       )}
       {create.error !== null && <ErrorView error={create.error} />}
       <Card title="Bind">
         <div className={layout.form}>
           <Checkbox
-            label="For the whole organisation instead of one project"
+            label="For the whole organization instead of one project"
             checked={org_wide}
             onChange={({ currentTarget }) => setOrgWide(currentTarget.checked)}
           />
@@ -182,7 +182,7 @@ function BindingDraftForm({ found, export_id }: { found: Package; export_id: str
               Bind
             </Button>
           </div>
-          <CliCommand command={bindCommand(found, export_id, config, secrets)} />
+          <CliCommand command={bindCommand(pkg, export_id, config, secrets)} />
         </div>
       </Card>
     </>
@@ -195,18 +195,18 @@ function bindCommand(
   config: Json,
   secrets: Record<string, string>,
 ): string {
-  const named = Object.entries(secrets).flatMap(([slot, ref]) => [
+  const secret_flags = Object.entries(secrets).flatMap(([slot, ref]) => [
     "--secret",
     `${slot}=${ref.split("/").at(-1)}`,
   ]);
-  const configured = Object.keys(config as object).length === 0 ? [] : ["--config", JSON.stringify(config)];
+  const config_flags = Object.keys(config as object).length === 0 ? [] : ["--config", JSON.stringify(config)];
   return shellCommand(
     "backplane",
     "binding",
     "create",
     `${package_id}@${version}`,
     export_id,
-    ...configured,
-    ...named,
+    ...config_flags,
+    ...secret_flags,
   );
 }

@@ -95,7 +95,7 @@ function PolicyForm({ value, onChange, protocol = "" }: PolicyFieldsProps) {
         />
         <Select
           label="Isolation"
-          description="Less than the author requests needs an admin."
+          description="Only an admin may choose less isolation than the author requests."
           placeholder="As the export requests"
           clearable
           data={CLASSES}
@@ -113,8 +113,8 @@ function PolicyForm({ value, onChange, protocol = "" }: PolicyFieldsProps) {
         />
       </div>
       <TagsInput
-        label="Domains that it may connect to"
-        description="Without a domain it has no network access. Press Enter after each one."
+        label="Domains that the plugin may connect to"
+        description="Without a domain the plugin has no network access. Press Enter after each one."
         placeholder="api.example.com"
         value={allowed_domains}
         onChange={(next) => set("allowed_domains", next.length === 0 ? undefined : next)}
@@ -122,7 +122,7 @@ function PolicyForm({ value, onChange, protocol = "" }: PolicyFieldsProps) {
       <Mounts value={mounts} onChange={(next) => set("mounts", next.length === 0 ? undefined : next)} />
       {(protocol.startsWith("mcp.") || sampling !== undefined) && (
         <Switch
-          label="The server may use the organisation's model"
+          label="The server may use the organization's model"
           checked={sampling !== undefined}
           onChange={({ currentTarget }) =>
             set("sampling", currentTarget.checked ? { max_tokens: 1_024, per_hour: 60 } : undefined)
@@ -158,10 +158,10 @@ function PolicyForm({ value, onChange, protocol = "" }: PolicyFieldsProps) {
       {permissions !== undefined && (
         <Notice
           tone="info"
-          title="Some permissions that it requests are withheld"
+          title="Some permissions that the package requests are withheld"
           actions={
             <Button size="xs" variant="default" onClick={() => set("permissions", undefined)}>
-              Grant what it requests
+              Grant all requested permissions
             </Button>
           }
         >
@@ -169,7 +169,7 @@ function PolicyForm({ value, onChange, protocol = "" }: PolicyFieldsProps) {
         </Notice>
       )}
       <Switch
-        label="Tools that request it may run on the gateway's machine, without a sandbox"
+        label="Tools that request the host may run on the gateway's machine, without a sandbox"
         checked={host_target}
         onChange={({ currentTarget }) => set("host_target", currentTarget.checked ? true : undefined)}
       />
@@ -185,7 +185,7 @@ function Mounts({ value, onChange }: { value: readonly Mount[]; onChange: (value
     <fieldset className={layout.group}>
       <legend className={layout.subtitle}>Folders on the gateway's machine</legend>
       {value.map((mount, index) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: a mount has no identity other than its place
+        // biome-ignore lint/suspicious/noArrayIndexKey: a mount has no identity other than its position
         <div key={index} className={layout.row}>
           <TextInput
             aria-label={`Folder ${index + 1}`}

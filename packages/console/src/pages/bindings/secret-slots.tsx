@@ -16,13 +16,13 @@ export interface SecretSlotsProps {
   /** Slot to reference. */
   value: Record<string, string>;
   onChange: (value: Record<string, string>) => void;
-  found?: Package | undefined;
+  pkg?: Package | undefined;
 }
 
-export function SecretSlots({ slots, value, onChange, found }: SecretSlotsProps) {
+export function SecretSlots({ slots, value, onChange, pkg }: SecretSlotsProps) {
   const secrets = useQuery(secretQueries.all(useClient()));
   const [adding, setAdding] = useState<string | null>(null);
-  if (slots.length === 0) return <p className={layout.dimmed}>It receives no secrets.</p>;
+  if (slots.length === 0) return <p className={layout.dimmed}>The export receives no secrets.</p>;
   if (secrets.isError && secrets.data === undefined)
     return <ErrorView error={secrets.error} onRetry={() => void secrets.refetch()} />;
   const bind = (slot: string, ref: string | null) => {
@@ -36,7 +36,7 @@ export function SecretSlots({ slots, value, onChange, found }: SecretSlotsProps)
           <div className={layout.row} style={{ alignItems: "flex-end" }}>
             <Select
               label={slot}
-              description={slotReason(found, slot)}
+              description={slotReason(pkg, slot)}
               placeholder="No secret: the binding stays inactive"
               searchable
               clearable

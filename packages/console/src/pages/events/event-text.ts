@@ -12,12 +12,12 @@ export function filterEvents(
   events: readonly SemanticEvent[],
   { type, session, q }: EventFilterText,
 ): readonly SemanticEvent[] {
-  const wanted = q?.toLowerCase();
+  const searched_text = q?.toLowerCase();
   return events.filter(
     (event) =>
       (type === undefined || event.type === type) &&
       (session === undefined || event.session_id === session) &&
-      (wanted === undefined || JSON.stringify(event).toLowerCase().includes(wanted)),
+      (searched_text === undefined || JSON.stringify(event).toLowerCase().includes(searched_text)),
   );
 }
 

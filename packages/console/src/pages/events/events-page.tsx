@@ -1,4 +1,4 @@
-/** What happened on the gateway, live. */
+/** The events of the gateway as they happen. */
 import { SEMANTIC_EVENTS, type SemanticEvent } from "@backplane/contract";
 import { Button, Select } from "@mantine/core";
 import { Link, useSearch } from "@tanstack/react-router";

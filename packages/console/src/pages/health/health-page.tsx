@@ -78,14 +78,14 @@ export function HealthPage() {
   );
 }
 
-/** A backup contains the data of every organisation, so the console only shows the commands. */
+/** A backup contains the data of every organization, so the console only shows the commands. */
 function MaintenanceCard() {
   return (
     <Card title="Backups and repairs">
       <div className={layout.tight}>
         <p className={styles.hint}>
           These commands read and replace the files of the gateway. They run on its machine: a backup contains
-          the data of every organisation and is not sent to a browser, and a restore needs a stopped gateway.
+          the data of every organization and is not sent to a browser, and a restore needs a stopped gateway.
         </p>
         <Fields
           items={MAINTENANCE.map(([what, command]) => [what, <CliCommand key={what} command={command} />])}
@@ -196,7 +196,7 @@ function StatusCards({ status }: { status: GatewayStatus }) {
 function Servers({ servers }: { servers: GatewayStatus["runner"]["servers"] }) {
   return (
     <Card title="Running servers" flush>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a wide table scrolls, also by keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a wide table must scroll with the keyboard too */}
       <div className={styles.scroll} tabIndex={0}>
         <table className={parts.table} aria-label="Running servers">
           <thead>

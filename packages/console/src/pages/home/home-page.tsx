@@ -1,4 +1,4 @@
-/** The first page: whether the gateway is healthy, what waits for a person, what failed, and what to do next. */
+/** The first page: whether the gateway is healthy, what awaits approval, what failed, and what to do next. */
 import type { GatewayStatus } from "@backplane/client";
 import type { Invocation } from "@backplane/contract";
 import { Button } from "@mantine/core";

@@ -39,13 +39,13 @@ export function CallDelivery({ call }: { call: Invocation }) {
             "All attempts",
             attempts.data === undefined ? null : (
               <span key="attempts">
-                {attempts.data.map(({ id, retry_count, error: failed }, index) => (
+                {attempts.data.map(({ id, retry_count, error: attempt_error }, index) => (
                   <span key={id}>
                     {index > 0 && ", "}
                     <Link to="/invocations/$id" params={{ id }} aria-current={id === call.id || undefined}>
                       {retry_count + 1}
                     </Link>
-                    {failed !== null && ` ${failed.code}`}
+                    {attempt_error !== null && ` ${attempt_error.code}`}
                   </span>
                 ))}
               </span>

@@ -11,7 +11,7 @@ export function CallEvents({ call: { id, created_at } }: { call: Invocation }) {
   const start = Date.parse(created_at);
   return (
     <Card title="Progress" flush>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a long list scrolls, also by keyboard */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a long list must scroll with the keyboard too */}
       <ol className={styles.events} aria-label="Progress of the call" tabIndex={0}>
         {events.map(({ seq, at, event: { type, ...data } }) => (
           <li key={seq} className={styles.event}>

@@ -73,7 +73,7 @@ function NoFrames({ recording_until }: FrameRecording) {
 function FrameList({ frames }: { frames: readonly RecordedFrame[] }) {
   const start = Date.parse(frames[0]!.at);
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a long list scrolls, also by keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a long list must scroll with the keyboard too
     <ol className={styles.events} aria-label="Frames of the call" tabIndex={0}>
       {frames.map(({ at, from, kind, text }, index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: frames are only added at the end

@@ -7,7 +7,7 @@ import { TraceWaterfall } from "../traces/trace-waterfall.tsx";
 import { useTrace } from "../traces/use-trace.ts";
 import styles from "./invocations.module.css";
 
-/** The calls that belong to the same run or request. Nothing if the call is alone in its trace. */
+/** The calls that belong to the same run or request. Renders nothing if the trace has no other call. */
 export function CallTrace({ call: { id, trace_id } }: { call: Invocation }) {
   const { query, spans, rows } = useTrace(trace_id);
   if (spans.length < 2) return null;

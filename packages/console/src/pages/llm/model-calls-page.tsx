@@ -45,7 +45,7 @@ const COLUMNS: readonly Column<LlmCall>[] = [
     ),
   },
   { header: "Status", cell: ({ status }) => <CallBadge status={status} /> },
-  { header: "By", cell: ({ actor }) => actor },
+  { header: "Requested by", cell: ({ actor }) => actor },
   { header: "Tokens", numeric: true, cell: (call) => tokensText(call) },
   {
     header: "Duration",
@@ -166,7 +166,7 @@ function CallDetail({ id }: { id: string }) {
         ["Requested as", call.requested_model],
         ["Protocol", call.stream ? `${call.protocol}, streamed` : call.protocol],
         ["Operation", call.operation === "generate" ? null : "Counts tokens"],
-        ["By", call.actor],
+        ["Requested by", call.actor],
         ["Key", call.key_id],
         ["Started", <Time key="started" at={call.started_at} />],
         ["First part after", call.first_part_ms === null ? null : durationText(call.first_part_ms)],

@@ -1,4 +1,4 @@
-/** One entry of the marketplace: what it will be able to do, who reviewed it, and the installation. */
+/** One entry of the marketplace: what the plugin will be able to do, who reviewed it, and the installation. */
 import type { Client } from "@backplane/client";
 import { codeOf, type Installation, type MarketplaceCard } from "@backplane/contract";
 import { Button, Checkbox } from "@mantine/core";
@@ -38,7 +38,7 @@ export function CardPage() {
 }
 
 function CardDetail({ card }: { card: MarketplaceCard }) {
-  const { name, description, installable, reason, contract, publisher, review, source, package: pack } = card;
+  const { name, description, installable, reason, contract, publisher, review, source, package: pkg } = card;
   return (
     <>
       <PageHeader
@@ -54,19 +54,19 @@ function CardDetail({ card }: { card: MarketplaceCard }) {
       />
       <div className={layout.stack}>
         {!installable && (
-          <Notice tone="info" title="It cannot be installed">
+          <Notice tone="info" title="This entry cannot be installed">
             <p>{reason}</p>
           </Notice>
         )}
         <div className={layout.pair}>
-          <Card title="What it will be able to do">
+          <Card title="What the plugin will be able to do">
             <PermissionList permissions={card.permissions} />
           </Card>
-          <Card title="About it">
+          <Card title="Details">
             <Fields
               items={[
-                ["Package", `${pack.package_id} ${pack.version}`],
-                ["Exports", pack.exports.map(({ id, kind }) => `${id} (${kind})`).join(", ")],
+                ["Package", `${pkg.package_id} ${pkg.version}`],
+                ["Exports", pkg.exports.map(({ id, kind }) => `${id} (${kind})`).join(", ")],
                 [
                   "Publisher",
                   publisher.url === null ? (
@@ -110,7 +110,7 @@ function CardDetail({ card }: { card: MarketplaceCard }) {
           </Card>
         </div>
         {contract !== null && (
-          <Card title={`What a ${contract.kind} for it has to do`}>
+          <Card title={`What a ${contract.kind} for this entry has to do`}>
             <ul>
               {contract.requirements.map((requirement) => (
                 <li key={requirement}>{requirement}</li>
@@ -135,12 +135,12 @@ function InstallCard({ card }: { card: MarketplaceCard }) {
   const settings = { bind, ...(oci === null ? {} : { oci }) };
   const install = useOperation(
     (client: Client) => client.marketplace.install(id, settings),
-    (done: Installation) => {
+    (installation: Installation) => {
       toast.show({ tone: "good", title: `${name} is installed.` });
       void Promise.all(
         ["packages", "bindings", "catalog"].map((noun) => queries.invalidateQueries({ queryKey: [noun] })),
       );
-      void navigate({ to: "/plugins/$id", params: { id: done.packages[0]!.package.id } });
+      void navigate({ to: "/plugins/$id", params: { id: installation.packages[0]!.package.id } });
     },
   );
   return (
@@ -149,7 +149,7 @@ function InstallCard({ card }: { card: MarketplaceCard }) {
         {key_trusted === false && (
           <Notice
             tone="warn"
-            title="The key of its publisher is not trusted here"
+            title="The publisher's key is not trusted here"
             actions={
               <Button
                 component={Link}
@@ -163,13 +163,13 @@ function InstallCard({ card }: { card: MarketplaceCard }) {
             }
           >
             <p>
-              It is signed with <code>{signature?.key_id}</code>. An installation may be refused until you
-              trust that key.
+              The package is signed with <code>{signature?.key_id}</code>. An installation may be refused
+              until you trust that key.
             </p>
           </Notice>
         )}
         <Checkbox
-          label="Make its exports callable now"
+          label="Make the exports callable now"
           checked={bind}
           onChange={({ currentTarget }) => setBind(currentTarget.checked)}
         />

@@ -41,7 +41,7 @@ export function MarketplacePage() {
       <search className={parts.filters} aria-label="Filters">
         <TextInput
           aria-label="Search the marketplace"
-          placeholder="What should it do?"
+          placeholder="What should the plugin do?"
           leftSection={<Icon name="search" size={16} />}
           w="20rem"
           value={search.q ?? ""}
@@ -93,7 +93,7 @@ function OriginProblem({ origin: { name, problem, fetched_at } }: { origin: Mark
       <p>
         {problem}{" "}
         {fetched_at === null ? (
-          "Its entries are missing here."
+          "The entries of this catalog are missing here."
         ) : (
           <>
             The copy from <Time at={fetched_at} /> is shown.
@@ -106,7 +106,7 @@ function OriginProblem({ origin: { name, problem, fetched_at } }: { origin: Mark
 
 /** An entry without a published artifact has no Install button: it describes what an adapter would have to do. */
 function EntryCard({ card }: { card: MarketplaceCard }) {
-  const { id, name, description, publisher, installable, review, package: pack } = card;
+  const { id, name, description, publisher, installable, review, package: pkg } = card;
   return (
     <article className={`${parts.card} ${styles.card}`} aria-label={name}>
       <div className={layout.between}>
@@ -126,7 +126,7 @@ function EntryCard({ card }: { card: MarketplaceCard }) {
         )}
       </div>
       <p className={styles.publisher}>
-        {publisher.name} · {pack.version} · {[...new Set(pack.exports.map(({ kind }) => kind))].join(", ")}
+        {publisher.name} · {pkg.version} · {[...new Set(pkg.exports.map(({ kind }) => kind))].join(", ")}
       </p>
       <p className={styles.description}>{description}</p>
       <ul className={layout.sentences}>

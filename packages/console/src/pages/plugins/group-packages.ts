@@ -12,8 +12,8 @@ export interface PackageGroup {
 export function groupPackages(packages: readonly Package[], bindings: readonly Binding[]): PackageGroup[] {
   const groups = Map.groupBy(packages, ({ package_id }) => package_id);
   return [...groups]
-    .map(([package_id, found]) => {
-      const versions = found.toSorted((a, b) => b.installed_at.localeCompare(a.installed_at));
+    .map(([package_id, installed]) => {
+      const versions = installed.toSorted((a, b) => b.installed_at.localeCompare(a.installed_at));
       const bound = bindings.filter((binding) => binding.package_id === package_id);
       const used = versionInUse(bound);
       const shown = versions.find(({ version }) => version === used) ?? versions[0]!;
@@ -22,7 +22,7 @@ export function groupPackages(packages: readonly Package[], bindings: readonly B
     .sort((a, b) => a.shown.manifest.name.localeCompare(b.shown.manifest.name));
 }
 
-/** A share of a rollout is not yet the version in use. */
+/** Ignores shares, which serve a percentage of the calls with the next version. */
 export function versionInUse(bindings: readonly Binding[]): string | null {
   return bindings.find(({ share_of }) => share_of === undefined)?.package_version ?? null;
 }

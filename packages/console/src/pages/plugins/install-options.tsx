@@ -37,7 +37,7 @@ const FLAGS = {
     description: "A newer signed version was installed before.",
   },
   org_wide: {
-    label: "Bind for the whole organisation",
+    label: "Bind for the whole organization",
     description: "Without it, the exports are callable in this project.",
   },
   strict: {

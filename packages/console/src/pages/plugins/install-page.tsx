@@ -32,7 +32,7 @@ import {
   type SourceKind,
 } from "./read-source.ts";
 
-export type Installed =
+export type InstallResult =
   | Installation
   | { kind: "kernel"; plugins: PluginView[] }
   | { kind: "linked"; folder: WorkspaceFolder };
@@ -56,7 +56,7 @@ export function InstallPage() {
     .map(({ package_id }) => package_id);
   const bind = chosen ?? replaced.length === 0;
   const install = useOperation(
-    (client: Client, found: SourceInspection) => installSource(client, input, found, bind),
+    (client: Client, inspection: SourceInspection) => installSource(client, input, inspection, bind),
     () =>
       void Promise.all(
         ["packages", "bindings", "catalog", "plugins", "marketplace"].map((noun) =>
@@ -83,7 +83,7 @@ export function InstallPage() {
     <>
       <PageHeader
         title="Install a plugin"
-        lead="Nothing of the source runs and nothing is installed before you have read what it will be able to do."
+        lead="Nothing of the source runs or is installed before you have reviewed its permissions."
       />
       <div className={layout.stack}>
         <Card title="1. Where it comes from">
@@ -127,12 +127,12 @@ export function InstallPage() {
         {inspect.error !== null && <ErrorView error={inspect.error} onRetry={() => inspect.run()} />}
         {inspect.data !== undefined && !installed.isPending && (
           <>
-            <InstallReview found={inspect.data} draft={draft} />
+            <InstallReview inspection={inspect.data} draft={draft} />
             <Card title="3. Install">
               <div className={layout.form}>
                 {inspect.data.kind !== "kernel_plugins" && (
                   <Checkbox
-                    label="Make its exports callable now"
+                    label="Make the exports callable now"
                     description={
                       replaced.length === 0
                         ? "Binds them with the permissions above. Without it, you bind them later with your own settings."
@@ -270,7 +270,7 @@ function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsP
       {kind === "mcp_url" && (
         <TextInput
           label="Name"
-          description="Its tools are named mcp_NAME_…."
+          description="The tools of the server are named mcp_NAME_…."
           value={name}
           onChange={({ currentTarget }) => onChange({ name: currentTarget.value })}
         />
@@ -320,11 +320,11 @@ async function inspectSource(
 async function installSource(
   client: Client,
   { draft, file, examples, choices }: InstallInput,
-  found: SourceInspection,
+  inspection: SourceInspection,
   bind: boolean,
-): Promise<Installed> {
-  if (found.kind === "kernel_plugins")
-    return { kind: "kernel", plugins: await client.plugins.install(found.plugins[0]!.source) };
+): Promise<InstallResult> {
+  if (inspection.kind === "kernel_plugins")
+    return { kind: "kernel", plugins: await client.plugins.install(inspection.plugins[0]!.source) };
   if (draft.kind === "folder" && choices.editable === true)
     return {
       kind: "linked",

@@ -1,4 +1,4 @@
-/** What a source contains and what it will be able to do, before anything is installed. */
+/** Shows the content of a source and its permissions before anything is installed. */
 import { describeProvenance, type Permissions, type SourceInspection } from "@backplane/contract";
 import { useQuery } from "@tanstack/react-query";
 import { packageQueries } from "../../api/packages.ts";
@@ -19,8 +19,8 @@ const KINDS: Record<SourceInspection["kind"], string> = {
   kernel_plugins: "kernel plugins, which extend the gateway itself",
 };
 
-export function InstallReview({ found, draft }: { found: SourceInspection; draft: SourceDraft }) {
-  const { kind, packages, plugins, left_out, notes } = found;
+export function InstallReview({ inspection, draft }: { inspection: SourceInspection; draft: SourceDraft }) {
+  const { kind, packages, plugins, left_out, notes } = inspection;
   return (
     <Card title="2. What it is and what it will be able to do">
       <div className={layout.stack}>
@@ -28,8 +28,8 @@ export function InstallReview({ found, draft }: { found: SourceInspection; draft
           This source contains {KINDS[kind]}:{" "}
           {[...packages, ...plugins].map(({ name, version }) => `${name} ${version}`).join(", ")}.
         </p>
-        {packages.map((one) => (
-          <PackageReview key={one.package_id} one={one} draft={draft} />
+        {packages.map((preview) => (
+          <PackageReview key={preview.package_id} preview={preview} draft={draft} />
         ))}
         {plugins.map(({ name, version, category, provenance }) => (
           <section key={name} className={layout.tight} aria-label={name}>
@@ -38,17 +38,17 @@ export function InstallReview({ found, draft }: { found: SourceInspection; draft
             </h3>
             <ul className={layout.sentences}>
               <Sentence tone="warn" icon="alert">
-                It becomes part of the agent host and sees the conversations that it is used in.
+                The plugin becomes part of the agent host and sees the conversations in which it is used.
               </Sentence>
               <Sentence tone="good" icon="shield">
-                It runs in a process of its own until you trust it.
+                The plugin runs in a process of its own until you trust it.
               </Sentence>
               {provenance !== undefined && <ProvenanceSentence provenance={provenance} />}
             </ul>
           </section>
         ))}
-        {left_out.map(({ kind: what, name, reason, fix }) => (
-          <Notice key={name} tone="warn" title={`The ${what} ${name} cannot be used`}>
+        {left_out.map(({ kind: part_kind, name, reason, fix }) => (
+          <Notice key={name} tone="warn" title={`The ${part_kind} ${name} cannot be used`}>
             <p>
               {reason} {fix}
             </p>
@@ -66,12 +66,12 @@ export function InstallReview({ found, draft }: { found: SourceInspection; draft
 
 type Preview = SourceInspection["packages"][number];
 
-function PackageReview({ one, draft }: { one: Preview; draft: SourceDraft }) {
-  const { name, package_id, version, manifest, provenance, exports, secret_slots } = one;
+function PackageReview({ preview, draft }: { preview: Preview; draft: SourceDraft }) {
+  const { name, package_id, version, manifest, provenance, exports, secret_slots } = preview;
   const installed = useQuery(packageQueries.all(useClient())).data?.filter(
     (row) => row.package_id === package_id,
   );
-  const here = installed?.some((row) => row.version === version) === true;
+  const is_installed = installed?.some((row) => row.version === version) === true;
   return (
     <section className={layout.tight} aria-label={name}>
       <div className={layout.between}>
@@ -79,12 +79,12 @@ function PackageReview({ one, draft }: { one: Preview; draft: SourceDraft }) {
           {name} {version}
         </h3>
         <span className={layout.row}>
-          {here && (
+          {is_installed && (
             <Badge tone="info" icon="check">
               This version is installed
             </Badge>
           )}
-          {!here && installed !== undefined && installed.length > 0 && (
+          {!is_installed && installed !== undefined && installed.length > 0 && (
             <Badge tone="warn" icon="up">
               {`Replaces ${installed.map((row) => row.version).join(", ")}`}
             </Badge>
@@ -97,14 +97,14 @@ function PackageReview({ one, draft }: { one: Preview; draft: SourceDraft }) {
       <ul className={layout.sentences}>
         <Sentence tone="quiet" icon="plugin">
           {exports.includes("*")
-            ? "It names its tools when it runs."
-            : `It offers ${countText(exports.length, "export")}: ${exports.join(", ")}.`}
+            ? "The package names its tools when it runs."
+            : `The package offers ${countText(exports.length, "export")}: ${exports.join(", ")}.`}
         </Sentence>
         {provenance !== undefined && <ProvenanceSentence provenance={provenance} />}
         {secret_slots.length > 0 && (
           <Sentence tone="warn" icon="secret">
-            It stays inactive until {secret_slots.join(", ")} {secret_slots.length === 1 ? "has" : "have"} a
-            secret.
+            The package stays inactive until {secret_slots.join(", ")}{" "}
+            {secret_slots.length === 1 ? "has" : "have"} a secret.
           </Sentence>
         )}
       </ul>

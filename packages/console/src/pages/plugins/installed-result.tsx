@@ -1,4 +1,4 @@
-/** What was installed and bound, and what to do next. */
+/** Shows the installed packages, their bindings and the next steps. */
 import type { Installation } from "@backplane/contract";
 import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
@@ -8,10 +8,10 @@ import { Notice } from "../../parts/notice.tsx";
 import { PageHeader } from "../../parts/page-header.tsx";
 import { BindingBadge } from "../../parts/plugin-badges.tsx";
 import { RowLink } from "../../parts/row-link.tsx";
-import type { Installed } from "./install-page.tsx";
+import type { InstallResult } from "./install-page.tsx";
 
 export interface InstalledResultProps {
-  installed: Installed;
+  installed: InstallResult;
   /** Packages of which another version is in use. */
   upgrades: readonly string[];
   onAgain: () => void;

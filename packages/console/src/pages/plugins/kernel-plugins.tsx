@@ -95,8 +95,8 @@ function EnabledSwitch({ plugin: { name, enabled } }: { plugin: PluginView }) {
   const toast = useToast();
   const toggle = useMutation({
     mutationFn: (next: boolean) => client.plugins.setEnabled(name, next),
-    onSuccess: (done) =>
-      toast.show({ tone: "good", title: `${name} is ${done.enabled ? "enabled" : "disabled"}.` }),
+    onSuccess: (updated) =>
+      toast.show({ tone: "good", title: `${name} is ${updated.enabled ? "enabled" : "disabled"}.` }),
     onError: toast.fail,
     onSettled: () => queries.invalidateQueries({ queryKey: ["plugins"] }),
   });
@@ -197,8 +197,8 @@ function PendingActionDialog({
     >
       <p>
         {action === "trust"
-          ? "Its code will run inside the gateway process, with everything that the gateway can read and do. You can revoke this."
-          : "Its files are deleted and what it provides is no longer available. Its configuration is kept."}
+          ? "The plugin's code will run inside the gateway process, with everything that the gateway can read and do. You can revoke this."
+          : "The plugin's files are deleted, and its tools and services are no longer available. Its configuration is kept."}
       </p>
     </Confirm>
   );

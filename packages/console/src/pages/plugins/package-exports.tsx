@@ -1,4 +1,4 @@
-/** What a package offers: tools as the model sees them with their cost, name collisions, and the other kinds. */
+/** The exports of a package: tools as the model sees them, with their cost and name collisions, and the other kinds. */
 import {
   type CatalogEntry,
   isObject,
@@ -24,16 +24,16 @@ import { CatalogBadge } from "../../parts/plugin-badges.tsx";
 import { ReasonNotice } from "../../parts/reason-notice.tsx";
 import { durationText } from "../../parts/time-text.ts";
 
-export function PackageExports({ found }: { found: Package }) {
+export function PackageExports({ pkg }: { pkg: Package }) {
   const catalog = useQuery(catalogQueries.list(useClient(), { all: true }));
   if (catalog.isError && catalog.data === undefined)
     return <ErrorView error={catalog.error} onRetry={() => void catalog.refetch()} />;
   if (catalog.isPending) return <ListSkeleton />;
   const entries = catalog.data.filter(
-    ({ package_id, package_version }) => package_id === found.package_id && package_version === found.version,
+    ({ package_id, package_version }) => package_id === pkg.package_id && package_version === pkg.version,
   );
   const listed = new Set(entries.map(({ name }) => name));
-  const declared = found.manifest.exports.filter(({ id, kind }) => kind !== "tool" || !listed.has(id));
+  const declared = pkg.manifest.exports.filter(({ id, kind }) => kind !== "tool" || !listed.has(id));
   const cost = entries.reduce(
     (sum, { token_cost, status }) => sum + (status === "offered" ? token_cost : 0),
     0,
@@ -42,23 +42,23 @@ export function PackageExports({ found }: { found: Package }) {
     <div className={layout.stack}>
       {entries.length > 0 && (
         <p className={layout.dimmed}>
-          Its offered tools cost about {cost} tokens in every request to the model.
+          The tools that this package offers cost about {cost} tokens in every request to the model.
         </p>
       )}
       {entries.map((entry) => (
         <ToolCard key={`${entry.binding_id} ${entry.name}`} entry={entry} all={catalog.data} />
       ))}
       {declared.map((item) => (
-        <DeclaredCard key={item.id} found={found} item={item} />
+        <DeclaredCard key={item.id} pkg={pkg} item={item} />
       ))}
-      {found.manifest.skills?.map(({ name, description }) => (
+      {pkg.manifest.skills?.map(({ name, description }) => (
         <Card key={name} title={`Skill ${name}`}>
           <p className={layout.text}>{description}</p>
         </Card>
       ))}
-      {entries.length + found.manifest.exports.length + (found.manifest.skills?.length ?? 0) === 0 && (
+      {entries.length + pkg.manifest.exports.length + (pkg.manifest.skills?.length ?? 0) === 0 && (
         <EmptyView icon="terminal">
-          {isSelfDescribing(found.manifest.runtime.protocol)
+          {isSelfDescribing(pkg.manifest.runtime.protocol)
             ? "This package names its tools when it runs, so they are known after it has been bound."
             : "This package exports nothing."}
         </EmptyView>
@@ -117,8 +117,8 @@ function ToolCard({ entry, all }: { entry: CatalogEntry; all: readonly CatalogEn
   );
 }
 
-function DeclaredCard({ found, item }: { found: Package; item: PluginExport }) {
-  const schema = item.kind === "tool" ? schemaOf(found, item.tool.input_schema) : null;
+function DeclaredCard({ pkg, item }: { pkg: Package; item: PluginExport }) {
+  const schema = item.kind === "tool" ? schemaOf(pkg, item.tool.input_schema) : null;
   return (
     <Card
       title={item.display_name ?? item.id}

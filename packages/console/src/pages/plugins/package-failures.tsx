@@ -53,7 +53,7 @@ function BindingFailures({ binding_id, label }: { binding_id: string; label: str
           <li key={id} className={layout.listItem}>
             <div className={layout.between}>
               <RowLink to="/invocations/$id" params={{ id }}>
-                {export_id}: {error?.message ?? "It failed without a message."}
+                {export_id}: {error?.message ?? "The call failed without a message."}
               </RowLink>
               <Time at={created_at} />
             </div>

@@ -29,15 +29,15 @@ import { useToast } from "../../parts/toast.tsx";
 import { kindText, originText, signatureText } from "./package-text.ts";
 
 export interface PackageOverviewProps {
-  found: Package;
+  pkg: Package;
   bindings: UseQueryResult<Binding[]>;
   status: GatewayStatus | undefined;
 }
 
-export function PackageOverview({ found, bindings, status }: PackageOverviewProps) {
-  const { manifest, signature, provenance, oci } = found;
+export function PackageOverview({ pkg, bindings, status }: PackageOverviewProps) {
+  const { manifest, signature, provenance, oci } = pkg;
   const { runtime, skills = [] } = manifest;
-  const processes = status?.runner.servers.filter(({ package_id }) => package_id === found.package_id) ?? [];
+  const processes = status?.runner.servers.filter(({ package_id }) => package_id === pkg.package_id) ?? [];
   return (
     <div className={layout.stack}>
       <Card
@@ -53,7 +53,7 @@ export function PackageOverview({ found, bindings, status }: PackageOverviewProp
           <EmptyView
             icon="binding"
             action={
-              <Button component={Link} to="/bindings/new" search={{ package: found.id } as never}>
+              <Button component={Link} to="/bindings/new" search={{ package: pkg.id } as never}>
                 Bind it
               </Button>
             }
@@ -61,8 +61,8 @@ export function PackageOverview({ found, bindings, status }: PackageOverviewProp
               "backplane",
               "binding",
               "create",
-              `${found.package_id}@${found.version}`,
-              firstExport(found),
+              `${pkg.package_id}@${pkg.version}`,
+              firstExport(pkg),
             )}
           >
             Nothing of this package can be called until it is bound.
@@ -87,14 +87,14 @@ export function PackageOverview({ found, bindings, status }: PackageOverviewProp
                 "Provenance",
                 provenance === undefined ? "Not recorded for this source." : describeProvenance(provenance),
               ],
-              ["Digest", <Digest key="digest" value={found.digest} />],
-              ["Source", originText(found)],
+              ["Digest", <Digest key="digest" value={pkg.digest} />],
+              ["Source", originText(pkg)],
               ["Reference", oci?.reference ?? null],
               ["OCI manifest", oci === undefined ? null : <Digest key="oci" value={oci.manifest_digest} />],
               [
                 "Installed",
                 <span key="at">
-                  <Time at={found.installed_at} /> by {found.installed_by}
+                  <Time at={pkg.installed_at} /> by {pkg.installed_by}
                 </span>,
               ],
             ]}
@@ -103,7 +103,7 @@ export function PackageOverview({ found, bindings, status }: PackageOverviewProp
         <Card title="Package">
           <Fields
             items={[
-              ["Contains", kindText(found)],
+              ["Contains", kindText(pkg)],
               ["License", manifest.license === "" ? "Not stated" : manifest.license],
               ["Repository", manifest.source === "" ? null : manifest.source],
               ["Protocol", runtime.protocol],
@@ -111,7 +111,7 @@ export function PackageOverview({ found, bindings, status }: PackageOverviewProp
                 "Program",
                 runtime.protocol === "skills" ? null : <code key="run">{runtime.entrypoint.join(" ")}</code>,
               ],
-              ["Size", bytesText(found.size_bytes)],
+              ["Size", bytesText(pkg.size_bytes)],
               ["Skills", skills.length === 0 ? null : skills.map(({ name }) => name).join(", ")],
               [
                 "Processes",
@@ -123,7 +123,7 @@ export function PackageOverview({ found, bindings, status }: PackageOverviewProp
       </div>
       <Card title="The same in a terminal">
         <CliCommand
-          command={shellCommand("backplane", "plugin", "info", `${found.package_id}@${found.version}`)}
+          command={shellCommand("backplane", "plugin", "info", `${pkg.package_id}@${pkg.version}`)}
         />
       </Card>
     </div>
@@ -140,7 +140,7 @@ const BOUND_COLUMNS: readonly Column<Binding>[] = [
     ),
   },
   { header: "Version", cell: ({ package_version }) => package_version },
-  { header: "Scope", cell: ({ scope }) => scope.project_id ?? "Whole organisation" },
+  { header: "Scope", cell: ({ scope }) => scope.project_id ?? "Whole organization" },
   { header: "Calls", cell: ({ rollout }) => `${rollout.traffic_percent} %` },
   { header: "State", cell: (binding) => <BindingBadge binding={binding} /> },
   { header: "Changed", numeric: true, cell: ({ updated_at }) => <Time at={updated_at} /> },

@@ -45,35 +45,35 @@ export function PackagePage() {
         <ErrorView error={query.error} onRetry={() => void query.refetch()} />
       </>
     );
-  return <PackageDetail found={query.data} />;
+  return <PackageDetail pkg={query.data} />;
 }
 
-function PackageDetail({ found }: { found: Package }) {
+function PackageDetail({ pkg }: { pkg: Package }) {
   const client = useClient();
   const search = useSearch({ from: "/plugins/$id" });
   const setFilters = useSetFilters<typeof search>();
-  const bindings = useQuery(bindingQueries.all(client, { package_id: found.package_id }));
+  const bindings = useQuery(bindingQueries.all(client, { package_id: pkg.package_id }));
   const status = useQuery(statusQueries.current(client));
   const view = search.view !== undefined && search.view in VIEWS ? search.view : "overview";
   const bound = bindings.data ?? [];
   const used = versionInUse(bound);
-  const held = status.data?.runner.held_back.find(({ package_id }) => package_id === found.package_id);
+  const held = status.data?.runner.held_back.find(({ package_id }) => package_id === pkg.package_id);
   return (
     <>
       <PageHeader
-        title={found.manifest.name}
+        title={pkg.manifest.name}
         badge={
           bindings.data === undefined ? null : (
-            <PackageBadge group={{ package_id: found.package_id, bindings: bound }} status={status.data} />
+            <PackageBadge group={{ package_id: pkg.package_id, bindings: bound }} status={status.data} />
           )
         }
         lead={
           <>
-            {found.package_id} {found.version}
-            {found.manifest.description !== "" && <> · {found.manifest.description}</>}
+            {pkg.package_id} {pkg.version}
+            {pkg.manifest.description !== "" && <> · {pkg.manifest.description}</>}
           </>
         }
-        actions={<PackageActions found={found} used={used} />}
+        actions={<PackageActions pkg={pkg} used={used} />}
       />
       <div className={layout.stack}>
         {held !== undefined && (
@@ -81,9 +81,9 @@ function PackageDetail({ found }: { found: Package }) {
             <p>{held.last_error}</p>
           </Notice>
         )}
-        <WaitingUpgrades package_id={found.package_id} />
-        {bindings.data !== undefined && used !== null && used !== found.version && (
-          <Notice tone="info" title={`${used} is in use, not ${found.version}`}>
+        <WaitingUpgrades package_id={pkg.package_id} />
+        {bindings.data !== undefined && used !== null && used !== pkg.version && (
+          <Notice tone="info" title={`${used} is in use, not ${pkg.version}`}>
             <p>Calls run the version that the bindings name. Review the upgrade to move them to this one.</p>
           </Notice>
         )}
@@ -100,16 +100,16 @@ function PackageDetail({ found }: { found: Package }) {
             ))}
           </Tabs.List>
           <Tabs.Panel value="overview">
-            <PackageOverview found={found} bindings={bindings} status={status.data} />
+            <PackageOverview pkg={pkg} bindings={bindings} status={status.data} />
           </Tabs.Panel>
           <Tabs.Panel value="exports">
-            <PackageExports found={found} />
+            <PackageExports pkg={pkg} />
           </Tabs.Panel>
           <Tabs.Panel value="permissions">
-            <PackagePermissions found={found} bindings={bound} />
+            <PackagePermissions pkg={pkg} bindings={bound} />
           </Tabs.Panel>
           <Tabs.Panel value="versions">
-            <PackageVersions found={found} bindings={bound} />
+            <PackageVersions pkg={pkg} bindings={bound} />
           </Tabs.Panel>
           <Tabs.Panel value="failures">
             <PackageFailures bindings={bound} />
@@ -120,15 +120,15 @@ function PackageDetail({ found }: { found: Package }) {
   );
 }
 
-function PackageActions({ found, used }: { found: Package; used: string | null }) {
+function PackageActions({ pkg, used }: { pkg: Package; used: string | null }) {
   const { client, queries } = useServices();
   const [removing, setRemoving] = useState(false);
   const navigate = useNavigate();
   const toast = useToast();
   const remove = useMutation({
-    mutationFn: () => client.packages.remove(found.id),
+    mutationFn: () => client.packages.remove(pkg.id),
     onSuccess: async () => {
-      toast.show({ tone: "good", title: `${found.package_id} ${found.version} was removed.` });
+      toast.show({ tone: "good", title: `${pkg.package_id} ${pkg.version} was removed.` });
       await navigate({ to: "/plugins" });
       await queries.invalidateQueries({ queryKey: ["packages"] });
     },
@@ -139,15 +139,15 @@ function PackageActions({ found, used }: { found: Package; used: string | null }
   });
   return (
     <>
-      {used !== null && used !== found.version && (
-        <Button component={Link} to="/upgrades/$id" params={{ id: found.id } as never}>
+      {used !== null && used !== pkg.version && (
+        <Button component={Link} to="/upgrades/$id" params={{ id: pkg.id } as never}>
           Review upgrade
         </Button>
       )}
       <Button
         component={Link}
         to="/bindings/new"
-        search={{ package: found.id } as never}
+        search={{ package: pkg.id } as never}
         variant={used === null ? "filled" : "default"}
         leftSection={<Icon name="binding" size={16} />}
       >
@@ -163,15 +163,15 @@ function PackageActions({ found, used }: { found: Package; used: string | null }
       <Confirm
         opened={removing}
         danger
-        title={`Remove ${found.package_id} ${found.version}?`}
+        title={`Remove ${pkg.package_id} ${pkg.version}?`}
         action="Remove"
         busy={remove.isPending}
         onConfirm={() => remove.mutate()}
         onClose={() => setRemoving(false)}
       >
         <p>
-          Its files are deleted. A package that a binding uses cannot be removed: delete its bindings first.
-          Records of its calls are kept.
+          The files of this version are deleted. A version that a binding uses cannot be removed: delete its
+          bindings first. Records of its calls are kept.
         </p>
       </Confirm>
     </>

@@ -16,12 +16,12 @@ import { countText } from "./package-text.ts";
 
 const RECENT = 50;
 
-export function PackagePermissions({ found, bindings }: { found: Package; bindings: readonly Binding[] }) {
-  const own = bindings.filter(({ package_version }) => package_version === found.version);
+export function PackagePermissions({ pkg, bindings }: { pkg: Package; bindings: readonly Binding[] }) {
+  const own = bindings.filter(({ package_version }) => package_version === pkg.version);
   return (
     <div className={layout.pair}>
       <Card title="Requested by the author">
-        <RequestedPermissions manifest={found.manifest} />
+        <RequestedPermissions manifest={pkg.manifest} />
       </Card>
       <div className={layout.stack}>
         {own.length === 0 && (
@@ -46,7 +46,7 @@ export function RequestedPermissions({ manifest }: Pick<Package, "manifest">) {
       : [["All its tools", runtime.permissions] as [string, Permissions]]),
     ...exports.map(({ id, permissions }): [string, Permissions] => [id, permissions]),
   ];
-  if (groups.length === 0) return <p className={layout.dimmed}>It requests nothing.</p>;
+  if (groups.length === 0) return <p className={layout.dimmed}>The package requests nothing.</p>;
   return (
     <div className={layout.stack}>
       {groups.map(([name, permissions]) => (
@@ -97,7 +97,7 @@ function UsedPermissions({ binding_id }: { binding_id: string }) {
         {rows.length === 0 ? "Used" : `Used by the last ${countText(rows.length, "call")}`}
       </h3>
       <ul className={layout.sentences}>
-        {usedSentences(rows).map(({ tone, text }) => (
+        {describeUse(rows).map(({ tone, text }) => (
           <Sentence key={text} tone={tone} icon={tone === "bad" ? "octagon" : "check"}>
             {text}
           </Sentence>
@@ -107,15 +107,15 @@ function UsedPermissions({ binding_id }: { binding_id: string }) {
   );
 }
 
-function usedSentences(calls: readonly Invocation[]): { tone: "bad" | "quiet"; text: string }[] {
-  if (calls.length === 0) return [{ tone: "quiet", text: "It has not been called yet." }];
+function describeUse(calls: readonly Invocation[]): { tone: "bad" | "quiet"; text: string }[] {
+  if (calls.length === 0) return [{ tone: "quiet", text: "The binding has not been called yet." }];
   const refused = new Set(
     calls.flatMap(({ egress }) => egress?.refusals.map(({ host, port }) => `${host}:${port}`) ?? []),
   );
-  const withNetwork = calls.filter(({ grant }) => grant?.network === "egress").length;
+  const with_network = calls.filter(({ grant }) => grant?.network === "egress").length;
   const secrets = new Set(calls.flatMap(({ grant }) => grant?.secret_slots ?? []));
   return [
-    { tone: "quiet", text: `${countText(withNetwork, "call")} had network access.` },
+    { tone: "quiet", text: `${countText(with_network, "call")} had network access.` },
     {
       tone: "quiet",
       text: secrets.size === 0 ? "No call received a secret." : `Calls received ${[...secrets].join(", ")}.`,

@@ -44,11 +44,11 @@ export function originText({ origin }: Pick<Package, "origin">): string {
 /** Says what the signature proves, and what to do if it proves nothing. */
 export function signatureText(signature: SignatureState | undefined): string {
   if (signature === undefined || signature.state === "unsigned")
-    return "Nothing proves who built it. Its digest proves that it has not changed since it was installed.";
+    return "Nothing proves who built this package. The digest proves that the package has not changed since it was installed.";
   const { state, key_name, key_id, signed_at, reason } = signature;
   const by = `${key_name ?? key_id ?? "an unknown key"}${signed_at === null ? "" : `, ${signed_at}`}`;
   if (state === "verified") return `Verified: signed with ${by}.`;
   if (state === "revoked") return `Signed with a key that was revoked later: ${by}.`;
   if (state === "expired") return `Signed with a key that has expired: ${by}.`;
-  return `Signed, but not verified (${reason ?? "the key is not trusted"}). Trust the key of its publisher in Settings, Signing keys.`;
+  return `Signed, but not verified (${reason ?? "the key is not trusted"}). Trust the key of the publisher in Settings, Signing keys.`;
 }

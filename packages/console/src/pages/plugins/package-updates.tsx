@@ -135,10 +135,10 @@ export function WaitingUpgrades({ package_id }: { package_id?: string }) {
   const waiting = useQuery(bindingQueries.waitingUpgrades(client));
   if (waiting.isError && waiting.data === undefined)
     return <ErrorView error={waiting.error} onRetry={() => void waiting.refetch()} />;
-  const shown = (waiting.data ?? []).filter(
+  const upgrades = (waiting.data ?? []).filter(
     (one) => package_id === undefined || one.package_id === package_id,
   );
-  return shown.map((upgrade) => (
+  return upgrades.map((upgrade) => (
     <WaitingUpgradeNotice
       key={`${upgrade.package_id} ${upgrade.other_version} ${upgrade.scope.project_id}`}
       upgrade={upgrade}

@@ -22,12 +22,12 @@ import { useToast } from "../../parts/toast.tsx";
 import { versionInUse } from "./group-packages.ts";
 import { countText } from "./package-text.ts";
 
-export function PackageVersions({ found, bindings }: { found: Package; bindings: readonly Binding[] }) {
+export function PackageVersions({ pkg, bindings }: { pkg: Package; bindings: readonly Binding[] }) {
   const packages = useQuery(packageQueries.all(useClient()));
   if (packages.isError && packages.data === undefined)
     return <ErrorView error={packages.error} onRetry={() => void packages.refetch()} />;
   if (packages.isPending) return <ListSkeleton />;
-  const versions = packages.data.filter(({ package_id }) => package_id === found.package_id);
+  const versions = packages.data.filter(({ package_id }) => package_id === pkg.package_id);
   return (
     <div className={layout.stack}>
       <Card title="Installed versions" flush actions={<RollbackButton bindings={bindings} />}>
@@ -38,13 +38,13 @@ export function PackageVersions({ found, bindings }: { found: Package; bindings:
           rowKey={({ id }) => id}
         />
       </Card>
-      <VersionComparison found={found} versions={versions} used={versionInUse(bindings)} />
+      <VersionComparison pkg={pkg} versions={versions} used={versionInUse(bindings)} />
     </div>
   );
 }
 
 function versionColumns(bindings: readonly Binding[]): readonly Column<Package>[] {
-  const users = ({ version }: Package) =>
+  const bindingsOf = ({ version }: Package) =>
     bindings.filter(({ package_version }) => package_version === version);
   return [
     {
@@ -60,11 +60,11 @@ function versionColumns(bindings: readonly Binding[]): readonly Column<Package>[
     {
       header: "In use",
       cell: (row) =>
-        users(row).length === 0 ? (
+        bindingsOf(row).length === 0 ? (
           "No"
         ) : (
           <Badge tone="good" icon="check">
-            {`By ${countText(users(row).length, "binding")}`}
+            {`By ${countText(bindingsOf(row).length, "binding")}`}
           </Badge>
         ),
     },
@@ -74,7 +74,7 @@ function versionColumns(bindings: readonly Binding[]): readonly Column<Package>[
       numeric: true,
       cell: (row) =>
         bindings.length > 0 &&
-        users(row).length === 0 && (
+        bindingsOf(row).length === 0 && (
           <Button
             component={Link}
             to="/upgrades/$id"
@@ -90,20 +90,20 @@ function versionColumns(bindings: readonly Binding[]): readonly Column<Package>[
 }
 
 interface VersionComparisonProps {
-  found: Package;
+  pkg: Package;
   versions: readonly Package[];
   used: string | null;
 }
 
-function VersionComparison({ found, versions, used }: VersionComparisonProps) {
-  const others = versions.filter(({ id }) => id !== found.id);
+function VersionComparison({ pkg, versions, used }: VersionComparisonProps) {
+  const others = versions.filter(({ id }) => id !== pkg.id);
   const [chosen, setChosen] = useState<string | null>(null);
   const before =
     others.find(({ id }) => id === chosen) ?? others.find(({ version }) => version === used) ?? others[0];
   if (before === undefined) return null;
   return (
     <Card
-      title={`From ${before.version} to ${found.version}`}
+      title={`From ${before.version} to ${pkg.version}`}
       actions={
         <Select
           aria-label="Compare with version"
@@ -115,7 +115,7 @@ function VersionComparison({ found, versions, used }: VersionComparisonProps) {
         />
       }
     >
-      <ChangeList before={before} after={found} />
+      <ChangeList before={before} after={pkg} />
     </Card>
   );
 }
@@ -127,7 +127,7 @@ const WIDER = /will be able to|will need the secret|will no longer ask for appro
 export function ChangeList({ before, after }: { before: Package; after: Package }) {
   const changes = comparePackages(before, after);
   if (changes.length === 0)
-    return <p className={layout.text}>Nothing changes in its exports, permissions and configuration.</p>;
+    return <p className={layout.text}>The exports, permissions and configuration do not change.</p>;
   return (
     <ul className={layout.sentences}>
       {changes.map((sentence) => {

@@ -117,10 +117,10 @@ export function readSource(
     case "image":
       return { kind: "image", reference: text, args, ...slots };
     case "example": {
-      const found = examples.find(({ name }) => name === text);
-      return found === undefined
+      const example = examples.find(({ name }) => name === text);
+      return example === undefined
         ? `${text} is not an example of this gateway.`
-        : { kind: "folder", path: found.path };
+        : { kind: "folder", path: example.path };
     }
     case "oci":
       return { kind: "oci", reference: text.startsWith("oci://") ? text : `oci://${text}` };
@@ -146,8 +146,8 @@ export function readSource(
 /** The command that installs the same source. */
 export function installCommand(draft: SourceDraft, file: string | null, flags: string[] = []): string[] {
   const { kind, text, name, args, script } = draft;
-  const more = args.split("\n").filter((line) => line !== "");
-  const rest = [...flags, ...(more.length === 0 ? [] : ["--", ...more])];
+  const server_args = args.split("\n").filter((line) => line !== "");
+  const rest = [...flags, ...(server_args.length === 0 ? [] : ["--", ...server_args])];
   const install = ["backplane", "plugin", "install"];
   if (kind === "archive") return [...install, file ?? "FILE", ...flags];
   if (kind === "mcp_url") return [...install, "--mcp", text, name === "" ? "NAME" : name, ...flags];

@@ -1,4 +1,4 @@
-/** Reviews an upgrade before it happens: what changes, what it may do in addition, how it is tried out. */
+/** Reviews an upgrade before it happens: the changes, the new permissions, and a test on recorded calls. */
 import {
   type Binding,
   type BindingUpgrade,
@@ -54,8 +54,8 @@ export function UpgradePage() {
     ({ share_of, package_version }) => share_of === undefined && package_version !== version,
   );
   const from = [...new Set(moving.map(({ package_version }) => package_version))]
-    .map((used) => packages.data.find((one) => one.package_id === package_id && one.version === used))
-    .filter((found) => found !== undefined);
+    .map((used) => packages.data.find((pkg) => pkg.package_id === package_id && pkg.version === used))
+    .filter((pkg) => pkg !== undefined);
   return (
     <>
       <PageHeader
@@ -89,7 +89,7 @@ const CHOICES: { value: NewPermissions; label: string; description: string }[] =
     value: "hold",
     label: "Wait for an admin",
     description:
-      "If it requests more than the version in use, nothing moves until an admin decides. The old version answers.",
+      "If the new version requests more permissions than the version in use, no binding moves until an admin decides.",
   },
   {
     value: "withhold",
@@ -99,7 +99,7 @@ const CHOICES: { value: NewPermissions; label: string; description: string }[] =
   {
     value: "grant",
     label: "Grant new permissions",
-    description: "For admins: it gets everything that it requests.",
+    description: "For admins: the new version gets all permissions that it requests.",
   },
 ];
 
@@ -157,7 +157,7 @@ function UpgradeReview({ target, from, moving }: UpgradeReviewProps) {
       <Card title="How to upgrade">
         <div className={layout.form}>
           <Radio.Group
-            label="If it requests more permissions"
+            label="If the version requests more permissions"
             value={permissions}
             onChange={(value) => setPermissions(value as NewPermissions)}
           >
@@ -170,7 +170,7 @@ function UpgradeReview({ target, from, moving }: UpgradeReviewProps) {
           <div className={layout.columns}>
             <NumberInput
               label="Share of the calls"
-              description="Below 100, the bindings stay and the version gets this share."
+              description="Below 100, the bindings keep their version, and the new version gets this share of the calls."
               suffix=" %"
               min={1}
               max={100}
@@ -233,7 +233,7 @@ function ReplayCard({ target, org_wide }: { target: Package; org_wide: boolean }
     }),
   );
   return (
-    <Card title="Try it on recorded calls">
+    <Card title="Try the new version on recorded calls">
       <div className={layout.tight}>
         <p className={layout.text}>
           Recorded read-only calls run again with both versions, in the sandbox without network and secrets,
@@ -280,7 +280,7 @@ function ReplayCard({ target, org_wide }: { target: Package; org_wide: boolean }
 const VERDICTS: Record<ReplayReport["verdict"], { tone: "good" | "warn" | "bad" | "info"; title: string }> = {
   same: { tone: "good", title: "Both versions give the same results" },
   changed: { tone: "warn", title: "Some results differ" },
-  held: { tone: "bad", title: "It needs a permission that the version in use does not have" },
+  held: { tone: "bad", title: "The new version needs a permission that the version in use does not have" },
   nothing_replayed: { tone: "info", title: "No recorded call could be replayed" },
 };
 

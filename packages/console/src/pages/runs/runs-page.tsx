@@ -224,7 +224,7 @@ function runFields(run: Run) {
   ] as const;
 }
 
-/** What a harness may still use, and where it would be resumed. */
+/** Shows how much of its limits a harness has used, and the checkpoint from which it would resume. */
 function ExecutionDetail({ run, execution_id }: { run: Run; execution_id: string }) {
   const { client, queries } = useServices();
   const toast = useToast();
@@ -250,15 +250,15 @@ function ExecutionDetail({ run, execution_id }: { run: Run; execution_id: string
   if (query.data === undefined)
     return query.isError ? <ErrorView error={query.error} onRetry={() => void query.refetch()} /> : null;
   const { policy, used, checkpoint, checkpoints, deadline_at } = query.data;
-  const of = (limit: number | undefined) => (limit === undefined ? "" : ` of ${limit}`);
+  const limitText = (limit: number | undefined) => (limit === undefined ? "" : ` of ${limit}`);
   return (
     <section className={layout.tight} aria-label="Execution">
       <h3 className={layout.subtitle}>Execution</h3>
       <Fields
         items={[
-          ["Child runs", `${used.child_runs}${of(policy.max_child_runs)}`],
-          ["Model calls", `${used.steps}${of(policy.max_steps)}`],
-          ["Compactions", `${used.compactions}${of(policy.max_compactions)}`],
+          ["Child runs", `${used.child_runs}${limitText(policy.max_child_runs)}`],
+          ["Model calls", `${used.steps}${limitText(policy.max_steps)}`],
+          ["Compactions", `${used.compactions}${limitText(policy.max_compactions)}`],
           ["Depth", policy.max_depth === undefined ? null : `At most ${policy.max_depth}`],
           ["Deadline", deadline_at === null ? null : <Time key="deadline" at={deadline_at} />],
           ["Checkpoints", String(checkpoints)],

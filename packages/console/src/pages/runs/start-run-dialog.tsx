@@ -173,7 +173,7 @@ function HarnessLimits({ value, onChange }: HarnessLimitsProps) {
         />
       </div>
       <Checkbox
-        label="It may compact the conversation"
+        label="The harness may compact the conversation"
         checked={value.allow_compaction ?? true}
         onChange={({ currentTarget }) => set("allow_compaction", currentTarget.checked ? undefined : false)}
       />

@@ -96,7 +96,7 @@ function secretColumns(
               </span>
             )),
     },
-    { header: "Scope", cell: ({ project_id }) => project_id ?? "Whole organisation" },
+    { header: "Scope", cell: ({ project_id }) => project_id ?? "Whole organization" },
     { header: "Version", numeric: true, cell: ({ version }) => version },
     { header: "Changed", numeric: true, cell: ({ updated_at }) => <Time at={updated_at} /> },
     {
@@ -127,10 +127,10 @@ function secretColumns(
 }
 
 /** The value exists only in this dialog until it is sent. */
-function SecretDialog({ name: given, onClose }: { name: string; onClose: () => void }) {
+function SecretDialog({ name: initial_name, onClose }: { name: string; onClose: () => void }) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const [name, setName] = useState(given);
+  const [name, setName] = useState(initial_name);
   const [value, setValue] = useState("");
   const store = useMutation({
     mutationFn: () => client.secrets.put(name, value),
@@ -146,7 +146,7 @@ function SecretDialog({ name: given, onClose }: { name: string; onClose: () => v
     <Modal
       opened
       onClose={onClose}
-      title={given === "" ? "Store a secret" : `Replace ${given}`}
+      title={initial_name === "" ? "Store a secret" : `Replace ${initial_name}`}
       closeButtonProps={{ "aria-label": "Close" }}
     >
       <form
@@ -160,15 +160,15 @@ function SecretDialog({ name: given, onClose }: { name: string; onClose: () => v
         <TextInput
           label="Name"
           description="Letters, digits, dots, dashes and underscores."
-          disabled={given !== ""}
-          data-autofocus={given === "" ? true : undefined}
+          disabled={initial_name !== ""}
+          data-autofocus={initial_name === "" ? true : undefined}
           value={name}
           onChange={({ currentTarget }) => setName(currentTarget.value)}
         />
         <PasswordInput
           label="Value"
           autoComplete="off"
-          data-autofocus={given === "" ? undefined : true}
+          data-autofocus={initial_name === "" ? undefined : true}
           value={value}
           onChange={({ currentTarget }) => setValue(currentTarget.value)}
           visibilityToggleButtonProps={{ "aria-label": "Show what you type" }}

@@ -225,7 +225,7 @@ function Fork({ address: { session_id, workspace } }: { address: SessionAddress 
       <div className={layout.tight}>
         <NumberInput
           label="Last entry of the shared history"
-          placeholder="All of it"
+          placeholder="The whole history"
           min={0}
           allowDecimal={false}
           value={at}

@@ -94,7 +94,7 @@ export function SessionPins({ session, address }: { session: Session; address: S
   );
 }
 
-/** What the model sees; the other entries are records of the gateway. */
+/** Only entries that the model sees can be pinned; the others are records of the gateway. */
 function isPinnable({ kind }: Entry): boolean {
   return kind === "message" || kind === "tool_call" || kind === "tool_result";
 }

@@ -127,40 +127,40 @@ function insertBefore(
 
 function addEntry(items: TranscriptItem[], tools: Map<string, ToolItem>, entry: Entry): void {
   const { id, kind, payload, date } = entry;
-  const where = { entry: id, at: date };
+  const position = { entry: id, at: date };
   switch (kind) {
     case "anchor":
-      addAnchor(items, where, payload);
+      addAnchor(items, position, payload);
       return;
     case "message": {
       const text = textOf(payload.content);
       const attachments = objects(payload.attachments);
-      if (payload.role === "user") items.push({ type: "user", ...where, text, attachments });
-      else if (text !== "") items.push({ type: "assistant", ...where, text });
+      if (payload.role === "user") items.push({ type: "user", ...position, text, attachments });
+      else if (text !== "") items.push({ type: "assistant", ...position, text });
       return;
     }
     case "tool_call":
-      findOrAddTool(items, tools, where, textOf(payload.id), textOf(payload.name), payload.args ?? {});
+      findOrAddTool(items, tools, position, textOf(payload.id), textOf(payload.name), payload.args ?? {});
       return;
     case "tool_result": {
-      const tool = findOrAddTool(items, tools, where, textOf(payload.tool_call_id));
+      const tool = findOrAddTool(items, tools, position, textOf(payload.tool_call_id));
       Object.assign(tool, resultOf(payload), { ended_at: date, last_entry: id });
       return;
     }
     case "event":
-      addEvent(items, tools, where, textOf(payload.name), isObject(payload.data) ? payload.data : {});
+      addEvent(items, tools, position, textOf(payload.name), isObject(payload.data) ? payload.data : {});
   }
 }
 
-type Where = { entry: number; at: string };
+type EntryPosition = { entry: number; at: string };
 
-function addAnchor(items: TranscriptItem[], where: Where, { name, state }: JsonObject): void {
+function addAnchor(items: TranscriptItem[], position: EntryPosition, { name, state }: JsonObject): void {
   const { kind, summary, tokens_before, tokens_after, loss } = isObject(state) ? state : {};
   const marker = (of: MarkerItem["of"], text: string) =>
     items.push({
       type: "marker",
       of,
-      ...where,
+      ...position,
       text,
       summary: textOf(summary),
       loss: isObject(loss) ? (loss as unknown as CompactionLoss) : null,
@@ -179,32 +179,39 @@ function addAnchor(items: TranscriptItem[], where: Where, { name, state }: JsonO
 function addEvent(
   items: TranscriptItem[],
   tools: Map<string, ToolItem>,
-  where: Where,
+  position: EntryPosition,
   name: string,
   data: JsonObject,
 ): void {
   switch (name) {
     case "thinking":
-      items.push({ type: "thinking", entry: where.entry, text: textOf(data.content) });
+      items.push({ type: "thinking", entry: position.entry, text: textOf(data.content) });
       return;
     case "tool.error": {
-      const tool = findOrAddTool(items, tools, where, textOf(data.id));
+      const tool = findOrAddTool(items, tools, position, textOf(data.id));
       const value = data.detail;
       const brief = textOf(data.brief);
       const failure_code = textOf(data.kind);
       Object.assign(tool, { status: "failed", brief, value, failure_code });
-      Object.assign(tool, { ended_at: where.at, last_entry: where.entry });
+      Object.assign(tool, { ended_at: position.at, last_entry: position.entry });
       return;
     }
     case "llm.call.response":
-      addTextBesideCalls(items, where, textOf(data.text), objects(data.tool_calls));
+      addTextBesideCalls(items, position, textOf(data.text), objects(data.tool_calls));
       return;
     case "user.interrupt":
-      items.push({ type: "marker", of: "interrupt", ...where, text: "Interrupted", summary: "", loss: null });
+      items.push({
+        type: "marker",
+        of: "interrupt",
+        ...position,
+        text: "Interrupted",
+        summary: "",
+        loss: null,
+      });
       return;
     case "kernel.error": {
       const code = isObject(data.detail) ? textOf(data.detail.code) : "";
-      items.push({ type: "error", ...where, code: code || "internal", message: textOf(data.message) });
+      items.push({ type: "error", ...position, code: code || "internal", message: textOf(data.message) });
     }
   }
 }
@@ -212,7 +219,7 @@ function addEvent(
 /** The text that a model sends together with tool calls is only in this event, which may follow the calls. */
 function addTextBesideCalls(
   items: TranscriptItem[],
-  where: Where,
+  position: EntryPosition,
   text: string,
   calls: readonly JsonObject[],
 ): void {
@@ -220,7 +227,7 @@ function addTextBesideCalls(
   const ids = new Set(calls.map(({ id }) => textOf(id)));
   insertBefore(items, (item) => item.type === "tool" && ids.has(item.id), {
     type: "assistant",
-    ...where,
+    ...position,
     text,
   });
 }
@@ -229,7 +236,7 @@ function addTextBesideCalls(
 function findOrAddTool(
   items: TranscriptItem[],
   tools: Map<string, ToolItem>,
-  where: Where,
+  position: EntryPosition,
   id: string,
   name = "tool",
   args: Json = {},
@@ -238,8 +245,8 @@ function findOrAddTool(
   if (known !== undefined) return known;
   const item: ToolItem = {
     type: "tool",
-    ...where,
-    last_entry: where.entry,
+    ...position,
+    last_entry: position.entry,
     id,
     name,
     args,
@@ -267,14 +274,14 @@ function resultOf(
   return {
     status: ok === true ? "ok" : "failed",
     brief: textOf(brief) || textOf(error),
-    content: content.length > 0 ? content : displayed(display, error),
+    content: content.length > 0 ? content : contentOfDisplay(display, error),
     value: value ?? (isObject(display) ? display.data : undefined),
     failure_code: isObject(failure) ? textOf(failure.code) : null,
     stderr: isObject(failure) ? textOf(failure.stderr) : "",
   };
 }
 
-function displayed(display: Json | undefined, error: Json | undefined): JsonObject[] {
+function contentOfDisplay(display: Json | undefined, error: Json | undefined): JsonObject[] {
   const { text, markdown } = isObject(display) ? display : {};
   if (typeof markdown === "string" && markdown !== "") return [{ type: "markdown", text: markdown }];
   if (typeof text === "string" && text !== "") return [{ type: "text", text }];

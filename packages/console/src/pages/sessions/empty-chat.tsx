@@ -1,4 +1,4 @@
-/** What is shown before the first message. */
+/** The chat before its first message, with examples that try it out. */
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";

@@ -54,7 +54,7 @@ function List({ block }: { block: Extract<MarkdownBlock, { type: "list" }> }) {
 function Table({ block }: { block: Extract<MarkdownBlock, { type: "table" }> }) {
   const { align, head, rows } = block;
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a wide table scrolls, also by keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a wide table must scroll with the keyboard too
     <section className={styles.tableScroll} tabIndex={0} aria-label="Table">
       <table>
         <thead>

@@ -7,7 +7,7 @@ import { useToast } from "../../parts/toast.tsx";
 import type { MarkerItem } from "./build-transcript.ts";
 import type { CompactionState } from "./compaction-state.ts";
 import { MarkdownView } from "./markdown-view.tsx";
-import { useOpened } from "./opened.ts";
+import { useCardOpen } from "./open-cards.ts";
 import styles from "./sessions.module.css";
 
 export function Marker({ item, state }: { item: MarkerItem; state: CompactionState | undefined }) {
@@ -25,7 +25,7 @@ export function Marker({ item, state }: { item: MarkerItem; state: CompactionSta
 function CompactionMarker({ item, state }: { item: MarkerItem; state: CompactionState | undefined }) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const [opened, setOpened] = useOpened(`marker ${item.entry}`);
+  const [opened, setOpened] = useCardOpen(`marker ${item.entry}`);
   const undo = useMutation({
     mutationFn: (chain_id: string) => client.compactions.undo(chain_id),
     onSuccess: () =>
@@ -76,7 +76,7 @@ function CompactionMarker({ item, state }: { item: MarkerItem; state: Compaction
   );
 }
 
-/** What the model no longer sees. The entries stay on the tape. */
+/** Describes the entries that the model no longer sees. They stay on the tape. */
 function lossText({
   kept,
   condensed,
@@ -85,6 +85,6 @@ function lossText({
   dropped_entries,
 }: NonNullable<MarkerItem["loss"]>): string {
   const ranges = dropped_entries.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`));
-  const where = ranges.length === 0 ? "" : ` (entries ${ranges.join(", ")})`;
-  return `Of the earlier entries, ${kept} were kept, ${condensed} condensed and ${dropped} dropped, about ${dropped_tokens} tokens${where}. The summary is all that the model sees of the dropped ones; here they stay visible.`;
+  const dropped_ranges = ranges.length === 0 ? "" : ` (entries ${ranges.join(", ")})`;
+  return `Of the earlier entries, ${kept} were kept, ${condensed} condensed and ${dropped} dropped, about ${dropped_tokens} tokens${dropped_ranges}. The summary is all that the model sees of the dropped ones; here they stay visible.`;
 }

@@ -9,7 +9,7 @@ import { Icon, type IconName } from "../../parts/icon.tsx";
 import { Time } from "../../parts/time.tsx";
 import { Attachments } from "./content-blocks.tsx";
 import { MarkdownView } from "./markdown-view.tsx";
-import { useOpened } from "./opened.ts";
+import { useCardOpen } from "./open-cards.ts";
 import styles from "./sessions.module.css";
 
 export interface EntryActions {
@@ -139,7 +139,7 @@ export function Working({ children }: { children: ReactNode }) {
 }
 
 export function Thinking({ text, id, streaming }: { text: string; id: string; streaming: boolean }) {
-  const [opened, setOpened] = useOpened(id);
+  const [opened, setOpened] = useCardOpen(id);
   return (
     <details
       className={styles.thinking}
@@ -176,7 +176,9 @@ export function Outgoing({ message, onRetry, onEdit }: OutgoingProps) {
       </div>
       {problem === null ? (
         <p className={styles.note}>
-          {state === "waiting" ? "Not sent yet. It is sent when the gateway responds." : "Sending…"}
+          {state === "waiting"
+            ? "Not sent yet. The message will be sent when the gateway responds."
+            : "Sending…"}
         </p>
       ) : (
         <div className={styles.notSent} role="alert">

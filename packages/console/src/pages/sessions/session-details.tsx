@@ -1,4 +1,4 @@
-/** Facts about a session, the sessions that are related to it, and the same in a terminal. */
+/** Facts about a session, its related sessions, and the commands that show the same in a terminal. */
 import type { Session } from "@backplane/contract";
 import { Anchor } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";

@@ -1,4 +1,4 @@
-/** The title of a session, which a person can change, its state, and what can be done with it as a whole. */
+/** The title of a session, which a person can change, its state, and the actions on the whole session. */
 import type { Session } from "@backplane/contract";
 import { ActionIcon, Button, Menu, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";

@@ -46,10 +46,10 @@ export function newSessionId(now = new Date()): string {
 export function providerText({ id, label, plugin, config, config_schema }: ProviderView): string {
   const title = label || id;
   const model = typeof config.model === "string" && config.model !== "" ? `, ${config.model}` : "";
-  const named = title.includes(plugin) ? title : `${title} (${plugin})`;
+  const name = title.includes(plugin) ? title : `${title} (${plugin})`;
   const required = Array.isArray(config_schema?.required) ? config_schema.required : [];
   const ready = required.every((name) => typeof name === "string" && name in config);
-  return `${named}${model}${ready ? "" : ", not configured"}`;
+  return `${name}${model}${ready ? "" : ", not configured"}`;
 }
 
 /** Whether the title or the id contains all words of a search, in any case. */

@@ -66,7 +66,7 @@ export function SessionsPage() {
   const setFilters = useSetFilters<{ workspace?: string | undefined; q?: string | undefined }>();
   const client = useClient();
   const query = useInfiniteQuery(sessionQueries.list(client, { workspace }));
-  const found = useFound(query, q);
+  const sessions = useFilteredSessions(query, q);
   const running = useQuery(sessionQueries.running(client)).data;
   const columns = useMemo(() => columnsOf(new Set(running)), [running]);
   const filtered = workspace !== undefined || q !== undefined;
@@ -92,13 +92,13 @@ export function SessionsPage() {
       </search>
       <PagedList
         label="Sessions"
-        query={found}
+        query={sessions}
         columns={columns}
         rowKey={({ id, workspace: of }) => `${of} ${id}`}
         empty={
           filtered ? (
             <EmptyView icon="session">
-              {found.isFetching ? "Searching older sessions…" : "No session matches the filters."}
+              {sessions.isFetching ? "Searching older sessions…" : "No session matches the filters."}
             </EmptyView>
           ) : (
             <EmptyView
@@ -133,9 +133,9 @@ function NewChatButton({ workspace }: { workspace: string | undefined }) {
 type Sessions = UseInfiniteQueryResult<InfiniteData<ListOf<Session>>>;
 
 /** The API has no search by title, so the pages are loaded and filtered here. */
-function useFound(query: Sessions, q: string | undefined): Sessions {
+function useFilteredSessions(query: Sessions, q: string | undefined): Sessions {
   const { data, hasNextPage, isFetching, fetchNextPage } = query;
-  const found = useMemo(() => {
+  const filtered = useMemo(() => {
     if (q === undefined || data === undefined) return data;
     const pages = data.pages.map(({ items, next }) => ({
       items: items.filter((session) => matchesSession(session, q)),
@@ -143,13 +143,13 @@ function useFound(query: Sessions, q: string | undefined): Sessions {
     }));
     return { ...data, pages };
   }, [data, q]);
-  const count = found?.pages.reduce((sum, { items }) => sum + items.length, 0) ?? 0;
+  const count = filtered?.pages.reduce((sum, { items }) => sum + items.length, 0) ?? 0;
   const searched = data?.pages.length ?? 0;
   useEffect(() => {
     if (q !== undefined && count < 50 && hasNextPage && !isFetching && searched < MAX_SEARCHED_PAGES)
       void fetchNextPage();
   }, [q, count, hasNextPage, isFetching, searched, fetchNextPage]);
-  return { ...query, data: found } as Sessions;
+  return { ...query, data: filtered } as Sessions;
 }
 
 function Origin({ session }: { session: Session }) {

@@ -9,15 +9,15 @@ import { Icon } from "../../parts/icon.tsx";
 import { buildTranscript, type TranscriptItem } from "./build-transcript.ts";
 import { MarkdownView } from "./markdown-view.tsx";
 import { SessionLink } from "./messages.tsx";
-import { useOpened } from "./opened.ts";
+import { useCardOpen } from "./open-cards.ts";
 import styles from "./sessions.module.css";
 
-const NEWEST = 60;
+const INITIAL_ENTRIES = 60;
 const POLL_MS = 2_000;
 
 export function SubAgentCard({ session, workspace }: { session: Session; workspace: string }) {
   const client = useClient();
-  const [opened, setOpened] = useOpened(`sub-agent ${session.id}`);
+  const [opened, setOpened] = useCardOpen(`sub-agent ${session.id}`);
   const address = { session_id: session.id, workspace };
   const runs = useQuery({
     ...sessionQueries.runs(client, address),
@@ -26,7 +26,7 @@ export function SubAgentCard({ session, workspace }: { session: Session; workspa
   const last = runs.data?.[0];
   const running = last?.status === "running";
   const tape = useQuery({
-    ...sessionQueries.tape(client, address, session.last_entry_id, NEWEST),
+    ...sessionQueries.tape(client, address, session.last_entry_id, INITIAL_ENTRIES),
     refetchInterval: running ? POLL_MS : false,
     enabled: opened || running,
   });
@@ -113,7 +113,7 @@ function Activity({ item }: { item: TranscriptItem }) {
   }
 }
 
-/** What the sub-agent did last, in one line. */
+/** Describes the last action of the sub-agent in one line. */
 function activityOf(items: readonly TranscriptItem[]): string {
   const last = items.findLast(({ type }) => type === "tool" || type === "assistant");
   if (last?.type === "tool") return last.status === "running" ? `calls ${last.name}` : `called ${last.name}`;

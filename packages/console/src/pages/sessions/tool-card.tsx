@@ -1,4 +1,7 @@
-/** One tool call: name, risk, arguments, state, progress and result. A call that awaits approval is answered in it. */
+/**
+ * One tool call: name, risk, arguments, state, progress and result. The card of a call that awaits approval also has the
+ * form for the answer.
+ */
 import type { Approval, Risk } from "@backplane/contract";
 import { Anchor } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
@@ -11,12 +14,12 @@ import { useNow } from "../../parts/time.tsx";
 import { durationText } from "../../parts/time-text.ts";
 import type { ToolItem } from "./build-transcript.ts";
 import { ContentBlocks, isPicture } from "./content-blocks.tsx";
-import { useOpened } from "./opened.ts";
+import { useCardOpen } from "./open-cards.ts";
 import styles from "./sessions.module.css";
 
-type Shown = "running" | "ok" | "failed" | "waiting" | "rejected" | "stopped";
+type ToolState = "running" | "ok" | "failed" | "waiting" | "rejected" | "stopped";
 
-const STATES: Record<Shown, { tone: Tone; icon: IconName; word: string }> = {
+const STATES: Record<ToolState, { tone: Tone; icon: IconName; word: string }> = {
   running: { tone: "info", icon: "play", word: "Running" },
   ok: { tone: "good", icon: "check", word: "Succeeded" },
   failed: { tone: "bad", icon: "cross", word: "Failed" },
@@ -41,7 +44,7 @@ export function ToolCard({ tool, progress, risk, answers, running, onAnswered }:
   const { approval } = tool;
   const state = stateOf(tool, running);
   const { tone, icon, word } = STATES[state];
-  const [opened, setOpened] = useOpened(`tool ${tool.id}`);
+  const [opened, setOpened] = useCardOpen(`tool ${tool.id}`);
   const pictures = tool.content.filter(isPicture);
   const others = tool.content.filter((block) => !isPicture(block));
   const [first, ...rest] = answers;
@@ -98,7 +101,7 @@ export function ToolCard({ tool, progress, risk, answers, running, onAnswered }:
   );
 }
 
-function stateOf({ status, approval, failure_code }: ToolItem, running: boolean): Shown {
+function stateOf({ status, approval, failure_code }: ToolItem, running: boolean): ToolState {
   if (approval?.status === "pending" && status === "running") return "waiting";
   if (status === "running" && !running) return "stopped";
   if (status === "failed" && (failure_code === "rejected" || approval?.response === "reject"))
@@ -107,7 +110,7 @@ function stateOf({ status, approval, failure_code }: ToolItem, running: boolean)
 }
 
 /** The time that the call ran, without the time that it waited for an answer. */
-function Duration({ tool, state }: { tool: ToolItem; state: Shown }) {
+function Duration({ tool, state }: { tool: ToolItem; state: ToolState }) {
   const now = useNow(1_000);
   if (state === "waiting" || state === "stopped" || state === "rejected") return null;
   const start = Date.parse(tool.invocation?.started_at ?? tool.approval?.resolved_at ?? tool.at);

@@ -24,7 +24,7 @@ import {
   TurnError,
   Working,
 } from "./messages.tsx";
-import { OpenedContext } from "./opened.ts";
+import { OpenCardsContext } from "./open-cards.ts";
 import styles from "./sessions.module.css";
 import { SubAgentCard } from "./sub-agent-card.tsx";
 import { ApprovalResult, ToolCard } from "./tool-card.tsx";
@@ -95,7 +95,7 @@ export function TranscriptView(props: TranscriptViewProps) {
   const at_start = settled && (items.find(({ index }) => !kept.includes(index))?.index ?? 1) <= 1;
   const first_key = keys[0];
   // Once for each first row: after a failure the person tries again with the button.
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a new function is no reason to load again
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new function must not load again
   useEffect(() => {
     if (at_start && partial) onEarlier?.();
   }, [at_start, partial, first_key]);
@@ -108,7 +108,7 @@ export function TranscriptView(props: TranscriptViewProps) {
   }, [sent_key, follow]);
 
   return (
-    <OpenedContext value={opened}>
+    <OpenCardsContext value={opened}>
       <div className={styles.scrollFrame}>
         {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the conversation scrolls by keyboard */}
         <section className={styles.scroll} ref={scroll} aria-label="Messages" tabIndex={0}>
@@ -136,7 +136,7 @@ export function TranscriptView(props: TranscriptViewProps) {
                 ref={virtual.measureElement}
                 className={styles.rowItem}
                 style={{ transform: `translateY(${start}px)` }}
-                data-aside={isAside(rows[index]!, props.compactions) ? "" : undefined}
+                data-aside={isRowSetAside(rows[index]!, props.compactions) ? "" : undefined}
               >
                 <Row row={rows[index]!} answers={answers} {...props} />
               </li>
@@ -155,7 +155,7 @@ export function TranscriptView(props: TranscriptViewProps) {
           </Button>
         )}
       </div>
-    </OpenedContext>
+    </OpenCardsContext>
   );
 }
 
@@ -203,7 +203,7 @@ function useFollow(scroll: RefObject<HTMLDivElement | null>, size: number) {
   return { at_end, follow };
 }
 
-function isAside(row: TranscriptRow, compactions: ReadonlyMap<number, CompactionState>): boolean {
+function isRowSetAside(row: TranscriptRow, compactions: ReadonlyMap<number, CompactionState>): boolean {
   return "entry" in row && row.type !== "marker" && isSetAside(row.entry, compactions);
 }
 

@@ -48,7 +48,7 @@ export function ApiKeys() {
         }
       />
       {creating && <CreateKeyDialog onClose={() => setCreating(false)} />}
-      {revoking !== null && <RevokeKey found={revoking} onClose={() => setRevoking(null)} />}
+      {revoking !== null && <RevokeKey api_key={revoking} onClose={() => setRevoking(null)} />}
     </div>
   );
 }
@@ -73,9 +73,9 @@ function keyColumns(onRevoke: (key: ApiKey) => void): readonly Column<ApiKey>[] 
         </span>
       ),
     },
-    { header: "Project", cell: ({ project_id }) => project_id ?? "Whole organisation" },
+    { header: "Project", cell: ({ project_id }) => project_id ?? "Whole organization" },
     { header: "Models", cell: ({ llm }) => <ModelLimits limits={llm} /> },
-    { header: "State", cell: (key) => <KeyBadge found={key} /> },
+    { header: "State", cell: (key) => <KeyBadge api_key={key} /> },
     {
       header: "Expires",
       numeric: true,
@@ -112,7 +112,7 @@ function ModelLimits({ limits = {} }: { limits: LlmKeyLimits | undefined }) {
   );
 }
 
-function KeyBadge({ found: { revoked_at, expires_at } }: { found: ApiKey }) {
+function KeyBadge({ api_key: { revoked_at, expires_at } }: { api_key: ApiKey }) {
   if (revoked_at !== null)
     return (
       <Badge tone="quiet" icon="cross">
@@ -133,10 +133,10 @@ function KeyBadge({ found: { revoked_at, expires_at } }: { found: ApiKey }) {
 }
 
 export function RevokeKey({
-  found: { id, name, project_id },
+  api_key: { id, name, project_id },
   onClose,
 }: {
-  found: ApiKey;
+  api_key: ApiKey;
   onClose: () => void;
 }) {
   const { client, queries } = useServices();

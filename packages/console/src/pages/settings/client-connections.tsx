@@ -1,6 +1,6 @@
 /**
- * Connects assistants to the gateway: the address, a key of its own for each client, and the entry for its file. The
- * file is on the computer of the client, so only a command there can edit it.
+ * Connects assistants to the gateway: shows the address, creates a key for each client, and shows the entry for the
+ * client's configuration file. That file is on the client's computer, so only a command there can edit it.
  */
 import { type ApiKey, ROLES, type Role } from "@backplane/contract";
 import { Button, Select, TagsInput } from "@mantine/core";
@@ -120,7 +120,7 @@ export function ClientConnections() {
             />
           </div>
           <TagsInput
-            label="Tools that it lists"
+            label="Tools that the client lists"
             description="Names, * for any characters, or @NAME of a profile. Empty: all."
             value={tools}
             onChange={setTools}
@@ -168,7 +168,7 @@ function ClientEntry({ format, url, token }: { format: ClientFormat; url: string
   );
 }
 
-/** Which clients hold a key. To disconnect one, its key is revoked. */
+/** Lists the clients that have a key. Revoking the key disconnects the client. */
 function ConnectedClients() {
   const keys = useRows(useInfiniteQuery(keyQueries.list(useClient())));
   const connected = keys.filter(isClientKey);
@@ -196,7 +196,7 @@ function ConnectedClients() {
           ))}
         </ul>
       )}
-      {revoking !== null && <RevokeKey found={revoking} onClose={() => setRevoking(null)} />}
+      {revoking !== null && <RevokeKey api_key={revoking} onClose={() => setRevoking(null)} />}
     </Card>
   );
 }

@@ -248,7 +248,7 @@ function UnsetDialog({ name, onClose }: { name: string; onClose: () => void }) {
       onConfirm={() => unset.mutate()}
       onClose={onClose}
     >
-      <p>Its value is deleted and the default applies. A secret cannot be recovered.</p>
+      <p>The stored value is deleted and the default applies. A secret cannot be recovered.</p>
     </Confirm>
   );
 }

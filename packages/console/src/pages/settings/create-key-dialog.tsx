@@ -108,7 +108,7 @@ export function CreateKeyDialog({ onClose }: { onClose: () => void }) {
           />
         </div>
         <TagsInput
-          label="Tools that it lists"
+          label="Tools that the key lists"
           description="Names, * for any characters, or @NAME of a profile. Empty: all."
           value={tools}
           onChange={setTools}

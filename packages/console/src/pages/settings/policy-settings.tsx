@@ -1,4 +1,4 @@
-/** The policy of the organisation or project, and why a call to a tool would run, ask or be denied. */
+/** The policy of the organization or project, and why a call to a tool would run, ask or be denied. */
 import {
   CALL_CONTEXTS,
   type CallContext,
@@ -36,7 +36,7 @@ export function PolicySettings() {
         <SegmentedControl
           aria-label="Level"
           data={[
-            { value: "org", label: "Organisation" },
+            { value: "org", label: "Organization" },
             { value: "project", label: "Project" },
           ]}
           value={level}
@@ -57,7 +57,7 @@ export function PolicySettings() {
           />
           <Card title="Effective policy">
             <details>
-              <summary>Defaults, organisation and project combined</summary>
+              <summary>Defaults, organization and project combined</summary>
               <JsonView value={query.data.effective} label="Effective policy" />
             </details>
           </Card>
@@ -213,9 +213,9 @@ function ExplainCard() {
   const [channel, setChannel] = useState("");
   const explain = useMutation({
     mutationFn: () => {
-      const given = input.trim() === "" ? undefined : (JSON.parse(input) as Json);
+      const parsed_input = input.trim() === "" ? undefined : (JSON.parse(input) as Json);
       return client.policy.explain(tool!, {
-        ...(given === undefined ? {} : { input: given }),
+        ...(parsed_input === undefined ? {} : { input: parsed_input }),
         ...(context === null ? {} : { context: context as CallContext }),
         ...(role === null ? {} : { role: role as Role }),
         ...(channel === "" ? {} : { channel }),
@@ -279,14 +279,14 @@ function ExplainCard() {
           </Button>
         </div>
         {explain.error !== null && <ErrorView error={explain.error} />}
-        {explain.data !== undefined && <Explanation found={explain.data} />}
+        {explain.data !== undefined && <Explanation explanation={explain.data} />}
       </div>
     </Card>
   );
 }
 
-function Explanation({ found }: { found: PolicyExplanation }) {
-  const { tone, icon, word } = OUTCOMES[found.outcome];
+function Explanation({ explanation }: { explanation: PolicyExplanation }) {
+  const { tone, icon, word } = OUTCOMES[explanation.outcome];
   return (
     <div className={layout.tight}>
       <Fields
@@ -297,19 +297,19 @@ function Explanation({ found }: { found: PolicyExplanation }) {
               {word}
             </Badge>,
           ],
-          ["Why", found.reason],
-          ["Risk", <RiskBadge key="risk" risk={found.risk} />],
-          ["Allowed by", found.allowed_by],
-          ["As", `${found.role}, ${found.context}`],
+          ["Why", explanation.reason],
+          ["Risk", <RiskBadge key="risk" risk={explanation.risk} />],
+          ["Allowed by", explanation.allowed_by],
+          ["As", `${explanation.role}, ${explanation.context}`],
         ]}
       />
       <ul className={layout.sentences}>
-        {found.risk_sources.map(({ source, risk, why }) => (
+        {explanation.risk_sources.map(({ source, risk, why }) => (
           <Sentence key={source + why} tone="quiet" icon="dot">
             {risk}: {why}
           </Sentence>
         ))}
-        {found.steps.map(({ rule, about, decision, reason }) => (
+        {explanation.steps.map(({ rule, about, decision, reason }) => (
           <Sentence
             key={rule}
             tone={decision === "pass" ? "good" : decision === "ask" ? "warn" : "bad"}

@@ -123,7 +123,7 @@ function ProviderActions({ provider, onEdit, onRemove }: ProviderActionsProps) {
       toast.show(
         ok
           ? { tone: "good", title: `${id} answered in ${latency_ms} ms.` }
-          : { tone: "bad", title: `${id} did not answer.`, detail: error ?? "It gave no reason." },
+          : { tone: "bad", title: `${id} did not answer.`, detail: error ?? "The provider gave no reason." },
       ),
     onError: toast.fail,
   });
@@ -186,7 +186,7 @@ function RemoveProvider({ provider: { id }, onClose }: { provider: ProviderView;
       onConfirm={() => remove.mutate()}
       onClose={onClose}
     >
-      <p>Its settings and its key are deleted. Running turns that use it fail.</p>
+      <p>The settings and the key of this provider are deleted. Running turns that use it fail.</p>
     </Confirm>
   );
 }
@@ -260,7 +260,7 @@ function ProviderDialog({ provider, onClose }: { provider: ProviderView | null; 
           <SchemaForm label="Settings" schema={withPasswords(schema)} value={config} onChange={setConfig} />
         )}
         <Checkbox
-          label="It may connect to an address of this machine or a private network"
+          label="Allow connections to this machine or a private network"
           description="For a model server of your own, such as Ollama. The audit log records it."
           checked={isPrivateAllowed(config)}
           onChange={({ currentTarget }) => setConfig(withPrivateAddress(config, currentTarget.checked))}
@@ -279,7 +279,7 @@ function ProviderDialog({ provider, onClose }: { provider: ProviderView | null; 
   );
 }
 
-/** The gateway stores the address that was allowed, so a change of the address needs a new decision. */
+/** The gateway stores the address that was allowed, so a different address needs a new decision. */
 function isPrivateAllowed(config: Json): boolean {
   return isObject(config) && config.allow_private !== undefined && config.allow_private !== null;
 }

@@ -48,7 +48,7 @@ export function SigningKeys() {
         }
       />
       {adding && <TrustDialog onClose={() => setAdding(false)} />}
-      {revoking !== null && <RevokeTrust found={revoking} onClose={() => setRevoking(null)} />}
+      {revoking !== null && <RevokeTrust trusted_key={revoking} onClose={() => setRevoking(null)} />}
     </div>
   );
 }
@@ -153,7 +153,7 @@ function TrustDialog({ onClose }: { onClose: () => void }) {
           onChange={({ currentTarget }) => setPublicKey(currentTarget.value)}
         />
         <TagsInput
-          label="Packages that it may sign"
+          label="Packages that the key may sign"
           description="PUBLISHER/NAME, * for every name."
           value={packages}
           onChange={setPackages}
@@ -190,7 +190,13 @@ function TrustDialog({ onClose }: { onClose: () => void }) {
   );
 }
 
-function RevokeTrust({ found: { id, name }, onClose }: { found: TrustedKey; onClose: () => void }) {
+function RevokeTrust({
+  trusted_key: { id, name },
+  onClose,
+}: {
+  trusted_key: TrustedKey;
+  onClose: () => void;
+}) {
   const { client, queries } = useServices();
   const toast = useToast();
   const [reason, setReason] = useState("");
@@ -221,7 +227,7 @@ function RevokeTrust({ found: { id, name }, onClose }: { found: TrustedKey; onCl
       </p>
       <TextInput
         label="Reason"
-        description="Shown when a package is refused because of it."
+        description="Shown when a package is refused because of this revocation."
         value={reason}
         onChange={({ currentTarget }) => setReason(currentTarget.value)}
       />

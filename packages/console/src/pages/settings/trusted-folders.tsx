@@ -125,11 +125,11 @@ interface ReviewDialogProps {
 }
 
 /** Only the files that were shown are trusted; files that have changed since are refused. */
-function ReviewDialog({ path: given, kind: first, onClose }: ReviewDialogProps) {
+function ReviewDialog({ path: initial_path, kind: initial_kind, onClose }: ReviewDialogProps) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const [path, setPath] = useState(given);
-  const [kind, setKind] = useState(first);
+  const [path, setPath] = useState(initial_path);
+  const [kind, setKind] = useState(initial_kind);
   const [watch, setWatch] = useState(false);
   const review = useMutation({ mutationFn: () => client.workspaces.review(path, kind) });
   const trust = useMutation({
@@ -159,7 +159,7 @@ function ReviewDialog({ path: given, kind: first, onClose }: ReviewDialogProps) 
           label="Folder"
           description="An absolute path on the gateway's machine."
           data-autofocus
-          disabled={given !== ""}
+          disabled={initial_path !== ""}
           value={path}
           onChange={({ currentTarget }) => {
             setPath(currentTarget.value);
@@ -167,7 +167,7 @@ function ReviewDialog({ path: given, kind: first, onClose }: ReviewDialogProps) 
           }}
         />
         <Radio.Group
-          label="What it contains"
+          label="Content of the folder"
           value={kind}
           onChange={(next) => {
             setKind(next as WorkspaceFolder["kind"]);
@@ -257,7 +257,7 @@ function UntrustDialog({ folder: { id, path }, onClose }: { folder: WorkspaceFol
       onConfirm={() => untrust.mutate()}
       onClose={onClose}
     >
-      <p>Its tools are no longer offered. The files stay where they are.</p>
+      <p>The tools of this folder are no longer offered. The files stay where they are.</p>
     </Confirm>
   );
 }

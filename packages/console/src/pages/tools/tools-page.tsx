@@ -109,8 +109,10 @@ export function ToolsPage() {
 }
 
 export function filterTools(tools: readonly CatalogEntry[], text: string): CatalogEntry[] {
-  const wanted = text.toLowerCase();
-  return tools.filter(({ name, package_id }) => `${name} ${package_id}`.toLowerCase().includes(wanted));
+  const searched_text = text.toLowerCase();
+  return tools.filter(({ name, package_id }) =>
+    `${name} ${package_id}`.toLowerCase().includes(searched_text),
+  );
 }
 
 /** Deferred tools cost nothing until a model finds them. */

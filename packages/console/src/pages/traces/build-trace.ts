@@ -107,8 +107,8 @@ function toRunRow(
 }
 
 function listFor<T>(lists: Map<string, T[]>, key: string): T[] {
-  const found = lists.get(key);
-  if (found !== undefined) return found;
+  const existing = lists.get(key);
+  if (existing !== undefined) return existing;
   const created: T[] = [];
   lists.set(key, created);
   return created;

@@ -65,7 +65,7 @@ function findPosition(time: number, start: number, per_ms: number, gaps: readonl
   return Math.min(1, Math.max(0, at + (time - from) * per_ms));
 }
 
-/** Sorted by their start, without overlaps. */
+/** Sorts the intervals by their start and merges those that overlap. */
 function mergeIntervals(intervals: readonly { from: number; to: number }[]) {
   const merged: { from: number; to: number }[] = [];
   for (const { from, to } of intervals.toSorted((a, b) => a.from - b.from)) {

@@ -28,8 +28,8 @@ function withTitle(option: Json, index: number): Json {
   if (typeof schema.title === "string") return schema;
   const ref = typeof schema.$ref === "string" ? schema.$ref.split("/").at(-1) : undefined;
   const type = typeof schema.type === "string" ? TYPES[schema.type] : undefined;
-  const named = ref ?? constantOf(schema) ?? type ?? `Option ${index + 1}`;
-  return { ...schema, title: named };
+  const name = ref ?? constantOf(schema) ?? type ?? `Option ${index + 1}`;
+  return { ...schema, title: name };
 }
 
 /** The value of the property that tells the options apart: `{kind: {const: "http"}}`. */

@@ -29,11 +29,11 @@ const CONTAINERS = new Set([
 ]);
 const ROOT = "https://schema.invalid/root";
 
-/** Each problem once, with the path of the value that it is about. */
+/** Returns each problem once, with the path of the invalid value. */
 export function schemaProblems(schema: JsonObject, value: Json): SchemaProblem[] {
   const { errors } = new Validator(prepare(schema), draftOf(schema), false).validate(value);
-  const found = errors.filter(({ keyword }) => !CONTAINERS.has(keyword)).map(toProblem);
-  return [...new Map(found.map((problem) => [JSON.stringify(problem), problem])).values()];
+  const problems = errors.filter(({ keyword }) => !CONTAINERS.has(keyword)).map(toProblem);
+  return [...new Map(problems.map((problem) => [JSON.stringify(problem), problem])).values()];
 }
 
 /** Whether the value matches one option of a schema, whose references are relative to the whole schema. */
@@ -94,11 +94,14 @@ const MAPS = new Set(["$defs", "definitions", "dependentSchemas", "patternProper
 function mapSchemas(schema: Json, change: (schema: JsonObject) => JsonObject): Json {
   if (Array.isArray(schema)) return schema.map((item) => mapSchemas(item, change));
   if (!isObject(schema)) return schema;
-  const inside = Object.entries(schema as JsonObject).map(([keyword, value]) => {
+  const mapped_keywords = Object.entries(schema as JsonObject).map(([keyword, value]) => {
     if (DATA.has(keyword)) return [keyword, value];
     if (!MAPS.has(keyword) || !isObject(value)) return [keyword, mapSchemas(value, change)];
-    const named = Object.entries(value as JsonObject).map(([name, one]) => [name, mapSchemas(one, change)]);
-    return [keyword, Object.fromEntries(named)];
+    const mapped_schemas = Object.entries(value as JsonObject).map(([name, one]) => [
+      name,
+      mapSchemas(one, change),
+    ]);
+    return [keyword, Object.fromEntries(mapped_schemas)];
   });
-  return change(Object.fromEntries(inside) as JsonObject);
+  return change(Object.fromEntries(mapped_keywords) as JsonObject);
 }

@@ -56,17 +56,17 @@ function malformed(rule: string): PluginAnswer {
 function cut(value: JsonObject, limit: number): JsonObject {
   const content: ContentBlock[] = [];
   const notes: string[] = [];
-  let left = limit;
+  let remaining = limit;
   for (const block of value.content as ContentBlock[]) {
-    const after = remainingJsonBudget(withoutData(block), left, SCALAR_CHARS);
+    const after = remainingJsonBudget(withoutData(block), remaining, SCALAR_CHARS);
     if (after >= 0) {
       content.push(block);
-      left = after;
+      remaining = after;
     } else if (block.type === "text" && typeof block.text === "string") {
-      const text = block.text.slice(0, Math.max(0, Math.floor(left / 2))).toWellFormed();
+      const text = block.text.slice(0, Math.max(0, Math.floor(remaining / 2))).toWellFormed();
       if (text !== "") content.push({ ...block, text });
       notes.push(`a text block was cut after ${text.length} of ${block.text.length} characters`);
-      left = 0;
+      remaining = 0;
     } else {
       notes.push(`${describe(block)} was left out`);
     }

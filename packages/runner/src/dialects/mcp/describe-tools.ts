@@ -174,9 +174,9 @@ function toolNames(server: NamedServer, names: readonly string[]): string[] {
   const plain = names.map(plainName);
   const short = plain.map((name) => withoutServerName(server, server_name, name));
   // A shorter name must not take the name of another tool.
-  const candidates = plain.map((name, at) => {
-    const taken = short.some((other, index) => index !== at && other === short[at]);
-    return `mcp_${server_name}_${taken ? name : short[at]}`;
+  const candidates = short.map((short_name, index) => {
+    const taken = short.some((other, other_index) => other_index !== index && other === short_name);
+    return `mcp_${server_name}_${taken ? plain[index] : short_name}`;
   });
   const seen = new Map<string, number>();
   for (const id of candidates) seen.set(id, (seen.get(id) ?? 0) + 1);

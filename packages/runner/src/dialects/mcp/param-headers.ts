@@ -32,7 +32,7 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
     if (!isObject(schema.properties)) return null;
     for (const [key, value] of Object.entries(schema.properties)) {
       if (!isObject(value)) continue;
-      const at = [...path, key];
+      const value_path = [...path, key];
       if (MARK in value) {
         const header = value[MARK];
         if (typeof header !== "string" || !NAME.test(header))
@@ -41,9 +41,9 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
           return `${key} has an ${MARK} but is not a string, integer or boolean`;
         if (headers.some((other) => other.header.toLowerCase() === header.toLowerCase()))
           return `two arguments have the ${MARK} ${header}`;
-        headers.push({ header, path: at });
+        headers.push({ header, path: value_path });
       }
-      const problem = walk(value, at);
+      const problem = walk(value, value_path);
       if (problem !== null) return problem;
     }
     return null;

@@ -18,27 +18,32 @@ export async function dial(
 ): Promise<Socket | null> {
   const until = options.clock.monotonic() + options.timeout_ms;
   for (const address of addresses) {
-    const left = until - options.clock.monotonic();
-    if (left <= 0 || options.closed()) return null;
-    const socket = await attempt(address, port, left, options);
+    const remaining_ms = until - options.clock.monotonic();
+    if (remaining_ms <= 0 || options.closed()) return null;
+    const socket = await attempt(address, port, remaining_ms, options);
     if (socket !== null) return socket;
   }
   return null;
 }
 
-function attempt(host: string, port: number, left: number, options: DialOptions): Promise<Socket | null> {
+function attempt(
+  host: string,
+  port: number,
+  remaining_ms: number,
+  options: DialOptions,
+): Promise<Socket | null> {
   // Node would resolve a name again, without the address check.
   if (isIP(host) === 0) return Promise.resolve(null);
   return new Promise((resolve) => {
     const socket = connect({ host, port, noDelay: true, allowHalfOpen: true, autoSelectFamily: false });
     options.onSocket(socket);
-    const late = options.clock.after(left, () => socket.destroy());
+    const timer = options.clock.after(remaining_ms, () => socket.destroy());
     socket.once("connect", () => {
-      late.stop();
+      timer.stop();
       resolve(socket);
     });
     socket.once("close", () => {
-      late.stop();
+      timer.stop();
       resolve(null);
     });
   });

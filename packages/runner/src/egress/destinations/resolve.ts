@@ -8,14 +8,14 @@ import { Resolver as Ares, lookup } from "node:dns/promises";
 export type Resolver = (name: string, trusted: boolean) => Promise<string[]>;
 
 export function systemResolver(timeout_ms: number): Resolver {
-  const ares = new Ares({ timeout: Math.ceil(timeout_ms / 2), tries: 2 });
+  const resolver = new Ares({ timeout: Math.ceil(timeout_ms / 2), tries: 2 });
   return async (name, trusted) => {
     if (trusted) {
       // An operator's host may exist in /etc/hosts only.
       const addresses = await lookup(name, { all: true, verbatim: true });
       return addresses.map(({ address }) => address);
     }
-    const [four, six] = await Promise.allSettled([ares.resolve4(name), ares.resolve6(name)]);
+    const [four, six] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]);
     const addresses = [four, six].flatMap((found) => (found.status === "fulfilled" ? found.value : []));
     if (addresses.length === 0) throw (four as PromiseRejectedResult).reason;
     return addresses;

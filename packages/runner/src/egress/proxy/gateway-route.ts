@@ -25,7 +25,7 @@ export interface GatewayRoute {
 }
 
 const TOKEN = /^Bearer vai_dlg_[A-Za-z0-9_-]+$/i;
-/** A path that a server could normalise to a different one. */
+/** A path that a server could normalize to a different one. */
 const AMBIGUOUS_PATH = /(^|\/)(\.|%2e){1,2}(\/|$)|\/\/|\\|%2f|%5c|%00/i;
 
 /** `certificate` is the gateway's own, in PEM, if it serves TLS. */
@@ -64,17 +64,17 @@ export function gatewayRoute(
  * is addressed by its listen address.
  */
 function connectSecurely({ host, port }: Destination, certificate: string | null): TLSSocket {
-  const own = certificate === null ? null : new X509Certificate(certificate).fingerprint256;
+  const fingerprint = certificate === null ? null : new X509Certificate(certificate).fingerprint256;
   const socket = connectTls({
     host,
     port,
     ...(isIP(host) === 0 ? { servername: host } : {}),
     ALPNProtocols: ["http/1.1"],
-    rejectUnauthorized: own === null,
+    rejectUnauthorized: fingerprint === null,
   });
-  if (own !== null) {
+  if (fingerprint !== null) {
     socket.once("secureConnect", () => {
-      if (socket.getPeerX509Certificate()?.fingerprint256 !== own) {
+      if (socket.getPeerX509Certificate()?.fingerprint256 !== fingerprint) {
         socket.destroy(new Error("the server at this address is not this gateway"));
       }
     });

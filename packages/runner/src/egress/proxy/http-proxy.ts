@@ -1,6 +1,6 @@
 /**
  * HTTP as a proxy (CONNECT and absolute URIs) and as a server in place of one fixed host or of the gateway. Each
- * request of a connection is checked. Node's strict parser reads the requests, and the forwarded request is serialised
+ * request of a connection is checked. Node's strict parser reads the requests, and the forwarded request is serialized
  * from the parsed message, so that both sides see the same request.
  */
 import { createServer, type IncomingMessage, type Server } from "node:http";
@@ -210,13 +210,13 @@ function connectToGateway(connection: ProxyConnection, route: GatewayRoute): Pro
   return new Promise((resolve) => {
     const socket = route.connect();
     connection.addUpstream(socket);
-    const late = connection.state.clock.after(connection.state.limits.connect_ms, () => socket.destroy());
+    const timer = connection.state.clock.after(connection.state.limits.connect_ms, () => socket.destroy());
     socket.once(route.ready, () => {
-      late.stop();
+      timer.stop();
       resolve(socket);
     });
     socket.once("close", () => {
-      late.stop();
+      timer.stop();
       resolve(null);
     });
   });

@@ -36,17 +36,17 @@ export function sandboxNetwork(
   grant: EgressGrant,
   gateway: { base_url: string } | null = null,
 ): SandboxNetwork {
-  const reach = gateway !== null && grant.gateway_api_scopes.length > 0;
-  const inside = reach ? gatewayListener(gateway.base_url) : null;
-  const own: EgressListener[] = inside === null ? [] : [inside.listener];
-  const gateway_url = inside?.url ?? null;
-  if (grant.network === "none") return { listeners: own, hosts: [], env: {}, gateway_url };
+  const may_reach_gateway = gateway !== null && grant.gateway_api_scopes.length > 0;
+  const gateway_route = may_reach_gateway ? gatewayListener(gateway.base_url) : null;
+  const gateway_listeners: EgressListener[] = gateway_route === null ? [] : [gateway_route.listener];
+  const gateway_url = gateway_route?.url ?? null;
+  if (grant.network === "none") return { listeners: gateway_listeners, hosts: [], env: {}, gateway_url };
 
   const exact = allowList(grant.allowed_domains).exact;
   // Every address is local in the sandbox (sandbox-init/trace.c), so a listener also accepts connections to other addresses.
   const reached = exact.filter(({ host }) => hostKind(host) === "name" || isIPv4(host));
   const names = exact.filter(({ host }) => hostKind(host) === "name" || LOOPBACK.test(host));
-  const taken = new Set([PROXY.port as number, ...own.map(({ port }) => port)]);
+  const taken = new Set([PROXY.port as number, ...gateway_listeners.map(({ port }) => port)]);
   const ports = new Set(reached.flatMap(({ ports }) => (ports.length === 0 ? DEFAULT_PORTS : ports)));
   // One listener per port for all names; the address tells them apart.
   const named = [...ports]
@@ -56,7 +56,7 @@ export function sandboxNetwork(
   return {
     listeners: [
       { role: "proxy", ...PROXY },
-      ...own,
+      ...gateway_listeners,
       ...named.map((port) => ({ role: "named" as const, address: "0.0.0.0", port })),
     ],
     hosts: names.map(({ host }, index) => ({ address: namedAddress(host, index), name: host })),
@@ -76,9 +76,11 @@ function namedAddress(host: string, index: number): string {
 function proxyVariables(): Record<string, string> {
   const url = `http://${PROXY.address}:${PROXY.port}`;
   const direct = "127.0.0.1,localhost,::1";
-  const both = { HTTP_PROXY: url, HTTPS_PROXY: url, ALL_PROXY: url, NO_PROXY: direct };
-  const lower = Object.fromEntries(Object.entries(both).map(([name, value]) => [name.toLowerCase(), value]));
-  return { ...both, ...lower, NODE_USE_ENV_PROXY: "1" };
+  const upper_case = { HTTP_PROXY: url, HTTPS_PROXY: url, ALL_PROXY: url, NO_PROXY: direct };
+  const lower_case = Object.fromEntries(
+    Object.entries(upper_case).map(([name, value]) => [name.toLowerCase(), value]),
+  );
+  return { ...upper_case, ...lower_case, NODE_USE_ENV_PROXY: "1" };
 }
 
 function gatewayListener(base_url: string): { listener: EgressListener; url: string } {

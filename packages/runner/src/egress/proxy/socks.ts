@@ -67,5 +67,5 @@ function readRequest(bytes: Buffer): PeekResult<SocksRequest | null> | undefined
 }
 
 function formatV6(bytes: Buffer): string {
-  return Array.from({ length: 8 }, (_, at) => bytes.readUInt16BE(at * 2).toString(16)).join(":");
+  return Array.from({ length: 8 }, (_, index) => bytes.readUInt16BE(index * 2).toString(16)).join(":");
 }

@@ -21,19 +21,19 @@ const MAX_JUMP = 255;
 
 export function assemble(program: readonly Instruction[]): Buffer {
   const labels = new Map<string, number>();
-  program.forEach(({ label }, at) => {
-    if (label !== undefined) labels.set(label, at);
+  program.forEach(({ label }, index) => {
+    if (label !== undefined) labels.set(label, index);
   });
   const bytes = Buffer.alloc(program.length * INSTRUCTION_BYTES);
-  program.forEach((instruction, at) => {
+  program.forEach((instruction, index) => {
     const jump = (target: string | undefined) => {
       if (target === undefined) return 0;
-      const distance = (labels.get(target) ?? -1) - at - 1;
+      const distance = (labels.get(target) ?? -1) - index - 1;
       if (distance < 0 || distance > MAX_JUMP)
-        throw new Error(`a filter cannot jump from ${at} to ${target}`);
+        throw new Error(`a filter cannot jump from ${index} to ${target}`);
       return distance;
     };
-    const offset = at * INSTRUCTION_BYTES;
+    const offset = index * INSTRUCTION_BYTES;
     bytes.writeUInt16LE(instruction.code, offset);
     bytes.writeUInt8(jump(instruction.when), offset + 2);
     bytes.writeUInt8(jump(instruction.otherwise), offset + 3);

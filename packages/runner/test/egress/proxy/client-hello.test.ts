@@ -77,32 +77,32 @@ test("never throws, whatever bytes it reads", () => {
 
 const DESTINATION = { host: "api.acme.test", port: 443 };
 
-test("port 443: requires TLS with the host name, which may be missing or hidden only if all names are allowed", () => {
-  const first = (bytes: Buffer, open = false) => classifyFirstBytes(bytes, DESTINATION, open);
-  expect(first(hello({ name: "API.acme.test" }))).toEqual({ kind: "tls" });
-  expect(first(hello({ name: "evil.test" }))).toMatchObject({
+test("requires TLS on port 443, with a host name that may be missing or hidden only if all names are allowed", () => {
+  const classify = (bytes: Buffer, open = false) => classifyFirstBytes(bytes, DESTINATION, open);
+  expect(classify(hello({ name: "API.acme.test" }))).toEqual({ kind: "tls" });
+  expect(classify(hello({ name: "evil.test" }))).toMatchObject({
     reason: "sni.mismatch",
     detail: "evil.test",
   });
-  expect(first(hello({ name: "evil.test" }), true)).toMatchObject({ reason: "sni.mismatch" });
-  expect(first(hello({}))).toMatchObject({ reason: "sni.missing" });
-  expect(first(hello({}), true)).toEqual({ kind: "tls" });
+  expect(classify(hello({ name: "evil.test" }), true)).toMatchObject({ reason: "sni.mismatch" });
+  expect(classify(hello({}))).toMatchObject({ reason: "sni.missing" });
+  expect(classify(hello({}), true)).toEqual({ kind: "tls" });
   const ech = hello({ name: "api.acme.test", more: [[0xfe0d, Buffer.alloc(9)]] });
-  expect(first(ech)).toMatchObject({ reason: "sni.hidden" });
-  expect(first(ech, true)).toEqual({ kind: "tls" });
-  expect(first(Buffer.from("SSH-2.0-x\r\n"))).toMatchObject({ reason: "tls.malformed" });
-  expect(first(Buffer.from([22, 3]))).toBeUndefined();
+  expect(classify(ech)).toMatchObject({ reason: "sni.hidden" });
+  expect(classify(ech, true)).toEqual({ kind: "tls" });
+  expect(classify(Buffer.from("SSH-2.0-x\r\n"))).toMatchObject({ reason: "tls.malformed" });
+  expect(classify(Buffer.from([22, 3]))).toBeUndefined();
 });
 
-test("other ports: recognises TLS and HTTP and passes the rest", () => {
-  const first = (bytes: Uint8Array | string) =>
+test("recognizes TLS and HTTP on other ports and passes the rest", () => {
+  const classify = (bytes: Uint8Array | string) =>
     classifyFirstBytes(Buffer.from(bytes), { ...DESTINATION, port: 9000 }, false);
-  expect(first(hello({ name: "evil.test" }))).toMatchObject({ reason: "sni.mismatch" });
-  expect(first("\r\n\r\nPOST /x HTTP/1.1\r\n")).toEqual({ kind: "http" });
-  expect(first("get /x http/1.0\n")).toEqual({ kind: "http" });
-  expect(first("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")).toMatchObject({ reason: "protocol.refused" });
-  expect(first("GET /x HT")).toBeUndefined();
-  expect(first("EHLO acme.test\r\n")).toEqual({ kind: "other" });
-  expect(first(Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]))).toEqual({ kind: "other" });
+  expect(classify(hello({ name: "evil.test" }))).toMatchObject({ reason: "sni.mismatch" });
+  expect(classify("\r\n\r\nPOST /x HTTP/1.1\r\n")).toEqual({ kind: "http" });
+  expect(classify("get /x http/1.0\n")).toEqual({ kind: "http" });
+  expect(classify("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")).toMatchObject({ reason: "protocol.refused" });
+  expect(classify("GET /x HT")).toBeUndefined();
+  expect(classify("EHLO acme.test\r\n")).toEqual({ kind: "other" });
+  expect(classify(Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]))).toEqual({ kind: "other" });
   expect(classifyFirstBytes(Buffer.from([0]), { ...DESTINATION, port: 80 }, false)).toEqual({ kind: "http" });
 });

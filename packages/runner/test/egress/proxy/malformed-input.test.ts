@@ -47,7 +47,7 @@ test("explains an https URL that was sent without a tunnel", async () => {
   expect(session.refusals()).toMatchObject([{ host: "a.test", port: 443, reason: "tunnel.missing" }]);
 });
 
-test("closes only the connection whose request cannot be serialised again", async () => {
+test("closes only the connection whose request cannot be serialized again", async () => {
   const { port } = await listen((socket) => socket.resume(), PUBLIC);
   const { proxy, session } = await openTestEgress({ domains: ["a.test"] });
   const client = new TestClient(proxy).send(`GET http://a.test:${port}/ HTTP/1.1\r\nX: a\x7fb\r\n\r\n`);

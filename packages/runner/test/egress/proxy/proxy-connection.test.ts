@@ -9,7 +9,7 @@ import { DEFAULT_EGRESS_LIMITS } from "../../../src/egress/proxy/limits.ts";
 import { openTestEgress, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 
-const MUCH = 24 * 1024 * 1024;
+const MANY_BYTES = 24 * 1024 * 1024;
 
 function openState(): EgressState {
   const policy = {
@@ -19,8 +19,8 @@ function openState(): EgressState {
     resolve: () => Promise.resolve([]),
     forbidden: publicOnly,
   };
-  const record = new RefusalLog(10, realTimeClock, () => {});
-  const state = new EgressState(policy, DEFAULT_EGRESS_LIMITS, realTimeClock, record, false);
+  const refusal_log = new RefusalLog(10, realTimeClock, () => {});
+  const state = new EgressState(policy, DEFAULT_EGRESS_LIMITS, realTimeClock, refusal_log, false);
   onTestFinished(() => state.close());
   return state;
 }
@@ -50,10 +50,10 @@ test("delivers to the client everything that the server sent before it closed", 
   const connection = openState().accept(client.far)!;
   connection.addUpstream(upstream.far);
   connection.closeWith(upstream.far);
-  client.far.write(Buffer.alloc(MUCH));
+  client.far.write(Buffer.alloc(MANY_BYTES));
   upstream.far.destroy();
   await new Promise((resolve) => upstream.far.once("close", resolve));
-  expect(await readAll(client.near)).toBe(MUCH);
+  expect(await readAll(client.near)).toBe(MANY_BYTES);
 });
 
 test("delivers to the server everything that the client sent before it closed", async () => {
@@ -61,10 +61,10 @@ test("delivers to the server everything that the client sent before it closed", 
   const upstream = await pair();
   const connection = openState().accept(client.far)!;
   connection.addUpstream(upstream.far);
-  upstream.far.write(Buffer.alloc(MUCH));
+  upstream.far.write(Buffer.alloc(MANY_BYTES));
   client.far.destroy();
   await new Promise((resolve) => client.far.once("close", resolve));
-  expect(await readAll(upstream.near)).toBe(MUCH);
+  expect(await readAll(upstream.near)).toBe(MANY_BYTES);
   expect(connection.ended).toBe(true);
 });
 

@@ -17,7 +17,7 @@ test("has only the gateway listener with a scope and without a network", () => {
   });
 });
 
-test("egress: has the proxy, an address for each exact name, and one listener per port", () => {
+test("has, with egress, the proxy, an address for each exact name and one listener per port", () => {
   const network = sandboxNetwork({
     ...none,
     network: "egress",
@@ -59,12 +59,12 @@ test("keeps loopback names at their own addresses, for which clients use no prox
 });
 
 test("leaves further ports to the proxy when there are too many", () => {
-  const allowed_domains = Array.from({ length: 300 }, (_, at) => `a.test:${at + 5_000}`);
+  const allowed_domains = Array.from({ length: 300 }, (_, index) => `a.test:${index + 5_000}`);
   expect(sandboxNetwork({ ...none, network: "egress", allowed_domains }).listeners).toHaveLength(129);
 });
 
 test("gives many names distinct addresses", () => {
-  const allowed_domains = Array.from({ length: 300 }, (_, at) => `n${at}.test`);
+  const allowed_domains = Array.from({ length: 300 }, (_, index) => `n${index}.test`);
   const { hosts } = sandboxNetwork({ ...none, network: "egress", allowed_domains });
   expect(new Set(hosts.map(({ address }) => address)).size).toBe(300);
   expect(hosts[299]).toEqual({ address: "127.64.1.44", name: "n299.test" });

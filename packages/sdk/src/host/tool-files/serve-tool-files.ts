@@ -90,11 +90,11 @@ function descriptionReply(description: ToolFilesDescription): VaiReply {
 
 async function withinImportTime<T>(loading: Promise<T>, file: string, import_ms: number): Promise<T> {
   let limit: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
+  const timeout = new Promise<never>((_, reject) => {
     const reason = `${file}: its import did not finish within ${import_ms / 1000} s.`;
     limit = setTimeout(() => reject(new Error(reason)), import_ms);
   });
-  return await Promise.race([loading, late]).finally(() => clearTimeout(limit));
+  return await Promise.race([loading, timeout]).finally(() => clearTimeout(limit));
 }
 
 /** Returns the tool files of a package, as paths inside the package, in a stable order. */

@@ -98,8 +98,8 @@ export function createChecksummedWrites(
       expressions.push(`$${parameters + 1}`);
     }
     const row = table.columns.map((column) => {
-      const at = names.indexOf(column);
-      return at === -1 ? "null" : expressions[at]!;
+      const index = names.indexOf(column);
+      return index === -1 ? "null" : expressions[index]!;
     });
     const left_out = table.columns.some((column) => !names.includes(column) && table.defaults.has(column));
     if (left_out || names.length !== expressions.length) refuseForm(text);
@@ -189,7 +189,7 @@ function plainRow(expressions: readonly string[]): ((parameters: Values) => Valu
   if (!expressions.every((expression) => /^(?:\$\d+|\d+|null)$/.test(expression))) return null;
   const parameters = expressions.map((text) => (text.startsWith("$") ? Number(text.slice(1)) - 1 : -1));
   const literals = expressions.map((text) => (/^\d/.test(text) ? Number(text) : null));
-  return (values) => parameters.map((at, n) => (at === -1 ? literals[n]! : values[at]!));
+  return (values) => parameters.map((index, n) => (index === -1 ? literals[n]! : values[index]!));
 }
 
 /** The key that SQLite would choose: above all existing keys, and with `autoincrement` above those that were deleted. */

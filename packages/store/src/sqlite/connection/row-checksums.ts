@@ -55,9 +55,9 @@ export function checksummedTables(database: DatabaseSync): ChecksummedTable[] {
   const listed = database.prepare("pragma main.table_list").all() as { name: string; wr: number }[];
   const without_rowid = new Map(listed.map(({ name, wr }) => [name, wr]));
   return [...Map.groupBy(all_columns, ({ table }) => table)].map(([name, columns]) => {
-    const own = columns.filter((column) => column.name !== "sum");
-    const key = own.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk);
-    const rest = own.filter(({ pk }) => pk === 0);
+    const data_columns = columns.filter((column) => column.name !== "sum");
+    const key = data_columns.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk);
+    const rest = data_columns.filter(({ pk }) => pk === 0);
     const ordered = [...key, ...rest];
     const has_rowid = without_rowid.get(name) !== 1;
     const [first] = key;
@@ -70,7 +70,7 @@ export function checksummedTables(database: DatabaseSync): ChecksummedTable[] {
       automatic_key: numbered ? first!.name : null,
       key: key.length,
       has_rowid,
-      has_checksum: own.length < columns.length,
+      has_checksum: data_columns.length < columns.length,
     };
   });
 }
@@ -178,7 +178,7 @@ export function findDamagedRows(database: DatabaseSync, limit: number): DamagedR
 }
 
 /**
- * Runs a change of the schema or of rows, and computes all checksums again. The caller has begun a
+ * Runs a change to the schema or to rows, and computes all checksums again. The caller has begun a
  * transaction. Rows that were damaged before stay damaged.
  */
 export function rewriteChecksums(database: DatabaseSync, change: () => void): void {
@@ -201,11 +201,11 @@ export function rewriteChecksums(database: DatabaseSync, change: () => void): vo
   for (const table of checksummedTables(database)) {
     if (!table.has_checksum) database.exec(`alter table main.${quote(table.name)} add column sum integer`);
     const sum = `row_checksum(${table.columns.map(quote).join(", ")})`;
-    const same = damaged.get(table.name);
+    const same_row = damaged.get(table.name);
     const value =
-      same === undefined
+      same_row === undefined
         ? sum
-        : `case when exists (select 1 from temp.${quote(`damaged_${table.name}`)} where ${same}) then ${KNOWN_DAMAGED} else ${sum} end`;
+        : `case when exists (select 1 from temp.${quote(`damaged_${table.name}`)} where ${same_row}) then ${KNOWN_DAMAGED} else ${sum} end`;
     database.exec(`update main.${quote(table.name)} set sum = ${value}`);
   }
   for (const name of damaged.keys()) database.exec(`drop table temp.${quote(`damaged_${name}`)}`);

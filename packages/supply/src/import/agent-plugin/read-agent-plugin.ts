@@ -31,7 +31,7 @@ type Fields = Record<string, unknown>;
 const SCHEMA = /^https:\/\/agent-plugins\.org\/schemas\/1\.\d+\.\d+\/plugin\.schema\.json$/;
 const NAME = /^(?!.*(?:--|\.\.))[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?$/;
 const SEMVER = /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/;
-const KNOWN = [
+const KNOWN_FIELDS = [
   "$schema",
   "name",
   "version",
@@ -44,7 +44,7 @@ const KNOWN = [
   "extensions",
 ];
 const PLUGIN_ROOT_CWD = /^(?:\$\{PLUGIN_ROOT\}|\.)\/?$/;
-const FILE_BYTES = 1024 * 1024;
+const MAX_FILE_BYTES = 1024 * 1024;
 /** The values of the placeholders in the sandbox: the folder of the package, and the only writable folder. */
 const ROOT = ".";
 const DATA = "/sandbox/scratch";
@@ -59,7 +59,7 @@ export async function readAgentPlugin(folder: string): Promise<AgentPlugin | nul
   for (const [field, value] of Object.entries({ version, description, license }))
     if (value !== undefined && typeof value !== "string") throw invalid(`${field} must be a string`);
   const notes = Object.keys(manifest)
-    .filter((field) => !KNOWN.includes(field))
+    .filter((field) => !KNOWN_FIELDS.includes(field))
     .map(
       (field) =>
         `${AGENT_PLUGIN_FILE} has the field ${field.slice(0, 64)}, which 1.0 does not define; it is ignored.`,
@@ -104,10 +104,10 @@ function readPluginServer(name: string, settings: unknown, folder: string): McpS
     throw invalid("it starts in a folder other than the plugin's, which is not supported");
   const expanded = expandPlaceholders(rest) as { command: string; args?: string[] };
   const program = posix.normalize(expanded.command);
-  // The reader refuses a path as a file of this machine. For a program in the plugin it gets `node` instead, and the
-  // real command is restored below.
-  const readable = { ...expanded, command: expanded.command.includes("/") ? "node" : expanded.command };
-  const entry = readMcpServer(name, readable);
+  // readMcpServer refuses every path, because it would name a file of this machine. A program in the plugin is passed to
+  // it as `node`, and the real command is restored below.
+  const stand_in = { ...expanded, command: expanded.command.includes("/") ? "node" : expanded.command };
+  const entry = readMcpServer(name, stand_in);
   if (entry.from.kind !== "command") return entry;
   if (expanded.command.includes("/") && (program.startsWith("../") || posix.isAbsolute(program)))
     throw invalid("its command is outside the plugin");
@@ -159,7 +159,8 @@ async function readPluginSkill(folder: string, name: string): Promise<Skill> {
 async function readText(file: string): Promise<string> {
   const info = await lstat(file).catch(() => null);
   if (info?.isFile() !== true) throw invalid(`${file.split("/").at(-1)} is missing`);
-  if (info.size > FILE_BYTES) throw invalid(`${file.split("/").at(-1)} is larger than ${FILE_BYTES} bytes`);
+  if (info.size > MAX_FILE_BYTES)
+    throw invalid(`${file.split("/").at(-1)} is larger than ${MAX_FILE_BYTES} bytes`);
   return await readFile(file, "utf8");
 }
 

@@ -38,7 +38,7 @@ const FIELDS = [
 const ID = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/;
 const VERSION = /^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/;
 const MAX_BYTES = 64 * 1024;
-/** Ids of Hefty have no publisher. */
+/** Hefty's plugin ids have no publisher, so all plugins get this one. */
 const PUBLISHER = "hefty";
 const SYSTEMS = { Linux: "linux", MacOS: "darwin", Windows: "windows" } as const;
 
@@ -71,13 +71,12 @@ export const hefty: PackageFormat = {
 };
 
 async function toManifest(
-  text: Record<string, unknown>,
+  fields: Record<string, unknown>,
   listing: TreeListing,
   tree: string,
 ): Promise<Manifest> {
-  const plugin = check(text);
-  const newer = plugin.minHeftyVersion !== null && isNewer(plugin.minHeftyVersion, HEFTY_VERSION);
-  if (newer) {
+  const plugin = check(fields);
+  if (plugin.minHeftyVersion !== null && isNewer(plugin.minHeftyVersion, HEFTY_VERSION)) {
     const needs = `needs Hefty ${plugin.minHeftyVersion}, and this host is compatible with ${HEFTY_VERSION}`;
     throw invalid([["minHeftyVersion", `${plugin.id} ${needs}; install an older version of the plugin`]]);
   }
@@ -208,17 +207,18 @@ function check(raw: Record<string, unknown>): HeftyManifest {
   return manifest;
 }
 
-/** Compares numbers; a pre-release precedes its release, and pre-releases are compared as text. */
-function isNewer(left: string, right: string): boolean {
-  const parts = (version: string) => (version.split(/[-+]/)[0] as string).split(".").map(Number);
-  const [a, b] = [parts(left), parts(right)];
+/** The numbers are compared first. A pre-release precedes its release, and pre-releases are compared as text. */
+function isNewer(version: string, than: string): boolean {
+  const numbersOf = (text: string) => (text.split(/[-+]/)[0] as string).split(".").map(Number);
+  const [a, b] = [numbersOf(version), numbersOf(than)];
   for (const index of [0, 1, 2]) {
     const difference = (a[index] as number) - (b[index] as number);
     if (difference !== 0) return difference > 0;
   }
-  const [before, after] = [left, right].map((version) => /^[^+]*?-([^+]*)/.exec(version)?.[1] ?? null);
-  if (before === null) return after !== null;
-  return after !== null && after !== undefined && before !== undefined && before > after;
+  const preReleaseOf = (text: string) => /^[^+]*?-([^+]*)/.exec(text)?.[1] ?? null;
+  const [pre_release, other_pre_release] = [preReleaseOf(version), preReleaseOf(than)];
+  if (pre_release === null) return other_pre_release !== null;
+  return other_pre_release !== null && pre_release > other_pre_release;
 }
 
 function invalid(issues: readonly Issue[]): BackplaneError {

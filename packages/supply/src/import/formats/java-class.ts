@@ -78,7 +78,7 @@ function eachMember(
   visit: (access: number, name: number, descriptor: number) => void,
 ): number {
   let at = from + 2;
-  for (let left = view.getUint16(from); left > 0; left--) {
+  for (let remaining = view.getUint16(from); remaining > 0; remaining--) {
     visit(view.getUint16(at), view.getUint16(at + 2), view.getUint16(at + 4));
     const attributes = view.getUint16(at + 6);
     at += 8;

@@ -1,9 +1,9 @@
-/** Unfinished answers: the text that a client receives when it attaches, and when it is no longer sent. */
+/** Unfinished answers: the text that a client receives when it attaches, and when the text is no longer sent. */
 import { toTapedEntry } from "@backplane/session";
 import { expect, test } from "vitest";
 import { createTestFanout, makeKey, nextTurn, scope, until, upTo } from "./test-fanout.ts";
 
-test("gives a client that attaches in the middle of an answer the same final text", async () => {
+test("shows the same final text to a client that attaches in the middle of an answer", async () => {
   const fixture = await createTestFanout();
   await fixture.sessions.create(makeKey());
   await fixture.say("tell me");
@@ -33,7 +33,7 @@ test("gives a client that attaches in the middle of an answer the same final tex
   expect(third.kinds()).not.toContain("assistant.message.delta");
 });
 
-test("gives a client that attaches while the model thinks the whole thinking, and none after the response", async () => {
+test("sends the whole thinking to a client that attaches before the response, and none to a later one", async () => {
   const fixture = await createTestFanout({ partial_bytes: 30 });
   await fixture.sessions.create(makeKey());
   await fixture.say("tell me");

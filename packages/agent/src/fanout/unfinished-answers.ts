@@ -14,8 +14,8 @@ export interface UnfinishedText {
 
 export interface UnfinishedAnswer {
   /**
-   * The event id of the first delta. Ids increase, so an answer that finished after this id is the same
-   * answer.
+   * The event id of the first delta. Ids increase, so the first event after it that finishes an answer finishes this
+   * one.
    */
   first_id: string;
   /** Null matches every workspace. */
@@ -26,10 +26,10 @@ export interface UnfinishedAnswer {
   answer: UnfinishedText | null;
   /** The thinking of the newest model call. */
   thinking: (UnfinishedText & { request_id: string | undefined }) | null;
-  at: number;
+  updated_at: number;
 }
 
-export class Partials {
+export class UnfinishedAnswers {
   readonly #answers = new Map<string, UnfinishedAnswer>();
   readonly #max: number;
 
@@ -61,11 +61,18 @@ export class Partials {
     const name = mapKey(event, event.session_id);
     const known = this.#answers.get(name);
     if (known !== undefined) {
-      known.at = now;
+      known.updated_at = now;
       return known;
     }
     const first_id = event.id;
-    const partial = { first_id, workspace, iteration: undefined, answer: null, thinking: null, at: now };
+    const partial = {
+      first_id,
+      workspace,
+      iteration: undefined,
+      answer: null,
+      thinking: null,
+      updated_at: now,
+    };
     this.#answers.set(name, partial);
     return partial;
   }
@@ -87,8 +94,8 @@ export class Partials {
   }
 
   /**
-   * Called after the model's response: a client that attaches later would show the thinking after the entries of the
-   * response.
+   * Called after the model's response. Otherwise a client that attaches later would show the thinking after the entries
+   * of the response.
    */
   dropThinking(scope: Scope, session_id: string): void {
     const partial = this.get(scope, session_id);
@@ -103,7 +110,7 @@ export class Partials {
 
   /** Drops answers whose end was never published. */
   sweep(before: number): void {
-    for (const [name, { at }] of this.#answers) if (at < before) this.#answers.delete(name);
+    for (const [name, { updated_at }] of this.#answers) if (updated_at < before) this.#answers.delete(name);
   }
 }
 
