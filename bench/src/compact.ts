@@ -34,7 +34,7 @@ const caller = {
   admin: true,
 };
 
-export async function compactTurn(): Promise<Row[]> {
+export async function compactChain(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-compact-"));
   const opened = await openKernel(join(folder, "store.db"));
   const { kernel } = opened;

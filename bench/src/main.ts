@@ -12,7 +12,7 @@ const BENCHMARKS: Record<string, () => Promise<Row[]>> = {
   hooks: async () => (await import("./hooks-delivery.ts")).hooksDelivery(),
   "loop.turn": async () => (await import("./loop-turn.ts")).loopTurn(),
   "harness.overhead": async () => (await import("./harness-overhead.ts")).harnessOverhead(),
-  "compact.turn": async () => (await import("./compact.ts")).compactTurn(),
+  "compact.turn": async () => (await import("./compact.ts")).compactChain(),
   "fanout.ws": async () => (await import("./fanout-ws.ts")).fanoutWs(),
   "session.idle-bytes": async () => (await import("./session-idle.ts")).sessionIdle(),
   catalog: async () => (await import("./catalog.ts")).catalog(),

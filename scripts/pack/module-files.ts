@@ -1,5 +1,5 @@
 /**
- * The files of one module of this repository as an npm package: what the build produced, without sources, maps and
+ * The files of one module of this repository as an npm package: what the build produced, without sources, maps or
  * tests.
  */
 import { globSync, readFileSync, statSync } from "node:fs";
@@ -76,7 +76,7 @@ function publishedManifest(source: Manifest, types: boolean, inlined: readonly s
   return manifest;
 }
 
-/** A module whose entries are bundles consists of those; any other has the modules that the compiler wrote. */
+/** If all exports of the package are bundles, only the bundles are packed; otherwise every file that the compiler wrote. */
 function builtFiles(folder: string, { exports = {} }: Manifest, types: boolean): PackedFile[] {
   const targets = Object.values(exports).map((target) =>
     typeof target === "string" ? target : target.default,

@@ -4,7 +4,11 @@ import type { SemanticEvent } from "@backplane/contract";
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, type Visit, visit } from "../support/browser.ts";
-import { accessibilityProblems, waitUntilConsoleLive, waitUntilLoaded } from "../support/console-page.ts";
+import {
+  accessibilityProblemsInBothThemes,
+  waitUntilConsoleLive,
+  waitUntilLoaded,
+} from "../support/console-page.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -36,29 +40,30 @@ async function runTurn(session_id: string, text: string): Promise<void> {
   expect(status).toBeLessThan(300);
 }
 
-for (const colorScheme of ["light", "dark"] as const)
-  test(`has no accessibility violation or error on the Observe pages in ${colorScheme}`, async () => {
-    const session_id = `axe-${colorScheme}`;
-    await runTurn(session_id, "/say Looking.\n/tool no_such_tool {}\n/then\n/say Done.");
-    const { page, problems } = await open("/console/events", { colorScheme });
-    await waitUntilConsoleLive(page);
-    const violations: string[] = [];
-    for (const path of [
-      "/console/events",
-      "/console/events?type=run.failed",
-      "/console/audit",
-      "/console/health",
-      "/console/sessions",
-      `/console/sessions/${session_id}`,
-    ]) {
-      await page.goto(gateway.url + path);
-      await page.getByRole("heading", { level: 1 }).waitFor();
-      await waitUntilLoaded(page);
-      violations.push(...(await accessibilityProblems(page)).map((problem) => `${path} ${problem}`));
-    }
-    expect(violations).toEqual([]);
-    expect(problems).toEqual([]);
-  });
+test("has no accessibility violation or error on the Observe pages in the light and dark theme", async () => {
+  const session_id = "axe-pages";
+  await runTurn(session_id, "/say Looking.\n/tool no_such_tool {}\n/then\n/say Done.");
+  const { page, problems } = await open("/console/events");
+  await waitUntilConsoleLive(page);
+  const violations: string[] = [];
+  for (const path of [
+    "/console/events",
+    "/console/events?type=run.failed",
+    "/console/audit",
+    "/console/health",
+    "/console/sessions",
+    `/console/sessions/${session_id}`,
+  ]) {
+    await page.goto(gateway.url + path);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await waitUntilLoaded(page);
+    violations.push(
+      ...(await accessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
+    );
+  }
+  expect(violations).toEqual([]);
+  expect(problems).toEqual([]);
+});
 
 verifies(
   "console.observe",

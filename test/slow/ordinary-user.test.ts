@@ -6,7 +6,7 @@ import { join, relative, resolve } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 
 const NOBODY = 65_534;
-const FILES = ["packages/runner/test/sandbox", "test/hostile"];
+const FILES = ["packages/runner/test/sandbox", "test/hostile/"];
 
 interface Report {
   numPassedTests: number;

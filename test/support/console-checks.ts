@@ -17,10 +17,12 @@ const MANAGE_PAGES = "test/slow/console-manage-pages.test.ts";
 const MANAGE_SOURCES = "test/slow/console-manage-sources.test.ts";
 const CLI = "packages/cli/test";
 
-const NO_VIOLATION = "has no accessibility violation, error or foreign request on any page in {}";
-const NO_VIOLATION_OBSERVE = "has no accessibility violation or error on the Observe pages in {}";
+const NO_VIOLATION =
+  "has no accessibility violation, error or foreign request on any page in the light and dark theme";
+const NO_VIOLATION_OBSERVE =
+  "has no accessibility violation or error on the Observe pages in the light and dark theme";
 const NO_VIOLATION_MANAGE =
-  "has no accessibility violation, error or foreign request on a management page in {}";
+  "has no accessibility violation, error or foreign request on a management page in the light and dark theme";
 
 export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   {

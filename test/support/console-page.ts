@@ -13,11 +13,21 @@ export const waitUntilLoaded = (page: Page) =>
 /** Violations of WCAG 2.2 A and AA on the page as it is shown now. */
 export async function accessibilityProblems(page: Page): Promise<string[]> {
   // The policy of the page refuses script elements with text, but not the debugger's.
-  await page.evaluate(axe.source);
+  if ((await page.evaluate("typeof axe")) === "undefined") await page.evaluate(axe.source);
   const { violations } = (await page.evaluate(
     "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations'] })",
   )) as { violations: { id: string; nodes: { html: string }[] }[] };
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+}
+
+/** The same in the light and in the dark theme. The page changes its theme without a reload. */
+export async function accessibilityProblemsInBothThemes(page: Page): Promise<string[]> {
+  const found: string[] = [];
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme });
+    found.push(...(await accessibilityProblems(page)).map((problem) => `${colorScheme}: ${problem}`));
+  }
+  return found;
 }
 
 const MAX_TABS = 400;

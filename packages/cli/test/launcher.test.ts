@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 
 const LAUNCHER = fileURLToPath(new URL("../bin/backplane.cjs", import.meta.url));
 
-/** A copy of the launcher with a main.js that the test provides, so that no build is needed. */
+/** A copy of the launcher. Most tests give it their own main.js; those of dist/main.js need a build. */
 let root: string;
 let launcher: string;
 beforeEach(() => {
@@ -19,7 +19,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(root, { recursive: true, force: true }));
 
-/** Makes the launcher believe that it runs under an old Node. */
+/** Writes a module that, preloaded with `-r`, makes the launcher believe that it runs under this version of Node. */
 function pretendNodeVersion(version: string): string {
   const file = join(root, "pretend.cjs");
   writeFileSync(file, `Object.defineProperty(process.versions, "node", { value: "${version}" });`);
@@ -125,7 +125,7 @@ describe("launcher", () => {
     expect(names.filter((name) => !since_20.has(name))).toEqual([]);
   });
 
-  test("starts the bundled Node from dist/main.js under an old one, and never itself in a loop", () => {
+  test("dist/main.js starts the bundled Node under an old one, and reports it if it is missing", () => {
     const program = useBuiltMain();
     const run = (version: string, ...args: string[]) => {
       const argv = ["-r", pretendNodeVersion(version), program, ...args];

@@ -133,7 +133,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     countStep: (caller) => countUse(store, caller, "steps"),
     activeModel: (org_id, provider) => active_models.choose(org_id, provider),
     compactIfNeeded: (turn, provider) => compactions.compactIfNeeded(turn, provider),
-    enter: (org_id) => plugins.prepare(org_id),
+    prepareOrg: (org_id) => plugins.prepare(org_id),
     strategyProblem: (strategy) =>
       findStrategyPlugin(strategy) === null
         ? `no loaded plugin provides the strategy ${strategy}; see backplane plugin list`

@@ -82,8 +82,8 @@ export interface BeginDeps {
   log: Logger;
   node_id: string;
   store_wait: StoreWait;
-  /** Subscribes plugins to the events of an org before its first turn. */
-  enter(org_id: string): Promise<void>;
+  /** Subscribes plugins to the events of an org and creates its default provider instances, before its first turn. */
+  prepareOrg(org_id: string): Promise<void>;
   /** Throws when the caller has lost its authority. */
   permit(caller: Caller): Promise<void>;
   /** Why a strategy cannot be used, or null. */
@@ -97,7 +97,7 @@ export async function beginTurn(
 ): Promise<{ turn: Turn; entry_id: number }> {
   const { key, caller } = request;
   await deps.permit({ ...caller, scope: key.scope });
-  await deps.enter(key.scope.org_id);
+  await deps.prepareOrg(key.scope.org_id);
   const rules = await deps.settings.read(key, request.strategy);
   const problem = deps.strategyProblem(rules.strategy);
   if (problem !== null) throw new BackplaneError("request.invalid", problem);

@@ -40,7 +40,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   const problem = await wait(() => resumeProblem(deps, run, caller));
   if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
   await wait(() => deps.permit(caller));
-  await wait(() => deps.enter(key.scope.org_id));
+  await wait(() => deps.prepareOrg(key.scope.org_id));
   const rules = await wait(() => settings.read(key, run.strategy));
   const missing = deps.strategyProblem(rules.strategy);
   if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}; ${missing}`);

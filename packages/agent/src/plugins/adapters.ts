@@ -24,7 +24,7 @@ interface AdapterParts {
   deps: Pick<PluginSystemDeps, "clock" | "log" | "schemas">;
   timeouts: PluginTimeouts;
   callers: MintedCallers;
-  enter(org_id: string): void;
+  subscribeOrg(org_id: string): void;
   isDisabled(plugin: string): boolean;
 }
 
@@ -99,7 +99,7 @@ export class MountedAdapters implements Adapters {
     if (instance === undefined) throw new BackplaneError("route.not_found", `${mount.plugin} is not loaded.`);
     const route = `${mount.method} ${mount.path}`;
     await checkBody(deps.schemas, mount, request.body);
-    this.#parts.enter(caller.scope.org_id);
+    this.#parts.subscribeOrg(caller.scope.org_id);
     const minted = callers.mint({
       plugin: mount.plugin,
       caller: withChannel(caller, mount.plugin),

@@ -29,7 +29,7 @@ export interface ContextParts {
   /** Returns the scope of the call or request behind `as`, or null when `as` is not tied to one. */
   resolveScope(plugin: string, as: string): Scope | null;
   /** Subscribes plugins to the events of an org, if they are not subscribed yet. */
-  enter(org_id: string): void;
+  subscribeOrg(org_id: string): void;
   register(instance: Instance, tool: KernelTool): void;
 }
 
@@ -52,7 +52,7 @@ export function createPluginContext(parts: ContextParts, instance: Instance, sco
     const { session_id, as } = options;
     if (category === "tool" && kind === "tool.call.result") return acceptLegacyResult(payload, session_id);
     const target = (as === undefined ? null : parts.resolveScope(name, as)) ?? scope;
-    parts.enter(target.org_id);
+    parts.subscribeOrg(target.org_id);
     const where = { session_id, project_id: target.project_id };
     const { id } = await subscriptions.port(name, target.org_id).publish(kind, payload, where);
     return { id };

@@ -42,7 +42,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     deps,
     timeouts,
     callers,
-    enter,
+    subscribeOrg,
     isDisabled: (plugin) =>
       registry.list().some(({ name, status }) => name === plugin && status === "disabled"),
   });
@@ -55,7 +55,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
           subscriptions,
           service,
           resolveScope: (plugin, as) => callers.resolve(plugin, as).caller?.scope ?? null,
-          enter,
+          subscribeOrg,
           register: (owner, tool) => lifecycle.register(owner, tool),
         },
         instance,
@@ -82,14 +82,14 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     if (org_id === default_scope.org_id) applySetting(key);
   });
 
-  function enter(org_id: string): void {
+  function subscribeOrg(org_id: string): void {
     if (subscriptions.orgs.has(org_id)) return;
-    subscriptions.enter(org_id);
+    subscriptions.subscribeOrg(org_id);
     for (const instance of lifecycle.loaded) instance.bind(org_id, subscriptions.port(instance.name, org_id));
   }
 
   async function prepare(org_id: string): Promise<void> {
-    enter(org_id);
+    subscribeOrg(org_id);
     let bootstrap = bootstraps.get(org_id);
     if (bootstrap === undefined) {
       // The host's own credentials must not reach another organization.
@@ -157,11 +157,11 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     callers,
     providers: createProviders({ ...deps, prepare, plugin: (name) => registry.get(name) }),
     async start() {
-      enter(default_scope.org_id);
+      subscribeOrg(default_scope.org_id);
       await registry.boot();
       await prepare(default_scope.org_id);
     },
-    enter,
+    subscribeOrg,
     prepare,
     strategies: () =>
       [...lifecycle.loaded]

@@ -123,8 +123,8 @@ export interface PluginSystem {
   callers: Callers;
   start(): Promise<void>;
   /** Subscribes every loaded plugin in this org. Plugins are subscribed in the default org from the start. */
-  enter(org_id: string): void;
-  /** Calls `enter` and creates the org's default provider instances. */
+  subscribeOrg(org_id: string): void;
+  /** Calls `subscribeOrg` and creates the org's default provider instances. */
   prepare(org_id: string): Promise<void>;
   strategies(): { strategy_id: string; plugin: string }[];
   /** Returns the name of the loaded plugin that serves this provider instance, or null. */

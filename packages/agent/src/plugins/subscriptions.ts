@@ -27,7 +27,7 @@ export class PluginSubscriptions {
     return this.#orgs;
   }
 
-  enter(org_id: string): void {
+  subscribeOrg(org_id: string): void {
     this.#orgs.add(org_id);
     for (const subscribed of this.#subscribers.values()) this.#attach(subscribed, org_id);
   }

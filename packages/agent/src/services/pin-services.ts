@@ -4,7 +4,7 @@ import { BackplaneError, type Json } from "@backplane/contract";
 import type { Pins } from "../compaction/pins.ts";
 import type { Turn } from "../loop/turn.ts";
 import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
-import { number, optional, text } from "./arguments.ts";
+import { optional, text, wholeNumber } from "./arguments.ts";
 
 export function pinServices(
   pins: Pins,
@@ -25,11 +25,11 @@ export function pinServices(
         const { entry_id = await pins.findByText(key, optional(args, "quote", text).quote) } = optional(
           args,
           "entry_id",
-          number,
+          wholeNumber,
         );
         return (await pins.pin(key, caller, entry_id)) as unknown as Json;
       },
     ],
-    ["pin.remove", (args, identity) => pins.unpin(requireTurn(identity).key, number(args, "entry_id"))],
+    ["pin.remove", (args, identity) => pins.unpin(requireTurn(identity).key, wholeNumber(args, "entry_id"))],
   ];
 }

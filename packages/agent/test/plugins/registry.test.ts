@@ -179,8 +179,8 @@ test("subscribes a plugin once in an org that is entered twice, and gives it a c
   await fixture.publish("user.message.received", { text: "not entered yet" }, "s1", acme);
   await drainBus(fixture.bus);
   expect(received).toEqual([]);
-  fixture.system.enter("org_acme");
-  fixture.system.enter("org_acme");
+  fixture.system.subscribeOrg("org_acme");
+  fixture.system.subscribeOrg("org_acme");
   await fixture.publish("user.message.received", { text: "hi" }, "s1", acme);
   await fixture.publish("user.message.received", { text: "hi" });
   await drainBus(fixture.bus);

@@ -52,7 +52,7 @@ test("routes a model call to the instance's owner, even right after the owner ch
   await fixture.set({ "providers.two.plugin": "llm-one" });
   expect(await routeModelCall("two")).toEqual(["llm-one llm.call.request"]);
   // Instances are per org.
-  fixture.system.enter("org_acme");
+  fixture.system.subscribeOrg("org_acme");
   expect(await routeModelCall("prod", "org_acme")).toEqual([]);
   await fixture.set({ "providers.prod.plugin": "llm-one" }, "org_acme");
   expect(await routeModelCall("prod", "org_acme")).toEqual(["llm-one llm.call.request"]);

@@ -47,9 +47,9 @@ export function catalogRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/catalog/{name}",
       operation_id: "getCatalogTool",
-      summary: "Read all tools with a name",
+      summary: "Read all candidates for a tool name",
       description:
-        "The tool that has the name comes first; each of the others states why it does not have the name.",
+        "The tool that is offered under the name comes first; each other candidate states why it is not.",
       tag: "Discovery",
       auth: { scope: "exports:read" },
       params: z.object({ name: nameSchema(128).min(1) }),

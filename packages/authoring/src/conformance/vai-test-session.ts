@@ -280,7 +280,7 @@ export class VaiTestSession {
       this.#recordViolation(
         new BrokenRule(
           "frame.type",
-          `A plugin does not send frames of type ${JSON.stringify(frame.type ?? null)}.`,
+          `A plugin must not send frames of type ${JSON.stringify(frame.type ?? null)}.`,
           frame,
         ),
       );

@@ -48,7 +48,10 @@ export interface HarnessCallRequest {
   input: HarnessInput;
   /** The ids that the call has in addition to its input. */
   call_ids: { session_id?: string | undefined; chain_id?: string | undefined };
-  /** Set for a harness with a run. The session ids are not authorized again then, because the run was. */
+  /**
+   * Set only if the harness has a run of its own. Its session ids were authorized when that run was accepted, so they are
+   * not checked again.
+   */
   workspace: string | undefined;
   depth: number;
   now: number;

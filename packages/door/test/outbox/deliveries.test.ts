@@ -1,4 +1,4 @@
-/** Deliveries as an operator sees and handles them. */
+/** Deliveries to hooks: what an operator can see and do, pausing and disabling, filters, limits, and recovery. */
 import type { DeliveryStatus } from "@backplane/contract";
 import type { HostPolicy } from "@backplane/ports";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -63,7 +63,7 @@ const crashed = () => ended("failed", "crashed", { dispatched: true });
 
 verifies(
   ["api.deliveries", "hook.contract"],
-  "lists dead letters to their project, replays them under the same id with rising attempts, and discards them",
+  "shows dead letters only to their project, replays them under the same id with rising attempts, and discards them",
   async () => {
     const fixture = await createHookKernel();
     const { deliveries: facade } = fixture.kernel;

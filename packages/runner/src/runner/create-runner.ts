@@ -26,12 +26,12 @@ import {
   type ModuleHost,
   type ModuleHostOptions,
 } from "../module-host/create-module-host.ts";
-import { FrameTaps } from "../processes/frame-taps.ts";
 import { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import { Pool } from "../pool/pool.ts";
 import { failedAnswer } from "../ports/answer.ts";
 import type { DialectSession } from "../ports/dialect.ts";
 import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH } from "../ports/settings.ts";
+import { FrameTaps } from "../processes/frame-taps.ts";
 import type { LaunchEnvironment } from "../programs/diagnose-launch.ts";
 import { PrivateCopies } from "../programs/private-copies.ts";
 import { createConfinement } from "../sandbox/confinement.ts";

@@ -42,7 +42,7 @@ test("opens no version 2 cgroups without a parent that delegates memory and pids
   expect(existsSync(join(mount, "a/ours"))).toBe(false);
 });
 
-test("sets version 2 limits below the nearest delegating parent and reads counters from its events", async () => {
+test("sets version 2 limits below the nearest delegating parent and reads counters from the events of the slot", async () => {
   const mount = emptyFolder();
   createCgroupFolder(mount, "cpu memory pids", "cpu memory pids");
   createCgroupFolder(join(mount, "system.slice"), "cpu memory pids", "cpu memory pids");

@@ -85,7 +85,8 @@ function assertNoAllowFlags({ allowScripts, allowBuild }: InstallOptions, text: 
 }
 
 /**
- * The package.json of an npm package determines whether it is a kernel plugin; a server with arguments never is one.
+ * The package.json of an npm package determines whether it is a kernel plugin. It is not read if there are arguments or
+ * --allow-scripts, because only servers take those.
  */
 async function installNpm(
   context: CommandContext,
@@ -236,7 +237,10 @@ async function linkFolder(
   path: string,
   text: string,
 ): Promise<undefined> {
-  if (options.bind === false) throw wrongFlagError("--no-bind", "installations without --editable", text);
+  if (options.bind === false)
+    throw new BackplaneError("cli.usage", "--no-bind has no effect together with --editable.", {
+      fix: `backplane plugin install ${text} --editable`,
+    });
   const flag = findBindingFlag(options);
   if (flag !== null)
     throw new BackplaneError("cli.usage", `${flag} has no effect together with --editable.`, {
@@ -248,7 +252,7 @@ async function linkFolder(
   reportLoadErrors(context, folder);
   await reportTools(context, { ...folder, unbound_slots: [] }, { reportBroken: false });
   out.note(
-    `Settings: backplane binding set (backplane binding list). To unlink it: backplane workspace untrust ${text}`,
+    `To change settings: backplane binding set (backplane binding list shows the bindings). To unlink the folder: backplane workspace untrust ${text}`,
   );
   return undefined;
 }

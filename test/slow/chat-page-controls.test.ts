@@ -55,7 +55,7 @@ test("renders hostile text as text in messages, answers, tool cards, approvals, 
   expect(problems).toEqual([]);
 });
 
-test("supports keyboard-only use: new line, send, stop, resume, approve, find and open a session", async () => {
+test("supports keyboard-only use: new line, send, recall, stop, approve, find and open a session", async () => {
   const { page, problems } = await openSignedIn();
   const focused = () => inPage(page, "checks.focused()");
   expect(await focused()).toBe("message");
