@@ -51,6 +51,34 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: UPGRADE_TESTS,
   },
   {
+    defence: "upgrade: a permission that was withheld stays withheld after a rollback",
+    file: PLAN,
+    from: "limited: held.findLimited(to) }",
+    to: "limited: [] }",
+    tests: HELD_PERMISSIONS_TESTS,
+  },
+  {
+    defence: "upgrade: an admin approves only the content that was held",
+    file: UPGRADES,
+    from: "installed === null || installed.digest === held_upgrade!.digest",
+    to: "installed === null || true",
+    tests: HELD_PERMISSIONS_TESTS,
+  },
+  {
+    defence: "upgrade: a request for other content replaces the one that waits",
+    file: UPGRADES,
+    from: "before.held_upgrade?.digest !== found.package.digest",
+    to: "before.held_upgrade?.package_version !== found.package.version",
+    tests: HELD_PERMISSIONS_TESTS,
+  },
+  {
+    defence: "upgrade: the tools of a whole package are compared one by one",
+    file: UPGRADES,
+    from: "[...new Set([...withheld, ...of_tools.flat()])]",
+    to: "[...new Set([...withheld, ...of_tools.flat().slice(0, 0)])]",
+    tests: HELD_PERMISSIONS_TESTS,
+  },
+  {
     defence: "upgrade: a missing secret keeps the old version in use",
     file: PLAN,
     from: 'if (is_move && before.status === "active" && row.status === "inactive")',
@@ -257,8 +285,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a version that requests more permissions waits",
     file: UPGRADES,
-    from: 'if (new_permissions === "hold" && held_permissions.length > 0)',
-    to: 'if (new_permissions === "hold" && held_permissions.length > 9)',
+    from: "if (permissions.length > 0) return await holdUpgrade(",
+    to: "if (permissions.length > 9) return await holdUpgrade(",
     tests: HELD_PERMISSIONS_TESTS,
   },
   {

@@ -34,6 +34,7 @@ export { failureNote, refusalKind, toolFailureOf } from "./plugins/tool-failure.
 export * from "./plugins/tool-files.ts";
 export type * from "./schema/index.ts";
 export * from "./values/artifact.ts";
+export { compareVersions } from "./values/compare-versions.ts";
 export * from "./values/content-block.ts";
 export { definedFields } from "./values/defined-fields.ts";
 export { editedVersion, manifestVersion } from "./values/edited-version.ts";

@@ -56,18 +56,34 @@ export function trustedKeyCases(store: () => Store): void {
     expect((await audit.list(scope, {}, { limit: 10 })).items).toHaveLength(1);
   });
 
-  test("keeps the highest signed version that another installation has stored meanwhile", async () => {
+  const install = async (org_id: string, version: string) => {
+    const packages = [{ row: samplePackage({ org_id, version }), records: {}, highest: { version } }];
+    await store().installations.commit({ packages, moved: [], created: [] });
+  };
+  const highestSigned = (org_id: string) =>
+    store().trusted_keys.highestSigned(org_id, samplePackage({}).package_id);
+
+  test("keeps the highest signed version in whichever order installations commit", async () => {
     const { org_id } = freshOrg();
-    const { installations, trusted_keys } = store();
-    const install = async (version: string, before: string | null) => {
-      const row = samplePackage({ org_id, version });
-      const packages = [{ row, records: {}, highest: { version, before } }];
-      await installations.commit({ packages, moved: [], created: [] });
-      return await trusted_keys.highestSigned(org_id, row.package_id);
-    };
-    expect(await trusted_keys.highestSigned(org_id, samplePackage({}).package_id)).toBeNull();
-    expect(await install("1.0.0", null)).toBe("1.0.0");
-    expect(await install("1.2.0", "1.0.0")).toBe("1.2.0");
-    expect(await install("1.1.0", "1.0.0")).toBe("1.2.0");
+    expect(await highestSigned(org_id)).toBeNull();
+    // All were checked before the first one was committed.
+    for (const [version, highest] of [
+      ["2.0.0", "2.0.0"],
+      ["10.0.0", "10.0.0"],
+      ["3.0.0", "10.0.0"],
+      ["10.0.1-beta.2", "10.0.1-beta.2"],
+      ["10.0.1-beta.10", "10.0.1-beta.10"],
+      ["10.0.1", "10.0.1"],
+    ] as const) {
+      await install(org_id, version);
+      expect(await highestSigned(org_id)).toBe(highest);
+    }
+  });
+
+  test("stores the highest of the signed versions that are installed concurrently", async () => {
+    const { org_id } = freshOrg();
+    const versions = ["4.0.0", "9.0.0", "2.0.0", "12.0.0", "7.0.0", "11.0.0", "3.0.0", "10.0.0"];
+    await Promise.all(versions.map((version) => install(org_id, version)));
+    expect(await highestSigned(org_id)).toBe("12.0.0");
   });
 }

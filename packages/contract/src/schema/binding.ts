@@ -142,6 +142,8 @@ const TrialSchema = z.object({
 /** An upgrade that an admin has to approve, because the version requests more permissions. */
 const HeldUpgradeSchema = z.object({
   package_version: z.string(),
+  /** The content that the permissions belong to. Absent in rows of an earlier version, which have to be requested again. */
+  digest: z.string().optional(),
   permissions: z.array(z.string()),
   requested_by: z.string(),
   requested_at: TimestampSchema,

@@ -1,10 +1,9 @@
 import type { Binding, Package } from "@backplane/contract";
 import type { ChangeRecords } from "./change-records.ts";
 
-/** A new highest signed version. It is not stored if another installation has changed `before` meanwhile. */
+/** A new highest signed version. It is not stored if another installation has stored a higher one meanwhile. */
 export interface HighestSigned {
   version: string;
-  before: string | null;
 }
 
 /** The rows of one installation. */

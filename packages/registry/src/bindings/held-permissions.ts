@@ -2,8 +2,9 @@
  * Permissions that an upgrade withholds, because only the new version requests them. The right to upgrade a binding
  * does not include the right to grant them: only an owner or admin may do so, whatever the request is.
  */
-import { BackplaneError, type Binding, type BindingPolicy } from "@backplane/contract";
+import { BackplaneError, type Binding, type BindingPolicy, type Package } from "@backplane/contract";
 import { type Caller, hasRole, type KernelDeps } from "@backplane/ports";
+import { toolsOf } from "../exports/whole-package.ts";
 import { levelBeforeCall, toGrant } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { widerParts } from "../grant/wider-parts.ts";
@@ -38,6 +39,8 @@ export interface HeldPermissions {
   ): void;
   /** The permissions that were held or limited before the move and that the new version is not given either. */
   carryOver(from: BoundVersion, to: BoundVersion): { held: HeldPermission[]; limited: HeldPermission[] };
+  /** The permissions that the version requests and its policy limits. */
+  findLimited(bound: BoundVersion): HeldPermission[];
 }
 
 export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldPermissions {
@@ -52,7 +55,13 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
     return HELD_PERMISSIONS.filter((name) => wider.includes(name));
   };
 
+  const findLimited = (bound: BoundVersion): HeldPermission[] => {
+    const { permissions: _permissions, allowed_domains: _domains, ...policy } = bound.binding.policy;
+    return findWiderPermissions(bound, { ...bound, binding: { ...bound.binding, policy } });
+  };
+
   return {
+    findLimited,
     require(caller, from, to, set, other_versions = []) {
       if (hasRole(caller.role, "admin")) return;
       const is_move = from.binding.package_version !== to.binding.package_version;
@@ -77,14 +86,27 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
     carryOver(from, to) {
       const { permissions_held: held = [], permissions_limited: limited = [] } = from.binding.previous ?? {};
       if (held.length + limited.length === 0) return { held: [], limited: [] };
-      const { permissions: _permissions, allowed_domains: _domains, ...policy } = to.binding.policy;
-      const wider = findWiderPermissions(to, { ...to, binding: { ...to.binding, policy } });
+      const still_limited = findLimited(to);
       return {
-        held: wider.filter((name) => held.includes(name)),
-        limited: wider.filter((name) => limited.includes(name)),
+        held: still_limited.filter((name) => held.includes(name)),
+        limited: still_limited.filter((name) => limited.includes(name)),
       };
     },
   };
+}
+
+/**
+ * Permissions that a tool requests for the first time although the package as a whole does not, because another tool had
+ * them. A binding of the whole package has one policy, so they cannot be withheld from one tool.
+ */
+export function findNewToolPermissions(from: Package, to: Package): HeldPermission[] {
+  const old_tools = new Map(toolsOf(from).map(({ id, permissions }) => [id, permissions]));
+  return toolsOf(to).flatMap(({ id, permissions }) => {
+    const old_permissions = old_tools.get(id);
+    return old_permissions === undefined
+      ? []
+      : withholdPermissions({}, old_permissions, permissions).withheld;
+  });
 }
 
 function listHeldPermissions({ previous }: Binding): HeldPermission[] {

@@ -4,9 +4,8 @@
  * beyond the last bucket gets no binding. The same key always falls into the same bucket.
  */
 
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, compareVersions } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
-import { compareVersions } from "./compare-versions.ts";
 
 export function pickBinding(candidates: readonly BoundPackage[], key: string): BoundPackage | null {
   const usable = candidates.filter(takesTraffic);

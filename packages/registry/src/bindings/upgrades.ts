@@ -12,6 +12,7 @@ import {
   definedFields,
   type JsonObject,
   toBackplaneError,
+  WHOLE_PACKAGE,
 } from "@backplane/contract";
 import {
   type BoundPackage,
@@ -28,6 +29,7 @@ import {
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
 import { findExport } from "./check-binding.ts";
+import { findNewToolPermissions } from "./held-permissions.ts";
 import { carrySettings } from "./move-binding.ts";
 import { writeClaimed } from "./name-authority.ts";
 import type { BindingPlanner, PlannedChange, PlannedMove } from "./plan-change.ts";
@@ -83,10 +85,12 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       (binding) => binding.share_of === undefined && binding.package_version !== package_version,
     );
     const grants = new_permissions === "grant";
+    if (grants) await requireHeldContent(scope.org_id, older, package_version);
     const moves = await planner.moveAll(caller, older, package_version, body.bindings ?? {}, grants);
-    const held_permissions = [...new Set(moves.flatMap(({ row }) => row.previous?.permissions_held ?? []))];
-    if (new_permissions === "hold" && held_permissions.length > 0)
-      return await holdUpgrade(caller, existing, older, package_version, held_permissions);
+    if (new_permissions === "hold") {
+      const permissions = await findPermissionsToHold(moves);
+      if (permissions.length > 0) return await holdUpgrade(caller, existing, moves, permissions);
+    }
     const trial = { ...DEFAULT_TRIAL, ...definedFields(body.trial ?? {}) };
     const step =
       percent < 100 ? planShares(caller, moves, shares, percent, trial) : planMoves(moves, shares, trial);
@@ -191,19 +195,38 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     return all;
   }
 
+  async function findPermissionsToHold(moves: readonly PlannedMove[]): Promise<string[]> {
+    const withheld = moves.flatMap(({ row }) => row.previous?.permissions_held ?? []);
+    const of_tools = await Promise.all(
+      moves
+        .filter(({ before }) => before.export_id === WHOLE_PACKAGE)
+        .map(async ({ before, found }) => {
+          const from = await findExport(store.packages, before.scope.org_id, before);
+          return findNewToolPermissions(from.package, found.package);
+        }),
+    );
+    return [...new Set([...withheld, ...of_tools.flat()])];
+  }
+
   /** Records the request in the bindings. Their version stays in use until an admin approves the upgrade. */
   async function holdUpgrade(
     caller: Caller,
     existing: readonly Binding[],
-    older: readonly Binding[],
-    package_version: string,
+    moves: readonly PlannedMove[],
     permissions: string[],
   ): Promise<Binding[]> {
     const requested_at = now();
-    const held_upgrade = { package_version, permissions, requested_by: caller.actor, requested_at };
-    const changed = older
-      .filter(({ held_upgrade: held }) => held?.package_version !== package_version)
-      .map((before) => {
+    const changed = moves
+      .filter(({ before, found }) => before.held_upgrade?.digest !== found.package.digest)
+      .map(({ before, found }) => {
+        const { version: package_version, digest } = found.package;
+        const held_upgrade = {
+          package_version,
+          digest,
+          permissions,
+          requested_by: caller.actor,
+          requested_at,
+        };
         const row = { ...before, held_upgrade, generation: before.generation + 1, updated_at: requested_at };
         const records = planner.buildRecords(caller, row, "binding.upgrade_held");
         return {
@@ -219,6 +242,32 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const all = existing.map((binding) => rows.get(binding.binding_id) ?? binding);
     await effects.announce(caller, all);
     return all;
+  }
+
+  /** An admin approves the permissions that were shown, and other content under the same version may request more. */
+  async function requireHeldContent(
+    org_id: string,
+    older: readonly Binding[],
+    version: string,
+  ): Promise<void> {
+    const held = older.find(({ held_upgrade }) => held_upgrade?.package_version === version);
+    if (held === undefined) return;
+    const { package_id, held_upgrade } = held;
+    const installed = await store.packages.find(org_id, package_id, version);
+    if (installed === null || installed.digest === held_upgrade!.digest) return;
+    throw new BackplaneError(
+      "package.conflict",
+      `${package_id} ${version} was installed again with different content while its upgrade waited for approval.`,
+      {
+        details: {
+          package_id,
+          version,
+          expected: held_upgrade!.digest ?? null,
+          actual: installed.digest,
+        },
+        fix: `Request the upgrade again, which shows the permissions of the new content: backplane plugin upgrade ${package_id}@${version}`,
+      },
+    );
   }
 
   async function rollback(

@@ -1,5 +1,11 @@
 /** Finds packages that have a newer version than the one in use, either installed or available at their source. */
-import { type Binding, type OutdatedPackage, type Package, toBackplaneError } from "@backplane/contract";
+import {
+  type Binding,
+  compareVersions,
+  type OutdatedPackage,
+  type Package,
+  toBackplaneError,
+} from "@backplane/contract";
 import {
   type Caller,
   type InstallationSource,
@@ -11,7 +17,6 @@ import {
   requireOperator,
   unwatchedOperation,
 } from "@backplane/ports";
-import { compareVersions } from "../bindings/compare-versions.ts";
 
 /** The place where the newest version of a package is looked up. */
 interface VersionSource {

@@ -1,8 +1,13 @@
 /** Applies `packages.require_signature` to packages that are about to be installed, and refuses older versions. */
 
-import { BackplaneError, codeOf, type Package, type SignatureState } from "@backplane/contract";
+import {
+  BackplaneError,
+  codeOf,
+  compareVersions,
+  type Package,
+  type SignatureState,
+} from "@backplane/contract";
 import type { Caller, HighestSigned, ImportedPackage, KernelDeps } from "@backplane/ports";
-import { compareVersions } from "../bindings/compare-versions.ts";
 import { type SignedPackage, type VerifiedSignature, verifySignature } from "./verify-signature.ts";
 
 export interface SignaturePolicy {
@@ -62,7 +67,7 @@ export function createSignaturePolicy({ store, clock, host }: KernelDeps): Signa
         { details: { package_id, version, highest: before } },
       );
     const is_higher = state.state === "verified" && (before === null || compareVersions(version, before) > 0);
-    return { state, ...(is_higher ? { highest: { version, before } } : {}) };
+    return { state, ...(is_higher ? { highest: { version } } : {}) };
   }
 
   return { check, judge };

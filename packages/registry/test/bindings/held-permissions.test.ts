@@ -72,6 +72,7 @@ verifies(
     expect(held.map(({ package_version }) => package_version)).toEqual(["0.1.0", "0.1.0"]);
     const waiting = {
       package_version: "0.3.0",
+      digest: expect.stringMatching(/^sha256:/),
       permissions: ["network"],
       requested_by: "key_operator",
       requested_at: expect.any(String),
@@ -289,3 +290,84 @@ test("withdraws a held upgrade on rollback, and does not hold a version that add
   const moved = await upgrade(next.fixture, "0.2.0", { new_permissions: "hold" }, user);
   expect(moved.map(({ package_version }) => package_version)).toEqual(["0.2.0", "0.2.0"]);
 });
+
+verifies("upgrade.moves", "keeps a withheld permission from an operator across any rollback", async () => {
+  const move = (package_version: string) => (fixture: TestKernel, id: string) =>
+    fixture.kernel.bindings.patch(operator, id, { package_version }, undefined);
+  const back = (fixture: TestKernel, id: string) => fixture.kernel.bindings.rollback(operator, id);
+  const narrow = (fixture: TestKernel, id: string) =>
+    fixture.kernel.bindings.patch(operator, id, { policy: { permissions: { network: "none" } } }, undefined);
+  const sequences = {
+    "up, back, back": [move("0.3.0"), back, back],
+    "up, up, back": [move("0.3.0"), move("0.4.0"), back],
+    "up, down, back": [move("0.3.0"), move("0.1.0"), back],
+    "limited, up, back, back": [narrow, move("0.3.0"), back, back],
+  };
+  for (const [name, steps] of Object.entries(sequences)) {
+    const { fixture, bound } = await createBoundKernel();
+    await install(fixture, "0.3.0", WIDER);
+    await install(fixture, "0.4.0", WIDER);
+    for (const step of steps) await step(fixture, bound.binding_id);
+    await expect(
+      fixture.kernel.bindings.patch(operator, bound.binding_id, { policy: {} }, undefined),
+      name,
+    ).rejects.toMatchObject({ code: "policy.denied" });
+    await greet(fixture);
+    expect(fixture.runner.requests.at(-1)!.grant, name).toMatchObject({ network: "none" });
+    const { policy } = await fixture.kernel.bindings.patch(
+      admin,
+      bound.binding_id,
+      { policy: {} },
+      undefined,
+    );
+    expect(policy, name).toEqual({});
+  }
+});
+
+verifies("upgrade.moves", "approves a held upgrade only for the content that was held", async () => {
+  const { fixture } = await createBoundKernel();
+  await install(fixture, "0.3.0", WIDER);
+  const [held] = await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
+  const replaced = (await fixture.kernel.packages.list(admin, { limit: 10 })).items.find(
+    ({ version }) => version === "0.3.0",
+  )!;
+  await fixture.kernel.packages.remove(admin, replaced.id);
+  const wider = { network: "egress", allowed_domains: ["c.example"], filesystem: "scratch" } as const;
+  await install(fixture, "0.3.0", [toolExport("greet", { permissions: wider }), toolExport("wave")]);
+  await expect(upgrade(fixture, "0.3.0", { new_permissions: "grant" })).rejects.toMatchObject({
+    code: "package.conflict",
+    details: { expected: held!.held_upgrade!.digest, actual: expect.not.stringContaining(replaced.digest) },
+  });
+  await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
+  const [waiting] = await fixture.kernel.bindings.waitingUpgrades(admin);
+  expect(waiting!.message).toContain("(network, filesystem)");
+  const [moved] = await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
+  expect(moved!.package_version).toBe("0.3.0");
+});
+
+verifies(
+  "upgrade.moves",
+  "holds a whole package if one tool requests what only another tool had",
+  async () => {
+    const network = { permissions: { network: "egress", allowed_domains: ["b.example"] } } as const;
+    const fixture = await createTestKernel();
+    await fixture.bind(manifest([toolExport("greet"), toolExport("wave", network)]), { export_id: "*" });
+    await install(fixture, "0.2.0", [
+      toolExport("greet"),
+      toolExport("wave", network),
+      toolExport("nod", network),
+    ]);
+    await install(fixture, "0.3.0", [toolExport("greet", network), toolExport("wave", network)]);
+    const [moved] = await upgrade(fixture, "0.2.0", { new_permissions: "hold" }, operator);
+    expect(moved!.package_version).toBe("0.2.0");
+    const [held] = await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
+    expect(held).toMatchObject({
+      package_version: "0.2.0",
+      held_upgrade: { package_version: "0.3.0", permissions: ["network"] },
+    });
+    await greet(fixture);
+    expect(fixture.runner.requests.at(-1)!.grant).toMatchObject({ network: "none" });
+    const [granted] = await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
+    expect(granted!.package_version).toBe("0.3.0");
+  },
+);

@@ -10,8 +10,8 @@ export interface InsertPackage {
   digest: string;
   body: string;
   records: ChangeRecordRows;
-  /** The highest signed version. It is stored even if the package already exists. */
-  highest: { version: string; before: string | null } | null;
+  /** A signed version, which is stored even if the package already exists; null if the package is not signed. */
+  highest: { version: string } | null;
 }
 
 /** The body of the existing row, or null when this call created the row. */

@@ -1,3 +1,4 @@
+import { compareVersions } from "@backplane/contract";
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 
@@ -55,16 +56,20 @@ export function* readHighestSigned(org_id: string, package_id: string): Op<strin
   return row === undefined ? null : (row.version as string);
 }
 
-/** Does not overwrite a version that another installation has stored since `before` was read. */
-export function* writeHighestSigned(p: {
-  org_id: string;
-  package_id: string;
-  version: string;
-  before: string | null;
-}): Op<void> {
-  yield sql(
-    `insert into signed_versions (org_id, package_id, version) values ($1, $2, $3)
-      on conflict (org_id, package_id) do update set version = excluded.version where signed_versions.version = $4`,
-    [p.org_id, p.package_id, p.version, p.before ?? ""],
-  );
+/**
+ * Stores `version` unless a higher one is stored. Another node may change the row between the two statements, so the
+ * write applies only to the version that was compared, and both are repeated otherwise.
+ */
+export function* writeHighestSigned(p: { org_id: string; package_id: string; version: string }): Op<void> {
+  for (;;) {
+    const stored = yield* readHighestSigned(p.org_id, p.package_id);
+    if (stored !== null && compareVersions(p.version, stored) <= 0) return;
+    const written = yield sql(
+      `insert into signed_versions (org_id, package_id, version) values ($1, $2, $3)
+        on conflict (org_id, package_id) do update set version = excluded.version
+          where signed_versions.version = $4 returning version`,
+      [p.org_id, p.package_id, p.version, stored ?? ""],
+    );
+    if (written.length > 0) return;
+  }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { compareVersions } from "../../src/bindings/compare-versions.ts";
+import { compareVersions } from "../../src/values/compare-versions.ts";
 
 test("sorts versions by semantic precedence", () => {
   const order = [
