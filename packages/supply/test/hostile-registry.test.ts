@@ -125,14 +125,28 @@ verifies(
       return false;
     };
     const reference = parseReference(`oci://${registry.host}/acme/hello:1.0.0`);
-    const pulled = await pullLayout(connect({ limits: {} }), reference, newFile(), {
-      os: "linux",
-      arch: "amd64",
-    });
+    const out = newFile();
+    const pulled = await pullLayout(connect({ limits: {} }), reference, out, { os: "linux", arch: "amd64" });
+    expect(readdirSync(out).sort()).toEqual(["blobs", "index.json", "oci-layout"]);
     expect(pulled).toMatchObject({ manifest_digest: first.manifest_digest, digest: first.digest });
     expect(tags).toBe(1);
   },
 );
+
+verifies("pkg.oci", "refuses to pull a package whose layer has other files than its listing", async () => {
+  const [first, second] = (await publish()) as [PackedLayout, PackedLayout];
+  const documentOf = ({ manifest_digest }: PackedLayout) =>
+    JSON.parse(registry.manifests.get(manifest_digest)!.toString()) as { layers: object[] };
+  registry.putManifest({ ...documentOf(first), layers: documentOf(second).layers }, "1.0.0");
+  const out = newFile();
+  const error = await registryRefusal(pullLayout(connect(), at(), out, { os: "linux", arch: "amd64" }));
+  expect(error).toMatchObject({
+    code: "package.digest_mismatch",
+    message: expect.stringContaining("README.md"),
+    details: { expected: first.digest, actual: second.digest },
+  });
+  expect(existsSync(out)).toBe(false);
+});
 
 test("pulls exactly the signatures that it has read", async () => {
   const layout = newFile();

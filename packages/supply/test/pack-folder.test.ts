@@ -15,6 +15,7 @@ import { buffer } from "node:stream/consumers";
 import { gunzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import { createCredentialCheck } from "../src/credentials/scan-credentials.ts";
 import { packFolder, treeDigest, unpackArchive } from "../src/index.ts";
 import { packTar } from "../src/pack/pack-folder.ts";
 import { surveyFolder } from "../src/pack/survey-folder.ts";
@@ -190,6 +191,24 @@ describe("refuses a file that looks like a credential:", () => {
     ["e.py", `t = "sk-ant${"-"}${"a1B2".repeat(10)}"`, "it contains an API key of a model provider"],
     ["f.py", `t = "npm${"_"}${"a1".repeat(18)}"`, "it contains an npm token"],
     ["g.py", `t = "AIza${"S"}${"yA".repeat(17)}"`, "it contains a Google API key"],
+    ["h.ts", `const key = "bpk${"_"}${"a1B2".repeat(8)}";`, "it contains a token of a Backplane gateway"],
+    ["i.ts", `"A=1\\nB=vai_dlg${"_"}${"a1B2".repeat(8)}"`, "it contains a token of a Backplane gateway"],
+    ["j.json", `"A\\nbpk${"_"}${"a1B2".repeat(8)}"`, "it contains a token of a Backplane gateway"],
+    [
+      "project-1234-abcdef.json",
+      JSON.stringify({ type: "service_account", private_key: key("") }),
+      "it contains a private key",
+    ],
+    ["nested.json", JSON.stringify(JSON.stringify({ key: key("EC ") })), "it contains a private key"],
+    ["windows.js", `"${key("").replaceAll("\n", "\\r\\n")}"`, "it contains a private key"],
+    [
+      "php.json",
+      JSON.stringify(key("").replaceAll("U", "/")).replaceAll("/", "\\/"),
+      "it contains a private key",
+    ],
+    ["k8s/.dockerconfigjson", '{"auths": {"ghcr.io": {}}}', "it contains registry logins"],
+    ["dockerconfigjson", '{"auths": {"ghcr.io": {}}}', "it contains registry logins"],
+    [".dockercfg", '{"ghcr.io": {"auth": "eDp5"}}', "it contains registry logins"],
   ])("%s", async (path, content, why) => {
     writeFolder(dir, { ...HELLO, [path]: content });
     const out = new PassThrough();
@@ -217,6 +236,22 @@ describe("refuses a file that looks like a credential:", () => {
   });
 });
 
+test.each([
+  ["repeated headers", "-----BEGIN PRIVATE KEY-----"],
+  ["repeated headers with an escaped line break", "-----BEGIN PRIVATE KEY-----\\n."],
+  ["backslashes after a header", "\\"],
+  ["beginnings of a header", "-----BEGIN A"],
+  ["line breaks with a wrong character after 38 units", `${"\\n".repeat(38)}!`],
+])("searches 1 MB of %s for a private key in linear time", (_label, unit) => {
+  const text = `-----BEGIN PRIVATE KEY-----${unit.repeat(1_000_000 / unit.length)}`;
+  const check = createCredentialCheck();
+  const started = process.cpuUsage();
+  check.scan("notes.txt").push(Buffer.from(text));
+  // It takes about 10 ms; an expression with quadratic time needs minutes.
+  expect(process.cpuUsage(started).user / 1000).toBeLessThan(2_000);
+  check.assertNone("folder");
+});
+
 test("lists all files that look like credentials in one error", async () => {
   writeFolder(dir, { ...HELLO, ".env": "a", id_rsa: "b" });
   await expect(packFolder(dir)).rejects.toMatchObject({
@@ -231,6 +266,9 @@ test.each([
   [".env.example", "A="],
   ["doc.md", "such as AKIAIOSFODNN7EXAMPLE or `-----BEGIN PRIVATE KEY-----`"],
   ["environment.ts", "export const env = {}"],
+  ["README.md", "Authorization: Bearer bpk_YOUR_KEY or vai_dlg_…"],
+  ["key.json", '{"private_key": "-----BEGIN PRIVATE KEY-----\\n...\\n-----END PRIVATE KEY-----\\n"}'],
+  [".dockercfg", "{}"],
 ])("packs the harmless file %s", async (path, content) => {
   writeFolder(dir, { ...HELLO, [path]: content });
   expect((await packFolder(dir)).files).toContain(path);

@@ -25,12 +25,25 @@ const NAMES: readonly NameRule[] = [
   { name: /^\.(netrc|pgpass|git-credentials|pypirc|htpasswd)$/, why: "it contains passwords" },
   { name: /^\.npmrc$/, why: "it contains a registry token", content: /_authToken|_auth\s*=|_password/ },
   { name: /^config\.json$/, why: "it contains registry logins", content: /"auths"\s*:\s*\{[^}]*"auth"/ },
+  {
+    name: /^(\.?dockerconfig\.?json|\.?dockercfg)$/,
+    why: "it contains registry logins",
+    content: /"auths?"\s*:/,
+  },
 ];
 
 const CONTENTS: readonly { pattern: RegExp; why: string }[] = [
   {
-    pattern: /-----BEGIN [A-Z ]{0,32}PRIVATE KEY( BLOCK)?-----\s+[A-Za-z0-9+/=\s:,-]{40}/,
+    // In a string literal, line breaks and slashes are escaped, for example in the key file of a Google service account.
+    // No two alternatives match the same character, so the search takes linear time.
+    pattern:
+      /-----BEGIN [A-Z ]{0,32}PRIVATE KEY( BLOCK)?-----(?:\s|\\{1,4}[nr])(?:[A-Za-z0-9+/=\s:,-]|\\{1,4}[nr/]){40}/,
     why: "it contains a private key",
+  },
+  {
+    // The character before the token may be the letter of an escaped line break.
+    pattern: /(?:\b|\\[nrt])(?:bpk_|vai_dlg_)[A-Za-z0-9_-]{20}/,
+    why: "it contains a token of a Backplane gateway",
   },
   { pattern: /\b(AKIA|ASIA)(?![A-Z0-9]{9}EXAMPLE)[A-Z0-9]{16}\b/, why: "it contains an AWS access key" },
   { pattern: /\bgh[pousr]_[A-Za-z0-9]{36}/, why: "it contains a GitHub token" },
@@ -54,7 +67,7 @@ const CONTENTS: readonly { pattern: RegExp; why: string }[] = [
 
 /** Every match of a pattern above contains one of these. Searching for them first is several times faster. */
 const ANCHOR =
-  /PRIVATE KEY|A(?:KI|SI)A|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hooks\.slack\.com|sk-(?:ant|proj|svcacct)-|k_live_|npm_|pypi-AgE|hf_|AIza/;
+  /PRIVATE KEY|A(?:KI|SI)A|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hooks\.slack\.com|sk-(?:ant|proj|svcacct)-|k_live_|npm_|pypi-AgE|hf_|AIza|bpk_|vai_dlg_/;
 
 interface CredentialScan extends FileScan {
   /** Why this file must not be packed, or null. */

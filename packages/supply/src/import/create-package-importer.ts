@@ -43,6 +43,7 @@ import {
   type RegistryClient,
   type RegistryClientOptions,
 } from "../oci/registry-client.ts";
+import { requireSameFiles } from "../oci/require-same-files.ts";
 import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import { AllowedBuilds } from "../pypi/allowed-builds.ts";
 import { createPip, type Pip, PYPI_URL } from "../pypi/pip-command.ts";
@@ -59,7 +60,7 @@ import { toolFiles } from "./formats/tool-files.ts";
 import { buildImageServer } from "./mcp/image-server.ts";
 import { buildNpmServer, type NpmServerOptions } from "./mcp/npm-server.ts";
 import { buildPythonServer, type PythonServerOptions } from "./mcp/python-server.ts";
-import { readAcceptedArtifact, requireSameFiles, requireSameIdentity } from "./open-artifact.ts";
+import { readAcceptedArtifact, requireSameIdentity } from "./open-artifact.ts";
 import {
   findForeignContent,
   inspectNpm,

@@ -5,8 +5,6 @@ import { checkListing } from "../archive/check-listing.ts";
 import type { UnpackLimits } from "../archive/limits.ts";
 import type { HostPlatform } from "../manifest/host-platform.ts";
 import { type ArtifactStore, type PluginArtifact, readPluginArtifact } from "../oci/plugin-artifact.ts";
-import { digestMismatch } from "../oci/registry-errors.ts";
-import type { TreeFile, TreeListing } from "../tree/tree-listing.ts";
 
 export async function readAcceptedArtifact(
   store: ArtifactStore,
@@ -19,21 +17,6 @@ export async function readAcceptedArtifact(
   const { digest, signatures } = artifact;
   await accept({ digest, signatures });
   return artifact;
-}
-
-/** Compares the unpacked layer with the listing that was read before. */
-export function requireSameFiles(artifact: PluginArtifact, { digest, files }: TreeListing): void {
-  if (digest === artifact.digest) return;
-  throw digestMismatch(firstDifference(artifact.files, files) ?? "The layer", artifact.digest, digest);
-}
-
-function firstDifference(expected: readonly TreeFile[], actual: readonly TreeFile[]): string | null {
-  const actual_files = new Map(actual.map((file) => [file.path, file]));
-  const changed_file = expected.find(({ path, sha256, mode }) => {
-    const file = actual_files.get(path);
-    return file?.sha256 !== sha256 || file.mode !== mode;
-  });
-  return changed_file?.path ?? null;
 }
 
 /** The artifact must specify the same package and version as the manifest, because people read and sign the artifact. */

@@ -1,7 +1,9 @@
 /** Downloads a package from a registry as an image layout, with its signatures. */
-import { mkdir, writeFile } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Operation, unwatchedOperation } from "@backplane/ports";
+import { unpackArchive } from "../archive/unpack-archive.ts";
 import { type Descriptor, INDEX_TYPE, MANIFEST_TYPE } from "./descriptors.ts";
 import { blobPath, LAYOUT_FILE, LAYOUT_INDEX } from "./layout-artifact.ts";
 import {
@@ -14,14 +16,31 @@ import {
 import type { OciReference } from "./reference.ts";
 import { openRegistryArtifact } from "./registry-artifact.ts";
 import type { FetchedManifest, RegistryClient } from "./registry-client.ts";
+import { requireSameFiles } from "./require-same-files.ts";
 
-/** Writes into the folder `out`, which must not exist. */
+/** Creates the folder `out`, which must not exist. It is removed if the package is refused. */
 export async function pullLayout(
   client: RegistryClient,
   reference: OciReference,
   out: string,
   host: ArtifactPlatform,
   operation: Operation = unwatchedOperation(),
+): Promise<PluginArtifact> {
+  await mkdir(out);
+  try {
+    return await writeLayout(client, reference, out, host, operation);
+  } catch (error) {
+    await rm(out, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+async function writeLayout(
+  client: RegistryClient,
+  reference: OciReference,
+  out: string,
+  host: ArtifactPlatform,
+  operation: Operation,
 ): Promise<PluginArtifact> {
   const blobs = join(out, "blobs/sha256");
   const store = openRegistryArtifact(client, reference, blobs, operation);
@@ -45,7 +64,7 @@ export async function pullLayout(
   const root = await store.manifest(artifact.manifest_digest);
   await writeManifest(root);
   if (root.document.kind === "manifest") await copyBlob(root.document.config, MAX_LISTING_BYTES);
-  await store.file(artifact.layer);
+  await requireListedFiles(artifact, await store.file(artifact.layer), join(out, "files"));
   // Exactly the signatures that were read, because a second list could differ and have any length.
   for (const { manifest, config, blob } of artifact.signature_artifacts) {
     await writeManifest(manifest);
@@ -56,4 +75,11 @@ export async function pullLayout(
   await writeFile(join(out, LAYOUT_INDEX), JSON.stringify(index));
   await writeFile(join(out, LAYOUT_FILE), JSON.stringify({ imageLayoutVersion: "1.0.0" }));
   return artifact;
+}
+
+/** The layout is identified by the digest of its listing, so the layer must contain exactly the listed files. */
+async function requireListedFiles(artifact: PluginArtifact, layer: string, temporary: string): Promise<void> {
+  const listing = await unpackArchive(createReadStream(layer), temporary);
+  requireSameFiles(artifact, listing);
+  await rm(temporary, { recursive: true });
 }

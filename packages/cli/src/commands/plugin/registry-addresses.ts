@@ -1,7 +1,9 @@
 /**
  * The destinations of a command that uses a registry. The user chooses the registry, which may be at any address. An
  * address that the registry refers to (a redirect, a token server, the target of an upload) must not be on this
- * machine or its network, unless the registry is there too.
+ * machine or its network, unless every address of the registry is there too. The name of the registry is resolved once,
+ * because whoever controls its DNS could otherwise return a private address for the check and a public one for the
+ * connection.
  */
 import { lookup } from "node:dns/promises";
 import { BackplaneError } from "@backplane/contract";
@@ -16,12 +18,23 @@ export function allowedAddresses(
 ): (destination: { host: string; port: number }) => Promise<readonly string[]> {
   const registry_url = new URL(`https://${registry === "docker.io" ? "registry-1.docker.io" : registry}/`);
   const registry_host = hostOf(registry_url);
+  let resolved: Promise<readonly string[]> | undefined;
+  const resolveRegistry = () => {
+    resolved ??= resolve(registry_host).catch((error: unknown) => {
+      // The client repeats the request.
+      resolved = undefined;
+      throw error;
+    });
+    return resolved;
+  };
   return async ({ host, port }) => {
+    const registry_addresses = await resolveRegistry();
+    const is_private = registry_addresses.every(isPrivateAddress);
+    // The private addresses of a public registry are not used, because it could redirect to its own name.
+    if (host === registry_host)
+      return is_private ? registry_addresses : registry_addresses.filter((each) => !isPrivateAddress(each));
     const addresses = await resolve(host);
-    const is_registry =
-      host === registry_host && (registry_url.port === "" || Number(registry_url.port) === port);
-    if (is_registry || !addresses.some(isPrivateAddress)) return addresses;
-    if ((await resolve(registry_host)).some(isPrivateAddress)) return addresses;
+    if (is_private || !addresses.some(isPrivateAddress)) return addresses;
     throw new BackplaneError(
       "registry.invalid",
       `${registry} refers to ${host}:${port}, which is an address of this machine or its network.`,

@@ -36,3 +36,48 @@ verifies(
     }
   },
 );
+
+verifies("pkg.oci", "treats a registry with public and private addresses as public", async () => {
+  NAMES["mixed.test"] = ["203.0.113.4", "127.0.0.1"];
+  for (const registry of ["mixed.test", "mixed.test:5000"]) {
+    const addresses = allowedAddresses(registry, resolve);
+    for (const host of ["127.0.0.1", "lan.test", "rebound.test"])
+      await expect(addresses({ host, port: 443 }), host).rejects.toMatchObject({ code: "registry.invalid" });
+    // A redirect to another port of its own name cannot reach this machine either.
+    for (const port of [443, 5000, 6379])
+      expect(await addresses({ host: "mixed.test", port })).toEqual(["203.0.113.4"]);
+  }
+});
+
+verifies(
+  "pkg.oci",
+  "keeps the first addresses of a registry whose name resolves differently later",
+  async () => {
+    for (const [first, later] of [
+      ["203.0.113.5", "127.0.0.1"],
+      ["10.0.0.6", "203.0.113.5"],
+    ] as const) {
+      let lookups = 0;
+      const addresses = allowedAddresses("turning.test", async (host) =>
+        host === "turning.test" ? [lookups++ === 0 ? first : later] : resolve(host),
+      );
+      for (let n = 0; n < 2; n++) {
+        expect(await addresses({ host: "turning.test", port: 443 })).toEqual([first]);
+        const redirect = addresses({ host: "127.0.0.1", port: 443 });
+        if (first === "10.0.0.6") expect(await redirect).toEqual(["127.0.0.1"]);
+        else await expect(redirect).rejects.toMatchObject({ code: "registry.invalid" });
+      }
+      expect(lookups).toBe(1);
+    }
+  },
+);
+
+verifies("pkg.oci", "resolves the name of a registry again after a failed lookup", async () => {
+  let lookups = 0;
+  const addresses = allowedAddresses("registry.test", async (host) => {
+    if (lookups++ === 0) throw new Error("EAI_AGAIN");
+    return await resolve(host);
+  });
+  await expect(addresses({ host: "registry.test", port: 443 })).rejects.toThrow("EAI_AGAIN");
+  expect(await addresses({ host: "registry.test", port: 443 })).toEqual(["203.0.113.1"]);
+});
