@@ -263,8 +263,22 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "oci: a public registry leads a command only to public addresses",
     file: "packages/cli/src/commands/plugin/registry-addresses.ts",
-    from: "if (is_registry || !addresses.some(isPrivateAddress)) return addresses;",
-    to: "if (is_registry || addresses.length > 0) return addresses;",
+    from: "if (is_private || !addresses.some(isPrivateAddress)) return addresses;",
+    to: "if (is_private || addresses.length > 0) return addresses;",
+    tests: ["packages/cli/test/commands/plugin/registry-addresses.test.ts"],
+  },
+  {
+    defence: "oci: a registry with public and private addresses is public",
+    file: "packages/cli/src/commands/plugin/registry-addresses.ts",
+    from: "registry_addresses.every(isPrivateAddress)",
+    to: "registry_addresses.some(isPrivateAddress)",
+    tests: ["packages/cli/test/commands/plugin/registry-addresses.test.ts"],
+  },
+  {
+    defence: "oci: the name of a registry is resolved once per command",
+    file: "packages/cli/src/commands/plugin/registry-addresses.ts",
+    from: "resolved ??= resolve(",
+    to: "resolved = resolve(",
     tests: ["packages/cli/test/commands/plugin/registry-addresses.test.ts"],
   },
   {

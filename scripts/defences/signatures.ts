@@ -6,6 +6,7 @@ const SIGNATURES = "packages/registry/src/signatures";
 const CLIENT_TESTS = ["packages/supply/test/registry-client.test.ts"];
 const CREDENTIALS_TESTS = ["packages/supply/test/registry-credentials.test.ts"];
 const SOURCE_TESTS = ["packages/supply/test/oci-source.test.ts"];
+const PACK_TESTS = ["packages/supply/test/pack-folder.test.ts"];
 const PROVENANCE = "packages/supply/src/provenance";
 const ATTESTATION_TESTS = ["packages/supply/test/verify-attestation.test.ts"];
 const PROVENANCE_TESTS = ["packages/supply/test/check-provenance.test.ts"];
@@ -49,10 +50,31 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
   },
   {
     defence: "oci: the unpacked layer has the files of the listing",
-    file: "packages/supply/src/import/open-artifact.ts",
+    file: `${OCI}/require-same-files.ts`,
     from: "  if (digest === artifact.digest) return;\n",
     to: "  return;\n",
     tests: SOURCE_TESTS,
+  },
+  {
+    defence: "oci: a pulled layer has the files of the listing",
+    file: `${OCI}/pull-layout.ts`,
+    from: "  requireSameFiles(artifact, listing);\n",
+    to: "",
+    tests: ["packages/supply/test/hostile-registry.test.ts"],
+  },
+  {
+    defence: "packages: gateway tokens are credentials",
+    file: "packages/supply/src/credentials/scan-credentials.ts",
+    from: "|AIza|bpk_|vai_dlg_/",
+    to: "|AIza/",
+    tests: PACK_TESTS,
+  },
+  {
+    defence: "packages: an escaped private key is a credential",
+    file: "packages/supply/src/credentials/scan-credentials.ts",
+    from: "(?:\\s|\\\\{1,4}[nr])",
+    to: "\\s",
+    tests: PACK_TESTS,
   },
   {
     defence: "packages: credentials in archives are refused",
@@ -96,6 +118,14 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     from: "compareVersions(version, before) < 0",
     to: "false",
     tests: SIGNATURE_TESTS,
+  },
+  {
+    defence: "signatures: the highest version is stored, whichever installation commits last",
+    file: "packages/store/src/ops/trusted-keys.ts",
+    from: "compareVersions(p.version, stored) <= 0",
+    to: "true",
+    tests: ["packages/store/test/contract-sqlite.test.ts"],
+    only: "highest signed version",
   },
   {
     defence: "provenance: the bundle is verified",

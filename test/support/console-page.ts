@@ -25,6 +25,8 @@ export async function accessibilityProblemsInBothThemes(page: Page): Promise<str
   const found: string[] = [];
   for (const colorScheme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme });
+    // The page changes its theme with a script, after the media query has changed.
+    await page.locator(`html[data-mantine-color-scheme="${colorScheme}"]`).waitFor({ state: "attached" });
     found.push(...(await accessibilityProblems(page)).map((problem) => `${colorScheme}: ${problem}`));
   }
   return found;

@@ -233,7 +233,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     from: "matchesFilter(event, author_filter) && matchesFilter",
     to: "(author_filter === undefined || author_filter !== null) && matchesFilter",
     tests: DELIVERIES_TESTS,
-    only: "lists dead letters",
+    only: "shows dead letters",
     hangs: true,
   },
   {
@@ -251,7 +251,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     from: "return scope.project_id === null || job.scope.project_id === scope.project_id;",
     to: "return true;",
     tests: DELIVERIES_TESTS,
-    only: "lists dead letters",
+    only: "shows dead letters",
   },
   {
     defence: "delivery: a project lists its own deliveries",

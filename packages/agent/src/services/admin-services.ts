@@ -6,7 +6,7 @@
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import type { Caller, Kernel, SessionRef } from "@backplane/ports";
 import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
-import { flag, list, object, optional, text, wholeNumber } from "./arguments.ts";
+import { flag, integer, list, object, optional, text } from "./arguments.ts";
 
 type Facade = Pick<Kernel, "config" | "plugins" | "providers" | "sessions">;
 type Serve = (caller: Caller, args: JsonObject) => Promise<unknown>;
@@ -27,7 +27,7 @@ export function adminServices(kernel: Facade): [string, KernelService][] {
       plugins.install(caller, text(args, "source"), { editable: flag(args, "editable") }),
     "plugins.reload": (caller, args) => plugins.reload(caller, text(args, "name")),
     "plugins.remove": (caller, args) => plugins.remove(caller, text(args, "name")),
-    "plugins.health": (caller, args) => plugins.health(caller, wholeNumber(args, "timeout_ms")),
+    "plugins.health": (caller, args) => plugins.health(caller, integer(args, "timeout_ms")),
 
     "providers.list": (caller, args) => providers.list(caller, { show: flag(args, "show") }),
     "providers.create": (caller, args) =>
@@ -50,7 +50,7 @@ export function adminServices(kernel: Facade): [string, KernelService][] {
       sessions.list(
         caller,
         { ...optional(args, "workspace", text) },
-        { limit: wholeNumber(args, "limit"), ...optional(args, "after", text) },
+        { limit: integer(args, "limit"), ...optional(args, "after", text) },
       ),
     "sessions.get": (caller, args) => sessions.get(caller, refOf(args)),
     "sessions.create": (caller, args) =>
@@ -61,7 +61,7 @@ export function adminServices(kernel: Facade): [string, KernelService][] {
         ...optional(args, "strategy", text),
       }),
     "sessions.entries": (caller, args) =>
-      sessions.entries(caller, refOf(args), wholeNumber(args, "after"), wholeNumber(args, "limit")),
+      sessions.entries(caller, refOf(args), integer(args, "after"), integer(args, "limit")),
     "sessions.message": (caller, args) =>
       sessions.message(caller, refOf(args), {
         text: text(args, "text"),
@@ -71,7 +71,7 @@ export function adminServices(kernel: Facade): [string, KernelService][] {
     "sessions.fork": (caller, args) =>
       sessions.fork(caller, refOf(args), {
         ...optional(args, "child_id", text),
-        ...optional(args, "at", wholeNumber),
+        ...optional(args, "at", integer),
       }),
     "sessions.reset": (caller, args) =>
       sessions.reset(caller, refOf(args), { ...optional(args, "archive", flag) }),

@@ -6,7 +6,7 @@ export function text(args: JsonObject, name: string): string {
   return typeof value === "string" ? value : reject(name, "a string");
 }
 
-export function wholeNumber(args: JsonObject, name: string): number {
+export function integer(args: JsonObject, name: string): number {
   const value = args[name];
   return typeof value === "number" && Number.isInteger(value) ? value : reject(name, "a whole number");
 }

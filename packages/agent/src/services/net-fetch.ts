@@ -15,7 +15,7 @@ import type { LiveCalls } from "@backplane/door";
 import type { Runner } from "@backplane/ports";
 import { type LiveConfig, PLUGIN_SETTINGS_SCOPE, readPluginSettings } from "@backplane/registry";
 import type { KernelService } from "../plugins/plugins-port.ts";
-import { object, optional, text, wholeNumber } from "./arguments.ts";
+import { integer, object, optional, text } from "./arguments.ts";
 
 const DEFAULT_TIMEOUT_MS = 30_000;
 const MAX_TIMEOUT_MS = 600_000;
@@ -32,7 +32,7 @@ export function netFetch({ runner, config, live }: NetFetchDeps): KernelService 
       throw new BackplaneError("egress.unreachable", "This gateway provides no network access to plugins.");
     }
     const { allowed_domains } = await readPluginSettings(config, PLUGIN_SETTINGS_SCOPE.org_id, plugin);
-    const { timeout_ms = DEFAULT_TIMEOUT_MS } = optional(args, "timeout_ms", wholeNumber);
+    const { timeout_ms = DEFAULT_TIMEOUT_MS } = optional(args, "timeout_ms", integer);
     try {
       const response = await runner.fetch({
         url: text(args, "url"),

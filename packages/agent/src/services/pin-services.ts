@@ -4,7 +4,7 @@ import { BackplaneError, type Json } from "@backplane/contract";
 import type { Pins } from "../compaction/pins.ts";
 import type { Turn } from "../loop/turn.ts";
 import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
-import { optional, text, wholeNumber } from "./arguments.ts";
+import { integer, optional, text } from "./arguments.ts";
 
 export function pinServices(
   pins: Pins,
@@ -25,11 +25,11 @@ export function pinServices(
         const { entry_id = await pins.findByText(key, optional(args, "quote", text).quote) } = optional(
           args,
           "entry_id",
-          wholeNumber,
+          integer,
         );
         return (await pins.pin(key, caller, entry_id)) as unknown as Json;
       },
     ],
-    ["pin.remove", (args, identity) => pins.unpin(requireTurn(identity).key, wholeNumber(args, "entry_id"))],
+    ["pin.remove", (args, identity) => pins.unpin(requireTurn(identity).key, integer(args, "entry_id"))],
   ];
 }
