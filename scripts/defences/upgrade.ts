@@ -6,6 +6,7 @@ const WATCH = "packages/door/src/trials/trial-watch.ts";
 const FALL_BACK = "packages/door/src/invoke/fall-back.ts";
 const FALL_BACK_TESTS = ["packages/door/test/invoke/fall-back.test.ts"];
 const TRIALS_TESTS = ["packages/registry/test/bindings/trials.test.ts"];
+const HELD_PERMISSIONS = "packages/registry/src/bindings/held-permissions.ts";
 const HELD_PERMISSIONS_TESTS = ["packages/registry/test/bindings/held-permissions.test.ts"];
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const MOVE = "packages/registry/src/bindings/move-binding.ts";
@@ -52,16 +53,16 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "upgrade: a permission that was withheld stays withheld after a rollback",
-    file: PLAN,
-    from: "limited: held.findLimited(to) }",
-    to: "limited: [] }",
+    file: HELD_PERMISSIONS,
+    from: "return { held: [], limited: findLimited(to) };",
+    to: "return { held: [], limited: [] };",
     tests: HELD_PERMISSIONS_TESTS,
   },
   {
     defence: "upgrade: an admin approves only the content that was held",
-    file: UPGRADES,
-    from: "installed === null || installed.digest === held_upgrade!.digest",
-    to: "installed === null || true",
+    file: HELD_PERMISSIONS,
+    from: "held_upgrade?.package_version !== version || held_upgrade.digest === digest",
+    to: "held_upgrade?.package_version !== version || held_upgrade.digest === digest || true",
     tests: HELD_PERMISSIONS_TESTS,
   },
   {

@@ -37,10 +37,15 @@ export interface HeldPermissions {
     set: BindingPolicy | undefined,
     other_versions?: readonly CheckedExport[],
   ): void;
-  /** The permissions that were held or limited before the move and that the new version is not given either. */
-  carryOver(from: BoundVersion, to: BoundVersion): { held: HeldPermission[]; limited: HeldPermission[] };
-  /** The permissions that the version requests and its policy limits. */
-  findLimited(bound: BoundVersion): HeldPermission[];
+  /**
+   * The permissions that were held or limited before the move and that the new version is not given either. After a
+   * rollback, these are all that the restored policy limits: nothing records why it does, and they may have been withheld.
+   */
+  carryOver(
+    from: BoundVersion,
+    to: BoundVersion,
+    is_rollback: boolean,
+  ): { held: HeldPermission[]; limited: HeldPermission[] };
 }
 
 export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldPermissions {
@@ -55,13 +60,13 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
     return HELD_PERMISSIONS.filter((name) => wider.includes(name));
   };
 
+  /** The permissions that the version requests and its policy limits. */
   const findLimited = (bound: BoundVersion): HeldPermission[] => {
     const { permissions: _permissions, allowed_domains: _domains, ...policy } = bound.binding.policy;
     return findWiderPermissions(bound, { ...bound, binding: { ...bound.binding, policy } });
   };
 
   return {
-    findLimited,
     require(caller, from, to, set, other_versions = []) {
       if (hasRole(caller.role, "admin")) return;
       const is_move = from.binding.package_version !== to.binding.package_version;
@@ -83,7 +88,8 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
         },
       );
     },
-    carryOver(from, to) {
+    carryOver(from, to, is_rollback) {
+      if (is_rollback) return { held: [], limited: findLimited(to) };
       const { permissions_held: held = [], permissions_limited: limited = [] } = from.binding.previous ?? {};
       if (held.length + limited.length === 0) return { held: [], limited: [] };
       const still_limited = findLimited(to);
@@ -107,6 +113,23 @@ export function findNewToolPermissions(from: Package, to: Package): HeldPermissi
       ? []
       : withholdPermissions({}, old_permissions, permissions).withheld;
   });
+}
+
+/** An admin approves the permissions that were shown, and other content under the same version may request more. */
+export function requireHeldContent(moves: readonly { before: Binding; found: CheckedExport }[]): void {
+  for (const { before, found } of moves) {
+    const { version, digest } = found.package;
+    const { package_id, held_upgrade } = before;
+    if (held_upgrade?.package_version !== version || held_upgrade.digest === digest) continue;
+    throw new BackplaneError(
+      "package.conflict",
+      `${package_id} ${version} was installed again with different content while its upgrade waited for approval.`,
+      {
+        details: { package_id, version, expected: held_upgrade.digest ?? null, actual: digest },
+        fix: `Request the upgrade again, which shows the permissions of the new content: backplane plugin upgrade ${package_id}@${version}`,
+      },
+    );
+  }
 }
 
 function listHeldPermissions({ previous }: Binding): HeldPermission[] {

@@ -291,12 +291,9 @@ export function createBindingPlanner(
         draft.policy = fields;
       }
     }
-    const carried = carryHeld(
-      { binding: before, found: from },
-      { binding: draft, found },
-      is_rollback,
-      grants,
-    );
+    const carried = grants
+      ? { held: [], limited: [] }
+      : held.carryOver({ binding: before, found: from }, { binding: draft, found }, is_rollback);
     const permissions_held = [...new Set([...narrowed.withheld, ...carried.held])];
     const permissions_limited = [...new Set([...narrowed.limited, ...carried.limited])].filter(
       (name) => !permissions_held.includes(name),
@@ -318,20 +315,6 @@ export function createBindingPlanner(
       permissions_held,
       ...(permissions_limited.length === 0 ? {} : { permissions_limited }),
     };
-  }
-
-  /**
-   * After a rollback, nothing records why the restored policy limits a permission. It may have been withheld, so only an
-   * owner or admin may give it.
-   */
-  function carryHeld(
-    from: { binding: Binding; found: CheckedExport },
-    to: { binding: Binding; found: CheckedExport },
-    is_rollback: boolean,
-    grants: boolean,
-  ): ReturnType<typeof held.carryOver> {
-    if (grants) return { held: [], limited: [] };
-    return is_rollback ? { held: [], limited: held.findLimited(to) } : held.carryOver(from, to);
   }
 
   function resolveScope(caller: Caller, requested: boolean | undefined): Binding["scope"] {

@@ -29,7 +29,7 @@ import {
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
 import { findExport } from "./check-binding.ts";
-import { findNewToolPermissions } from "./held-permissions.ts";
+import { findNewToolPermissions, requireHeldContent } from "./held-permissions.ts";
 import { carrySettings } from "./move-binding.ts";
 import { writeClaimed } from "./name-authority.ts";
 import type { BindingPlanner, PlannedChange, PlannedMove } from "./plan-change.ts";
@@ -85,8 +85,8 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       (binding) => binding.share_of === undefined && binding.package_version !== package_version,
     );
     const grants = new_permissions === "grant";
-    if (grants) await requireHeldContent(scope.org_id, older, package_version);
     const moves = await planner.moveAll(caller, older, package_version, body.bindings ?? {}, grants);
+    if (grants) requireHeldContent(moves);
     if (new_permissions === "hold") {
       const permissions = await findPermissionsToHold(moves);
       if (permissions.length > 0) return await holdUpgrade(caller, existing, moves, permissions);
@@ -242,32 +242,6 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const all = existing.map((binding) => rows.get(binding.binding_id) ?? binding);
     await effects.announce(caller, all);
     return all;
-  }
-
-  /** An admin approves the permissions that were shown, and other content under the same version may request more. */
-  async function requireHeldContent(
-    org_id: string,
-    older: readonly Binding[],
-    version: string,
-  ): Promise<void> {
-    const held = older.find(({ held_upgrade }) => held_upgrade?.package_version === version);
-    if (held === undefined) return;
-    const { package_id, held_upgrade } = held;
-    const installed = await store.packages.find(org_id, package_id, version);
-    if (installed === null || installed.digest === held_upgrade!.digest) return;
-    throw new BackplaneError(
-      "package.conflict",
-      `${package_id} ${version} was installed again with different content while its upgrade waited for approval.`,
-      {
-        details: {
-          package_id,
-          version,
-          expected: held_upgrade!.digest ?? null,
-          actual: installed.digest,
-        },
-        fix: `Request the upgrade again, which shows the permissions of the new content: backplane plugin upgrade ${package_id}@${version}`,
-      },
-    );
   }
 
   async function rollback(
