@@ -1,6 +1,6 @@
 /**
  * Deliveries/s of stored events to a hook in a worker process, compared with direct calls to the same export through
- * the door and with published job queues, and the time from an event to its handler in an idle gateway. All use
+ * the door and with open-source job queues, and the time from an event to its handler in an idle gateway. All use
  * databases on disk and real processes.
  */
 import { randomFillSync } from "node:crypto";
@@ -24,7 +24,7 @@ import { type Row, row } from "./row.ts";
 const IN_FLIGHT = 16;
 const DELIVERIES = 2_000;
 const REPETITIONS = 5;
-const LATENCIES = 50;
+const LATENCY_SAMPLES = 50;
 const scope = { org_id: "org_local", project_id: "proj_default" };
 const caller: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
 
@@ -46,7 +46,7 @@ export async function hooksDelivery(): Promise<Row[]> {
     }
     for (const queue of queues.splice(0)) await queue.close();
     const times: number[] = [];
-    for (let n = 0; n < LATENCIES; n++) times.push(await bench.timeToHandler());
+    for (let n = 0; n < LATENCY_SAMPLES; n++) times.push(await bench.timeToHandler());
     const peers = Object.fromEntries([...queue_rates].map(([key, measured]) => [key, median(measured)]));
     const metric = `deliveries/s, ${IN_FLIGHT} in flight; limit: direct calls to the hook`;
     return [
@@ -148,7 +148,7 @@ async function openBench() {
     subject: { kind: "package", id: `pkg_${++written}` },
     summary: { text: "x".repeat(200) },
   });
-  /** Writes events in the transaction of a row, as a change does. The row has already ended. */
+  /** Writes events in one transaction with the row of a finished call, as a real change to a row does. */
   const writeEvents = async (count: number) => {
     const events = Array.from({ length: count }, () => {
       const { subject, summary } = event();

@@ -76,7 +76,8 @@ async function bindEcho(server: Server, headers: Record<string, string>, folder:
     export_id: "echo",
     input: { text: "hello" },
   });
-  if (call.status !== "succeeded") throw new Error(`the echo does not answer: ${JSON.stringify(call)}`);
+  if (call.status !== "succeeded")
+    throw new Error(`the echo tool returned an unexpected result: ${JSON.stringify(call)}`);
 }
 
 async function post(server: Server, headers: Record<string, string>, path: string, body: unknown) {

@@ -1,7 +1,7 @@
 /**
- * The time to the first chunk of a model's answer through the chat completions endpoint (authenticated, the record on
- * disk first), compared with a direct request to the same local server; and many concurrent streams. A proxy that only
- * writes a record and forwards the request shows how much of the added time the machine itself needs.
+ * The time to the first chunk of a model's answer through the chat completions endpoint (authenticated, and recorded on
+ * disk first), compared with a direct request to the same local server; and many concurrent streams. A minimal proxy,
+ * which only writes a record and forwards the request, shows how much of the added time is due to the machine.
  */
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -51,7 +51,7 @@ export async function llmProxy(): Promise<Row[]> {
         figures[key].p99.push(percentile(times, 0.99));
       }
     }
-    // The record waits for the disk. The time of a bare write, reported next to it, explains most of the figure.
+    // The endpoint waits until the record is on disk. The time of a bare write, reported as `sync`, explains most of p50.
     const p50 = {
       ours: median(figures.ours.p50),
       direct: median(figures.direct.p50),

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type McpEndpoint, type McpSession, openSession, openSseSession } from "./mcp-session.ts";
 import { withTimeLimit } from "./measure.ts";
-import { endChild } from "./server-process.ts";
+import { stopChild } from "./server-process.ts";
 
 export interface McpPeer {
   key: string;
@@ -112,7 +112,7 @@ async function start(kind: PeerKind, program: string): Promise<McpPeer> {
   });
   closeSync(log);
   const end = async () => {
-    await endChild(child);
+    await stopChild(child);
     if (kind.after) {
       spawnSync(process.execPath, [script, ...kind.after(setup)], { env, stdio: "ignore", timeout: 10_000 });
     }

@@ -36,7 +36,8 @@ export async function openSession({ url, headers, tool }: McpEndpoint): Promise<
   const session_headers = id === null ? headers : { ...headers, "mcp-session-id": id };
   await (await post(url, session_headers, message("notifications/initialized"))).arrayBuffer();
   const echoed = await (await post(url, session_headers, callBody(tool, 1))).text();
-  if (!isEcho(echoed)) throw new Error(`the echo does not answer: ${echoed.slice(0, 300)}`);
+  if (!isEcho(echoed))
+    throw new Error(`the echo tool returned an unexpected result: ${echoed.slice(0, 300)}`);
   return withoutHandshake({ url, headers: session_headers, tool });
 }
 
@@ -66,7 +67,8 @@ export async function openSseSession({ url, headers, tool }: McpEndpoint): Promi
     await request(0, message("initialize", INITIALIZE_PARAMS, 0));
     await request(null, message("notifications/initialized"));
     const echoed = await request(1, callBody(tool, 1));
-    if (!isEcho(echoed)) throw new Error(`the echo does not answer: ${echoed.slice(0, 300)}`);
+    if (!isEcho(echoed))
+      throw new Error(`the echo tool returned an unexpected result: ${echoed.slice(0, 300)}`);
     let next = 2;
     return {
       async call() {

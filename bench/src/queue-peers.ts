@@ -7,7 +7,7 @@ import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type EchoConnection, rawVai } from "./echo-peer.ts";
-import { endChild } from "./server-process.ts";
+import { stopChild } from "./server-process.ts";
 
 export interface QueuePeer {
   key: string;
@@ -102,7 +102,7 @@ async function openBullMq(fsync: "everysec" | "always", in_flight: number): Prom
       await queue.close();
       rows.disconnect();
       await plugin.close();
-      await endChild(server);
+      await stopChild(server);
       rmSync(folder, { recursive: true, force: true });
     },
   };
@@ -155,7 +155,7 @@ async function openGraphileWorker(binaries: string, in_flight: number): Promise<
       await pool.end();
       await plugin.close();
       server.kill("SIGINT");
-      await endChild(server);
+      await stopChild(server);
       rmSync(folder, { recursive: true, force: true });
     },
   };

@@ -1,4 +1,4 @@
-/** One line of the benchmark report: our figure and the one that it is compared with. */
+/** One line of the benchmark report: our figure and the figures that it is compared with. */
 export interface Row {
   name: string;
   metric: string;
@@ -26,12 +26,12 @@ export function formatTable(rows: Row[]): string {
   const cells = rows.map((r) => [
     r.name,
     r.metric,
-    figure(r.ours),
-    r.limit === null ? "–" : figure(r.limit),
+    formatFigure(r.ours),
+    r.limit === null ? "–" : formatFigure(r.limit),
     r.ratio === null ? "–" : `${r.ratio.toFixed(2)}×`,
     r.better,
     Object.entries(r.peers)
-      .map(([key, value]) => `${key} ${figure(value)}`)
+      .map(([key, value]) => `${key} ${formatFigure(value)}`)
       .join(", "),
   ]);
   const head = ["row", "metric", "ours", "limit", "ours/limit", "better", "peers"];
@@ -46,7 +46,7 @@ export function formatTable(rows: Row[]): string {
     .join("\n");
 }
 
-function figure(value: number): string {
+function formatFigure(value: number): string {
   if (value >= 1000) return Math.round(value).toLocaleString("en");
   return value >= 10 ? value.toFixed(1) : value.toFixed(3);
 }

@@ -75,7 +75,7 @@ export async function sandboxPrewarmed(): Promise<Row[]> {
   });
 }
 
-/** Runs `true` from request to exit. */
+/** Starts `true` and waits for its exit, in the sandbox and as a plain process. */
 export async function sandboxRate(): Promise<Row[]> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
   const sandbox = await openSandbox({ cache_dir: home, node: process.execPath, path: ["/usr/bin"], log });

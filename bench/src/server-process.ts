@@ -53,14 +53,14 @@ async function start(args: string[], env: NodeJS.ProcessEnv): Promise<Server> {
     pid: child.pid!,
     token: null,
     ready_ms,
-    stop: () => endChild(child),
+    stop: () => stopChild(child),
   };
 }
 
 const GRACE_MS = 15_000;
 
 /** Sends SIGTERM, and SIGKILL if the process does not exit. */
-export function endChild(child: ChildProcess): Promise<void> {
+export function stopChild(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
   return new Promise((resolve) => {
     const timer = setTimeout(() => child.kill("SIGKILL"), GRACE_MS);

@@ -47,7 +47,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     tests: ARTIFACTS_TESTS,
   },
   {
-    defence: "an artifact path stays inside scratch",
+    defence: "an artifact path stays inside the scratch folder",
     file: "packages/contract/src/values/artifact.ts",
     from: ' && name !== ".."',
     to: "",
@@ -68,7 +68,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     tests: ARTIFACTS_TESTS,
   },
   {
-    defence: "an artifact contains no secret with characters outside ASCII",
+    defence: "an artifact contains no secret with non-ASCII characters",
     file: `${RUNNER}/secrets/redact.ts`,
     from: '(["utf8", "latin1"] as const)',
     to: '(["latin1"] as const)',
@@ -81,7 +81,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     from: 'hasSecret(content, options.redactor) ? "secret" : null',
     to: "null",
     tests: ["packages/runner/test/artifacts/server-files.test.ts"],
-    only: "does not store a secret",
+    only: "too large or contains a secret",
   },
   {
     defence: "an artifact of a server on the host is not a file of the operator",

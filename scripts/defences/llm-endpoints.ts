@@ -31,7 +31,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     tests: RECORDS_TESTS,
   },
   {
-    defence: "llm endpoints: a key uses only its models",
+    defence: "llm endpoints: a key can use only the models that it is allowed",
     file: "packages/agent/src/llm-endpoints/offered-models.ts",
     from: "if (matches(id)) offered.push(",
     to: "if (matches(id) || true) offered.push(",
@@ -53,21 +53,21 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     tests: OPENAI_CLIENT_TESTS,
   },
   {
-    defence: "llm endpoints: no response is continued by its id",
+    defence: "llm endpoints: a response cannot be continued by its id",
     file: "packages/api/src/llm/responses.ts",
     from: "if (previous_response_id != null)",
     to: "if (previous_response_id === 1)",
     tests: OPENAI_CLIENT_TESTS,
   },
   {
-    defence: "llm endpoints: a vendor does not get another vendor's thinking",
+    defence: "llm endpoints: a vendor does not get another vendor's thinking blocks",
     file: "packages/api/src/llm/messages.ts",
     from: 'type === "thinking" && (signature',
     to: 'type === "none" && (signature',
     tests: ANTHROPIC_CLIENT_TESTS,
   },
   {
-    defence: "llm endpoints: a wrong vendor key is not reported as the client's",
+    defence: "llm endpoints: a rejected vendor key is not reported as the client's key",
     file: "packages/api/src/llm/endpoint-error.ts",
     from: "PASSED_ON.has(status_code) ? status_code : 502",
     to: "status_code > 0 ? status_code : 502",
@@ -82,7 +82,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     only: "running model calls of one credential",
   },
   {
-    defence: "llm endpoints: tokens are reserved for each of several answers",
+    defence: "llm endpoints: tokens are reserved for each requested answer",
     file: ENDPOINTS,
     from: "reservedOutput(request.options.max_tokens) * countChoices(request.body)",
     to: "reservedOutput(request.options.max_tokens)",

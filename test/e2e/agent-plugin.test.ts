@@ -62,7 +62,7 @@ verifies(
   },
 );
 
-test("installs a folder with the admin token and an archive with a key over HTTP; strict installs all or nothing", async () => {
+test("over HTTP, installs a folder with the admin token and an archive with an API key; strict mode installs all or nothing", async () => {
   interface Answer {
     packages: { package: { package_id: string }; created: boolean; binding: object }[];
     left_out: { kind: string; name: string; reason: string }[];
@@ -116,7 +116,7 @@ test("installs a folder with the admin token and an archive with a key over HTTP
       export_id: "*",
       config: { args: ["./server/main.mjs", "--greeting", "hello"] },
     });
-    // The plugin of the first test has a server of this name.
+    // The first test's plugin already has a server with this name.
     expect((await gateway.http("POST", "/v1/plugin-bindings", notes.binding)).status).toBe(409);
     const { config } = notes.binding as { config: object };
     const named = { ...notes.binding, config: { ...config, name: "others" } };

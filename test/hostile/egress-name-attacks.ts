@@ -1,4 +1,4 @@
-/** Attacks by the target's name: addresses in every spelling, look-alike names, names that resolve to this machine. */
+/** Attacks by the target's name: addresses in every notation, look-alike names, names that resolve to this machine. */
 import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
 import { hello } from "../../packages/runner/test/support/client-hello.ts";
 import { PUBLIC } from "../../packages/runner/test/support/egress.ts";

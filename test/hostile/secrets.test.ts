@@ -55,7 +55,7 @@ async function callLeakyPlugin(language: keyof typeof LEAKS, mode: string, more:
 }
 
 /** Every encoding of a canary, at least eight characters of it. */
-function spellings(): Buffer[] {
+function encodedCanaries(): Buffer[] {
   const encodings = new Set<string>();
   for (const value of [...Object.values(CANARIES), mark, mark.toUpperCase()]) {
     encodings.add(value).add(JSON.stringify(value).slice(1, -1)).add(encodeURIComponent(value));
@@ -74,7 +74,7 @@ function spellings(): Buffer[] {
 const TOKEN = /vai_dlg_[A-Za-z0-9_-]{20}/;
 
 function findCopies(where: string, bytes: Buffer): string[] {
-  const leaked = spellings().filter((spelling) => bytes.includes(spelling));
+  const leaked = encodedCanaries().filter((encoded) => bytes.includes(encoded));
   const token = TOKEN.exec(bytes.toString("latin1"));
   return [...leaked.map(String), ...(token === null ? [] : [token[0]])].map((copy) => `${where}: ${copy}`);
 }

@@ -1,4 +1,4 @@
-/** The chat of the console after a lost connection, a reload and a crash, and with a long session (console.chat). */
+/** The console's chat after a lost connection, a reload and a crash, and with a long session (console.chat). */
 import { expect, test } from "vitest";
 import {
   answers,
@@ -16,7 +16,7 @@ import { verifies } from "../support/verifies.ts";
 
 const chat = useConsoleChat();
 
-verifies("console.chat", "stores a message once although the response to it was lost", async () => {
+verifies("console.chat", "stores a message once even if the response to it is lost", async () => {
   const { page } = await chat.newChat();
   await chat.sendAndWait(page, "first");
   const keys: string[] = [];
@@ -76,7 +76,7 @@ verifies("console.chat", "shows the server's text after a reload in the middle o
 
 verifies(
   "console.chat",
-  "resumes after kill -9 of the gateway without a missing or repeated entry",
+  "resumes after kill -9 of the gateway without losing or repeating an entry",
   async () => {
     const port = Number(new URL(chat.gateway.url).port);
     const { page } = await chat.newChat();
@@ -113,7 +113,7 @@ verifies(
 
 verifies(
   "console.chat",
-  "opens a session of 5,000 entries fast and loads earlier ones on demand",
+  "opens a session of 5,000 entries quickly and loads earlier entries on demand",
   async () => {
     const id = "s-long";
     await chat.gateway.http("POST", "/v1/sessions", { session_id: id });

@@ -1,4 +1,4 @@
-/** The chat of the console in a real browser, against a real gateway with the offline model (console.chat). */
+/** The console's chat in a real browser, against a real gateway with the offline model (console.chat). */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";

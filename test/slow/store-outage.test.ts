@@ -55,16 +55,16 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 interface Outage {
   seconds: number;
-  how: "refuses" | "silent";
+  how: "refusing" | "silent";
 }
 
 /** The outages of one list follow each other on the same gateways. */
 const OUTAGES: Outage[][] = [
   [
-    { seconds: 5, how: "refuses" },
+    { seconds: 5, how: "refusing" },
     { seconds: 30, how: "silent" },
   ],
-  [{ seconds: 120, how: "refuses" }],
+  [{ seconds: 120, how: "refusing" }],
 ];
 
 describe.concurrent("store outages", () => {

@@ -7,7 +7,7 @@
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
-import { spellingsOf } from "../../packages/contract/src/values/secret-spellings.ts";
+import { encodingsOf } from "../../packages/contract/src/values/secret-encodings.ts";
 
 /** A value whose raw, JSON, URL and base64 forms all differ. */
 export const CANARY = 'canary/9f2c"71+Ω secret&of=the whole%suite';
@@ -16,7 +16,7 @@ export const CANARY_SLOT = "canary";
 /** Beside the report of the run, whose user may not be allowed to write to reports/. */
 export const CANARY_FOLDER = resolve("reports", process.env.BACKPLANE_REPORT ?? "tests", "../canary");
 
-const NEEDLES = [...spellingsOf(CANARY)].map((spelling) => Buffer.from(spelling));
+const NEEDLES = [...encodingsOf(CANARY)].map((encoding) => Buffer.from(encoding));
 
 export interface SearchReport {
   /** The number of places that were searched, for example files of the home. */

@@ -1,4 +1,4 @@
-/** The chat of the console in a browser: a gateway for the tests of one file, and the actions of a person on the page. */
+/** The console's chat in a browser: a gateway for the tests of one file, and the actions of a person on the page. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import { openBrowser, type Visit, visit } from "./browser.ts";

@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import type { TestPostgres } from "./postgres.ts";
 
-type Outage = "refuses" | "silent";
+type Outage = "refusing" | "silent";
 
 export interface DatabaseProxy {
   url: string;
@@ -25,19 +25,19 @@ export async function startDatabaseProxy(postgres: TestPostgres): Promise<Databa
   const sockets = new Set<Socket>();
   let outage: Outage | null = null;
 
-  const keep = (socket: Socket) => {
+  const track = (socket: Socket) => {
     sockets.add(socket);
     socket.on("close", () => sockets.delete(socket));
     socket.on("error", () => socket.destroy());
   };
   const server = createServer((client) => {
-    keep(client);
-    if (outage === "refuses") {
+    track(client);
+    if (outage === "refusing") {
       client.destroy();
       return;
     }
     const database = open();
-    keep(database);
+    track(database);
     client.on("close", () => database.destroy());
     database.on("close", () => client.destroy());
     client.pipe(database);
@@ -55,7 +55,7 @@ export async function startDatabaseProxy(postgres: TestPostgres): Promise<Databa
     startOutage(kind) {
       outage = kind;
       for (const socket of sockets) {
-        if (kind === "refuses") socket.destroy();
+        if (kind === "refusing") socket.destroy();
         else socket.pause();
       }
     },

@@ -4,8 +4,8 @@ import { type Changes, type Kernel, type KernelDeps, requireOperator } from "@ba
 import type { RegistryModule, SignInTokens } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
 import { createSandboxProbe } from "./admission/sandbox-probe.ts";
+import { readAllowRules } from "./approval/admit-with-allow-rules.ts";
 import { createAllowRules } from "./approval/allow-rules.ts";
-import { readAllowRules } from "./approval/allowed-calls.ts";
 import { createApprovalPublisher, subscribeToAnswers } from "./approval/approval-events.ts";
 import { createApprovals } from "./approval/approvals.ts";
 import { PendingApprovals } from "./approval/pending-approvals.ts";

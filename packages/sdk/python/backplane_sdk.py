@@ -228,7 +228,7 @@ class Call:
         return os.path.join(folder, path)
 
     def _with_large_input(self) -> Dict[str, Json]:
-        """Returns the body. A part that was too large for a frame is read from its file in scratch."""
+        """Returns the body. A part that was too large for a frame is read from its file in the scratch folder."""
         body = self._body
         for outer, inner in (("input", None), ("source", "projection"), ("trigger", None)):
             value = body.get(outer)

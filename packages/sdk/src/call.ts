@@ -36,7 +36,7 @@ export interface Call<Config = JsonObject> {
   /** Resolves after the delay, and rejects immediately when the call is cancelled. */
   sleep(ms: number): Promise<void>;
   /**
-   * Writes a file into scratch. Return the reference anywhere in the answer, and the gateway stores the file.
+   * Writes a file to the scratch folder. Return the reference anywhere in the answer, and the gateway stores the file.
    */
   writeArtifact(path: string, data: string | Uint8Array): Promise<ArtifactRef>;
   readArtifact(reference: ArtifactRef): Promise<Uint8Array>;

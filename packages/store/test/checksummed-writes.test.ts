@@ -36,7 +36,7 @@ const INSERT_LEASE = "insert into leases (name, holder, fence, expires_at) value
 
 test.each<[form: string, text: string, values: SqlValue[]]>([
   ["parameters and literals", "insert into cursors (consumer, seq) values ($1, 7)", ["new"]],
-  ["characters outside ASCII", "insert into cursors (consumer, seq) values ($1, $2)", ["é\0\ud800🙂", 1]],
+  ["non-ASCII characters", "insert into cursors (consumer, seq) values ($1, $2)", ["é\0\ud800🙂", 1]],
   [
     "omitted columns",
     "insert into approvals (id, org_id, project_id, invocation_id, status, body) values ($1, $1, $1, $1, $1, $1)",

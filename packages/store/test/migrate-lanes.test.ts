@@ -1,4 +1,4 @@
-/** Migrates deliveries from before lanes: they get a lane, and finished ones get an end time. */
+/** Migrates deliveries that were stored before lanes existed: each gets a lane, and finished ones get an end time. */
 import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { type Statement, upgradeCases } from "./upgrade-cases.ts";

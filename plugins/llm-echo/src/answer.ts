@@ -125,7 +125,7 @@ async function* speak(
   type: "content" | "thinking" = "content",
 ): AsyncGenerator<LlmPart, void, undefined> {
   const length = Math.max(MIN_CHUNK_LENGTH, Math.ceil(text.length / CHUNKS));
-  // The text is cut between characters, never inside one.
+  // The text is split between characters, never inside one.
   for (const [chunk] of text.matchAll(new RegExp(`[\\s\\S]{1,${length}}`, "gu"))) {
     if (signal.aborted) return;
     yield { type, text: chunk };

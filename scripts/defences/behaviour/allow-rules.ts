@@ -3,7 +3,7 @@ import type { Mutant } from "../mutant.ts";
 
 const PERMISSION = "packages/door/src/admission/lasting-permission.ts";
 const PATTERN = "packages/door/src/admission/argument-pattern.ts";
-const ALLOWED = "packages/door/src/approval/allowed-calls.ts";
+const ALLOWED = "packages/door/src/approval/admit-with-allow-rules.ts";
 const RULES = "packages/door/src/approval/allow-rules.ts";
 const RECORD = "packages/door/src/invoke/record.ts";
 const WAIVED = "packages/registry/src/bindings/waived-approvals.ts";

@@ -117,7 +117,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: APPROVALS_TESTS,
   },
   {
-    defence: "approval: a long brief is cut",
+    defence: "approval: a long brief is truncated",
     file: NEW,
     from: "text.slice(0, BRIEF_CHARS - 1)",
     to: "text.slice(0, BRIEF_CHARS)",

@@ -1,7 +1,7 @@
 /*
- * Calls the kernel without any library. The arguments are the numbers of forbidden calls, which must return EPERM;
- * sockets of forbidden families must return EAFNOSUPPORT, and unknown calls ENOSYS. With the argument `int80` or `x32`,
- * makes one call of another architecture instead.
+ * Makes raw system calls. The arguments are the numbers of forbidden calls, which must fail with EPERM; sockets of
+ * forbidden families must fail with EAFNOSUPPORT, and unknown calls with ENOSYS. With the argument `int80` or `x32`, it
+ * makes one call through the ABI of another architecture instead.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,17 +37,16 @@ int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "int80") == 0) {
     long result;
     __asm__ volatile("int $0x80" : "=a"(result) : "a"(20L) : "memory");
-    printf("{\"tries\":1,\"hits\":[\"int80 answered %ld\"]}\n", result);
+    printf("{\"tries\":1,\"hits\":[\"int80 returned %ld\"]}\n", result);
     return 0;
   }
   if (argc > 1 && strcmp(argv[1], "x32") == 0) {
     long result = syscall(0x40000000L | SYS_getpid);
-    printf("{\"tries\":1,\"hits\":[\"x32 answered %ld\"]}\n", result);
+    printf("{\"tries\":1,\"hits\":[\"x32 returned %ld\"]}\n", result);
     return 0;
   }
 #endif
-  /* Each argument: the number of a forbidden call. */
-  for (int i = 1; i < argc; i++) call("forbidden", atol(argv[i]), EPERM, 0, 0, 0);
+    for (int i = 1; i < argc; i++) call("forbidden", atol(argv[i]), EPERM, 0, 0, 0);
   for (long flag = 1; flag <= 0x40000000L; flag <<= 1) {
     if ((flag & 0x7e020000L) == 0) continue;
     call("clone", SYS_clone, EPERM, flag | SIGCHLD, 0, 0);

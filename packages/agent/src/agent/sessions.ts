@@ -21,7 +21,7 @@ import type { Loop } from "../loop/loop.ts";
 import type { LoopSettings } from "../loop/settings.ts";
 import { sessionKey } from "./session-key.ts";
 
-const ANCHOR_NAME_LENGTH = 128;
+const MAX_ANCHOR_NAME_LENGTH = 128;
 
 export interface AgentSessionDeps {
   store: Pick<Store, "sessions">;
@@ -180,10 +180,10 @@ async function getCompactedChain(
 
 /** Anchors named `session/…` are written by the kernel only. */
 function checkAnchorName(name: string): void {
-  if (name.length <= ANCHOR_NAME_LENGTH && /^(?!session\/)[^\p{C}]+$/u.test(name)) return;
+  if (name.length <= MAX_ANCHOR_NAME_LENGTH && /^(?!session\/)[^\p{C}]+$/u.test(name)) return;
   throw new BackplaneError(
     "request.invalid",
-    `The name of a handoff must have 1 to ${ANCHOR_NAME_LENGTH} printable characters and not begin with session/.`,
+    `The name of a handoff must have 1 to ${MAX_ANCHOR_NAME_LENGTH} printable characters and not begin with session/.`,
   );
 }
 

@@ -27,9 +27,7 @@ export class Hubs {
     );
   }
 
-  /**
-   * Events do not carry a workspace, so this returns the hubs of every workspace with a session of this id.
-   */
+  /** Events do not carry a workspace, so this returns the hubs of every workspace that has a session with this id. */
   forSession(scope: Scope, session_id: string): readonly Hub[] {
     const hubs = this.#byId.get(session_id);
     if (hubs === undefined) return NONE;

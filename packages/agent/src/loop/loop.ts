@@ -112,7 +112,7 @@ export class Loop {
     const new_slot: SessionSlot = { turn: beginning.then(({ turn }) => turn), release, running: null };
     // The caller receives the failure from `beginning`. This handler prevents an unhandled rejection.
     new_slot.turn.catch(() => {});
-    this.#slots.add(name, new_slot);
+    this.#slots.set(name, new_slot);
     try {
       const { turn, ...ids } = await beginning;
       new_slot.running = turn;
@@ -179,7 +179,7 @@ export class Loop {
     }
     const release = this.#deps.live.acquire(key);
     const { promise: turn, resolve } = Promise.withResolvers<null>();
-    this.#slots.add(name, { turn, release, running: null });
+    this.#slots.set(name, { turn, release, running: null });
     try {
       return await work();
     } finally {
@@ -286,7 +286,7 @@ export class Loop {
         }
         return turn;
       });
-    this.#slots.add(name, slot);
+    this.#slots.set(name, slot);
   }
 
   async #endOrphan(run: RunRow, failure: BackplaneError): Promise<void> {

@@ -25,7 +25,7 @@ import type { Clock } from "@backplane/ports";
 import type { KernelPort, KernelPublishOptions } from "@backplane/session";
 import type { LoadContent } from "./load-content.ts";
 
-const MESSAGE_LENGTH = 2_000;
+const MAX_MESSAGE_LENGTH = 2_000;
 
 export interface ModelRequest {
   provider: string;
@@ -171,8 +171,8 @@ export class ModelCalls {
           signal: abort.signal,
           onSent: ({ id }) => {
             step = id;
-            this.#pending.add(id, pending);
-            this.#deltas.add(id, (delta) => {
+            this.#pending.set(id, pending);
+            this.#deltas.set(id, (delta) => {
               const { content } = delta;
               started = true;
               onAnyDelta?.(delta);
@@ -230,7 +230,7 @@ function toFailure({ payload }: BusEvent<"llm.call.error">, started: boolean): F
   };
   const retryable = typeof payload.retryable === "boolean" ? payload.retryable : isRetryableFailure(failure);
   // The message comes from a plugin and is shown in records and answers, so it is sanitized.
-  const message = sanitizeText(error.slice(0, MESSAGE_LENGTH));
+  const message = sanitizeText(error.slice(0, MAX_MESSAGE_LENGTH));
   return { ...failure, message, retryable: retryable && !started, retry_after_ms: toRetryMs(retry_after_s) };
 }
 

@@ -82,7 +82,7 @@ export class MintedCallers implements Callers {
 
   mint(identity: ServiceIdentity): { as: string; end(): void } {
     const as = `as_${randomBytes(TOKEN_BYTES).toString("base64url")}`;
-    this.#minted.add(as, identity);
+    this.#minted.set(as, identity);
     return { as, end: () => void this.#minted.delete(as) };
   }
 

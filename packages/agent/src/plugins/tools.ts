@@ -166,7 +166,7 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
   const { name, description, parameters, requires_approval, effect_class, timeout_ms } = tool;
   const { risk, category, deferred, recoverable } = tool;
   if (typeof name !== "string" || !TOOL_NAME.test(name)) {
-    throw invalid(`${JSON.stringify(name)} is not a tool name: use 1 to 64 letters, digits, _ and -`);
+    throw invalid(`${JSON.stringify(name)} is not a valid tool name: use 1 to 64 letters, digits, _ and -`);
   }
   if (typeof description !== "string") throw invalid(`tool ${name} has no description`);
   const schema = snapshot(parameters) as JsonObject;

@@ -38,7 +38,7 @@ import { checkConfig } from "./check-config.ts";
 import { withAllowedAddress } from "./private-address.ts";
 import { maskInstance, type ProviderState, readProviders } from "./view.ts";
 
-const ID_LENGTH = 64;
+const MAX_ID_LENGTH = 64;
 const SUFFIX_LENGTH = 8;
 const META_FIELDS = ["plugin", "label"];
 
@@ -269,7 +269,7 @@ function isMasked(field: string, value: Json): boolean {
 }
 
 function generateId(plugin: string): string {
-  const stem = plugin.slice(0, ID_LENGTH - SUFFIX_LENGTH - 1).replace(/-+$/, "");
+  const stem = plugin.slice(0, MAX_ID_LENGTH - SUFFIX_LENGTH - 1).replace(/-+$/, "");
   return `${stem}-${randomBytes(SUFFIX_LENGTH / 2).toString("hex")}`;
 }
 

@@ -63,7 +63,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
       resolve(buildOutcome(status, null, error));
       stop.abort();
     };
-    running.add(request.invocation_id, end);
+    running.set(request.invocation_id, end);
     const timer = clock.after(request.timeout_ms, () =>
       end({ status: "failed", error: { code: "timeout", message: "the tool did not answer in time" } }),
     );

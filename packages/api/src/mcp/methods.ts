@@ -16,7 +16,7 @@ import type { ToolPages } from "./lists/tool-pages.ts";
 import type { View } from "./lists/view.ts";
 import { MAX_SUBSCRIPTIONS, type Subscriptions } from "./notifications/subscriptions.ts";
 import { McpError } from "./protocol/json-rpc.ts";
-import { type LogLevel, readLevel } from "./protocol/log-levels.ts";
+import { type LogLevel, parseLogLevel } from "./protocol/log-levels.ts";
 import type { McpExchange } from "./session/exchange.ts";
 
 export interface MethodDeps {
@@ -79,7 +79,7 @@ function discover(_params: JsonObject, { view }: McpExchange): JsonObject {
 }
 
 function setLevel(deps: MethodDeps, { level }: JsonObject, exchange: McpExchange): JsonObject {
-  const known = readLevel(level);
+  const known = parseLogLevel(level);
   if (known === null)
     throw new McpError(MCP_ERRORS.invalid_params, "params.level must be one of the RFC 5424 levels");
   if (exchange.session !== null) exchange.session.level = known;

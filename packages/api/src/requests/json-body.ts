@@ -1,6 +1,6 @@
 /**
- * JSON bodies. Nesting is bounded, `__proto__` is rejected because copying the value could change a prototype, and so is
- * any value that would change when it is written again: a person must approve exactly what was sent.
+ * Parses JSON bodies with bounded nesting. A `__proto__` key is rejected, because copying the value could change a
+ * prototype. A value that re-serialization would change is rejected too: a person must approve exactly what was sent.
  */
 import { isUtf8 } from "node:buffer";
 import { BackplaneError, WIRE_LIMITS } from "@backplane/contract";

@@ -37,7 +37,7 @@ describe("parseJsonBody", () => {
     expect(() => parse('{"token": tok_secret')).not.toThrow(/tok_secret/);
   });
 
-  test("rejects values that would change when written again", () => {
+  test("rejects values that re-serialization would change", () => {
     expect(parseOutcome('{"a":1e999}')).toBe("request.invalid");
     expect(parseOutcome('{"a":[-1e999]}')).toBe("request.invalid");
     expect(parse('{"a":1e308,"b":"é😀"}')).toEqual({ a: 1e308, b: "é😀" });

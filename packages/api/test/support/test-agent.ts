@@ -1,6 +1,6 @@
 /**
- * The agent behind `/ws` without a loop: real bus, store, tape and fan-out. A message is on disk before it is acknowledged;
- * interrupts are recorded.
+ * The agent behind `/ws` without a loop, but with a real bus, store, tape and fan-out. A message is on disk before it is
+ * acknowledged; interrupts are recorded.
  */
 
 import { randomFillSync } from "node:crypto";
@@ -27,7 +27,7 @@ interface Agent {
   bus: Bus;
   interrupts: SessionRef[];
   /** Messages fail with this error if it is set. */
-  broken: Error | null;
+  message_error: Error | null;
   write<K extends string>(kind: K, payload: BusPayload<K>, session_id: string): Promise<number>;
   publish<K extends string>(kind: K, payload: BusPayload<K>, session_id: string): Promise<unknown>;
   /** Advances the clock of the fan-out only. */
@@ -65,7 +65,7 @@ async function createTestAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent
       fanout,
       sessions: {
         async message(caller, { session_id, workspace = "default" }, message) {
-          if (agent.broken !== null) throw agent.broken;
+          if (agent.message_error !== null) throw agent.message_error;
           const key = { scope: caller.scope, workspace, session_id };
           await sessions.open(key);
           return { ...(await record("user.message.received", { ...message }, key)), run_id: ids.next("run") };
@@ -79,7 +79,7 @@ async function createTestAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent
     fanout,
     bus,
     interrupts,
-    broken: null,
+    message_error: null,
     async write(kind, payload, session_id) {
       const key = { scope, workspace: "default", session_id };
       await sessions.open(key);
@@ -120,7 +120,7 @@ function createTestClock() {
 export interface TestWs extends TestApi {
   agent: Agent;
   url: string;
-  connect(options?: ConnectOptions): Promise<Remote>;
+  connect(options?: ConnectOptions): Promise<WsTestClient>;
 }
 
 interface ConnectOptions {
@@ -157,17 +157,17 @@ export async function startWs(
 type Op<K extends WsServerOp["op"]> = Extract<WsServerOp, { op: K }>;
 
 /** A client that validates every frame and can wait for an op or event. */
-interface Remote {
+interface WsTestClient {
   ws: WebSocket;
   ops: WsServerOp[];
   send(op: unknown): void;
-  /** The next op of this kind that was not returned yet. */
+  /** The next op of this kind that has not been returned yet. */
   next<K extends WsServerOp["op"]>(kind: K, where?: (op: Op<K>) => boolean): Promise<Op<K>>;
   event(kind: string): Promise<Op<"event">>;
   closed: Promise<{ code: number; reason: string }>;
 }
 
-function connect(url: string, options: ConnectOptions = {}): Promise<Remote> {
+function connect(url: string, options: ConnectOptions = {}): Promise<WsTestClient> {
   const { token = ADMIN_TOKEN, protocols = [], path = "/ws" } = options;
   const headers = {
     ...(token === null ? {} : { authorization: `Bearer ${token}` }),
@@ -184,7 +184,7 @@ function connect(url: string, options: ConnectOptions = {}): Promise<Remote> {
     ops.push(WsServerOpSchema.parse(JSON.parse(data.toString())));
     for (const check of waiting) check();
   });
-  const next: Remote["next"] = (kind, where = () => true) =>
+  const next: WsTestClient["next"] = (kind, where = () => true) =>
     new Promise((resolve) => {
       const check = () => {
         const match = ops.find((op) => op.op === kind && !returned.has(op) && where(op as never));
@@ -196,7 +196,7 @@ function connect(url: string, options: ConnectOptions = {}): Promise<Remote> {
       waiting.add(check);
       check();
     });
-  const remote: Remote = {
+  const remote: WsTestClient = {
     ws,
     ops,
     send: (op) => ws.send(typeof op === "string" || Buffer.isBuffer(op) ? op : JSON.stringify(op)),

@@ -224,7 +224,7 @@ test("closes the socket when the fan-out ends", async () => {
 
 test("hides the cause of an internal error from the client and logs it", async () => {
   const remote = await connectAttached();
-  api.agent.broken = new Error("secret of the store");
+  api.agent.message_error = new Error("secret of the store");
   remote.send({ op: "message", text: "hello", ref: "r" });
   const error = await remote.next("error");
   expect(error).toMatchObject({ code: "internal", ref: "r" });

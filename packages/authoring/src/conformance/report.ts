@@ -1,5 +1,5 @@
 /** The report of one run: one result for each rule of the protocol and one for each of the author's cases. */
-import type { BrokenRule } from "./broken-rule.ts";
+import type { RuleViolation } from "./rule-violation.ts";
 import type { ProtocolRule, RuleId } from "./rules.ts";
 import type { TranscriptLine } from "./transcript.ts";
 
@@ -65,7 +65,7 @@ export class Findings {
   }
 
   /** Records only the first failure of a rule, because later ones usually have the same cause. */
-  recordFailure({ rule, message, frame }: BrokenRule, context: FailureContext): void {
+  recordFailure({ rule, message, frame }: RuleViolation, context: FailureContext): void {
     const result = this.#results.get(rule)!;
     if (result.status === "failed") return;
     result.status = "failed";

@@ -12,10 +12,10 @@ import type { SchemaCheck } from "@backplane/ports";
 import type { ProgramExit, StartedProgram } from "@backplane/runner";
 import { checkSideHandshake, checkSideOutcome, checkSideResponse } from "@backplane/wire";
 import type { OpenedPackage } from "../package/open-package.ts";
-import { BrokenRule } from "./broken-rule.ts";
 import { type AuthorCase, compareOutcome } from "./cases.ts";
 import type { ConformanceLimits } from "./limits.ts";
 import type { FailureContext, Findings } from "./report.ts";
+import { RuleViolation } from "./rule-violation.ts";
 import type { SideRule } from "./rules.ts";
 import { makeSample } from "./samples.ts";
 import { Transcript } from "./transcript.ts";
@@ -103,7 +103,7 @@ class SideSuite {
         rule: "side.unknown-tool",
       });
       if (response.status !== "error")
-        throw new BrokenRule("side.unknown-tool", "The request was answered with status ok.", response);
+        throw new RuleViolation("side.unknown-tool", "The request was answered with status ok.", response);
       this.#findings.markPassed("side.unknown-tool");
     });
   }
@@ -123,7 +123,7 @@ class SideSuite {
   ): Promise<void> {
     const rule = `The author's case: ${tool.id} gives the expected result.`;
     const checkOutput = await this.#plugin.check(tool.tool.output_schema);
-    const broken = await this.#run(tool, async (session) => {
+    const failed = await this.#run(tool, async (session) => {
       const response = await session.call({
         tool_name: toolNameOf(tool),
         input: input ?? {},
@@ -151,17 +151,17 @@ class SideSuite {
             };
       this.#findings.addCase(name, rule, failure);
     });
-    if (broken === null) return;
-    const { message, frame } = broken.rule;
-    const fix = `Correct the broken rule ${broken.rule.rule} first.`;
-    this.#findings.addCase(name, rule, { message, frame, fix, ...broken.context });
+    if (failed === null) return;
+    const { message, frame } = failed.violation;
+    const fix = `Correct the broken rule ${failed.violation.rule} first.`;
+    this.#findings.addCase(name, rule, { message, frame, fix, ...failed.context });
   }
 
-  /** Runs one check in a separate process. Resolves to the broken rule, or null if the check passed. */
+  /** Runs one check in a separate process. Resolves to the rule violation, or null if the check passed. */
   async #run(
     tool: ManifestToolExport,
     check: (session: SideSession) => Promise<void>,
-  ): Promise<{ rule: BrokenRule; context: FailureContext } | null> {
+  ): Promise<{ violation: RuleViolation; context: FailureContext } | null> {
     let session: SideSession | null = null;
     try {
       const program = await this.#plugin.start(requestedGrant(this.#plugin, tool));
@@ -172,10 +172,10 @@ class SideSuite {
       return null;
     } catch (error) {
       await session?.close();
-      const rule = toBrokenRule(error);
+      const violation = toRuleViolation(error);
       const failure_context = session?.failureContext() ?? { export_id: tool.id, transcript: [], stderr: "" };
-      this.#findings.recordFailure(rule, failure_context);
-      return { rule, context: failure_context };
+      this.#findings.recordFailure(violation, failure_context);
+      return { violation, context: failure_context };
     }
   }
 }
@@ -238,7 +238,7 @@ class SideSession {
     const line = await this.#read("side.handshake", this.#limits.handshake_ms);
     const problem = checkSideHandshake(line);
     if (problem !== undefined)
-      throw new BrokenRule("side.handshake", `The handshake is invalid: ${problem}.`, line);
+      throw new RuleViolation("side.handshake", `The handshake is invalid: ${problem}.`, line);
     this.#checkManifest(line.manifest as JsonObject, line);
   }
 
@@ -253,18 +253,22 @@ class SideSession {
         ? [package_id, package_id.slice(package_id.lastIndexOf("/") + 1)]
         : [runtime.plugin_id];
     if (!ids.includes(plugin_id as string))
-      throw new BrokenRule(
+      throw new RuleViolation(
         "side.identity",
         `plugin_id is ${JSON.stringify(plugin_id)}, expected ${ids.join(" or ")}.`,
         line,
       );
     if (protocol_version !== PROTOCOL)
-      throw new BrokenRule("side.identity", `protocol_version is ${JSON.stringify(protocol_version)}.`, line);
+      throw new RuleViolation(
+        "side.identity",
+        `protocol_version is ${JSON.stringify(protocol_version)}.`,
+        line,
+      );
     const missing = manifest.exports.find(
       (each) => each.kind === "tool" && !(exposed_tools as Json[]).includes(toolNameOf(each)),
     );
     if (missing !== undefined)
-      throw new BrokenRule("side.tools", `exposed_tools does not contain ${missing.id}.`, line);
+      throw new RuleViolation("side.tools", `exposed_tools does not contain ${missing.id}.`, line);
     const reported = capabilities as string[];
     const allowed = runtime.capabilities;
     const invalid = reported.find(
@@ -275,7 +279,7 @@ class SideSession {
         allowed?.includes(name) === false,
     );
     if (invalid !== undefined)
-      throw new BrokenRule(
+      throw new RuleViolation(
         "side.capabilities",
         `The capability ${JSON.stringify(invalid)} is empty, repeated or not in the manifest.`,
         line,
@@ -305,12 +309,12 @@ class SideSession {
     const line = await this.#read(rule, Math.min(this.#tool.default_timeout_ms, MAX_WAIT_MS));
     const problem = checkSideResponse(line) ?? checkSideOutcome(line, request_id);
     if (problem !== undefined)
-      throw new BrokenRule("side.response", `The response is invalid: ${problem}.`, line);
+      throw new RuleViolation("side.response", `The response is invalid: ${problem}.`, line);
     const { code, message } = await this.waitForExit(this.#limits.teardown_ms, "side.exit", "the response");
     const trailing_output = this.#unread;
     if (trailing_output.trim() !== "")
-      throw new BrokenRule("side.output", "stdout has output after the response.", trailing_output);
-    if (code !== 0) throw new BrokenRule("side.exit", `The process did not exit with code 0. ${message}`);
+      throw new RuleViolation("side.output", "stdout has output after the response.", trailing_output);
+    if (code !== 0) throw new RuleViolation("side.exit", `The process did not exit with code 0. ${message}`);
     return line;
   }
 
@@ -324,7 +328,7 @@ class SideSession {
       () => this.#exit !== null,
       ms,
       () => {
-        throw new BrokenRule(rule, `The process was still running ${ms} ms after ${after}.`);
+        throw new RuleViolation(rule, `The process was still running ${ms} ms after ${after}.`);
       },
     );
     return this.#exit!;
@@ -336,7 +340,7 @@ class SideSession {
       [this.#stderr, "stderr"],
     ] as const)
       if (this.redact(text) !== text)
-        throw new BrokenRule(
+        throw new RuleViolation(
           "secrets.hidden",
           `A secret of the call is in ${where}.`,
           this.redact(text.trim()),
@@ -358,7 +362,7 @@ class SideSession {
       () => this.#unread.includes("\n") || this.#exit !== null,
       ms,
       () => {
-        throw new BrokenRule(
+        throw new RuleViolation(
           rule,
           `No line arrived within ${ms} ms.`,
           this.#unread === "" ? null : this.#unread,
@@ -368,7 +372,7 @@ class SideSession {
     const end = this.#unread.indexOf("\n");
     if (end === -1) {
       const reason = await this.#program.explainExit(this.#exit!, this.#stderr);
-      throw new BrokenRule(rule === "side.handshake" ? "start.runs" : rule, reason);
+      throw new RuleViolation(rule === "side.handshake" ? "start.runs" : rule, reason);
     }
     const text = this.#unread.slice(0, end);
     this.#unread = this.#unread.slice(end + 1);
@@ -379,7 +383,7 @@ class SideSession {
     } catch {
       // Reported below.
     }
-    throw new BrokenRule("side.output", "A line of stdout is not a JSON object.", text);
+    throw new RuleViolation("side.output", "A line of stdout is not a JSON object.", text);
   }
 
   /** The wait is extended while the process gets little CPU time. */
@@ -428,12 +432,12 @@ async function checkSideOutput(
   if (response.status !== "ok" || checkOutput === null) return;
   const [issue] = await checkOutput(response.output ?? null);
   if (issue !== undefined)
-    throw new BrokenRule("side.schema", `output${issue.path} of ${id} ${issue.message}.`, response);
+    throw new RuleViolation("side.schema", `output${issue.path} of ${id} ${issue.message}.`, response);
 }
 
-function toBrokenRule(error: unknown): BrokenRule {
-  if (error instanceof BrokenRule) return error;
+function toRuleViolation(error: unknown): RuleViolation {
+  if (error instanceof RuleViolation) return error;
   if ((error as { code?: string }).code === "launch_failed")
-    return new BrokenRule("start.runs", (error as Error).message);
+    return new RuleViolation("start.runs", (error as Error).message);
   throw error;
 }

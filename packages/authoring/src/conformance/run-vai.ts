@@ -1,10 +1,10 @@
 /** Runs the checks of `vai.rpc.v1` and the author's cases against a package. */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { OpenedPackage } from "../package/open-package.ts";
-import { BrokenRule } from "./broken-rule.ts";
 import { type AuthorCase, type CaseOutcome, compareOutcome } from "./cases.ts";
 import type { ConformanceLimits } from "./limits.ts";
 import type { FailureContext, Findings } from "./report.ts";
+import { RuleViolation } from "./rule-violation.ts";
 import type { VaiRule } from "./rules.ts";
 import { callExport, checkResult, describeExport, type TestedExport } from "./vai-calls.ts";
 import { ENDING_CHECKS, EXPORT_CHECKS, PROTOCOL_CHECKS, type VaiCheck } from "./vai-checks.ts";
@@ -119,7 +119,7 @@ class VaiSuite {
       await running;
       this.#findings.markPassed(check.rule, ...(check.covers ?? []));
     } catch (error) {
-      this.#findings.recordFailure(toBrokenRule(error, check.rule), describeContext(session, tested));
+      this.#findings.recordFailure(toRuleViolation(error, check.rule), describeContext(session, tested));
       // A late answer to a failed check must not reach the next check.
       await session.close();
     }
@@ -146,12 +146,12 @@ class VaiSuite {
           ...describeContext(session, tested),
         });
     } catch (error) {
-      const broken = toBrokenRule(error, "response.answers");
-      this.#findings.recordFailure(broken, describeContext(session, tested));
+      const violation = toRuleViolation(error, "response.answers");
+      this.#findings.recordFailure(violation, describeContext(session, tested));
       this.#findings.addCase(name, rule, {
-        message: broken.message,
-        frame: broken.frame,
-        fix: `Correct the broken rule ${broken.rule} first.`,
+        message: violation.message,
+        frame: violation.frame,
+        fix: `Correct the broken rule ${violation.rule} first.`,
         ...describeContext(session, tested),
       });
       await session.close();
@@ -160,8 +160,8 @@ class VaiSuite {
   }
 
   #collectViolations(session: VaiTestSession, tested: TestedExport): void {
-    for (const broken of session.takeViolations())
-      this.#findings.recordFailure(broken, describeContext(session, tested));
+    for (const violation of session.takeViolations())
+      this.#findings.recordFailure(violation, describeContext(session, tested));
   }
 
   /** Returns the running session for exports with this grant, or starts one. Null if it could not be started. */
@@ -185,7 +185,7 @@ class VaiSuite {
     } catch (error) {
       if (session === null && (error as { code?: string }).code !== "launch_failed") throw error;
       this.#findings.recordFailure(
-        toBrokenRule(error, "start.runs"),
+        toRuleViolation(error, "start.runs"),
         session === null ? { export_id: null, transcript: [], stderr: "" } : describeContext(session, tested),
       );
       await session?.close();
@@ -198,13 +198,13 @@ function sameGrant(first: TestedExport, second: TestedExport): boolean {
   return first === second || JSON.stringify(first.grant) === JSON.stringify(second.grant);
 }
 
-function toBrokenRule(error: unknown, rule: VaiRule): BrokenRule {
-  if (error instanceof BrokenRule) {
+function toRuleViolation(error: unknown, rule: VaiRule): RuleViolation {
+  if (error instanceof RuleViolation) {
     // A check that gets no answer breaks its own rule.
-    return error.rule === "response.answers" ? new BrokenRule(rule, error.message, error.frame) : error;
+    return error.rule === "response.answers" ? new RuleViolation(rule, error.message, error.frame) : error;
   }
   if (error instanceof ProcessEnded || (error as { code?: string }).code === "launch_failed")
-    return new BrokenRule(rule, (error as Error).message);
+    return new RuleViolation(rule, (error as Error).message);
   throw error;
 }
 

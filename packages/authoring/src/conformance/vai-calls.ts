@@ -13,7 +13,7 @@ import {
 } from "@backplane/contract";
 import type { SchemaCheck } from "@backplane/ports";
 import type { OpenedPackage } from "../package/open-package.ts";
-import { BrokenRule } from "./broken-rule.ts";
+import { RuleViolation } from "./rule-violation.ts";
 import { makeSample, requestBody, requiredEntries } from "./samples.ts";
 import type { VaiTestSession } from "./vai-test-session.ts";
 
@@ -139,7 +139,7 @@ export function waitForAnswer(
   );
 }
 
-/** Checks the status and the result of a response to a valid request. Throws a BrokenRule. */
+/** Checks the status and the result of a response to a valid request. Throws a RuleViolation. */
 export async function checkResult(
   { exported, checkOutput }: TestedExport,
   frame: JsonObject,
@@ -148,7 +148,7 @@ export async function checkResult(
   if (frame.ok !== true) return;
   const { status, result = null } = frame.body as { status: string; result?: Json };
   if (status === (exported.kind === "hook" ? "succeeded" : "ack"))
-    throw new BrokenRule(
+    throw new RuleViolation(
       "response.status",
       `The ${exported.kind} ${exported.id} answered with status ${status}.`,
       frame,
@@ -161,7 +161,7 @@ export async function checkResult(
       ? compactorIssue(result)
       : harnessIssue(result);
   if (issue !== null)
-    throw new BrokenRule("result.shape", `The result of ${exported.id} is invalid: ${issue}.`, frame);
+    throw new RuleViolation("result.shape", `The result of ${exported.id} is invalid: ${issue}.`, frame);
   if (exported.kind === "compactor" && check_retention)
     checkRetained(exported.compactor.supports_pinned_items, result as JsonObject, frame);
 }
@@ -174,17 +174,21 @@ async function checkToolResult(
 ): Promise<void> {
   const result = parseToolResult(value);
   if (typeof result === "string")
-    throw new BrokenRule("result.shape", `The result of ${id} is invalid: ${result}.`, frame);
+    throw new RuleViolation("result.shape", `The result of ${id} is invalid: ${result}.`, frame);
   if (checkOutput === null || result.is_error) return;
   if (result.structured_output === undefined)
-    throw new BrokenRule(
+    throw new RuleViolation(
       "result.schema",
       `${id} has an output_schema, but its result has no structured_output.`,
       frame,
     );
   const [issue] = await checkOutput(result.structured_output);
   if (issue !== undefined)
-    throw new BrokenRule("result.schema", `structured_output${issue.path} of ${id} ${issue.message}.`, frame);
+    throw new RuleViolation(
+      "result.schema",
+      `structured_output${issue.path} of ${id} ${issue.message}.`,
+      frame,
+    );
 }
 
 /** Compares the seed with the sample conversation, as the host compares it with the chain. */
@@ -197,7 +201,7 @@ function checkRetained(
   const seed_keys = new Set(blocks.map(comparisonKey));
   const lost = requiredEntries(supports_pinned_items).find((block) => !seed_keys.has(comparisonKey(block)));
   if (lost !== undefined)
-    throw new BrokenRule(
+    throw new RuleViolation(
       "compactor.retains",
       `The block ${JSON.stringify(lost)} is missing from seed_blocks.`,
       frame,
@@ -206,7 +210,7 @@ function checkRetained(
   for (const { kind, tool_call_id } of blocks) {
     if (kind === "tool_call") call_ids.add(tool_call_id);
     if (kind === "tool_result" && !call_ids.has(tool_call_id))
-      throw new BrokenRule(
+      throw new RuleViolation(
         "compactor.retains",
         `The result of ${JSON.stringify(tool_call_id)} is not after its call.`,
         frame,

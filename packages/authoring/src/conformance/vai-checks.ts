@@ -4,7 +4,7 @@
  */
 import { type JsonObject, OPS, WIRE_LIMITS } from "@backplane/contract";
 import { encodeContentLength } from "@backplane/wire";
-import { BrokenRule } from "./broken-rule.ts";
+import { RuleViolation } from "./rule-violation.ts";
 import type { VaiRule } from "./rules.ts";
 import { buildCallBody, callExport, checkResult, type TestedExport, waitForAnswer } from "./vai-calls.ts";
 import type { VaiTestSession } from "./vai-test-session.ts";
@@ -130,7 +130,7 @@ export const PROTOCOL_CHECKS: readonly VaiCheck[] = [
       session.send({ protocol: "vai.rpc.v1", type: "shutdown" });
       const { code, message } = await session.waitForExit("shutdown.exits", "the shutdown");
       if (code !== 0)
-        throw new BrokenRule("shutdown.exits", `The process did not exit with code 0. ${message}`);
+        throw new RuleViolation("shutdown.exits", `The process did not exit with code 0. ${message}`);
     },
   },
 ];
@@ -203,5 +203,5 @@ async function requireFailure(
   const frame = await waitForAnswer(session, tested, response);
   const { status } = (frame.body ?? {}) as JsonObject;
   if (frame.ok === true && (status === "succeeded" || status === "ack"))
-    throw new BrokenRule(rule, `The request was answered with status ${status}.`, frame);
+    throw new RuleViolation(rule, `The request was answered with status ${status}.`, frame);
 }

@@ -18,8 +18,8 @@ import {
   encodeContentLength,
   frameLimits,
 } from "@backplane/wire";
-import { BrokenRule } from "./broken-rule.ts";
 import type { ConformanceLimits } from "./limits.ts";
+import { RuleViolation } from "./rule-violation.ts";
 import type { VaiRule } from "./rules.ts";
 import { Transcript, type TranscriptLine } from "./transcript.ts";
 
@@ -31,7 +31,7 @@ const PAUSE_MS = 20;
 
 export interface Exchange {
   id: string;
-  /** Rejects with a BrokenRule or a ProcessEnded. */
+  /** Rejects with a RuleViolation or a ProcessEnded. */
   response: Promise<JsonObject>;
 }
 
@@ -52,7 +52,7 @@ export class VaiTestSession {
   readonly #answered = new Set<string>();
   readonly #secrets = new Set<string>();
   #redactor: Redactor | null = null;
-  readonly #violations: BrokenRule[] = [];
+  readonly #violations: RuleViolation[] = [];
   /** Rejects when the stream cannot be read any further or the process has exited. */
   readonly #ended: Promise<never>;
   #rejectEnded: (error: Error) => void = () => {};
@@ -75,7 +75,7 @@ export class VaiTestSession {
     this.#decoder = new ContentLengthDecoder(
       frameLimits(),
       (frame) => this.#receive(frame),
-      (error) => this.#fail(toBrokenRule(error)),
+      (error) => this.#fail(toRuleViolation(error)),
     );
     program.stdout.on("data", (chunk: Buffer) => this.#decoder.push(chunk));
     program.stderr.on("data", (chunk: Buffer) => {
@@ -87,7 +87,7 @@ export class VaiTestSession {
       const ended = `The process ended. ${exit.message}`;
       // If a check waits for an answer, that check reports the exit.
       const idle = this.#hello_received && this.#pending.size === 0 && !this.#exit_expected && !this.#closed;
-      if (idle) this.#recordViolation(new BrokenRule("start.runs", `${ended} It was not told to stop.`));
+      if (idle) this.#recordViolation(new RuleViolation("start.runs", `${ended} It was not told to stop.`));
       this.#rejectEnded(new ProcessEnded(ended));
     });
   }
@@ -119,7 +119,7 @@ export class VaiTestSession {
   }
 
   /** Returns and clears the rules broken since the previous call. */
-  takeViolations(): BrokenRule[] {
+  takeViolations(): RuleViolation[] {
     return this.#violations.splice(0);
   }
 
@@ -152,16 +152,16 @@ export class VaiTestSession {
     } catch (error) {
       if (!(error instanceof ProcessEnded)) throw error;
       const reason = await this.#program.explainExit(this.#exit!, this.#stderr);
-      throw new BrokenRule("start.runs", reason);
+      throw new RuleViolation("start.runs", reason);
     }
     const { protocol, role, plugin } = hello;
     if (protocol !== PROTOCOL || role !== "plugin" || !isObject(plugin))
-      throw new BrokenRule("hello.shape", "A field of the hello is missing or has a wrong value.", hello);
+      throw new RuleViolation("hello.shape", "A field of the hello is missing or has a wrong value.", hello);
     for (const field of ["package_id", "version"] as const) {
       if (typeof plugin[field] !== "string")
-        throw new BrokenRule("hello.shape", `plugin.${field} of the hello is not a string.`, hello);
+        throw new RuleViolation("hello.shape", `plugin.${field} of the hello is not a string.`, hello);
       if (plugin[field] !== identity[field])
-        throw new BrokenRule(
+        throw new RuleViolation(
           "hello.identity",
           `${field} is ${JSON.stringify(plugin[field])} in the hello, but ${JSON.stringify(identity[field])} in the manifest.`,
           hello,
@@ -217,7 +217,7 @@ export class VaiTestSession {
     let stop = () => {};
     const timeout = new Promise<never>((_, reject) => {
       stop = this.#program.after(ms, () =>
-        reject(new BrokenRule(rule, `The process was still running ${ms} ms after ${after}.`)),
+        reject(new RuleViolation(rule, `The process was still running ${ms} ms after ${after}.`)),
       );
     });
     try {
@@ -241,10 +241,10 @@ export class VaiTestSession {
   }
 
   /** Builds the violation for an answer that did not arrive, or of which only a part arrived. */
-  missingAnswer(rule: VaiRule, problem: string): BrokenRule {
+  missingAnswer(rule: VaiRule, problem: string): RuleViolation {
     const partial = this.#decoder.strayOutput();
-    if (partial === "") return new BrokenRule(rule, `${problem}.`);
-    return new BrokenRule(
+    if (partial === "") return new RuleViolation(rule, `${problem}.`);
+    return new RuleViolation(
       "frame.body",
       `${problem}: its last frame is incomplete, or Content-Length is larger than the body.`,
       partial,
@@ -273,12 +273,12 @@ export class VaiTestSession {
       return;
     }
     if (frame.type === "hello")
-      this.#recordViolation(new BrokenRule("hello.once", "The plugin sent a second hello.", frame));
+      this.#recordViolation(new RuleViolation("hello.once", "The plugin sent a second hello.", frame));
     else if (frame.type === "response") this.#receiveResponse(frame);
     else if (frame.type === "event") this.#receiveEvent(frame);
     else
       this.#recordViolation(
-        new BrokenRule(
+        new RuleViolation(
           "frame.type",
           `A plugin must not send frames of type ${JSON.stringify(frame.type ?? null)}.`,
           frame,
@@ -291,7 +291,7 @@ export class VaiTestSession {
     if (frame.type === "hello") this.#pending_hello?.resolve(frame);
     else
       this.#pending_hello?.reject(
-        new BrokenRule("hello.shape", "The first frame of the plugin is not a hello.", frame),
+        new RuleViolation("hello.shape", "The first frame of the plugin is not a hello.", frame),
       );
   }
 
@@ -302,8 +302,8 @@ export class VaiTestSession {
       const again = typeof id === "string" && this.#answered.has(id);
       this.#recordViolation(
         again
-          ? new BrokenRule("response.once", `The request ${id} was answered a second time.`, frame)
-          : new BrokenRule("response.id", `No request has the id ${JSON.stringify(id ?? null)}.`, frame),
+          ? new RuleViolation("response.once", `The request ${id} was answered a second time.`, frame)
+          : new RuleViolation("response.id", `No request has the id ${JSON.stringify(id ?? null)}.`, frame),
       );
       return;
     }
@@ -311,17 +311,17 @@ export class VaiTestSession {
     this.#answered.add(id as string);
     const problem = checkVaiResponse(frame);
     if (problem === undefined) pending.resolve(frame);
-    else pending.reject(new BrokenRule("response.shape", `The response is invalid: ${problem}.`, frame));
+    else pending.reject(new RuleViolation("response.shape", `The response is invalid: ${problem}.`, frame));
   }
 
   #receiveEvent(frame: JsonObject): void {
     const problem = checkVaiEvent(frame);
     const { request_id } = frame;
     if (problem !== undefined)
-      this.#recordViolation(new BrokenRule("event.shape", `The event is invalid: ${problem}.`, frame));
+      this.#recordViolation(new RuleViolation("event.shape", `The event is invalid: ${problem}.`, frame));
     else if (!this.#pending.has(request_id as string))
       this.#recordViolation(
-        new BrokenRule(
+        new RuleViolation(
           "event.belongs",
           this.#answered.has(request_id as string)
             ? `The event came after the response to ${request_id as string}.`
@@ -335,33 +335,33 @@ export class VaiTestSession {
     const redacted = this.redact(text);
     if (redacted !== text)
       this.#recordViolation(
-        new BrokenRule("secrets.hidden", `A secret of the call is in ${where}.`, redacted.trim()),
+        new RuleViolation("secrets.hidden", `A secret of the call is in ${where}.`, redacted.trim()),
       );
   }
 
-  #recordViolation(broken: BrokenRule): void {
-    this.#violations.push(broken);
+  #recordViolation(violation: RuleViolation): void {
+    this.#violations.push(violation);
   }
 
-  #fail(broken: BrokenRule | null): void {
+  #fail(violation: RuleViolation | null): void {
     // A process that exits while it writes leaves half a frame; its exit is reported instead.
-    if (broken === null) return;
-    if (broken.frame !== null) this.#transcript.add("plugin", broken.frame);
+    if (violation === null) return;
+    if (violation.frame !== null) this.#transcript.add("plugin", violation.frame);
     // Also recorded, because there may be no check that waits for an answer.
-    this.#recordViolation(broken);
+    this.#recordViolation(violation);
     this.#closed = true;
-    this.#rejectEnded(broken);
+    this.#rejectEnded(violation);
     this.#program.kill();
   }
 }
 
-function toBrokenRule(error: BackplaneError): BrokenRule | null {
+function toRuleViolation(error: BackplaneError): RuleViolation | null {
   const { details = {} } = error;
   if (details.truncated === true) return null;
   const stray_output = typeof details.stray_output === "string" ? details.stray_output : null;
-  if (error.code === "frame_too_large") return new BrokenRule("frame.limits", error.message, stray_output);
+  if (error.code === "frame_too_large") return new RuleViolation("frame.limits", error.message, stray_output);
   if (details.part === "header")
-    return new BrokenRule("stdout.frames", "stdout contains something other than frames.", stray_output);
+    return new RuleViolation("stdout.frames", "stdout contains something other than frames.", stray_output);
   const too_deep = error.message.includes("nested too deeply");
-  return new BrokenRule(too_deep ? "frame.limits" : "frame.body", error.message, stray_output);
+  return new RuleViolation(too_deep ? "frame.limits" : "frame.body", error.message, stray_output);
 }

@@ -4,7 +4,7 @@ import type { Output } from "../terminal/output.ts";
 import { plainLine, plainText } from "../terminal/plain-text.ts";
 import type { ChatEvent } from "./chat-events.ts";
 
-const ARGUMENTS_LENGTH = 160;
+const MAX_ARGUMENTS_LENGTH = 160;
 
 /** Null if there is nothing to show. `names` maps call ids to tool names, since a result contains only the call id. */
 export function chatEventText(out: Output, chat_event: ChatEvent, names: Map<string, string>): string | null {
@@ -58,7 +58,7 @@ function callLine(name: string, args: unknown): string {
   const goal = isObject(args) ? args.goal : undefined;
   if (name === "agent" && typeof goal === "string") return plainLine(`sub-agent: ${goal}`);
   const text = JSON.stringify(args ?? {});
-  const short = text.length > ARGUMENTS_LENGTH ? `${text.slice(0, ARGUMENTS_LENGTH)}…` : text;
+  const short = text.length > MAX_ARGUMENTS_LENGTH ? `${text.slice(0, MAX_ARGUMENTS_LENGTH)}…` : text;
   return plainLine(text === "{}" ? name : `${name} ${short}`);
 }
 

@@ -12,7 +12,6 @@ import {
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import { ifAllowed } from "../bindings/report-tools.ts";
-import { describeChange } from "../clients/change-lines.ts";
 import {
   type ConfigFile,
   isReadableByOthers,
@@ -29,6 +28,7 @@ import {
   removeServerEntry,
   setServerEntry,
 } from "../clients/edit-entry.ts";
+import { formatDiff } from "../clients/file-diff.ts";
 import {
   type ClientEnvironment,
   type Connection,
@@ -430,8 +430,8 @@ async function findProblem({ url, token }: Connection): Promise<string | null> {
 }
 
 function showChange(context: CommandContext, { client, file }: ClientFile, text: string | null): void {
-  const change = describeChange(file.path, file.text, text);
-  context.out.data({ client: client.name, file: file.path, changed: false, diff: change }, () => change);
+  const diff = formatDiff(file.path, file.text, text);
+  context.out.data({ client: client.name, file: file.path, changed: false, diff }, () => diff);
 }
 
 function report(

@@ -24,7 +24,7 @@ export async function findInstalledPackage(context: CommandContext, name: string
 export function parsePackageName(text: string): { package_id: string; version: string | undefined } {
   const at = text.indexOf("@");
   if (at === 0 || at === text.length - 1) {
-    throw new BackplaneError("cli.usage", `${text} is not a package name.`, {
+    throw new BackplaneError("cli.usage", `${text} is not a valid package name.`, {
       fix: "Write acme/devkit or acme/devkit@0.1.0.",
     });
   }

@@ -13,9 +13,9 @@ export interface Io {
   cwd: string;
   /** How `up --detach` starts this program again, with the same Node flags. */
   entry: { node: string; args: string[] };
-  /** Returns a function that removes the listener. While there is one, a signal does not terminate the process. */
+  /** Returns a function that removes the listener. While a listener is registered, signals do not end the process. */
   onSignal(listener: (signal: Signal) => void): () => void;
-  /** Returns a function that removes the listener. While there is one, an uncaught error does not terminate the process. */
+  /** Returns a function that removes the listener. While a listener is registered, uncaught errors do not end the process. */
   onCrash(listener: (error: unknown) => void): () => void;
   /** Exits immediately, for a second Ctrl-C. */
   exit(code: number): void;
@@ -23,7 +23,7 @@ export interface Io {
   silence_ms: number;
 }
 
-/** Together with the redraw interval of the status line, this keeps the silence of a command below 2 s. */
+/** Together with the redraw interval of the status line, this ensures that no command is silent for 2 s. */
 const SILENCE_MS = 1_000;
 
 /** npm and the launcher forward the Ctrl-C that the terminal already sent to every process. */

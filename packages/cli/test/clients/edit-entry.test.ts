@@ -3,13 +3,13 @@ import type { Json, JsonObject } from "@backplane/contract";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { describeChange } from "../../src/clients/change-lines.ts";
 import {
   findServerEntry,
   parseClientConfig,
   removeServerEntry,
   setServerEntry,
 } from "../../src/clients/edit-entry.ts";
+import { formatDiff } from "../../src/clients/file-diff.ts";
 import { KNOWN_CLIENTS, readConnection } from "../../src/clients/known-clients.ts";
 
 const ENTRY: JsonObject = { type: "http", url: "http://127.0.0.1:7420/mcp" };
@@ -280,9 +280,9 @@ test("recognizes an entry as written by `client connect` only if it has a gatewa
   for (const entry of others) expect(readConnection(claude, entry), JSON.stringify(entry)).toBeNull();
 });
 
-test("describes a change by its lines and masks keys", () => {
-  expect(describeChange("/c", "a\nb\nc\n", "a\nBearer bpk_secret\nc\n")).toBe(
+test("formats the changed lines as a diff and masks keys", () => {
+  expect(formatDiff("/c", "a\nb\nc\n", "a\nBearer bpk_secret\nc\n")).toBe(
     "--- /c\n+++ /c\n@@ -2,1 +2,1 @@\n-b\n+Bearer bpk_…",
   );
-  expect(describeChange("/c", null, "a\n")).toBe("--- /dev/null\n+++ /c\n@@ -0,0 +1,1 @@\n+a");
+  expect(formatDiff("/c", null, "a\n")).toBe("--- /dev/null\n+++ /c\n@@ -0,0 +1,1 @@\n+a");
 });

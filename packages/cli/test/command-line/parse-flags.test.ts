@@ -63,8 +63,8 @@ describe("flags", () => {
   test("parses a package name with or without a version", () => {
     expect(parsePackageName("acme/devkit@0.1.0")).toEqual({ package_id: "acme/devkit", version: "0.1.0" });
     expect(parsePackageName("acme/devkit")).toEqual({ package_id: "acme/devkit", version: undefined });
-    expect(() => parsePackageName("@1")).toThrow("is not a package name");
-    expect(() => parsePackageName("acme/devkit@")).toThrow("is not a package name");
+    expect(() => parsePackageName("@1")).toThrow("is not a valid package name");
+    expect(() => parsePackageName("acme/devkit@")).toThrow("is not a valid package name");
   });
 
   test("parses an expiry as a duration or a future time", () => {

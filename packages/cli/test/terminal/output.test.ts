@@ -12,7 +12,7 @@ describe("output", () => {
     expect(io.err()).toBe("hint\n");
   });
 
-  test("prints data without notes with --quiet", () => {
+  test("prints data but no notes with --quiet", () => {
     const io = captureIo();
     const out = createOutput(io, { quiet: true });
     out.data({}, () => "data");
@@ -45,7 +45,7 @@ describe("output", () => {
     ).toBe(["A          B", "long cell  1", "-          x · y"].join("\n"));
   });
 
-  test("omits undefined fields and marks empty ones", () => {
+  test("omits undefined fields and prints a dash for null ones", () => {
     expect(fields({ id: "x", gone: undefined, none: null, list: ["a", "b"], map: { k: 1 } })).toBe(
       ["id:   x", "none: -", "list: a, b", 'map:  {"k":1}'].join("\n"),
     );

@@ -131,7 +131,7 @@ test("reconnects a broken stream without missing or repeating an event", async (
   const before = api.runner.requests.length;
   const started = await client.invocations.invoke({ export_id: "echo", input: { do: "wait" } });
   await api.runner.started(before + 1);
-  // The first stream is cut after its first event.
+  // The first stream is interrupted after its first event.
   let cuts = 0;
   const cutting: typeof fetch = async (input, init) => {
     const response = await fetch(input, init);

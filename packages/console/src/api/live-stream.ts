@@ -1,4 +1,4 @@
-/** A stream of one page. It runs while the tab is connected, and starts again after a lost connection. */
+/** A stream of server events for one page. It runs while the tab is connected, and restarts after a lost connection. */
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { useServices } from "./services.ts";
 
@@ -14,7 +14,7 @@ export function useLiveStream(run: (signal: AbortSignal) => Promise<void>): Live
   const connected = useSyncExternalStore(live.onState, () => live.state() === "live");
   const [error, setError] = useState<unknown>(null);
   const [attempt, setAttempt] = useState(0);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: another attempt starts the stream again
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another attempt restarts the stream
   useEffect(() => {
     if (!connected) return undefined;
     const stop = new AbortController();

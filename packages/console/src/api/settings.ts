@@ -1,4 +1,4 @@
-/** Queries of the settings page: providers, policy, keys, trusted keys, configuration and kernel plugins. */
+/** Queries of the settings page: providers, policy, keys, trusted keys, configuration, kernel plugins and workspaces. */
 import type { Client } from "@backplane/client";
 import type { PolicyLevel } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";

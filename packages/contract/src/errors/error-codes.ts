@@ -466,7 +466,7 @@ export const ERROR_CODES = {
   ),
   "tool.collision": refusalSpec(
     409,
-    "Another source already provides a tool of this name.",
+    "Another source already provides a tool with this name.",
     "Find both with `backplane tool list --all`, then rename one of them or remove its binding.",
   ),
   "tool.not_found": refusalSpec(
@@ -841,7 +841,7 @@ export const ERROR_CODES = {
   ),
   "client.entry_conflict": refusalSpec(
     409,
-    "The client has a server of this name that `backplane client connect` did not write.",
+    "The client has a server with this name that `backplane client connect` did not write.",
     "Choose another name with --name, or remove that entry from the file yourself.",
   ),
   "cli.usage": refusalSpec(

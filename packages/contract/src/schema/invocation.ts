@@ -194,7 +194,7 @@ export const RecordedFrameSchema = z.object({
   kind: z
     .enum(["frame", "stray_output", "stderr"])
     .describe("stray_output: text on stdout that is not a frame, which ends the connection."),
-  text: z.string().describe("A long text is cut."),
+  text: z.string().describe("A long text is truncated."),
   invocation_id: z.string().nullable(),
 });
 

@@ -89,7 +89,7 @@ export const WorkspaceActivitySchema = z.discriminatedUnion("type", [
     type: z.enum(["frame", "stray_output", "stderr"]),
     at: TimestampSchema,
     from: z.enum(["host", "plugin"]),
-    /** Without secrets; long texts are cut. */
+    /** Without secrets; long texts are truncated. */
     text: z.string(),
   }),
   z.object({ type: z.literal("dropped"), at: TimestampSchema, count: z.number() }),

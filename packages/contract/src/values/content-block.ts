@@ -1,6 +1,6 @@
 /**
- * One block of a tool result or a message. Every layer uses this shape: invocation, tape, model, watchers, MCP. Its
- * spelling is MCP's (`mimeType`, `resource_link`); `normalizeContent` translates the spellings of other formats. A
+ * One block of a tool result or a message. Every layer uses this shape: invocation, tape, model, watchers, MCP. The
+ * field names and types are MCP's (`mimeType`, `resource_link`); `normalizeContent` converts blocks of other formats. A
  * large block holds a reference to an artifact instead. Blocks of unknown types are kept unchanged.
  */
 import { isArtifact } from "./artifact.ts";
@@ -28,7 +28,7 @@ export function isContent(value: Json | undefined): value is ContentBlock[] {
   return Array.isArray(value) && value.every((block) => isObject(block) && isText(block.type));
 }
 
-/** Returns the block in the canonical spelling; a block that already has it, or that is unknown, is not changed. */
+/** Returns the block in its canonical form; a block that already has this form, or that is unknown, is not changed. */
 export function normalizeContent(block: ContentBlock): ContentBlock {
   const { type } = block;
   if (type === "image_url" || type === "input_image") return fromDataUrl(block, "image", urlOf(block));
@@ -150,7 +150,7 @@ function fromDataUrl(block: ContentBlock, type: string, url: Json | undefined): 
   return isText(url) ? { type: "resource_link", uri: url, name: type } : block;
 }
 
-/** A file with inline data in the spelling of Anthropic (`source`) or OpenAI (`file_data`). */
+/** A file with inline data in the format of Anthropic (`source`) or OpenAI (`file_data`). */
 function fromFile(block: ContentBlock): ContentBlock {
   const { source, title } = block;
   const file = isObject(block.file) ? block.file : block;

@@ -23,8 +23,8 @@ export class IdTable<T extends object, Id extends string | number = string> {
     return this.#slots.size > 0 && this.#slots.has(id);
   }
 
-  /** Replaces an existing value of this id. */
-  add(id: Id, value: T): void {
+  /** Replaces an existing value with this id. */
+  set(id: Id, value: T): void {
     const slot = this.#slots.get(id) ?? this.#newSlot(id);
     this.#values[slot] = value;
   }

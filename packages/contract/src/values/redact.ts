@@ -4,7 +4,7 @@
  * position, so the cost is bounded by the length of the text.
  */
 import type { Json } from "./json.ts";
-import { MIN_SECRET_LENGTH, spellingsOf } from "./secret-spellings.ts";
+import { encodingsOf, MIN_SECRET_LENGTH } from "./secret-encodings.ts";
 
 export const REDACTED = "[redacted]";
 /** A match of this many characters is sufficient; further matching characters are redacted as well. */
@@ -31,10 +31,10 @@ export interface Redactor {
 
 /** Returns null if there are no secrets, which is the usual case. */
 export function createRedactor(secrets: readonly string[]): Redactor | null {
-  const spellings = new Set<string>();
-  for (const secret of secrets) for (const spelling of spellingsOf(secret)) spellings.add(spelling);
-  if (spellings.size === 0) return null;
-  const needles = [...spellings];
+  const encodings = new Set<string>();
+  for (const secret of secrets) for (const encoding of encodingsOf(secret)) encodings.add(encoding);
+  if (encodings.size === 0) return null;
+  const needles = [...encodings];
   const ranges = createFinder(needles);
   const text = (value: string) => withoutRanges(value, ranges(value));
   // A numeric secret may be printed as a number.

@@ -41,7 +41,7 @@ test.for<[string, ContentBlock, ContentBlock]>([
     { type: "image", source: { type: "url", url: "https://a.example/x.png" } },
     { type: "resource_link", uri: "https://a.example/x.png", name: "image" },
   ],
-])("gives a block with %s the canonical spelling", ([, input, expected]) => {
+])("converts a block with %s to the canonical form", ([, input, expected]) => {
   expect(normalizeContent(input)).toEqual(expected);
 });
 

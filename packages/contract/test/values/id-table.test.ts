@@ -15,7 +15,7 @@ describe("IdTable", () => {
       if (!model.has(id)) {
         expect(table.has(id)).toBe(false);
         const value = { n };
-        table.add(id, value);
+        table.set(id, value);
         model.set(id, value);
       } else if (seed % 3 === 0) expect(table.get(id)).toBe(model.get(id));
       else {
@@ -36,9 +36,9 @@ describe("IdTable", () => {
 
   test("replaces the value of an existing id, for any kind of id", () => {
     const table = new IdTable<{ n: number }, string | number>();
-    table.add(1, { n: 1 });
-    table.add("1", { n: 2 });
-    table.add(1, { n: 3 });
+    table.set(1, { n: 1 });
+    table.set("1", { n: 2 });
+    table.set(1, { n: 3 });
     expect([table.size, table.ids(), table.values()]).toEqual([2, [1, "1"], [{ n: 3 }, { n: 2 }]]);
     expect(table.delete(1)).toEqual({ n: 3 });
     expect([table.has(1), table.values()]).toEqual([false, [{ n: 2 }]]);
@@ -55,7 +55,7 @@ describe("IdTable", () => {
 });
 
 interface Table {
-  add(id: string, value: object): void;
+  set(id: string, value: object): void;
   delete(id: string): unknown;
 }
 
@@ -71,7 +71,7 @@ async function survivors(table: Table): Promise<number> {
     for (const end = next + count; next < end; next++) {
       const value = { text: "x".repeat(10) };
       refs.push(new WeakRef(value));
-      table.add(`req_${next}`, value);
+      table.set(`req_${next}`, value);
       if (next >= 64) table.delete(`req_${next - 64}`);
     }
   };

@@ -2,14 +2,14 @@ import { inspect } from "node:util";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { createRedactor, REDACTED } from "../../src/values/redact.ts";
-import { spellingsOf } from "../../src/values/secret-spellings.ts";
+import { encodingsOf } from "../../src/values/secret-encodings.ts";
 
 const SECRET = 'p@ss "wörd"/42+x~!';
 const redactor = createRedactor([SECRET])!;
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
 /** The secret in the encodings that programs in several languages produce, each with the name of the encoding. */
-const SPELLINGS: [string, string][] = [
+const ENCODINGS: [string, string][] = [
   ["raw", SECRET],
   ["JSON.stringify", JSON.stringify(SECRET).slice(1, -1)],
   ["JSON with \\/", JSON.stringify(SECRET).slice(1, -1).replaceAll("/", "\\/")],
@@ -27,8 +27,8 @@ const SPELLINGS: [string, string][] = [
   ["upper-case hex", Buffer.from(SECRET).toString("hex").toUpperCase()],
 ];
 
-test.each(SPELLINGS)("redacts a secret encoded as: %s", (_, spelling) => {
-  const clean = redactor.text(`before ${spelling} after`);
+test.each(ENCODINGS)("redacts a secret encoded as: %s", (_, encoding) => {
+  const clean = redactor.text(`before ${encoding} after`);
   expect(clean).toBe(`before ${REDACTED} after`);
 });
 
@@ -72,7 +72,7 @@ test("finds the same ranges as a naive search, with overlaps merged", () => {
         const parts = [...noise, secrets[seed % secrets.length]!, ...noise.toReversed()];
         const text = parts.join(seed % 2 === 0 ? "" : "-");
         const hidden = new Uint8Array(text.length);
-        for (const needle of secrets.flatMap((secret) => [...spellingsOf(secret)])) {
+        for (const needle of secrets.flatMap((secret) => [...encodingsOf(secret)])) {
           for (let at = text.indexOf(needle); at >= 0; at = text.indexOf(needle, at + 1)) {
             hidden.fill(1, at, at + needle.length);
           }

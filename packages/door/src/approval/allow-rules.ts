@@ -35,7 +35,7 @@ import { findLastingRefusal, type LastingRefusal } from "../admission/lasting-pe
 import { widestGrant } from "../admission/visibility.ts";
 import type { Authority } from "../authority/authority.ts";
 import type { Opened } from "../open/open.ts";
-import { creatorOf } from "./allowed-calls.ts";
+import { creatorOf } from "./admit-with-allow-rules.ts";
 import { BUS_ACTOR } from "./approval-events.ts";
 
 interface AllowRulesParts {

@@ -146,7 +146,7 @@ export class LiveCalls {
 
   add(row: InvocationRow): LiveCall {
     const call = new LiveCall(row, this.#lease.lapses);
-    this.#calls.add(row.id, call);
+    this.#calls.set(row.id, call);
     this.#changes.emit("call.added", {});
     return call;
   }

@@ -11,7 +11,7 @@
 import { codeOf } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
 import type { Admitted } from "../admission/admit.ts";
-import { admitAllowed } from "../approval/allowed-calls.ts";
+import { admitWithAllowRules } from "../approval/admit-with-allow-rules.ts";
 import { addAttempt, attemptStart } from "../calls/earlier-attempts.ts";
 import { type CallEnding, cancelledBy } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
@@ -87,7 +87,7 @@ async function admitPreviousVersion(door: Door, { live, plan, opened }: Approved
   if (pack.version !== trial?.from_version) return null;
   if (binding.share_of === undefined && pack.digest !== previous?.digest) return null;
   if (live.dispatched && !isRepeatable(call.plan.effect_class)) return null;
-  const verdict = await admitAllowed(door, call);
+  const verdict = await admitWithAllowRules(door, call);
   return verdict.verdict === "admitted" && verdict.ask === null ? verdict : null;
 }
 

@@ -16,7 +16,7 @@ import {
 } from "@backplane/contract";
 import type { Caller, InvocationRow, Kernel, Page, PageOf, Scope, Ticket, WatchItem } from "@backplane/ports";
 import { preApprove } from "../admission/pre-approve.ts";
-import { admitAllowed } from "../approval/allowed-calls.ts";
+import { admitWithAllowRules } from "../approval/admit-with-allow-rules.ts";
 import { authorizeSessionIds } from "../authority/session-ids.ts";
 import { findTraceStart } from "../calls/call-ids.ts";
 import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
@@ -38,7 +38,7 @@ import { watch } from "./watch.ts";
 export async function invoke(door: Door, request: InvocationRequest): Promise<Ticket> {
   requireCapacity(door);
   const opened = await open(door, request);
-  const verdict = admitAllowed(door, opened);
+  const verdict = admitWithAllowRules(door, opened);
   // Not awaited if it is not a promise, as in approveAndRun.
   const checked = preApprove(door, verdict instanceof Promise ? await verdict : verdict);
   const recorded = await record(door, checked instanceof Promise ? await checked : checked);

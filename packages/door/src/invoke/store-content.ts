@@ -1,5 +1,5 @@
 /**
- * Prepares the blocks of a tool's result for the record: one spelling for all formats, and large data stored as an
+ * Prepares the blocks of a tool's result for the record: one canonical form for all formats, and large data stored as an
  * artifact, so that the row, the tape and its watchers carry a reference. Omitted data is always replaced by a text
  * that says so.
  */

@@ -18,15 +18,15 @@ const joinText = (events: PluginCallEvent[]) =>
   events.map((event) => (event.type === "delta" ? (event.block as { text: string }).text : "")).join("");
 
 test("redacts a secret that is split across events at any position", () => {
-  const spellings = [SECRET, encodeURIComponent(SECRET), Buffer.from(SECRET).toString("base64")];
+  const encodings = [SECRET, encodeURIComponent(SECRET), Buffer.from(SECRET).toString("base64")];
   fc.assert(
     fc.property(
-      fc.constantFrom(...spellings),
+      fc.constantFrom(...encodings),
       fc.array(fc.integer({ min: 4, max: 9 }), { minLength: 1, maxLength: 20 }),
       fc.string({ maxLength: 12 }),
       fc.boolean(),
-      (spelling, sizes, before, between) => {
-        const text = `${before}.${spelling}. after`;
+      (encoding, sizes, before, between) => {
+        const text = `${before}.${encoding}. after`;
         const chunks: PluginCallEvent[] = [];
         for (let at = 0, i = 0; at < text.length; at += sizes[i++ % sizes.length]!) {
           chunks.push(delta(text.slice(at, at + sizes[i % sizes.length]!)));
@@ -36,7 +36,7 @@ test("redacts a secret that is split across events at any position", () => {
         expect(out.map((event) => event.type)).toEqual(chunks.map((event) => event.type));
         const seen = joinText(out);
         // Up to three characters may be emitted before the redactor can notice a secret.
-        expect(seen).not.toContain(spelling.slice(3));
+        expect(seen).not.toContain(encoding.slice(3));
         expect(seen).toContain("[redacted]");
         expect(seen.startsWith(before)).toBe(true);
         expect(seen.endsWith(". after")).toBe(true);

@@ -32,15 +32,15 @@ verifies("vai.context", "builds a complete context, omits absent ids and records
     policy: { allowed_domains: ["api.example.com"] },
   });
   await fixture.kernel.bindings.create(admin, exportOf("bare"));
-  const spellings = [SECRET, Buffer.from(SECRET).toString("base64"), encodeURIComponent(SECRET)];
-  spellings.push(Buffer.from(SECRET).toString("base64url"), Buffer.from(`me:${SECRET}`).toString("base64"));
+  const encodings = [SECRET, Buffer.from(SECRET).toString("base64"), encodeURIComponent(SECRET)];
+  encodings.push(Buffer.from(SECRET).toString("base64url"), Buffer.from(`me:${SECRET}`).toString("base64"));
   let context: InvocationContext | undefined;
   fixture.runner.script = ({ request, event }) => {
     context = request.context;
     const token = request.context.gateway.delegation_token ?? "";
-    event({ type: "progress", said: spellings.join(" "), token });
-    const text = JSON.stringify({ spellings, token, secret: SECRET });
-    return ok({ content: [{ type: "text", text }], structured_output: { [SECRET]: spellings, token } });
+    event({ type: "progress", said: encodings.join(" "), token });
+    const text = JSON.stringify({ encodings, token, secret: SECRET });
+    return ok({ content: [{ type: "text", text }], structured_output: { [SECRET]: encodings, token } });
   };
   const run = await fixture.say("/say hi", "sess_1");
   const ids = { session_id: "sess_1", chain_id: run.chain_id, run_id: run.id, trace_id: "tr_1" };
@@ -66,7 +66,7 @@ verifies("vai.context", "builds a complete context, omits absent ids and records
   const token = context!.gateway.delegation_token!;
   const events = await fixture.store.invocations.events(done.id, 0, 10);
   const recorded = JSON.stringify([done, await fixture.kernel.invocations.get(user, done.id), events]);
-  for (const spelling of [...spellings, token]) expect(recorded).not.toContain(spelling);
+  for (const encoding of [...encodings, token]) expect(recorded).not.toContain(encoding);
   expect(events).toHaveLength(1);
   // An org-wide call without any ids gets a trace id and no other.
   const orgWide: Caller = { ...admin, scope: { org_id, project_id: null } };

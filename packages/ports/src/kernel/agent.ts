@@ -255,7 +255,7 @@ export interface CatalogTool {
   /** The risk before the arguments are known. */
   risk: Risk;
   origin: Origin;
-  /** The package that provides the tool of this name. */
+  /** The package that provides the tool with this name. */
   package_id: string;
   /** Set for a tool of a kernel plugin; null if the rollout selects the binding for each call. */
   binding_id: string | null;
@@ -266,13 +266,13 @@ export interface CatalogTool {
 export interface Catalog {
   /** Sorted by name, with deferred tools. Returns the same array until something changes on this node. */
   list(caller: Caller): Promise<readonly CatalogTool[]>;
-  /** Returns null if the caller is not offered a tool of this name. */
+  /** Returns null if the caller is not offered a tool with this name. */
   find(caller: Caller, name: string): MaybePromise<CatalogTool | null>;
   /** The deferred tools that match the words of the query, best match first. */
   search(caller: Caller, query: string, limit: number): Promise<readonly CatalogTool[]>;
   /** Sorted by name. With `all` includes tools that the caller is not offered, with the reason. */
   entries(caller: Caller, options: { all: boolean }): Promise<readonly CatalogEntry[]>;
-  /** All tools of this name, starting with the one that the name resolves to. Throws tool.not_found. */
+  /** All tools with this name, starting with the one that the name resolves to. Throws tool.not_found. */
   get(caller: Caller, name: string): Promise<readonly CatalogEntry[]>;
   /**
    * Calls the listener after a change on this node, with the org or null for all orgs. Returns an unsubscribe

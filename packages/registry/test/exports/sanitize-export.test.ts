@@ -26,7 +26,7 @@ const described: ManifestToolExport = ToolExportSchema.parse({
   tool: { effect_class: "read_only", input_schema: "described/1.json" },
 });
 
-test("replaces hidden characters from manifests, plugins and servers with a mark and reports them", async () => {
+test("replaces hidden characters from manifests, plugins and servers with U+FFFD and reports them", async () => {
   const fixture = await createTestKernel({ plugins: [plugin] });
   const { kernel, runner } = fixture;
   runner.description = () => ({

@@ -116,7 +116,7 @@ function add(scheme: string | undefined, path: string, found: Set<string>): void
   if (isArtifactPath(plain)) found.add(plain);
 }
 
-/** JSON inside text may escape characters outside ASCII. */
+/** JSON inside text may escape non-ASCII characters. */
 function unescapePath(path: string): string {
   if (!path.includes("\\")) return path;
   try {

@@ -1,6 +1,6 @@
 /**
- * Moves large input to a file in scratch and puts a reference into the request. Which part of the body may be large
- * depends on the operation: the input of a tool, the projection of a compactor, the trigger of a harness. Events
+ * Moves large input to a file in the scratch folder and puts a reference into the request. Which part of the body may be
+ * large depends on the operation: the input of a tool, the projection of a compactor, the trigger of a harness. Events
  * are always small.
  */
 import { hash } from "node:crypto";

@@ -55,7 +55,7 @@ export async function sandboxScratch(
     clear: async () => {
       // The scratch of a one-call process is removed together with the process.
       if (!pooled || process.state !== "ready" || (await confined.removeScratch(name))) return;
-      // Kills the process, and with it its scratch, so that the next call cannot see these files.
+      // Kills the process, and with it its scratch folder, so that the next call cannot see these files.
       process.kill("the scratch folder of a call could not be removed");
     },
   };

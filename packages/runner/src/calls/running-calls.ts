@@ -26,7 +26,7 @@ export class RunningCalls {
   }
 
   add(invocation_id: string, call: RunningCall): void {
-    this.#calls.add(invocation_id, call);
+    this.#calls.set(invocation_id, call);
   }
 
   remove(invocation_id: string): void {

@@ -18,7 +18,7 @@ import { Deadlines } from "../time/deadlines.ts";
 import { answerPlugin } from "./answer-plugin.ts";
 import { type HostProgram, hostProgram } from "./host-program.ts";
 import { LiveContexts } from "./live-contexts.ts";
-import { type ModuleSession, moduleDialect } from "./module-session.ts";
+import { createModuleDialect, type ModuleSession } from "./module-session.ts";
 import { type ProxyContext, proxyPlugin, proxyTool } from "./plugin-proxy.ts";
 import {
   type HostBoundary,
@@ -200,7 +200,7 @@ class HostedPlugin {
       calls,
       proxyTool: (id, spec, methods) => proxyTool(parts, id, spec, methods),
     });
-    const dialect = moduleDialect(
+    const dialect = createModuleDialect(
       {
         entry,
         module: prepared.module,

@@ -24,18 +24,18 @@ export interface ModuleSessionOptions {
   describeStderr: () => string;
 }
 
-/** A dialect for a single process. `opened` gets its session. */
-export function moduleDialect(
-  parts: ModuleSessionOptions,
-  opened: (session: ModuleSession) => void,
+/** Creates the dialect for a single process. `onConnected` receives its session. */
+export function createModuleDialect(
+  options: ModuleSessionOptions,
+  onConnected: (session: ModuleSession) => void,
 ): Dialect {
   return {
     protocol: "module.kernel",
     lifetime: "pooled",
     unsupportedReason: () => null,
     connect(link) {
-      const session = new ModuleSession(link, parts);
-      opened(session);
+      const session = new ModuleSession(link, options);
+      onConnected(session);
       return session;
     },
   };
@@ -43,26 +43,26 @@ export function moduleDialect(
 
 export class ModuleSession implements DialectSession {
   readonly #link: ProcessLink;
-  readonly #parts: ModuleSessionOptions;
+  readonly #options: ModuleSessionOptions;
   readonly #peer: RpcPeer;
   description: PluginDescription | null = null;
 
-  constructor(link: ProcessLink, parts: ModuleSessionOptions) {
+  constructor(link: ProcessLink, options: ModuleSessionOptions) {
     this.#link = link;
-    this.#parts = parts;
+    this.#options = options;
     this.#peer = new RpcPeer({
       transport: link.transport,
       limits: link.limits,
       max_queued_bytes: link.limits.queued_bytes,
-      handle: parts.answer,
+      handle: options.answer,
       onViolation: (kind) => link.violation(kind),
       onFailure: (error) => link.failure(error),
     });
   }
 
-  /** Imports the module. Errors of its code are thrown with their own stack. */
+  /** Imports the module. Errors that its code throws keep their own stack. */
   async open(): Promise<void> {
-    const { entry, describeStderr, load_ms } = this.#parts;
+    const { entry, describeStderr, load_ms } = this.#options;
     const { promise: late, reject } = Promise.withResolvers<never>();
     const stop = this.#link.after(load_ms, () => {
       const message =
@@ -92,13 +92,13 @@ export class ModuleSession implements DialectSession {
     try {
       this.#peer.notify(method, { ...params });
     } catch {
-      // The process does not read its input; its deadline will kill it.
+      // The process does not read its input; it is killed at its deadline.
     }
   }
 
   async #load({ name }: PluginEntry): Promise<void> {
     try {
-      await this.#peer.call("load", { module: this.#parts.module, name });
+      await this.#peer.call("load", { module: this.#options.module, name });
       this.description = (await this.#peer.call("describe", {})) as unknown as PluginDescription;
     } catch (error) {
       const thrown = this.#thrownBy(error);
@@ -111,7 +111,7 @@ export class ModuleSession implements DialectSession {
     const { data, rpcCode } = error as { rpcCode?: number; data?: unknown };
     if (rpcCode !== THROWN_ERROR) return null;
     const thrown = deserializeError(data as SerializedError);
-    if (thrown.stack !== undefined) thrown.stack = this.#parts.toHostPaths(thrown.stack);
+    if (thrown.stack !== undefined) thrown.stack = this.#options.toHostPaths(thrown.stack);
     return thrown;
   }
 

@@ -81,7 +81,7 @@ export class ControlChannel {
     this.#sendRecords(words);
   }
 
-  /** Creates or removes a folder in scratch. Returns 0 or the errno. */
+  /** Creates or removes a scratch folder. Returns 0 or the errno. */
   sendLine(command: "make" | "remove", name: string): Promise<number> {
     return this.#send(`${command} ${folderName(name)}\n`);
   }

@@ -1,7 +1,7 @@
 /**
  * Turns a grant into everything that a sandboxed process gets. Pure. Invariant: the process sees system programs,
- * its own package, its scratch and state, the folders that the operator mounts, and nothing else of this machine.
- * The process can write to scratch, to its state and to mounts that the grant makes writable.
+ * its own package, its scratch and state folders, the folders that the operator mounts, and nothing else of this
+ * machine. The process can write to its scratch and state folders and to mounts that the grant makes writable.
  */
 import { posix } from "node:path";
 import { BackplaneError, type Grant } from "@backplane/contract";

@@ -122,35 +122,39 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     expect(stored.size).toBe(0);
   });
 
-  test("refuses a reference from a call without scratch", async () => {
+  test("refuses a reference from a call without a scratch folder", async () => {
     const { run } = setUp();
     const { error } = await run({ plant: "nothing" }, { grant: {} });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "no_scratch" } });
   });
 
-  verifies("inv.artifacts", "passes large input as a file in scratch and small input inline", async () => {
-    const { testRunner, class: isolation } = setUp();
-    const small = await testRunner.run(
-      vai("large-input", { class: isolation, grant, input: { text: "short" } }),
-    );
-    expect(small.result).toMatchObject({ structured_output: { by_file: false } });
-    const input = { text: "é".repeat(300_000) };
-    const large = await testRunner.run(vai("large-input", { class: isolation, grant, input }));
-    const json = JSON.stringify(input);
-    expect(large.result).toEqual({
-      content: [],
-      structured_output: {
-        by_file: true,
-        length: json.length,
-        input: {
-          transport: "artifact",
-          path: "input.json",
-          bytes: Buffer.byteLength(json),
-          sha256: hash("sha256", json, "hex"),
+  verifies(
+    "inv.artifacts",
+    "passes large input as a file in the scratch folder and small input inline",
+    async () => {
+      const { testRunner, class: isolation } = setUp();
+      const small = await testRunner.run(
+        vai("large-input", { class: isolation, grant, input: { text: "short" } }),
+      );
+      expect(small.result).toMatchObject({ structured_output: { by_file: false } });
+      const input = { text: "é".repeat(300_000) };
+      const large = await testRunner.run(vai("large-input", { class: isolation, grant, input }));
+      const json = JSON.stringify(input);
+      expect(large.result).toEqual({
+        content: [],
+        structured_output: {
+          by_file: true,
+          length: json.length,
+          input: {
+            transport: "artifact",
+            path: "input.json",
+            bytes: Buffer.byteLength(json),
+            sha256: hash("sha256", json, "hex"),
+          },
         },
-      },
-    });
-  });
+      });
+    },
+  );
 
   verifies(
     "inv.artifacts",

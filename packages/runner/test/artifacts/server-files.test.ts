@@ -1,4 +1,4 @@
-/** Files that an MCP server writes into its scratch and mentions in its answer. */
+/** Files that an MCP server writes to its scratch folder and mentions in its answer. */
 import { hash } from "node:crypto";
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -76,7 +76,7 @@ verifies("server.files", "stores a file that the answer mentions by path, URI or
   expect([...stored.keys()]).toEqual([sha256("# Report")]);
 });
 
-verifies("server.files", "stores files whose names have spaces or letters outside ASCII", async () => {
+verifies("server.files", "stores files whose names contain spaces or non-ASCII characters", async () => {
   const { run } = setUp();
   const composed = "b\u00fccher/\u65e5\u672c\u8a9e \u{1f600}.txt";
   const decomposed = "bu\u0308cher.txt";
@@ -96,7 +96,7 @@ verifies("server.files", "stores files whose names have spaces or letters outsid
   }
 });
 
-verifies("server.files", "reads the longest path that is accepted", async () => {
+verifies("server.files", "accepts a path of exactly the maximum length", async () => {
   const { run } = setUp();
   const path = `${"\u65e5".repeat(80)}/${"b".repeat(39)}`;
   const content = await run({ write: { [`/tmp/${path}`]: "x" }, answer: textResult(`/tmp/${path}`) });
@@ -104,7 +104,7 @@ verifies("server.files", "reads the longest path that is accepted", async () => 
   expect(findScratchPaths(`/tmp/${path}b`, SANDBOX)).toEqual([]);
 });
 
-verifies("server.files", "shows an image to the model, once", async () => {
+verifies("server.files", "shows an image to the model exactly once", async () => {
   const { run } = setUp();
   const data = PNG.toString("base64");
   const written = { write: { "/tmp/a b.png": data }, encoding: "base64" };
@@ -124,7 +124,7 @@ verifies("server.files", "shows an image to the model, once", async () => {
 
 verifies(
   "server.files",
-  "neither follows links nor leaves scratch, and ignores paths without a file",
+  "neither follows links nor leaves the scratch folder, and ignores paths that name no file",
   async () => {
     const { run, stored } = setUp();
     const text = "/tmp/link /tmp/../etc/passwd /etc/passwd /tmp/none /var/tmp/other /tmp/folder/";
@@ -144,7 +144,7 @@ verifies(
   },
 );
 
-test("limits the size of files, and does not store a secret", async () => {
+test("does not store a file that is too large or contains a secret", async () => {
   const { run, stored } = setUp({ artifact_bytes: 100 });
   const big = "x".repeat(101);
   const content = await run(
@@ -155,7 +155,7 @@ test("limits the size of files, and does not store a secret", async () => {
   expect(stored.size).toBe(0);
 });
 
-test("stores nothing without scratch", async () => {
+test("stores nothing if the call has no scratch folder", async () => {
   const { run, stored } = setUp();
   const answer = textResult("/tmp/a");
   expect(await run({ answer }, { grant: { filesystem: "none" } })).toEqual(answer.content);
@@ -177,7 +177,7 @@ verifies("server.files", "stores files in the temporary folder of a server witho
   expect([...stored.keys()]).toEqual([sha256("# A")]);
 });
 
-test("stores no file of the host for a server without a sandbox", async () => {
+test("does not store files of the host for a server without a sandbox", async () => {
   const { run, stored, testRunner } = setUp({}, createTestRunner);
   const outside = join(emptyFolder(), "secret.txt");
   writeFileSync(outside, "of the host");

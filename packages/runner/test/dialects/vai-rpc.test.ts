@@ -298,7 +298,7 @@ verifies("vai.context", "passes the context to the plugin unchanged, including s
   expect(Object.keys((result as { context: object }).context)).not.toContain("chain_id");
 });
 
-test("redacts secrets from results, events, errors and stderr in every spelling", async () => {
+test("redacts secrets from results, events, errors and stderr in every encoding", async () => {
   const testRunner = createTestRunner();
   const token = 's3cr3t/+"quoted" value';
   const context = { secrets: { token } };
@@ -307,13 +307,13 @@ test("redacts secrets from results, events, errors and stderr in every spelling"
   expect(failed.error?.message).toBe("bad [redacted]");
   const recorded = JSON.stringify([outcome, failed, testRunner.events]);
   const bare = Buffer.from(token).toString("base64").slice(0, 20);
-  for (const spelling of [
+  for (const encoding of [
     "s3cr3t",
     bare,
     encodeURIComponent(token),
     Buffer.from(token).toString("base64url"),
   ]) {
-    expect(recorded).not.toContain(spelling);
+    expect(recorded).not.toContain(encoding);
   }
   expect(outcome.stderr_tail).toBe('log [redacted] and [redacted] and "[redacted]"\n');
 });

@@ -29,7 +29,7 @@ async function httpServer() {
   }, PUBLIC);
 }
 
-test("opens low ports inside and leaves neither the capability nor a descriptor behind", async () => {
+test("opens privileged ports inside the sandbox and leaves the plugin neither the capability nor a descriptor", async () => {
   const testRunner = createConfinedTestRunner({ egress: OUT });
   const { port } = await httpServer();
   const grant = egress("a.test", `b.test:${port}`);
@@ -80,7 +80,7 @@ test("records the refusals of an isolated call with the requested name and witho
   expect(testRunner.logs.join()).toContain("egress refused");
 });
 
-test("marks refusals as shared if several calls run on the process", async () => {
+test("marks refusals as shared if several calls run in the process", async () => {
   const testRunner = createConfinedTestRunner({ egress: OUT });
   const grant = egress("a.test");
   const call = (fetch: string[], wait_ms = 0) =>
@@ -97,7 +97,7 @@ test("marks refusals as shared if several calls run on the process", async () =>
   expect(testRunner.runner.health().processes).toBe(1);
 });
 
-test("reports refusals during the start to the first call", async () => {
+test("attributes connections refused during startup to the first call", async () => {
   const testRunner = createConfinedTestRunner({ egress: OUT });
   const started = await testRunner.run(vai("asks-at-start", { ...isolated, grant: egress("a.test") }));
   expect(started).toMatchObject({ status: "succeeded", egress: { refusals: [{ host: "early.test" }] } });
@@ -137,7 +137,7 @@ test("lists refused connections that kept a server from listing its tools", asyn
   });
 });
 
-test("counts egress limits per call and not per process", async () => {
+test("applies egress limits per call and not per process", async () => {
   const testRunner = createConfinedTestRunner({ egress: { ...OUT, limits: { total_connections: 2 } } });
   const { port } = await httpServer();
   const url = `http://a.test:${port}/`;
@@ -153,7 +153,7 @@ test("counts egress limits per call and not per process", async () => {
   expect(overLimit).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
 });
 
-test("tells the plugin the gateway's address inside the sandbox, and only with a scope", async () => {
+test("gives the plugin the gateway's address inside the sandbox only if the call has an API scope", async () => {
   const base_url = "https://gateway.acme.test";
   const testRunner = createConfinedTestRunner({
     egress: { ...OUT, gateway: () => ({ base_url, certificate: null }) },
@@ -178,7 +178,7 @@ test("releases all listeners of a sandbox after its exit", async () => {
   await settled();
   const open = () => readdirSync("/proc/self/fd").length;
   const before = open();
-  // Three listeners each: one left open would keep the whole network namespace alive.
+  // Each run opens three listeners; one left open would keep the whole network namespace alive.
   for (let i = 0; i < 10; i++) await settled();
   await until(() => open() <= before + 5);
 });

@@ -11,9 +11,9 @@ test.each([
   ["URL-encoded", encodeURIComponent(SECRET)],
   ["base64", Buffer.from(SECRET).toString("base64").replace(/=+$/, "")],
   ["base64url", Buffer.from(SECRET).toString("base64url")],
-])("redacts the %s spelling", (_, spelling) => {
-  expect(redactor.text(`before ${spelling} after`)).not.toContain(spelling.slice(2, -2));
-  expect(redactor.text(`before ${spelling} after`)).toContain(REDACTED);
+])("redacts a secret in the %s form", (_, encoding) => {
+  expect(redactor.text(`before ${encoding} after`)).not.toContain(encoding.slice(2, -2));
+  expect(redactor.text(`before ${encoding} after`)).toContain(REDACTED);
 });
 
 test("redacts base64 at any alignment, as in a Basic header", () => {

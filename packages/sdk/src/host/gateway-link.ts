@@ -13,11 +13,11 @@ type Methods = ModuleContextMethods;
 
 export interface GatewayLink {
   request<M extends keyof Methods>(method: M, params: Methods[M][0]): Promise<Methods[M][1]>;
-  /** The message is lost when the gateway does not read, so only notifications without a reply use this. */
+  /** Drops the message if the gateway does not read its input, so use this only for messages that may be lost. */
   notify<M extends "log" | "progress">(method: M, params: Methods[M][0]): void;
 }
 
-export function gatewayLink(peer: () => RpcPeer): GatewayLink {
+export function createGatewayLink(peer: () => RpcPeer): GatewayLink {
   return {
     async request(method, params) {
       try {
@@ -31,7 +31,7 @@ export function gatewayLink(peer: () => RpcPeer): GatewayLink {
       try {
         peer().notify(method, params as unknown as JsonObject);
       } catch {
-        // On backpressure, or for a value that is not JSON, the line is lost and the plugin continues.
+        // On backpressure, or for a value that is not JSON, the message is dropped and the plugin continues.
       }
     },
   };

@@ -16,7 +16,7 @@ import {
   THROWN_ERROR,
 } from "@backplane/contract";
 import { RpcError, RpcPeer, type Transport } from "@backplane/wire";
-import { gatewayLink } from "./gateway-link.ts";
+import { createGatewayLink } from "./gateway-link.ts";
 import { describePlugin, loadModule } from "./load-module.ts";
 import { type RegisteredTools, remoteContext } from "./remote-context.ts";
 
@@ -51,7 +51,7 @@ export function serveModule({ transport, frame_bytes, ended }: ModuleService): v
 }
 
 function createHandlers(peer: () => RpcPeer): Handlers {
-  const link = gatewayLink(peer);
+  const link = createGatewayLink(peer);
   const tools: RegisteredTools = new Map();
   const running = new Map<number, AbortController>();
   let loaded: KernelPlugin | null = null;

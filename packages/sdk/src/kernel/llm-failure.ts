@@ -6,10 +6,10 @@
  */
 import { isSecretConfigKey, type Json, type LlmFailure, sanitizeText } from "@backplane/contract";
 
-const MESSAGE_LENGTH = 2_000;
-const LOGGED_LENGTH = 500;
+const MAX_MESSAGE_LENGTH = 2_000;
+const MAX_LOGGED_LENGTH = 500;
 /** Shorter values are not treated as secrets, because replacing them would garble every message. */
-const SECRET_LENGTH = 4;
+const MIN_SECRET_LENGTH = 4;
 const CONNECTION_CODES =
   /^(ECONN|ENOTFOUND|EAI_|EPIPE|EHOST|ENET|UND_ERR_(SOCKET|CONNECT|CLOSED|ABORTED)|CERT_|ERR_TLS)/;
 /** Known error codes of vendors. Any other value is text from the server and is not repeated. */
@@ -62,11 +62,11 @@ export function brokenStream(cause?: unknown): LlmCallError {
 }
 
 export function classifyFailure(error: unknown): LlmFailure {
-  const classified = ownFailure(error);
+  const classified = findOwnFailure(error);
   if (classified !== null) return classified;
   const thrown = fieldsOf(error);
   if (typeof thrown.status === "number") {
-    const retry_after_s = retryAfter(thrown.headers);
+    const retry_after_s = parseRetryAfter(thrown.headers);
     return {
       kind: "status",
       message: `The provider returned HTTP ${thrown.status}${codeIn(thrown)}.`,
@@ -74,7 +74,7 @@ export function classifyFailure(error: unknown): LlmFailure {
       ...(retry_after_s === undefined ? {} : { retry_after_s }),
     };
   }
-  const kind = connectionKind(error);
+  const kind = findConnectionKind(error);
   if (kind !== null) return { kind, message: CONNECTION_MESSAGES[kind] };
   if (isReported(thrown)) {
     return { kind: "other", message: `The provider reported an error${codeIn(thrown)}.` };
@@ -87,19 +87,16 @@ const CONNECTION_MESSAGES = {
   timeout: "The provider did not answer in time.",
 };
 
-/**
- * Finds a failure that our own code threw, even inside an SDK's wrapper; refusals of the gateway's egress guard count
- * too.
- */
-function ownFailure(error: unknown): LlmFailure | null {
-  for (let depth = 0, at = error; depth < 5 && at !== undefined && at !== null; depth++) {
-    const fields = fieldsOf(at);
+/** Finds a failure that our own code threw, even inside an SDK's wrapper, or a refusal of the gateway's egress guard. */
+function findOwnFailure(error: unknown): LlmFailure | null {
+  for (let depth = 0, current = error; depth < 5 && current !== undefined && current !== null; depth++) {
+    const fields = fieldsOf(current);
     if (isFailure(fields.failure)) return fields.failure;
     // The outermost error is skipped, because a vendor's SDK copies the code of the response there.
     if (depth > 0 && fields.name === "BackplaneError" && fields.code === "policy.denied") {
-      return { kind: "other", message: messageOf(at) };
+      return { kind: "other", message: messageOf(current) };
     }
-    at = fields.cause;
+    current = fields.cause;
   }
   return null;
 }
@@ -109,7 +106,7 @@ function isReported(thrown: Record<string, unknown>): boolean {
   return typeof thrown.error === "object" && thrown.error !== null;
 }
 
-/** Returns the vendor's error code in brackets if the code is a known one. */
+/** Returns the vendor's error code in parentheses; an empty string if the code is not a known one. */
 function codeIn(thrown: Record<string, unknown>): string {
   const sent = fieldsOf(thrown.error);
   const inner = fieldsOf(sent.error);
@@ -126,14 +123,14 @@ export function vendorCode(candidates: readonly unknown[]): string {
 
 /** The server's text, only for the host's log: bounded, on one line, without invisible characters. */
 export function upstreamText(error: unknown): string {
-  return sanitizeText(messageOf(error).slice(0, LOGGED_LENGTH)).replaceAll(/\s+/g, " ");
+  return sanitizeText(messageOf(error).slice(0, MAX_LOGGED_LENGTH)).replaceAll(/\s+/g, " ");
 }
 
 /** Replaces every secret of the instance's configuration, and passwords inside URLs. */
 export function redact(message: string, config: Readonly<Record<string, Json>>): string {
   let clean = message;
   for (const secret of secretsIn(config)) clean = clean.replaceAll(secret, "****");
-  return clean.replaceAll(/\/\/[^/@\s]+@/g, "//****@").slice(0, MESSAGE_LENGTH);
+  return clean.replaceAll(/\/\/[^/@\s]+@/g, "//****@").slice(0, MAX_MESSAGE_LENGTH);
 }
 
 /** Sorted longest first, so that replacing a shorter secret never leaves a part of a longer one visible. */
@@ -143,7 +140,7 @@ function secretsIn(config: Readonly<Record<string, Json>>): string[] {
     const hidden = secret || isSecretConfigKey(key);
     if (typeof value === "object" && value !== null) {
       for (const [name, inner] of Object.entries(value)) visit(name, inner, hidden);
-    } else if (hidden && typeof value === "string" && value.length >= SECRET_LENGTH) {
+    } else if (hidden && typeof value === "string" && value.length >= MIN_SECRET_LENGTH) {
       secrets.push(value, encodeURIComponent(value));
     }
   };
@@ -152,24 +149,24 @@ function secretsIn(config: Readonly<Record<string, Json>>): string[] {
 }
 
 /** Searches the chain of causes, because SDKs wrap socket errors. */
-function connectionKind(error: unknown): "connection" | "timeout" | null {
+function findConnectionKind(error: unknown): "connection" | "timeout" | null {
   let kind: "connection" | "timeout" | null = null;
-  for (let depth = 0, at = error; depth < 5 && at !== undefined && at !== null; depth++) {
-    const { name, code, cause, constructor: type } = fieldsOf(at);
+  for (let depth = 0, current = error; depth < 5 && current !== undefined && current !== null; depth++) {
+    const { name, code, cause, constructor: type } = fieldsOf(current);
     const names = `${String(name)} ${typeof type === "function" ? type.name : ""}`;
     if (/Timeout/.test(names) || (typeof code === "string" && TIMEOUT_CODES.test(code))) return "timeout";
     if (/APIConnectionError/.test(names) || (typeof code === "string" && CONNECTION_CODES.test(code))) {
       kind = "connection";
     }
     // The error of Node's HTTP client when a socket closes in the middle of a body.
-    if (type === TypeError && /^(terminated|fetch failed)$/.test(messageOf(at))) kind = "connection";
-    at = cause;
+    if (type === TypeError && /^(terminated|fetch failed)$/.test(messageOf(current))) kind = "connection";
+    current = cause;
   }
   return kind;
 }
 
 /** `Retry-After` is seconds or a date; `retry-after-ms` is more precise if a vendor sends it. */
-function retryAfter(headers: unknown): number | undefined {
+function parseRetryAfter(headers: unknown): number | undefined {
   const get = fieldsOf(headers).get;
   if (typeof get !== "function") return undefined;
   const read = (name: string): string | null => (headers as Headers).get(name);

@@ -39,7 +39,7 @@ test("describes other attachments as text and never passes a local address as an
 
 verifies(
   "content.blocks",
-  "sends an image only in a format that vendors read, whatever its block claims",
+  "sends an image only in a format that vendors accept, whatever media type its block declares",
   () => {
     const jpeg = "/9j/AAAA";
     expect(contentPieces([{ type: "image", data: jpeg, mimeType: "image/png" }])).toEqual([
@@ -65,34 +65,38 @@ const WAV = Buffer.from("RIFF\x24\x00\x00\x00WAVEfmt ", "latin1").toString("base
 const MP3 = Buffer.from("ID3\x04\x00\x00\x00\x00\x00\x00\x00\x00", "latin1").toString("base64");
 const EVERY_MEDIUM = new Set(["document", "audio"] as const);
 
-verifies("content.blocks", "passes PDFs and audio to a vendor that accepts them, in every spelling", () => {
-  const document = { type: "document", media_type: "application/pdf", data: PDF };
-  const resource = { uri: "file:///reports/a.pdf", mimeType: "application/pdf", blob: PDF };
-  expect(
-    mediaPieces(
-      [
-        { type: "resource", resource },
-        {
-          type: "document",
-          title: "b.pdf",
-          source: { type: "base64", media_type: "application/pdf", data: PDF },
-        },
-        { type: "file", file: { filename: "c.pdf", file_data: `data:application/pdf;base64,${PDF}` } },
-        { type: "input_file", filename: "d.pdf", file_data: `data:application/pdf;base64,${PDF}` },
-        { type: "file", path: "out/e.pdf", mimeType: "application/pdf", sha256: "ab", data: PDF },
-        { type: "audio", data: WAV, mimeType: "audio/wav" },
-        { type: "input_audio", input_audio: { data: MP3, format: "mp3" } },
-      ],
-      [{ name: "f.pdf", media_type: "application/pdf", data: PDF }],
-      EVERY_MEDIUM,
-    ),
-  ).toEqual([
-    ...["a.pdf", "b.pdf", "c.pdf", "d.pdf", "e.pdf"].map((name) => ({ ...document, name })),
-    { type: "audio", format: "wav", data: WAV },
-    { type: "audio", format: "mp3", data: MP3 },
-    { ...document, name: "f.pdf" },
-  ]);
-});
+verifies(
+  "content.blocks",
+  "passes PDFs and audio in every known block format to a vendor that accepts them",
+  () => {
+    const document = { type: "document", media_type: "application/pdf", data: PDF };
+    const resource = { uri: "file:///reports/a.pdf", mimeType: "application/pdf", blob: PDF };
+    expect(
+      mediaPieces(
+        [
+          { type: "resource", resource },
+          {
+            type: "document",
+            title: "b.pdf",
+            source: { type: "base64", media_type: "application/pdf", data: PDF },
+          },
+          { type: "file", file: { filename: "c.pdf", file_data: `data:application/pdf;base64,${PDF}` } },
+          { type: "input_file", filename: "d.pdf", file_data: `data:application/pdf;base64,${PDF}` },
+          { type: "file", path: "out/e.pdf", mimeType: "application/pdf", sha256: "ab", data: PDF },
+          { type: "audio", data: WAV, mimeType: "audio/wav" },
+          { type: "input_audio", input_audio: { data: MP3, format: "mp3" } },
+        ],
+        [{ name: "f.pdf", media_type: "application/pdf", data: PDF }],
+        EVERY_MEDIUM,
+      ),
+    ).toEqual([
+      ...["a.pdf", "b.pdf", "c.pdf", "d.pdf", "e.pdf"].map((name) => ({ ...document, name })),
+      { type: "audio", format: "wav", data: WAV },
+      { type: "audio", format: "mp3", data: MP3 },
+      { ...document, name: "f.pdf" },
+    ]);
+  },
+);
 
 verifies(
   "content.blocks",

@@ -1,6 +1,6 @@
 /**
- * The healthCheck of every instrument (instr.instrument). All are requested in parallel, each with its own timeout,
- * and a failure of one does not affect the others. A plugin that did not load is reported once, with the reason.
+ * Runs the healthCheck of every instrument (instr.instrument) in parallel, each with its own timeout; a failure of one
+ * does not affect the others. A plugin that did not load is reported once, with the reason.
  * Without `probe`, a check does not start plugins: only running plugins are checked, and the others are reported with
  * the time they were last seen.
  */

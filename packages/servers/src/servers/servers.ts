@@ -1,6 +1,6 @@
 /**
  * The MCP servers behind bindings, for callers who may see the binding: their capabilities, requests other than
- * tool calls, and notifications. Reads of a resource or prompt are written to the audit log with its address or
+ * tool calls, and notifications. Reads of a resource or prompt are written to the audit log with its URI or
  * name; lists, completions and log levels are not, because clients request them all the time.
  */
 
@@ -70,6 +70,12 @@ interface ServerRequest {
   params: JsonObject;
 }
 
+interface ServerAccess {
+  bound: BoundPackage;
+  /** Why the request needs an approval first; null if it does not need one. */
+  approval_reason: string | null;
+}
+
 interface CachedList {
   at: number;
   reading: Promise<readonly ServerInfo[]>;
@@ -131,7 +137,7 @@ export function createServers(
   async function listCached(caller: Caller): Promise<readonly ServerInfo[]> {
     // A delegated token grants tools only, not the resources and prompts of servers.
     if (caller.delegation !== undefined) return NO_SERVERS;
-    // The policy is read at every request, as for calls.
+    // The policy is read for every request, as it is for calls.
     if (!allowsServers(await policies.of(caller.scope), caller)) return NO_SERVERS;
     const key = `${caller.scope.org_id}\n${caller.scope.project_id}`;
     const now = clock.monotonic();
@@ -146,18 +152,19 @@ export function createServers(
     return await reading;
   }
 
-  /** Returns the server if the caller may send it this request. `why` is set when an approval is needed first. */
-  async function checkAccess(request: ServerRequest): Promise<{ bound: BoundPackage; why: string | null }> {
+  /** Returns the server if the caller may send it this request, possibly after an approval. */
+  async function checkAccess(request: ServerRequest): Promise<ServerAccess> {
     const { caller, binding_id, method, params } = request;
     const visible = (await listCached(caller)).some((server) => server.binding_id === binding_id);
     const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
     if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
     const feature = findFeature(method, params);
-    if (feature === null) return { bound, why: null };
+    if (feature === null) return { bound, approval_reason: null };
     const plan = planServerFeature(bound, feature, caller.scope, deps.host);
     try {
       const policy = await policies.of(caller.scope);
-      return { bound, why: await admitServerRequest(plan, caller, policy, state, method, params) };
+      const approval_reason = await admitServerRequest(plan, caller, policy, state, method, params);
+      return { bound, approval_reason };
     } catch (error) {
       await auditRefusal(request, error);
       throw error;
@@ -258,10 +265,10 @@ export function createServers(
       },
       async request(caller, binding_id, method, params, listener) {
         const request = { caller, binding_id, method, params };
-        const { bound, why } = await checkAccess(request);
-        return why === null
+        const { bound, approval_reason } = await checkAccess(request);
+        return approval_reason === null
           ? await send(request, bound, listener)
-          : await sendAfterApproval(request, bound, why, listener);
+          : await sendAfterApproval(request, bound, approval_reason, listener);
       },
       onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
       processes: async () => (await runner.servers?.()) ?? [],
@@ -270,7 +277,7 @@ export function createServers(
 }
 
 function approvalChanged(changed: string[]): BackplaneError {
-  const message = `${changed.join(", ")} changed after the approval was requested`;
+  const message = `The request changed after its approval was requested: ${changed.join(", ")}.`;
   return new BackplaneError("approval.changed", message, { details: { changed } });
 }
 

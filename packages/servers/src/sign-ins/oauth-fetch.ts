@@ -103,10 +103,10 @@ export function signInFailed(reason: string): BackplaneError {
   return new BackplaneError("sign_in.failed", `The sign-in failed: ${reason}.`);
 }
 
-/** Shortens untrusted text, removes line breaks, and marks hidden characters. */
+/** Truncates untrusted text, removes line breaks, and replaces hidden characters. */
 export function excerpt(value: unknown, chars = 200): string {
   const text = typeof value === "string" ? value : value === undefined ? "nothing" : JSON.stringify(value);
-  // The text is cut first because it may be long; a mark is never longer than the characters it replaces.
+  // The text is truncated first because it may be long; sanitizing never makes it longer.
   return sanitizeText(text.slice(0, chars)).replaceAll(/\s+/g, " ");
 }
 

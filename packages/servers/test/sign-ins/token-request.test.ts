@@ -23,7 +23,7 @@ function refusingFetch(error_description: string): OAuthFetch {
   return { get: answer, postForm: answer, postJson: answer };
 }
 
-test("redacts a token that the authorization server repeats, even where the message is cut", async () => {
+test("redacts a token that the authorization server repeats, even where the message is truncated", async () => {
   const refresh_token = `refresh-${"x1y2z3".repeat(10)}`;
   const description = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
   expect(description.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);
@@ -35,7 +35,7 @@ test("redacts a token that the authorization server repeats, even where the mess
   expect(message.length).toBeLessThan(400);
 });
 
-test("replaces hidden characters in the authorization server's error with a mark", async () => {
+test("replaces hidden characters in the authorization server's error with U+FFFD", async () => {
   const tokens = requestTokens(
     deps as never,
     refusingFetch("no\u202e\u{e0069}\u{e0067}\nway"),

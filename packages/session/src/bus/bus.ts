@@ -123,7 +123,7 @@ class MemoryBus implements Bus, PortHost {
     let queue = scope.sessions.get(session_id);
     if (queue === undefined) {
       queue = new SessionQueue(scope, session_id, this.#run);
-      scope.sessions.add(session_id, queue);
+      scope.sessions.set(session_id, queue);
     }
     return queue;
   }

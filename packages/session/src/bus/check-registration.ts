@@ -21,7 +21,7 @@ export function checkRegistration(
   if (name.length > 64 || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
     throw new BackplaneError(
       "request.invalid",
-      `"${name}" is not a plugin name; use kebab-case, as in tool-bash.`,
+      `"${name}" is not a valid plugin name; use kebab-case, as in tool-bash.`,
     );
   }
   if (name === "kernel" || name.startsWith("kernel-")) {
@@ -31,7 +31,7 @@ export function checkRegistration(
     );
   }
   if (!PLUGIN_CATEGORIES.includes(category)) {
-    throw new BackplaneError("request.invalid", `"${String(category)}" is not a plugin category.`);
+    throw new BackplaneError("request.invalid", `"${String(category)}" is not a valid plugin category.`);
   }
   const prefixes = [...new Set([name, ...(registration.prefixes ?? [])])];
   const reserved: readonly string[] = BUNDLED_PREFIXES;

@@ -68,7 +68,7 @@ class PendingRequest implements OpenRequest {
 
   markSent(event: BusEvent): void {
     this.#request = event;
-    this.#table.add(event.id, this);
+    this.#table.set(event.id, this);
     this.#options.onSent?.(event);
   }
 

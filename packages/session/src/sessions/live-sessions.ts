@@ -24,7 +24,7 @@ export class LiveSessions {
     let use = uses.get(session_id);
     if (use === undefined) {
       use = { key, count: 0 };
-      uses.add(session_id, use);
+      uses.set(session_id, use);
     } else if (use.key.workspace !== workspace) {
       throw new BackplaneError(
         "session.conflict",

@@ -124,7 +124,7 @@ export function createPersister(deps: PersisterDeps): Persister {
     let queue = queues.get(name);
     if (queue === undefined) {
       queue = { name, key, writes: [], best_effort: 0, timer: null, draining: null, outage: null };
-      queues.add(name, queue);
+      queues.set(name, queue);
     }
     return queue;
   };

@@ -8,10 +8,10 @@ test("rejects an invalid name, the kernel's name, and a name already registered 
   for (const name of ["kernel", "kernel-session-context"])
     expect(() => attach(name)).toThrow("reserved for the kernel");
   for (const name of ["", "Web", "web_x", "-a", "a--b", "a.b", "a b", "a".repeat(65)]) {
-    expect(() => attach(name)).toThrow("is not a plugin name");
+    expect(() => attach(name)).toThrow("is not a valid plugin name");
   }
   expect(() => bus.attach({ name: "web", category: "boss" as never, scope })).toThrow(
-    "is not a plugin category",
+    "is not a valid plugin category",
   );
   attach("web");
   expect(() => attach("web")).toThrow("web owns the prefix");

@@ -1,4 +1,4 @@
-/** The error for a refused archive: which entry, which rule. */
+/** Builds the error for a refused archive, which names the entry and the rule. */
 import { BackplaneError } from "@backplane/contract";
 
 export function unsafe(rule: string, message: string, entry?: string, cause?: unknown): BackplaneError {

@@ -81,16 +81,16 @@ export async function inspectNpm(
       "plugin.source_invalid",
       `${source.spec} is not a package name of the npm registry.`,
     );
-  const reading = await readNpmPackage(npm, valid.spec, operation);
-  const text = reading.manifest ?? "{}";
+  const archive = await readNpmPackage(npm, valid.spec, operation);
+  const text = archive.manifest ?? "{}";
   const check = async ({ version }: { version: string }) => {
-    const locked = { name: valid.name, version, integrity: reading.integrity };
+    const locked = { name: valid.name, version, integrity: archive.integrity };
     const provenance = await checkProvenance?.(locked, tmpdir(), operation);
     return provenance === undefined ? {} : { provenance };
   };
   if (declaresPlugins(text)) {
     const options = { conditions: conditionsOf(process.execArgv), plugins_dir: "" };
-    const { entries } = await inspectArchive(reading, options);
+    const { entries } = await inspectArchive(archive, options);
     const checked = await check(entries[0]!);
     const content = toPluginContent(entries);
     return { ...content, plugins: content.plugins!.map((plugin) => ({ ...plugin, ...checked })) };
@@ -161,8 +161,8 @@ export async function findForeignContent(
     const text = await readListedText(tree, listing, `${folder}${PACKAGE_JSON}`);
     if (text === null || !declaresPlugins(text)) continue;
     const options = { origin: "local", conditions: conditionsOf(process.execArgv) } as const;
-    const reading = await readPluginPackage(join(tree, folder), options);
-    return toPluginContent(requirePlugins("The archive", reading).entries);
+    const declarations = await readPluginPackage(join(tree, folder), options);
+    return toPluginContent(requirePlugins("The archive", declarations).entries);
   }
   return isAgentPlugin(await readListedText(tree, listing, AGENT_PLUGIN_FILE))
     ? await openAgentPlugin(tree, importers)

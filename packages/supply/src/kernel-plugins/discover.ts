@@ -6,7 +6,7 @@ import { PLUGIN_ENTRY_GROUP, type PluginEntry, type PluginOrigin } from "@backpl
 import type { DiscoveredPlugins } from "@backplane/ports";
 import { folderPath, readLocalList } from "./local-list.ts";
 import { type NpmTree, withProvenance } from "./npm-tree.ts";
-import { type PackageReading, readPluginPackage } from "./read-package.ts";
+import { type PluginDeclarations, readPluginPackage } from "./read-package.ts";
 
 export interface DiscoverParts {
   plugins_dir: string;
@@ -18,7 +18,7 @@ export interface DiscoverParts {
 export async function discoverPlugins(parts: DiscoverParts): Promise<DiscoveredPlugins> {
   const entries_by_name = new Map<string, PluginEntry>();
   const problems: DiscoveredPlugins["problems"] = [];
-  const add = (source: string, origin: PluginOrigin, { entries, problems: errors }: PackageReading) => {
+  const add = (source: string, origin: PluginOrigin, { entries, problems: errors }: PluginDeclarations) => {
     for (const error of errors) problems.push({ source, error });
     for (const entry of entries) {
       const existing = entries_by_name.get(entry.name);
@@ -37,13 +37,14 @@ export async function discoverPlugins(parts: DiscoverParts): Promise<DiscoveredP
   return { entries: [...entries_by_name.values()], problems };
 }
 
-type Add = (source: string, origin: PluginOrigin, reading: PackageReading) => void;
+type Add = (source: string, origin: PluginOrigin, declarations: PluginDeclarations) => void;
 
 /** A missing folder is not an error, because a distribution may omit bundled plugins. */
 async function addBundled({ bundled_roots, conditions }: DiscoverParts, add: Add): Promise<void> {
   for (const dir of bundled_roots) {
-    const reading = await readPluginPackage(dir, { origin: "bundled", conditions });
-    if (reading !== null) add(reading.package_name ?? dir, "bundled", requireDeclaration(reading));
+    const declarations = await readPluginPackage(dir, { origin: "bundled", conditions });
+    if (declarations !== null)
+      add(declarations.package_name ?? dir, "bundled", requireDeclaration(declarations));
   }
 }
 
@@ -53,11 +54,11 @@ async function addInstalled(
   add: Add,
 ): Promise<void> {
   for (const { dir, direct, name } of await tree.packages()) {
-    const reading = await readPluginPackage(dir, { origin: "installed", source: name, conditions });
-    if (reading === null || !reading.declares) continue;
+    const declarations = await readPluginPackage(dir, { origin: "installed", source: name, conditions });
+    if (declarations === null || !declarations.has_section) continue;
     if (direct) {
-      const entries = await Promise.all(reading.entries.map((entry) => withProvenance(tree, entry)));
-      add(name, "installed", { ...reading, entries });
+      const entries = await Promise.all(declarations.entries.map((entry) => withProvenance(tree, entry)));
+      add(name, "installed", { ...declarations, entries });
     }
     // The package is a dependency of another package, and nobody agreed to run it as a plugin.
     else
@@ -78,14 +79,14 @@ async function addLocal(
   for (const folder of folders) {
     const dir = folderPath(plugins_dir, folder);
     const source = folder.from ?? dir;
-    const reading = await readPluginPackage(dir, { origin: "local", source, conditions });
-    if (reading === null) problems.push({ source, error: "the folder no longer has a package.json" });
-    else add(source, "local", requireDeclaration(reading));
+    const declarations = await readPluginPackage(dir, { origin: "local", source, conditions });
+    if (declarations === null) problems.push({ source, error: "the folder no longer has a package.json" });
+    else add(source, "local", requireDeclaration(declarations));
   }
 }
 
 /** The operator specified this folder as a plugin, so a missing declaration is a problem. */
-function requireDeclaration(reading: PackageReading): PackageReading {
-  if (reading.declares) return reading;
-  return { ...reading, problems: [`its package.json has no ${PLUGIN_ENTRY_GROUP}`] };
+function requireDeclaration(declarations: PluginDeclarations): PluginDeclarations {
+  if (declarations.has_section) return declarations;
+  return { ...declarations, problems: [`its package.json has no ${PLUGIN_ENTRY_GROUP}`] };
 }

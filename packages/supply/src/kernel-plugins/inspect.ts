@@ -1,4 +1,4 @@
-/** Reads the plugins of a source, if necessary in a temporary folder. None of its code is executed. */
+/** Lists the plugins of a source, downloading it to a temporary folder if necessary. None of its code is executed. */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
@@ -9,8 +9,13 @@ import type { Operation } from "@backplane/ports";
 import { type InstallSource, isPackageName } from "../npm/install-source.ts";
 import { NPM_FLAGS, type Npm } from "../npm/npm-command.ts";
 import { watchNpm } from "../npm/npm-install.ts";
-import { type ArchiveReading, readArchive } from "./read-archive.ts";
-import { type Locate, type PackageReading, readPackageJson, readPluginPackage } from "./read-package.ts";
+import { type ArchiveContents, readArchive } from "./read-archive.ts";
+import {
+  type FileLocator,
+  type PluginDeclarations,
+  readPackageJson,
+  readPluginPackage,
+} from "./read-package.ts";
 
 export interface InspectedPackage {
   package_name: string;
@@ -31,25 +36,29 @@ export async function inspectSource(
   operation: Operation,
 ): Promise<InspectedPackage> {
   if (source.kind === "npm") {
-    const reading = await readNpmPackage(parts.npm, source.spec, operation);
-    return await inspectArchive(reading, parts);
+    const archive = await readNpmPackage(parts.npm, source.spec, operation);
+    return await inspectArchive(archive, parts);
   }
   if ((await pathKind(source.path)) === "archive") {
     return await inspectArchive(await readArchive(source.path), parts);
   }
   const { conditions } = parts;
-  const reading = await readPluginPackage(source.path, { origin: "local", source: source.path, conditions });
-  return requirePlugins(source.path, reading);
+  const declarations = await readPluginPackage(source.path, {
+    origin: "local",
+    source: source.path,
+    conditions,
+  });
+  return requirePlugins(source.path, declarations);
 }
 
-/** A package as the registry serves it. */
-export interface NpmReading extends ArchiveReading {
+/** A packed package as the registry serves it. */
+export interface NpmArchive extends ArchiveContents {
   /** The hash of the archive, in the format of a lock file. */
   integrity: string;
 }
 
 /** Downloads a package from the registry and reads its package.json and file names. Nothing stays on disk. */
-export async function readNpmPackage(npm: Npm, spec: string, operation: Operation): Promise<NpmReading> {
+export async function readNpmPackage(npm: Npm, spec: string, operation: Operation): Promise<NpmArchive> {
   return await withTemporaryFolder(async (dir) => {
     const watch = watchNpm(operation, "read", `Reading ${spec} from the registry`);
     await npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", spec], dir, watch);
@@ -71,29 +80,29 @@ export async function pathKind(path: string): Promise<PathKind> {
 }
 
 /** Throws `plugin.invalid` with the first reason. */
-export function requirePlugins(source: string, reading: PackageReading | null): InspectedPackage {
+export function requirePlugins(source: string, declarations: PluginDeclarations | null): InspectedPackage {
   const problem =
-    reading === null
+    declarations === null
       ? "it has no package.json"
-      : reading.declares
-        ? reading.problems[0]
+      : declarations.has_section
+        ? declarations.problems[0]
         : `its package.json has no ${PLUGIN_ENTRY_GROUP}`;
   if (problem !== undefined) {
     throw new BackplaneError("plugin.invalid", `${source} is not a kernel plugin: ${problem}.`);
   }
-  return { package_name: reading!.package_name ?? "", entries: reading!.entries };
+  return { package_name: declarations!.package_name ?? "", entries: declarations!.entries };
 }
 
 /** The plugins of a packed package. Throws `plugin.invalid` with the first reason. */
 export async function inspectArchive(
-  { files, manifest }: ArchiveReading,
+  { files, manifest }: ArchiveContents,
   { conditions, plugins_dir }: Pick<InspectParts, "conditions" | "plugins_dir">,
 ): Promise<InspectedPackage> {
   if (manifest === null) return requirePlugins("The package", null);
   const name = nameOf(manifest);
   if (name === null) throw new BackplaneError("plugin.invalid", "The package has no name.");
   const dir = join(plugins_dir, "node_modules", name);
-  const locate: Locate = async (path) => {
+  const locate: FileLocator = async (path) => {
     const normalized = posix.normalize(path);
     if (files.has(normalized)) return { file: join(dir, normalized) };
     return { problem: `its module ${path} is not in the archive` };
@@ -104,7 +113,7 @@ export async function inspectArchive(
   );
 }
 
-/** Null if there is no name, or for a name that npm would refuse, because the name becomes a path. */
+/** Null for a missing name, or one that npm would refuse: the name becomes part of a path. */
 function nameOf(manifest: string): string | null {
   try {
     const { name } = JSON.parse(manifest) as { name?: unknown };

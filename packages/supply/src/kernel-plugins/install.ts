@@ -52,12 +52,12 @@ async function installPackage(
   const name =
     source.kind === "npm" ? source.name : (await inspectSource(source, parts, operation)).package_name;
   const read = async (dir: string) => {
-    const reading = await readPluginPackage(dir, {
+    const declarations = await readPluginPackage(dir, {
       origin: "installed",
       source: name,
       conditions: parts.conditions,
     });
-    return requirePlugins(name, reading).entries;
+    return requirePlugins(name, declarations).entries;
   };
   await parts.tree.change(async (staging) => {
     let recorded: Parameters<typeof recordProvenance>[2] = null;
@@ -119,8 +119,8 @@ async function installFolder(
     operation.report({ step: "unpack", message: `Copying ${path}` });
     await copyFolder(path, draft, operation);
     await rename(draft, dir);
-    const reading = await readPluginPackage(dir, { origin: "local", source: path, conditions });
-    const copied = requirePlugins(package_name || path, reading).entries;
+    const declarations = await readPluginPackage(dir, { origin: "local", source: path, conditions });
+    const copied = requirePlugins(package_name || path, declarations).entries;
     requireNotCancelled(operation);
     operation.report({ step: "store", message: `Storing ${entries[0]!.name}` });
     await writeLocalList(plugins_dir, [...others, { path: copy, editable: false, from: path }]);

@@ -9,7 +9,8 @@ import { createGunzip } from "node:zlib";
 import { BackplaneError } from "@backplane/contract";
 import { extract } from "tar-stream";
 
-export interface ArchiveReading {
+export interface ArchiveContents {
+  /** The text of package.json; null if it is missing or too large. */
   manifest: string | null;
   files: ReadonlySet<string>;
 }
@@ -18,11 +19,11 @@ const MAX_FILES = 100_000;
 const MAX_BYTES = 1024 * 1024 * 1024;
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 
-export async function readArchive(file: string): Promise<ArchiveReading> {
+export async function readArchive(file: string): Promise<ArchiveContents> {
   const files = new Set<string>();
   let manifest: string | null = null;
   const entries = extract();
-  const reading = (async () => {
+  const read = (async () => {
     for await (const entry of entries) {
       const { name, size, type } = entry.header;
       const path = posix.normalize(name).split("/").slice(1).join("/");
@@ -38,8 +39,8 @@ export async function readArchive(file: string): Promise<ArchiveReading> {
     limitBytes,
     entries as unknown as NodeJS.WritableStream,
   );
-  const [feed_result, reading_result] = await Promise.allSettled([feed, reading]);
-  for (const side of [reading_result, feed_result]) {
+  const [feed_result, read_result] = await Promise.allSettled([feed, read]);
+  for (const side of [read_result, feed_result]) {
     if (side.status === "rejected") throw toUnreadable(side.reason);
   }
   return { manifest, files };

@@ -13,13 +13,14 @@ import {
 import type { PackageJson } from "../npm/package-json.ts";
 import { fileInside, findModuleEntry } from "./resolve-module.ts";
 
-export interface PackageReading {
+/** The plugins that a package.json declares. */
+export interface PluginDeclarations {
   /** The name of the package; null without one. */
   package_name: string | null;
   entries: PluginEntry[];
   problems: string[];
-  /** False if its package.json does not declare plugins. */
-  declares: boolean;
+  /** False if the package.json has no section for plugins. */
+  has_section: boolean;
 }
 
 export interface ReadOptions {
@@ -30,13 +31,16 @@ export interface ReadOptions {
 }
 
 /** Finds the file at a path of the package, or the reason why there is none. */
-export type Locate = (path: string) => Promise<{ file: string } | { problem: string }>;
+export type FileLocator = (path: string) => Promise<{ file: string } | { problem: string }>;
 
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 const MAX_PLUGINS = 64;
 
 /** Null if there is no package.json. */
-export async function readPluginPackage(dir: string, options: ReadOptions): Promise<PackageReading | null> {
+export async function readPluginPackage(
+  dir: string,
+  options: ReadOptions,
+): Promise<PluginDeclarations | null> {
   let text: string;
   try {
     text = await readFile(join(dir, "package.json"), "utf8");
@@ -49,27 +53,32 @@ export async function readPluginPackage(dir: string, options: ReadOptions): Prom
 export async function readPackageJson(
   text: string,
   dir: string,
-  locate: Locate,
+  locate: FileLocator,
   options: ReadOptions,
-): Promise<PackageReading> {
-  const reading: PackageReading = { package_name: null, entries: [], problems: [], declares: true };
+): Promise<PluginDeclarations> {
+  const declarations: PluginDeclarations = {
+    package_name: null,
+    entries: [],
+    problems: [],
+    has_section: true,
+  };
   const manifest = parse(text);
-  if (manifest === null) return { ...reading, problems: ["its package.json is not a JSON object"] };
-  if (typeof manifest.name === "string") reading.package_name = manifest.name;
+  if (manifest === null) return { ...declarations, problems: ["its package.json is not a JSON object"] };
+  if (typeof manifest.name === "string") declarations.package_name = manifest.name;
   const group = manifest[PLUGIN_ENTRY_GROUP];
-  if (group === undefined) return { ...reading, declares: false };
+  if (group === undefined) return { ...declarations, has_section: false };
   if (!isObject(group) || Object.keys(group).length === 0) {
-    return { ...reading, problems: [`${PLUGIN_ENTRY_GROUP} in its package.json has no plugins`] };
+    return { ...declarations, problems: [`${PLUGIN_ENTRY_GROUP} in its package.json has no plugins`] };
   }
   if (Object.keys(group).length > MAX_PLUGINS) {
-    return { ...reading, problems: [`its package.json has more than ${MAX_PLUGINS} plugins`] };
+    return { ...declarations, problems: [`its package.json has more than ${MAX_PLUGINS} plugins`] };
   }
   for (const [name, declaration] of Object.entries(group)) {
     const entry = await readEntry({ dir, locate, manifest, ...options }, name, declaration);
-    if (typeof entry === "string") reading.problems.push(entry);
-    else reading.entries.push(entry);
+    if (typeof entry === "string") declarations.problems.push(entry);
+    else declarations.entries.push(entry);
   }
-  return reading;
+  return declarations;
 }
 
 /** Whether a package.json declares kernel plugins. False for text that is not JSON. */
@@ -78,7 +87,7 @@ export function declaresPlugins(text: string): boolean {
 }
 
 async function readEntry(
-  parts: ReadOptions & { dir: string; locate: Locate; manifest: PackageJson },
+  parts: ReadOptions & { dir: string; locate: FileLocator; manifest: PackageJson },
   name: string,
   declaration: unknown,
 ): Promise<PluginEntry | string> {

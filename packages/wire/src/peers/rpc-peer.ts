@@ -118,7 +118,7 @@ export class RpcPeer {
       const after = this.#options.after ?? startTimeout;
       const stopTimer =
         timeout_ms === undefined ? noop : after(timeout_ms, () => this.#expire(id, timeout_ms));
-      this.#pending.add(id, { method, resolve, reject, stopTimer });
+      this.#pending.set(id, { method, resolve, reject, stopTimer });
     });
   }
 

@@ -145,7 +145,7 @@ export class VaiHost {
       sink.failed(toBackplaneError(error));
       return false;
     }
-    this.#pending.add(id, { op, sink, cancelSent: false });
+    this.#pending.set(id, { op, sink, cancelSent: false });
     return true;
   }
 

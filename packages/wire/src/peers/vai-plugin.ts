@@ -122,7 +122,7 @@ export class VaiPlugin {
     try {
       const reply = this.#options.handle(call);
       if (reply instanceof Promise) {
-        this.#calls.add(call.id, call);
+        this.#calls.set(call.id, call);
         void this.#answerLater(call, reply);
         return;
       }

@@ -17,7 +17,7 @@ import type { Questions } from "../session/questions.ts";
 
 /** A person must see all arguments. Calls with longer ones are answered in the console or with `backplane approve`. */
 const MAX_ARGUMENT_CHARS = 8_000;
-const FEEDBACK_LENGTH = 2_000;
+const MAX_FEEDBACK_LENGTH = 2_000;
 
 const FORM: JsonObject = {
   type: "object",
@@ -27,7 +27,7 @@ const FORM: JsonObject = {
       type: "string",
       title: "Feedback",
       description: "What the model should know about your decision; optional.",
-      maxLength: FEEDBACK_LENGTH,
+      maxLength: MAX_FEEDBACK_LENGTH,
     },
   },
   required: ["decision"],
@@ -85,5 +85,5 @@ function readAnswer(answer: Json): { response: "approve" | "reject"; feedback?: 
   const { decision, feedback } = content;
   if (decision !== "approve" && decision !== "reject") return null;
   if (typeof feedback !== "string" || feedback.trim() === "") return { response: decision };
-  return { response: decision, feedback: feedback.slice(0, FEEDBACK_LENGTH) };
+  return { response: decision, feedback: feedback.slice(0, MAX_FEEDBACK_LENGTH) };
 }

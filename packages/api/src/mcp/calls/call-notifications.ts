@@ -10,7 +10,7 @@ import {
   type JsonObject,
 } from "@backplane/contract";
 import { notification } from "../protocol/json-rpc.ts";
-import { isLogged, type LogLevel, levelOf } from "../protocol/log-levels.ts";
+import { isLogged, type LogLevel, toLogLevel } from "../protocol/log-levels.ts";
 
 export interface CallNotifications {
   /** Returns null when the client must not be notified of the event. */
@@ -57,7 +57,7 @@ export function createCallNotifications(
         const counts = isObject(rest.data) ? rest.data : rest;
         return progress(rest.message, counts.progress, counts.total);
       }
-      if (type === "log") return log(levelOf(rest.level), rest.data ?? rest.message ?? rest);
+      if (type === "log") return log(toLogLevel(rest.level), rest.data ?? rest.message ?? rest);
       return log("debug", event as JsonObject);
     },
     forApproval({ id, approval_id }, repeated) {

@@ -6,7 +6,7 @@ import type { RouteResponse } from "../../http/route.ts";
 import type { Prompts } from "../lists/prompts.ts";
 import type { Resources } from "../lists/resources.ts";
 import { isMcpError, type McpClientRequest, McpError, notification } from "../protocol/json-rpc.ts";
-import { isLogged, levelOf } from "../protocol/log-levels.ts";
+import { isLogged, toLogLevel } from "../protocol/log-levels.ts";
 import { MessageQueue } from "../protocol/message-queue.ts";
 import type { McpExchange } from "../session/exchange.ts";
 import { Questions, readResponses } from "../session/questions.ts";
@@ -55,7 +55,7 @@ export async function callServer(
     call = new ServerCall(deps.kernel, { ...exchange, capabilities }, { ...target, method, responses });
   }
   const open_call = createOpenCall(call);
-  session?.calls.add(request.id, open_call);
+  session?.calls.set(request.id, open_call);
   try {
     return await deliver(deps, { request, exchange, call, open_call }, reply);
   } finally {
@@ -181,7 +181,7 @@ class ServerCall implements UpstreamCall {
         if (progress_token !== undefined)
           yield notification(method, { ...params, progressToken: progress_token });
       } else if (method === "notifications/message") {
-        if (isLogged(levelOf(params.level), min_level)) yield notification(method, params);
+        if (isLogged(toLogLevel(params.level), min_level)) yield notification(method, params);
       }
     }
   }

@@ -62,7 +62,7 @@ export async function callTool(
   const open_call: OpenCall = createOpenCall(null);
   if (session !== null) {
     open_call.cancelled = session.consumeEarlyCancel(request.id);
-    session.calls.add(request.id, open_call);
+    session.calls.set(request.id, open_call);
   }
   const responses = exchange.stateless ? readResponses(request.params.inputResponses) : undefined;
   const questions = new Questions(exchange.capabilities, responses);

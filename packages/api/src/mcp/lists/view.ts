@@ -8,7 +8,7 @@ export interface View {
 
 export const WHOLE_CATALOG: View = { server: null };
 
-/** Null if the caller sees no server of this name or binding id. */
+/** Null if the caller sees no server with this name or binding id. */
 export async function findView(kernel: Kernel, caller: Caller, name: string): Promise<View | null> {
   const servers = await kernel.servers.list(caller);
   const server = servers.find((each) => each.name === name || each.binding_id === name);

@@ -7,7 +7,7 @@ import type { ServerNotice } from "@backplane/ports";
 import type { SseItem } from "../../sse/event-streams.ts";
 import type { Resources } from "../lists/resources.ts";
 import { type McpClientRequest, McpError, notification, resultMessage } from "../protocol/json-rpc.ts";
-import { isLogged, type LogLevel, levelOf } from "../protocol/log-levels.ts";
+import { isLogged, type LogLevel, toLogLevel } from "../protocol/log-levels.ts";
 import { MessageQueue } from "../protocol/message-queue.ts";
 import type { McpExchange } from "../session/exchange.ts";
 import type { McpSession } from "../session/sessions.ts";
@@ -155,7 +155,7 @@ function notificationFor(
     return typeof params.uri === "string" && isSubscribed(params.uri) ? notification(method, params) : null;
   }
   if (method === MESSAGE)
-    return isLogged(levelOf(params.level), min_level) ? notification(method, params) : null;
+    return isLogged(toLogLevel(params.level), min_level) ? notification(method, params) : null;
   return method === ELICITATION_COMPLETE ? notification(method, params) : null;
 }
 

@@ -2,18 +2,19 @@
 const LOG_LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-export function readLevel(value: unknown): LogLevel | null {
+/** Null if the value is not a log level of MCP. */
+export function parseLogLevel(value: unknown): LogLevel | null {
   return LOG_LEVELS.find((level) => level === value) ?? null;
 }
 
-/** Plugins also use `warn` and `fatal`. */
-export function levelOf(value: unknown): LogLevel {
+/** Converts the level of a plugin, which may also be `warn` or `fatal`. An unknown level becomes `info`. */
+export function toLogLevel(value: unknown): LogLevel {
   if (value === "warn") return "warning";
   if (value === "fatal") return "critical";
-  return readLevel(value) ?? "info";
+  return parseLogLevel(value) ?? "info";
 }
 
-/** `min_level` is null if nothing is logged. */
+/** `min_level` is null if the client has not requested any log messages. */
 export function isLogged(level: LogLevel, min_level: LogLevel | null): boolean {
   return min_level !== null && LOG_LEVELS.indexOf(level) >= LOG_LEVELS.indexOf(min_level);
 }

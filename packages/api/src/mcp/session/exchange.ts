@@ -7,7 +7,7 @@ import type { Caller } from "@backplane/ports";
 import type { RouteResponse } from "../../http/route.ts";
 import type { View } from "../lists/view.ts";
 import { type McpClientRequest, type McpRequestId, resultMessage } from "../protocol/json-rpc.ts";
-import { type LogLevel, readLevel } from "../protocol/log-levels.ts";
+import { type LogLevel, parseLogLevel } from "../protocol/log-levels.ts";
 
 import type { McpSession } from "./sessions.ts";
 
@@ -84,7 +84,7 @@ export function statelessExchange(
     json: resultMessage(id, format(result)),
   });
   const meta = params._meta as JsonObject;
-  const min_level = readLevel(meta[MCP_META.log_level]);
+  const min_level = parseLogLevel(meta[MCP_META.log_level]);
   const capabilities = meta[MCP_META.client_capabilities] as JsonObject;
   return {
     caller,

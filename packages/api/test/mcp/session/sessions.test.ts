@@ -18,7 +18,7 @@ test("expires idle sessions after an hour, but not busy ones", () => {
   const sessions = new McpSessions(clock);
   const idle = sessions.open(caller("a"), SESSION_PARAMS);
   const busy = sessions.open(caller("a"), SESSION_PARAMS);
-  busy.calls.add(1, createOpenCall(null));
+  busy.calls.set(1, createOpenCall(null));
   now = SESSION_LIMITS.idle_ms + 1;
   expect(sessions.find(caller("a"), idle.id, null)).toBe(null);
   expect(sessions.find(caller("a"), busy.id, null)).toBe(busy);
@@ -52,14 +52,14 @@ test("evicts the oldest idle session of a caller at its limit, not those of othe
     sessions.open(caller("a"), SESSION_PARAMS),
     sessions.open(caller("a"), SESSION_PARAMS),
   ];
-  first.calls.add(1, createOpenCall(null));
+  first.calls.set(1, createOpenCall(null));
   const third = sessions.open(caller("a"), SESSION_PARAMS);
   expect([first, second, third].map(({ id }) => sessions.find(caller("a"), id, null) !== null)).toEqual([
     true,
     false,
     true,
   ]);
-  third.calls.add(1, createOpenCall(null));
+  third.calls.set(1, createOpenCall(null));
   expect(() => sessions.open(caller("a"), SESSION_PARAMS)).toThrow(/Too many/);
   expect(sessions.find(caller("b"), other.id, null)).toBe(other);
 });

@@ -54,7 +54,7 @@ test("suggests the operator's setting and the grant for IPv4 addresses, and noth
   ]);
 });
 
-test("explains how to request /tmp when a write to it failed without scratch", () => {
+test("explains how to request /tmp when a write to it failed without a scratch folder", () => {
   const hintFor = (message: string, filesystem = "none") =>
     scratchHint({ error: { message }, tool_result: null, grant: { filesystem } } as unknown as Invocation);
   const missing = "ENOENT: no such file or directory, open '/tmp/x'";

@@ -268,7 +268,7 @@ describe("at a terminal", () => {
     expect((await ended).exit).toBe(EXIT.ok);
   });
 
-  test("loses and repeats nothing when the stream is cut repeatedly", async () => {
+  test("neither loses nor repeats anything when the stream is interrupted repeatedly", async () => {
     const proxy = await startCutProxy(gateway.url);
     try {
       const { io, ended, type, until } = await chat("t8", proxy.url);

@@ -130,7 +130,7 @@ function NewSlot({ taken, onAdd }: { taken: readonly string[]; onAdd: (slot: str
     <div className={layout.row} style={{ alignItems: "flex-end" }}>
       <TextInput
         label="Another slot"
-        description="The server receives its secret in the environment variable of this name, in capitals."
+        description="The server receives its secret in the environment variable with this name, in upper case."
         placeholder="API_TOKEN"
         value={name}
         onChange={({ currentTarget }) => setName(currentTarget.value)}

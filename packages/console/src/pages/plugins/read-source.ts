@@ -85,7 +85,7 @@ export interface SourceDraft {
   slots: readonly string[];
 }
 
-/** Understands the spelling of the command line as well: `npm:NAME`, `oci://…`, `https://…`, `/folder`. */
+/** Also accepts the notation of the command line: `npm:NAME`, `oci://…`, `https://…`, `/folder`. */
 export function draftOf(text: string): SourceDraft {
   const plain = { name: "", args: "", script: "", slots: [] };
   for (const kind of ["npm", "pypi", "image"] as const)

@@ -65,7 +65,7 @@ function cut(value: JsonObject, limit: number): JsonObject {
     } else if (block.type === "text" && typeof block.text === "string") {
       const text = block.text.slice(0, Math.max(0, Math.floor(remaining / 2))).toWellFormed();
       if (text !== "") content.push({ ...block, text });
-      notes.push(`a text block was cut after ${text.length} of ${block.text.length} characters`);
+      notes.push(`a text block was truncated after ${text.length} of ${block.text.length} characters`);
       remaining = 0;
     } else {
       notes.push(`${describe(block)} was left out`);

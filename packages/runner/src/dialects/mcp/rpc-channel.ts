@@ -97,7 +97,7 @@ export class RpcChannel implements TransportEvents {
     }
     const message = { jsonrpc: "2.0", id, method: pending.method, params: params(id) };
     // Added first, because a transport can report a failure from inside `send`.
-    this.#open.add(id, { pending, message, renewed: false });
+    this.#open.set(id, { pending, message, renewed: false });
     try {
       this.transport.send(message, pending.headers);
     } catch (error) {

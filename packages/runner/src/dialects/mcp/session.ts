@@ -106,7 +106,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     const args = isObject(input) ? input : {};
     const headers = this.stateless ? paramHeaders(request.param_headers ?? [], args) : {};
     const call = new McpToolCall(this, exchange, { name, arguments: args }, headers);
-    this.#calls.add(exchange.id, call);
+    this.#calls.set(exchange.id, call);
     if (this.dispatch(call)) exchange.sent();
   }
 

@@ -109,18 +109,18 @@ test("refuses zones, short, octal, hex and decimal forms", () => {
 const byte = fc.integer({ min: 0, max: 255 });
 const v4 = fc.tuple(byte, byte, byte, byte);
 
-test("reads an IPv6 address the same in every spelling", () => {
+test("parses every notation of an IPv6 address to the same bytes", () => {
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 0, max: 0xffff }), { minLength: 8, maxLength: 8 }), (groups) => {
       const bytes = Uint8Array.from(groups.flatMap((group) => [group >> 8, group & 0xff]));
       const hex = groups.map((group) => group.toString(16));
-      const spellings = [
+      const notations = [
         hex.join(":"),
         hex.map((group) => group.padStart(4, "0").toUpperCase()).join(":"),
         `${hex.slice(0, 6).join(":")}:${bytes.slice(12).join(".")}`,
         new URL(`http://[${hex.join(":")}]/`).hostname.slice(1, -1),
       ];
-      for (const text of spellings) expect(addressBytes(text)).toEqual(bytes);
+      for (const text of notations) expect(addressBytes(text)).toEqual(bytes);
     }),
   );
 });

@@ -1,7 +1,8 @@
-/** The lines that a change removes and adds. Keys are masked, because the output may end up in a log. */
-
-/** Formats the change as a diff. Null means that the file does not exist. */
-export function describeChange(path: string, before: string | null, after: string | null): string {
+/**
+ * Formats a change to a file as a diff. Null means that the file does not exist. Keys are masked, because the output may
+ * end up in a log.
+ */
+export function formatDiff(path: string, before: string | null, after: string | null): string {
   const old_lines = splitLines(before);
   const new_lines = splitLines(after);
   let start = 0;

@@ -10,7 +10,7 @@ const MIN_ENCODED_LENGTH = 8;
 /** Line lengths of `base64` and PEM. */
 const WRAPS = [76, 64];
 
-export function spellingsOf(secret: string): Set<string> {
+export function encodingsOf(secret: string): Set<string> {
   const all = new Set<string>();
   if (secret.length < MIN_SECRET_LENGTH) return all;
   all.add(secret);
@@ -39,7 +39,7 @@ function addEscaped(secret: string, all: Set<string>): void {
       json.replace(/[\u007f-\uffff]/g, (c) => `\\u${hex(c.charCodeAt(0).toString(16).padStart(4, "0"))}`),
     );
   }
-  for (const url of urlSpellings(secret.toWellFormed())) {
+  for (const url of urlEncodings(secret.toWellFormed())) {
     all.add(url).add(url.replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()));
   }
 }
@@ -48,7 +48,7 @@ function addEscaped(secret: string, all: Set<string>): void {
  * The forms of common URL encoders: encodeURIComponent, with !'()* encoded too, without / or any delimiter encoded, and
  * with + for a space.
  */
-function urlSpellings(secret: string): string[] {
+function urlEncodings(secret: string): string[] {
   const component = encodeURIComponent(secret);
   const strict = component.replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
   const kinds = [component, strict, strict.replaceAll("%2F", "/"), encodeURI(secret)];

@@ -3,7 +3,7 @@ import type { JsonObject } from "@backplane/contract";
 import type { RuleId } from "./rules.ts";
 import { clipText } from "./transcript.ts";
 
-export class BrokenRule extends Error {
+export class RuleViolation extends Error {
   readonly rule: RuleId;
   /** The frame that breaks the rule, or the bytes that are not a frame; null if a frame is missing. */
   readonly frame: string | null;

@@ -1,5 +1,4 @@
-/** Admits calls with the allow rules that apply to them. */
-
+/** Admits calls, taking into account the allow rules that apply to them. */
 import type { MaybePromise } from "@backplane/contract";
 import type { AllowRuleRow, Store } from "@backplane/ports";
 import { type Admitted, admit, type RefusedCall } from "../admission/admit.ts";
@@ -7,7 +6,7 @@ import type { AdmissionState } from "../admission/rules.ts";
 import type { Authority } from "../authority/authority.ts";
 import type { Opened } from "../open/open.ts";
 
-export interface AllowedCallsDeps {
+export interface AllowRuleDeps {
   deps: { store: Pick<Store, "allow_rules"> };
   authority: Authority;
 }
@@ -16,8 +15,8 @@ export interface AllowedCallsDeps {
  * First decides without allow rules. The rules are read only for a call that needs approval, or that is refused because
  * nobody can be asked for approval, so that other calls do not wait for the store.
  */
-export function admitAllowed(
-  door: AllowedCallsDeps & { state: AdmissionState },
+export function admitWithAllowRules(
+  door: AllowRuleDeps & { state: AdmissionState },
   call: Opened,
 ): MaybePromise<Admitted | RefusedCall> {
   const verdict = admit(call, door.state);
@@ -30,10 +29,10 @@ export function admitAllowed(
 
 /**
  * Reads the rules for calls from this caller to this package, always from the store: a rule that another gateway
- * removed must not apply here. A rule ends with the authority of its creator.
+ * removed must not apply here. A rule is valid only while its creator still has the authority to make it.
  */
 export async function readAllowRules(
-  { deps, authority }: AllowedCallsDeps,
+  { deps, authority }: AllowRuleDeps,
   { plan, caller, root }: Pick<Opened, "plan" | "caller" | "root">,
 ): Promise<AllowRuleRow[]> {
   const { scope } = caller;
