@@ -160,8 +160,8 @@ class VaiSuite {
   }
 
   #collectViolations(session: VaiTestSession, tested: TestedExport): void {
-    for (const violation of session.takeViolations())
-      this.#findings.recordFailure(violation, describeContext(session, tested));
+    for (const { violation, transcript } of session.takeViolations())
+      this.#findings.recordFailure(violation, { ...describeContext(session, tested), transcript });
   }
 
   /** Returns the running session for exports with this grant, or starts one. Null if it could not be started. */

@@ -52,7 +52,8 @@ export class VaiTestSession {
   readonly #answered = new Set<string>();
   readonly #secrets = new Set<string>();
   #redactor: Redactor | null = null;
-  readonly #violations: RuleViolation[] = [];
+  /** Each with the frames up to it, because frames that follow would push the frames before it out of the report. */
+  readonly #violations: { violation: RuleViolation; frames: TranscriptLine[] }[] = [];
   /** Rejects when the stream cannot be read any further or the process has exited. */
   readonly #ended: Promise<never>;
   #rejectEnded: (error: Error) => void = () => {};
@@ -104,9 +105,11 @@ export class VaiTestSession {
 
   /** The last frames, without secrets. */
   lastFrames(): TranscriptLine[] {
-    return this.#transcript
-      .last(MAX_REPORTED_FRAMES)
-      .map((line) => ({ ...line, text: this.redact(line.text) }));
+    return this.#redactFrames(this.#transcript.last(MAX_REPORTED_FRAMES));
+  }
+
+  #redactFrames(frames: TranscriptLine[]): TranscriptLine[] {
+    return frames.map((line) => ({ ...line, text: this.redact(line.text) }));
   }
 
   redact(text: string): string {
@@ -118,9 +121,11 @@ export class VaiTestSession {
     return ++this.#last_call_number;
   }
 
-  /** Returns and clears the rules broken since the previous call. */
-  takeViolations(): RuleViolation[] {
-    return this.#violations.splice(0);
+  /** Returns and clears the rules broken since the previous call, each with the last frames up to its violation. */
+  takeViolations(): { violation: RuleViolation; transcript: TranscriptLine[] }[] {
+    return this.#violations
+      .splice(0)
+      .map(({ violation, frames }) => ({ violation, transcript: this.#redactFrames(frames) }));
   }
 
   /** Adds values that must not appear in the plugin's output. */
@@ -340,7 +345,7 @@ export class VaiTestSession {
   }
 
   #recordViolation(violation: RuleViolation): void {
-    this.#violations.push(violation);
+    this.#violations.push({ violation, frames: this.#transcript.last(MAX_REPORTED_FRAMES) });
   }
 
   #fail(violation: RuleViolation | null): void {
