@@ -20,6 +20,12 @@ export async function accessibilityProblems(page: Page): Promise<string[]> {
   return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
 }
 
+/** Waits for the transitions of colors after a change of theme; a color between two themes may have too little contrast. */
+const waitForTransitions = (page: Page) =>
+  page.evaluate(
+    "Promise.allSettled(document.getAnimations().filter((each) => each instanceof CSSTransition).map((each) => each.finished)).then(() => null)",
+  );
+
 /** The same in the light and in the dark theme. The page changes its theme without a reload. */
 export async function accessibilityProblemsInBothThemes(page: Page): Promise<string[]> {
   const found: string[] = [];
@@ -27,6 +33,7 @@ export async function accessibilityProblemsInBothThemes(page: Page): Promise<str
     await page.emulateMedia({ colorScheme });
     // The page changes its theme with a script, after the media query has changed.
     await page.locator(`html[data-mantine-color-scheme="${colorScheme}"]`).waitFor({ state: "attached" });
+    await waitForTransitions(page);
     found.push(...(await accessibilityProblems(page)).map((problem) => `${colorScheme}: ${problem}`));
   }
   return found;
