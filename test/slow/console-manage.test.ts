@@ -56,6 +56,7 @@ async function open(path: string, options: Parameters<typeof visit>[2] = {}): Pr
 interface ToolReport {
   version: string;
   config: object;
+  generation: number;
   secret: string[];
 }
 
@@ -86,6 +87,7 @@ interface Row {
   export_id: string;
   status: string;
   config: object;
+  generation: number;
 }
 
 async function findBinding(export_id: string, package_id = "acme/desk"): Promise<Row> {
@@ -186,6 +188,39 @@ verifies(
     await page.getByRole("tab", { name: "Test call" }).click();
     await page.getByRole("button", { name: "Call", exact: true }).click();
     await page.getByRole("region", { name: "Result", exact: true }).getByText("Succeeded").waitFor();
+    expect(problems).toEqual([]);
+  },
+  120_000,
+);
+
+verifies(
+  ["console.manage", "console.quality"],
+  "keeps unsaved settings of a binding while someone else changes it, and reports a change of the same settings",
+  async () => {
+    const { binding_id, config, generation } = await findBinding("look");
+    const patch = (body: object, version: number) =>
+      gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, body, { "if-match": `"${version}"` });
+    const { page, problems } = await open(`/console/bindings/${binding_id}`);
+    const card = page.getByRole("region", { name: "Configuration" });
+    await card.getByText("Form", { exact: true }).click();
+    await card.getByLabel("Greeting").fill("Good evening");
+    const conflict = page.getByText("Someone else changed this while you were editing");
+    expect((await patch({ rollout: { traffic_percent: 90 } }, generation)).status).toBe(200);
+    await expect
+      .poll(() => page.getByLabel("Share of the calls that this version gets").inputValue())
+      .toBe("90 %");
+    expect(await card.getByLabel("Greeting").inputValue()).toBe("Good evening");
+    expect(await conflict.count()).toBe(0);
+    const theirs = { ...config, greeting: "Good morning" };
+    expect((await patch({ config: theirs, rollout: { traffic_percent: 100 } }, generation + 1)).status).toBe(
+      200,
+    );
+    await conflict.waitFor();
+    expect(await card.getByLabel("Greeting").inputValue()).toBe("Good evening");
+    await page.getByRole("button", { name: "Discard my changes" }).click();
+    await expect.poll(() => card.getByLabel("Greeting").inputValue()).toBe("Good morning");
+    expect(await conflict.count()).toBe(0);
+    expect((await patch({ config }, generation + 2)).status).toBe(200);
     expect(problems).toEqual([]);
   },
   120_000,

@@ -101,7 +101,7 @@ function BindingDetail({ binding, pkg }: { binding: Binding; pkg: Package | unde
             ))}
           </Tabs.List>
           <Tabs.Panel value="settings">
-            <BindingSettings key={binding.generation} binding={binding} pkg={pkg} />
+            <BindingSettings key={binding.binding_id} binding={binding} pkg={pkg} />
           </Tabs.Panel>
           <Tabs.Panel value="test">
             <BindingTest binding={binding} pkg={pkg} />

@@ -7,6 +7,8 @@ import { bindingQueries } from "../../api/bindings.ts";
 import { packageQueries } from "../../api/packages.ts";
 import { useClient, useServices } from "../../api/services.ts";
 import { Card } from "../../parts/card.tsx";
+import { ConflictNotice } from "../../parts/conflict-notice.tsx";
+import { type EditedDraft, sameJson, useDraft } from "../../parts/draft.ts";
 import { ErrorView } from "../../parts/error-view.tsx";
 import layout from "../../parts/layout.module.css";
 import { Notice } from "../../parts/notice.tsx";
@@ -18,33 +20,33 @@ import { PolicyFields } from "./policy-fields.tsx";
 import { SecretSlots } from "./secret-slots.tsx";
 
 export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Package | undefined }) {
-  const [config, setConfig] = useState<Json>(binding.config);
-  const [secrets, setSecrets] = useState(binding.secrets);
-  const [policy, setPolicy] = useState(binding.policy);
-  const [version, setVersion] = useState(binding.package_version);
-  const [percent, setPercent] = useState<number | string>(binding.rollout.traffic_percent);
+  const config = useDraft<Json>(binding.config);
+  const secrets = useDraft(binding.secrets);
+  const policy = useDraft(binding.policy);
+  const version = useDraft(binding.package_version);
+  const percent = useDraft<number | string>(binding.rollout.traffic_percent);
   const schema = pkg === undefined ? null : findConfigSchema(pkg, binding.export_id);
   const slots = [
     ...new Set([
       ...(pkg === undefined ? [] : listSlotNames(pkg, binding.export_id)),
       ...binding.unbound_slots,
       ...Object.keys(binding.secrets),
-      ...Object.keys(policy.secret_env ?? {}),
+      ...Object.keys(policy.value.secret_env ?? {}),
     ]),
   ];
   const installed = useQuery(packageQueries.all(useClient())).data ?? [];
   const versions = installed
     .filter(({ package_id }) => package_id === binding.package_id)
     .map((one) => one.version);
-  const variables_changed = !sameJson(policy.secret_env ?? {}, binding.policy.secret_env ?? {});
+  const variables_changed = !sameJson(policy.value.secret_env ?? {}, binding.policy.secret_env ?? {});
   return (
     <div className={layout.stack}>
       <ValidationNotice binding={binding} />
       <SettingsCard
         title="Configuration"
         binding={binding}
-        patch={{ config: config as JsonObject }}
-        changed={!sameJson(config, binding.config)}
+        patch={{ config: config.value as JsonObject }}
+        drafts={[config]}
       >
         {schema === null && Object.keys(binding.config).length === 0 ? (
           <p className={layout.dimmed}>This export has no configuration.</p>
@@ -52,44 +54,41 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
           <SchemaForm
             label="Configuration"
             schema={schema ?? { type: "object" }}
-            value={config}
-            onChange={setConfig}
+            value={config.value}
+            onChange={config.edit}
           />
         )}
       </SettingsCard>
       <SettingsCard
         title="Secrets"
         binding={binding}
-        patch={variables_changed ? { secrets, policy } : { secrets }}
-        changed={variables_changed || !sameJson(secrets, binding.secrets)}
+        patch={
+          variables_changed ? { secrets: secrets.value, policy: policy.value } : { secrets: secrets.value }
+        }
+        drafts={variables_changed ? [secrets, policy] : [secrets]}
       >
-        <SecretSlots slots={slots} value={secrets} onChange={setSecrets} pkg={pkg} />
+        <SecretSlots slots={slots} value={secrets.value} onChange={secrets.edit} pkg={pkg} />
         {pkg?.manifest.runtime.protocol === "mcp.stdio" && (
           <NewSlot
             taken={slots}
             onAdd={(slot) =>
-              setPolicy({
-                ...policy,
-                secret_env: { ...policy.secret_env, [slot]: slot.toUpperCase() },
+              policy.edit({
+                ...policy.value,
+                secret_env: { ...policy.value.secret_env, [slot]: slot.toUpperCase() },
               })
             }
           />
         )}
       </SettingsCard>
-      <SettingsCard
-        title="Policy"
-        binding={binding}
-        patch={{ policy }}
-        changed={!sameJson(policy, binding.policy)}
-      >
-        <PolicyFields value={policy} onChange={setPolicy} protocol={pkg?.manifest.runtime.protocol} />
+      <SettingsCard title="Policy" binding={binding} patch={{ policy: policy.value }} drafts={[policy]}>
+        <PolicyFields value={policy.value} onChange={policy.edit} protocol={pkg?.manifest.runtime.protocol} />
       </SettingsCard>
       {versions.length > 1 && binding.share_of === undefined && (
         <SettingsCard
           title="Version"
           binding={binding}
-          patch={{ package_version: version, policy: withoutTrust(binding) }}
-          changed={version !== binding.package_version}
+          patch={{ package_version: version.value, policy: withoutTrust(binding) }}
+          drafts={[version]}
         >
           <Select
             label="Installed version that answers"
@@ -97,16 +96,16 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
             allowDeselect={false}
             maw="20rem"
             data={versions}
-            value={version}
-            onChange={(next) => setVersion(next ?? binding.package_version)}
+            value={version.value}
+            onChange={(next) => version.edit(next ?? binding.package_version)}
           />
         </SettingsCard>
       )}
       <SettingsCard
         title="Rollout"
         binding={binding}
-        patch={{ rollout: { traffic_percent: Number(percent) } }}
-        changed={Number(percent) !== binding.rollout.traffic_percent}
+        patch={{ rollout: { traffic_percent: Number(percent.value) } }}
+        drafts={[percent]}
       >
         <NumberInput
           label="Share of the calls that this version gets"
@@ -114,8 +113,8 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
           min={0}
           max={100}
           maw="20rem"
-          value={percent}
-          onChange={setPercent}
+          value={percent.value}
+          onChange={percent.edit}
         />
       </SettingsCard>
     </div>
@@ -163,15 +162,18 @@ interface SettingsCardProps {
   title: string;
   binding: Binding;
   patch: BindingPatch;
-  changed: boolean;
+  drafts: readonly Pick<EditedDraft<unknown>, "changed" | "conflict" | "discard">[];
   children: ReactNode;
 }
 
-/** A change by someone else in the meantime is refused instead of overwritten. */
-function SettingsCard({ title, binding, patch, changed, children }: SettingsCardProps) {
+/** Saves only over the version of the binding that the page shows. A later change by someone else is refused. */
+function SettingsCard({ title, binding, patch, drafts, children }: SettingsCardProps) {
   const { client, queries } = useServices();
   const toast = useToast();
   const { binding_id, generation } = binding;
+  const discard = () => {
+    for (const draft of drafts) draft.discard();
+  };
   const save = useMutation({
     mutationFn: () => client.bindings.patch(binding_id, patch, { generation }),
     onSuccess: async () => {
@@ -181,6 +183,7 @@ function SettingsCard({ title, binding, patch, changed, children }: SettingsCard
           queries.invalidateQueries({ queryKey: [noun] }),
         ),
       );
+      discard();
     },
   });
   return (
@@ -189,7 +192,7 @@ function SettingsCard({ title, binding, patch, changed, children }: SettingsCard
       actions={
         <Button
           size="xs"
-          disabled={!changed}
+          disabled={!drafts.some(({ changed }) => changed)}
           loading={save.isPending}
           onClick={() => save.mutate()}
           aria-label={`Save ${title.toLowerCase()}`}
@@ -199,6 +202,7 @@ function SettingsCard({ title, binding, patch, changed, children }: SettingsCard
       }
     >
       <div className={layout.tight}>
+        {drafts.some(({ conflict }) => conflict) && <ConflictNotice onDiscard={discard} />}
         {children}
         {save.error !== null && <ErrorView error={save.error} />}
       </div>
@@ -226,8 +230,4 @@ function ValidationNotice({ binding }: { binding: Binding }) {
       </ul>
     </Notice>
   );
-}
-
-function sameJson(a: unknown, b: unknown): boolean {
-  return JSON.stringify(a) === JSON.stringify(b);
 }

@@ -9,6 +9,7 @@ import { refreshSessions } from "../../api/session-admin.ts";
 import { type SessionAddress, sessionQueries } from "../../api/sessions.ts";
 import { Card } from "../../parts/card.tsx";
 import { Confirm } from "../../parts/confirm.tsx";
+import { useDraft } from "../../parts/draft.ts";
 import { ErrorView } from "../../parts/error-view.tsx";
 import { Icon } from "../../parts/icon.tsx";
 import layout from "../../parts/layout.module.css";
@@ -67,7 +68,7 @@ function SessionAdmin({ session, address }: { session: Session; address: Session
           <Handoff address={address} />
           <Fork address={address} />
         </div>
-        <Metadata key={JSON.stringify(session.metadata)} session={session} address={address} />
+        <Metadata session={session} address={address} />
         <Reset address={address} />
       </div>
     </>
@@ -99,27 +100,33 @@ function InterruptButton({ address: { session_id, workspace } }: { address: Sess
   );
 }
 
-/** Keys are merged by the gateway, so a key that was deleted here is sent as null. */
+/**
+ * Sends only the keys that the person changed, a deleted one as null. The gateway merges them, so keys that a plugin
+ * changed in the meantime are kept.
+ */
 function Metadata({ session, address }: { session: Session; address: SessionAddress }) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const [draft, setDraft] = useState<JsonObject>(session.metadata);
+  const draft = useDraft<JsonObject>(session.metadata);
   const save = useMutation({
     mutationFn: () =>
-      client.sessions.patch(address.session_id, findChanges(session.metadata, draft), {
+      client.sessions.patch(address.session_id, findChanges(draft.base, draft.value), {
         workspace: address.workspace,
       }),
-    onSuccess: () => toast.show({ tone: "good", title: "The metadata is saved." }),
-    onSettled: () => refreshSessions(queries),
+    onSuccess: async () => {
+      toast.show({ tone: "good", title: "The metadata is saved." });
+      await refreshSessions(queries);
+      draft.discard();
+    },
+    onError: () => refreshSessions(queries),
   });
-  const changed = JSON.stringify(draft) !== JSON.stringify(session.metadata);
   return (
     <Card
       title="Metadata"
       actions={
         <Button
           size="xs"
-          disabled={!changed}
+          disabled={!draft.changed}
           loading={save.isPending}
           onClick={() => save.mutate()}
           aria-label="Save the metadata"
@@ -134,8 +141,8 @@ function Metadata({ session, address }: { session: Session; address: SessionAddr
         </p>
         <JsonEditor
           label="Metadata"
-          value={draft}
-          onChange={(next) => setDraft(next as JsonObject)}
+          value={draft.value}
+          onChange={(next) => draft.edit(next as JsonObject)}
           disabled={false}
         />
         {save.error !== null && <ErrorView error={save.error} />}

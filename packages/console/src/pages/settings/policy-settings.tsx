@@ -19,6 +19,8 @@ import { useClient, useServices } from "../../api/services.ts";
 import { policyQueries } from "../../api/settings.ts";
 import { Badge, RiskBadge } from "../../parts/badge.tsx";
 import { Card } from "../../parts/card.tsx";
+import { ConflictNotice } from "../../parts/conflict-notice.tsx";
+import { useDraft } from "../../parts/draft.ts";
 import { ErrorView } from "../../parts/error-view.tsx";
 import { Fields } from "../../parts/fields.tsx";
 import { JsonView } from "../../parts/json-view.tsx";
@@ -50,7 +52,7 @@ export function PolicySettings() {
       {query.data !== undefined && (
         <>
           <PolicyEditor
-            key={`${level} ${query.data.generation}`}
+            key={level}
             level={level}
             policy={query.data.policy}
             generation={query.data.generation}
@@ -97,38 +99,44 @@ interface PolicyEditorProps {
 function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const [draft, setDraft] = useState<Policy>(policy);
-  const [text, setText] = useState(() => JSON.stringify(policy, null, 2));
+  const draft = useDraft(policy);
+  /** What the person typed, if it differs from the formatted draft. */
+  const [typed, setTyped] = useState<string | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const save = useMutation({
-    mutationFn: () => client.policy.put(draft, { level, generation }),
+    mutationFn: () => client.policy.put(draft.value, { level, generation }),
     onSuccess: async () => {
       toast.show({ tone: "good", title: "The policy applies from the next call on." });
       await Promise.all(["policy", "catalog"].map((noun) => queries.invalidateQueries({ queryKey: [noun] })));
+      discard();
     },
   });
-  const change = (next: Policy) => {
-    setDraft(next);
-    setText(JSON.stringify(next, null, 2));
+  const discard = () => {
+    draft.discard();
+    setTyped(null);
     setProblem(null);
   };
-  const edit = (next: string) => {
-    setText(next);
+  const change = (next: Policy) => {
+    draft.edit(next);
+    setTyped(null);
+    setProblem(null);
+  };
+  const editText = (next: string) => {
+    setTyped(next);
     try {
-      setDraft(JSON.parse(next) as Policy);
+      draft.edit(JSON.parse(next) as Policy);
       setProblem(null);
     } catch (error) {
       setProblem(`This is not valid JSON: ${(error as Error).message}`);
     }
   };
-  const changed = JSON.stringify(draft) !== JSON.stringify(policy);
   return (
     <Card
       title="Policy"
       actions={
         <Button
           size="xs"
-          disabled={!changed || problem !== null}
+          disabled={!draft.changed || problem !== null}
           loading={save.isPending}
           onClick={() => save.mutate()}
           aria-label="Save the policy"
@@ -138,6 +146,7 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
       }
     >
       <div className={layout.stack}>
+        {draft.conflict && <ConflictNotice onDiscard={discard} />}
         <div className={layout.columns}>
           {RISK_CONTEXTS.map((context) => (
             <Select
@@ -147,8 +156,8 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
               placeholder="Default"
               clearable
               data={LEVELS}
-              value={draft.tolerance?.[context] ?? null}
-              onChange={(value) => change(withTolerance(draft, context, value))}
+              value={draft.value.tolerance?.[context] ?? null}
+              onChange={(value) => change(withTolerance(draft.value, context, value))}
             />
           ))}
           <Select
@@ -157,9 +166,9 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
             placeholder="Default"
             clearable
             data={LEVELS}
-            value={draft.lasting_approvals ?? null}
+            value={draft.value.lasting_approvals ?? null}
             onChange={(value) => {
-              const { lasting_approvals: _before, ...rest } = draft;
+              const { lasting_approvals: _before, ...rest } = draft.value;
               change(
                 value === null
                   ? rest
@@ -176,9 +185,9 @@ function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
           maxRows={24}
           spellCheck={false}
           classNames={{ input: layout.mono ?? "" }}
-          value={text}
+          value={typed ?? JSON.stringify(draft.value, null, 2)}
           error={problem}
-          onChange={({ currentTarget }) => edit(currentTarget.value)}
+          onChange={({ currentTarget }) => editText(currentTarget.value)}
         />
         {save.error !== null && <ErrorView error={save.error} />}
       </div>

@@ -1,0 +1,46 @@
+/**
+ * Unsaved changes to a stored value. A change by someone else does not discard them; it is reported as a conflict, so
+ * that the person decides which value remains.
+ */
+import { useState } from "react";
+
+export interface Draft<T> {
+  /** The stored value when the person began to edit. */
+  base: T;
+  /** What the form shows: the unsaved value, or the stored one. */
+  value: T;
+  /** The value differs from the stored one. */
+  changed: boolean;
+  /** The stored value was changed after the person began to edit, to something else. */
+  conflict: boolean;
+}
+
+export interface EditedDraft<T> extends Draft<T> {
+  edit: (value: T) => void;
+  /** Shows the stored value again. */
+  discard: () => void;
+}
+
+export interface UnsavedEdit<T> {
+  base: T;
+  value: T;
+}
+
+export function describeDraft<T>(stored: T, edit: UnsavedEdit<T> | null): Draft<T> {
+  if (edit === null) return { base: stored, value: stored, changed: false, conflict: false };
+  const changed = !sameJson(edit.value, stored);
+  return { ...edit, changed, conflict: changed && !sameJson(edit.base, stored) };
+}
+
+export function useDraft<T>(stored: T): EditedDraft<T> {
+  const [unsaved, setUnsaved] = useState<UnsavedEdit<T> | null>(null);
+  return {
+    ...describeDraft(stored, unsaved),
+    edit: (value) => setUnsaved((before) => ({ base: before === null ? stored : before.base, value })),
+    discard: () => setUnsaved(null),
+  };
+}
+
+export function sameJson(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
