@@ -84,10 +84,10 @@ function renderOperation(method: string, path: string, operation: Operation): st
   const lines = [`### ${method.toUpperCase()} ${path}`, ""];
   if (operation.summary !== undefined) lines.push(sentence(operation.summary), "");
   if (operation.description !== undefined) lines.push(operation.description, "");
-  const isPublic = operation.security?.length === 0;
+  const is_public = operation.security?.length === 0;
   const scope = operation["x-backplane-scope"];
   lines.push(
-    isPublic
+    is_public
       ? "No credential is needed."
       : `Scope: ${scope === undefined ? "any credential" : `\`${scope}\``}.`,
     "",
@@ -105,7 +105,7 @@ function renderOperation(method: string, path: string, operation: Operation): st
     lines.push(`Body (\`${type}\`)${refName(schema) === null ? "" : `: ${typeText(schema!)}`}`, "");
     if (schema !== undefined && refName(schema) === null) lines.push(...fieldTable(schema), "");
   }
-  lines.push("| status | answer |", "|---|---|");
+  lines.push("| status | response |", "|---|---|");
   for (const [status, response] of Object.entries(operation.responses)) {
     if (status === "default") continue;
     const types = Object.entries(response.content ?? {}).map(([type, { schema }]) =>

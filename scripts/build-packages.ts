@@ -1,9 +1,9 @@
 /**
- * Bundles each package of the gateway and each bundled plugin into one file per entry, because reading 700 small modules
- * took most of the start time. The package names and entries stay the same, so an import by name gets the same module.
- * The bundle of the command (cli) contains all other packages and their libraries, and so does the bundle of each
- * worker thread, so a start resolves and reads only about ten files. Files that a module reads from its own folder
- * (threads, pages, C sources) are still found where tsc puts them.
+ * Bundles each package of the gateway and each bundled plugin into one file per entry, because reading 700 small
+ * modules took most of the start time. The package names and entries stay the same, so an import by name gets the
+ * same module. The bundle of the command (cli) contains all other packages and their libraries, and so does the
+ * bundle of each worker thread, so a start resolves and reads only about ten files. Files that a module reads from
+ * its own folder (threads, pages, C sources) are still found where tsc puts them.
  */
 import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, relative, sep } from "node:path";

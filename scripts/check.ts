@@ -1,6 +1,6 @@
 /**
- * Runs the checks of package.json (`check:…`) at the same time and prints the output of each when it finishes. The project
- * is built first, because type-aware checks read the declarations of its packages.
+ * Runs the static checks of package.json (CHECKS) at the same time and prints the output of each when it finishes. The
+ * project is built first, because type-aware checks read the declarations of its packages.
  *
  *   npm run check
  */

@@ -33,7 +33,7 @@ function newcomerEnvironment(): NodeJS.ProcessEnv {
 /**
  * Returns the URL after `is ready at`. The pipe is read continuously, so that the gateway never blocks on it.
  */
-function readyUrl(): Promise<string> {
+function waitForReadyUrl(): Promise<string> {
   return new Promise((resolve) => {
     let text = "";
     child.stdout.on("data", (chunk) => {
@@ -61,7 +61,7 @@ async function waitForGroup(group: number): Promise<void> {
 }
 
 /** The shell blocks of one section of the README. */
-function blocksOf(section: string): string[] {
+function shellBlocksOf(section: string): string[] {
   const text = readFileSync("README.md", "utf8");
   const begin = text.indexOf(`\n## ${section}\n`);
   if (begin < 0) throw new Error(`README.md has no section "${section}"`);
@@ -91,7 +91,7 @@ async function checkHttpAccess(url: string): Promise<void> {
 }
 
 function checkFirstCall(url: string): void {
-  const [commands, request] = blocksOf("Run a plugin");
+  const [commands, request] = shellBlocksOf("Run a plugin");
   const lines = commands!.trim().split("\n");
   const output = lines.map((line) => runScript(line)).join("\n");
   expectMatch(output, /Installed acme\/hello@/, "plugin install");
@@ -106,14 +106,14 @@ function checkFirstCall(url: string): void {
 
 try {
   const url = await Promise.race([
-    readyUrl(),
+    waitForReadyUrl(),
     exited_early,
-    rejectAfter(READY_MS, `not ready in ${READY_MS} ms`),
+    rejectAfter(READY_MS, `not ready after ${READY_MS} ms`),
   ]);
   await checkHttpAccess(url);
   checkFirstCall(url);
   process.kill(-child.pid!, "SIGTERM");
-  await Promise.race([waitForGroup(child.pid!), rejectAfter(STOP_MS, `not stopped in ${STOP_MS} ms`)]);
+  await Promise.race([waitForGroup(child.pid!), rejectAfter(STOP_MS, `not stopped after ${STOP_MS} ms`)]);
   console.log(`npm start: ready on ${url}, healthy, the README's first call ran in the sandbox, stopped`);
   process.exitCode = 0;
 } catch (error) {

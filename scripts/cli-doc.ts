@@ -91,15 +91,15 @@ function describeOption(option: Option): string {
 /** The text after the options, which commander only writes while it shows help. */
 function afterHelp(command: Command): string {
   let text = "";
-  const before = command.configureOutput();
+  const initial_output = command.configureOutput();
   command.configureOutput({
-    ...before,
+    ...initial_output,
     writeOut: (part) => {
       text += part;
     },
   });
   command.outputHelp();
-  command.configureOutput(before);
+  command.configureOutput(initial_output);
   return text.slice(command.helpInformation().length).trim();
 }
 

@@ -173,7 +173,7 @@ export function renderConfigReference(): string {
     "[operating.md](operating.md) explains them. An unknown key is an error at startup. Settings that change while the gateway runs",
     "are not here: `backplane config list` and [policy.md](policy.md).",
   ];
-  const seen = new Set<string>();
+  const documented_paths = new Set<string>();
   for (const [section, schema] of Object.entries(root.properties!)) {
     const description = SECTIONS[section];
     if (description === undefined)
@@ -190,12 +190,12 @@ export function renderConfigReference(): string {
     for (const [path, key] of listKeys(section, schema)) {
       const meaning = MEANINGS[path];
       if (meaning === undefined) throw new Error(`the key ${path} has no meaning in scripts/config-doc.ts`);
-      seen.add(path);
+      documented_paths.add(path);
       const variable = variables.has(path) ? `\`${variables.get(path)}\`` : "";
       parts.push(`| \`${path}\` | ${typeText(key)} | ${defaultText(path, key)} | ${variable} | ${meaning} |`);
     }
   }
-  const unused = Object.keys(MEANINGS).filter((path) => !seen.has(path));
+  const unused = Object.keys(MEANINGS).filter((path) => !documented_paths.has(path));
   if (unused.length > 0)
     throw new Error(`scripts/config-doc.ts describes unknown keys: ${unused.join(", ")}`);
   return `${parts.join("\n")}\n`;

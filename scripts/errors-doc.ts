@@ -19,7 +19,7 @@ export function renderErrorsDoc(): string {
   const parts = [
     "# Error codes",
     "",
-    "Generated from `packages/contract/src/errors/error-codes.ts` by `node scripts/errors-doc.ts`; a test compares the two.",
+    "Generated from `packages/contract/src/errors/error-codes.ts` by `npm run docs:errors`; a test compares the two.",
     "Every failure has one of these codes. Over HTTP it arrives as",
     "`{error: {code, message, retryable, details?, request_id, doc_url}}`; `details.fix` says what to do about this",
     "specific failure. Compare the code, never the message. A running gateway shows the same list at `/docs/errors`.",
@@ -35,7 +35,9 @@ export function renderErrorsDoc(): string {
     for (const [code, spec] of codes) {
       if (spec.family !== family) continue;
       const retry = spec.retryable ? "yes" : "no";
-      parts.push(`| \`${code}\` | ${spec.http} | ${retry} | ${cell(spec.what)} | ${cell(spec.remedy)} |`);
+      parts.push(
+        `| \`${code}\` | ${spec.http} | ${retry} | ${cell(spec.description)} | ${cell(spec.remedy)} |`,
+      );
     }
   }
   return `${parts.join("\n")}\n`;
@@ -49,9 +51,7 @@ function main(): void {
   const text = renderErrorsDoc();
   if (!process.argv.includes("--check")) writeFileSync(FILE, text);
   else if (readFileSync(FILE, "utf8") !== text) {
-    console.error(
-      "docs/errors.md is out of date; run: node --conditions=backplane-source scripts/errors-doc.ts",
-    );
+    console.error("docs/errors.md is out of date; run: npm run docs:errors");
     process.exitCode = 1;
   }
 }

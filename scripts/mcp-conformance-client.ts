@@ -12,7 +12,7 @@ import { join } from "node:path";
 import type { Json } from "@backplane/contract";
 import type { Clock, DescribeRequest } from "@backplane/ports";
 import { createRunner } from "@backplane/runner";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 
 const url = new URL(process.argv.at(-1)!);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
@@ -45,7 +45,7 @@ const runner = createRunner({
   log: { debug: noop, info: noop, warn: noop, error: noop } as never,
 });
 
-const grant = noGrant({ class: "worker", network: "egress", allowed_domains: [url.host] });
+const grant = grantWith({ class: "worker", network: "egress", allowed_domains: [url.host] });
 const request: DescribeRequest = {
   package: {
     package_id: "conformance/server",

@@ -43,8 +43,8 @@ export async function runThroughGateway(url: URL, scenario: string): Promise<voi
     const started = await client.bindings.login(bound_id, signInOptions(scenario, context));
     console.log("login", started.status);
     if (started.authorization_url === null) return;
-    const answer = await fetch(started.authorization_url, { redirect: "manual" });
-    await client.bindings.completeLogin(answer.headers.get("location")!);
+    const response = await fetch(started.authorization_url, { redirect: "manual" });
+    await client.bindings.completeLogin(response.headers.get("location")!);
   }
 
   async function bind(): Promise<string> {

@@ -1,6 +1,6 @@
 /**
- * Packs the packages that are published to npm into `dist/`: `backplane` (the command and the gateway), `@backplane/sdk`
- * (for authors) and one package with Node for each platform. The reasons are in
+ * Packs the packages that are published to npm into `dist/`: `backplane` (the command and the gateway),
+ * `@backplane/sdk` (for authors) and one package with Node for each platform. The reasons are in
  * docs/decisions/0024-published-packages.md.
  *
  *   npm run pack                               for this platform

@@ -1,6 +1,6 @@
 /**
- * Installs the published MCP clients, servers and suites that the tests use. They are half of all packages, so the default
- * install does not include them.
+ * Installs the published MCP clients, servers and suites that the tests use. They are half of all packages, so the
+ * default install does not include them.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";

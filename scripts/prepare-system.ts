@@ -47,11 +47,11 @@ const debianPostgres = () => {
 /** A compiler prints the path of its library, or the bare name if the library is missing. */
 function compilesStatically(compiler: string): boolean {
   try {
-    const answer = execFileSync(compiler, ["-print-file-name=libc.a"], {
+    const output = execFileSync(compiler, ["-print-file-name=libc.a"], {
       encoding: "utf8",
       stdio: ["ignore", "pipe", "ignore"],
     });
-    return answer.trim() !== "libc.a";
+    return output.trim() !== "libc.a";
   } catch {
     return false;
   }

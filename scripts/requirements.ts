@@ -38,7 +38,7 @@ interface Assertion {
   meta?: { verifies?: string[] };
 }
 
-export function problems({ required, pending, cited }: Coverage): string[] {
+export function findProblems({ required, pending, cited }: Coverage): string[] {
   const known = new Set(required);
   const pending_ids = new Set(pending);
   return [
@@ -65,7 +65,7 @@ function main(): number {
   for (const name of reports) {
     for (const id of citedIds(JSON.parse(readFileSync(join("reports", name), "utf8")))) cited.add(id);
   }
-  const errors = problems({ required, pending, cited });
+  const errors = findProblems({ required, pending, cited });
   for (const line of errors) console.error(line);
   console.log(`requirements: ${required.length}, cited by tests: ${cited.size}, pending: ${pending.length}`);
   return errors.length === 0 ? 0 : 1;

@@ -158,7 +158,7 @@ interface Ready {
 
 /** Stripe accepts only a value that looks like one of its keys. */
 async function storePlaceholder({ url, token_file }: Ready): Promise<void> {
-  const answer = await fetch(`${url}/v1/secrets/placeholder`, {
+  const response = await fetch(`${url}/v1/secrets/placeholder`, {
     method: "PUT",
     headers: {
       authorization: `Bearer ${readFileSync(token_file, "utf8").trim()}`,
@@ -166,7 +166,7 @@ async function storePlaceholder({ url, token_file }: Ready): Promise<void> {
     },
     body: JSON.stringify({ value: "rk_test_placeholder" }),
   });
-  if (!answer.ok) throw new Error(`the secret was not stored: ${answer.status}`);
+  if (!response.ok) throw new Error(`the secret was not stored: HTTP ${response.status}`);
 }
 
 function readFirstLine(lines: NodeJS.EventEmitter): Promise<[string | null]> {

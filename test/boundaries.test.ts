@@ -1,17 +1,17 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { folderCycles } from "./support/folder-cycles.ts";
-import { forbiddenImports, readImportTable } from "./support/import-table.ts";
+import { findFolderCycles } from "./support/folder-cycles.ts";
+import { findForbiddenImports, readImportTable } from "./support/import-table.ts";
 
 const rules = readImportTable(readFileSync("ARCHITECTURE.md", "utf8"));
 
 test("modules import only what the table of ARCHITECTURE.md allows", () => {
   expect(rules.length).toBeGreaterThanOrEqual(18);
-  expect(forbiddenImports(".", rules)).toEqual([]);
+  expect(findForbiddenImports(".", rules)).toEqual([]);
 });
 
 test("the import check finds every kind of forbidden import", () => {
-  expect(forbiddenImports("test/fixtures/bad-modules", rules)).toEqual([
+  expect(findForbiddenImports("test/fixtures/bad-modules", rules)).toEqual([
     "packages/contract/src/index.ts: contract may not use node:fs",
     "packages/cycle: not in the import table",
     "packages/kernel/src/index.ts: ../../store/src/thing.ts is outside its module",
@@ -39,11 +39,11 @@ test("the table of ARCHITECTURE.md has no cycle between modules", () => {
 });
 
 test("the folders of a module do not import each other in a cycle", () => {
-  expect(folderCycles(".")).toEqual([]);
+  expect(findFolderCycles(".")).toEqual([]);
 });
 
 test("the cycle check finds cycles of values, of types and through a parent folder", () => {
-  expect(folderCycles("test/fixtures/bad-modules")).toEqual([
+  expect(findFolderCycles("test/fixtures/bad-modules")).toEqual([
     "packages/cycle/src, packages/cycle/src/parent",
     "packages/cycle/src/types-a, packages/cycle/src/types-b",
     "packages/cycle/src/values-a, packages/cycle/src/values-b, packages/cycle/src/values-c",

@@ -46,11 +46,11 @@ test("bundles every module of the gateway into files that import no other file o
   );
   for (const { built } of entries) {
     for (const file of globSync(join(dirname(built), "*.js"))) {
-      const relativeImports = [
+      const relative_imports = [
         ...readFileSync(file, "utf8").matchAll(/^(?:import|export) .*from "(\.[^"]*)"/gm),
       ];
       expect(
-        relativeImports.map(([, path]) => path).filter((path) => !path!.startsWith("./shared-")),
+        relative_imports.map(([, path]) => path).filter((path) => !path!.startsWith("./shared-")),
       ).toEqual([]);
     }
   }

@@ -13,9 +13,9 @@ type Command = ReturnType<typeof buildProgram>;
 
 /** The commands without subcommands, by their full name. */
 function listCommands(command: Command, path: readonly string[] = []): Map<string, Command> {
-  const own = command.commands.length === 0 ? [[path.join(" "), command] as const] : [];
+  const leaf = command.commands.length === 0 ? [[path.join(" "), command] as const] : [];
   const below = command.commands.flatMap((child) => [...listCommands(child, [...path, child.name()])]);
-  return new Map([...own, ...below]);
+  return new Map([...leaf, ...below]);
 }
 
 const { pages, local } = consoleCommands();
@@ -41,7 +41,7 @@ verifies("console.manage", "maps commands only to pages that the console has", (
   const routes = new Set([...router.matchAll(/page\(\s*"([^"]+)"/g)].map(([, path]) => path));
   for (const [name, { page }] of Object.entries(pages)) {
     const path = new URL(page, "http://console").pathname;
-    const found = [path, path.replace(/\/:\w+$/, "/$id")].some((each) => routes.has(each));
-    expect(found, `${name} at ${page}`).toBe(true);
+    const is_route = [path, path.replace(/\/:\w+$/, "/$id")].some((each) => routes.has(each));
+    expect(is_route, `${name} at ${page}`).toBe(true);
   }
 });

@@ -10,7 +10,7 @@ const UNIT = "deploy/systemd/backplane.service";
 const CONTAINER = "deploy/container/Containerfile";
 const ANALYZE = "/usr/bin/systemd-analyze";
 
-function directives(): Map<string, string> {
+function readDirectives(): Map<string, string> {
   const lines = readFileSync(UNIT, "utf8").split("\n");
   return new Map(
     lines
@@ -20,7 +20,7 @@ function directives(): Map<string, string> {
 }
 
 verifies("run.packaged", "the unit restricts the service and permits what the sandbox needs", () => {
-  const unit_directives = directives();
+  const unit_directives = readDirectives();
   expect(Object.fromEntries(unit_directives)).toMatchObject({
     ExecStart: "backplane up",
     User: "backplane",

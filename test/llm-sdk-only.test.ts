@@ -64,7 +64,7 @@ verifies("llm.sdk-only", "provider plugins send HTTP only through their vendor's
   expect(problems).toEqual([]);
 });
 
-verifies("llm.sdk-only", "the check finds every way to bypass the SDKs", () => {
+verifies("llm.sdk-only", "the check finds each known way to bypass the SDKs", () => {
   const bad: [string, string][] = [
     ['import { request } from "node:https";', "imports node:https"],
     ['import http from "http";', "imports http"],

@@ -50,7 +50,6 @@ const RULES: readonly Rule[] = [
     name: "a comment that starts with a relative clause or a genitive; name the thing first",
     only: /\.tsx?$/,
     pattern: /\/\*\*\s+(?:\* )?(?:What|Who|Whom|Whose|Whoever|Whatever|Of) [a-z`]/,
-    allowed: ["packages/runner/test/egress/proxy/malformed-input.test.ts"],
   },
   {
     name: "a type named with a participle alone; name the thing, such as RefusedCall or CopyResult",

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { citedIds, problems, requirementIds } from "../scripts/requirements.ts";
+import { citedIds, findProblems, requirementIds } from "../scripts/requirements.ts";
 
 test("reads the bold ids at the start of each item, including several on one line", () => {
   expect(requirementIds("- **a.b** · **a.c** — text **not.this**\n**x.y** — no\n- **d.e** ⚑ — t")).toEqual([
@@ -22,7 +22,7 @@ test("counts only tests that ran and passed", () => {
 });
 
 test("reports ids that are uncited, pending although cited, or unknown", () => {
-  const reported = problems({
+  const reported = findProblems({
     required: ["a.uncited", "a.pending", "a.done"],
     pending: ["a.pending", "a.gone"],
     cited: new Set(["a.done", "a.pending", "a.unknown"]),
@@ -33,5 +33,5 @@ test("reports ids that are uncited, pending although cited, or unknown", () => {
     "a.gone",
     "a.unknown",
   ]);
-  expect(problems({ required: ["a.b"], pending: [], cited: new Set(["a.b"]) })).toEqual([]);
+  expect(findProblems({ required: ["a.b"], pending: [], cited: new Set(["a.b"]) })).toEqual([]);
 });

@@ -1,7 +1,7 @@
 /** Time from spawn to ready, and idle memory without plugins, compared with bare Fastify. */
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
-import { residentBytes, type Server, startBare, startOurs } from "./server-process.ts";
+import { readResidentBytes, type Server, startBare, startOurs } from "./server-process.ts";
 
 export async function boot(): Promise<Row[]> {
   const ready = { ours: [] as number[], bare: [] as number[] };
@@ -16,7 +16,7 @@ export async function boot(): Promise<Row[]> {
       const health = await fetch(`${server.url}/healthz`);
       if (health.status !== 200) throw new Error(`${key} returned HTTP ${health.status}`);
       await new Promise((resolve) => setTimeout(resolve, 2_000));
-      const resident = residentBytes(server.pid) / 1024 / 1024;
+      const resident = readResidentBytes(server.pid) / 1024 / 1024;
       await server.stop();
       // The first round warms the disk cache and the compile cache for both.
       if (repetition === 0) continue;

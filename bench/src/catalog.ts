@@ -1,7 +1,7 @@
 /**
  * The catalog with 2,000 tools. `lookup` is the cost of a call: the snapshot, the tool by its name, the policy of the
  * scope, and every admission rule. `list` builds the whole catalog again after a change: bindings are read, names are
- * ranked, listing rules and risk are evaluated for each tool; compiled data of a binding is kept.
+ * ranked, and listing rules and risk are evaluated for each tool. The compiled plans of the bindings are kept.
  */
 
 import { randomFillSync } from "node:crypto";
@@ -17,8 +17,7 @@ import {
   RULES,
   type RuleInput,
 } from "@backplane/door";
-import type { BoundPackage } from "@backplane/ports";
-import { Changes, hostPolicy } from "@backplane/ports";
+import { type BoundPackage, Changes, hostPolicy } from "@backplane/ports";
 import { ExportPlans, Policies } from "@backplane/registry";
 import { openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
@@ -81,7 +80,7 @@ export async function catalog(): Promise<Row[]> {
     const names = [...tools.keys()];
     const lookup = async (n: number): Promise<void> => {
       const name = names[(n * 7) % TOOLS]!;
-      const [snapshot, policy] = await Promise.all([ours.snapshot(caller), policies.of(scope)]);
+      const [snapshot, policy] = await Promise.all([ours.snapshot(caller), policies.getEffective(scope)]);
       const plan = snapshot.plans.get(name)!;
       const input: RuleInput = {
         caller,

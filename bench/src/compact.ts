@@ -36,7 +36,7 @@ const caller = {
 
 export async function compactChain(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-compact-"));
-  const opened = await openKernel(join(folder, "store.db"));
+  const opened = await createBenchKernel(join(folder, "store.db"));
   const { kernel } = opened;
   const ref = { session_id: "long" };
   try {
@@ -104,7 +104,7 @@ const model: KernelPlugin = {
   },
 };
 
-async function openKernel(file: string): Promise<{ kernel: Kernel; close(): Promise<void> }> {
+async function createBenchKernel(file: string): Promise<{ kernel: Kernel; close(): Promise<void> }> {
   const store = await openSqliteStore({ file });
   const schemas = createSchemas();
   const random = (bytes: Uint8Array) => void randomFillSync(bytes);
@@ -120,7 +120,7 @@ async function openKernel(file: string): Promise<{ kernel: Kernel; close(): Prom
     store,
     schemas,
     runner: {
-      run: () => Promise.reject(new Error("nothing runs here")),
+      run: () => Promise.reject(new Error("this kernel has no runner")),
       cancel: () => false,
       retire: () => {},
       health: () => idle,

@@ -29,11 +29,11 @@ interface RawProtocol {
   key: string;
   child: string;
   request: (id: string, text: string) => unknown;
-  answer: (reply: never) => string;
+  textOf: (reply: never) => string;
 }
 
-/** A minimal host for a raw child process: the host's side of the limit with which our figures are compared. */
-function rawPeer({ key, child: file, request, answer }: RawProtocol): EchoPeer {
+/** A minimal host for a raw child process: the host's side of the limit that our figures are compared with. */
+function rawPeer({ key, child: file, request, textOf }: RawProtocol): EchoPeer {
   return {
     key,
     async open() {
@@ -50,7 +50,7 @@ function rawPeer({ key, child: file, request, answer }: RawProtocol): EchoPeer {
           if (unread.length < stop) return;
           const reply = JSON.parse(unread.toString("utf8", head + 4, stop)) as { id: string };
           unread = unread.subarray(stop);
-          waiting.get(reply.id)!(answer(reply as never));
+          waiting.get(reply.id)!(textOf(reply as never));
           waiting.delete(reply.id);
         }
       });
@@ -73,7 +73,7 @@ export const rawContentLength = rawPeer({
   key: "raw-content-length",
   child: "raw-content-length.mjs",
   request: (id, text) => ({ id, input: { text } }),
-  answer: (reply: { output: { text: string } }) => reply.output.text,
+  textOf: (reply: { output: { text: string } }) => reply.output.text,
 });
 
 /** The messages of vai.rpc.v1, including the context: the limit for a call as the protocol defines it. */
@@ -87,7 +87,7 @@ export const rawVai = rawPeer({
     op: "tool.invoke",
     body: { tool_execution_id: id, input: { text }, export_id: "echo", context: benchContext(id) },
   }),
-  answer: (reply: { body: { result: { content: { text: string }[] } } }) =>
+  textOf: (reply: { body: { result: { content: { text: string }[] } } }) =>
     reply.body.result.content[0]!.text,
 });
 

@@ -32,7 +32,7 @@ export async function egressThroughput(): Promise<Row[]> {
   const server = startPeer("serve", SERVER_ADDRESS);
   const client = startPeer("fetch");
   try {
-    const server_port = Number(await server.line());
+    const server_port = Number(await server.readLine());
     const { port } = proxy.address() as { port: number };
     const direct = { host: SERVER_ADDRESS, port: server_port, connect: null, bytes: BYTES };
     const tunnel = { host: "127.0.0.1", port, connect: `api.acme.test:${server_port}`, bytes: BYTES };
@@ -59,20 +59,22 @@ function startPeer(...args: string[]) {
     stdio: ["pipe", "pipe", "inherit"],
   });
   const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
-  const line = async () => {
+  const readLine = async () => {
     const { value, done } = await lines.next();
     if (done) throw new Error(`${args[0]} exited`);
     return value;
   };
   return {
-    line,
+    readLine,
     request: async (transfer: object) => {
       child.stdin!.write(`${JSON.stringify(transfer)}\n`);
       const timeout = setTimeout(() => child.kill("SIGKILL"), TRANSFER_TIMEOUT_MS);
       try {
-        return await line();
+        return await readLine();
       } catch {
-        throw new Error(`no ${BYTES} bytes within ${TRANSFER_TIMEOUT_MS} ms: ${JSON.stringify(transfer)}`);
+        throw new Error(
+          `the transfer did not finish within ${TRANSFER_TIMEOUT_MS} ms: ${JSON.stringify(transfer)}`,
+        );
       } finally {
         clearTimeout(timeout);
       }

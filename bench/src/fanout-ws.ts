@@ -23,8 +23,8 @@ interface Side {
 }
 
 export async function fanoutWs(): Promise<Row[]> {
-  const ours = await openSide(await startWatched(), "watched");
-  const bare = await openSide(await startBare(), null);
+  const ours = await createSide(await startWatched(), "watched");
+  const bare = await createSide(await startBare(), null);
   try {
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
       for (const side of repetition % 2 === 0 ? [ours, bare] : [bare, ours])
@@ -43,7 +43,7 @@ export async function fanoutWs(): Promise<Row[]> {
   }
 }
 
-async function openSide(server: WatchServer, session: string | null): Promise<Side> {
+async function createSide(server: WatchServer, session: string | null): Promise<Side> {
   const clients = startChild("./watch-clients.ts");
   await clients.request({ url: server.url, clients: CLIENTS, session });
   // Waits for the frames that a session sends when a client attaches, so that they are not counted.

@@ -45,21 +45,21 @@ const harness = manifest([
 
 export async function harnessOverhead(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-harness-"));
-  const ours = await openKernel(join(folder, "store.db"));
+  const ours = await createBenchKernel(join(folder, "store.db"));
   try {
-    const alone: number[] = [];
-    const within: number[] = [];
+    const child_run_ms: number[] = [];
+    const harness_ms: number[] = [];
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
       const turn = await measureMeanMs(ours.turn);
       const run = await measureMeanMs(ours.run);
       if (repetition === 0) continue;
-      alone.push(turn);
-      within.push(run);
+      child_run_ms.push(turn);
+      harness_ms.push(run);
     }
-    const overhead = median(within) - median(alone);
+    const overhead = median(harness_ms) - median(child_run_ms);
     return [
       row("harness.overhead", "ms beyond one child run, one checkpoint, durable", "lower", overhead, null, {
-        "the child run alone": median(alone),
+        "the child run alone": median(child_run_ms),
       }),
     ];
   } finally {
@@ -75,7 +75,7 @@ async function measureMeanMs(work: (name: string) => Promise<void>): Promise<num
   return (performance.now() - from) / RUNS;
 }
 
-async function openKernel(file: string) {
+async function createBenchKernel(file: string) {
   const store = await openSqliteStore({ file });
   const schemas = createSchemas();
   const random = (bytes: Uint8Array) => void randomFillSync(bytes);
@@ -115,7 +115,7 @@ async function openKernel(file: string) {
   };
   const requireCompleted = async (settled: Promise<{ status: string }>) => {
     const { status } = await settled;
-    if (status !== "completed") throw new Error(`a run ended ${status}`);
+    if (status !== "completed") throw new Error(`a run ended with the status ${status}`);
   };
   return {
     turn: async (session_id: string) =>

@@ -1,7 +1,7 @@
 /**
  * Deliveries/s of stored events to a hook in a worker process, compared with direct calls to the same export through
- * the door and with open-source job queues, and the time from an event to its handler in an idle gateway. All use
- * databases on disk and real processes.
+ * the door and with open-source job queues, and the time from an event to the start of its call in an idle gateway. All
+ * use databases on disk and real processes.
  */
 import { randomFillSync } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -29,7 +29,7 @@ const scope = { org_id: "org_local", project_id: "proj_default" };
 const caller: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
 
 export async function hooksDelivery(): Promise<Row[]> {
-  const bench = await openBench();
+  const bench = await createBench();
   const queues = await openQueuePeers(IN_FLIGHT);
   try {
     await bench.callDirectly(DELIVERIES / 4);
@@ -46,14 +46,14 @@ export async function hooksDelivery(): Promise<Row[]> {
     }
     for (const queue of queues.splice(0)) await queue.close();
     const times: number[] = [];
-    for (let n = 0; n < LATENCY_SAMPLES; n++) times.push(await bench.timeToHandler());
+    for (let n = 0; n < LATENCY_SAMPLES; n++) times.push(await bench.measureTimeToCall());
     const peers = Object.fromEntries([...queue_rates].map(([key, measured]) => [key, median(measured)]));
     const metric = `deliveries/s, ${IN_FLIGHT} in flight; limit: direct calls to the hook`;
     return [
       row("hooks.delivery", metric, "higher", median(rates.delivered), median(rates.direct), peers),
       row(
         "hooks.latency",
-        "ms from the event to its handler, p50, idle; limit: 10 ms",
+        "ms from the event to the start of its call, p50, idle; limit: 10 ms",
         "lower",
         median(times),
         10,
@@ -74,7 +74,7 @@ async function measureRate(work: () => Promise<void>): Promise<number> {
   return (DELIVERIES / (performance.now() - from)) * 1000;
 }
 
-async function openBench() {
+async function createBench() {
   const home = mkdtempSync(join(tmpdir(), "backplane-hooks-"));
   mkdirSync(join(home, "scratch"));
   const random = (bytes: Uint8Array) => void randomFillSync(bytes);
@@ -90,12 +90,12 @@ async function openBench() {
   const files = openPackageImages({ store: content, dir: join(home, "images"), log: createTestLogger() });
   const sqlite = await openSqliteStore({ file: join(home, "store.db") });
   /** Called when a settlement that completes a delivery is on disk. */
-  let completed = () => {};
+  let onCompleted = () => {};
   const invocations: Store["invocations"] = Object.create(sqlite.invocations, {
     settle: {
       value: async (...settlement: Parameters<Store["invocations"]["settle"]>) => {
         const written = await sqlite.invocations.settle(...settlement);
-        if (written && settlement[4] !== undefined) completed();
+        if (written && settlement[4] !== undefined) onCompleted();
         return written;
       },
     },
@@ -108,11 +108,12 @@ async function openBench() {
     host: { name: "bench", version: "1.0.0" },
     log: createTestLogger(),
   });
-  let started = () => {};
+  /** Called when the runner receives a call. */
+  let onStarted = () => {};
   const runner: Runner = Object.create(processes, {
     run: {
       value: (...call: Parameters<Runner["run"]>) => {
-        started();
+        onStarted();
         return processes.run(...call);
       },
     },
@@ -142,7 +143,7 @@ async function openBench() {
     export_id: "note",
   });
   let written = 0;
-  const event = (): JsonObject => ({
+  const createEvent = (): JsonObject => ({
     type: "package.installed",
     occurred_at: new Date().toISOString(),
     subject: { kind: "package", id: `pkg_${++written}` },
@@ -151,7 +152,7 @@ async function openBench() {
   /** Writes events in one transaction with the row of a finished call, as a real change to a row does. */
   const writeEvents = async (count: number) => {
     const events = Array.from({ length: count }, () => {
-      const { subject, summary } = event();
+      const { subject, summary } = createEvent();
       return {
         id: ids.next("event"),
         type: "package.installed" as const,
@@ -169,9 +170,9 @@ async function openBench() {
       let remaining = count;
       const work = async () => {
         while (remaining-- > 0) {
-          const call = await kernel.invocations.invoke(caller, { binding_id, input: event() });
+          const call = await kernel.invocations.invoke(caller, { binding_id, input: createEvent() });
           const { status } = await call.settled;
-          if (status !== "succeeded") throw new Error(`the hook ended as ${status}`);
+          if (status !== "succeeded") throw new Error(`the call of the hook ended with the status ${status}`);
         }
       };
       await Promise.all(Array.from({ length: IN_FLIGHT }, work));
@@ -179,17 +180,17 @@ async function openBench() {
     async deliver(count: number) {
       let remaining = count;
       const all = new Promise<void>((done) => {
-        completed = () => {
+        onCompleted = () => {
           if (--remaining === 0) done();
         };
       });
       await writeEvents(count);
       await all;
     },
-    async timeToHandler() {
+    async measureTimeToCall() {
       await new Promise((done) => setTimeout(done, 60));
       const reached = new Promise<void>((done) => {
-        started = done;
+        onStarted = done;
       });
       const from = performance.now();
       await writeEvents(1);

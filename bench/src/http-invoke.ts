@@ -3,7 +3,7 @@ import { buildEchoPackage } from "./echo-package.ts";
 import { httpLoad } from "./http-load.ts";
 import { median, percentile } from "./measure.ts";
 import { type Row, row } from "./row.ts";
-import { cpuMicros, type Server, startBare, startOurs } from "./server-process.ts";
+import { readCpuMicros, type Server, startBare, startOurs } from "./server-process.ts";
 
 interface Target {
   key: "ours" | "bare";
@@ -40,9 +40,9 @@ export async function httpInvoke(): Promise<Row[]> {
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       for (const target of targets) {
         const target_figures = figures[target.key];
-        const before = cpuMicros(target.server.pid);
+        const before = readCpuMicros(target.server.pid);
         target_figures.rate.push(await fetchRate(target, 32, CALLS));
-        target_figures.cpu.push((cpuMicros(target.server.pid) - before) / CALLS);
+        target_figures.cpu.push((readCpuMicros(target.server.pid) - before) / CALLS);
         const times = await sendPrebuilt(target, 1, 500);
         target_figures.p50.push(percentile(times.latencies, 0.5));
         target_figures.p99.push(percentile(times.latencies, 0.99));

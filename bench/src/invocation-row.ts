@@ -1,5 +1,5 @@
 import type { InvocationRow } from "@backplane/ports";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 
 /** A row as the door writes it, with 1 kB of input. */
 export function invocationRow(n: number): InvocationRow {
@@ -25,7 +25,7 @@ export function invocationRow(n: number): InvocationRow {
     trace_id: `tr_${n}`,
     execution_id: `toolx_${n}`,
     retry_count: 0,
-    grant: noGrant({ class: "worker" }),
+    grant: grantWith({ class: "worker" }),
     input: { text: "x".repeat(1000) },
     result: null,
     tool_result: null,

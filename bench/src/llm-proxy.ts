@@ -21,7 +21,7 @@ const CALLS = 200;
 const STREAMS = 200;
 const CHUNKS = 50;
 /** The limit for the time that the endpoint adds. */
-const ADDED_MS = 2;
+const MAX_ADDED_MS = 2;
 
 export async function llmProxy(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-proxy-"));
@@ -30,7 +30,7 @@ export async function llmProxy(): Promise<Row[]> {
   const ours = await startOurs();
   try {
     const headers = { "content-type": "application/json", authorization: `Bearer ${ours.token}` };
-    await addInstance(ours, headers, `${model.url}/v1`);
+    await createInstance(ours, headers, `${model.url}/v1`);
     const direct: Target = { url: `${model.url}/v1/chat/completions`, headers, model: "m" };
     const proxied: Target = { url: `${ours.url}/v1/chat/completions`, headers, model: "local/m" };
     const recorded: Target = { ...direct, url: `${recording.url}/v1/chat/completions` };
@@ -65,7 +65,7 @@ export async function llmProxy(): Promise<Row[]> {
     };
     const complete = await countCompleteStreams(proxied);
     return [
-      row("llm.proxy", "ms added to the first chunk, p50", "lower", p50.ours - p50.direct, ADDED_MS, p50),
+      row("llm.proxy", "ms added to the first chunk, p50", "lower", p50.ours - p50.direct, MAX_ADDED_MS, p50),
       row("llm.proxy.p99", "ms added to the first chunk, p99", "lower", p99.ours - p99.direct, null, p99),
       row(
         "llm.proxy.streams",
@@ -83,7 +83,11 @@ export async function llmProxy(): Promise<Row[]> {
   }
 }
 
-async function addInstance(ours: Server, headers: Record<string, string>, base_url: string): Promise<void> {
+async function createInstance(
+  ours: Server,
+  headers: Record<string, string>,
+  base_url: string,
+): Promise<void> {
   const config = { base_url, model: "m", allow_private: true };
   const body = JSON.stringify({ id: "local", plugin: "llm-openai", config });
   const response = await fetch(`${ours.url}/api/llm-providers`, { method: "POST", headers, body });

@@ -43,8 +43,8 @@ const caller = {
 
 export async function loopTurn(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-loop-"));
-  const gateway = await openGateway(join(folder, "gateway.db"));
-  const minimal = openMinimalLoop(join(folder, "minimal.db"));
+  const gateway = await createGateway(join(folder, "gateway.db"));
+  const minimal = createMinimalLoop(join(folder, "minimal.db"));
   try {
     const rates = {
       sequential: [] as number[],
@@ -56,14 +56,14 @@ export async function loopTurn(): Promise<Row[]> {
     };
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
       const sequential = await rate(SEQUENTIAL, 1, gateway.turn);
-      const minimalRate = await rate(SEQUENTIAL, 1, minimal.turn);
+      const minimal_rate = await rate(SEQUENTIAL, 1, minimal.turn);
       const concurrent = await rate(TURNS, SESSIONS, gateway.turn);
       const peer = await rate(TURNS, SESSIONS, aiTurn);
       const streamed = await rate(TURNS, SESSIONS, (lane) => gateway.turn(`${STREAMED}${lane}`));
       const peer_streamed = await rate(TURNS, SESSIONS, aiStream);
       if (repetition === 0) continue;
       rates.sequential.push(sequential);
-      rates.minimal.push(minimalRate);
+      rates.minimal.push(minimal_rate);
       rates.concurrent.push(concurrent);
       rates.peer.push(peer);
       rates.streamed.push(streamed);
@@ -123,7 +123,7 @@ async function rate(
   return (turns / (performance.now() - from)) * 1000;
 }
 
-async function openGateway(
+async function createGateway(
   file: string,
 ): Promise<{ turn: (lane: string) => Promise<void>; close(): Promise<void> }> {
   const store = await openSqliteStore({ file });
@@ -141,7 +141,7 @@ async function openGateway(
     store,
     schemas,
     runner: {
-      run: () => Promise.reject(new Error("nothing runs here")),
+      run: () => Promise.reject(new Error("this kernel has no runner")),
       cancel: () => false,
       retire: () => {},
       health: () => idle,
@@ -166,7 +166,8 @@ async function openGateway(
     async turn(session_id) {
       const { settled } = await kernel.runs.start(caller, { session_id, input: { text: "what is 2 + 3?" } });
       const { status, output } = await settled;
-      if (status !== "completed" || output?.content !== "5") throw new Error(`a turn ended ${status}`);
+      if (status !== "completed" || output?.content !== "5")
+        throw new Error(`a turn ended with the status ${status}`);
     },
     async close() {
       await kernel.stop(0);
@@ -230,7 +231,7 @@ const adder: KernelPlugin = {
 };
 
 /** The minimal durable loop: message, call, result and answer are each on disk before the next step. */
-function openMinimalLoop(file: string): { turn: (lane: string) => void; close(): void } {
+function createMinimalLoop(file: string): { turn: (lane: string) => void; close(): void } {
   const database = new DatabaseSync(file);
   database.exec("pragma journal_mode = wal; pragma synchronous = full");
   database.exec(

@@ -1,4 +1,4 @@
-/** `npm run bench [-- NAME… --json]`. Exit code 1 when a row could not be measured. */
+/** `npm run bench [-- NAME… --json]`. Exits with 1 if a row could not be measured, and with 2 for an unknown name. */
 import { formatTable, type Row } from "./row.ts";
 
 const BENCHMARKS: Record<string, () => Promise<Row[]>> = {

@@ -9,7 +9,7 @@ import { type McpPeer, startMcpPeers } from "./mcp-peers.ts";
 import { callBody, type McpEndpoint, type McpSession, openSession, withoutHandshake } from "./mcp-session.ts";
 import { median, percentile, withTimeLimit } from "./measure.ts";
 import { type Row, row } from "./row.ts";
-import { cpuMicros, residentBytes, type Server, startBareMcp, startOurs } from "./server-process.ts";
+import { readCpuMicros, readResidentBytes, type Server, startBareMcp, startOurs } from "./server-process.ts";
 
 interface Target extends McpEndpoint {
   server: Server;
@@ -21,7 +21,7 @@ const CALLS = 6_000;
 /** The peers are slower, and their figures are stable after fewer calls. */
 const PEER_CALLS = 3_000;
 const IN_FLIGHT = 32;
-const BATCH_MS = 120_000;
+const BATCH_TIMEOUT_MS = 120_000;
 /** The same warm-up for every gateway: V8 still compiles during the first 20,000 calls. */
 const WARM_UP = 20_000;
 
@@ -42,9 +42,9 @@ export async function mcpHttp(): Promise<Row[]> {
       await measureRate(session, WARM_UP);
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       for (const [target, session] of sessions) {
-        const before = cpuMicros(target.server.pid);
+        const before = readCpuMicros(target.server.pid);
         target.figures.rate.push(await measureRate(session, CALLS));
-        target.figures.cpu.push((cpuMicros(target.server.pid) - before) / CALLS);
+        target.figures.cpu.push((readCpuMicros(target.server.pid) - before) / CALLS);
         target.figures.saturated.push(await measureSaturatedRate(target));
         target.figures.p50.push(percentile(await sendCalls(target, 1, 500), 0.5));
       }
@@ -53,7 +53,7 @@ export async function mcpHttp(): Promise<Row[]> {
     const both = (name: keyof Target["figures"]) =>
       [median(ours.figures[name]), median(bare.figures[name])] as const;
     const peer_rates = Object.fromEntries([...published].map(([{ key }, rates]) => [key, median(rates)]));
-    const resident = servers.map(({ pid }) => residentBytes(pid) / 1024 / 1024);
+    const resident = servers.map(({ pid }) => readResidentBytes(pid) / 1024 / 1024);
     return [
       row("mcp.http-call", "calls/s, 1 kB, 32 in flight, fetch", "higher", ...both("rate"), peer_rates),
       row("mcp.http-call.cpu", "gateway µs/call, fetch", "lower", ...both("cpu")),
@@ -89,7 +89,7 @@ async function measureRate(session: McpSession, calls: number): Promise<number> 
   };
   const from = performance.now();
   const done = Promise.all(Array.from({ length: IN_FLIGHT }, worker));
-  await withTimeLimit(BATCH_MS, `${calls} calls`, done);
+  await withTimeLimit(BATCH_TIMEOUT_MS, `${calls} calls`, done);
   return (calls / (performance.now() - from)) * 1000;
 }
 

@@ -34,13 +34,13 @@ interface PeerKind {
   path: string;
   tool: string;
   open(endpoint: McpEndpoint): Promise<McpSession>;
-  /** The arguments of a command that ends a process that the peer leaves behind. */
-  after?(setup: PeerSetup): string[];
+  /** The arguments of a command that stops the process that the peer leaves behind. */
+  stopArgs?(setup: PeerSetup): string[];
 }
 
 const KINDS: PeerKind[] = [
   {
-    // Its MCP endpoint supports only the older transport: one POST per call, the answers over one stream. At start it
+    // Its MCP endpoint supports only the older transport: one POST per call, the responses over one stream. At start it
     // requests its catalog from the internet and continues without it.
     key: "mcp-hub-4",
     script: "mcp-hub/dist/cli.js",
@@ -79,11 +79,11 @@ const KINDS: PeerKind[] = [
     path: "/mcp/echo",
     tool: "echo",
     open: openSession,
-    after: ({ config }) => ["--config", config, "daemon", "stop"],
+    stopArgs: ({ config }) => ["--config", config, "daemon", "stop"],
   },
 ];
 
-const READY_MS = 30_000;
+const READY_TIMEOUT_MS = 30_000;
 
 export async function startMcpPeers(program: string): Promise<McpPeer[]> {
   const peers: McpPeer[] = [];
@@ -98,7 +98,7 @@ export async function startMcpPeers(program: string): Promise<McpPeer[]> {
 
 async function start(kind: PeerKind, program: string): Promise<McpPeer> {
   const home = mkdtempSync(join(tmpdir(), "backplane-peer-"));
-  const setup = { home, port: await freePort(), program, config: join(home, "servers.json") };
+  const setup = { home, port: await findFreePort(), program, config: join(home, "servers.json") };
   const echo = { command: process.execPath, args: [program], lifecycle: "keep-alive" };
   writeFileSync(setup.config, JSON.stringify({ mcpServers: { echo }, imports: [] }));
   const script = fileURLToPath(new URL(`../node_modules/${kind.script}`, import.meta.url));
@@ -113,8 +113,12 @@ async function start(kind: PeerKind, program: string): Promise<McpPeer> {
   closeSync(log);
   const end = async () => {
     await stopChild(child);
-    if (kind.after) {
-      spawnSync(process.execPath, [script, ...kind.after(setup)], { env, stdio: "ignore", timeout: 10_000 });
+    if (kind.stopArgs) {
+      spawnSync(process.execPath, [script, ...kind.stopArgs(setup)], {
+        env,
+        stdio: "ignore",
+        timeout: 10_000,
+      });
     }
     rmSync(home, { recursive: true, force: true });
   };
@@ -140,14 +144,14 @@ async function start(kind: PeerKind, program: string): Promise<McpPeer> {
   }
 }
 
-/** Each peer reports readiness differently, so they are called until the echo succeeds. */
-async function waitUntilReady<T>(attempt: () => Promise<T>, alive: () => boolean): Promise<T> {
-  const until = performance.now() + READY_MS;
+/** Each peer reports readiness differently, so `attempt` is repeated until it succeeds or the peer exits. */
+async function waitUntilReady<T>(attempt: () => Promise<T>, isRunning: () => boolean): Promise<T> {
+  const until = performance.now() + READY_TIMEOUT_MS;
   for (;;) {
     try {
-      return await withTimeLimit(READY_MS, "opening a session", attempt());
+      return await withTimeLimit(READY_TIMEOUT_MS, "opening a session", attempt());
     } catch (error) {
-      if (!alive() || performance.now() > until) throw error;
+      if (!isRunning() || performance.now() > until) throw error;
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
   }
@@ -164,7 +168,7 @@ function isolatedEnvironment(home: string): NodeJS.ProcessEnv {
   };
 }
 
-function freePort(): Promise<number> {
+function findFreePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
     server.once("error", reject);

@@ -1,6 +1,6 @@
 /**
  * The MCP client of mcp.http-call: one session with the given number of calls in flight, each with its own id. Every
- * gateway is called with the same `fetch`, so that only the gateways differ. Every answer must contain the echo.
+ * gateway is called with the same `fetch`, so that only the gateways differ. Every response must contain the echo.
  */
 
 export interface McpSession {
@@ -27,7 +27,7 @@ export function callBody(tool: string, id: number): string {
   return `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"${tool}","arguments":{"text":"${TEXT}"}}}`;
 }
 
-/** Streamable HTTP: the answer is the body of the POST response, as JSON or as a stream that ends with it. */
+/** Streamable HTTP: the result is the body of the response to the POST, as JSON or as a stream that ends with it. */
 export async function openSession({ url, headers, tool }: McpEndpoint): Promise<McpSession> {
   const opened = await post(url, headers, message("initialize", INITIALIZE_PARAMS, 0));
   const text = await opened.text();
@@ -41,7 +41,7 @@ export async function openSession({ url, headers, tool }: McpEndpoint): Promise<
   return withoutHandshake({ url, headers: session_headers, tool });
 }
 
-/** For a server that supports only calls. */
+/** For a server that supports only calls and needs no handshake. */
 export function withoutHandshake({ url, headers, tool }: McpEndpoint): McpSession {
   let next = 2;
   return {
@@ -49,14 +49,15 @@ export function withoutHandshake({ url, headers, tool }: McpEndpoint): McpSessio
       const response = await post(url, headers, callBody(tool, next++));
       const { byteLength } = await response.arrayBuffer();
       if (response.status !== 200) throw new Error(`the server returned HTTP ${response.status}`);
-      if (byteLength < TEXT.length) throw new Error("the answer does not contain the echo");
+      if (byteLength < TEXT.length) throw new Error("the response does not contain the echo");
     },
     close() {},
   };
 }
 
 /**
- * HTTP with SSE, as before 2025-03-26: a POST is only accepted, and every answer comes over the session's one stream.
+ * HTTP with SSE, as before 2025-03-26: a POST is only accepted, and every result arrives over the single stream of the
+ * session.
  */
 export async function openSseSession({ url, headers, tool }: McpEndpoint): Promise<McpSession> {
   const aborter = new AbortController();
@@ -73,8 +74,8 @@ export async function openSseSession({ url, headers, tool }: McpEndpoint): Promi
     return {
       async call() {
         const id = next++;
-        const answer = await request(id, callBody(tool, id));
-        if (answer.length < TEXT.length) throw new Error("the answer does not contain the echo");
+        const response = await request(id, callBody(tool, id));
+        if (response.length < TEXT.length) throw new Error("the response does not contain the echo");
       },
       close: () => aborter.abort(),
     };
@@ -84,7 +85,7 @@ export async function openSseSession({ url, headers, tool }: McpEndpoint): Promi
   }
 }
 
-/** The first event of the stream contains the POST endpoint; each later one answers the message with its id. */
+/** The first event of the stream contains the POST endpoint; each later one responds to the message with its id. */
 async function openRequestChannel(
   stream: ReadableStream<Uint8Array>,
   url: string,
@@ -102,14 +103,14 @@ async function openRequestChannel(
   });
   const messages = await endpoint.promise;
   return async (id, body) => {
-    const answer = Promise.withResolvers<string>();
-    if (id === null) answer.resolve("");
-    else waiting.set(id, answer);
-    const accepted = post(messages, headers, body).then(async (response) => {
-      await response.arrayBuffer();
-      if (response.status !== 202) throw new Error(`the server returned HTTP ${response.status}`);
+    const response = Promise.withResolvers<string>();
+    if (id === null) response.resolve("");
+    else waiting.set(id, response);
+    const accepted = post(messages, headers, body).then(async (receipt) => {
+      await receipt.arrayBuffer();
+      if (receipt.status !== 202) throw new Error(`the server returned HTTP ${receipt.status}`);
     });
-    const [text] = await Promise.all([answer.promise, accepted]);
+    const [text] = await Promise.all([response.promise, accepted]);
     return text;
   };
 }
@@ -138,6 +139,6 @@ function message(method: string, params: Params = {}, id?: number): string {
   return JSON.stringify({ jsonrpc: "2.0", id, method, params });
 }
 
-function isEcho(answer: string): boolean {
-  return answer.includes(TEXT) && !answer.includes('"isError":true');
+function isEcho(response: string): boolean {
+  return response.includes(TEXT) && !response.includes('"isError":true');
 }

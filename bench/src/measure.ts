@@ -79,7 +79,8 @@ async function burst(connection: EchoConnection, load: Load): Promise<void> {
   const worker = async () => {
     while (remaining-- > 0) {
       const echoed = await connection.call(load.text);
-      if (echoed.length !== load.text.length) throw new Error("the echo is not the text that was sent");
+      if (echoed.length !== load.text.length)
+        throw new Error("the echo does not have the length of the text that was sent");
     }
   };
   await Promise.all(Array.from({ length: load.in_flight }, worker));

@@ -21,9 +21,9 @@ const TEXT = "x".repeat(200);
 const ATTEMPTS = 5;
 /** PostgreSQL refuses to run as root; `nobody` has this number on Linux. */
 const NOBODY = 65_534;
-const READY_MS = 30_000;
+const READY_TIMEOUT_MS = 30_000;
 
-/** A peer whose server is not installed is left out, with a message. */
+/** Skips a peer whose server is not installed, with a message. */
 export async function openQueuePeers(in_flight: number): Promise<QueuePeer[]> {
   const peers: QueuePeer[] = [];
   if (spawnSync("redis-server", ["--version"]).status === 0) {
@@ -180,13 +180,13 @@ async function startPostgres(binaries: string, folder: string): Promise<ChildPro
   execFileSync(join(binaries, "initdb"), initial, { ...owner, cwd: folder, stdio: "ignore" });
   const args = ["-D", data, "-c", "listen_addresses=", "-c", `unix_socket_directories=${folder}`];
   const server = spawn(join(binaries, "postgres"), args, { ...owner, cwd: folder, stdio: "ignore" });
-  const is_ready = () => spawnSync(join(binaries, "pg_isready"), ["-h", folder, "-q"]).status === 0;
-  await waitUntil(is_ready, server);
+  const isReady = () => spawnSync(join(binaries, "pg_isready"), ["-h", folder, "-q"]).status === 0;
+  await waitUntil(isReady, server);
   return server;
 }
 
 async function waitUntil(isReady: () => boolean, server: ChildProcess): Promise<void> {
-  const end = performance.now() + READY_MS;
+  const end = performance.now() + READY_TIMEOUT_MS;
   while (!isReady()) {
     if (server.exitCode !== null || performance.now() > end)
       throw new Error(`${server.spawnfile} did not start`);

@@ -15,19 +15,22 @@ import { type Row, row } from "./row.ts";
 
 const RUNS = 25;
 const WARM_UP = 3;
-const NEEDED = ["rg", "socat"];
+const REQUIRED_PROGRAMS = ["rg", "socat"];
 const log = createTestLogger();
 
 export async function sandboxNode(): Promise<Row[]> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
   const sandbox = await openSandbox({ cache_dir: home, node: process.execPath, path: ["/usr/bin"], log });
   if (!sandbox.status.available) throw new Error(sandbox.status.reason);
-  const missing = NEEDED.filter((name) => !existsSync(`/usr/bin/${name}`));
-  if (missing.length > 0) console.error(`sandbox.node has no peer: apt-get install -y ripgrep socat`);
+  const missing = REQUIRED_PROGRAMS.filter((name) => !existsSync(`/usr/bin/${name}`));
+  if (missing.length > 0)
+    console.error(
+      "sandbox.node: the sandbox runtime is skipped, because ripgrep or socat is not installed (apt-get install ripgrep socat).",
+    );
   const starts: Record<string, () => Promise<void>> = {
     ours: () => runConfined(sandbox),
     plain: () => runToEnd(process.execPath, ["-e", "0"]),
-    ...(missing.length > 0 ? {} : { "sandbox-runtime-0.0": runPublished }),
+    ...(missing.length > 0 ? {} : { "sandbox-runtime-0.0": runInSandboxRuntime }),
   };
   const times = Object.fromEntries(Object.keys(starts).map((name) => [name, [] as number[]]));
   try {
@@ -77,7 +80,7 @@ async function runConfined(sandbox: Awaited<ReturnType<typeof openSandbox>>): Pr
   if (code !== 0) throw new Error(`node exited with ${code}`);
 }
 
-async function runPublished(): Promise<void> {
+async function runInSandboxRuntime(): Promise<void> {
   const command = await SandboxManager.wrapWithSandbox(`${process.execPath} -e 0`);
   await runToEnd("/bin/bash", ["-c", command]);
 }

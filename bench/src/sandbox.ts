@@ -22,12 +22,12 @@ const ROUNDS = 5;
 
 const log = createTestLogger();
 
-type Echo = Awaited<ReturnType<typeof openEchoPackage>>;
+type Echo = Awaited<ReturnType<typeof createEcho>>;
 
 export async function sandboxCold(): Promise<Row[]> {
   return await withEcho(async (echo) => {
-    const confined = echo.runner({ sandbox: true, prewarmed: 0 });
-    const plain = echo.runner({ sandbox: false, prewarmed: 0 });
+    const confined = echo.createRunner({ sandbox: true, prewarmed: 0 });
+    const plain = echo.createRunner({ sandbox: false, prewarmed: 0 });
     const times = { confined: [] as number[], plain: [] as number[] };
     try {
       for (let i = -3; i < CALLS; i++) {
@@ -52,13 +52,13 @@ export async function sandboxCold(): Promise<Row[]> {
 
 export async function sandboxPrewarmed(): Promise<Row[]> {
   return await withEcho(async (echo) => {
-    const runner = echo.runner({ sandbox: true, prewarmed: 1 });
+    const runner = echo.createRunner({ sandbox: true, prewarmed: 1 });
     const times: number[] = [];
     try {
       for (let i = -3; i < CALLS; i++) {
         const elapsed = await runner.call("isolated", "one");
         if (i >= 0) times.push(elapsed);
-        await runner.ready();
+        await runner.waitUntilReady();
       }
     } finally {
       await runner.close();
@@ -124,15 +124,15 @@ function runPlainTrue(): Promise<void> {
 async function measureRate(start: () => Promise<void>): Promise<number> {
   let remaining = STARTS;
   const from = performance.now();
-  const startInTurn = async () => {
+  const startRepeatedly = async () => {
     while (remaining-- > 0) await start();
   };
-  await Promise.all(Array.from({ length: CONCURRENCY }, startInTurn));
+  await Promise.all(Array.from({ length: CONCURRENCY }, startRepeatedly));
   return (STARTS / (performance.now() - from)) * 1000;
 }
 
 async function withEcho(measure: (echo: Echo) => Promise<Row[]>): Promise<Row[]> {
-  const echo = await openEchoPackage();
+  const echo = await createEcho();
   try {
     return await measure(echo);
   } finally {
@@ -140,13 +140,13 @@ async function withEcho(measure: (echo: Echo) => Promise<Row[]>): Promise<Row[]>
   }
 }
 
-async function openEchoPackage() {
+async function createEcho() {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
   const { files, pack, close } = await importEchoPackage(home);
   let runners = 0;
   let calls = 0;
   return {
-    runner(options: { sandbox: boolean; prewarmed: number }) {
+    createRunner(options: { sandbox: boolean; prewarmed: number }) {
       const scratch_root = join(home, `scratch-${runners++}`);
       mkdirSync(scratch_root);
       const runner = createRunner({
@@ -183,11 +183,11 @@ async function openEchoPackage() {
           );
           const elapsed = performance.now() - from;
           if (status !== "succeeded") throw new Error(`echo ended as ${status}: ${error?.message}`);
-          // The next cold start begins after this process has exited.
+          // Retires the pooled process, so that the next call is a cold start.
           if (isolation === "worker") runner.retire("bind_bench");
           return elapsed;
         },
-        async ready(): Promise<void> {
+        async waitUntilReady(): Promise<void> {
           while (runner.health().prewarmed < 1) await pause(5);
           // Waits until the previous process has exited as well.
           while (runner.health().processes > 1) await pause(5);

@@ -1,4 +1,4 @@
-/** Servers under test in their own processes, with CPU time and memory read from the kernel. */
+/** Servers under test in their own processes, with CPU time and memory read from /proc. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -40,12 +40,12 @@ export const startBare = () => start([BARE], process.env);
 export const startChatModel = () => start([CHAT_MODEL], process.env);
 export const startRecordingProxy = (model_url: string, record_file: string) =>
   start([RECORDING_PROXY, model_url, record_file], process.env);
-export const startBareMcp = (plugin: string) => start([BARE_MCP, plugin], process.env);
+export const startBareMcp = (program: string) => start([BARE_MCP, program], process.env);
 
 async function start(args: string[], env: NodeJS.ProcessEnv): Promise<Server> {
   const from = performance.now();
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });
-  const line = await firstLine(child);
+  const line = await readFirstLine(child);
   const ready_ms = performance.now() - from;
   const { url } = JSON.parse(line) as { url: string };
   return {
@@ -72,7 +72,7 @@ export function stopChild(child: ChildProcess): Promise<void> {
   });
 }
 
-async function firstLine(child: ChildProcess): Promise<string> {
+async function readFirstLine(child: ChildProcess): Promise<string> {
   let text = "";
   for await (const chunk of child.stdout!) {
     text += chunk;
@@ -86,7 +86,7 @@ async function firstLine(child: ChildProcess): Promise<string> {
  * CPU time of all threads of the process in µs, from the scheduler's nanosecond counters: the ticks of /proc/PID/stat
  * miss most of the work of a server that runs in short bursts.
  */
-export function cpuMicros(pid: number): number {
+export function readCpuMicros(pid: number): number {
   let nanos = 0;
   for (const task of readdirSync(`/proc/${pid}/task`)) {
     nanos += Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, "utf8").split(" ")[0]);
@@ -94,7 +94,7 @@ export function cpuMicros(pid: number): number {
   return nanos / 1_000;
 }
 
-export function residentBytes(pid: number): number {
+export function readResidentBytes(pid: number): number {
   const match = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
   return Number(match![1]) * 1024;
 }

@@ -15,7 +15,7 @@ const REPETITIONS = 5;
 export async function storeAppend(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-store-"));
   const store = await openSqliteStore({ file: join(folder, "ours.db") });
-  const bare = openBare(join(folder, "bare.db"));
+  const bare = createBareStore(join(folder, "bare.db"));
   let next = 0;
   try {
     const measureStore = async () => {
@@ -52,7 +52,7 @@ export async function storeAppend(): Promise<Row[]> {
 }
 
 /** The same bytes in the smallest table that can store rows: a key and a text. */
-function openBare(file: string) {
+function createBareStore(file: string) {
   const db = new DatabaseSync(file);
   db.exec("pragma journal_mode = wal; pragma synchronous = full");
   db.exec("create table rows (id text primary key, body text)");

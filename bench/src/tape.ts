@@ -15,13 +15,13 @@ import { openSqliteStore } from "@backplane/store";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
-const LONG = 100_000;
-const SHORT = 1_000;
+const LONG_ENTRIES = 100_000;
+const SHORT_ENTRIES = 1_000;
 /** The entries of a session after its compaction. */
 const ENTRIES_AFTER_COMPACTION = 50;
 const PAGE_SIZE = 1_000;
 const HYDRATIONS = 100;
-const SLICES = 41;
+const HYDRATION_ROUNDS = 41;
 const REPETITIONS = 7;
 
 export async function tape(): Promise<Row[]> {
@@ -35,8 +35,8 @@ export async function tape(): Promise<Row[]> {
   });
   const bare = new DatabaseSync(file, { readOnly: true });
   try {
-    const long = await createFilledSession(sessions, "long", LONG);
-    const short = await createFilledSession(sessions, "short", SHORT);
+    const long = await createFilledSession(sessions, "long", LONG_ENTRIES);
+    const short = await createFilledSession(sessions, "short", SHORT_ENTRIES);
     const replay = { ours: [] as number[], bare: [] as number[] };
     const hydrate = { long: [] as number[], short: [] as number[] };
     // The first round of each warms up. Hydrations have their own loop, because the next measurement would pay for the
@@ -48,7 +48,7 @@ export async function tape(): Promise<Row[]> {
       replay.ours.push(ours);
       replay.bare.push(limit);
     }
-    for (let round = 0; round <= SLICES; round++) {
+    for (let round = 0; round <= HYDRATION_ROUNDS; round++) {
       const long_ms = await measureHydration(sessions, long.key);
       const short_ms = await measureHydration(sessions, short.key);
       if (round === 0) continue;
@@ -122,7 +122,7 @@ async function measureReplayRate(sessions: Sessions, { key, chain_id }: TestSess
     if (page.length < PAGE_SIZE) break;
     after = page.at(-1)!.id;
   }
-  if (count < LONG) throw new Error(`only ${count} entries were read`);
+  if (count < LONG_ENTRIES) throw new Error(`only ${count} entries were read`);
   return (count / (performance.now() - from)) * 1000;
 }
 

@@ -75,7 +75,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
       row("upgrade.failed", `failed calls out of ${switched.calls.length}`, "lower", failed.length, null),
       row(
         "upgrade.rollback",
-        "ms from the first call of a version that crashes to the answer of its last one",
+        "ms from the first call of a version that crashes to the end of its last one",
         "lower",
         last - start,
         MAX_ROLLBACK_MS,
@@ -140,21 +140,22 @@ async function measureUnderLoad(
   return { from, calls: calls.toSorted((a, b) => a.ended_at - b.ended_at) };
 }
 
-interface Answer {
+interface CallResponse {
   status?: string;
   package_version?: string;
   fallback_from?: { package_version: string };
 }
 
-type Post = (path: string, body: unknown) => Promise<Answer>;
+type Post = (path: string, body: unknown) => Promise<CallResponse>;
 
 function createPost(server: Server): Post {
   const headers = { "content-type": "application/json", authorization: `Bearer ${server.token}` };
   return async (path, body) => {
     const response = await fetch(server.url + path, { method: "POST", headers, body: JSON.stringify(body) });
-    const answer = (await response.json()) as Answer;
-    if (!response.ok) throw new Error(`${path} returned HTTP ${response.status}: ${JSON.stringify(answer)}`);
-    return answer;
+    const call_response = (await response.json()) as CallResponse;
+    if (!response.ok)
+      throw new Error(`${path} returned HTTP ${response.status}: ${JSON.stringify(call_response)}`);
+    return call_response;
   };
 }
 
@@ -165,7 +166,7 @@ function writeVersion(folder: string, version: string, crashes: boolean): string
     const path = join(copy, file);
     const before = readFileSync(path, "utf8");
     const after = change(before);
-    if (after === before) throw new Error(`${file} has nothing to change`);
+    if (after === before) throw new Error(`${file} does not contain the text to replace`);
     writeFileSync(path, after);
   };
   edit("vai-plugin.toml", (text) => text.replace('version = "1.0.0"', `version = "${version}"`));

@@ -1,6 +1,7 @@
 /**
  * Lightweight clients: raw sockets that perform the handshake, attach, and count frames. As a separate process, this
- * file reads `{"url", "clients", "session"}` or `{"reach"}` per line on stdin and prints the number of received frames.
+ * file reads `{"url", "clients", "session"}` or `{"reach"}` per line on stdin and responds to each line with
+ * `{"frames"}`, the number of received frames.
  */
 import { connect, type Socket } from "node:net";
 import { createInterface } from "node:readline";

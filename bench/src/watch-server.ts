@@ -56,7 +56,7 @@ export async function startWatched(): Promise<WatchServer> {
       fanout,
       adapters: { list: () => [] },
       catalog: { onChanged: () => ignore },
-      servers: { onNotice: () => ignore },
+      servers: { onNotification: () => ignore },
     } as unknown as Kernel,
     auth: { admin_token_sha256: hash("sha256", TOKEN) },
     listen: { hosts: [] },

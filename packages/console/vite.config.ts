@@ -1,4 +1,7 @@
-/** Builds the console into static files that the api module serves. `npm run build` calls it through scripts/build-console.ts. */
+/**
+ * Builds the console into static files that the api module serves. `npm run build` calls it through
+ * scripts/build-console.ts.
+ */
 import { fileURLToPath } from "node:url";
 import { defaultClientConditions, defineConfig } from "vite";
 

@@ -101,7 +101,7 @@ export const AUTHORING_DEFENCES: Mutant[] = [
   {
     defence: "dev: frames are shown without secrets",
     file: "packages/runner/src/processes/frame-taps.ts",
-    from: "if (this.#secrets.size > before)",
+    from: "if (this.#secrets.size > known_count)",
     to: "if (this.#secrets.size < before)",
     tests: FRAME_TAPS_TESTS,
   },

@@ -31,8 +31,8 @@ export const BACKUP_DEFENCES: Mutant[] = [
   {
     defence: "backup: every unpacked entry is in the manifest",
     file: ARCHIVE,
-    from: "if (!names.has(path)) throw invalid(",
-    to: "if (false) throw invalid(",
+    from: "if (!names.has(path)) throw invalidArchiveError(",
+    to: "if (false) throw invalidArchiveError(",
     tests: ARCHIVE_TESTS,
   },
   {

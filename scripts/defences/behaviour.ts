@@ -68,8 +68,8 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "bus: only the kernel's model calls open bridge sessions to providers",
     file: "packages/session/src/bus/publish-rules.ts",
-    from: "!(repliesToModelCall && isModelBridge(session_id))",
-    to: "!repliesToModelCall",
+    from: "!(is_reply_to_model_call && isModelBridge(session_id))",
+    to: "!is_reply_to_model_call",
     tests: ["packages/session/test/bus/publish-rules.test.ts"],
   },
   {
@@ -152,14 +152,14 @@ export const BEHAVIOUR: Mutant[] = [
   },
   {
     defence: "tool results: a bound tool's output is never treated as an envelope",
-    file: "packages/session/src/tape/outcome.ts",
+    file: "packages/session/src/tape/tool-outcome.ts",
     from: "isRegisteredTool(row.binding_id) && isEnvelope(structured_output)",
     to: "isEnvelope(structured_output)",
     tests: ["packages/agent/test/loop/tool-result.test.ts"],
   },
   {
     defence: "tool results: the tape holds the checked value",
-    file: "packages/session/src/tape/outcome.ts",
+    file: "packages/session/src/tape/tool-outcome.ts",
     from: "if (structured_output !== undefined) payload.value = structured_output;",
     to: "",
     tests: ["packages/agent/test/loop/tool-result.test.ts"],

@@ -12,7 +12,7 @@ export const CALL_DEFENCES: Mutant[] = [
   {
     defence: "egress is refused after a call was answered",
     file: `${RUNNER}/calls/call.ts`,
-    from: "if (wasSent) this.#worker!.callAnswered(this);",
+    from: "if (was_sent) this.#worker!.callAnswered(this);",
     to: "",
     tests: ["packages/runner/test/sandbox/egress.test.ts"],
   },

@@ -1,4 +1,7 @@
-/** The configuration of another program is never damaged; its key is not readable by others and never gets more rights. */
+/**
+ * The configuration of another program is never damaged; its key is not readable by others and never gets more
+ * rights.
+ */
 import type { Mutant } from "./mutant.ts";
 
 const FILE = "packages/cli/src/clients/config-file.ts";
@@ -47,7 +50,7 @@ export const CLIENT_DEFENCES: Mutant[] = [
   {
     defence: "client: an entry of somebody else is not replaced",
     file: COMMAND,
-    from: "if (entry !== undefined && connection === null) throw entryConflict(client_file, options.name);",
+    from: "if (entry !== undefined && connection === null) throw entryConflictError(client_file, options.name);",
     to: "",
     tests: COMMAND_TESTS,
   },

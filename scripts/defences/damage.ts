@@ -24,8 +24,8 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "a healthy row that a query excludes is not reported as damaged",
     file: `${SQLITE}/connection/row-checksums.ts`,
-    from: "`or (select ${calls.get(name) ?? refuseName(name, text)}) is null`",
-    to: "`or ${calls.get(name) ?? refuseName(name, text)} is null`",
+    from: "`or (select ${calls.get(name) ?? throwUnknownTable(name, text)}) is null`",
+    to: "`or ${calls.get(name) ?? throwUnknownTable(name, text)} is null`",
     tests: DAMAGE_TESTS,
   },
   {
@@ -38,7 +38,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "a damaged row is not made valid by an update",
     file: `${SQLITE}/connection/checksummed-writes.ts`,
-    from: "if (crc32(before) !== sum) throw damagedRow(table.name, values.slice(0, table.key));",
+    from: "if (crc32(before) !== sum) throw damagedRowError(table.name, values.slice(0, table.key_count));",
     to: "",
     tests: DAMAGE_TESTS,
   },

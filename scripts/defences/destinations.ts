@@ -76,7 +76,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "credential: dropped when its destination changes",
     file: CONFIG_OP,
-    from: "if (!is_new_plugin && before?.value !== value) changed.push(key);",
+    from: "if (!is_new_plugin && stored?.value !== value) changed.push(key);",
     to: "void is_new_plugin;",
     tests: DESTINATION_TESTS,
   },

@@ -150,8 +150,8 @@ export const FENCE_DEFENCES: Mutant[] = [
   {
     defence: "outage: further output of a lost turn is discarded",
     file: "packages/session/src/sessions/persister.ts",
-    from: "turnHold?.lost === true ? writes.filter",
-    to: "turnHold === null ? writes.filter",
+    from: "turn_hold?.lost === true ? writes.filter",
+    to: "turn_hold === null ? writes.filter",
     tests: ["packages/session/test/sessions/persister.test.ts"],
   },
   {

@@ -55,7 +55,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/registry/src/grant/effective-grant.ts",
     from: "if (support !== undefined) return supports.includes(support);",
     to: "if (support !== undefined) return true;",
-    tests: LIMITS_TESTS,
+    tests: HARNESS_RUNS_TESTS,
     only: "grants a harness only the scopes",
   },
   {
@@ -63,7 +63,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     file: "packages/agent/src/harness/child-runs.ts",
     from: "    requireKey(once);\n",
     to: "",
-    tests: LIMITS_TESTS,
+    tests: HARNESS_RUNS_TESTS,
     only: "requires a key",
   },
   {
@@ -235,7 +235,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
   {
     defence: "harness: a rejected permission is not a permission",
     file: "packages/sdk/src/conversation.ts",
-    from: 'response.ok && answer.status === "succeeded"',
+    from: 'response.ok && invocation.status === "succeeded"',
     to: "response.ok",
     tests: ["packages/sdk/test/conversation.test.ts"],
     only: "returns the reason why a permission",

@@ -1,4 +1,6 @@
-/** The HTTP edge: a request specifies exactly one host, which is the gateway's, and response types are never sniffed. */
+/**
+ * The HTTP edge: a request specifies exactly one host, which is the gateway's, and response types are never sniffed.
+ */
 import type { Mutant } from "./mutant.ts";
 
 const API = "packages/api/src";

@@ -53,8 +53,8 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
   {
     defence: "installations: a part that is left out keeps no bytes",
     file: PARTS,
-    from: "if (held_digests.length > before) await rows.discard(held_digests.pop()!);",
-    to: "if (held_digests.length > before) deps.importer.release(held_digests.pop()!);",
+    from: "if (held_digests.length > held_count) await rows.discard(held_digests.pop()!);",
+    to: "if (held_digests.length > held_count) deps.importer.release(held_digests.pop()!);",
     tests: INSTALLATIONS_TESTS,
   },
   {

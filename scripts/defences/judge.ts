@@ -55,9 +55,9 @@ export function createJudge(root: string, limits: Limits = LIMITS): Judge {
       if (source.split(mutant.from).length !== 2) {
         return { outcome: "did not run", detail: "the code to change does not occur exactly once" };
       }
-      const before = await runUnchanged(mutant);
-      if (before.outcome !== "survived") {
-        const detail = `without the mutant the tests do not pass: ${before.detail}`;
+      const baseline = await runUnchanged(mutant);
+      if (baseline.outcome !== "survived") {
+        const detail = `without the mutant the tests do not pass: ${baseline.detail}`;
         return { outcome: "did not run", detail };
       }
       const changed = source.replace(mutant.from, () => mutant.to);

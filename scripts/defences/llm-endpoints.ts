@@ -92,7 +92,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
   {
     defence: "llm endpoints: a live gateway ends the calls of a stopped one",
     file: ENDPOINTS,
-    from: "if (store.shared) sweepLater();",
+    from: "if (store.shared) scheduleSweep();",
     to: "",
     tests: LLM_ENDPOINTS_TESTS,
     only: "of a stopped gateway",

@@ -18,8 +18,8 @@ export const MARKETPLACE_DEFENCES: Mutant[] = [
   {
     defence: "marketplace: the artifact is the package of the card",
     file: MARKETPLACE,
-    from: "found.package_id !== package_id || found.version !== version",
-    to: "found.package_id !== package_id",
+    from: "pack.package_id !== package_id || pack.version !== version",
+    to: "pack.package_id !== package_id",
     tests: CLI_TESTS,
   },
   {

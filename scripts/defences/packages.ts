@@ -128,8 +128,8 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "npm: install scripts run only in the sandbox",
     file: "packages/runner/src/runner/run-confined.ts",
-    from: 'const { sandbox, refusal } = confinement.of({ class: "isolated", grant: {} });',
-    to: 'const { sandbox, refusal } = confinement.of({ class: "worker", grant: { host: true } });',
+    from: 'const { sandbox, refusal } = confinement.boundaryFor({ class: "isolated", grant: {} });',
+    to: 'const { sandbox, refusal } = confinement.boundaryFor({ class: "worker", grant: { host: true } });',
     tests: ["packages/runner/test/runner/install-scripts.test.ts"],
   },
   {
@@ -295,7 +295,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     from: "if (tree.root.children.size > MAX_TOP_ENTRIES)",
     to: "if (tree.root.children.size > MAX_TOP_ENTRIES * 99)",
     tests: CONTAINER_IMAGES_TESTS,
-    only: "more files at its top",
+    only: "more top-level entries",
   },
   {
     defence: "images: a layer matches the configuration of the image",

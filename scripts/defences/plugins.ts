@@ -53,7 +53,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "hosted: the home is hidden in a linked folder",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
-    from: "hidden: own.map(inside),",
+    from: "hidden: own_folders.map(inside),",
     to: "hidden: [],",
     tests: PLUGIN_TREE_TESTS,
   },
@@ -116,7 +116,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "data folder: a folder of an earlier version is neither lost nor mixed with another",
     file: `${RUNNER}/plugin-folders/data-folders.ts`,
-    from: "if (await exists(folder)) return former;",
+    from: "if (await exists(folder)) return legacy_folder;",
     to: "if (await exists(folder)) return folder;",
     tests: ["packages/runner/test/dialects/instruments/instrument-rpc.test.ts"],
   },
@@ -201,7 +201,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "embeddings: invalid vectors are refused",
     file: "packages/agent/src/models/embeddings.ts",
-    from: "vector.length === size && vector.every((value) => Number.isFinite(value))",
+    from: "vector.length === size && vector.every((number) => Number.isFinite(number))",
     to: "vector.length === size",
     tests: ["packages/agent/test/cognition/embeddings.test.ts"],
   },

@@ -34,7 +34,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     defence:
       "contradiction: a JSON-RPC message with a pending id but neither result nor error is an invalid reply",
     file: `${PEERS}/check-rpc.ts`,
-    from: "return matchesPending || result !== undefined",
+    from: "return matches_pending || result !== undefined",
     to: "return result !== undefined",
     tests: ["packages/wire/test/rpc-peer.test.ts"],
   },
@@ -48,7 +48,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "contradiction: a JSON-RPC reply without an id ends the connection",
     file: `${PEERS}/rpc-peer.ts`,
-    from: "this.#pending.size === 0 || this.#oneWay.tolerates(message)",
+    from: "this.#pending.size === 0 || this.#one_way.tolerates(message)",
     to: "this.#pending.size >= 0",
     tests: ["packages/wire/test/rpc-peer.test.ts"],
   },
@@ -62,15 +62,15 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "contradiction: an MCP reply without an id stops the server",
     file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
-    from: "if (!belongsToRequest || this.#oneWay.tolerates(message))",
-    to: "if (!belongsToRequest || message !== undefined)",
+    from: "if (!belongs_to_request || this.#one_way.tolerates(message))",
+    to: "if (!belongs_to_request || message !== undefined)",
     tests: [CONTRADICTIONS_TEST],
   },
   {
     defence: "contradiction: an MCP reply on a request's own stream belongs to that request",
     file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
-    from: "const request = isOpen ? intended : origin;",
-    to: "const request = isOpen ? intended : null;",
+    from: "const request = is_open ? intended : origin;",
+    to: "const request = is_open ? intended : null;",
     tests: [CONTRADICTIONS_TEST],
   },
   {
@@ -111,8 +111,8 @@ export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "process tree: killed when its first process exits",
     file: `${RUNNER}/processes/plugin-process.ts`,
-    from: "const treeEnded = launched.tree?.end() ?? Promise.resolve();",
-    to: "const treeEnded = Promise.resolve();",
+    from: "const tree_ended = launched.tree?.end() ?? Promise.resolve();",
+    to: "const tree_ended = Promise.resolve();",
     tests: [PROCESS_TREES_TEST],
   },
   {

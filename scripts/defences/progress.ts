@@ -108,8 +108,8 @@ export const PROGRESS_DEFENCES: Mutant[] = [
   {
     defence: "progress: the installation of a kernel plugin stops in every step",
     file: "packages/supply/src/kernel-plugins/create-plugin-sources.ts",
-    from: "await installSource(valid, editable, parts, operation)",
-    to: "await installSource(valid, editable, parts, unwatchedOperation())",
+    from: "await installSource(valid, editable, install_options, operation)",
+    to: "await installSource(valid, editable, install_options, unwatchedOperation())",
     tests: ["packages/supply/test/create-plugin-sources.test.ts"],
     only: "leaves nothing behind when an installation is cancelled",
   },

@@ -275,7 +275,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
   {
     defence: "trace: a call waits for its refusals",
     file: `${RUNNER}/calls/call.ts`,
-    from: "const refusals = wasSent ? (this.#worker!.process.confined?.pendingRefusals() ?? null) : null;",
+    from: "const refusals = was_sent ? (this.#worker!.process.confined?.pendingRefusals() ?? null) : null;",
     to: "const refusals = null;",
     tests: DIRECT_ATTEMPTS_TESTS,
   },

@@ -115,7 +115,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
   {
     defence: "signatures: an older version is refused",
     file: `${SIGNATURES}/signature-policy.ts`,
-    from: "compareVersions(version, before) < 0",
+    from: "compareVersions(version, highest) < 0",
     to: "false",
     tests: SIGNATURE_TESTS,
   },

@@ -68,8 +68,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a request for other content replaces the one that waits",
     file: UPGRADES,
-    from: "before.held_upgrade?.digest !== found.package.digest",
-    to: "before.held_upgrade?.package_version !== found.package.version",
+    from: "before.held_upgrade?.digest !== checked.package.digest",
+    to: "before.held_upgrade?.package_version !== checked.package.version",
     tests: HELD_PERMISSIONS_TESTS,
   },
   {
@@ -131,7 +131,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: the changes are shown before the upgrade",
     file: "packages/cli/src/commands/plugin/upgrade-plugin.ts",
-    from: "  await showChanges(context, target, moving);\n",
+    from: "  await showChanges(context, target, affected);\n",
     to: "",
     tests: ["packages/cli/test/commands/plugin/upgrade.test.ts"],
   },
@@ -145,8 +145,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: an installation starts the new version before it is stored",
     file: "packages/registry/src/installations/installations.ts",
-    from: "await versions.requireStart(changes.filter(isChecked), operation);",
-    to: "await versions.requireStart([].filter(isChecked), operation);",
+    from: "await versions.requireStart(changes.filter(mustStart), operation);",
+    to: "await versions.requireStart([].filter(mustStart), operation);",
     tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
   },
   {
@@ -352,7 +352,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     from: 'if (status !== "failed" || !isProcessFailure(error?.code)) return false;',
     to: 'if (status !== "failed") return false;',
     tests: FALL_BACK_TESTS,
-    only: "keeps the answer of a call that was still running",
+    only: "keeps the outcome of a call that was still running",
   },
   {
     defence: "trial: a dispatched call runs again only if the effect class of the version on trial allows it",
@@ -416,7 +416,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     from: "if (pack.version !== trial?.from_version) return null;",
     to: "",
     tests: FALL_BACK_TESTS,
-    only: "an operator has moved the binding to another version",
+    only: "an operator has changed the binding to another version",
   },
   {
     defence: "trial: a call runs again only on the bytes from before the upgrade",
@@ -478,7 +478,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a second binding is not widened beyond the version next to it",
     file: "packages/registry/src/bindings/held-permissions.ts",
-    from: ", ...findNewPermissions(other_versions, to.found)]",
+    from: ", ...findNewPermissions(other_versions, to.checked)]",
     to: "]",
     tests: HELD_PERMISSIONS_TESTS,
     only: "widen a second binding",

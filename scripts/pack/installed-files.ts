@@ -1,4 +1,7 @@
-/** The third-party packages that a set of manifests needs, as the lockfile places them, with the files that Node loads. */
+/**
+ * The third-party packages that a set of manifests needs, as the lockfile places them, with the files that Node
+ * loads.
+ */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { listFiles, readPacked, withoutMap } from "./module-files.ts";

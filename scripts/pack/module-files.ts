@@ -76,7 +76,10 @@ function publishedManifest(source: Manifest, types: boolean, inlined: readonly s
   return manifest;
 }
 
-/** If all exports of the package are bundles, only the bundles are packed; otherwise every file that the compiler wrote. */
+/**
+ * If all exports of the package are bundles, only the bundles are packed; otherwise every file that the compiler
+ * wrote.
+ */
 function builtFiles(folder: string, { exports = {} }: Manifest, types: boolean): PackedFile[] {
   const targets = Object.values(exports).map((target) =>
     typeof target === "string" ? target : target.default,

@@ -1,7 +1,7 @@
 /**
- * The Node that the published package runs on, as one npm package for each platform with only the program and its license.
- * The packages that a clone installs also contain the C headers of Node and the symbols of its debugger, together half of
- * their size.
+ * The Node that the published package runs on, as one npm package for each platform with only the program and its
+ * license. The packages that a clone installs also contain the C headers of Node and the symbols of its debugger,
+ * together half of their size.
  */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -40,7 +40,9 @@ export function readNodePackage(root: string, source: string, version: string): 
   }
 }
 
-/** npm does not install packages of other platforms, so their archives are downloaded and compared with the lockfile. */
+/**
+ * npm does not install packages of other platforms, so their archives are downloaded and compared with the lockfile.
+ */
 function download(root: string, source: string, version: string, to: string): string {
   const args = ["pack", `${source}@${version}`, "--silent", "--pack-destination", to];
   const file = execFileSync("npm", args, { cwd: to, encoding: "utf8" }).trim().split("\n").at(-1)!;

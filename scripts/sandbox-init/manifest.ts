@@ -54,7 +54,7 @@ export function buildLocally(folder: string, sources: string = SOURCES, objects?
 }
 
 /** Builds everything again and returns what differs from the shipped programs; empty if they are the same. */
-export function differences(folder: string = PREBUILT): string[] {
+export function findDifferencesToShipped(folder: string = PREBUILT): string[] {
   const shipped = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8")) as Manifest;
   const differing: string[] = [];
   const sources = sourceDigests();

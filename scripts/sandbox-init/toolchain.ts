@@ -1,6 +1,6 @@
 /**
- * Compiles sandbox-init. The shipped programs come from one exact toolchain, so that everyone who builds
- * with it gets the same bytes: Debian's gcc, native or as a cross compiler, with Debian's musl. Tests that change a line of the
+ * Compiles sandbox-init. The shipped programs come from one exact toolchain, so that everyone who builds with it gets
+ * the same bytes: Debian's gcc, native or as a cross compiler, with Debian's musl. Tests that change a line of the
  * sources use any compiler on this machine.
  */
 import { execFileSync } from "node:child_process";
@@ -52,7 +52,10 @@ export const SHIPPED_FLAGS = [
   "-Wl,--build-id=none",
 ];
 
-/** musl-gcc comes first, because glibc is slower: it runs dozens of CPUID instructions before main, and each of them traps in a virtual machine. */
+/**
+ * musl-gcc comes first, because glibc is slower: it runs dozens of CPUID instructions before main, and each of them
+ * traps in a virtual machine.
+ */
 const LOCAL_COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
 /** musl does not include the kernel headers. Other compilers find their own first. */
 const KERNEL_HEADERS: Record<Arch, string[]> = {

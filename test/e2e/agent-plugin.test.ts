@@ -28,7 +28,7 @@ verifies(
   "bridge.agent-plugins",
   "installs plugin.json, mcp.json and skills/ unchanged: servers become tools, skills can be found and read",
   async () => {
-    const before = fingerprintOf(FOLDER);
+    const original = fingerprintOf(FOLDER);
     const installed = await gateway.cli("plugin", "install", FOLDER);
     expect(installed.stderr).toContain("Skipped server old");
     // Exit code 8: two servers and one skill of the folder are invalid.
@@ -36,7 +36,7 @@ verifies(
       8,
       expect.stringContaining("Bound office-kit/skills"),
     ]);
-    expect(fingerprintOf(FOLDER)).toBe(before);
+    expect(fingerprintOf(FOLDER)).toBe(original);
 
     const invoke = async (tool: string, input: object) => {
       const { code, stdout, stderr } = await gateway.cli("invoke", tool, "--input", JSON.stringify(input));
@@ -52,8 +52,8 @@ verifies(
     expect(await invoke("skill", { name: "fill-forms", file: "references/boxes.md" })).toContain("Box 1");
 
     await gateway.http("PUT", "/v1/secrets/unused", { value: "hunter2-hunter2" });
-    const unknownSlot = await gateway.cli("plugin", "install", FOLDER, "--secret", "nothing=unused");
-    expect([unknownSlot.code, unknownSlot.stderr]).toEqual([
+    const unknown_slot = await gateway.cli("plugin", "install", FOLDER, "--secret", "nothing=unused");
+    expect([unknown_slot.code, unknown_slot.stderr]).toEqual([
       2,
       expect.stringContaining("has the secret slot nothing"),
     ]);
@@ -63,22 +63,22 @@ verifies(
 );
 
 test("over HTTP, installs a folder with the admin token and an archive with an API key; strict mode installs all or nothing", async () => {
-  interface Answer {
+  interface InstallResult {
     packages: { package: { package_id: string }; created: boolean; binding: object }[];
     left_out: { kind: string; name: string; reason: string }[];
   }
-  const other = mkdtempSync(join(tmpdir(), "backplane-agent-plugin-"));
-  cpSync(FOLDER, other, { recursive: true });
+  const other_folder = mkdtempSync(join(tmpdir(), "backplane-agent-plugin-"));
+  cpSync(FOLDER, other_folder, { recursive: true });
   const manifest = JSON.parse(readFileSync(join(FOLDER, "plugin.json"), "utf8")) as object;
-  writeFileSync(join(other, "plugin.json"), JSON.stringify({ ...manifest, name: "other-kit" }));
+  writeFileSync(join(other_folder, "plugin.json"), JSON.stringify({ ...manifest, name: "other-kit" }));
   try {
     const installed = async () =>
       (await gateway.http<{ items: { package_id: string }[] }>("GET", "/v1/plugin-packages")).body.items
         .map(({ package_id }) => package_id)
         .filter((id) => id.startsWith("other-kit/"))
         .sort();
-    const source = { source: { folder: other } };
-    const strict = await gateway.http<{ error: { details: Answer } }>(
+    const source = { source: { folder: other_folder } };
+    const strict = await gateway.http<{ error: { details: InstallResult } }>(
       "POST",
       "/v1/agent-plugins?strict=1",
       source,
@@ -91,7 +91,7 @@ test("over HTTP, installs a folder with the admin token and an archive with an A
       scopes: ["packages:write", "bindings:write"],
       role: "owner",
     });
-    const archive = execFileSync("tar", ["czf", "-", "-C", other, "."]);
+    const archive = execFileSync("tar", ["czf", "-", "-C", other_folder, "."]);
     const send = (body: string | Uint8Array<ArrayBuffer>, type: string) =>
       fetch(`${gateway.url}/v1/agent-plugins`, {
         method: "POST",
@@ -100,14 +100,14 @@ test("over HTTP, installs a folder with the admin token and an archive with an A
       });
     expect((await send(JSON.stringify(source), "application/json")).status).toBe(403);
     const uploaded = await send(new Uint8Array(archive), "application/gzip");
-    const answer = (await uploaded.json()) as Answer;
-    expect([uploaded.status, answer.left_out.map(({ kind, name }) => `${kind} ${name}`)]).toEqual([
+    const result = (await uploaded.json()) as InstallResult;
+    expect([uploaded.status, result.left_out.map(({ kind, name }) => `${kind} ${name}`)]).toEqual([
       201,
       ["server old", "server empty", "skill Broken"],
     ]);
     expect(await installed()).toEqual(["other-kit/notes", "other-kit/skills"]);
 
-    const again = await gateway.http<Answer>("POST", "/v1/agent-plugins", source);
+    const again = await gateway.http<InstallResult>("POST", "/v1/agent-plugins", source);
     expect(again.body.packages.map(({ created }) => created)).toEqual([false, false]);
     const notes = again.body.packages.find(
       ({ package: { package_id } }) => package_id === "other-kit/notes",
@@ -129,6 +129,6 @@ test("over HTTP, installs a folder with the admin token and an archive with an A
     const refused = await gateway.http("POST", "/v1/agent-plugins", { source: { folder: resolve("docs") } });
     expect(refused.status).toBe(422);
   } finally {
-    rmSync(other, { recursive: true, force: true });
+    rmSync(other_folder, { recursive: true, force: true });
   }
 });

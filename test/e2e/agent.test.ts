@@ -77,14 +77,14 @@ verifies(
   "api.sessions",
   "streams a run with its messages, tools and approval request, and completes it after the answer over /v1/approvals",
   async () => {
-    const seen: { event: string; id: string | null; data: string }[] = [];
+    const items_read: { event: string; id: string | null; data: string }[] = [];
     const answered: Promise<Approval>[] = [];
     await readStream(`${gateway.url}/v1/runs?stream=1`, {
       method: "POST",
       headers: { authorization: `Bearer ${gateway.token}`, "content-type": "application/json" },
       body: JSON.stringify({ session_id: "shopping", input: { text: SHOPPING } }),
       each(item) {
-        seen.push(item);
+        items_read.push(item);
         if (item.event !== "approval.request") return;
         const { payload } = JSON.parse(item.data).event;
         expect(payload).toMatchObject({ tool_name: "buy", params: { text: "bread" }, brief: "Buy bread?" });
@@ -92,7 +92,7 @@ verifies(
       },
     });
     expect((await Promise.all(answered)).map(({ status }) => status)).toEqual(["approved"]);
-    const kinds = seen.map(({ event }) => event);
+    const kinds = items_read.map(({ event }) => event);
     expect([kinds[0], kinds[1], kinds.at(-2), kinds.at(-1)]).toEqual([
       "run.started",
       "user.message.received",
@@ -103,9 +103,9 @@ verifies(
     expect(kinds.filter((kind) => kind === "tool.call.start")).toHaveLength(3);
     expect(kinds.filter((kind) => kind === "approval.request")).toHaveLength(1);
     expect(kinds).toContain("assistant.message.delta");
-    const run = JSON.parse(seen.at(-1)!.data) as Run;
+    const run = JSON.parse(items_read.at(-1)!.data) as Run;
     expect([run.status, run.output?.content, run.iterations]).toEqual(["completed", "bought bread", 3]);
-    const ids = seen.flatMap(({ id }) => (id === null ? [] : [Number(id)]));
+    const ids = items_read.flatMap(({ id }) => (id === null ? [] : [Number(id)]));
     expect(ids).toEqual([...new Set(ids)].toSorted((a, b) => a - b));
 
     // The same run as VAI blocks has its calls and results in order.
@@ -127,7 +127,7 @@ verifies(
 
 verifies(
   "api.sessions",
-  "a branch diverges from its session, and both continue with their own history after a restart",
+  "a branch diverges from its session, and both keep their own history across a restart",
   async () => {
     const parent = await client.sessions.get("shopping");
     const child = await client.sessions.branch("shopping", { child_id: "shopping-2" });
@@ -188,13 +188,13 @@ verifies("api.sessions", "a second reader can follow and cancel a run that await
   });
   expect(run.status).toBe("running");
   await expect.poll(async () => (await client.approvals.list({ status: "pending" })).items.length).toBe(1);
-  const seen: RunUpdate[] = [];
+  const updates: RunUpdate[] = [];
   for await (const update of client.runs.watch(run.id)) {
-    seen.push(update);
+    updates.push(update);
     // The request was published before this reader connected, and the reader still receives it.
     if ("event" in update && update.event.kind === "approval.request") await client.runs.cancel(run.id);
   }
-  expect(seen.at(-1)).toMatchObject({ ended: { id: run.id, status: "cancelled" } });
+  expect(updates.at(-1)).toMatchObject({ ended: { id: run.id, status: "cancelled" } });
   // The turn ends immediately; the outcome of its call is written when the call has stopped.
   const kinds = async () => {
     const blocks: Block[] = (await client.chains.blocks(run.chain_id)).items;

@@ -5,7 +5,7 @@ import { startTestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
-/** Repeats the secret in the answer, in events, on stderr and in an error; raw, as JSON, base64 and URL-encoded. */
+/** Repeats the secret in the result, in events, on stderr and in an error; raw, as JSON, base64 and URL-encoded. */
 const LEAKS = `async (call) => {
   const { canary } = call.body.context.secrets;
   const spelled = [canary, JSON.stringify(canary), Buffer.from(canary).toString("base64"), encodeURIComponent(canary)];

@@ -1,12 +1,12 @@
 /** Another process keeps changing installed files; test/slow has the long run over every kind of plugin. */
 import { expect } from "vitest";
-import { startSwapGateway, swapRun } from "../support/swap-run.ts";
+import { callWhileSwapping, startSwapGateway } from "../support/swap-run.ts";
 import { verifies } from "../support/verifies.ts";
 
 verifies("integrity.exec", "runs no changed byte while installed files are swapped", async () => {
   const swapped = await startSwapGateway({ sandbox: true, kinds: ["sh", "rpc"] });
   try {
-    const count = await swapRun(swapped, 40);
+    const count = await callWhileSwapping(swapped, 40);
     expect(count.changed).toEqual([]);
     expect(count.failed).toEqual([]);
     expect(count.swaps).toBeGreaterThan(0);

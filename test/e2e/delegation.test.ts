@@ -34,7 +34,7 @@ const TALKER = `async (call) => {
 }`;
 
 /** Starts a call that waits, and returns the token that its process received. */
-async function tokenOutside(gateway: TestGateway, name: string): Promise<{ id: string; token: string }> {
+async function startCallForToken(gateway: TestGateway, name: string): Promise<{ id: string; token: string }> {
   const folder = writePluginFolder({
     package_id: `acme/${name}`,
     entrypoint: ["node", "./bin/plugin.mjs"],
@@ -65,11 +65,11 @@ async function tokenOutside(gateway: TestGateway, name: string): Promise<{ id: s
 
 verifies(
   "delegation.token",
-  "two gateways accept a token while its call runs, and neither accepts it one second after the call ended",
+  "two gateways accept a token while its call runs and reject it afterwards, and an open stream ends within a second",
   async () => {
     const [first, second] = gateways as [TestGateway, TestGateway];
     await first.http("POST", "/v1/sessions", { session_id: "shown" });
-    const { id, token } = await tokenOutside(first, "talker");
+    const { id, token } = await startCallForToken(first, "talker");
     const authorization = `Bearer ${token}`;
     const status = async (gateway: TestGateway, path: string) =>
       (await gateway.http("GET", path, undefined, { authorization })).status;
@@ -107,7 +107,7 @@ verifies(
         confined.push(await startTestGateway({ env: { BACKPLANE_STORE_URL: postgres.url } }));
       const [first, second] = confined as [TestGateway, TestGateway];
       await first.http("POST", "/v1/sessions", { session_id: "shown-inside" });
-      const { token } = await tokenOutside(first, "carrier");
+      const { token } = await startCallForToken(first, "carrier");
       for (const gateway of [first, second]) {
         for (const more of [{}, { "backplane-listener": "guessed" }] as Record<string, string>[]) {
           const headers = { authorization: `Bearer ${token}`, ...more };

@@ -162,9 +162,9 @@ test("has a clean environment and sees and signals no process but its own", asyn
     TMPDIR: "/sandbox/scratch",
     LANG: "C.UTF-8",
   });
-  const seen = await probe<string[]>("processes");
+  const command_lines = await probe<string[]>("processes");
   // PID 1 has erased its command line, which named paths of the host.
-  expect(seen.map((line) => line.split("\0")[0])).toEqual(["", "/sandbox/node"]);
+  expect(command_lines.map((line) => line.split("\0")[0])).toEqual(["", "/sandbox/node"]);
   expect(await probe("signal", { pid: gateway.pid })).toEqual({ refused: "ESRCH" });
   const status = await probe<string>("status");
   for (const held of [/^Seccomp:\s*2$/m, /^CapEff:\s*0+$/m, /^CapBnd:\s*0+$/m, /^NoNewPrivs:\s*1$/m]) {
@@ -223,11 +223,13 @@ test("keeps its state across a reload, a switch to inline, a restart and kill -9
   expect(await probe("read", { path })).toEqual({ got: "kept" });
 
   expect((await gateway.cli("plugin", "trust", "prober", "--yes")).code).toBe(0);
-  const own = await probe<string>("stateDir");
-  expect(own).toBe(join(gateway.home, "plugins/state/prober"));
-  expect(await probe("write", { path: join(own, "inline"), text: "by the gateway's user" })).toEqual({
-    got: "done",
-  });
+  const state_folder = await probe<string>("stateDir");
+  expect(state_folder).toBe(join(gateway.home, "plugins/state/prober"));
+  expect(await probe("write", { path: join(state_folder, "inline"), text: "by the gateway's user" })).toEqual(
+    {
+      got: "done",
+    },
+  );
   expect((await gateway.cli("plugin", "trust", "prober", "--revoke")).code).toBe(0);
   // The plugin still owns a file that it wrote while it ran inline.
   expect(await probe("write", { path: "/sandbox/state/inline", text: "mine" })).toEqual({ got: "done" });

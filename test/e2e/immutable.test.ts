@@ -30,12 +30,12 @@ verifies("pkg.immutable", "refuses to launch a package whose installed files wer
   });
   await installAndBind(gateway, folder, ["run"]);
   const call = async () => {
-    const answer = await gateway.http<{
+    const response = await gateway.http<{
       status: string;
       error: { code: string } | null;
       package_digest: string;
     }>("POST", "/v1/invocations?wait=30", { export_id: "run", input: {} });
-    return answer.body;
+    return response.body;
   };
   const first = await call();
   expect(first).toMatchObject({ status: "succeeded", error: null });

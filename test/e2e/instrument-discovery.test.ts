@@ -141,13 +141,13 @@ verifies(
       role: "user",
       scopes: ["invocations:write", "packages:write", "bindings:write"],
     });
-    const asUser = { authorization: `Bearer ${key.body.token}` };
+    const user_headers = { authorization: `Bearer ${key.body.token}` };
     for (const [method, at, body] of [
       ["GET", "/v1/instrument-plugins", undefined],
       ["POST", "/v1/instrument-plugins", { path }],
       ["DELETE", "/v1/instrument-plugins/java-text", undefined],
     ] as const) {
-      expect((await gateway.http(method, at, body, asUser)).status).toBe(403);
+      expect((await gateway.http(method, at, body, user_headers)).status).toBe(403);
     }
   },
 );

@@ -200,11 +200,11 @@ verifies(
       exports: [{ id: "worker" }, { id: "second" }],
     });
     await installAndBind(gateway, rpc, ["worker", "second"], { class: "worker" });
-    const [first, again, other] = [await probe("worker"), await probe("worker"), await probe("second")];
-    for (const probed of [first, again, other]) {
+    const [first, again, second] = [await probe("worker"), await probe("worker"), await probe("second")];
+    for (const probed of [first, again, second]) {
       expect(probed).toMatchObject({ class: "worker", ...CONFINED });
     }
-    expect([again.instance === first.instance, other.instance === first.instance]).toEqual([true, false]);
+    expect([again.instance === first.instance, second.instance === first.instance]).toEqual([true, false]);
   },
   120_000,
 );

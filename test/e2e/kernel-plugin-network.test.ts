@@ -12,7 +12,7 @@ let gateway: TestGateway;
 let server: Server;
 let address: string;
 let folder: string;
-const reached: string[] = [];
+const request_paths: string[] = [];
 
 const PLUGIN = `export const plugin = {
   name: "looker", version: "1.0.0", category: "tool", subscriptions: () => [],
@@ -31,7 +31,7 @@ const PLUGIN = `export const plugin = {
 
 beforeAll(async () => {
   server = createServer((request, response) => {
-    reached.push(request.url!);
+    request_paths.push(request.url!);
     response.end("from outside");
   });
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
@@ -100,5 +100,5 @@ test("reaches only hosts that an admin named, in its own process and inline", as
       ],
     });
   }
-  expect(reached).toEqual(["/x", "/x"]);
+  expect(request_paths).toEqual(["/x", "/x"]);
 }, 60_000);

@@ -17,7 +17,7 @@ import { verifies } from "../support/verifies.ts";
 const READS = { readOnlyHint: true, destructiveHint: false, openWorldHint: true };
 const WRITES = { readOnlyHint: false, destructiveHint: true, openWorldHint: true };
 
-/** Answers every call with its arguments. */
+/** The program of an MCP server whose tools return their arguments. */
 function serverProgram(tools: Record<string, object>): string {
   const listed = Object.entries(tools).map(([name, annotations]) => ({
     name,
@@ -127,7 +127,7 @@ async function runTask({ server, steps }: Task, session_id: string, answer: Appr
   expect(run).toMatchObject({ status: "completed", output: { content: "done" } });
   const { items } = await client.invocations.list({ session_id, limit: 50 });
   expect(items.map(({ status }) => status)).toEqual(steps.map(() => "succeeded"));
-  // Every call was answered by a person, covered by such an answer, or within the tolerance.
+  // Every call was approved by a person, covered by an earlier answer, or within the tolerance.
   const unasked = items.filter(({ approval_id }) => approval_id === null);
   expect(unasked).toHaveLength(steps.length - requests.length);
   return {

@@ -70,8 +70,8 @@ verifies(
       const opened = await send(0, "initialize", info);
       const ids = { "mcp-session-id": opened.headers.get("mcp-session-id")! };
       const name = `mcp_many-${at % 10}_echo`;
-      const answer = await send(1, "tools/call", { name, arguments: { text: `hello ${at}` } }, ids);
-      expect(await answer.text()).toContain(`hello ${at}`);
+      const response = await send(1, "tools/call", { name, arguments: { text: `hello ${at}` } }, ids);
+      expect(await response.text()).toContain(`hello ${at}`);
     };
     await Promise.all(Array.from({ length: 100 }, (_, at) => session(at)));
     for (const name of names) expect(serversOf(name), name).toHaveLength(1);
@@ -81,7 +81,7 @@ verifies(
 
 test("fails a call as crashed when its server is killed, and starts a new server for the next call", async () => {
   await serve("victim");
-  const [before] = serversOf("victim");
+  const [first_pid] = serversOf("victim");
   const running = call("mcp_victim_hangs");
   await eventually(
     async () => {
@@ -91,10 +91,10 @@ test("fails a call as crashed when its server is killed, and starts a new server
     20_000,
     "the call runs",
   );
-  process.kill(before!, "SIGKILL");
+  process.kill(first_pid!, "SIGKILL");
   expect(await running).toMatchObject({ status: "failed", error: { code: "crashed" } });
   expect(await call("mcp_victim_echo", { text: "again" })).toMatchObject({ status: "succeeded" });
-  expect(serversOf("victim")).not.toContain(before);
+  expect(serversOf("victim")).not.toContain(first_pid);
 });
 
 verifies("mcp.client", "quarantines a changed tool definition until it is accepted", async () => {

@@ -18,7 +18,7 @@ let remote: Server;
 const requests: { method: string; authorization: string | undefined }[] = [];
 
 /** A server of revision 2026-07-28 with one tool. */
-function answerRemote(request: IncomingMessage, response: ServerResponse): void {
+function handleRemoteRequest(request: IncomingMessage, response: ServerResponse): void {
   let body = "";
   request.on("data", (chunk) => {
     body += chunk;
@@ -39,7 +39,7 @@ function answerRemote(request: IncomingMessage, response: ServerResponse): void 
 }
 
 beforeAll(async () => {
-  remote = createServer(answerRemote);
+  remote = createServer(handleRemoteRequest);
   await new Promise<void>((done) => remote.listen(0, "127.0.0.1", done));
   folder = mkdtempSync(join(tmpdir(), "backplane-mcp-install-"));
   registry = await startRegistry();
@@ -115,18 +115,20 @@ test("installs npm:NAME with its locked dependencies and without scripts, and ta
   });
   expect(existsSync(join(folder, "script-ran"))).toBe(false);
   const slots = ["--no-bind", "--secret", "api_key=any"];
-  const other = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.3", ...slots);
-  expect(other.code).toBe(1);
-  expect(other.stderr).toContain("@acme/mcp-demo@1.2.3 is already installed with different secret slots.");
-  expect(other.stderr).toContain("backplane binding set NAME --secret SLOT=SECRET");
+  const conflicting = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.3", ...slots);
+  expect(conflicting.code).toBe(1);
+  expect(conflicting.stderr).toContain(
+    "@acme/mcp-demo@1.2.3 is already installed with different secret slots.",
+  );
+  expect(conflicting.stderr).toContain("backplane binding set NAME --secret SLOT=SECRET");
   const missing = await gateway.cli("plugin", "install", "npm:@acme/nothing-there", "--", "x");
   expect(missing.code).not.toBe(0);
   expect(missing.stderr).toContain("npm failed");
   const named = await gateway.cli("binding", "set", "demo", "--name", "mine");
   expect(named.code, named.stderr).toBe(0);
   publish({ ...manifest, version: "1.2.4" }, { "mcp.mjs": readFileSync(MCP_PROGRAM) });
-  const moved = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.4");
-  expect(moved.code, moved.stderr).toBe(0);
+  const upgraded = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.4");
+  expect(upgraded.code, upgraded.stderr).toBe(0);
   expect(await call("mcp_mine_args")).toMatchObject({
     status: "succeeded",
     tool_result: { content: [{ text: '["--folder","a b"]' }] },
@@ -190,7 +192,7 @@ verifies(
     const built = await gateway.cli("plugin", "install", file, "--allow-scripts", name);
     expect(built.code, built.stderr).toBe(0);
     expect(built.stderr).not.toContain("were not run");
-    // The binding moved from the version without scripts.
+    // The binding changed from the version without scripts.
     expect(built.stderr).toContain(`1.0.0+scripts.${name}`);
     expect(await call("mcp_native_args")).toMatchObject({ status: "succeeded" });
     const audit = await gateway.cli("audit", "list", "--project", "*", "--json");
@@ -246,9 +248,9 @@ verifies("mcp.client", "the gateway calls a remote server with a secret of the b
 });
 
 test("does not connect to a private address that the operator did not allow", async () => {
-  let reached = 0;
+  let request_count = 0;
   const server = createServer((_request, response) => {
-    reached++;
+    request_count++;
     response.writeHead(500).end();
   });
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
@@ -256,5 +258,5 @@ test("does not connect to a private address that the operator did not allow", as
   server.close();
   expect(done.code, done.stderr).toBe(0);
   expect(done.stderr).toContain("does not connect to");
-  expect(reached).toBe(0);
+  expect(request_count).toBe(0);
 });

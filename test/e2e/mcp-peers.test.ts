@@ -37,16 +37,16 @@ async function connect(path: string, mode: "legacy" | "auto") {
   });
   client.setRequestHandler("elicitation/create", () => ({ action: "accept", content: { name: "Alice" } }));
   client.setRequestHandler("roots/list", () => ({ roots: [{ uri: "file:///peer", name: "peer" }] }));
-  const logMessages: string[] = [];
+  const log_messages: string[] = [];
   client.setNotificationHandler(
     "notifications/message",
-    ({ params }) => void logMessages.push(String(params.data)),
+    ({ params }) => void log_messages.push(String(params.data)),
   );
   const headers = { authorization: `Bearer ${fixture.gateway.token}` };
   await client.connect(
     new StreamableHTTPClientTransport(new URL(fixture.gateway.url + path), { requestInit: { headers } }),
   );
-  return { client, logMessages };
+  return { client, log_messages };
 }
 
 const textOf = (result: { content: unknown[] }): string => (result.content[0] as { text: string }).text;
@@ -96,7 +96,7 @@ describe.each(["legacy", "auto"] as const)("the official client in %s mode", (mo
   );
 
   test("serves one server under its own tool names and forwards its log messages", async () => {
-    const { client, logMessages } = await connect("/mcp/servers/conformance", mode);
+    const { client, log_messages } = await connect("/mcp/servers/conformance", mode);
     try {
       const { tools } = await client.listTools();
       expect(tools.map(({ name }) => name)).toContain("test_simple_text");
@@ -105,7 +105,7 @@ describe.each(["legacy", "auto"] as const)("the official client in %s mode", (mo
       expect(prompts.map(({ name }) => name)).toContain("test_simple_prompt");
       const result = await client.callTool({ name: "test_tool_with_logging" });
       expect(textOf(result)).toBe("It has logged");
-      if (mode === "legacy") expect(logMessages).toContain("Tool processing data");
+      if (mode === "legacy") expect(log_messages).toContain("Tool processing data");
     } finally {
       await client.close();
     }
@@ -216,9 +216,9 @@ test("notifies a subscriber of its resource until it unsubscribes", async () => 
     );
     await client.unsubscribeResource({ uri: "test://watched-resource" });
     await touch();
-    const before = updated.length;
+    const count = updated.length;
     await touch();
-    expect(updated.length).toBe(before);
+    expect(updated.length).toBe(count);
     await expect(client.subscribeResource({ uri: "test://nowhere" })).rejects.toThrow();
   } finally {
     await client.close();

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openBrowser } from "../support/browser.ts";
-import { cookieBrowser } from "../support/cookie-browser.ts";
+import { createCookieBrowser } from "../support/cookie-browser.ts";
 import { cleanEnvironment, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import {
   type AuthorizationServer,
@@ -79,11 +79,11 @@ const readSignIn = async () => (await gateway.http("GET", `/v1/plugin-bindings/$
 
 async function completeSignIn(): Promise<void> {
   const { start_url } = await begin();
-  const page = await cookieBrowser().open(start_url);
+  const page = await createCookieBrowser().open(start_url);
   expect(page.status, page.text).toBe(200);
 }
 
-/** Runs `binding login`; `act` plays the part of the browser. Returns the output of the command. */
+/** Runs `binding login`; `act` simulates the browser. Returns the output of the command. */
 function login(args: string[], act: (address: string, writeStdin: (text: string) => void) => void) {
   const env = cleanEnvironment({ BACKPLANE_HOME: home });
   const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), "binding", "login", ...args], {
@@ -91,15 +91,15 @@ function login(args: string[], act: (address: string, writeStdin: (text: string)
   });
   let stdout = "";
   let stderr = "";
-  let played = false;
+  let acted = false;
   child.stdout.on("data", (chunk) => {
     stdout += chunk;
   });
   child.stderr.on("data", (chunk) => {
     stderr += chunk;
     const url = / {2}(http:\S+)\n/.exec(stderr)?.[1];
-    if (url === undefined || played) return;
-    played = true;
+    if (url === undefined || acted) return;
+    acted = true;
     act(url, (text) => child.stdin.end(text));
   });
   return new Promise<{ code: number | null; stdout: string; stderr: string }>((done) => {
@@ -127,7 +127,7 @@ test("reports that a server needs a sign-in, with the command, in every listing"
 });
 
 test("lists the tools after a login by command and browser redirect", async () => {
-  const { code, stdout, stderr } = await login(["notes"], (url) => void cookieBrowser().open(url));
+  const { code, stdout, stderr } = await login(["notes"], (url) => void createCookieBrowser().open(url));
   expect(code, stderr).toBe(0);
   expect(stdout).toContain("Signed in to mcp/notes");
   expect(stderr).toContain("mcp_notes_whoami");
@@ -164,11 +164,11 @@ test("keeps the sign-in across a restart and renews an expiring token once for a
   authority.revokeAll();
   authority.token_delay_ms = 300;
   gateway = await startTestGateway({ home });
-  const before = authority.token_requests.length;
+  const earlier_requests = authority.token_requests.length;
   const calls = await Promise.all(Array.from({ length: 8 }, call));
   expect(calls.map(({ status, error }) => error?.message ?? status)).toEqual(Array(8).fill("succeeded"));
   authority.token_delay_ms = 0;
-  const requests = authority.token_requests.slice(before);
+  const requests = authority.token_requests.slice(earlier_requests);
   expect(requests.map(({ grant_type }) => grant_type)).toEqual(["refresh_token"]);
   // The next renewal uses the rotated refresh token; the old one would be refused.
   authority.revokeAll();
@@ -181,9 +181,11 @@ test("a call with a revoked sign-in reports that a person has to sign in again",
   expect(failed).toMatchObject({ status: "failed", error: { code: "sign_in.needed" } });
   expect(failed.error!.message).toContain(`backplane binding login ${binding_id}`);
   expect(await readSignIn()).toMatchObject({ status: "needed", renewable: false });
-  const before = authority.token_requests.length;
+  const earlier_requests = authority.token_requests.length;
   await call();
-  expect(authority.token_requests.length, "a refused refresh token is not tried again").toBe(before);
+  expect(authority.token_requests.length, "a refused refresh token is not tried again").toBe(
+    earlier_requests,
+  );
 });
 
 test("accepts a pasted redirect URL on a machine without a browser", async () => {
@@ -222,16 +224,16 @@ test("accepts a redirect once, from the caller who started, and only with the ri
   const other = await authority.visit((await begin()).authorization_url);
   const foreign = new URL(other);
   foreign.searchParams.set("iss", "https://evil.example");
-  const before = authority.token_requests.length;
+  const earlier_requests = authority.token_requests.length;
   expect((await complete(foreign.href)).status).toBe(502);
-  expect(authority.token_requests.length, "the code was sent to no server").toBe(before);
+  expect(authority.token_requests.length, "the code was sent to no server").toBe(earlier_requests);
   expect((await complete(other)).status, "a failed login cannot be used again").toBe(400);
   expect((await call()).status, "the earlier sign-in is still valid").toBe("succeeded");
 });
 
 test("refuses a stolen start URL in a second browser, and the first one can continue", async () => {
   const { start_url } = await begin();
-  const [first, thief] = [cookieBrowser(), cookieBrowser()];
+  const [first, thief] = [createCookieBrowser(), createCookieBrowser()];
   const onward = await first.step(start_url);
   expect(first.set).toHaveLength(1);
   expect(first.set[0]).toMatch(
@@ -240,13 +242,13 @@ test("refuses a stolen start URL in a second browser, and the first one can cont
   const late = await thief.open(start_url);
   expect([late.status, late.url]).toEqual([400, start_url]);
   expect(late.text).toContain("This sign-in belongs to another browser");
-  const before = authority.token_requests.length;
+  const earlier_requests = authority.token_requests.length;
   const taken = await thief.open(onward!);
   expect(taken.status).toBe(400);
   expect(taken.text).toContain("This sign-in belongs to another browser");
   expect(taken.url, "with a valid code").toContain("code=");
   expect((await fetch(taken.url)).status, "without any cookie").toBe(400);
-  expect(authority.token_requests.length).toBe(before);
+  expect(authority.token_requests.length).toBe(earlier_requests);
   expect(thief.set).toEqual([]);
   const again = await first.open(start_url);
   expect(again.status, again.text).toBe(200);
@@ -287,21 +289,21 @@ test("accepts a real browser that returns with its cookie, and refuses another s
 });
 
 test("a newer login replaces an older one and has its own cookie", async () => {
-  const browser = cookieBrowser();
+  const browser = createCookieBrowser();
   const first = await begin();
   await browser.step(first.start_url);
   const second = await begin();
   expect((await browser.open(second.start_url)).status).toBe(200);
   expect(new Set(browser.set.map((line) => line.split("=")[0])).size).toBe(2);
   expect((await browser.open(first.start_url)).text, "a newer one took its place").toContain(
-    "completed, replaced",
+    "completed or replaced",
   );
 });
 
 test("the command reports that a person denied access", async () => {
   authority.consent = "no";
   const { code, stderr } = await login([binding_id, "--no-browser"], (url) => {
-    void cookieBrowser().open(url);
+    void createCookieBrowser().open(url);
   });
   authority.consent = "yes";
   expect(code).not.toBe(0);
@@ -333,7 +335,7 @@ test("requests a missing scope together with the scopes that were granted before
   expect(failed.error).toMatchObject({ code: "sign_in.needed" });
   const { authorization_url, start_url } = await begin();
   expect(new URL(authorization_url).searchParams.get("scope")).toBe("notes offline_access write");
-  await cookieBrowser().open(start_url);
+  await createCookieBrowser().open(start_url);
   expect((await call()).status).toBe("succeeded");
   server.call_scope = "notes";
 });
@@ -398,7 +400,7 @@ test("removing the binding revokes both tokens and deletes the sign-in", async (
   expect((await gateway.http("GET", `/v1/plugin-bindings/${binding_id}/sign-in`)).status).toBe(404);
 });
 
-test("the home and the log contain no token, code or secret in plain text, and the audit log names each actor", async () => {
+test("the home, the log and the audit log contain no token, code or secret in plain text, and each step is audited", async () => {
   const { body } = await gateway.http<{ items: { action: string; actor: string }[] }>(
     "GET",
     "/v1/audit?limit=200",

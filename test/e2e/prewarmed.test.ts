@@ -20,14 +20,14 @@ async function startWithPrewarmed(): Promise<{ gateway: TestGateway; binding_id:
   const { body } = await gateway.http("POST", "/v1/invocations?wait=30", { export_id: "ahead", input: {} });
   expect(body).toMatchObject({ status: "succeeded" });
   await eventually(
-    async () => (await prewarmed(gateway)) === 1,
+    async () => (await countPrewarmed(gateway)) === 1,
     10_000,
     "a process is ready for the next call",
   );
   return { gateway, binding_id: ahead! };
 }
 
-async function prewarmed(gateway: TestGateway): Promise<number> {
+async function countPrewarmed(gateway: TestGateway): Promise<number> {
   const { body } = await gateway.http<{ runner: { prewarmed: number } }>("GET", "/v1/status");
   return body.runner.prewarmed;
 }
@@ -56,7 +56,7 @@ verifies("sandbox.kill", "stops prewarmed processes of a disabled binding", asyn
   const { gateway, binding_id } = await startWithPrewarmed();
   await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { status: "disabled" });
   await eventually(
-    async () => (await prewarmed(gateway)) === 0,
+    async () => (await countPrewarmed(gateway)) === 0,
     5_000,
     "a disabled binding has no prewarmed process",
   );

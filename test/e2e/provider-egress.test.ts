@@ -61,7 +61,7 @@ afterAll(async () => {
   servers = [];
 });
 
-const orgKey = async (org_id: string): Promise<string> => {
+const createOrgKey = async (org_id: string): Promise<string> => {
   const body = { name: "k", org_id, project_id: null, role: "owner", scopes: ["admin"] };
   return (await gateway.http<{ token: string }>("POST", "/v1/keys", body)).body.token;
 };
@@ -91,7 +91,7 @@ verifies(
   "sec.provider-egress",
   "refuses loopback, private, link-local and metadata addresses for providers, by name and by number",
   async () => {
-    const token = await orgKey("org_b");
+    const token = await createOrgKey("org_b");
     const port = local.split(":")[1]!;
     const bad = [
       `http://${local}/v1`,
@@ -149,7 +149,7 @@ verifies(
     expect(requests.map(({ server }) => server)).toEqual(["local"]);
 
     // Another org uses the same address while the connection of this org is still open for reuse.
-    const token = await orgKey("org_c");
+    const token = await createOrgKey("org_c");
     await addProvider(token, "same-place", "llm-openai", `http://${local}/v1`);
     expect((await probe(token, "same-place")).error).toContain("--allow-private");
     expect(requests).toHaveLength(1);
@@ -176,9 +176,9 @@ verifies(
 
     const closed = await gateway.cli("provider", "set", "ollama", "allow_private=");
     expect(closed.code, closed.stderr).toBe(0);
-    const before = requests.length;
+    const request_count = requests.length;
     expect((await probe(null, "ollama")).error).toContain("--allow-private");
-    expect(requests).toHaveLength(before);
+    expect(requests).toHaveLength(request_count);
   },
 );
 
@@ -206,13 +206,13 @@ test("a project's key can neither allow a private address nor point the org's pr
   const body = { name: "p", role: "owner", scopes: ["admin"] };
   const { token } = (await gateway.http<{ token: string }>("POST", "/v1/keys", body)).body;
   const headers = { authorization: `Bearer ${token}` };
-  const tries: [string, string, unknown][] = [
+  const attempts: [string, string, unknown][] = [
     ["PATCH", "/api/llm-providers/ollama", { config: { allow_private: true } }],
     ["PATCH", "/api/llm-providers/ollama", { config: { base_url: `http://${elsewhere}/v1` } }],
     ["PATCH", "/api/config/providers.ollama.base_url", { value: `http://${elsewhere}/v1` }],
     ["PATCH", "/api/config/providers.ollama.allow_private", { value: elsewhere }],
   ];
-  for (const [method, path, json] of tries) {
+  for (const [method, path, json] of attempts) {
     expect((await gateway.http(method, path, json, headers)).status, path).toBe(403);
   }
 });

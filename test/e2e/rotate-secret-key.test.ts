@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
 
-const COUNT = 250;
+const SECRET_COUNT = 250;
 let gateway: TestGateway;
 let home = "";
 beforeAll(async () => {
@@ -40,7 +40,7 @@ async function readSecretLength(): Promise<unknown> {
 }
 
 test("seals every secret again, even after a kill, so that the old key is not needed", async () => {
-  for (let i = 0; i < COUNT; i += 25) {
+  for (let i = 0; i < SECRET_COUNT; i += 25) {
     const puts = Array.from({ length: 25 }, (_, j) =>
       gateway.http("PUT", `/v1/secrets/s${i + j}`, { value: `value-${i + j}-${"x".repeat(20)}` }),
     );
@@ -64,10 +64,10 @@ test("seals every secret again, even after a kill, so that the old key is not ne
   expect(await readSecretLength()).toEqual({ length: 17 });
 
   const [first] = keyIds();
-  const cut = gateway.http("POST", "/v1/secret-keys", {}).catch(() => null);
+  const interrupted_rotation = gateway.http("POST", "/v1/secret-keys", {}).catch(() => null);
   await new Promise((resolve) => setTimeout(resolve, 15));
   await gateway.kill9();
-  await cut;
+  await interrupted_rotation;
   gateway = await startTestGateway({ home });
   const ids = keyIds();
   expect(ids[0]).toBe(first);

@@ -207,8 +207,8 @@ def ask(input, call):
     expect(invocation_output.stdout).toMatch(
       new RegExp(`To allow them: backplane binding set ${bindings.ask} --domains \\S+,evil\\.test\n`),
     );
-    const seen = await gateway.cli("invoke", "ask", "--input", '{"urls":["http://evil.test/"]}');
-    expect(seen.stderr).toContain("Refused connections:\n  evil.test:80 domain.not_allowed");
+    const output = await gateway.cli("invoke", "ask", "--input", '{"urls":["http://evil.test/"]}');
+    expect(output.stderr).toContain("Refused connections:\n  evil.test:80 domain.not_allowed");
     // The manifest requests fewer domains, and no binding can widen that: the command reports it.
     const denied = await gateway.cli("binding", "set", "ask", "--domains", `localhost:${port},evil.test`);
     expect(denied.stderr).toContain("evil.test is not reachable: acme/ask itself requests only localhost:");

@@ -5,11 +5,11 @@ import { afterAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { eventually, processesWith } from "../support/processes.ts";
-import { type SharedFolder, shareFolder } from "../support/shared-folder.ts";
+import { createSharedFolder, type SharedFolder } from "../support/shared-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 const gateways: TestGateway[] = [];
-const shared: SharedFolder = shareFolder("runs.log");
+const shared: SharedFolder = createSharedFolder("runs.log");
 afterAll(async () => {
   for (const gateway of gateways) await gateway.dispose();
   shared.remove();
@@ -158,13 +158,13 @@ verifies(
       "all calls settled",
     );
     const rows = await invocations(again, "");
-    const byClass = Object.fromEntries(
+    const by_class = Object.fromEntries(
       rows.map((row) => [(row as unknown as { effect_class: string }).effect_class, row]),
     );
-    expect(byClass.read_only!.status).toBe("succeeded");
-    expect(byClass.idempotent_write!.status).toBe("succeeded");
+    expect(by_class.read_only!.status).toBe("succeeded");
+    expect(by_class.idempotent_write!.status).toBe("succeeded");
     for (const effect_class of ["non_idempotent_write", "unknown"]) {
-      expect(byClass[effect_class]).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
+      expect(by_class[effect_class]).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
     }
     const keys = (effect_class: string) =>
       runs()

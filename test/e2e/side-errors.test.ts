@@ -12,8 +12,8 @@ afterAll(() => gateway.dispose());
 
 const hello = (id: string, more = "") =>
   `printf '{"type":"handshake","manifest":{"plugin_id":"acme/${id}","plugin_version":"1.0.0","protocol_version":"rterm.plugin.v1","exposed_tools":["run"]${more}}}\\n'`;
-const answer = `printf '{"type":"response","request_id":"%s","status":"ok","output":1}\\n' "$id"`;
-const readId = `read -r line; id=$(printf '%s' "$line" | sed 's/.*"request_id":"\\([^"]*\\)".*/\\1/')`;
+const send_response = `printf '{"type":"response","request_id":"%s","status":"ok","output":1}\\n' "$id"`;
+const read_id = `read -r line; id=$(printf '%s' "$line" | sed 's/.*"request_id":"\\([^"]*\\)".*/\\1/')`;
 
 interface Failure {
   code: string;
@@ -30,35 +30,35 @@ const failures: Failure[] = [
   {
     code: "timeout",
     exit: 124,
-    script: `read -r line; ${hello("timeout")}; ${readId}; sleep 60`,
+    script: `read -r line; ${hello("timeout")}; ${read_id}; sleep 60`,
     timeout_ms: 700,
   },
-  { code: "crashed", exit: 1, script: `read -r line; ${hello("crashed")}; ${readId}; exit 3` },
+  { code: "crashed", exit: 1, script: `read -r line; ${hello("crashed")}; ${read_id}; exit 3` },
   {
     code: "malformed_response",
     exit: 1,
-    script: `read -r line; ${hello("malformed-response")}; ${readId}; echo '{"type":"response"}'`,
+    script: `read -r line; ${hello("malformed-response")}; ${read_id}; echo '{"type":"response"}'`,
   },
   {
     code: "tool_not_exposed",
     exit: 1,
-    script: `read -r line; ${hello("tool-not-exposed").replace('"run"', '"other"')}; ${readId}; ${answer}`,
+    script: `read -r line; ${hello("tool-not-exposed").replace('"run"', '"other"')}; ${read_id}; ${send_response}`,
   },
   {
     code: "protocol_version_mismatch",
     exit: 1,
-    script: `read -r line; ${hello("protocol-version-mismatch").replace("rterm.plugin.v1", "rterm.plugin.v9")}; ${readId}; ${answer}`,
+    script: `read -r line; ${hello("protocol-version-mismatch").replace("rterm.plugin.v1", "rterm.plugin.v9")}; ${read_id}; ${send_response}`,
   },
   {
     code: "capability_not_declared",
     exit: 1,
-    script: `read -r line; ${hello("capability-not-declared")}; ${readId}; ${answer}`,
+    script: `read -r line; ${hello("capability-not-declared")}; ${read_id}; ${send_response}`,
     capabilities: ["files"],
   },
   {
     code: "capability_not_allowed",
     exit: 3,
-    script: `read -r line; ${hello("capability-not-allowed", ',"capabilities":["files","root"]')}; ${readId}; ${answer}`,
+    script: `read -r line; ${hello("capability-not-allowed", ',"capabilities":["files","root"]')}; ${read_id}; ${send_response}`,
     capabilities: ["files"],
   },
 ];

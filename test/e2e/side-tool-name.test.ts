@@ -51,7 +51,7 @@ tool_name = "plugin.missing"
 
 verifies(
   ["side.tool-name", "side.tool-exposed"],
-  "calls an unchanged plugin whose tool names contain dots and slashes",
+  "calls tools whose names contain dots and slashes, and reports a tool that the plugin does not expose",
   async () => {
     const folder = mkdtempSync(join(tmpdir(), "backplane-side-plugin-"));
     writeFileSync(join(folder, "plugin.py"), PROGRAM);
@@ -60,12 +60,12 @@ verifies(
     const bindings = await installAndBind(gateway, folder, ids, { class: "worker" });
     const call = async (id: string) => {
       const request = { binding_id: bindings[id], input: { text: "Hello" }, timeout_ms: 60_000 };
-      const answer = await gateway.http<{
+      const response = await gateway.http<{
         status: string;
         result: { structured_output: unknown } | null;
         error: { code: string; message: string } | null;
       }>("POST", "/v1/invocations?wait=true", request);
-      return answer.body;
+      return response.body;
     };
     expect((await call("python_echo")).result?.structured_output).toBe("Hello");
     expect((await call("upper")).result?.structured_output).toBe("HELLO");

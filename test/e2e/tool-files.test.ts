@@ -48,8 +48,8 @@ verifies(
       "GET",
       "/v1/catalog",
     );
-    const own = offered.body.items.filter(({ package_id }) => package_id === "local/notes");
-    expect(own.map(({ name }) => name)).toEqual(["empty", "search_notes"]);
+    const notes_tools = offered.body.items.filter(({ package_id }) => package_id === "local/notes");
+    expect(notes_tools.map(({ name }) => name)).toEqual(["empty", "search_notes"]);
     const { body } = await gateway.http<ToolList>("GET", "/v1/plugin-tools");
     const tools = new Map(body.items.map((item) => [item.export_id, item]));
     expect(tools.get("search_notes")).toMatchObject({

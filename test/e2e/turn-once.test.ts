@@ -52,7 +52,7 @@ const messagesOf = async (session_id: string) => {
 
 verifies(
   "node.turn-once",
-  "never starts two turns for 100 concurrent pairs of messages on two gateways",
+  "never runs two turns of a session at the same time, with 100 pairs of messages on two gateways",
   async () => {
     let joined = 0;
     for (let at = 0; at < PAIRS; at += 20) {

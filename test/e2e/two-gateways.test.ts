@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
-import { type SharedFolder, shareFolder } from "../support/shared-folder.ts";
+import { createSharedFolder, type SharedFolder } from "../support/shared-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 let postgres: TestPostgres;
@@ -14,7 +14,7 @@ let shared: SharedFolder;
 const gateways: TestGateway[] = [];
 beforeAll(async () => {
   postgres = await startPostgres();
-  shared = shareFolder("calls.log");
+  shared = createSharedFolder("calls.log");
 });
 afterAll(async () => {
   for (const gateway of gateways) await gateway.dispose();
@@ -70,10 +70,10 @@ verifies(
         export_id: "limited",
         input: { log: shared.inside("calls.log"), ms },
       });
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 40 }, (_, i) => call(i % 2 === 0 ? first : second, "?wait=50", 60)),
     );
-    expect(answers.map((response) => response.body.status)).toEqual(
+    expect(responses.map((response) => response.body.status)).toEqual(
       Array.from({ length: 40 }, () => "succeeded"),
     );
     expect(peakConcurrency(shared.outside("calls.log"))).toEqual({ peak: 3, calls: 40 });

@@ -35,12 +35,13 @@ afterAll(async () => {
   rmSync(join(folder, ".."), { recursive: true, force: true });
 });
 
-const ask = async (method: string, path: string, body?: unknown) => {
+const sendRequest = async (method: string, path: string, body?: unknown) => {
   const response = await gateway.http<{ error?: { code: string }; detail?: string }>(method, path, body);
   if (response.status >= 400) expect(response.body.detail, path).toBeTypeOf("string");
   return response;
 };
-const status = async (method: string, path: string, body?: unknown) => (await ask(method, path, body)).status;
+const status = async (method: string, path: string, body?: unknown) =>
+  (await sendRequest(method, path, body)).status;
 const plugins = async () => (await gateway.http<{ plugins: Plugin[] }>("GET", "/api/plugins")).body.plugins;
 
 verifies(
@@ -119,7 +120,7 @@ verifies(
     const list = async () => (await gateway.http<Provider[]>("GET", "/api/llm-providers")).body;
     const before = await list();
     expect(before.find(({ active }) => active)).toMatchObject({ plugin: "llm-echo" });
-    // A server that accepts connections and never answers.
+    // A server that accepts connections and never responds.
     const silent = createServer(() => {}).listen(0, "127.0.0.1");
     await new Promise((ready) => silent.once("listening", ready));
     const base_url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/v1`;
@@ -230,7 +231,7 @@ verifies(
     expect([disabled.status, disabled.body]).toMatchObject([200, { name: "web", enabled: false }]);
     const expectApiRemoved = async () => {
       for (const path of ["/api/config", "/api/plugins", "/api/llm-providers", "/api/sessions"])
-        expect((await ask("GET", path)).body.error?.code, path).toBe("route.not_found");
+        expect((await sendRequest("GET", path)).body.error?.code, path).toBe("route.not_found");
       expect((await gateway.http("GET", "/v1/sessions")).status).toBe(200);
       const run = await gateway.http("POST", "/v1/runs?wait=true", {
         session_id: "without-web",

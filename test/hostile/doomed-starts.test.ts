@@ -6,7 +6,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { descendantsOf } from "../../packages/runner/test/support/process-tree.ts";
 import { eventually, isAlive } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
-import { type Change, weakened } from "./hostile.ts";
+import { type Change, weakenSandbox } from "./hostile.ts";
 
 const FIXTURE = fileURLToPath(
   new URL("../../packages/runner/test/fixtures/doomed-start.ts", import.meta.url),
@@ -40,7 +40,7 @@ function nameOf(pid: number): string {
 /** Builds a sandbox-init that pauses before a step. */
 function buildPausedInit(file: string, code: string, ...more: Change[]): string {
   const headers = "#include <sys/prctl.h>\n#include <unistd.h>\n";
-  return weakened(
+  return weakenSandbox(
     [file, code, `  ${PAUSE}\n${code}`],
     [file, '#include "sandbox-init.h"', `${headers}#include "sandbox-init.h"`],
     ...more,

@@ -3,7 +3,7 @@ import { createServer } from "node:net";
 import { expect, onTestFinished } from "vitest";
 import { listen } from "../../packages/runner/test/support/loopback.ts";
 import { verifies } from "../support/verifies.ts";
-import { openSandboxed, type SandboxedAttacks } from "./egress-sandboxed.ts";
+import { createSandboxedAttacks, type SandboxedAttacks } from "./egress-sandboxed.ts";
 import { ownAddress, startUpstream } from "./egress-upstream.ts";
 
 async function runInside(
@@ -30,7 +30,7 @@ verifies(
     });
     await new Promise<void>((resolve) => unix.listen(`\0${abstract}`, resolve));
     onTestFinished(() => void unix.close());
-    const sandboxed = await openSandboxed(port, ["egress-inside.py"]);
+    const sandboxed = await createSandboxedAttacks(port, ["egress-inside.py"]);
     const options = { name: "api.acme.test", port, addresses: [ownAddress()], abstract };
     const grant = { network: "egress" as const, allowed_domains: [`api.acme.test:${port}`] };
     for (const name of ["isolated", "worker"] as const) {
@@ -66,7 +66,7 @@ verifies(
       });
     });
     const base_url = `http://127.0.0.1:${port}`;
-    const sandboxed = await openSandboxed(port, ["egress-inside.py"], { base_url });
+    const sandboxed = await createSandboxedAttacks(port, ["egress-inside.py"], { base_url });
     const scopes = ["sessions:read" as const];
     const { output, refused } = await runInside(
       sandboxed,

@@ -1,4 +1,7 @@
-/** Attacks by SOCKS and TLS: other commands and versions, and a ClientHello with another server name. */
+/**
+ * Attacks over SOCKS and TLS: unsupported commands and versions, and ClientHellos whose server name does not match the
+ * tunnel.
+ */
 import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
 import { hello, nameEntry, serverName, vector } from "../../packages/runner/test/support/client-hello.ts";
 import { SOCKS_GRANTED, socksConnect } from "../../packages/runner/test/support/egress.ts";
@@ -32,7 +35,7 @@ const SOCKS: Attack[] = [
   ),
   socksAttack("to an IPv6 address", (port) => socksTo(4, [...Buffer.alloc(15), 1], port), "address.literal"),
   socksAttack(
-    "to an address as a name",
+    "to an IP address sent as a domain name",
     (port) => socksConnect("127.0.0.1", port),
     "address.literal",
     "127.0.0.1",
@@ -69,7 +72,11 @@ const SOCKS: Attack[] = [
 const TLS: Attack[] = [
   tlsAttack("to another name", hello({ name: "evil.test" }), "sni.mismatch"),
   tlsAttack("to another name in tiny records", hello({ name: "evil.test", record: 3 }), "sni.mismatch"),
-  tlsAttack("to an allowed name, but not this one", hello({ name: "evil.cdn.acme.test" }), "sni.mismatch"),
+  tlsAttack(
+    "to another allowed name than the tunnel's",
+    hello({ name: "evil.cdn.acme.test" }),
+    "sni.mismatch",
+  ),
   tlsAttack("to a name with a NUL", hello({ name: "api.acme.test\0evil" }), "sni.mismatch"),
   tlsAttack("to the name with a trailing dot", hello({ name: "api.acme.test." }), "sni.mismatch"),
   tlsAttack("without a name", hello({ more: [[99, Buffer.from("evil")]] }), "sni.missing"),
@@ -81,7 +88,7 @@ const TLS: Attack[] = [
     "tls.malformed",
   ),
   tlsAttack(
-    "with another kind of name",
+    "with a server name of an unknown type",
     hello({ server_name: vector(2, nameEntry(7, "evil")) }),
     "tls.malformed",
   ),

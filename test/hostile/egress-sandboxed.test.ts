@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import { verifies } from "../support/verifies.ts";
 import { ATTACKS } from "./egress-attacks.ts";
-import { openSandboxed } from "./egress-sandboxed.ts";
+import { createSandboxedAttacks } from "./egress-sandboxed.ts";
 import { startUpstream } from "./egress-upstream.ts";
 
 verifies(
@@ -10,7 +10,7 @@ verifies(
   "no bypass of the proxy succeeds from inside the sandbox, and each attempt is recorded on the invocation",
   async () => {
     const upstream = await startUpstream();
-    const { attack, testRunner } = await openSandboxed(upstream.port);
+    const { attack, test_runner } = await createSandboxedAttacks(upstream.port);
     // Control: an allowed request succeeds, and a hit is detected.
     const served = await attack({}, async ({ send, tunnel, port }) => {
       const host = `api.acme.test:${port}`;
@@ -32,7 +32,7 @@ verifies(
       if (upstream.hits.length > 0) problems.push(`${name}: ${upstream.hits.splice(0).join(", ")}`);
     }
     expect(problems).toEqual([]);
-    expect(testRunner.runner.health().processes).toBeLessThanOrEqual(1);
+    expect(test_runner.runner.health().processes).toBeLessThanOrEqual(1);
   },
   180_000,
 );

@@ -19,7 +19,7 @@ import { ALLOWED, type Attacker, attackerWith } from "./egress-upstream.ts";
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 
 export interface SandboxedAttacks {
-  testRunner: TestRunner;
+  test_runner: TestRunner;
   /** Runs `attack` inside the sandbox and returns the egress record of its call. */
   attack: (
     options: TestEgressOptions,
@@ -36,7 +36,7 @@ interface ProgramResult {
   egress: EgressRecord | null;
 }
 
-export async function openSandboxed(
+export async function createSandboxedAttacks(
   port: number,
   programs: readonly string[] = [],
   gateway?: { base_url: string },
@@ -45,7 +45,7 @@ export async function openSandboxed(
   for (const name of ["bridge.mjs", ...programs]) copyFileSync(join(PROGRAMS, name), join(folder, name));
   copyFileSync(join(FIXTURES, "frames.mjs"), join(folder, "frames.mjs"));
   let current: TestEgressOptions = gateway === undefined ? {} : { gateway };
-  const testRunner = createConfinedTestRunner({
+  const test_runner = createConfinedTestRunner({
     folder,
     egress: {
       forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
@@ -57,7 +57,7 @@ export async function openSandboxed(
   const isolated = { class: "isolated", entrypoint, timeout_ms: 60_000 } as const;
 
   return {
-    testRunner,
+    test_runner,
     async attack(options, attack) {
       current = options;
       const shared = emptyFolder();
@@ -67,7 +67,7 @@ export async function openSandboxed(
         allowed_domains: [...(options.domains ?? ALLOWED)],
         mounts: [{ source: shared, target: "/bridge", writable: true }],
       };
-      const ended = testRunner.run({ ...isolated, grant, input: { socket: "/bridge/inside" } });
+      const ended = test_runner.run({ ...isolated, grant, input: { socket: "/bridge/inside" } });
       const dial = await connectBridge(join(shared, "inside"), ended);
       const attacker = attackerWith(
         port,
@@ -83,7 +83,7 @@ export async function openSandboxed(
     },
     async run(program, change = {}) {
       const outcome = requireSuccess(
-        await testRunner.run({ ...isolated, ...change, input: { run: program } }),
+        await test_runner.run({ ...isolated, ...change, input: { run: program } }),
       );
       const { structured_output } = outcome.result as unknown as {
         structured_output: Omit<ProgramResult, "egress">;

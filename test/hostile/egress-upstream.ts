@@ -6,7 +6,7 @@ import type { Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import {
   connectLine,
-  openTestEgress,
+  createTestEgress,
   PUBLIC,
   TestClient,
   type TestEgress,
@@ -36,14 +36,14 @@ export const ALLOWED = ["api.acme.test", "*.cdn.acme.test", "xn--bcher-kva.test"
 
 export async function startUpstream(): Promise<Pick<EgressTest, "port" | "hits" | "receivedText">> {
   const hits: string[] = [];
-  let receivedText = "";
+  let received_text = "";
   const onSocket = (socket: Socket) => {
     const local = socket.localAddress!.replace(/^::ffff:/, "");
     if (local !== PUBLIC) hits.push(`a connection at ${local}`);
     let text = "";
     socket.on("data", (chunk: Buffer) => {
       text += chunk.toString("latin1");
-      receivedText += chunk.toString("latin1");
+      received_text += chunk.toString("latin1");
       if (/evil/i.test(text)) hits.push(`${local} received ${JSON.stringify(text.slice(-80))}`);
       if (!text.endsWith("\r\n\r\n")) return;
       const redirect = text.includes("/redirect") ? `Location: http://127.0.0.1:${port}/evil\r\n` : "";
@@ -55,7 +55,7 @@ export async function startUpstream(): Promise<Pick<EgressTest, "port" | "hits" 
     socket.on("end", () => socket.end());
   };
   const { port } = await listen(onSocket, "::");
-  return { port, hits, receivedText: () => receivedText };
+  return { port, hits, receivedText: () => received_text };
 }
 
 /** Opens egress whose client runs in this process instead of a sandbox. */
@@ -64,7 +64,7 @@ export async function openEgressTest(
 ): Promise<EgressTest> {
   const upstream = await startUpstream();
   const { port } = upstream;
-  const egress = await openTestEgress({
+  const egress = await createTestEgress({
     domains: ALLOWED,
     ...(typeof options === "function" ? options(port) : options),
   });

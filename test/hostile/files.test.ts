@@ -9,7 +9,7 @@ import {
   packageFolder,
 } from "../../packages/runner/test/support/sandbox.ts";
 import { verifies } from "../support/verifies.ts";
-import { attack, prepare, weakened } from "./hostile.ts";
+import { attack, prepare, weakenSandbox } from "./hostile.ts";
 
 const CANARY = "canary-3b1f7c";
 
@@ -37,10 +37,10 @@ verifies(
   async () => {
     const sandbox = await openTestSandbox();
     const secret = hostFile();
-    const own = [process.cwd(), process.execPath, secret, join(secret, "..")];
+    const host_paths = [process.cwd(), process.execPath, secret, join(secret, "..")];
     for (const filesystem of ["none", "scratch", "assets_ro"] as const) {
       // With scratch the sandbox has its own /tmp, where it may create any file.
-      const paths = own.filter((path) => filesystem !== "scratch" || !path.startsWith("/tmp/"));
+      const paths = host_paths.filter((path) => filesystem !== "scratch" || !path.startsWith("/tmp/"));
       const { findings } = await attack(sandbox, "paths.py", [CANARY, ...paths], { grant: { filesystem } });
       expect(findings.tries).toBeGreaterThanOrEqual(40);
       expect(findings.hits).toEqual([]);
@@ -68,7 +68,7 @@ verifies(
 test("control: the same programs read and write the host's files when they are mounted", async () => {
   const secret = hostFile();
   const bound = await openTestSandbox(
-    weakened([
+    weakenSandbox([
       "root.c",
       "void finish_root(void) {",
       `void finish_root(void) {\n  add_bind("${dirname(secret)}", "/opt", BIND_WRITABLE);`,
@@ -78,24 +78,25 @@ test("control: the same programs read and write the host's files when they are m
   expect(findings.hits.join("\n")).toContain("list /opt");
   expect(findings.hits.join("\n")).toContain(`canary in ${join("/opt", basename(secret))}`);
   const open = await openTestSandbox(
-    weakened(["root.c", "  set_attributes(inside, 0, READ_ONLY, FOLDER);", "  chmod(FOLDER, 0777);"]),
+    weakenSandbox(["root.c", "  set_attributes(inside, 0, READ_ONLY, FOLDER);", "  chmod(FOLDER, 0777);"]),
   );
   const { findings: written } = await attack(open, "writes.py", []);
   expect(written.hits).toContain("create in /");
-  // Only the package: the gateway stops a start when its own files, which are mounted too, change meanwhile.
+  // Makes only /plugin writable: the gateway's own files are mounted too, and the gateway aborts a launch if they
+  // change.
   const writable = await openTestSandbox(
-    weakened([
+    weakenSandbox([
       "root.c",
       "  int tree = clone_mount(source, how);",
       '  int tree = clone_mount(source, strcmp(path, "/plugin") == 0 ? how | BIND_WRITABLE : how);',
     ]),
   );
   const folder = await packageWithFiles();
-  const { findings: package_ } = await attack(writable, "writes.py", [], {
+  const { findings: in_package } = await attack(writable, "writes.py", [], {
     folder,
     grant: { filesystem: "assets_ro" },
   });
-  expect(package_.hits).toContain("create in /plugin");
+  expect(in_package.hits).toContain("create in /plugin");
 });
 
 test("mounts everything nosuid and nodev, and read-only except scratch and devices", async () => {
@@ -104,14 +105,14 @@ test("mounts everything nosuid and nodev, and read-only except scratch and devic
   for (const [path, options] of Object.entries(findings.flags as Record<string, string>)) {
     const flags = options.split(",");
     expect([path, flags.includes("nosuid")]).toEqual([path, true]);
-    // With an ordinary gateway, each device is its own mount.
+    // If the gateway runs as an ordinary user, each device is a separate mount.
     if (path.startsWith("/dev/")) continue;
     if (path !== "/dev") expect([path, flags.includes("nodev")]).toEqual([path, true]);
     expect([path, flags.includes("ro")]).toEqual([path, path !== "/sandbox/scratch"]);
   }
 });
 
-test("cannot reach another call's scratch by .., by link or by /proc", async () => {
+test("cannot reach another call's scratch folder through `..`, a link or /proc", async () => {
   const sandbox = await openTestSandbox();
   const grant = { filesystem: "scratch" as const };
   const folder = await packageFolder();
@@ -126,10 +127,10 @@ test("cannot reach another call's scratch by .., by link or by /proc", async () 
   await finish(victim);
 });
 
-test("/dev contains five working devices and one link, however it is built", async () => {
+test("/dev contains five working devices and one link, whether the devices are created or bind-mounted", async () => {
   const created = await openTestSandbox();
   // As in a container whose root may not create devices.
-  const bound = await openTestSandbox(weakened(["root.c", "if (mknodat(folder,", "if (mknodat(-1,"]));
+  const bound = await openTestSandbox(weakenSandbox(["root.c", "if (mknodat(folder,", "if (mknodat(-1,"]));
   const script =
     "echo x > /dev/null && head -c 2 /dev/zero | wc -c; echo x > /dev/full || ls /dev | tr '\\n' ' '";
   for (const sandbox of [created, bound]) {

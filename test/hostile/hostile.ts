@@ -1,6 +1,6 @@
 /**
  * Runs one attack program in a real sandbox and reads its findings. Every program prints one JSON object with `tries`
- * (the number of attempts) and `hits` (what it should not have reached). `weakened` removes one defence of
+ * (the number of attempts) and `hits` (what it should not have reached). `weakenSandbox` removes one defence of
  * sandbox-init, so that a control test can show that the attack works without it.
  */
 import { execFileSync } from "node:child_process";
@@ -38,7 +38,8 @@ export async function attack(
   change: RunChange = {},
 ): Promise<AttackResult> {
   const result = await finish(await sandbox.launch(await prepare(name, args, change)));
-  if (!result.out.startsWith("{")) throw new Error(`${name} printed no findings: ${JSON.stringify(result)}`);
+  if (!result.out.startsWith("{"))
+    throw new Error(`${name} did not print its findings: ${JSON.stringify(result)}`);
   return { ...result, findings: JSON.parse(result.out.split("\n")[0]!) as Findings };
 }
 
@@ -68,8 +69,8 @@ export function compile(name: string, target: string, flags: readonly string[]):
 /** A change to sandbox-init: a string that occurs once in one of its sources, and its replacement. */
 export type Change = [file: string, from: string, to: string];
 
-/** Options of a sandbox whose sandbox-init has a few changed lines. */
-export function weakened(...changes: Change[]): { init: string } {
+/** Builds sandbox-init with a few changed lines and returns the options of a sandbox that uses it. */
+export function weakenSandbox(...changes: Change[]): { init: string } {
   const folder = emptyFolder();
   for (const name of sourceFiles()) copyFileSync(join(SOURCES, name), join(folder, name));
   for (const [file, from, to] of changes) {

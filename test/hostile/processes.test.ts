@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { expect, onTestFinished, test } from "vitest";
 import { finish, openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
 import { isAlive } from "../support/processes.ts";
-import { attack, prepare, weakened } from "./hostile.ts";
+import { attack, prepare, weakenSandbox } from "./hostile.ts";
 
 type Status = Record<string, string>;
 const NO_CAPABILITY = "0000000000000000";
@@ -19,12 +19,12 @@ test("/proc gives access neither to the kernel nor to PID 1", async () => {
 });
 
 test("control: a writable /proc gives access", async () => {
-  const open = await openTestSandbox(weakened(["root.c", "MS_RDONLY | MS_NOSUID", "MS_NOSUID"]));
+  const open = await openTestSandbox(weakenSandbox(["root.c", "MS_RDONLY | MS_NOSUID", "MS_NOSUID"]));
   const { findings } = await attack(open, "kernel-files.py");
   expect(findings.hits).toContain("/proc/self/oom_score_adj");
 });
 
-test("sets user, groups, capabilities, no_new_privs, filter and descriptors in each layer", async () => {
+test("restricts the user, capabilities, no_new_privs and filter of PID 1 and of the plugin, and the plugin's descriptors", async () => {
   const sandbox = await openTestSandbox();
   const { findings } = await attack(sandbox, "kernel-files.py");
   for (const [who, status] of Object.entries({
@@ -44,7 +44,7 @@ test("sets user, groups, capabilities, no_new_privs, filter and descriptors in e
 
 test("control: a sandbox whose processes keep their capabilities fails its self-test", async () => {
   const { status } = await openTestSandbox({
-    ...weakened(["first-process.c", "  drop_capabilities();", "  (void)drop_capabilities;"]),
+    ...weakenSandbox(["first-process.c", "  drop_capabilities();", "  (void)drop_capabilities;"]),
     bwrap: [],
   });
   expect(status).toMatchObject({
@@ -55,12 +55,12 @@ test("control: a sandbox whose processes keep their capabilities fails its self-
 
 test("passes no inherited descriptor to the plugin, not even one that PID 1 has open", async () => {
   const leak = '  if (dup2(open("/", 0), 20) < 0) fail("/");\n  begin_root();';
-  const sandbox = await openTestSandbox(weakened(["first-process.c", "  begin_root();", leak]));
+  const sandbox = await openTestSandbox(weakenSandbox(["first-process.c", "  begin_root();", leak]));
   const { findings } = await attack(sandbox, "kernel-files.py");
   expect(Object.keys(findings.fds as object).sort()).toEqual(["0", "1", "2"]);
 });
 
-test("runs no sandbox process as root on the host, and each slot as a different user", async () => {
+test("never runs a sandbox as root on the host, and runs each slot of a root gateway as a different user", async () => {
   const sandbox = await openTestSandbox();
   const running = [];
   for (let i = 0; i < 3; i++) {
@@ -89,16 +89,16 @@ function startBystanders(): ChildProcess[] {
   });
 }
 
-test("sends no signal to processes outside, and PID 1 cannot be killed or stopped", async () => {
-  const others = startBystanders();
+test("cannot signal processes outside the sandbox, and cannot kill or stop PID 1", async () => {
+  const bystanders = startBystanders();
   const sandbox = await openTestSandbox();
-  const pids = [...others.map(({ pid }) => pid), process.pid, process.ppid].map(String);
+  const pids = [...bystanders.map(({ pid }) => pid), process.pid, process.ppid].map(String);
   const { findings, exitCause } = await attack(sandbox, "signals.py", pids);
   expect(findings.tries).toBeGreaterThan(100);
   expect(findings.hits).toEqual([]);
   // PID 1 survived and reported the exit.
   expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
-  expect(others.map(({ pid }) => isAlive(pid!))).not.toContain(false);
+  expect(bystanders.map(({ pid }) => isAlive(pid!))).not.toContain(false);
 });
 
 /** A new /proc can only be mounted in a new PID namespace. */
@@ -109,11 +109,11 @@ const HOST_PROC = [
 
 test("control: a signal reaches a process of the same user in the host's PID namespace", async () => {
   const sandbox = await openTestSandbox(
-    weakened(["stage.c", " | CLONE_NEWPID", ""], ["root.c", ...HOST_PROC]),
+    weakenSandbox(["stage.c", " | CLONE_NEWPID", ""], ["root.c", ...HOST_PROC]),
   );
-  const others = startBystanders();
-  const first_exit = Promise.race(others.map((other) => once(other, "exit")));
-  const args = ["-9", ...others.map(({ pid }) => String(pid))];
+  const bystanders = startBystanders();
+  const first_exit = Promise.race(bystanders.map((bystander) => once(bystander, "exit")));
+  const args = ["-9", ...bystanders.map(({ pid }) => String(pid))];
   const program = { kind: "system" as const, file: "/bin/kill", args };
   await finish(await sandbox.launch({ ...(await prepare("signals.py", [])), program }));
   expect(await first_exit).toEqual([null, "SIGKILL"]);

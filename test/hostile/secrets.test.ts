@@ -14,28 +14,28 @@ import { LEAKS, writeLeakyPlugin } from "./secret-plugins.ts";
 const mark = randomBytes(9).toString("hex");
 const CANARIES = { odd: `cAn"é/+ ~%\\9${mark}x`, plain: `canary${mark.toUpperCase()}` };
 let gateway: TestGateway;
-const answers: string[] = [];
+const outputs: string[] = [];
 const ids: string[] = [];
 
 beforeAll(async () => {
   gateway = await startTestGateway({ env: { BACKPLANE_LOG_LEVEL: "debug" } });
   for (const [name, value] of Object.entries(CANARIES)) {
-    expect((await ask("PUT", `/v1/secrets/${name}`, { value })).status).toBe(200);
+    expect((await sendRequest("PUT", `/v1/secrets/${name}`, { value })).status).toBe(200);
   }
 });
 afterAll(() => gateway.dispose());
 
-async function ask(method: string, path: string, body?: unknown) {
-  const answer = await gateway.http<Record<string, unknown>>(method, path, body);
-  answers.push(JSON.stringify(answer.body), JSON.stringify([...answer.headers]));
-  return answer;
+async function sendRequest(method: string, path: string, body?: unknown) {
+  const response = await gateway.http<Record<string, unknown>>(method, path, body);
+  outputs.push(JSON.stringify(response.body), JSON.stringify([...response.headers]));
+  return response;
 }
 
 async function bind(language: keyof typeof LEAKS): Promise<void> {
-  const { body } = await ask("POST", "/v1/plugin-packages", {
+  const { body } = await sendRequest("POST", "/v1/plugin-packages", {
     source: { folder: writeLeakyPlugin(language) },
   });
-  const bound = await ask("POST", "/v1/plugin-bindings", {
+  const bound = await sendRequest("POST", "/v1/plugin-bindings", {
     package_id: body.package_id,
     package_version: body.version,
     export_id: LEAKS[language]!.export_id,
@@ -47,24 +47,28 @@ async function bind(language: keyof typeof LEAKS): Promise<void> {
 
 async function callLeakyPlugin(language: keyof typeof LEAKS, mode: string, more: object = {}) {
   const { export_id } = LEAKS[language]!;
-  const { body } = await ask("POST", "/v1/invocations?wait=30", { export_id, input: { mode }, ...more });
+  const { body } = await sendRequest("POST", "/v1/invocations?wait=30", {
+    export_id,
+    input: { mode },
+    ...more,
+  });
   const id = (body.id ??
     (body.error as { details?: { invocation_id?: string } })?.details?.invocation_id) as string;
   ids.push(id);
   return body as { status?: string; error?: { code: string }; stderr_tail?: string };
 }
 
-/** Every encoding of a canary, at least eight characters of it. */
+/** The canaries, and the random part that they share, in every encoding. */
 function encodedCanaries(): Buffer[] {
   const encodings = new Set<string>();
   for (const value of [...Object.values(CANARIES), mark, mark.toUpperCase()]) {
     encodings.add(value).add(JSON.stringify(value).slice(1, -1)).add(encodeURIComponent(value));
     encodings.add(Buffer.from(value).toString("hex")).add(Buffer.from(value).toString("hex").toUpperCase());
-    for (const before of ["", "a", "ab"]) {
-      const code = Buffer.from(before + value)
+    for (const prefix of ["", "a", "ab"]) {
+      const code = Buffer.from(prefix + value)
         .toString("base64")
         .replaceAll("=", "")
-        .slice(before.length + 1, -1);
+        .slice(prefix.length + 1, -1);
       encodings.add(code).add(code.replaceAll("+", "-").replaceAll("/", "_"));
     }
   }
@@ -87,7 +91,7 @@ function* filesBelow(dir: string): Generator<string> {
   }
 }
 
-function descendants(of: number): number[] {
+function descendants(root_pid: number): number[] {
   const parents = new Map<number, number>();
   for (const entry of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
     try {
@@ -99,7 +103,7 @@ function descendants(of: number): number[] {
   }
   const below = (pid: number): boolean => {
     const parent = parents.get(pid);
-    return parent !== undefined && parent > 1 && (parent === of || below(parent));
+    return parent !== undefined && parent > 1 && (parent === root_pid || below(parent));
   };
   return [...parents.keys()].filter(below);
 }
@@ -128,7 +132,7 @@ test("control: the search finds a canary that exists", () => {
 });
 
 test.each(Object.keys(LEAKS))(
-  "the %s plugin leaks its secrets in every mode",
+  "calls the %s plugin in every mode in which it leaks its secrets",
   async (language) => {
     await bind(language);
     const outcomes: Record<string, unknown> = {};
@@ -148,15 +152,15 @@ verifies(
   "exposes no secret in the environment or command line of a running plugin",
   async () => {
     const { export_id } = LEAKS.node!;
-    const { body } = await ask("POST", "/v1/invocations", { export_id, input: { mode: "hang" } });
+    const { body } = await sendRequest("POST", "/v1/invocations", { export_id, input: { mode: "hang" } });
     ids.push(body.id as string);
-    const seen: string[] = [];
+    const command_lines: string[] = [];
     await eventually(
       async () => {
         for (const pid of descendants(gateway.pid)) {
           try {
             const [argv, env] = [readFileSync(`/proc/${pid}/cmdline`), environmentOf(pid)];
-            if (argv.includes("plugin.mjs")) seen.push(argv.toString());
+            if (argv.includes("plugin.mjs")) command_lines.push(argv.toString());
             expect([...findCopies("argv", argv), ...findCopies("environ", env)]).toEqual([]);
             expect(env.includes("BACKPLANE_") && argv.includes("plugin.mjs")).toBe(false);
           } catch (error) {
@@ -167,28 +171,28 @@ verifies(
               throw error;
           }
         }
-        return seen.length > 0;
+        return command_lines.length > 0;
       },
       10_000,
       "the plugin runs",
     );
-    expect((await ask("POST", `/v1/invocations/${String(body.id)}:cancel`)).status).toBe(202);
+    expect((await sendRequest("POST", `/v1/invocations/${String(body.id)}:cancel`)).status).toBe(202);
   },
   30_000,
 );
 
 verifies(
   "secret.slots",
-  "leaves no copy of a secret on the machine",
+  "leaves no copy of a secret in the home, the log, responses or the output of commands",
   async () => {
     const redacted_ids: string[] = [];
     for (const id of ids) {
-      const record = await ask("GET", `/v1/invocations/${id}`);
+      const record = await sendRequest("GET", `/v1/invocations/${id}`);
       if ((record.body.stderr_tail as string | null)?.includes("[redacted]")) redacted_ids.push(id);
       const events = await fetch(`${gateway.url}/v1/invocations/${id}/events`, {
         headers: { authorization: `Bearer ${gateway.token}` },
       });
-      answers.push(await events.text());
+      outputs.push(await events.text());
     }
     // The plugins did leak their secrets, and the gateway redacted them.
     expect(redacted_ids.length).toBeGreaterThan(5);
@@ -199,7 +203,7 @@ verifies(
       "/v1/plugin-bindings",
       "/v1/status",
     ]) {
-      await ask("GET", path);
+      await sendRequest("GET", path);
     }
     for (const args of [
       ["invocation", "list"],
@@ -208,9 +212,9 @@ verifies(
       ["audit", "list"],
     ]) {
       const { stdout, stderr } = await gateway.cli(...args);
-      answers.push(stdout, stderr);
+      outputs.push(stdout, stderr);
     }
-    const copies = answers.flatMap((text, i) => findCopies(`answer ${i}`, Buffer.from(text)));
+    const copies = outputs.flatMap((text, i) => findCopies(`output ${i}`, Buffer.from(text)));
     const search = () => {
       let searched = 0;
       for (const file of filesBelow(gateway.home)) {

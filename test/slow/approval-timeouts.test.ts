@@ -24,7 +24,7 @@ verifies(
       tools: [guarded],
       host: { approval_timeout_ms: 200, max_waiting: CONCURRENT_CALLS },
     });
-    const before = fixture.clock.timers;
+    const initial_timers = fixture.clock.timers;
     const codes = new Set<string | undefined>();
     for (let done = 0; done < MANY; done += CONCURRENT_CALLS) {
       const calls = Array.from({ length: CONCURRENT_CALLS }, () =>
@@ -38,7 +38,7 @@ verifies(
     expect(items).toEqual([]);
     expect(await fixture.kernel.health()).toMatchObject({ invocations: { waiting_approval: 0, running: 0 } });
     // A timer of the last commit may still be running; leaked timers of approvals would remain.
-    await expect.poll(() => fixture.clock.timers).toBeLessThanOrEqual(before + 2);
+    await expect.poll(() => fixture.clock.timers).toBeLessThanOrEqual(initial_timers + 2);
   },
   120_000,
 );

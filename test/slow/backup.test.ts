@@ -25,16 +25,16 @@ function temporaryFolder(): string {
   return folder;
 }
 
-async function cliOf(gateway: TestGateway, ...args: string[]): Promise<string> {
+async function runCommand(gateway: TestGateway, ...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await gateway.cli(...args);
   expect(code, `${args.join(" ")}\n${stderr}`).toBe(0);
   return stdout;
 }
 
 async function useHello(gateway: TestGateway): Promise<void> {
-  await cliOf(gateway, "plugin", "install", "example:hello-tool");
-  await cliOf(gateway, "binding", "create", "acme/hello", "hello");
-  expect(await cliOf(gateway, "invoke", "hello", "--input", '{"name":"Ada"}')).toContain("Hello, Ada!");
+  await runCommand(gateway, "plugin", "install", "example:hello-tool");
+  await runCommand(gateway, "binding", "create", "acme/hello", "hello");
+  expect(await runCommand(gateway, "invoke", "hello", "--input", '{"name":"Ada"}')).toContain("Hello, Ada!");
   expect(
     (await gateway.http("PUT", "/v1/config/note.api_key", { value: "sealed-value" })).status,
   ).toBeLessThan(500);
@@ -45,12 +45,14 @@ async function useHello(gateway: TestGateway): Promise<void> {
 async function expectRestored(gateway: TestGateway, calls: readonly string[]): Promise<void> {
   const { body } = await gateway.http<Rows>("GET", "/v1/invocations?export_id=hello");
   expect(body.items.map(({ id }) => id)).toEqual(calls);
-  expect(await cliOf(gateway, "audit", "verify", "--json")).toContain('"status":"ok"');
-  expect(await cliOf(gateway, "audit", "list", "--project", "*")).toContain("backup.restore");
-  expect(await cliOf(gateway, "invoke", "hello", "--input", '{"name":"Grace"}')).toContain("Hello, Grace!");
-  expect(await cliOf(gateway, "secret", "list")).toContain("token");
+  expect(await runCommand(gateway, "audit", "verify", "--json")).toContain('"status":"ok"');
+  expect(await runCommand(gateway, "audit", "list", "--project", "*")).toContain("backup.restore");
+  expect(await runCommand(gateway, "invoke", "hello", "--input", '{"name":"Grace"}')).toContain(
+    "Hello, Grace!",
+  );
+  expect(await runCommand(gateway, "secret", "list")).toContain("token");
   // Opens every sealed value with its key.
-  await cliOf(gateway, "secret", "rotate-key");
+  await runCommand(gateway, "secret", "rotate-key");
 }
 
 for (const kind of ["sqlite", "postgres"] as const) {
@@ -70,10 +72,10 @@ for (const kind of ["sqlite", "postgres"] as const) {
       const archive = join(folder, "backup.tar.gz");
       // Calls that run meanwhile are in the archive completely or not at all.
       const meanwhile = gateway.cli("invoke", "hello", "--input", '{"name":"Lin"}');
-      expect(await cliOf(gateway, "backup", archive)).toContain(archive);
+      expect(await runCommand(gateway, "backup", archive)).toContain(archive);
       expect((await meanwhile).stdout).toContain("Hello, Lin!");
       copyFileSync(join(gateway.home, "secret.key"), join(folder, "secret.key"));
-      expect(await cliOf(gateway, "status")).toMatch(/last_backup: +\d{4}-/);
+      expect(await runCommand(gateway, "status")).toMatch(/last_backup: +\d{4}-/);
       await gateway.stop();
 
       const home = join(folder, "home");
@@ -91,7 +93,7 @@ for (const kind of ["sqlite", "postgres"] as const) {
         again,
         after.body.items.map(({ id }) => id),
       );
-      const doctor = await cliOf(again, "doctor");
+      const doctor = await runCommand(again, "doctor");
       expect(doctor).not.toMatch(/^store +failed/m);
     },
     300_000,
@@ -110,8 +112,8 @@ verifies(
     onTestFinished(() => gateway.dispose());
     await useHello(gateway);
     const archive = join(folder, "backup.tar.gz");
-    await cliOf(gateway, "backup", archive, "--with-credentials");
-    await cliOf(gateway, "invoke", "hello", "--input", '{"name":"Later"}');
+    await runCommand(gateway, "backup", archive, "--with-credentials");
+    await runCommand(gateway, "invoke", "hello", "--input", '{"name":"Later"}');
     const home = join(folder, "home");
     const restore = (...more: string[]) =>
       runCli(["restore", archive, ...more], cleanEnvironment({ BACKPLANE_HOME: home, ...env }));
@@ -142,7 +144,7 @@ verifies(
     const { stderr } = await gateway.cli("backup", archive);
     expect(stderr).toContain("secret.key is not part of it");
     expect((await gateway.cli("backup", archive)).stderr).toContain("already exists");
-    await cliOf(gateway, "key", "create", "later", "--scope", "exports:read");
+    await runCommand(gateway, "key", "create", "later", "--scope", "exports:read");
 
     expect((await gateway.cli("restore", archive)).stderr).toContain("is not empty");
     expect((await gateway.cli("restore", archive, "--force")).stderr).toContain("error[home.locked]");
@@ -156,14 +158,14 @@ verifies(
     }
     const changed = readdirSync(gateway.home).filter((name) => /restor/.test(name));
     expect(changed).toEqual([]);
-    const { kept } = JSON.parse(await cliOf(gateway, "restore", archive, "--force", "--json")) as {
+    const { kept } = JSON.parse(await runCommand(gateway, "restore", archive, "--force", "--json")) as {
       kept: string;
     };
     expect(existsSync(join(kept, "store.db"))).toBe(true);
     const again = await startTestGateway({ home: gateway.home });
     onTestFinished(() => again.dispose());
     expect(again.token).toBe(gateway.token);
-    expect(await cliOf(again, "key", "list")).not.toContain("later");
+    expect(await runCommand(again, "key", "list")).not.toContain("later");
     const { body } = await again.http<Rows>("GET", "/v1/invocations?export_id=hello");
     await expectRestored(again, [body.items[0]!.id]);
   },

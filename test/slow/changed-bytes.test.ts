@@ -1,6 +1,6 @@
 /** Another process keeps changing installed files: only verified bytes run (integrity.exec). */
 import { expect } from "vitest";
-import { type SwapOptions, startSwapGateway, swapRun } from "../support/swap-run.ts";
+import { callWhileSwapping, type SwapOptions, startSwapGateway } from "../support/swap-run.ts";
 import { verifies } from "../support/verifies.ts";
 
 /** 1000 takes about four minutes. */
@@ -14,7 +14,7 @@ async function expectIntact(options: SwapOptions, calls: number): Promise<void> 
   const total = { swaps: 0, calls: 0, intact: 0, refused: 0 };
   try {
     for (let round = 0; round < MAX_ROUNDS && total.swaps < 1_000; round++) {
-      const count = await swapRun(swapped, calls);
+      const count = await callWhileSwapping(swapped, calls);
       expect(count.changed).toEqual([]);
       expect(count.failed).toEqual([]);
       expect(count.calls).toBe(calls);

@@ -35,11 +35,11 @@ test("renders hostile text as text in messages, answers, tool cards, approvals, 
   await page.fill(".approval input", HOSTILE[0]!);
   await page.press(".approval input", "Enter");
   await waitUntilIdle(page);
-  const other = await tab(`/#${encodeURIComponent("<img/src=x/onerror=alert(10)>")}`);
-  await waitUntilLive(other);
-  await sendAndWait(other, "hello");
-  expect(await other.locator("#title").textContent()).toBe("<img/src=x/onerror=alert(10)>");
-  for (const tab of [page, other]) {
+  const second_tab = await tab(`/#${encodeURIComponent("<img/src=x/onerror=alert(10)>")}`);
+  await waitUntilLive(second_tab);
+  await sendAndWait(second_tab, "hello");
+  expect(await second_tab.locator("#title").textContent()).toBe("<img/src=x/onerror=alert(10)>");
+  for (const tab of [page, second_tab]) {
     const created = await tab.$$eval("body *", (nodes) =>
       nodes
         .filter((node) => /^(IMG|SVG|IFRAME|SCRIPT|STYLE)$/i.test(node.tagName))
@@ -210,17 +210,17 @@ test("marks a compaction, repeats no entry, and can undo it once", async () => {
   const key = "/api/config/providers.llm-echo.context_window";
   expect((await chat.gateway.http("PATCH", key, { value: 20_000 })).status).toBe(200);
   for (const word of ["alpha", "beta", "gamma"]) await sendAndWait(page, `${word} `.repeat(1_500).trim());
-  const before = await conversationTexts(page);
+  const texts_before = await conversationTexts(page);
   const session_id = sessionOf(page);
   const created = await chat.gateway.http("POST", "/v1/compactions", { session_id });
   expect(created.status, JSON.stringify(created.body)).toBe(201);
   await page.click("text=Undo compaction");
   await page.waitForSelector(".marker:has-text('undone')");
-  expect(await conversationTexts(page)).toEqual(before);
+  expect(await conversationTexts(page)).toEqual(texts_before);
   await page.reload();
   await page.waitForSelector(".marker:has-text('undone')");
   expect(await page.locator("text=Undo compaction").count()).toBe(0);
-  expect(await conversationTexts(page)).toEqual(before);
+  expect(await conversationTexts(page)).toEqual(texts_before);
   await sendAndWait(page, "after");
   expect(await lastAnswer(page)).toBe("echo: after");
   expect(problems).toEqual([]);

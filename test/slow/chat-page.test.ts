@@ -48,11 +48,11 @@ test("shows the sign-in prompt and sends no more requests after the session of t
   const { page, tab } = await openSignedIn();
   await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
-  const other = await tab();
-  await waitUntilLive(other);
+  const second_tab = await tab();
+  await waitUntilLive(second_tab);
   const [cookie] = await page.context().cookies();
-  await other.evaluate(() => fetch("/v1/logout", { method: "POST" }));
-  await other.close();
+  await second_tab.evaluate(() => fetch("/v1/logout", { method: "POST" }));
+  await second_tab.close();
   // The browser keeps a cookie that the gateway no longer accepts.
   await page.context().addCookies([cookie!]);
   const port = Number(new URL(chat.gateway.url).port);
@@ -81,17 +81,17 @@ test("streams the answer to an example of the empty state and ends with the text
   expect(await page.locator("#examples button").count()).toBeGreaterThan(2);
   await page.locator("#examples button").nth(1).click();
   await page.press("#message", "Enter");
-  const seen = new Set<string>();
+  const partial_answers = new Set<string>();
   await page.waitForSelector(".assistant[data-streaming]");
   await eventually(
     async () => {
-      seen.add(await lastAnswer(page));
+      partial_answers.add(await lastAnswer(page));
       return (await page.locator('#conversation[data-running="false"]').count()) === 1;
     },
     10_000,
     "the turn ends",
   );
-  expect(seen.size).toBeGreaterThan(2);
+  expect(partial_answers.size).toBeGreaterThan(2);
   expect(await page.locator(".assistant strong").textContent()).toBe("Streaming");
   const [, answer] = await tape(sessionOf(page));
   expect(await lastAnswer(page)).toBe(answer!.content.replaceAll("**", "").replaceAll("`", ""));
@@ -110,12 +110,12 @@ test("shows a tool call as a card between the surrounding messages, with argumen
   const order = () =>
     page.$$eval("#log article", (nodes) => nodes.map((node) => node.className.replace("item ", "")));
   expect(await order()).toEqual(["user", "assistant", "tool error", "assistant"]);
-  const before = await conversationTexts(page);
+  const texts_before = await conversationTexts(page);
   await page.reload();
   await waitUntilLive(page);
   // A changed card is drawn in the next frame.
   await expect.poll(order).toEqual(["user", "assistant", "tool error", "assistant"]);
-  expect(await conversationTexts(page)).toEqual(before);
+  expect(await conversationTexts(page)).toEqual(texts_before);
   expect(problems).toEqual([]);
 });
 
@@ -151,23 +151,23 @@ test("removes an approval from every tab when it is answered elsewhere or its tu
   const { page, tab, problems } = await openSignedIn();
   await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
-  const other = await tab(`/#${sessionOf(page)}`);
-  await other.waitForSelector(".approval");
+  const second_tab = await tab(`/#${sessionOf(page)}`);
+  await second_tab.waitForSelector(".approval");
   const [approval] = await pending();
   const denied = await chat.gateway.cli("approve", "deny", approval!.id);
   expect(denied.code, denied.stderr).toBe(0);
-  for (const tab of [page, other]) await tab.waitForSelector(".approval", { state: "detached" });
+  for (const tab of [page, second_tab]) await tab.waitForSelector(".approval", { state: "detached" });
   await waitUntilIdle(page);
 
   await sendMessage(page, '/tool agent {"goal": "Say hi again"}');
-  for (const tab of [page, other]) await tab.waitForSelector(".approval");
-  await other.click("#stop");
-  for (const tab of [page, other]) {
+  for (const tab of [page, second_tab]) await tab.waitForSelector(".approval");
+  await second_tab.click("#stop");
+  for (const tab of [page, second_tab]) {
     await tab.waitForSelector(".approval", { state: "detached" });
     await waitUntilIdle(tab);
   }
   expect(await pending()).toEqual([]);
-  expect(await conversationTexts(other)).toEqual(await conversationTexts(page));
+  expect(await conversationTexts(second_tab)).toEqual(await conversationTexts(page));
   expect(problems).toEqual([]);
 });
 
@@ -176,9 +176,9 @@ test("shows the server's text in both tabs after a reload in the middle of an an
   const text = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
   await sendMessage(page, `/slow 200\n/say ${text}`);
   await page.waitForSelector(".assistant[data-streaming]");
-  const other = await tab(`/#${sessionOf(page)}`);
+  const second_tab = await tab(`/#${sessionOf(page)}`);
   await page.reload();
-  const tabs = [page, other];
+  const tabs = [page, second_tab];
   await Promise.all(tabs.map((tab) => tab.waitForSelector(".assistant[data-streaming]")));
   expect(await page.locator("#stop").isVisible()).toBe(true);
   for (const tab of tabs) {
@@ -208,17 +208,17 @@ test("shows Reconnecting within 3 s of kill -9, and resumes the turn after the r
   chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
   // The browser stays signed in across a restart, so the page reconnects automatically.
   await waitUntilLive(page);
-  const other = await tab(await signInLink(chat.gateway));
+  const second_tab = await tab(await signInLink(chat.gateway));
   await page.locator(".assistant", { hasText: text }).waitFor();
   await waitUntilIdle(page);
   expect(attaches.at(-1)!.since_entry).toBeGreaterThan(2);
   await sendAndWait(page, "second");
-  await other.goto(page.url());
-  await other.locator(".user").nth(2).waitFor();
-  await waitUntilIdle(other);
+  await second_tab.goto(page.url());
+  await second_tab.locator(".user").nth(2).waitFor();
+  await waitUntilIdle(second_tab);
   const expected = (await tape(sessionOf(page))).map(({ content }) => content);
   expect(await conversationTexts(page)).toEqual(expected);
-  expect(await conversationTexts(other)).toEqual(expected);
+  expect(await conversationTexts(second_tab)).toEqual(expected);
   expect(expected).toEqual([
     "first",
     "echo: first",

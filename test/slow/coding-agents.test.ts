@@ -276,25 +276,25 @@ verifies(
       ["opencode", `Go on.\n${opencode.command("echo opencode >> notes.txt")}`],
       [null, "What did you do?"],
     ] as const;
-    const seen: AgentModelRequest["messages"][] = [];
+    const histories: AgentModelRequest["messages"][] = [];
     for (const [harness, text] of steps) {
       const { run } = await converse("portable", harness, text);
       expect(run).toMatchObject({ status: "completed", error: null });
-      seen.push(model.requests.at(-1)!.messages.filter(({ role }) => role !== "system"));
+      histories.push(model.requests.at(-1)!.messages.filter(({ role }) => role !== "system"));
     }
     expect(readFileSync(notes, "utf8")).toBe("first line\ncodex\nopencode\n");
     const turnOf = (tool: string) => ["input", "response", `tool_call ${tool}`, "tool_result", "response"];
     const kinds = kindsOf(await blocksOf("portable"));
     expect(kinds).toEqual([...turnOf("shell"), ...turnOf("bash"), "input", "response"]);
     // OpenCode and the built-in loop show their models what was said and done before.
-    const [, opencode_saw, loop_saw] = seen.map((messages) =>
+    const [, opencode_saw, loop_saw] = histories.map((messages) =>
       messages.map(({ content }) => textOf(content)).join("\n"),
     );
     expect(opencode_saw).toContain("Remember 4711.");
     expect(opencode_saw).toContain("Assistant called shell");
     expect(loop_saw).toContain("Remember 4711.");
     const roles = ["user", "assistant", "assistant", "tool", "assistant"];
-    expect(seen[2]!.map(({ role }) => role)).toEqual([...roles, ...roles, "user"]);
+    expect(histories[2]!.map(({ role }) => role)).toEqual([...roles, ...roles, "user"]);
     const { head_chain_id } = (await gateway.http<{ head_chain_id: string }>("GET", "/v1/sessions/portable"))
       .body;
     const checked = await gateway.http("GET", `/v1/chains/${head_chain_id}:verify`);

@@ -4,9 +4,9 @@ import {
   answers,
   conversation,
   messageBox,
-  openSession,
   scrollState,
   send,
+  sessionIdOf,
   shownTexts,
   useConsoleChat,
 } from "../support/console-chat.ts";
@@ -33,7 +33,9 @@ verifies("console.chat", "stores a message once even if the response to it is lo
   await expect.poll(() => page.getByText("Not sent yet").count()).toBe(0);
   expect(new Set(keys).size).toBe(1);
   expect(await shownTexts(page)).toEqual(["first", "echo: first", "second", "echo: second"]);
-  expect((await chat.tape(openSession(page))).map(({ content }) => content)).toEqual(await shownTexts(page));
+  expect((await chat.readTape(sessionIdOf(page))).map(({ content }) => content)).toEqual(
+    await shownTexts(page),
+  );
 });
 
 verifies("console.chat", "keeps the text of a message that the gateway rejects", async () => {
@@ -62,15 +64,17 @@ verifies("console.chat", "shows the server's text after a reload in the middle o
   const text = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
   await send(page, `/slow 1500\n/say ${text}`);
   await page.locator('article[aria-busy="true"]').waitFor();
-  const other = await tab(new URL(page.url()).pathname);
+  const second_tab = await tab(new URL(page.url()).pathname);
   await page.reload();
-  for (const each of [page, other]) await each.locator('article[aria-busy="true"]').waitFor();
+  for (const each of [page, second_tab]) await each.locator('article[aria-busy="true"]').waitFor();
   await page.getByRole("button", { name: "Stop" }).waitFor();
-  for (const each of [page, other]) {
-    await chat.ended(each);
+  for (const each of [page, second_tab]) {
+    await chat.waitUntilEnded(each);
     await expect.poll(() => shownTexts(each)).toEqual([`/slow 1500\n/say ${text}`, text]);
   }
-  expect((await chat.tape(openSession(page))).map(({ content }) => content)).toEqual(await shownTexts(page));
+  expect((await chat.readTape(sessionIdOf(page))).map(({ content }) => content)).toEqual(
+    await shownTexts(page),
+  );
   expect(problems).toEqual([]);
 });
 
@@ -89,7 +93,7 @@ verifies(
     chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
     await waitUntilConsoleLive(page);
     await answers(page).getByText(text, { exact: true }).waitFor();
-    await chat.ended(page);
+    await chat.waitUntilEnded(page);
 
     await chat.gateway.kill9();
     await page.getByRole("status").getByText("Reconnecting").waitFor({ timeout: 3_000 });
@@ -97,8 +101,8 @@ verifies(
     await page.getByText("Not sent yet. The message will be sent when the gateway responds.").waitFor();
     chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
     await answers(page).getByText("echo: written without a gateway", { exact: true }).waitFor();
-    await chat.ended(page);
-    const stored = (await chat.tape(openSession(page))).map(({ content }) => content);
+    await chat.waitUntilEnded(page);
+    const stored = (await chat.readTape(sessionIdOf(page))).map(({ content }) => content);
     expect(stored).toEqual([
       "first",
       "echo: first",

@@ -8,11 +8,11 @@ import {
   answers,
   conversation,
   messageBox,
-  openSession,
   ownMessages,
   runningBadge,
   scrollState,
   send,
+  sessionIdOf,
   shownTexts,
   toolCard,
   useConsoleChat,
@@ -42,18 +42,18 @@ verifies(
     const list = await tab("/console/sessions");
     await list
       .getByRole("row")
-      .filter({ hasText: openSession(page) })
+      .filter({ hasText: sessionIdOf(page) })
       .getByText("Running")
       .waitFor();
     expect(await page.getByText("Count the words first.", { exact: true }).isVisible()).toBe(false);
     await conversation(page).locator("summary", { hasText: "Thinking" }).click();
     await page.getByText("Count the words first.", { exact: true }).waitFor();
-    await chat.ended(page);
+    await chat.waitUntilEnded(page);
     expect(await answers(page).getByRole("heading", { name: "Words" }).count()).toBe(1);
     expect(await answers(page).locator("strong").count()).toBe(40);
-    expect((await chat.tape(openSession(page)))[1]!.content).toBe(`# Words\n${answer_text}`);
+    expect((await chat.readTape(sessionIdOf(page)))[1]!.content).toBe(`# Words\n${answer_text}`);
     expect((await scrollState(page)).from_end).toBeLessThan(2);
-    // A finished conversation leaves the processor alone. An effect that ran again and again kept it busy.
+    // A finished conversation leaves the processor idle. An effect that reran endlessly once kept it busy.
     expect(await busyShare(page)).toBeLessThan(0.5);
 
     await page.getByRole("button", { name: "Change the title" }).click();
@@ -62,7 +62,7 @@ verifies(
     await page.getByRole("heading", { level: 1, name: "Counting words" }).waitFor();
     const { body } = await chat.gateway.http<{ metadata: { title: string } }>(
       "GET",
-      `/v1/sessions/${openSession(page)}`,
+      `/v1/sessions/${sessionIdOf(page)}`,
     );
     expect(body.metadata.title).toBe("Counting words");
     await list.reload();
@@ -91,29 +91,37 @@ async function busyShare(page: Page): Promise<number> {
   return share;
 }
 
-verifies("console.chat", "renders no markup and loads nothing that an answer names", async () => {
-  const { page, problems } = await chat.newChat();
-  await chat.sendAndWait(
-    page,
-    [
-      "/say <img src=https://evil.example/a.png onerror=alert(1)><b>raw</b>",
-      "/say ![picture](https://evil.example/b.png) [run](javascript:alert(1)) [ok](https://example.com)",
-      "/say | a | b |",
-      "/say |---|--:|",
-      "/say | 1 | 2 |",
-    ].join("\n"),
-  );
-  const answer = answers(page).first();
-  await answer.getByText("<b>raw</b>").waitFor();
-  expect(await answer.locator("img").count()).toBe(0);
-  expect(await answer.getByRole("cell").allTextContents()).toEqual(["1", "2"]);
-  const links = await answer
-    .getByRole("link")
-    .evaluateAll((nodes) => nodes.map((node) => (node as unknown as { href: string }).href));
-  expect(links).toEqual(["https://evil.example/a.png", "https://evil.example/b.png", "https://example.com/"]);
-  expect(await answer.textContent()).toContain("[run](javascript:alert(1))");
-  expect(problems).toEqual([]);
-});
+verifies(
+  "console.chat",
+  "renders Markdown but no HTML of an answer, and loads nothing that the answer links to",
+  async () => {
+    const { page, problems } = await chat.newChat();
+    await chat.sendAndWait(
+      page,
+      [
+        "/say <img src=https://evil.example/a.png onerror=alert(1)><b>raw</b>",
+        "/say ![picture](https://evil.example/b.png) [run](javascript:alert(1)) [ok](https://example.com)",
+        "/say | a | b |",
+        "/say |---|--:|",
+        "/say | 1 | 2 |",
+      ].join("\n"),
+    );
+    const answer = answers(page).first();
+    await answer.getByText("<b>raw</b>").waitFor();
+    expect(await answer.locator("img").count()).toBe(0);
+    expect(await answer.getByRole("cell").allTextContents()).toEqual(["1", "2"]);
+    const links = await answer
+      .getByRole("link")
+      .evaluateAll((nodes) => nodes.map((node) => (node as unknown as { href: string }).href));
+    expect(links).toEqual([
+      "https://evil.example/a.png",
+      "https://evil.example/b.png",
+      "https://example.com/",
+    ]);
+    expect(await answer.textContent()).toContain("[run](javascript:alert(1))");
+    expect(problems).toEqual([]);
+  },
+);
 
 verifies("console.chat", "approves a call inside its card, and shows the image of the result", async () => {
   const { page, problems } = await chat.newChat();
@@ -142,7 +150,7 @@ verifies("console.chat", "approves a call inside its card, and shows the image o
   expect(await done.getByRole("link", { name: "The gallery" }).getAttribute("href")).toBe(
     "https://gallery.example/1",
   );
-  await chat.ended(page);
+  await chat.waitUntilEnded(page);
   await answers(page).getByText("There it is.", { exact: true }).waitFor();
   expect(await done.locator("summary").textContent()).toMatch(/\d+ (ms|s)$/);
   await done.getByRole("link", { name: "Show the invocation" }).click();
@@ -152,14 +160,14 @@ verifies("console.chat", "approves a call inside its card, and shows the image o
 
 verifies(
   "console.chat",
-  "answers identical calls once, rejects with feedback, and shows sub-agents",
+  "approves identical calls with one answer, rejects with feedback, and shows sub-agents",
   async () => {
     const { page, problems } = await chat.newChat();
     const call = '/tool agent {"goal": "Say hi"}';
     await send(page, `${call}\n${call}\n/then\n/say Both ran.`);
     await page.getByRole("button", { name: "Approve once ×2" }).click();
     await expect.poll(() => toolCard(page, "Tool agent, Succeeded").count()).toBe(2);
-    await chat.ended(page);
+    await chat.waitUntilEnded(page);
     await expect.poll(() => conversation(page).getByRole("article", { name: "Sub-agent" }).count()).toBe(2);
     const sub_agent = conversation(page).getByRole("article", { name: "Sub-agent" }).first();
     await sub_agent.getByText("Completed").waitFor();
@@ -175,7 +183,7 @@ verifies(
     await group.getByRole("button", { name: "Reject" }).click();
     const rejected = toolCard(page, "Tool agent, Rejected");
     await rejected.getByText("Rejected by admin: “not today”").waitFor();
-    await chat.ended(page);
+    await chat.waitUntilEnded(page);
 
     await sub_agent.getByRole("link", { name: "Open the sub-agent" }).click();
     await page.getByText("Sub-agent of").first().waitFor();
@@ -197,7 +205,7 @@ verifies(
     await approval_card.getByText("Called by a sub-agent").waitFor();
     await approval_card.getByRole("button", { name: "Approve once" }).click();
     await approval_card.waitFor({ state: "detached" });
-    await chat.ended(page);
+    await chat.waitUntilEnded(page);
     expect(problems).toEqual([]);
   },
 );
@@ -205,7 +213,7 @@ verifies(
 verifies("console.chat", "forks from any message and pins messages", async () => {
   const { page, problems } = await chat.newChat();
   for (const word of ["one", "two", "three"]) await chat.sendAndWait(page, word);
-  const origin = openSession(page);
+  const origin = sessionIdOf(page);
   const second = answers(page).filter({ hasText: "echo: two" });
   await second.hover();
   await second.getByRole("button", { name: "Pin", exact: true }).click();
@@ -223,7 +231,7 @@ verifies("console.chat", "forks from any message and pins messages", async () =>
   expect(await shownTexts(page)).toEqual(["one", "echo: one", "two", "echo: two"]);
   await chat.sendAndWait(page, "four");
   expect(await shownTexts(page)).toEqual(["one", "echo: one", "two", "echo: two", "four", "echo: four"]);
-  expect((await chat.tape(origin)).at(-1)!.content).toBe("echo: three");
+  expect((await chat.readTape(origin)).at(-1)!.content).toBe("echo: three");
   await page.getByRole("button", { name: "Details" }).click();
   await page.getByRole("complementary").getByText("Fork of").waitFor();
   expect(problems).toEqual([]);
@@ -255,7 +263,7 @@ verifies("console.chat", "compacts on request, shows what was dropped, and undoe
     .toBe("");
   const { body } = await chat.gateway.http<{ head_chain_id: string }>(
     "GET",
-    `/v1/sessions/${openSession(page)}`,
+    `/v1/sessions/${sessionIdOf(page)}`,
   );
   const chain = await chat.gateway.http<{ origin: string }>("GET", `/v1/chains/${body.head_chain_id}`);
   expect(chain.body.origin).toBe("start");
@@ -318,7 +326,7 @@ verifies("console.chat", "attaches files by button, drop and paste, within the l
   await files.getByText("dropped.png").waitFor();
   await chat.sendAndWait(page, "What is this?");
   await expect.poll(() => files.count()).toBe(0);
-  const [message] = await chat.tape(openSession(page));
+  const [message] = await chat.readTape(sessionIdOf(page));
   expect(message!.content).toBe("What is this?");
   const by_type = message!.attachments!.map(({ type, mimeType, resource }) => [
     type,
@@ -348,21 +356,21 @@ verifies(
     await page.locator('article[aria-busy="true"]').waitFor();
     await page.getByRole("button", { name: "Stop" }).click();
     await conversation(page).getByText("Interrupted", { exact: true }).waitFor();
-    await chat.ended(page);
+    await chat.waitUntilEnded(page);
     expect(await page.getByRole("button", { name: "Stop" }).count()).toBe(0);
-    const cut = (await chat.tape(openSession(page))).at(-1)!.content;
-    expect(answer_text.startsWith(cut)).toBe(true);
-    expect(cut.length).toBeLessThan(answer_text.length);
+    const stored_text = (await chat.readTape(sessionIdOf(page))).at(-1)!.content;
+    expect(answer_text.startsWith(stored_text)).toBe(true);
+    expect(stored_text.length).toBeLessThan(answer_text.length);
 
     await send(page, '/tool agent {"goal": "Say hi"}\n/then\n/say Over.');
     await page.getByRole("group", { name: "Approval of agent" }).waitFor();
     await send(page, "and this, please");
     await ownMessages(page).getByText("and this, please").waitFor();
     await page.getByRole("button", { name: "Approve once" }).click();
-    await chat.ended(page);
+    await chat.waitUntilEnded(page);
     const { body } = await chat.gateway.http<{ items: unknown[] }>(
       "GET",
-      `/v1/runs?session_id=${openSession(page)}`,
+      `/v1/runs?session_id=${sessionIdOf(page)}`,
     );
     expect(body.items).toHaveLength(2);
     await messageBox(page).press("ArrowUp");
@@ -381,10 +389,10 @@ for (const colorScheme of ["light", "dark"] as const)
     `has no accessibility violation in any state of the chat in ${colorScheme}`,
     async () => {
       const { page, problems } = await chat.newChat({ colorScheme });
-      const found: string[] = [];
+      const violations: string[] = [];
       const check = async (state: string) => {
         await waitUntilLoaded(page);
-        found.push(...(await accessibilityProblems(page)).map((problem) => `${state}: ${problem}`));
+        violations.push(...(await accessibilityProblems(page)).map((problem) => `${state}: ${problem}`));
       };
       await check("new");
       await send(
@@ -416,14 +424,14 @@ for (const colorScheme of ["light", "dark"] as const)
       await page.getByRole("button", { name: "Approve once" }).click();
       await page.locator('article[aria-busy="true"]').waitFor();
       await check("streaming");
-      await chat.ended(page);
+      await chat.waitUntilEnded(page);
       for (const summary of await conversation(page).locator("summary").all()) await summary.click();
       await check("answered");
       await page.getByRole("button", { name: "Details" }).click();
       await check("details");
       await page.getByRole("button", { name: "Change the title" }).click();
       await check("title");
-      expect(found).toEqual([]);
+      expect(violations).toEqual([]);
       expect(problems).toEqual([]);
     },
     120_000,

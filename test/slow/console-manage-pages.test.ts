@@ -94,9 +94,9 @@ async function seed(): Promise<Record<string, string>> {
 const callOf = (export_id: string, input: object = {}) => ({ package_id: "acme/desk", export_id, input });
 
 async function post(path: string, body?: unknown, method = "POST"): Promise<Record<string, unknown>> {
-  const answer = await gateway.http(method, path, body);
-  expect(answer.status, `${path} ${JSON.stringify(answer.body)}`).toBeLessThan(300);
-  return answer.body;
+  const response = await gateway.http(method, path, body);
+  expect(response.status, `${path} ${JSON.stringify(response.body)}`).toBeLessThan(300);
+  return response.body;
 }
 
 /** A hook that fails while its configuration says so. */
@@ -221,15 +221,17 @@ verifies(
   "has no accessibility violation, error or foreign request on a management page in the light and dark theme",
   async () => {
     const { page, problems } = await open("/console");
-    const found: string[] = [];
+    const violations: string[] = [];
     const further = FURTHER_PAGES.map((path) =>
       path.replace(/:(\w+)/, (_all, name: string) => examples[name]!),
     );
     for (const path of [...listPages().keys(), ...further]) {
       await show(page, path);
-      found.push(...(await accessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`));
+      violations.push(
+        ...(await accessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
+      );
     }
-    expect(found).toEqual([]);
+    expect(violations).toEqual([]);
     expect(problems).toEqual([]);
   },
   500_000,
@@ -284,7 +286,7 @@ verifies(
     await page.getByRole("button", { name: "Done" }).click();
     await page.getByRole("row", { name: /coder.*1 requests per day.*Valid/ }).waitFor();
 
-    const ask = async () =>
+    const sendModelRequest = async () =>
       (
         await gateway.http(
           "POST",
@@ -293,8 +295,8 @@ verifies(
           { authorization: `Bearer ${token}` },
         )
       ).status;
-    expect(await ask()).toBe(200);
-    expect(await ask()).toBe(429);
+    expect(await sendModelRequest()).toBe(200);
+    expect(await sendModelRequest()).toBe(429);
     await show(page, "/model-calls");
     await page.getByRole("table", { name: "Model calls" }).getByRole("link").first().click();
     await page.getByRole("region", { name: "Model call", exact: true }).getByText("Succeeded").waitFor();
@@ -315,17 +317,17 @@ verifies(
       await page.getByText("The example event was sent.").last().waitFor();
     }
     await show(page, `/deliveries?binding=${examples.hook}&status=dead`);
-    await expect.poll(() => rows("Gave up").count(), { timeout: 90_000 }).toBeGreaterThanOrEqual(2);
-    const dead = await rows("Gave up").count();
-    await rows("Gave up").first().getByRole("button", { name: "Discard" }).click();
+    await expect.poll(() => rows("Dead").count(), { timeout: 90_000 }).toBeGreaterThanOrEqual(2);
+    const dead = await rows("Dead").count();
+    await rows("Dead").first().getByRole("button", { name: "Discard" }).click();
     await page.getByText("The delivery was discarded.").waitFor();
-    await expect.poll(() => rows("Gave up").count()).toBe(dead - 1);
+    await expect.poll(() => rows("Dead").count()).toBe(dead - 1);
 
     await post(`/v1/plugin-bindings/${examples.hook}`, { config: { refuse: false } }, "PATCH");
-    const link = rows("Gave up").first().getByRole("link").first();
+    const link = rows("Dead").first().getByRole("link").first();
     await link.click();
     const detail = page.getByRole("region", { name: "Delivery", exact: true });
-    await detail.getByText("Gave up").waitFor();
+    await detail.getByText("Dead").waitFor();
     await detail.getByRole("button", { name: "Replay" }).click();
     await detail.getByText("Delivered").waitFor();
 
@@ -334,7 +336,7 @@ verifies(
     await page.getByText("Paused. Events are kept.").waitFor();
     await post("/v1/invocations?wait=30", callOf("look"));
     await show(page, `/deliveries?binding=${examples.hook}&status=pending`);
-    await expect.poll(() => rows("Waiting").count(), { timeout: 90_000 }).toBeGreaterThanOrEqual(1);
+    await expect.poll(() => rows("Pending").count(), { timeout: 90_000 }).toBeGreaterThanOrEqual(1);
     await show(page, `/bindings/${examples.hook}`);
     await page.getByRole("button", { name: "Resume" }).click();
     await page.getByText("Resumed.").waitFor();
@@ -350,8 +352,8 @@ verifies(
     const { page, problems } = await open(`/console/upgrades/${examples.newer}`);
     await page.getByRole("textbox", { name: "Calls", exact: true }).fill("1");
     await page.getByRole("button", { name: "Replay" }).click();
-    const held = "The new version needs a permission that the version in use does not have";
-    await page.getByRole("region", { name: held }).waitFor();
+    const heading = "The new version needs a permission that the version in use does not have";
+    await page.getByRole("region", { name: heading }).waitFor();
     await page.getByText(/1 changed/).waitFor();
     const { body } = await gateway.http<{ package_version: string }>(
       "GET",
@@ -417,7 +419,7 @@ verifies(
       .or(page.getByText(/mcpServers/));
     const text = (await entry.first().textContent())!;
     const token = /Bearer (bpk_[\w-]+)/.exec(text)![1]!;
-    const listTools = () =>
+    const initialize = () =>
       gateway.http(
         "POST",
         "/mcp",
@@ -433,11 +435,11 @@ verifies(
         },
         { authorization: `Bearer ${token}`, accept: "application/json, text/event-stream" },
       );
-    expect((await listTools()).status).toBe(200);
+    expect((await initialize()).status).toBe(200);
     await page.getByRole("button", { name: "Disconnect Claude Code" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
     await page.getByText("No client is connected.").waitFor();
-    expect((await listTools()).status).toBe(401);
+    expect((await initialize()).status).toBe(401);
     expect(problems).toEqual([]);
   },
   120_000,
@@ -445,7 +447,7 @@ verifies(
 
 verifies(
   ["console.manage", "console.quality"],
-  "shows a fresh gateway as healthy on the home and health pages, and does not change plugin names",
+  "shows a fresh gateway as healthy, and as degraded while its active provider is not configured",
   async () => {
     const fresh = await startTestGateway();
     const visited = await visit(browser, fresh);

@@ -176,7 +176,7 @@ verifies(
 
 verifies(
   "console.manage",
-  "installs a server from the Python index with its arguments and a slot, and gives it the secret",
+  "installs a server from the Python index with its arguments and a slot, and binds a secret to the slot",
   async () => {
     const { page, problems } = await open("/console/plugins/install");
     await page.getByRole("radio", { name: "PyPI" }).click();
@@ -192,11 +192,11 @@ verifies(
     await page.getByRole("button", { name: "Store" }).click();
     await page.getByRole("button", { name: "Save secrets" }).click();
     await page.getByText("Secrets saved. The change applies to the next call.").waitFor();
-    const seen = JSON.parse(await invokeForText("mcp_acme-mcp-py_look")) as {
+    const report = JSON.parse(await invokeForText("mcp_acme-mcp-py_look")) as {
       arguments: string[];
       word: string;
     };
-    expect(seen).toMatchObject({ word: "dependency", arguments: ["--level", "high"] });
+    expect(report).toMatchObject({ word: "dependency", arguments: ["--level", "high"] });
     expect(problems).toEqual([]);
   },
   180_000,
@@ -336,8 +336,8 @@ verifies(
         ["key", "trust", `${key}.pub`, "--name", "Acme"],
         ["plugin", "sign", dir, "--key", key],
       ]) {
-        const made = await strict.cli(...args);
-        expect(made.code, made.stderr).toBe(0);
+        const completed = await strict.cli(...args);
+        expect(completed.code, completed.stderr).toBe(0);
       }
       const file = join(dir, "bin/plugin.mjs");
       writeFileSync(file, readFileSync(file, "utf8").replace("succeeded", "succeedeD"));

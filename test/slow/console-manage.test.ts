@@ -137,10 +137,10 @@ verifies(
   "shows a stored secret nowhere, and never sends it back",
   async () => {
     const { page } = await open("/console/secrets");
-    const answers: Promise<string>[] = [];
+    const response_texts: Promise<string>[] = [];
     page.on("response", (response) => {
       // The event stream does not end.
-      if (!response.url().includes("/v1/events")) answers.push(response.text().catch(() => ""));
+      if (!response.url().includes("/v1/events")) response_texts.push(response.text().catch(() => ""));
     });
     const { binding_id } = await findBinding("look");
     for (const path of [
@@ -154,7 +154,7 @@ verifies(
       expect(await page.content()).not.toContain("canary/9f2c");
     }
     expect(await page.getByText(CANARY_NAME).count()).toBeGreaterThan(0);
-    for (const text of await Promise.all(answers)) expect(text).not.toContain("canary/9f2c");
+    for (const text of await Promise.all(response_texts)) expect(text).not.toContain("canary/9f2c");
   },
   120_000,
 );
@@ -228,13 +228,13 @@ verifies(
 
 verifies(
   ["console.manage", "console.quality"],
-  "holds an upgrade that adds network access while the old version answers, until a person decides",
+  "holds an upgrade that adds network access until a person decides, and keeps the old version in use",
   async () => {
     const { page, problems } = await open("/console/plugins/install");
     await page.getByRole("radio", { name: "Folder" }).click();
     await page.getByRole("textbox", { name: "Folder" }).fill(writeDeskPlugin("acme/desk", "3.0.0"));
     await page.getByRole("button", { name: "Review" }).click();
-    // Otherwise its bindings would move without a review.
+    // Otherwise its bindings would change version without a review.
     expect(await page.getByRole("checkbox", { name: "Make the exports callable now" }).isChecked()).toBe(
       false,
     );
@@ -242,13 +242,13 @@ verifies(
     await page.getByRole("link", { name: "Review upgrade" }).click();
     await page.getByText("look will be able to use the network: api.desk.test.").waitFor();
     await page.getByRole("button", { name: "Upgrade", exact: true }).click();
-    const notice = page.getByRole("region", {
-      name: /The upgrade of acme\/desk to 3.0.0 waits for your decision/,
+    const upgrade_card = page.getByRole("region", {
+      name: /The upgrade of acme\/desk to 3.0.0 is awaiting your decision/,
     });
-    await notice.waitFor();
+    await upgrade_card.waitFor();
     expect((await callLook()).version).toBe("1.0.0");
-    await notice.getByRole("button", { name: "Grant and upgrade" }).click();
-    await notice.waitFor({ state: "detached" });
+    await upgrade_card.getByRole("button", { name: "Grant and upgrade" }).click();
+    await upgrade_card.waitFor({ state: "detached" });
     expect((await callLook()).version).toBe("3.0.0");
     await page.getByRole("tab", { name: "Versions" }).click();
     await page.getByRole("button", { name: "Roll back to 1.0.0" }).click();

@@ -105,15 +105,17 @@ verifies(
     const waiting = await invoke("pay", { amount: 5 }, { session_id: "s-axe" });
     const { page, problems } = await open("/console");
     await waitUntilConsoleLive(page);
-    const found: string[] = [];
+    const violations: string[] = [];
     for (const path of [...PAGES, `/console/invocations/${failed}`, `/console/invocations/${waiting}`]) {
       await page.goto(gateway.url + path);
       await page.getByRole("heading", { level: 1 }).waitFor();
       await waitUntilLoaded(page);
-      found.push(...(await accessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`));
+      violations.push(
+        ...(await accessibilityProblemsInBothThemes(page)).map((problem) => `${path} ${problem}`),
+      );
     }
     await gateway.http("POST", `/v1/invocations/${waiting}:cancel`);
-    expect(found).toEqual([]);
+    expect(violations).toEqual([]);
     expect(problems).toEqual([]);
   },
 );
@@ -149,11 +151,11 @@ verifies("console.quality", "makes Home usable with a few requests", async () =>
 
 verifies(
   "console.quality",
-  "shows a call that the command line made in two open tabs, and removes it from both when it is answered",
+  "shows the approval of a call from the command line in two open tabs, and removes it from both when it is answered",
   async () => {
     const { page, tab } = await open("/console/approvals");
-    const other = await tab("/console/approvals");
-    const pages = [page, other];
+    const second_tab = await tab("/console/approvals");
+    const pages = [page, second_tab];
     await Promise.all(pages.map(waitUntilConsoleLive));
     const called = gateway.cli("invoke", "pay", "--input", '{"amount":11}', "--no-input");
     await Promise.all(pages.map((each) => each.getByRole("link", { name: /^pay/ }).waitFor()));
@@ -198,18 +200,20 @@ verifies(
   "shows an approval in two open tabs without a reload, and removes it from both when one answers",
   async () => {
     const { page, tab } = await open("/console/approvals");
-    const other = await tab("/console/approvals");
-    await Promise.all([waitUntilConsoleLive(page), waitUntilConsoleLive(other)]);
+    const second_tab = await tab("/console/approvals");
+    await Promise.all([waitUntilConsoleLive(page), waitUntilConsoleLive(second_tab)]);
     const ids = await Promise.all(
       Array.from({ length: 5 }, () => invoke("pay", { amount: 7, to: "Ada" }, { session_id: "s-five" })),
     );
-    await Promise.all([page, other].map((each) => each.getByRole("link", { name: /pay.*×5/ }).waitFor()));
+    await Promise.all(
+      [page, second_tab].map((each) => each.getByRole("link", { name: /pay.*×5/ }).waitFor()),
+    );
     expect(await page.getByRole("region", { name: "Exact arguments" }).textContent()).toContain('"Ada"');
     // The risk is high, so a habitual Enter rejects.
     expect(await page.locator(":focus").textContent()).toBe("Reject ×5");
     await page.getByLabel("Feedback to the caller").fill("not today");
     await page.getByRole("button", { name: "Reject ×5" }).click();
-    await Promise.all([page, other].map((each) => each.getByText("No call awaits approval.").waitFor()));
+    await Promise.all([page, second_tab].map((each) => each.getByText("No call awaits approval.").waitFor()));
     for (const id of ids) {
       const { body } = await gateway.http<{ error: { code: string } }>("GET", `/v1/invocations/${id}`);
       expect(body.error.code).toBe("approval.rejected");
@@ -266,14 +270,14 @@ verifies("console.quality", "reaches every control of every page with the Tab ke
   const { page } = await open("/console");
   await waitUntilConsoleLive(page);
   const failed = await invoke("look", { fail: true }, {}, "?wait=30");
-  const missed: string[] = [];
+  const unreachable: string[] = [];
   for (const path of [...PAGES, `/console/invocations/${failed}`]) {
     await page.goto(gateway.url + path);
     await page.getByRole("heading", { level: 1 }).waitFor();
     await waitUntilLoaded(page);
-    missed.push(...(await unreachableControls(page)).map((control) => `${path} ${control}`));
+    unreachable.push(...(await unreachableControls(page)).map((control) => `${path} ${control}`));
   }
-  expect(missed).toEqual([]);
+  expect(unreachable).toEqual([]);
 });
 
 verifies("console.quality", "answers an approval and runs a call again with the keyboard alone", async () => {
@@ -309,7 +313,7 @@ verifies("console.quality", "shows why a call failed and runs it again", async (
   await page.waitForURL((url) => url.pathname.includes("/invocations/inv_") && !url.pathname.endsWith(id));
 });
 
-verifies("console.quality", "turns a request that gets no answer into an error with a retry", async () => {
+verifies("console.quality", "turns a request that gets no response into an error with a retry", async () => {
   const { page } = await open("/console");
   await waitUntilConsoleLive(page);
   await page.route("**/v1/invocations?*", () => undefined);

@@ -20,7 +20,7 @@ const DELIVERIES = 10_000;
 const KILLS = 200;
 const HOMES = 4;
 /** Homes in use at the same time: a gateway that starts or waits leaves a processor to the other one. */
-const LANES = 2;
+const CONCURRENT_HOMES = 2;
 const EVENTS_PER_WRITE = 100;
 
 const MANIFEST = `api_version = "vai.plugin.v1"
@@ -53,12 +53,12 @@ verifies(
       kills: KILLS / HOMES,
     }));
     const journals: string[][][] = [];
-    const lane = async () => {
+    const runHomes = async () => {
       for (let home = homes.pop(); home !== undefined; home = homes.pop())
         journals.push(await deliverWithKills(home));
     };
-    // If a lane fails, the others still end their gateways.
-    for (const ended of await Promise.allSettled(Array.from({ length: LANES }, lane)))
+    // If one of them fails, the others still end their gateways.
+    for (const ended of await Promise.allSettled(Array.from({ length: CONCURRENT_HOMES }, runHomes)))
       if (ended.status === "rejected") throw ended.reason;
     const attempts = journals.flatMap(checkJournal);
     expect(attempts).toHaveLength(DELIVERIES);
@@ -75,21 +75,21 @@ async function deliverWithKills({ deliveries, kills }: { deliveries: number; kil
   mkdirSync(home, { mode: 0o700 });
   writeFileSync(join(home, "backplane.toml"), "[sandbox]\nenabled = false\n", { mode: 0o600 });
   writeFileSync(journal, "");
-  const handled = lineCounter(journal);
+  const handled = createLineCounter(journal);
   let gateway = await startTestGateway({ home });
   try {
     const hook = await bindJournal(gateway, folder, journal);
     await gateway.stop();
     await writeEvents(join(home, "store.db"), deliveries);
-    let before = 0;
+    let handled_before = 0;
     for (let kill = 0; kill < kills; kill++) {
       gateway = await startTestGateway({ home });
       // Each gateway handles at least the deliveries that the previous kill interrupted, so that none runs out of
       // attempts.
-      const wanted = Math.min(before + 10 + ((kill * 7) % 30), deliveries - (kills - kill) * 10);
+      const wanted = Math.min(handled_before + 10 + ((kill * 7) % 30), deliveries - (kills - kill) * 10);
       await eventually(() => handled.count() >= wanted, 120_000, `${wanted} events are handled`);
       await gateway.kill9();
-      before = handled.count();
+      handled_before = handled.count();
     }
     gateway = await startTestGateway({ home });
     await eventually(() => handled.count() >= deliveries, 120_000, "all events are handled");
@@ -158,7 +158,7 @@ function linesOf(journal: string): string[][] {
 }
 
 /** Counts the lines of a growing file. Each call reads only what was appended since the last one. */
-function lineCounter(file: string): { count(): number; close(): void } {
+function createLineCounter(file: string): { count(): number; close(): void } {
   const handle = openSync(file, "r");
   const buffer = Buffer.alloc(64 * 1024);
   let lines = 0;

@@ -1,6 +1,7 @@
 /**
- * The screenshots of the documents, taken from a real gateway that has done some work. A normal run takes them into a
- * temporary folder and compares them with those in docs/images; `npm run docs:screenshots` replaces those.
+ * The screenshots of the documents, taken from a real gateway that has done some work. A normal run writes them to a
+ * temporary folder and checks only the dimensions and sizes of those in docs/images; `npm run docs:screenshots`
+ * replaces those.
  */
 import { globSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -86,7 +87,7 @@ beforeAll(async () => {
   npm = await startInstalledRegistry([FILES_SERVER]);
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
   const env = { NPM_CONFIG_REGISTRY: npm.url, NPM_CONFIG_CACHE: join(home, "npm-cache") };
-  // The question must stay open while the screenshots are taken.
+  // The approval must stay pending while the screenshots are taken.
   writeFileSync(join(home, "backplane.toml"), "[agent]\napproval_timeout_ms = 600000\n");
   [gateway, browser] = await Promise.all([startTestGateway({ home, env }), openBrowser()]);
   await seedGateway();
@@ -154,7 +155,7 @@ for (const [name, shot] of Object.entries(SHOTS))
       colorScheme: shot.dark ? "dark" : "light",
     });
     try {
-      await take(opened, name, shot);
+      await takeScreenshot(opened, name, shot);
     } finally {
       await opened.close();
     }
@@ -165,7 +166,11 @@ for (const [name, shot] of Object.entries(SHOTS))
     expect(sizeOf(readFileSync(join(IMAGES, name)))).toEqual(SIZE);
   });
 
-async function take({ page, problems }: Visit, name: string, { path, prepare, shows }: Shot): Promise<void> {
+async function takeScreenshot(
+  { page, problems }: Visit,
+  name: string,
+  { path, prepare, shows }: Shot,
+): Promise<void> {
   await page.goto(gateway.url + path());
   await page.addStyleTag({ content: FONTS });
   await waitUntilConsoleLive(page);

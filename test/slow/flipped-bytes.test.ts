@@ -1,4 +1,7 @@
-/** Changes one random byte of a store, many times: every answer is correct or an error that names the damage. */
+/**
+ * Changes one random byte of a store, many times: every read returns the correct result or an error that reports
+ * damage.
+ */
 import {
   copyFileSync,
   cpSync,
@@ -53,22 +56,22 @@ verifies(
     const random = randomFrom(SEED);
     const silent: string[] = [];
     const unclear: string[] = [];
-    const seen = { refused: 0, answered_with_error: 0, harmless: 0 };
+    const counts = { refused: 0, answered_with_error: 0, harmless: 0 };
     for (let n = 0; n < FLIPS; n++) {
       const home = join(dir, `flip-${n}`);
       copyStore(n % 2 === 0 ? closed : killed, home);
       const change = flip(home, random);
       const outcome = await tryStore(home);
-      seen[outcome.kind]++;
+      counts[outcome.kind]++;
       for (const name of outcome.wrong) silent.push(`${change}: ${name}`);
       if (outcome.unclear !== undefined) unclear.push(`${change}: ${outcome.unclear}`);
       rmSync(home, { recursive: true });
     }
-    console.log(JSON.stringify(seen));
+    console.log(JSON.stringify(counts));
     expect(silent).toEqual([]);
     expect(unclear).toEqual([]);
     // The result is meaningful only if enough changes are detected.
-    expect(seen.refused + seen.answered_with_error).toBeGreaterThan(FLIPS / 4);
+    expect(counts.refused + counts.answered_with_error).toBeGreaterThan(FLIPS / 4);
   },
   600_000,
 );
@@ -95,50 +98,50 @@ verifies(
   async () => {
     const random = randomFrom(SEED + 1);
     const prepared = join(dir, "home");
-    const whole = await openHomeOf(prepared);
+    const whole = await startOnHome(prepared);
     for (let n = 0; n < 10; n++) {
-      await whole.ask("PUT", `/v1/secrets/s${n}`, { value: `value ${n}` });
-      await whole.ask("POST", "/v1/keys", { name: `k${n}`, scopes: ["exports:read"] });
+      await whole.sendRequest("PUT", `/v1/secrets/s${n}`, { value: `value ${n}` });
+      await whole.sendRequest("POST", "/v1/keys", { name: `k${n}`, scopes: ["exports:read"] });
     }
     const answers = await whole.answers();
     for (const [i, { status }] of answers.entries()) expect(status, PATHS[i]).toBe(200);
     await whole.stop();
     const silent: string[] = [];
-    const seen = { refused: 0, error: 0, same: 0 };
+    const counts = { refused: 0, error: 0, same: 0 };
     for (let n = 0; n < HOMES; n++) {
       const home = join(dir, `home-${n}`);
       cpSync(prepared, home, { recursive: true });
       // The store is larger than all other files together, and mostly empty.
-      const others = durableFiles(home).filter((name) => name !== "store.db");
-      const change = flip(home, random, n % 2 === 0 ? ["store.db"] : others, true);
-      const opened = await openHomeOf(home).catch((error: unknown) => {
+      const other_files = durableFiles(home).filter((name) => name !== "store.db");
+      const change = flip(home, random, n % 2 === 0 ? ["store.db"] : other_files, true);
+      const opened = await startOnHome(home).catch((error: unknown) => {
         expect(codeOf(error), change).toMatch(/^(store\.damaged|store\.commits_lost|config\.invalid)$/);
-        seen.refused++;
+        counts.refused++;
         return null;
       });
       if (opened !== null) {
-        const current_answers = await opened.answers();
-        const errors = current_answers.filter(({ status }) => status >= 400);
-        for (const [i, response] of current_answers.entries()) {
+        const current_responses = await opened.answers();
+        const errors = current_responses.filter(({ status }) => status >= 400);
+        for (const [i, response] of current_responses.entries()) {
           if (response.status < 400 && response.text !== answers[i]!.text)
             silent.push(`${change}: ${PATHS[i]}`);
         }
-        seen[errors.length === 0 ? "same" : "error"]++;
+        counts[errors.length === 0 ? "same" : "error"]++;
         await opened.stop();
       }
       rmSync(home, { recursive: true });
     }
-    console.log(JSON.stringify(seen));
+    console.log(JSON.stringify(counts));
     expect(silent).toEqual([]);
-    expect(seen.refused + seen.error).toBeGreaterThan(HOMES / 8);
+    expect(counts.refused + counts.error).toBeGreaterThan(HOMES / 8);
   },
   600_000,
 );
 
-async function openHomeOf(home: string) {
+async function startOnHome(home: string) {
   const gateway = await startGateway(loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } }));
   const token = readFileSync(gateway.admin_token_file, "utf8").trim();
-  const ask = async (method: string, path: string, body?: unknown) => {
+  const sendRequest = async (method: string, path: string, body?: unknown) => {
     const response = await fetch(`${gateway.url}${path}`, {
       method,
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
@@ -147,8 +150,8 @@ async function openHomeOf(home: string) {
     return { status: response.status, text: await response.text() };
   };
   return {
-    ask,
-    answers: () => Promise.all(PATHS.map((path) => ask("GET", path))),
+    sendRequest,
+    answers: () => Promise.all(PATHS.map((path) => sendRequest("GET", path))),
     stop: () => gateway.stop(),
   };
 }
@@ -224,10 +227,10 @@ function flip(home: string, random: () => number, names = readdirSync(home), wri
   for (let tries = 0; written_only && bytes[offset] === 0 && tries < 1_000; tries++) {
     offset = Math.floor(random() * file.size);
   }
-  const before = bytes[offset]!;
-  bytes[offset] = before ^ (1 + Math.floor(random() * 255));
+  const original = bytes[offset]!;
+  bytes[offset] = original ^ (1 + Math.floor(random() * 255));
   writeFileSync(join(home, file.name), bytes);
-  return `${file.name} byte ${offset} ${before} -> ${bytes[offset]}`;
+  return `${file.name} byte ${offset} ${original} -> ${bytes[offset]}`;
 }
 
 /** A seeded generator (mulberry32), so that every run changes the same bytes. */

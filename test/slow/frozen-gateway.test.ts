@@ -4,7 +4,7 @@
  */
 import pg from "pg";
 import { afterAll, beforeAll, expect } from "vitest";
-import { gatedTool } from "../support/gated-tool.ts";
+import { createGatedTool } from "../support/gated-tool.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { type ModelServer, startModelServer, useModelServer } from "../support/model-server.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
@@ -29,7 +29,7 @@ interface Run {
 
 let postgres: TestPostgres;
 let model: ModelServer;
-const tool = gatedTool();
+const tool = createGatedTool();
 const gateways: TestGateway[] = [];
 const clients: pg.Client[] = [];
 
@@ -62,7 +62,7 @@ const connectClient = async () => {
 };
 
 /** Locks rows or a table against writes or reads until it is released. */
-async function lock(text: string, values: unknown[] = []): Promise<() => Promise<void>> {
+async function holdLock(text: string, values: unknown[] = []): Promise<() => Promise<void>> {
   const holder = await connectClient();
   await holder.query("begin");
   await holder.query(text, values);
@@ -70,12 +70,16 @@ async function lock(text: string, values: unknown[] = []): Promise<() => Promise
 }
 
 async function waitForLockedWrites(observer: pg.Client, count = 1): Promise<void> {
-  const waiting = async () =>
+  const countLockedWrites = async () =>
     Number(
       (await observer.query("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")).rows[0]
         .count,
     );
-  await eventually(async () => (await waiting()) >= count, TIMEOUT_MS, `${count} writes wait for a lock`);
+  await eventually(
+    async () => (await countLockedWrites()) >= count,
+    TIMEOUT_MS,
+    `${count} writes wait for a lock`,
+  );
 }
 
 verifies(
@@ -117,7 +121,7 @@ verifies(
       const unkept = model.hold(name("unkept"), "tool", "text");
       const unanswered = model.hold(name("unanswered"), "answer", "text");
       for (const { release } of [requested, streaming, unkept, unanswered]) releases.push(release);
-      tool.open(name("unanswered"));
+      tool.openGate(name("unanswered"));
       for (const step of ["asked", "streaming", "unkept", "running", "unsettled", "unanswered"]) {
         expect((await begin(step)).status).toBe(202);
       }
@@ -127,27 +131,29 @@ verifies(
         input: { name: name("holder") },
       });
       expect(holder.status).toBe(202);
-      await eventually(() => tool.runs(name("holder")) === 1, TIMEOUT_MS, "the slot is taken");
+      await eventually(() => tool.countRuns(name("holder")) === 1, TIMEOUT_MS, "the slot is taken");
       expect((await begin("queued")).status).toBe(202);
       await Promise.all([requested.reached, streaming.reached, unkept.reached, unanswered.reached]);
       for (const step of ["running", "unsettled"]) {
-        await eventually(() => tool.runs(name(step)) === 1, TIMEOUT_MS, `the tool of ${step} runs`);
+        await eventually(() => tool.countRuns(name(step)) === 1, TIMEOUT_MS, `the tool of ${step} runs`);
       }
       await waitForCall(name("queued"));
       // After the model's answer and before its entry; before a settlement; before the final answer.
-      releases.push(await lock("select 1 from sessions where id = $1 for update", [name("unkept")]));
+      releases.push(await holdLock("select 1 from sessions where id = $1 for update", [name("unkept")]));
       unkept.release();
       await waitForLockedWrites(observer, 1);
       releases.push(
-        await lock("select 1 from invocations where session_id = $1 for update", [name("unsettled")]),
+        await holdLock("select 1 from invocations where session_id = $1 for update", [name("unsettled")]),
       );
-      tool.open(name("unsettled"));
+      tool.openGate(name("unsettled"));
       await waitForLockedWrites(observer, 2);
-      releases.push(await lock("select 1 from runs where session_id = $1 for update", [name("unanswered")]));
+      releases.push(
+        await holdLock("select 1 from runs where session_id = $1 for update", [name("unanswered")]),
+      );
       unanswered.release();
       await waitForLockedWrites(observer, 3);
       // Before the model request: the turn is on disk and cannot read the list of tools.
-      const unlockBindings = await lock("lock table bindings in access exclusive mode");
+      const unlockBindings = await holdLock("lock table bindings in access exclusive mode");
       const begun = begin("begun").catch(() => null);
       await eventually(
         async () =>
@@ -159,7 +165,7 @@ verifies(
       frozen.process.kill("SIGSTOP");
       await unlockBindings();
       for (const release of releases) await release();
-      for (const step of steps) tool.open(name(step));
+      for (const step of steps) tool.openGate(name(step));
       const run = async (gateway: TestGateway, step: string) => {
         const path = `/v1/runs?session_id=${name(step)}`;
         return (await gateway.http<{ items: Run[] }>("GET", path)).body.items;
@@ -175,7 +181,7 @@ verifies(
       for (const step of steps) tapes.set(step, await readTape(other, name(step)));
 
       frozen.process.kill("SIGCONT");
-      tool.open(name("holder"));
+      tool.openGate(name("holder"));
       await begun;
       await eventually(
         async () => (await frozen.http("GET", "/readyz")).status === 200,
@@ -200,16 +206,18 @@ verifies(
       }
       for (const step of steps) {
         const tape = await readTape(other, name(step));
-        const before = tapes.get(step)!;
-        expect([step, tape.slice(0, before.length)]).toEqual([step, before]);
+        const earlier_tape = tapes.get(step)!;
+        expect([step, tape.slice(0, earlier_tape.length)]).toEqual([step, earlier_tape]);
         // The final answer is followed by the next message and by nothing else.
-        const kinds = tape.slice(before.length).filter(({ kind }) => kind !== "event");
+        const kinds = tape.slice(earlier_tape.length).filter(({ kind }) => kind !== "event");
         expect([step, kinds.map(({ payload }) => payload.content)]).toEqual([
           step,
           ["hello again", "Well, done"],
         ]);
-        expect([step, tool.runs(name(step)) <= 1]).toEqual([step, true]);
-        const messages = before.filter(({ kind }) => kind === "message").map(({ payload }) => payload.role);
+        expect([step, tool.countRuns(name(step)) <= 1]).toEqual([step, true]);
+        const messages = earlier_tape
+          .filter(({ kind }) => kind === "message")
+          .map(({ payload }) => payload.role);
         expect([step, messages]).toEqual([step, ["user", "assistant"]]);
         const runs = await run(other, step);
         expect([step, runs.map(({ status, resumed }) => [status, resumed])]).toEqual([
@@ -223,8 +231,8 @@ verifies(
       }
       // If the freeze came before the row of the call, the other gateway makes the call; afterwards neither does.
       for (const step of ["begun", "asked", "streaming", "unkept"])
-        expect([step, tool.runs(name(step))]).toEqual([step, 1]);
-      expect(tool.runs(name("queued"))).toBe(0);
+        expect([step, tool.countRuns(name(step))]).toEqual([step, 1]);
+      expect(tool.countRuns(name("queued"))).toBe(0);
     }
   },
   600_000,

@@ -191,7 +191,7 @@ verifies(
 
 verifies(
   "fault.disk",
-  "answers writes that fail on the disk with 5xx, keeps what it acknowledged, and recovers without a restart",
+  "refuses writes that fail on the disk with 5xx, keeps what it acknowledged, and recovers without a restart",
   async ({ skip }) => {
     const disk = createFailingDisk();
     if (disk === null) return skip("simulating failing writes needs a C compiler");
@@ -300,12 +300,12 @@ async function failEachWrite(
     // but only after a write has failed: however slow the machine is, every write of the operation is counted.
     let failing_since: number | null = null;
     const watch = setInterval(() => {
-      if (disk.seen() > allowed) failing_since ??= performance.now();
+      if (disk.countWrites() > allowed) failing_since ??= performance.now();
       if (failing_since !== null && performance.now() - failing_since > 300) disk.repair();
     }, 20);
     const { status, body } = await run();
     clearInterval(watch);
-    const passed = disk.seen() <= allowed;
+    const passed = disk.countWrites() <= allowed;
     disk.repair();
     const failure_context = `${error} after ${allowed} writes: ${status} ${JSON.stringify(body).slice(0, 400)}`;
     if (body.error != null) {
@@ -434,9 +434,9 @@ verifies(
     for (const [error, allowed, args] of commands) {
       disk.fail(error, dir, allowed);
       const { code, stdout, stderr } = await gateway.cli(...args);
-      const seen = disk.seen();
+      const write_count = disk.countWrites();
       disk.repair();
-      const failure_context = `${error} ${args.join(" ")} (${seen} writes): ${code} ${stdout}${stderr}`;
+      const failure_context = `${error} ${args.join(" ")} (${write_count} writes): ${code} ${stdout}${stderr}`;
       expect(code, failure_context).not.toBe(0);
       expect(stderr, failure_context).toMatch(/disk|space/);
       expect(stderr, failure_context).not.toMatch(/damaged|internal|at file:/);

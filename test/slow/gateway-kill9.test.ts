@@ -40,14 +40,14 @@ verifies(
     const { home } = gateway;
     try {
       const exports = await bindAll(gateway, folder);
-      const reached = new Set<string>();
-      let started = 0;
+      const served_exports = new Set<string>();
+      let killed_processes = 0;
       for (let kill = 0; kill < KILLS; kill++) {
         let served = 0;
         const load = Array.from({ length: CONCURRENT_CALLS }, (_, at) =>
           callRepeatedly(gateway, exports, at, (export_id) => {
             served++;
-            reached.add(export_id);
+            served_exports.add(export_id);
           }),
         );
         // The first kill waits until everything runs. Each later kill waits for one more served call than the one
@@ -55,7 +55,7 @@ verifies(
         await eventually(() => served > (kill === 0 ? 30 : kill), 60_000, "calls are served");
         if (kill === 0) {
           await eventually(
-            () => reached.size === exports.length,
+            () => served_exports.size === exports.length,
             60_000,
             `all of ${exports.join(", ")} are served`,
           );
@@ -65,7 +65,7 @@ verifies(
         // SIGSTOP first, so that the gateway cannot start another child meanwhile.
         gateway.process.kill("SIGSTOP");
         const processes = descendants(gateway.pid);
-        started += processes.length;
+        killed_processes += processes.length;
         await gateway.kill9();
         await Promise.all(load);
         const findRemains = () => ({
@@ -75,16 +75,16 @@ verifies(
           descriptors: holdersOf(home),
           scratch: readdirSync(join(home, "scratch")),
         });
-        const nothing = { processes: [], cgroups: [], mounts: [], descriptors: [], scratch: [] };
+        const no_remains = { processes: [], cgroups: [], mounts: [], descriptors: [], scratch: [] };
         await eventually(
-          () => JSON.stringify(findRemains()) === JSON.stringify(nothing),
+          () => JSON.stringify(findRemains()) === JSON.stringify(no_remains),
           5_000,
           "nothing is left",
-        ).catch(() => expect(findRemains()).toEqual(nothing));
+        ).catch(() => expect(findRemains()).toEqual(no_remains));
         gateway = await startTestGateway({ home });
       }
       // On average, more than ten processes were running at each kill; the watchdog shells are only two of them.
-      expect(started).toBeGreaterThan(KILLS * 10);
+      expect(killed_processes).toBeGreaterThan(KILLS * 10);
     } finally {
       await gateway.dispose();
       rmSync(folder, { recursive: true, force: true });

@@ -1,6 +1,6 @@
 /**
  * The harness of examples/daily-digest is killed fifty times, its process or its gateway in turn, while it asks about one
- * topic after another. It continues at its last checkpoint, asks about no topic twice, and ends with every answer.
+ * topic after another. It continues at its last checkpoint, gets one answer per topic, and ends with every answer.
  */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -17,7 +17,7 @@ const LIMIT_MS = 60_000;
 
 verifies(
   ["harness.contract", "harness.checkpoint"],
-  "fifty kills of a harness and of its gateway lose no answer and start no run twice",
+  "fifty kills of a harness and of its gateway lose no answer and complete no run twice",
   async () => {
     let gateway = await startTestGateway();
     const { home } = gateway;
@@ -26,11 +26,15 @@ verifies(
       const topics = Array.from({ length: TOPICS }, (_, n) => `/say answer ${n}`);
       const { id, harness } = await startRun(gateway, topics.join("\n"));
       const execution = () => readExecution(gateway, harness!.execution_id);
-      let before = 0;
+      let checkpoints_seen = 0;
       for (let kill = 0; kill < KILLS; kill++) {
         // Waits for one more answer before each kill: a harness that never gets one would be ended after ten starts.
-        await eventually(async () => (await execution()).checkpoints > before, LIMIT_MS, `answer ${before}`);
-        before = (await execution()).checkpoints;
+        await eventually(
+          async () => (await execution()).checkpoints > checkpoints_seen,
+          LIMIT_MS,
+          `checkpoint ${checkpoints_seen}`,
+        );
+        checkpoints_seen = (await execution()).checkpoints;
         await new Promise((done) => setTimeout(done, (kill * 37) % 150));
         if (kill % 5 === 4) {
           await gateway.kill9();
@@ -75,16 +79,16 @@ async function expectNoDuplicates(gateway: TestGateway, done: Run, { id, used }:
 
 /** Kills the process of the harness inside its sandbox; false if it is just being started. */
 async function killHarness({ pid: gateway_pid }: TestGateway): Promise<boolean> {
-  const own = processesWith("./bin/plugin.py").filter((pid) => isDescendant(pid, gateway_pid));
-  for (const pid of own) {
+  const pids = processesWith("./bin/plugin.py").filter((pid) => isDescendant(pid, gateway_pid));
+  for (const pid of pids) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
       // The process has exited meanwhile.
     }
   }
-  if (own.length === 0) await new Promise((done) => setTimeout(done, 20));
-  return own.length > 0;
+  if (pids.length === 0) await new Promise((done) => setTimeout(done, 20));
+  return pids.length > 0;
 }
 
 function isDescendant(pid: number, ancestor: number): boolean {

@@ -1,4 +1,7 @@
-/** The example harnesses, installed and started by the command, and taken over by a gateway on the same PostgreSQL. */
+/**
+ * The example harnesses: installed and started with the CLI, and taken over by another gateway that shares the
+ * PostgreSQL database.
+ */
 import { resolve } from "node:path";
 import type { Execution, Run } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -32,7 +35,7 @@ async function install(gateway: TestGateway, folder: string, ...more: string[]):
 }
 
 test(
-  "the command starts the triage, which starts linked runs and writes a report",
+  "`run start` executes the bug-triage harness, which starts child runs and writes a report",
   async () => {
     const gateway = await start();
     await install(gateway, "examples/bug-triage", "--bind");
@@ -64,7 +67,7 @@ test(
 
 verifies(
   "harness.contract",
-  "another gateway takes over the harness of a dead node at its last checkpoint and starts no run twice",
+  "another gateway takes over the harness of a dead node at its last checkpoint and completes no run twice",
   async () => {
     // The third gateway does not have the files of the package, so it leaves the harness to the second one.
     const [first, second] = [gateways[0] ?? (await start()), await start()];
@@ -81,8 +84,8 @@ verifies(
     const read = async () => (await second.http<Execution>("GET", path)).body;
     await eventually(async () => (await read()).checkpoints >= 3, LIMIT_MS, "three checkpoints");
     await first.kill9();
-    const before = await read();
-    expect(before).toMatchObject({ status: "running" });
+    const execution_before = await read();
+    expect(execution_before).toMatchObject({ status: "running" });
     await eventually(async () => (await read()).status !== "running", LIMIT_MS, "the run ends");
     const done = (await second.http<Run>("GET", `/v1/runs/${id}`)).body;
     expect(done).toMatchObject({ status: "completed", error: null });

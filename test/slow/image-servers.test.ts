@@ -39,7 +39,7 @@ function homeWith(name: string): string {
   return home;
 }
 
-const SEEN = {
+const EXPECTED_REPORT = {
   cwd: "/notes",
   note: "from the image",
   host: false,
@@ -66,7 +66,7 @@ verifies(
       const installed = await gateway.cli("plugin", "install", reference, "--secret", "api_key=api_key");
       expect(installed, installed.stderr).toMatchObject({ code: 0 });
       expect(await callLook(gateway, "look")).toEqual({
-        ...SEEN,
+        ...EXPECTED_REPORT,
         argument: "by-default",
         level: "low",
         secret: "twelve-chars".length,
@@ -98,7 +98,11 @@ verifies(
       const again = await gateway.cli("plugin", "install", join(folder, "mcp.json"));
       expect(again, again.stderr).toMatchObject({ code: 0 });
       expect(again.stderr).toContain("backplane binding set docker --mount /srv:/data:rw");
-      expect(await callLook(gateway, "docker")).toMatchObject({ ...SEEN, argument: "mine", level: "high" });
+      expect(await callLook(gateway, "docker")).toMatchObject({
+        ...EXPECTED_REPORT,
+        argument: "mine",
+        level: "high",
+      });
     } finally {
       await gateway.dispose();
     }
@@ -106,8 +110,8 @@ verifies(
 );
 
 test.runIf(process.getuid!() === 0)("an ordinary user's gateway runs the same image", async () => {
-  const own = join(folder, "ordinary");
-  mkdirSync(own);
+  const user_folder = join(folder, "ordinary");
+  mkdirSync(user_folder);
   const home = homeWith("ordinary/home");
   const script = `
     import { startTestGateway } from ${JSON.stringify(resolve("test/support/gateway.ts"))};
@@ -118,13 +122,13 @@ test.runIf(process.getuid!() === 0)("an ordinary user's gateway runs the same im
     await gateway.stop();
     console.log(JSON.stringify({ installed, call: call.body }));
   `;
-  writeFileSync(join(own, "run.mts"), script);
-  execFileSync("chown", ["-R", "65534:65534", own]);
-  const { stdout } = await promisify(execFile)(process.execPath, [join(own, "run.mts")], {
+  writeFileSync(join(user_folder, "run.mts"), script);
+  execFileSync("chown", ["-R", "65534:65534", user_folder]);
+  const { stdout } = await promisify(execFile)(process.execPath, [join(user_folder, "run.mts")], {
     uid: 65_534,
     gid: 65_534,
     cwd: process.cwd(),
-    env: { PATH: "/usr/bin:/bin", HOME: own, TMPDIR: own },
+    env: { PATH: "/usr/bin:/bin", HOME: user_folder, TMPDIR: user_folder },
     timeout: 300_000,
   });
   const { installed, call } = JSON.parse(stdout.trim().split("\n").at(-1)!) as {
@@ -133,5 +137,5 @@ test.runIf(process.getuid!() === 0)("an ordinary user's gateway runs the same im
   };
   expect(installed.status, stdout).toBe(201);
   expect(call.status, stdout).toBe("succeeded");
-  expect(JSON.parse(call.tool_result.content[0]!.text)).toMatchObject(SEEN);
+  expect(JSON.parse(call.tool_result.content[0]!.text)).toMatchObject(EXPECTED_REPORT);
 });

@@ -2,7 +2,7 @@
 import { cpSync, existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { buildJar, missingJdk } from "../../examples/java-instrument/test/build-jar.ts";
+import { buildJar, findJdkProblem } from "../../examples/java-instrument/test/build-jar.ts";
 import { buildProviderJar } from "../../examples/java-provider/test/build-jar.ts";
 import { buildHeftyClasses, packHeftyJar } from "../../examples/java-provider/test/hefty-api.ts";
 import {
@@ -20,12 +20,12 @@ import { verifies } from "../support/verifies.ts";
 
 useInstrumentGateway();
 
-const jdk = missingJdk();
+const jdk_problem = findJdkProblem();
 
 test("discovers a jar in the plugins folder at start and runs it in the sandbox", async ({ skip }) => {
-  if (jdk !== null) {
-    console.error(`SKIPPED, not verified: instruments in Java: ${jdk}`);
-    skip(jdk);
+  if (jdk_problem !== null) {
+    console.error(`SKIPPED, not verified: instruments in Java: ${jdk_problem}`);
+    skip(jdk_problem);
   }
   const { home } = gateway;
   await gateway.stop();
@@ -47,9 +47,9 @@ test("discovers a jar in the plugins folder at start and runs it in the sandbox"
 test("runs a Java class without a main in the bundled host, which is compiled at first use", async ({
   skip,
 }) => {
-  if (jdk !== null) {
-    console.error(`SKIPPED, not verified: a provider in Java: ${jdk}`);
-    skip(jdk);
+  if (jdk_problem !== null) {
+    console.error(`SKIPPED, not verified: a provider in Java: ${jdk_problem}`);
+    skip(jdk_problem);
   }
   const { body } = await install(buildProviderJar(base), { config: { signature: "me" } });
   expect(body).toMatchObject({ plugin_id: "java-notes", state: "running", class: "isolated", error: null });
@@ -77,9 +77,9 @@ verifies(
   ["instr.manifest", "instr.external-host"],
   "installs the published manifest with a jar for Hefty's API, and names the jars that a plugin lacks",
   async ({ skip }) => {
-    if (jdk !== null) {
-      console.error(`SKIPPED, not verified: a jar for Hefty's API: ${jdk}`);
-      skip(jdk);
+    if (jdk_problem !== null) {
+      console.error(`SKIPPED, not verified: a jar for Hefty's API: ${jdk_problem}`);
+      skip(jdk_problem);
     }
     const manifest = "test/fixtures/published/hefty-plugin.json";
     const folder = join(base, "hefty");

@@ -84,9 +84,9 @@ test("reloads linked Agent Plugins and instruments after each save", async () =>
   const instrument = copyOf("examples/hello-instrument");
   const linked = await cli("plugin", "install", instrument, "--editable");
   expect(linked.stdout).toMatch(/Linked .*\+edit\.d/);
-  const before = (await cli("workspace", "list", "--json")).stdout;
+  const list_before = (await cli("workspace", "list", "--json")).stdout;
   writeFileSync(join(instrument, "note.txt"), "changed");
-  await expect.poll(async () => (await cli("workspace", "list", "--json")).stdout).not.toBe(before);
+  await expect.poll(async () => (await cli("workspace", "list", "--json")).stdout).not.toBe(list_before);
 }, 180_000);
 
 test("refuses settings of a binding together with --editable", async () => {

@@ -90,9 +90,11 @@ verifies(
 
     const mallory = { ...ACME_BUILD, repository: "https://github.com/mallory/server" };
     attest("1.2.0", publish("1.2.0"), mallory);
-    expect(await outdated()).toContain("another repository: https://github.com/mallory/server instead of");
+    expect(await outdated()).toContain(
+      "Its repository changed: https://github.com/mallory/server instead of",
+    );
     publish("1.3.0");
-    expect(await outdated()).toContain("Its provenance is lost: the publisher published no provenance.");
+    expect(await outdated()).toContain("It no longer has verified provenance: the publisher provides none.");
 
     publish("1.0.0", "@strict/server");
     expect(await install("@strict/server")).toMatchObject({

@@ -46,7 +46,7 @@ afterAll(async () => {
 });
 
 /** The example under another version, signed. */
-async function plugin(version: string): Promise<string> {
+async function writeSignedPlugin(version: string): Promise<string> {
   const dir = join(folder, `hello-${version}`);
   cpSync(resolve("examples/hello-tool"), dir, { recursive: true });
   const manifest = join(dir, "vai-plugin.toml");
@@ -69,7 +69,7 @@ verifies(
   "pushes, pulls and installs through a real registry, and skopeo reads what was pushed",
   async () => {
     const target = `oci://${registry.host}/acme/hello:0.1.0`;
-    const pushed = await succeed("plugin", "push", await plugin("0.1.0"), target);
+    const pushed = await succeed("plugin", "push", await writeSignedPlugin("0.1.0"), target);
     const raw = await registry.skopeo(
       "inspect",
       "--raw",
@@ -112,7 +112,7 @@ verifies(
   "installs a package that skopeo has copied into and out of a registry",
   async () => {
     const layout = join(folder, "layout");
-    const source = await plugin("1.1.0");
+    const source = await writeSignedPlugin("1.1.0");
     const { manifest_digest } = await succeed("plugin", "pack", source, "--oci", "-o", layout);
     const copy = `${registry.host}/copies/hello:1.1.0`;
     await registry.skopeo("copy", "--dest-tls-verify=false", `oci:${layout}:1.1.0`, `docker://${copy}`);
@@ -138,7 +138,7 @@ verifies(
   "uses docker's login for a push and a secret for an installation",
   async () => {
     const target = `oci://${locked.host}/acme/hello:1.2.0`;
-    await succeed("plugin", "push", await plugin("1.2.0"), target);
+    await succeed("plugin", "push", await writeSignedPlugin("1.2.0"), target);
     const refused = await gateway.cli("plugin", "install", target);
     expect(refused.stderr).toContain("registry.denied");
     const name = `registry_${locked.host.replace(":", "_")}`;
@@ -188,7 +188,7 @@ verifies(
   "an installation fails with exit code 6 and both digests if a byte in any part of its layout was changed",
   async () => {
     const layout = join(folder, "changed-layout");
-    await succeed("plugin", "pack", await plugin("1.3.0"), "--oci", "-o", layout);
+    await succeed("plugin", "pack", await writeSignedPlugin("1.3.0"), "--oci", "-o", layout);
     for (const [part, digest] of Object.entries(partsOf(layout))) {
       const { actual, undo } = changeByte(blobFile(layout, digest));
       const { code, stderr } = await gateway.cli("plugin", "install", layout);
@@ -199,11 +199,11 @@ verifies(
     const index = join(layout, "index.json");
     const text = readFileSync(index, "utf8");
     const { manifest } = partsOf(layout) as { manifest: string };
-    const other = manifest.replace(/.$/, (last) => (last === "0" ? "1" : "0"));
-    writeFileSync(index, text.replace(manifest, other));
+    const changed_digest = manifest.replace(/.$/, (last) => (last === "0" ? "1" : "0"));
+    writeFileSync(index, text.replace(manifest, changed_digest));
     const { code, stderr } = await gateway.cli("plugin", "install", layout);
     expect(code).toBe(6);
-    expect(stderr).toContain(`expected ${other}, actual no such file`);
+    expect(stderr).toContain(`expected ${changed_digest}, actual no such file`);
     writeFileSync(index, text);
     await succeed("plugin", "install", layout);
   },
@@ -215,7 +215,7 @@ verifies(
   "installing and pulling fail with exit code 6 and both digests if a byte in the registry's storage was changed",
   async () => {
     const layout = join(folder, "pushed-layout");
-    await succeed("plugin", "pack", await plugin("1.4.0"), "--oci", "-o", layout);
+    await succeed("plugin", "pack", await writeSignedPlugin("1.4.0"), "--oci", "-o", layout);
     const repository = `oci://${registry.host}/acme/changed`;
     const target = `${repository}:1.4.0`;
     await succeed("plugin", "push", layout, target);

@@ -1,6 +1,6 @@
 /**
  * Ten times the load that a gateway accepts: further calls are refused explicitly, accepted ones complete, and the
- * control plane answers meanwhile.
+ * control plane responds meanwhile.
  */
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -29,7 +29,7 @@ interface Call {
 
 verifies(
   "fault.overload",
-  "refuses excess calls with 429 at ten times its load, completes the others, answers the control plane and recovers",
+  "refuses excess calls with 429 at ten times its load, completes the others, serves the control plane and recovers",
   async () => {
     const home = mkdtempSync(join(tmpdir(), "backplane-overload-"));
     writeFileSync(join(home, "backplane.toml"), `[limits]\nqueue_per_binding = ${QUEUED}\n`);
@@ -50,19 +50,19 @@ verifies(
     expect((await call("work", 1, "?wait=50")).body.status).toBe("succeeded");
     const { body: sleeping } = await call("sleep", 600_000);
     const burst = Array.from({ length: OFFERED }, () => call("work", 100));
-    // While the burst is answered and processed.
+    // While the burst is accepted and processed.
     const control = Promise.all([
       gateway.http("GET", "/healthz"),
       gateway.http("GET", "/readyz"),
       gateway.http("GET", "/v1/status"),
       gateway.http("POST", `/v1/invocations/${sleeping.id}:cancel`),
     ]);
-    const answers = await Promise.all(burst);
+    const responses = await Promise.all(burst);
     expect((await control).map(({ status }) => status < 300)).toEqual([true, true, true, true]);
 
-    const accepted = answers.filter(({ status }) => status === 202);
-    const refused = answers.filter(({ status }) => status === 429);
-    // Every request has one of the two answers, and nothing is dropped without an answer.
+    const accepted = responses.filter(({ status }) => status === 202);
+    const refused = responses.filter(({ status }) => status === 429);
+    // Every request gets one of these two responses.
     expect(accepted.length + refused.length).toBe(OFFERED);
     expect(accepted.length).toBeGreaterThanOrEqual(RUNNING + QUEUED);
     expect(refused.length).toBeGreaterThan(OFFERED / 2);

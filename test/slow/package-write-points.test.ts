@@ -2,7 +2,7 @@
 import { rmSync } from "node:fs";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
-import { changesIn, dieAtEach, pointsOf } from "../../packages/supply/test/install-points.ts";
+import { changesIn, killAtEach, listWritePoints } from "../../packages/supply/test/install-points.ts";
 import { verifies } from "../support/verifies.ts";
 
 const base = createMemoryFolder("backplane-install-points-");
@@ -20,7 +20,7 @@ const TITLES = {
 
 for (const name of ["install", "remove", "heal"] as const) {
   verifies("fault.write-points", TITLES[name], async () => {
-    const points = await pointsOf(changes[name]);
+    const points = await listWritePoints(changes[name]);
     const kinds = [
       "run",
       "rename",
@@ -29,6 +29,6 @@ for (const name of ["install", "remove", "heal"] as const) {
       ...(name === "remove" ? [] : ["mkdir", "open", "half a file"]),
     ];
     expect(points).toEqual(expect.arrayContaining(kinds));
-    expect(await dieAtEach(changes[name], [...points.keys()])).toEqual([]);
+    expect(await killAtEach(changes[name], [...points.keys()])).toEqual([]);
   });
 }

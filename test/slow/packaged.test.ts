@@ -225,7 +225,7 @@ describe("from a registry server", () => {
       // The command line that docs/mcp.md recommends for an MCP client.
       const bridge = newcomer.spawn("npx", ["backplane", "mcp"]);
       const lines = createInterface({ input: bridge.stdout! });
-      const answer = once(lines, "line") as Promise<[string]>;
+      const response = once(lines, "line") as Promise<[string]>;
       const hello = {
         protocolVersion: "2025-11-25",
         capabilities: {},
@@ -234,7 +234,10 @@ describe("from a registry server", () => {
       bridge.stdin!.write(
         `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: hello })}\n`,
       );
-      expect(JSON.parse((await answer)[0])).toMatchObject({ id: 1, result: { capabilities: { tools: {} } } });
+      expect(JSON.parse((await response)[0])).toMatchObject({
+        id: 1,
+        result: { capabilities: { tools: {} } },
+      });
       bridge.stdin!.end();
       await once(bridge, "exit");
       await newcomer.run("npx backplane down");
@@ -328,7 +331,7 @@ log: { type: stdout, format: json, level: warn }
     [program, "-c", join(folder, "config.yaml"), "-l", `127.0.0.1:${port}`],
     { stdio: ["ignore", "pipe", "inherit"] },
   );
-  await eventually(() => isAnswering(url), 60_000, "the registry server answers");
+  await eventually(() => isResponding(url), 60_000, "the registry server answers");
   const settings = join(folder, "publisher.npmrc");
   writeFileSync(settings, `//127.0.0.1:${port}/:_authToken=anybody\n`);
   return {
@@ -343,7 +346,7 @@ log: { type: stdout, format: json, level: warn }
   };
 }
 
-async function isAnswering(url: string): Promise<boolean> {
+async function isResponding(url: string): Promise<boolean> {
   return await fetch(url).then(
     ({ ok }) => ok,
     () => false,

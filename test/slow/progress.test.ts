@@ -128,7 +128,7 @@ function readProc(pid: number, file: string): string {
   }
 }
 
-const NOTHING = { packages: 0, bindings: 0, trees: 0, staged: [], temporary: [], npm: [] };
+const NO_REMAINS = { packages: 0, bindings: 0, trees: 0, staged: [], temporary: [], npm: [] };
 
 const stages = [
   { name: "the package is read", stalls: /\/acme-server\/-\//, args: [], shown: "Reading acme-server" },
@@ -153,7 +153,7 @@ for (const { name, stalls, args, shown } of stages) {
     expect(await command.exited).toBe(130);
     expect(command.stderr()).toContain("error[request.cancelled]");
     expect(command.stderr()).toContain("nothing was installed");
-    await expect.poll(findRemains).toEqual(NOTHING);
+    await expect.poll(findRemains).toEqual(NO_REMAINS);
   });
 }
 
@@ -168,13 +168,13 @@ test("a client that disconnects during its upload leaves nothing", async () => {
   });
   upload.on("error", () => {});
   const [response] = (await new Promise((done) => {
-    upload.once("response", (answer) => done([answer]));
+    upload.once("response", (incoming) => done([incoming]));
     upload.write(Buffer.from("PK\x03\x04 the rest never comes"));
   })) as [NodeJS.ReadableStream];
   await once(response, "data");
   await expect.poll(async () => (await findRemains()).staged).not.toEqual([]);
   upload.destroy();
-  await expect.poll(findRemains).toEqual(NOTHING);
+  await expect.poll(findRemains).toEqual(NO_REMAINS);
 });
 
 verifies(
@@ -283,11 +283,11 @@ verifies(
     await expect.poll(terminal.stderr).toContain(`${ERASE}Resolving the dependencies of acme-slow`);
     terminal.child.stdin!.write("\u0003");
     expect(await terminal.exited).toBe(130);
-    const before = terminal.stderr().split("error[request.cancelled]")[0]!;
-    expect(before.endsWith(ERASE)).toBe(true);
-    expect(before).toMatch(/ \(\d+ s\)/);
+    const status_output = terminal.stderr().split("error[request.cancelled]")[0]!;
+    expect(status_output.endsWith(ERASE)).toBe(true);
+    expect(status_output).toMatch(/ \(\d+ s\)/);
     // Without the carriage returns of the line discipline, the status never starts a new line.
-    expect(before.replaceAll("\r\n", "\n").match(/\n/g)).toBeNull();
+    expect(status_output.replaceAll("\r\n", "\n").match(/\n/g)).toBeNull();
     for (const flag of ["--quiet", "--json"]) {
       const began = registry.requests.length;
       const silent = startCommand(...args.slice(0, 3), flag, ...args.slice(3));

@@ -152,11 +152,11 @@ verifies(
 );
 
 test.runIf(process.getuid!() === 0)("an ordinary user's gateway builds the same package", async () => {
-  const own = join(folder, "ordinary");
-  homeIn(own);
+  const user_folder = join(folder, "ordinary");
+  homeIn(user_folder);
   const script = `
     import { startTestGateway } from ${JSON.stringify(join(process.cwd(), "test/support/gateway.ts"))};
-    const gateway = await startTestGateway({ home: ${JSON.stringify(join(own, "home"))} });
+    const gateway = await startTestGateway({ home: ${JSON.stringify(join(user_folder, "home"))} });
     const installed = await gateway.http("POST", "/v1/plugin-installations", {
       source: { kind: "pypi", spec: "acme-mcp-built" },
       allow_builds: ["acme-seen"],
@@ -165,14 +165,14 @@ test.runIf(process.getuid!() === 0)("an ordinary user's gateway builds the same 
     await gateway.stop();
     console.log(JSON.stringify({ installed: installed.status, body: installed.body, call: call.body }));
   `;
-  writeFileSync(join(own, "run.mts"), script);
-  execFileSync("chown", ["-R", "65534:65534", own]);
+  writeFileSync(join(user_folder, "run.mts"), script);
+  execFileSync("chown", ["-R", "65534:65534", user_folder]);
   // Asynchronously, because the index is in this process.
-  const { stdout: output } = await promisify(execFile)(process.execPath, [join(own, "run.mts")], {
+  const { stdout: output } = await promisify(execFile)(process.execPath, [join(user_folder, "run.mts")], {
     uid: 65_534,
     gid: 65_534,
     cwd: process.cwd(),
-    env: { PATH: "/usr/bin:/bin", HOME: own, TMPDIR: own },
+    env: { PATH: "/usr/bin:/bin", HOME: user_folder, TMPDIR: user_folder },
     timeout: 300_000,
   });
   const { installed, body, call } = JSON.parse(output.trim().split("\n").at(-1)!) as {
@@ -185,5 +185,5 @@ test.runIf(process.getuid!() === 0)("an ordinary user's gateway builds the same 
   expect(JSON.parse(look.word)).toEqual(JSON.parse(CONFINED));
   expect(existsSync(join(outside, "backend"))).toBe(false);
   // Even the folder `locked`, which its owner may not enter, was removed.
-  expect(readdirSync(join(own, "home", "blobs", "tmp"))).toEqual([]);
+  expect(readdirSync(join(user_folder, "home", "blobs", "tmp"))).toEqual([]);
 });

@@ -70,11 +70,12 @@ describe("a gateway that runs as root", () => {
       expect(await look(gateway, "mcp_acme-mcp-py_look")).toMatchObject({
         word: "dependency",
         arguments: ["--level", "high"],
+        token: "[redacted]",
         home: false,
         writable: false,
         path: ["/plugin/site-packages"],
       });
-      // The secret is in the environment; in results it is redacted.
+      // The server received the secret; results are redacted.
       expect(JSON.stringify(await look(gateway, "mcp_acme-mcp-py_look"))).not.toContain("a-secret-value");
     },
   );
@@ -129,24 +130,24 @@ describe("a gateway that runs as root", () => {
       name: "operator",
       scopes: ["packages:write", "bindings:write"],
     });
-    const answer = await gateway.http(
+    const response = await gateway.http(
       "POST",
       "/v1/plugin-installations",
       { source: { kind: "pypi", spec: "acme-mcp-py" } },
       { authorization: `Bearer ${key.body.token}` },
     );
-    expect(answer).toMatchObject({ status: 403 });
+    expect(response).toMatchObject({ status: 403 });
   });
 });
 
 test.runIf(process.getuid!() === 0)(
   "an ordinary user's gateway installs and runs the same server",
   async () => {
-    const own = join(folder, "ordinary");
-    mkdirSync(own);
+    const user_folder = join(folder, "ordinary");
+    mkdirSync(user_folder);
     const script = `
     import { startTestGateway } from ${JSON.stringify(join(process.cwd(), "test/support/gateway.ts"))};
-    const gateway = await startTestGateway({ home: ${JSON.stringify(join(own, "home"))} });
+    const gateway = await startTestGateway({ home: ${JSON.stringify(join(user_folder, "home"))} });
     const installed = await gateway.http("POST", "/v1/plugin-installations", {
       source: { kind: "pypi", spec: "acme-mcp-py" },
     });
@@ -154,17 +155,17 @@ test.runIf(process.getuid!() === 0)(
     await gateway.stop();
     console.log(JSON.stringify({ installed: installed.status, call: call.body }));
   `;
-    mkdirSync(join(own, "home"), { mode: 0o700 });
-    writeFileSync(join(own, "home", "backplane.toml"), `[pypi]\nindex_url = "${index.url}"\n`);
-    writeFileSync(join(own, "run.mts"), script);
-    execFileSync("chown", ["-R", "65534:65534", own]);
+    mkdirSync(join(user_folder, "home"), { mode: 0o700 });
+    writeFileSync(join(user_folder, "home", "backplane.toml"), `[pypi]\nindex_url = "${index.url}"\n`);
+    writeFileSync(join(user_folder, "run.mts"), script);
+    execFileSync("chown", ["-R", "65534:65534", user_folder]);
     const node = process.execPath;
     // Asynchronously, because the index is in this process.
-    const { stdout: output } = await promisify(execFile)(node, [join(own, "run.mts")], {
+    const { stdout: output } = await promisify(execFile)(node, [join(user_folder, "run.mts")], {
       uid: 65_534,
       gid: 65_534,
       cwd: process.cwd(),
-      env: { PATH: "/usr/bin:/bin", HOME: own, TMPDIR: own },
+      env: { PATH: "/usr/bin:/bin", HOME: user_folder, TMPDIR: user_folder },
       timeout: 300_000,
     });
     const { installed, call } = JSON.parse(output.trim().split("\n").at(-1)!) as {

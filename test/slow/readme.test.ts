@@ -114,7 +114,7 @@ test("runs a third-party tool isolated, and refuses and records the call if the 
   }
 });
 
-test("a Python tool with egress reaches only named hosts, and refused hosts are recorded", async () => {
+test("a Python tool does not reach a host that its binding does not allow, and the refused host is recorded", async () => {
   await gateway.cli("plugin", "install", "examples/jira-search");
   const config = JSON.stringify({ base_url: "http://jira.acme.test" });
   const bound = await gateway.cli(

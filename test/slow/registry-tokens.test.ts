@@ -53,10 +53,13 @@ beforeAll(async () => {
     }
     const [name, port] = registry.host.split(":");
     const { method, headers } = incoming;
-    const forwarded = request({ host: name, port, method, path: incoming.url, headers }, (answer) => {
-      response.writeHead(answer.statusCode ?? 502, answer.headers);
-      answer.pipe(response);
-    });
+    const forwarded = request(
+      { host: name, port, method, path: incoming.url, headers },
+      (upstream_response) => {
+        response.writeHead(upstream_response.statusCode ?? 502, upstream_response.headers);
+        upstream_response.pipe(response);
+      },
+    );
     forwarded.on("error", () => response.destroy());
     incoming.pipe(forwarded);
   });

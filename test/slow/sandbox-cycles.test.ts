@@ -1,4 +1,4 @@
-/** A thousand sandboxes, ended in different ways, leave nothing behind. */
+/** A thousand sandboxes, ended in different ways, release their resources. */
 import { readdirSync, readFileSync } from "node:fs";
 import { expect } from "vitest";
 import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
@@ -40,7 +40,7 @@ const confinedProcesses = () => [...started].filter((line) => line === identify(
 
 verifies(
   "sandbox.kill",
-  "1,000 start and kill cycles leave no process, descriptor, mount, scratch or timer",
+  "1,000 start and kill cycles leave no process, descriptor, mount or timer",
   async () => {
     const folder = await packageFolder();
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", STUBBORN] };
@@ -63,7 +63,7 @@ verifies(
       await sandbox.close();
     };
     await cycles(CONCURRENCY);
-    const before = { files: countOpenFiles(), mounts: mounts(), timers: timers() };
+    const baseline = { files: countOpenFiles(), mounts: mounts(), timers: timers() };
     await cycles(CYCLES);
     started.delete("");
     expect(started.size).toBeGreaterThan(CYCLES * 1.5);
@@ -71,9 +71,9 @@ verifies(
     const now = { files: countOpenFiles, mounts, timers };
     for (const counted of ["files", "mounts", "timers"] as const)
       await eventually(
-        () => now[counted]() <= before[counted],
+        () => now[counted]() <= baseline[counted],
         5_000,
-        `${counted} are back at ${before[counted]}`,
+        `${counted} are back at ${baseline[counted]}`,
       );
   },
 );

@@ -5,7 +5,7 @@
  */
 import { describe, type TestContext } from "vitest";
 import { startDatabaseProxy } from "../support/database-proxy.ts";
-import { gatedTool } from "../support/gated-tool.ts";
+import { createGatedTool } from "../support/gated-tool.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { startModelServer, useModelServer } from "../support/model-server.ts";
 import { startPostgres } from "../support/postgres.ts";
@@ -31,7 +31,7 @@ type Nodes = Awaited<ReturnType<typeof startGateways>>;
 
 /** Two gateways on a database that can become unavailable. */
 async function startGateways(onTestFinished: TestContext["onTestFinished"]) {
-  const tool = gatedTool();
+  const tool = createGatedTool();
   onTestFinished(() => tool.remove());
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
@@ -104,7 +104,7 @@ async function checkOutage(
       const session_id = name(g, step);
       const hold =
         step === "tool" ? null : model.hold(session_id, step === "text" ? "tool" : "answer", "text");
-      if (step !== "tool") tool.open(session_id);
+      if (step !== "tool") tool.openGate(session_id);
       const text = `use pay {"name": "${session_id}"}`;
       const { body } = await gateway.http<{ run_id: string }>("POST", `/v1/sessions/${session_id}/messages`, {
         text,
@@ -114,7 +114,7 @@ async function checkOutage(
       if (hold !== null) holds.push(hold);
     }
     await eventually(
-      () => ["look", "note", "tool"].every((step) => tool.runs(name(g, step)) === 1),
+      () => ["look", "note", "tool"].every((step) => tool.countRuns(name(g, step)) === 1),
       WAIT_MS,
       "the tools run",
     );
@@ -122,7 +122,7 @@ async function checkOutage(
   // A hook handles the delivery of a settled call.
   const delivered = tool.deliveries().length;
   tool.holdHooks();
-  tool.open(name(0, "settled"));
+  tool.openGate(name(0, "settled"));
   for (const gateway of gateways) {
     const input = { name: name(0, "settled") };
     await gateway.http("POST", "/v1/invocations?wait=50", { export_id: "look", input });
@@ -134,7 +134,7 @@ async function checkOutage(
   // During the outage, work in progress continues as far as possible without the store.
   for (const { release } of holds) release();
   for (const g of gateways.keys()) {
-    for (const step of ["look", "note", "tool"]) tool.open(name(g, step));
+    for (const step of ["look", "note", "tool"]) tool.openGate(name(g, step));
   }
   tool.releaseHooks();
   for (const [g, gateway] of gateways.entries()) {
@@ -171,12 +171,17 @@ async function checkOutage(
       undefined,
       null,
     ]);
-    expect([session_id, tool.runs(session_id)]).toEqual([session_id, 1]);
+    expect([session_id, tool.countRuns(session_id)]).toEqual([session_id, 1]);
     expect([session_id, await readTape(gateways[0]!, session_id)]).toEqual([session_id, TAPE]);
   }
   for (const { id, name: called } of calls) {
     const { body } = await gateways[1]!.http<EndedCall>("GET", `/v1/invocations/${id}`);
-    expect([called, body.status, body.retry_count, tool.runs(called)]).toEqual([called, "succeeded", 0, 1]);
+    expect([called, body.status, body.retry_count, tool.countRuns(called)]).toEqual([
+      called,
+      "succeeded",
+      0,
+      1,
+    ]);
   }
   const deliveries = tool.deliveries();
   expect(deliveries).toEqual([...new Set(deliveries)]);

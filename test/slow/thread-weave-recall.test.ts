@@ -29,13 +29,13 @@ const CONVERSATIONS = 20;
 const HELD_OUT_FACTS = 250;
 const BUDGET = 1_000;
 
-type Summary = (sentences: readonly string[]) => string[];
+type SentenceRanking = (sentences: readonly string[]) => string[];
 
 /**
  * Ranks sentences by how much they contain of what the gateway's prompt asks for (numbers, paths, names, decisions),
  * then by recency.
  */
-const byPrompt: Summary = (sentences) => {
+const byPrompt: SentenceRanking = (sentences) => {
   const score = (sentence: string) =>
     Math.min(1, (sentence.match(/\d/g) ?? []).length) +
     Math.min(1, (sentence.match(/\w\/\w/g) ?? []).length) +
@@ -45,14 +45,15 @@ const byPrompt: Summary = (sentences) => {
 };
 
 /** Ranks sentences by the average rarity of their words (tf-idf). */
-const byRarity: Summary = (sentences) => {
+const byRarity: SentenceRanking = (sentences) => {
   const all = [...new Set(sentences)];
-  const seen = new Map<string, number>();
-  for (const sentence of all) for (const word of wordsOf(sentence)) seen.set(word, (seen.get(word) ?? 0) + 1);
+  const frequencies = new Map<string, number>();
+  for (const sentence of all)
+    for (const word of wordsOf(sentence)) frequencies.set(word, (frequencies.get(word) ?? 0) + 1);
   const score = (sentence: string) => {
     const words = [...wordsOf(sentence)];
     return (
-      words.reduce((total, word) => total + Math.log(all.length / seen.get(word)!), 0) /
+      words.reduce((total, word) => total + Math.log(all.length / frequencies.get(word)!), 0) /
       Math.max(1, words.length)
     );
   };
@@ -63,10 +64,10 @@ const byRarity: Summary = (sentences) => {
 };
 
 /** The newest sentences first, each once: what a truncated transcript keeps. */
-const byRecency: Summary = (sentences) => [...new Set(sentences.toReversed())];
+const byRecency: SentenceRanking = (sentences) => [...new Set(sentences.toReversed())];
 
 /** A provider that answers the request for a summary with the result of `summary`. */
-function summarizer(name: string, summary: Summary): KernelPlugin {
+function summarizer(name: string, ranking: SentenceRanking): KernelPlugin {
   return {
     name,
     version: "1.0.0",
@@ -75,7 +76,7 @@ function summarizer(name: string, summary: Summary): KernelPlugin {
     async onEvent(event, ctx) {
       const messages = event.payload.messages as { content: unknown }[];
       const sentences = messages.slice(0, -1).flatMap(({ content }) => sentencesIn(textIn(content)));
-      const text = summary(sentences).join("\n");
+      const text = ranking(sentences).join("\n");
       await ctx.emit("llm.call.response", { text, usage: { ...tokenUsage() }, request_id: event.id }, event);
     },
   };
@@ -110,7 +111,7 @@ const countRecalled = (context: readonly Block[], facts: readonly Fact[]): numbe
   facts.filter(({ question, value }) => findBestLines(context, question).some((line) => line.includes(value)))
     .length;
 
-async function openKernel(provider: KernelPlugin): Promise<TestKernel> {
+async function createKernelWithProvider(provider: KernelPlugin): Promise<TestKernel> {
   const fixture = await createTestKernel({ plugins: [provider, react] });
   await fixture.kernel.config.set(admin, {
     [`providers.${provider.name}.plugin`]: provider.name,
@@ -153,9 +154,9 @@ async function compact(
 
 /** Counts the facts that are recalled from each context: the whole conversation, Thread Weave's and the model's summaries. */
 async function measure(conversations: readonly Conversation[]) {
-  const recency = await openKernel(summarizer("by-recency", byRecency));
-  const prompt = await openKernel(summarizer("by-prompt", byPrompt));
-  const rarity = await openKernel(summarizer("by-rarity", byRarity));
+  const recency = await createKernelWithProvider(summarizer("by-recency", byRecency));
+  const prompt = await createKernelWithProvider(summarizer("by-prompt", byPrompt));
+  const rarity = await createKernelWithProvider(summarizer("by-rarity", byRarity));
   const counts = { asked: 0, before: 0, woven: 0, recency: 0, prompt: 0, rarity: 0 };
   for (const [n, conversation] of conversations.entries()) {
     const { facts, blocks } = conversation;
@@ -172,9 +173,10 @@ async function measure(conversations: readonly Conversation[]) {
 type Counts = Awaited<ReturnType<typeof measure>>;
 
 function expectMoreRecalled(counts: Counts, than: readonly ("recency" | "prompt" | "rarity")[]): void {
-  // The reader finds the facts in the whole conversation, so a miss is the fault of a compaction.
+  // `findBestLines` finds nearly all facts in the uncompacted conversation, so a missing fact was lost by the
+  // compaction.
   expect(counts.before).toBeGreaterThanOrEqual(0.9 * counts.asked);
-  for (const summary of than) expect(counts.woven, summary).toBeGreaterThan(counts[summary]);
+  for (const ranking of than) expect(counts.woven, ranking).toBeGreaterThan(counts[ranking]);
 }
 
 verifies(

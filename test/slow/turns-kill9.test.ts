@@ -34,26 +34,26 @@ verifies(
       await bindHello(gateway);
       const acknowledged = new Map<string, string[]>();
       for (let kill = 0; kill < KILLS; kill++) {
-        const before = count(acknowledged);
-        const talking = Array.from({ length: SESSIONS }, (_, n) =>
+        const accepted_before = count(acknowledged);
+        const senders = Array.from({ length: SESSIONS }, (_, n) =>
           sendMessages(gateway, `s${n}`, kill, acknowledged),
         );
         // Kills between the first message and the last answer, a little later each time. A busy machine
         // needs longer for the first one.
-        await eventually(() => count(acknowledged) > before, 60_000, "a message was accepted");
+        await eventually(() => count(acknowledged) > accepted_before, 60_000, "a message was accepted");
         await new Promise((done) => setTimeout(done, (kill * 37) % 400));
         await gateway.kill9();
-        await Promise.all(talking);
+        await Promise.all(senders);
         gateway = await startTestGateway({ home });
       }
       expect(count(acknowledged)).toBeGreaterThan(KILLS);
       for (const [session_id, texts] of acknowledged) {
-        const tape = await settledTape(gateway, session_id);
-        const onTape = new Set(
+        const tape = await readSettledTape(gateway, session_id);
+        const on_tape = new Set(
           tape.flatMap(({ payload }) => (payload.role === "user" ? [payload.content] : [])),
         );
-        expect(texts.filter((text) => !onTape.has(text))).toEqual([]);
-        expect(danglingCalls(tape)).toEqual([]);
+        expect(texts.filter((text) => !on_tape.has(text))).toEqual([]);
+        expect(findDanglingCalls(tape)).toEqual([]);
         const { body } = await gateway.http<{ head_chain_id: string }>("GET", `/v1/sessions/${session_id}`);
         const verified = await gateway.http("GET", `/v1/chains/${body.head_chain_id}:verify`);
         expect(verified).toMatchObject({ status: 200, body: { valid: true } });
@@ -82,7 +82,7 @@ async function sendMessages(
     const text = `/tool hello {"name": "k${kill} n${n}"}\n/tool hello {"name": "again"}`;
     try {
       const { status } = await gateway.http("POST", `/v1/sessions/${session_id}/messages`, { text });
-      if (status !== 202) throw new Error(`answered ${status}`);
+      if (status !== 202) throw new Error(`HTTP ${status}`);
       acknowledged.set(session_id, [...(acknowledged.get(session_id) ?? []), text]);
     } catch {
       if (gateway.process.signalCode !== null || n > 200) return;
@@ -92,7 +92,7 @@ async function sendMessages(
 }
 
 /** Waits for recovery, which gives every interrupted call an outcome. */
-async function settledTape(gateway: TestGateway, session_id: string): Promise<Entry[]> {
+async function readSettledTape(gateway: TestGateway, session_id: string): Promise<Entry[]> {
   for (let tries = 0; ; tries++) {
     const tape: Entry[] = [];
     for (let after = 0; ; after = tape.at(-1)!.id) {
@@ -103,12 +103,12 @@ async function settledTape(gateway: TestGateway, session_id: string): Promise<En
       tape.push(...body.items);
       if (body.items.length < 1000) break;
     }
-    if (danglingCalls(tape).length === 0 || tries > 100) return tape;
+    if (findDanglingCalls(tape).length === 0 || tries > 100) return tape;
     await new Promise((done) => setTimeout(done, 100));
   }
 }
 
-function danglingCalls(tape: readonly Entry[]): string[] {
+function findDanglingCalls(tape: readonly Entry[]): string[] {
   const ended = new Set(
     tape.flatMap(({ kind, payload }) => {
       if (kind === "tool_result") return [payload.tool_call_id];

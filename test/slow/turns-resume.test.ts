@@ -1,6 +1,6 @@
 /**
  * A gateway is killed in the middle of a turn, each time a little later. After the restart the answer arrives once, no
- * call is on the tape twice, and no non-idempotent call ran twice.
+ * call is on the tape twice, and no sub-agent is started twice.
  */
 import { resolve } from "node:path";
 import { expect, test } from "vitest";

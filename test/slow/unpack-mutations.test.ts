@@ -33,12 +33,12 @@ test("unpacks or refuses 20,000 mutated archives without leaving files", async (
       fc.boolean(),
       fc.option(fc.nat(), { freq: 4 }),
       fc.integer({ min: 1, max: 5_000 }),
-      async (edits, zipped, cut, pieces) => {
+      async (edits, zipped, kept_length, chunk_size) => {
         let bytes = Buffer.from(plain);
         for (const { at, byte } of edits) bytes[at % bytes.length] = byte;
         if (zipped) bytes = gzipSync(bytes, { level: 1 });
-        if (cut !== null) bytes = bytes.subarray(0, cut % bytes.length);
-        const code = await unpackArchive(inChunks(bytes, pieces), target).then(
+        if (kept_length !== null) bytes = bytes.subarray(0, kept_length % bytes.length);
+        const code = await unpackArchive(inChunks(bytes, chunk_size), target).then(
           () => "ok",
           (error: { code?: string }) => error.code,
         );

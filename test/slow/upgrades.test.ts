@@ -1,4 +1,4 @@
-/** Upgrades of a real plugin in a real gateway: what a candidate does before and after traffic moves to it. */
+/** Upgrades of a real plugin in a real gateway: what a candidate does before and after it receives traffic. */
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.dispose());
 
-/** The tool `find` answers with its input and what `more` adds. */
+/** The tool `find` returns its input and the result of the function `more`. */
 function writeVersion(version: string, more: string): string {
   const handle = `async ({ body: { input, context } }) => {
     const extra = await (${more})(input, context);
@@ -154,7 +154,7 @@ verifies(
   120_000,
 );
 
-/** A server on stdio whose tool `find` answers with the text of its version. */
+/** A server on stdio whose tool `find` returns `answer` and its input. */
 function writeServer(version: string, answer: string): string {
   const program = `import { createInterface } from "node:readline";
 const find = { name: "find", description: "Finds.", inputSchema: { type: "object" }, annotations: { readOnlyHint: true } };
@@ -187,7 +187,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   return folder;
 }
 
-/** A folder of tool files whose tool `lookup` answers with the text of its version. */
+/** A folder of tool files whose tool `lookup` returns `answer` and its input. */
 function writeToolFolder(version: string, answer: string): string {
   const folder = mkdtempSync(join(tmpdir(), "backplane-tools-"));
   mkdirSync(join(folder, "tools"));

@@ -46,11 +46,11 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
     ["wire.frame.bad-json", "wire.frame.bad-length", "wire.frame.limits"],
     `${name}: neither crashes nor leaks with 1,000,000 mutated frames`,
     async () => {
-      const random = mulberry(SEED);
+      const random = createRandom(SEED);
       const corpus = createSeedFrames().map((frame) => Buffer.from(encode(frame)));
-      const collect = garbageCollector();
+      const collect = exposeGarbageCollector();
       const before = await settledMemory(collect);
-      const seen = { frames: 0, failures: 0, clean: 0, strange: [] as unknown[] };
+      const counts = { frames: 0, failures: 0, clean: 0, invalid: [] as unknown[] };
       let peak = 0;
 
       for (let done = 0; done < FRAMES; ) {
@@ -65,29 +65,29 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
           const decoder = new Decoder(
             LIMITS,
             (frame: JsonObject) => {
-              seen.frames++;
-              if (Object.getPrototypeOf(frame) !== Object.prototype) seen.strange.push(frame);
+              counts.frames++;
+              if (Object.getPrototypeOf(frame) !== Object.prototype) counts.invalid.push(frame);
             },
             (error) => failures.push(error.code),
           );
-          for (const chunk of cut(stream, random)) decoder.push(chunk);
+          for (const chunk of splitIntoChunks(stream, random)) decoder.push(chunk);
           decoder.end(resolve);
         });
-        if (failures.length > 1 || failures.some((code) => !CODES.has(code))) seen.strange.push(failures);
-        if (failures.length === 0) seen.clean++;
-        else seen.failures++;
+        if (failures.length > 1 || failures.some((code) => !CODES.has(code))) counts.invalid.push(failures);
+        if (failures.length === 0) counts.clean++;
+        else counts.failures++;
         if (done % 100_000 < count) {
           peak = Math.max(peak, (await settledMemory(collect)) - before);
         }
       }
 
-      expect(seen.strange).toEqual([]);
+      expect(counts.invalid).toEqual([]);
       expect(unhandled).toEqual([]);
       expect(Object.keys(Object.prototype)).toEqual([]);
       // Both results must be frequent; otherwise the mutations prove nothing.
-      expect(seen.failures).toBeGreaterThan(FRAMES / 50);
-      expect(seen.clean).toBeGreaterThan(FRAMES / 50);
-      expect(seen.frames).toBeGreaterThan(FRAMES / 10);
+      expect(counts.failures).toBeGreaterThan(FRAMES / 50);
+      expect(counts.clean).toBeGreaterThan(FRAMES / 50);
+      expect(counts.frames).toBeGreaterThan(FRAMES / 10);
       expect(peak).toBeLessThan(32 * 1024 * 1024);
     },
     900_000,
@@ -100,7 +100,7 @@ async function settledMemory(collect: () => void): Promise<number> {
   for (let reading = 0; reading < 3; reading++) {
     collect();
     await new Promise((resolve) => setTimeout(resolve, 10));
-    least = Math.min(least, memory());
+    least = Math.min(least, usedMemory());
   }
   return least;
 }
@@ -196,7 +196,7 @@ function mutateOnce(bytes: Buffer, random: () => number): Buffer {
   }
 }
 
-function* cut(bytes: Buffer, random: () => number): Iterable<Buffer> {
+function* splitIntoChunks(bytes: Buffer, random: () => number): Iterable<Buffer> {
   const longest = [bytes.length, 1 + (random() % 7), 1 + (random() % 300)][random() % 3] || 1;
   // Many one-byte pieces of a long stream take time and show nothing new.
   const step = Math.max(longest, Math.ceil(bytes.length / 200));
@@ -208,7 +208,7 @@ function* cut(bytes: Buffer, random: () => number): Iterable<Buffer> {
 }
 
 /** A small seeded generator, so that every machine tests the same frames. */
-function mulberry(seed: number): () => number {
+function createRandom(seed: number): () => number {
   let state = seed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -218,12 +218,12 @@ function mulberry(seed: number): () => number {
   };
 }
 
-function memory(): number {
+function usedMemory(): number {
   const { heapUsed, arrayBuffers } = process.memoryUsage();
   return heapUsed + arrayBuffers;
 }
 
-function garbageCollector(): () => void {
+function exposeGarbageCollector(): () => void {
   setFlagsFromString("--expose-gc");
   return runInNewContext("gc") as () => void;
 }

@@ -19,7 +19,7 @@ const HOUR = 3_600_000;
 let created = 0;
 
 /** Bytes that are unique to one case and span several chunks. */
-export function freshBytes(length = 600_000): { bytes: Buffer; sha256: string } {
+export function createUniqueBytes(length = 600_000): { bytes: Buffer; sha256: string } {
   const bytes = Buffer.alloc(length, `artifact ${process.pid} ${created++} `);
   return { bytes, sha256: hash("sha256", bytes, "hex") };
 }
@@ -31,7 +31,7 @@ export async function readAll(content: AsyncIterable<Uint8Array>): Promise<Buffe
 }
 
 /** The descriptors of this process that lead to a file with this name. */
-function openFiles(name: string): string[] {
+function listOpenFiles(name: string): string[] {
   return readdirSync("/proc/self/fd").filter((fd) => {
     try {
       return readlinkSync(`/proc/self/fd/${fd}`).includes(name);
@@ -46,21 +46,21 @@ export function artifactContract(subject: () => ArtifactSubject): void {
   test("returns all stored bytes, even if they were stored repeatedly and concurrently", async () => {
     const { files } = subject();
     for (const length of [1, 256 * 1024, 256 * 1024 + 1, 600_000]) {
-      const { bytes, sha256 } = freshBytes(length);
+      const { bytes, sha256 } = createUniqueBytes(length);
       await Promise.all(Array.from({ length: 5 }, () => files.store(sha256, bytes)));
       await files.store(sha256, bytes);
       const stored = await files.open(sha256);
       expect(stored?.bytes).toBe(length);
       expect((await readAll(stored!.content)).equals(bytes)).toBe(true);
     }
-    const nothing = hash("sha256", "", "hex");
-    await files.store(nothing, Buffer.alloc(0));
-    const stored = await files.open(nothing);
+    const empty_sha256 = hash("sha256", "", "hex");
+    await files.store(empty_sha256, Buffer.alloc(0));
+    const stored = await files.open(empty_sha256);
     expect([stored?.bytes, await readAll(stored!.content)]).toEqual([0, Buffer.alloc(0)]);
   });
 
   test("reads in small chunks", async () => {
-    const { bytes, sha256 } = freshBytes(3_000_000);
+    const { bytes, sha256 } = createUniqueBytes(3_000_000);
     await subject().files.store(sha256, bytes);
     const stored = await subject().files.open(sha256);
     for await (const chunk of stored!.content) expect(chunk.length).toBeLessThanOrEqual(256 * 1024);
@@ -68,7 +68,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
 
   test("does not open an artifact that is missing or changed, or an invalid hash", async () => {
     const { files, change } = subject();
-    const { bytes, sha256 } = freshBytes();
+    const { bytes, sha256 } = createUniqueBytes();
     await files.store(sha256, bytes);
     await change(sha256);
     for (const name of [sha256, "0".repeat(64), "../tmp", ""]) expect(await files.open(name)).toBeNull();
@@ -78,8 +78,8 @@ export function artifactContract(subject: () => ArtifactSubject): void {
 
   test("sweeps only artifacts that were last stored before the limit", async () => {
     const { files, age } = subject();
-    const old = Array.from({ length: 25 }, () => freshBytes(300));
-    const [again, young] = [freshBytes(), freshBytes()];
+    const old = Array.from({ length: 25 }, () => createUniqueBytes(300));
+    const [again, young] = [createUniqueBytes(), createUniqueBytes()];
     for (const { bytes, sha256 } of [...old, again, young]) await files.store(sha256, bytes);
     for (const { sha256 } of [...old, again]) await age(sha256, 2 * HOUR);
     // Storing it again renews its age.
@@ -98,9 +98,9 @@ export function artifactContract(subject: () => ArtifactSubject): void {
 
   test("keeps no file open when a reader stops before or after the first chunk", async () => {
     const { files } = subject();
-    const { bytes, sha256 } = freshBytes(600_000);
+    const { bytes, sha256 } = createUniqueBytes(600_000);
     await files.store(sha256, bytes);
-    const before = openFiles(sha256);
+    const open_before = listOpenFiles(sha256);
     const unread = await files.open(sha256);
     const unreadStream = Readable.from(unread!.content);
     unreadStream.destroy();
@@ -110,6 +110,6 @@ export function artifactContract(subject: () => ArtifactSubject): void {
       expect(chunk.length).toBeGreaterThan(0);
       break;
     }
-    expect(openFiles(sha256)).toEqual(before);
+    expect(listOpenFiles(sha256)).toEqual(open_before);
   });
 }

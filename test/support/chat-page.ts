@@ -14,11 +14,11 @@ export interface ChatPage {
 
 /** The fields are set in beforeAll. */
 export function useChatPage(): ChatPage {
-  const open: Visit[] = [];
+  const visits: Visit[] = [];
   const page = {
     async openSignedIn(options: Parameters<typeof visit>[2] = {}) {
       const visited = await visit(page.browser, page.gateway, options);
-      open.push(visited);
+      visits.push(visited);
       await waitUntilLive(visited.page);
       return visited;
     },
@@ -27,7 +27,7 @@ export function useChatPage(): ChatPage {
     [page.gateway, page.browser] = await Promise.all([startTestGateway(), openBrowser()]);
   });
   afterEach(async () => {
-    for (const visit of open.splice(0)) await visit.close();
+    for (const visit of visits.splice(0)) await visit.close();
   });
   afterAll(async () => {
     await page.browser?.close();

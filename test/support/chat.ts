@@ -11,9 +11,9 @@ export async function sendMessage(page: Page, text: string): Promise<void> {
 
 /** Sends a message and waits for the end of the turn. */
 export async function sendAndWait(page: Page, text: string): Promise<void> {
-  const before = await page.locator(".user").count();
+  const message_count = await page.locator(".user").count();
   await sendMessage(page, text);
-  await page.locator(".user").nth(before).waitFor();
+  await page.locator(".user").nth(message_count).waitFor();
   await waitUntilIdle(page);
 }
 

@@ -13,7 +13,7 @@ import {
 import { filesAt } from "../../packages/runner/test/support/files-at.ts";
 import { withBundledHost } from "./plugin-host.ts";
 
-export function confinedLoader(
+export function createConfinedLoader(
   options: Pick<PluginLoaderOptions, "home"> & Partial<PluginLoaderOptions>,
   boundary: Pick<RunnerOptions, "egress" | "sandbox"> = {},
 ): ClosablePluginLoader {

@@ -12,9 +12,9 @@ export interface ConsoleChat {
   newChat: (options?: Parameters<typeof visit>[2]) => Promise<Visit>;
   sendAndWait: (page: Page, text: string) => Promise<void>;
   /** Waits until the newest turn has ended, on the gateway and on the page. */
-  ended: (page: Page) => Promise<void>;
+  waitUntilEnded: (page: Page) => Promise<void>;
   /** The messages of a session, as the gateway stored them. */
-  tape: (session_id: string) => Promise<TapedMessage[]>;
+  readTape: (session_id: string) => Promise<TapedMessage[]>;
 }
 
 interface TapedMessage {
@@ -43,17 +43,17 @@ export function useConsoleChat(): ConsoleChat {
     },
     async sendAndWait(page, text) {
       await send(page, text);
-      await chat.ended(page);
+      await chat.waitUntilEnded(page);
     },
-    async ended(page) {
+    async waitUntilEnded(page) {
       await page.getByText("Sending…").waitFor({ state: "detached" });
-      const path = `/v1/runs?session_id=${encodeURIComponent(openSession(page))}&limit=1`;
+      const path = `/v1/runs?session_id=${encodeURIComponent(sessionIdOf(page))}&limit=1`;
       const status = async () =>
         (await chat.gateway.http<{ items: { status: string }[] }>("GET", path)).body.items[0]?.status;
       await expect.poll(status, { timeout: 60_000 }).not.toBe("running");
       await runningBadge(page).waitFor({ state: "detached" });
     },
-    async tape(session_id) {
+    async readTape(session_id) {
       const { body } = await chat.gateway.http<{ items: { kind: string; payload: TapedMessage }[] }>(
         "GET",
         `/v1/sessions/${encodeURIComponent(session_id)}/entries?limit=1000`,
@@ -79,7 +79,7 @@ export const conversation = (page: Page) => page.getByRole("list", { name: "Conv
 export const answers = (page: Page) => conversation(page).getByRole("article", { name: "Assistant" });
 export const ownMessages = (page: Page) => conversation(page).getByRole("article", { name: "You" });
 export const toolCard = (page: Page, name: string) => conversation(page).getByRole("article", { name });
-export const openSession = (page: Page) =>
+export const sessionIdOf = (page: Page) =>
   decodeURIComponent(new URL(page.url()).pathname.split("/").at(-1)!);
 export const runningBadge = (page: Page) => page.getByRole("heading", { level: 1 }).getByText("Running");
 

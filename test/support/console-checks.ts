@@ -97,8 +97,8 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 10,
-    requirement: "a request without an answer becomes an error with a retry",
-    tests: [[CONSOLE, "turns a request that gets no answer into an error with a retry"]],
+    requirement: "a request without a response becomes an error with a retry",
+    tests: [[CONSOLE, "turns a request that gets no response into an error with a retry"]],
   },
   {
     check: 11,
@@ -106,7 +106,7 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
     tests: [
       [
         CONSOLE,
-        "shows a call that the command line made in two open tabs, and removes it from both when it is answered",
+        "shows the approval of a call from the command line in two open tabs, and removes it from both when it is answered",
       ],
     ],
   },
@@ -207,11 +207,11 @@ export const CONSOLE_CHECKS: readonly ConsoleCheck[] = [
   },
   {
     check: 22,
-    requirement: "an upgrade that adds egress is held while the old version answers",
+    requirement: "an upgrade that adds egress is held while the old version stays in use",
     tests: [
       [
         MANAGE,
-        "holds an upgrade that adds network access while the old version answers, until a person decides",
+        "holds an upgrade that adds network access until a person decides, and keeps the old version in use",
       ],
     ],
   },

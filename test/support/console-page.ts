@@ -6,7 +6,7 @@ import { expect } from "vitest";
 export const waitUntilConsoleLive = (page: Page) =>
   page.getByRole("status").getByText("Live", { exact: true }).waitFor();
 
-/** No part of the page shows its loading state. */
+/** Waits until no part of the page shows its loading state. */
 export const waitUntilLoaded = (page: Page) =>
   expect.poll(() => page.getByText("Loading…", { exact: true }).count()).toBe(0);
 
@@ -26,17 +26,17 @@ const waitForTransitions = (page: Page) =>
     "Promise.allSettled(document.getAnimations().filter((each) => each instanceof CSSTransition).map((each) => each.finished)).then(() => null)",
   );
 
-/** The same in the light and in the dark theme. The page changes its theme without a reload. */
+/** The violations in the light and in the dark theme. The page changes its theme without a reload. */
 export async function accessibilityProblemsInBothThemes(page: Page): Promise<string[]> {
-  const found: string[] = [];
+  const violations: string[] = [];
   for (const colorScheme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme });
     // The page changes its theme with a script, after the media query has changed.
     await page.locator(`html[data-mantine-color-scheme="${colorScheme}"]`).waitFor({ state: "attached" });
     await waitForTransitions(page);
-    found.push(...(await accessibilityProblems(page)).map((problem) => `${colorScheme}: ${problem}`));
+    violations.push(...(await accessibilityProblems(page)).map((problem) => `${colorScheme}: ${problem}`));
   }
-  return found;
+  return violations;
 }
 
 const MAX_TABS = 400;

@@ -10,21 +10,21 @@ export interface CookieBrowser {
 
 const MAX_REDIRECTS = 10;
 
-export function cookieBrowser(): CookieBrowser {
+export function createCookieBrowser(): CookieBrowser {
   const jar = new Map<string, Map<string, string>>();
   const set: string[] = [];
 
   async function get(url: string): Promise<Response> {
     // As in a browser, a cookie belongs to the host, regardless of the port.
     const { hostname, pathname } = new URL(url);
-    const own = jar.get(hostname) ?? new Map<string, string>();
-    jar.set(hostname, own);
-    const cookie = pathname.startsWith("/oauth/") ? [...own.values()].join("; ") : "";
+    const cookies = jar.get(hostname) ?? new Map<string, string>();
+    jar.set(hostname, cookies);
+    const cookie = pathname.startsWith("/oauth/") ? [...cookies.values()].join("; ") : "";
     const response = await fetch(url, { redirect: "manual", headers: cookie === "" ? {} : { cookie } });
     for (const line of response.headers.getSetCookie()) {
       set.push(line);
       const pair = line.slice(0, line.indexOf(";"));
-      own.set(pair.slice(0, pair.indexOf("=")), pair);
+      cookies.set(pair.slice(0, pair.indexOf("=")), pair);
     }
     return response;
   }

@@ -18,7 +18,7 @@ export interface DatabaseProxy {
 export async function startDatabaseProxy(postgres: TestPostgres): Promise<DatabaseProxy> {
   const target = new URL(postgres.url);
   const folder = target.searchParams.get("host");
-  const open = () =>
+  const connectToDatabase = () =>
     folder === null
       ? connect(Number(target.port || 5432), target.hostname)
       : connect(`${folder}/.s.PGSQL.${target.port || 5432}`);
@@ -36,7 +36,7 @@ export async function startDatabaseProxy(postgres: TestPostgres): Promise<Databa
       client.destroy();
       return;
     }
-    const database = open();
+    const database = connectToDatabase();
     track(database);
     client.on("close", () => database.destroy());
     database.on("close", () => client.destroy());

@@ -1,4 +1,4 @@
-/** A package with a tool that has a configuration and a secret, and a tool that asks for approval. */
+/** A package with a tool that has a configuration and a secret, and a tool that requires approval. */
 import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

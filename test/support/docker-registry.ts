@@ -10,7 +10,7 @@ import { eventually } from "./processes.ts";
 export interface DockerRegistry {
   /** `127.0.0.1:PORT`. */
   host: string;
-  /** The file in which it stores the blob or manifest `sha256:…`. */
+  /** The file in which the registry stores the blob or manifest `sha256:…`. */
   fileOf(digest: string): string;
   skopeo(...args: string[]): Promise<string>;
   stop(): void;
@@ -60,12 +60,12 @@ export async function startDockerRegistry({
     // The registry would also read settings from variables that begin with REGISTRY_.
     env: { PATH: process.env.PATH },
   });
-  const answers = () =>
+  const isResponding = () =>
     fetch(`http://${host}/v2/`).then(
       ({ status }) => status < 500,
       () => false,
     );
-  await eventually(answers, 30_000, "docker-registry answers");
+  await eventually(isResponding, 30_000, "docker-registry answers");
   return {
     host,
     fileOf(digest) {

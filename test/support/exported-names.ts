@@ -16,26 +16,26 @@ export function declaredNames(text: string): string[] {
   return [...names];
 }
 
-/** The names that a file exports, including those of the files that it exports whole. */
+/** The names that a file exports, including all names of files that it re-exports with `export *`. */
 export function exportedNames(file: string): string[] {
   const text = withoutComments(readFileSync(file, "utf8"));
   const names = new Set<string>(declaredNames(text));
-  for (const [, allTypes, list = ""] of text.matchAll(LISTED)) {
+  for (const [, all_types, list = ""] of text.matchAll(LISTED)) {
     for (const part of list.split(",").map((piece) => piece.trim())) {
       if (part === "") continue;
-      const isType = allTypes !== undefined || part.startsWith("type ");
+      const is_type = all_types !== undefined || part.startsWith("type ");
       const name = part
         .replace(/^type /, "")
         .split(" as ")
         .at(-1);
-      names.add(isType ? `type ${name}` : `${name}`);
+      names.add(is_type ? `type ${name}` : `${name}`);
     }
   }
-  for (const [, allTypes, alias, from = ""] of text.matchAll(STARRED)) {
+  for (const [, all_types, alias, from = ""] of text.matchAll(STARRED)) {
     const inner = alias === undefined ? exportedNames(join(dirname(file), from)) : [alias];
     for (const name of inner) {
       // `export type *` exports values as types, which then merge with a type of the same name.
-      names.add(allTypes === undefined || name.startsWith("type ") ? name : `type ${name}`);
+      names.add(all_types === undefined || name.startsWith("type ") ? name : `type ${name}`);
     }
   }
   return [...names].sort();

@@ -19,7 +19,7 @@ export interface FailingDisk {
   fail(error: DiskErrno, folder: string, allowed?: number): void;
   repair(): void;
   /** How many writes there were since `fail`. */
-  seen(): number;
+  countWrites(): number;
 }
 
 /** Null if there is no C compiler. */
@@ -47,7 +47,7 @@ export function createFailingDisk(): FailingDisk | null {
       setNumber(constants.errno[error as "EIO"], AT.error);
     },
     repair: () => void setNumber(0, AT.error),
-    seen() {
+    countWrites() {
       const value = new Int32Array(1);
       readSync(file, value, 0, 4, AT.seen);
       return value[0]!;

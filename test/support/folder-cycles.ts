@@ -6,7 +6,7 @@ import { dirname, relative, resolve, sep } from "node:path";
 import { importsOf, modulesUnder, readSources } from "./import-table.ts";
 
 /** Each cycle as its folders in order, joined by commas. */
-export function folderCycles(root: string): string[] {
+export function findFolderCycles(root: string): string[] {
   const cycles: string[] = [];
   for (const { folder } of modulesUnder(root)) {
     const edges = new Map<string, Set<string>>();
@@ -35,15 +35,15 @@ function stronglyConnected(edges: ReadonlyMap<string, ReadonlySet<string>>): str
   const stack: string[] = [];
   const groups: string[][] = [];
   const visit = (node: string): void => {
-    const own = index.size;
-    index.set(node, own);
-    low.set(node, own);
+    const node_index = index.size;
+    index.set(node, node_index);
+    low.set(node, node_index);
     stack.push(node);
     for (const next of edges.get(node) ?? []) {
       if (!index.has(next)) visit(next);
       if (stack.includes(next)) low.set(node, Math.min(low.get(node)!, low.get(next)!));
     }
-    if (low.get(node) !== own) return;
+    if (low.get(node) !== node_index) return;
     const group = stack.splice(stack.indexOf(node));
     if (group.length > 1) groups.push(group);
   };

@@ -7,7 +7,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TestGateway } from "./gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "./plugin-folder.ts";
-import { type SharedFolder, shareFolder } from "./shared-folder.ts";
+import { createSharedFolder, type SharedFolder } from "./shared-folder.ts";
 
 const EFFECTS: Record<string, string> = {
   pay: "non_idempotent_write",
@@ -22,8 +22,8 @@ export interface GatedTool {
   /** Installs and binds the tools on all gateways, which share a database. */
   install(gateways: readonly TestGateway[], hook?: boolean): Promise<void>;
   /** The number of runs with this name. */
-  runs(name: string): number;
-  open(name: string): void;
+  countRuns(name: string): number;
+  openGate(name: string): void;
   /** The delivery ids of the hook's calls, in order. */
   deliveries(): string[];
   holdHooks(): void;
@@ -31,12 +31,12 @@ export interface GatedTool {
   remove(): void;
 }
 
-export function gatedTool(): GatedTool {
-  const shared: SharedFolder = shareFolder("effects.log", "gates");
+export function createGatedTool(): GatedTool {
+  const shared: SharedFolder = createSharedFolder("effects.log", "gates");
   const lines = (file: string) => readFileSync(shared.outside(file), "utf8").split("\n");
-  const open = (name: string) => {
-    const before = readFileSync(shared.outside("gates"), "utf8");
-    writeFileSync(shared.outside("gates"), `${before}${name}\n`);
+  const openGate = (name: string) => {
+    const gates = readFileSync(shared.outside("gates"), "utf8");
+    writeFileSync(shared.outside("gates"), `${gates}${name}\n`);
   };
   const program = (package_id: string, name: string, isOpen: string, answer: string) =>
     vaiProgram(
@@ -102,11 +102,11 @@ export function gatedTool(): GatedTool {
       if (hook) await installOn(gateways, hooks(), ["on_settled"]);
       await gateways[0]!.http("PATCH", "/v1/policy", { tolerance: { conversation: "full" } });
     },
-    runs: (name) => lines("effects.log").filter((line) => line === name).length,
-    open,
+    countRuns: (name) => lines("effects.log").filter((line) => line === name).length,
+    openGate,
     deliveries: () => lines("effects.log").filter((line) => line.startsWith("hook ")),
-    holdHooks: () => open(HOLD),
-    releaseHooks: () => open(RELEASE),
+    holdHooks: () => openGate(HOLD),
+    releaseHooks: () => openGate(RELEASE),
     remove: () => shared.remove(),
   };
 }

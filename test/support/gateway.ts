@@ -20,7 +20,7 @@ export interface TestGateway {
     path: string,
     body?: unknown,
     headers?: Record<string, string>,
-  ): Promise<Answer<T>>;
+  ): Promise<HttpResponse<T>>;
   cli(...args: string[]): Promise<CliResult>;
   /** Sends SIGTERM and returns the exit code. */
   stop(): Promise<number | null>;
@@ -33,7 +33,7 @@ export interface TestGateway {
   dispose(): Promise<void>;
 }
 
-interface Answer<T> {
+interface HttpResponse<T> {
   status: number;
   headers: Headers;
   body: T;
@@ -91,7 +91,7 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       const text = await response.text();
-      searchText(`the answer to ${method} ${path}`, text, searched);
+      searchText(`the response to ${method} ${path}`, text, searched);
       return {
         status: response.status,
         headers: response.headers,

@@ -34,12 +34,12 @@ export function readImportTable(markdown: string): ModuleRule[] {
 }
 
 /** Every import under packages/MODULE/src and plugins/NAME/src that the table does not allow, as `file: reason`. */
-export function forbiddenImports(root: string, rules: ModuleRule[]): string[] {
-  const imports: string[] = [];
+export function findForbiddenImports(root: string, rules: ModuleRule[]): string[] {
+  const violations: string[] = [];
   for (const { folder, module } of modulesUnder(root)) {
     const rule = rules.find((candidate) => candidate.module === module);
     if (rule === undefined) {
-      imports.push(`${folder}: not in the import table`);
+      violations.push(`${folder}: not in the import table`);
       continue;
     }
     const manifest = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));
@@ -49,11 +49,12 @@ export function forbiddenImports(root: string, rules: ModuleRule[]): string[] {
     for (const { file, text } of readSources(root, folder)) {
       for (const specifier of importsOf(text)) {
         const reason = whyForbidden(specifier, file, resolve(root, folder, "src"), rule, declared);
-        if (reason !== null) imports.push(`${relative(resolve(root), file).replaceAll(sep, "/")}: ${reason}`);
+        if (reason !== null)
+          violations.push(`${relative(resolve(root), file).replaceAll(sep, "/")}: ${reason}`);
       }
     }
   }
-  return imports.sort();
+  return violations.sort();
 }
 
 /** Each workspace package is a module; the bundled plugins together are one. */

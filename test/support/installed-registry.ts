@@ -17,13 +17,13 @@ interface Manifest {
 
 export async function startInstalledRegistry(names: readonly string[]): Promise<Registry> {
   const registry = await startRegistry();
-  const seen = new Set<string>();
+  const published_folders = new Set<string>();
   const root = resolve(".");
   const publish = (name: string, from: string) => {
     const dir = find(name, from, root);
     // Packages of other platforms are not installed here and not requested.
-    if (dir === null || seen.has(dir)) return;
-    seen.add(dir);
+    if (dir === null || published_folders.has(dir)) return;
+    published_folders.add(dir);
     const manifest = JSON.parse(readFileSync(join(dir, "package.json"), "utf8")) as Manifest;
     registry.publish(name, manifest.version, pack(dir), manifest);
     for (const each of Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies }))
@@ -33,7 +33,7 @@ export async function startInstalledRegistry(names: readonly string[]): Promise<
   return registry;
 }
 
-/** Resolves like Node. */
+/** Finds the folder of an installed package as Node resolves it. */
 function find(name: string, from: string, root: string): string | null {
   for (let at = from; ; at = dirname(at)) {
     const dir = join(at, "node_modules", name);

@@ -13,7 +13,7 @@ export let gateway: TestGateway;
 
 export let client: Client;
 
-/** Call it once in each test file. */
+/** Each test file calls this once. */
 export function useInstrumentGateway(): void {
   beforeAll(async () => {
     base = mkdtempSync(join(tmpdir(), "backplane-instruments-"));

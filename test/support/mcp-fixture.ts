@@ -27,30 +27,33 @@ export async function startMcpFixture(): Promise<McpFixture> {
     export_id: "*",
   });
   if (bound.status !== 201) throw new Error(JSON.stringify(bound.body));
-  const front = await listen(gateway, "/mcp/servers/conformance");
+  const proxy = await startProxy(gateway, "/mcp/servers/conformance");
   return {
     gateway,
     binding_id: bound.body.binding_id,
-    url: `http://127.0.0.1:${(front.address() as AddressInfo).port}/mcp`,
+    url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/mcp`,
     async dispose() {
-      front.closeAllConnections();
-      front.close();
+      proxy.closeAllConnections();
+      proxy.close();
       await gateway.dispose();
     },
   };
 }
 
-function listen(gateway: TestGateway, path: string): Promise<Server> {
+function startProxy(gateway: TestGateway, path: string): Promise<Server> {
   const { hostname, port } = new URL(gateway.url);
   const server = createServer((request, response) => {
     const headers = { ...request.headers, authorization: `Bearer ${gateway.token}` };
-    const to = forward({ hostname, port, path, method: request.method, headers }, (answer) => {
-      response.writeHead(answer.statusCode!, answer.headers);
-      answer.pipe(response);
-    });
-    request.pipe(to);
-    to.on("error", () => response.destroy());
-    response.on("close", () => to.destroy());
+    const upstream_request = forward(
+      { hostname, port, path, method: request.method, headers },
+      (upstream_response) => {
+        response.writeHead(upstream_response.statusCode!, upstream_response.headers);
+        upstream_response.pipe(response);
+      },
+    );
+    request.pipe(upstream_request);
+    upstream_request.on("error", () => response.destroy());
+    response.on("close", () => upstream_request.destroy());
   });
   return new Promise((done) => server.listen(0, "127.0.0.1", () => done(server)));
 }

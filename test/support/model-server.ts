@@ -45,7 +45,7 @@ interface ChatMessage {
 export async function startModelServer(): Promise<ModelServer> {
   const requests: ModelRequest[] = [];
   const holds: Hold[] = [];
-  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+  const respond = async (request: IncomingMessage, response: ServerResponse) => {
     response.on("error", () => {});
     let body = "";
     for await (const chunk of request) body += chunk;
@@ -68,7 +68,7 @@ export async function startModelServer(): Promise<ModelServer> {
     else send(response, { tool_calls: [callOf(model_request.text)] }, "tool_calls");
     response.end("data: [DONE]\n\n");
   };
-  const server = createServer((request, response) => void answer(request, response));
+  const server = createServer((request, response) => void respond(request, response));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   return {

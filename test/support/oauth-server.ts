@@ -24,7 +24,7 @@ export interface AuthorizationServer {
   revoked: string[];
   /** The status of the revocation endpoint; any status but 200 revokes nothing. */
   revoke_status: number;
-  /** Every secret that the server has issued. */
+  /** Every secret that the server knows: those that it has issued, and the secret of the client `machine`. */
   issued_secrets: string[];
   /** Lifetime of access tokens in seconds. */
   expires_in: number;
@@ -34,14 +34,14 @@ export interface AuthorizationServer {
   consent: "yes" | "no";
   /** Shows a page with a link that the person has to follow. */
   shows_page: boolean;
-  /** Issues tokens for this resource, whatever was requested. */
+  /** If not null, tokens are issued for this resource instead of the requested one. */
   wrong_resource: string | null;
   metadata: Record<string, unknown>;
   /** Returns the access token if it is valid for the resource. */
   findToken(token: string, resource: string): Token | null;
   /** Invalidates all access tokens; with `refresh`, refresh tokens too. */
   revokeAll(options?: { refresh?: boolean }): void;
-  /** Acts as a person with a browser and returns the final URL. */
+  /** Opens the URL as a person's browser does and returns the URL that the response redirects to. */
   visit(authorization_url: string): Promise<string>;
   close(): Promise<void>;
 }
@@ -94,8 +94,8 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       if (options.refresh === true) refresh_tokens.clear();
     },
     async visit(authorization_url) {
-      const answer = await fetch(authorization_url, { redirect: "manual" });
-      return answer.headers.get("location")!;
+      const response = await fetch(authorization_url, { redirect: "manual" });
+      return response.headers.get("location")!;
     },
     close: () => end(server),
   };
@@ -161,10 +161,10 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       );
     }
     if (form.grant_type === "refresh_token") {
-      const before = refresh_tokens.get(form.refresh_token!);
+      const refreshed = refresh_tokens.get(form.refresh_token!);
       refresh_tokens.delete(form.refresh_token!);
-      if (before === undefined || before.client_id !== form.client_id) return reject("invalid_grant");
-      return grant(response, before, true);
+      if (refreshed === undefined || refreshed.client_id !== form.client_id) return reject("invalid_grant");
+      return grant(response, refreshed, true);
     }
     const requested = codes.get(form.code ?? "");
     codes.delete(form.code ?? "");
@@ -199,16 +199,16 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       resource,
       expires_at: Date.now() + authority.expires_in * 1_000,
     });
-    const answer = {
+    const response_body = {
       access_token,
       token_type: "Bearer",
       expires_in: authority.expires_in,
       scope: token.scope,
     };
-    if (!with_refresh) return json(response, 200, answer);
+    if (!with_refresh) return json(response, 200, response_body);
     const refresh_token = mint("refresh");
     refresh_tokens.set(refresh_token, token);
-    return json(response, 200, { ...answer, refresh_token });
+    return json(response, 200, { ...response_body, refresh_token });
   }
 
   return authority;

@@ -31,13 +31,13 @@ export function writePluginFolder(spec: PluginFolder): string {
     writeFileSync(file, text);
     if (text.startsWith("#!")) chmodSync(file, 0o755);
   }
-  writeFileSync(join(folder, "vai-plugin.toml"), manifest(spec));
+  writeFileSync(join(folder, "vai-plugin.toml"), renderManifest(spec));
   return folder;
 }
 
 const CANARY_PERMISSIONS = `[exports.permissions]\nsecret_slots = ["${CANARY_SLOT}"]`;
 
-function manifest(spec: PluginFolder): string {
+function renderManifest(spec: PluginFolder): string {
   const lines = [
     'api_version = "vai.plugin.v1"',
     `package_id = "${spec.package_id}"`,
@@ -132,12 +132,12 @@ async function canarySecrets(
   const { items } = (
     await gateway.http<{ items: InstalledPackage[] }>("GET", "/v1/plugin-packages?limit=500")
   ).body;
-  const binding = items.find(
+  const installed_package = items.find(
     (pack) => pack.package_id === installed.package_id && pack.version === installed.version,
   );
   const secrets = { [CANARY_SLOT]: `secret://org_local/${CANARY_NAME}` };
   return Object.fromEntries(
-    (binding?.manifest.exports ?? []).map(({ id, permissions }) => [
+    (installed_package?.manifest.exports ?? []).map(({ id, permissions }) => [
       id,
       permissions.secret_slots.includes(CANARY_SLOT) ? { secrets } : undefined,
     ]),

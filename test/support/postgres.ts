@@ -101,10 +101,10 @@ async function waitUntilReady(server: ChildProcess): Promise<void> {
 }
 
 function findBinaries(): string {
-  const onPath = (process.env.PATH ?? "").split(delimiter);
+  const path_folders = (process.env.PATH ?? "").split(delimiter);
   const root = "/usr/lib/postgresql";
   const versions = existsSync(root) ? readdirSync(root).sort((a, b) => Number(b) - Number(a)) : [];
-  for (const dir of [...versions.map((version) => join(root, version, "bin")), ...onPath]) {
+  for (const dir of [...versions.map((version) => join(root, version, "bin")), ...path_folders]) {
     if (existsSync(join(dir, "initdb")) && existsSync(join(dir, "postgres"))) return dir;
   }
   throw new Error(
@@ -114,13 +114,13 @@ function findBinaries(): string {
 
 async function createDatabase(server: string): Promise<TestPostgres> {
   const name = `bp_test_${process.pid}_${Math.random().toString(36).slice(2, 10)}`;
-  await ask(server, `create database ${name}`);
+  await execute(server, `create database ${name}`);
   const url = new URL(server);
   url.pathname = `/${name}`;
-  return { url: url.href, stop: () => ask(server, `drop database ${name} with (force)`) };
+  return { url: url.href, stop: () => execute(server, `drop database ${name} with (force)`) };
 }
 
-async function ask(url: string, text: string): Promise<void> {
+async function execute(url: string, text: string): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   try {

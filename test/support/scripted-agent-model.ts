@@ -23,7 +23,7 @@ const USES = /^use (\w+) (\{.*\})$/gm;
 export async function startAgentModel(): Promise<AgentModel> {
   const requests: AgentModelRequest[] = [];
   let calls = 0;
-  const answer = async (request: IncomingMessage, response: ServerResponse) => {
+  const respond = async (request: IncomingMessage, response: ServerResponse) => {
     response.on("error", () => {});
     let body = "";
     for await (const chunk of request) body += chunk;
@@ -45,7 +45,7 @@ export async function startAgentModel(): Promise<AgentModel> {
     }
     response.end("data: [DONE]\n\n");
   };
-  const server = createServer((request, response) => void answer(request, response));
+  const server = createServer((request, response) => void respond(request, response));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   return {

@@ -14,7 +14,7 @@ export interface SharedFolder {
   remove(): void;
 }
 
-export function shareFolder(...files: string[]): SharedFolder {
+export function createSharedFolder(...files: string[]): SharedFolder {
   const source = mkdtempSync(join(tmpdir(), "backplane-shared-"));
   chmodSync(source, 0o777);
   for (const file of files) {

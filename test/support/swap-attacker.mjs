@@ -28,8 +28,8 @@ const files = process.argv.slice(2).flatMap((folder) =>
     .filter(({ original, changed }) => !original.equals(changed)),
 );
 let swaps = 0;
-let going = true;
-process.stdin.resume().on("end", () => (going = false));
+let running = true;
+process.stdin.resume().on("end", () => (running = false));
 
 function replace({ path, mode }, bytes) {
   writeFileSync(`${path}.next`, bytes, { mode });
@@ -53,7 +53,7 @@ function writeInPlace(file, bytes) {
 
 const pause = (max_ms) => new Promise((done) => setTimeout(done, Math.random() * max_ms));
 
-while (going) {
+while (running) {
   const change = Math.random() < 0.5 ? replace : writeInPlace;
   const chosen = files.filter(() => Math.random() < 0.6);
   for (const file of chosen) change(file, file.changed);

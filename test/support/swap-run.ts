@@ -169,11 +169,14 @@ export async function startSwapGateway(options: SwapOptions): Promise<SwapGatewa
 }
 
 /** Calls all exports in turn, several concurrently, while another process changes their installed files. */
-export async function swapRun({ gateway, exports }: SwapGateway, calls: number): Promise<SwapCount> {
+export async function callWhileSwapping(
+  { gateway, exports }: SwapGateway,
+  calls: number,
+): Promise<SwapCount> {
   const count: SwapCount = { swaps: 0, calls: 0, intact: 0, refused: 0, changed: [], failed: [] };
   const attacker = startAttacker(gateway);
   let next = 0;
-  const lane = async () => {
+  const worker = async () => {
     while (next < calls) {
       const name = exports[next++ % exports.length]!;
       const call = await callOnce(gateway, name);
@@ -185,24 +188,24 @@ export async function swapRun({ gateway, exports }: SwapGateway, calls: number):
       else count.failed.push(`${name}: ${text}`);
     }
   };
-  await Promise.all([lane(), lane(), lane()]);
+  await Promise.all([worker(), worker(), worker()]);
   count.swaps = await attacker.end();
   return count;
 }
 
-interface CallAnswer {
+interface CallRecord {
   id: string;
   status: string;
   result?: unknown;
   error?: { code: string } | null;
 }
 
-async function callOnce(gateway: TestGateway, export_id: string): Promise<CallAnswer> {
+async function callOnce(gateway: TestGateway, export_id: string): Promise<CallRecord> {
   const path = "/v1/invocations?wait=60";
-  let { body } = await gateway.http<CallAnswer>("POST", path, { export_id, input: {} });
+  let { body } = await gateway.http<CallRecord>("POST", path, { export_id, input: {} });
   while (body.status === "running") {
     await new Promise((done) => setTimeout(done, 100));
-    ({ body } = await gateway.http<CallAnswer>("GET", `/v1/invocations/${body.id}`));
+    ({ body } = await gateway.http<CallRecord>("GET", `/v1/invocations/${body.id}`));
   }
   return body;
 }

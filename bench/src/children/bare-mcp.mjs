@@ -13,19 +13,19 @@ createInterface({ input: child.stdout }).on("line", (line) => {
   waiting.get(id)?.(result);
   waiting.delete(id);
 });
-const ask = (method, params) =>
+const request = (method, params) =>
   new Promise((resolve) => {
     const id = next++;
     waiting.set(id, resolve);
     write({ id, method, params });
   });
 const clientInfo = { name: "bare", version: "1.0.0" };
-await ask("initialize", { protocolVersion: "2025-11-25", capabilities: {}, clientInfo });
+await request("initialize", { protocolVersion: "2025-11-25", capabilities: {}, clientInfo });
 write({ method: "notifications/initialized" });
 const app = Fastify();
-app.post("/mcp", async (request) => {
-  const { id, params } = request.body;
-  return { jsonrpc: "2.0", id, result: await ask("tools/call", params) };
+app.post("/mcp", async (http_request) => {
+  const { id, params } = http_request.body;
+  return { jsonrpc: "2.0", id, result: await request("tools/call", params) };
 });
 const url = await app.listen({ host: "127.0.0.1", port: 0 });
 console.log(JSON.stringify({ url }));

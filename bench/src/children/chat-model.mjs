@@ -5,7 +5,7 @@ const chunk = (delta, finish_reason = null) =>
   `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
 const USAGE = `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [], usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 } })}\n\n`;
 
-async function answer(request, response) {
+async function respond(request, response) {
   let text = "";
   for await (const part of request) text += part;
   const { messages } = JSON.parse(text);
@@ -18,7 +18,7 @@ async function answer(request, response) {
   response.end(`${chunk({}, "stop")}${USAGE}data: [DONE]\n\n`);
 }
 
-const server = createServer((request, response) => void answer(request, response));
+const server = createServer((request, response) => void respond(request, response));
 server.listen(0, "127.0.0.1", () => {
   console.log(JSON.stringify({ url: `http://127.0.0.1:${server.address().port}` }));
 });

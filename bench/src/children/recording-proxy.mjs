@@ -7,7 +7,7 @@ const [model_url, record_file] = process.argv.slice(2);
 const file = openSync(record_file, "w");
 const [writeTo, syncToDisk] = [promisify(write), promisify(fdatasync)];
 
-async function answer(request, response) {
+async function respond(request, response) {
   let text = "";
   for await (const part of request) text += part;
   const body = JSON.stringify({ ...JSON.parse(text), model: "m" });
@@ -20,7 +20,7 @@ async function answer(request, response) {
   response.end();
 }
 
-const server = createServer((request, response) => void answer(request, response));
+const server = createServer((request, response) => void respond(request, response));
 server.listen(0, "127.0.0.1", () => {
   console.log(JSON.stringify({ url: `http://127.0.0.1:${server.address().port}` }));
 });

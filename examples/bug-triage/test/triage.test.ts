@@ -1,4 +1,4 @@
-/** The triage in memory, with a server that answers like the gateway's API. */
+/** The triage in memory, with a server that responds like the gateway's API. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -20,7 +20,7 @@ let base_url = "";
 let started: StartedRun[] = [];
 let failing: Set<string>;
 
-async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
   response.setHeader("content-type", "application/json");
   if (request.url === "/v1/plugin-tools") return void response.end(JSON.stringify({ items: [] }));
   let body = "";
@@ -36,7 +36,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
 }
 
 beforeAll(async () => {
-  gateway = createServer((request, response) => void answer(request, response));
+  gateway = createServer((request, response) => void respond(request, response));
   await new Promise<void>((resolve) => gateway.listen(0, "127.0.0.1", resolve));
   base_url = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
 });

@@ -68,7 +68,7 @@ export class AppServer {
     }
     const { id, method, params, result, error } = message;
     if (method !== undefined && id === undefined) this.#listener.onNotification(method, params);
-    else if (method !== undefined) void this.#answer(id!, method, params);
+    else if (method !== undefined) void this.#respond(id!, method, params);
     else if (typeof id === "number") {
       const pending = this.#pending.get(id);
       this.#pending.delete(id);
@@ -77,7 +77,7 @@ export class AppServer {
     }
   }
 
-  async #answer(id: number | string, method: string, params: unknown): Promise<void> {
+  async #respond(id: number | string, method: string, params: unknown): Promise<void> {
     try {
       this.#send({ id, result: await this.#listener.onRequest(method, params) });
     } catch (error) {

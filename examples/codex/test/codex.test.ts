@@ -79,7 +79,7 @@ test("matches responses to requests, and rejects with the error of the server", 
   ]);
 });
 
-test("answers requests from the server with a result or an error", async () => {
+test("responds to requests from the server with a result or an error", async () => {
   const onRequest = async (method: string) => {
     if (method !== "item/commandExecution/requestApproval") throw new Error("not available");
     return { decision: "accept" };
@@ -172,8 +172,10 @@ test("declines actions that a person rejected, and requests of unknown kinds", a
   expect(await turn.onRequest("item/fileChange/requestApproval", { itemId: "c9" })).toEqual({
     decision: "decline",
   });
-  const other = { serverName: "other" };
-  expect(await turn.onRequest("mcpServer/elicitation/request", other)).toMatchObject({ action: "decline" });
+  const other_server = { serverName: "other" };
+  expect(await turn.onRequest("mcpServer/elicitation/request", other_server)).toMatchObject({
+    action: "decline",
+  });
   await expect(turn.onRequest("item/permissions/requestApproval", {})).rejects.toThrow("not available");
 });
 

@@ -2,8 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { InstrumentContext } from "@backplane/contract";
-import { checkInstruments } from "@backplane/contract";
+import { checkInstruments, type InstrumentContext } from "@backplane/contract";
 import { afterAll, expect, test } from "vitest";
 import { buildExample } from "../../../scripts/build-examples.ts";
 import { HelloWorldProvider } from "../src/plugin.ts";
@@ -12,13 +11,13 @@ const folder = fileURLToPath(new URL("..", import.meta.url));
 const dataDir = mkdtempSync(join(tmpdir(), "backplane-hello-instrument-"));
 afterAll(() => rmSync(dataDir, { recursive: true, force: true }));
 
-const nothing = () => {};
+const ignore = () => {};
 const context: InstrumentContext = {
   pluginId: "hello-world",
   dataDir,
   config: { greeting: "Ahoj" },
   heftyVersion: "0.22.0",
-  logger: { debug: nothing, info: nothing, warn: nothing, error: nothing },
+  logger: { debug: ignore, info: ignore, warn: ignore, error: ignore },
   requestCognition: async () => "short",
   requestEmbedding: async () => new Float32Array(4),
 };

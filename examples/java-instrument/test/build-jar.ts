@@ -7,8 +7,8 @@ import { fileURLToPath } from "node:url";
 const FOLDER = fileURLToPath(new URL("..", import.meta.url));
 const SOURCES = "src/com/example/text";
 
-/** Why the JDK of this machine cannot be used, or null if it can. */
-export function missingJdk(): string | null {
+/** Returns the reason why the JDK of this machine cannot be used, or null if it can. */
+export function findJdkProblem(): string | null {
   try {
     const version_line = execFileSync("javac", ["-version"], {
       encoding: "utf8",

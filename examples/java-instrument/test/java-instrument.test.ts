@@ -8,12 +8,12 @@ import { createPackageImporter, createSchemas, openContentStore } from "@backpla
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildJar } from "./build-jar.ts";
-import { exchangeLines, jdk, jsonRpcError, withJdk } from "./with-jdk.ts";
+import { exchangeLines, jdk_problem, jsonRpcError, withJdk } from "./with-jdk.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-java-"));
 let jar = "";
 beforeAll(() => {
-  if (jdk === null) jar = buildJar(base);
+  if (jdk_problem === null) jar = buildJar(base);
 }, 120_000);
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
@@ -64,7 +64,7 @@ withJdk("implements the protocol: list, invoke, health, errors, batch, shutdown"
   expect(await exited).toBe(0);
 });
 
-withJdk("answers batches and notifications according to JSON-RPC", async () => {
+withJdk("responds to batches and notifications according to JSON-RPC", async () => {
   const lines = [
     '[{"jsonrpc":"2.0","id":1,"method":"dance"},{"jsonrpc":"2.0","method":"dance"},3]',
     '{"jsonrpc":"2.0","method":"listInstruments"}',
@@ -72,8 +72,8 @@ withJdk("answers batches and notifications according to JSON-RPC", async () => {
     "{broken",
     '{"jsonrpc":"2.0","id":"last","method":"shutdown"}',
   ];
-  const answers = exchangeLines(["-cp", jar, "com.example.text.Main"], lines);
-  expect(answers).toEqual([
+  const responses = exchangeLines(["-cp", jar, "com.example.text.Main"], lines);
+  expect(responses).toEqual([
     [jsonRpcError(1, -32601), jsonRpcError(null, -32600)],
     jsonRpcError(null, -32600),
     jsonRpcError(null, -32700),

@@ -1,16 +1,16 @@
 /** Runs tests that need a JDK, and Java programs that exchange raw lines. */
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
-import { missingJdk } from "./build-jar.ts";
+import { findJdkProblem } from "./build-jar.ts";
 
-export const jdk = missingJdk();
+export const jdk_problem = findJdkProblem();
 
 /** Skips the test without a JDK, so that the report does not count the test as passed. */
 export function withJdk(name: string, run: () => Promise<void>): void {
   test(name, async ({ skip }) => {
-    if (jdk !== null) {
-      console.error(`SKIPPED, not verified: ${name}: ${jdk}`);
-      skip(jdk);
+    if (jdk_problem !== null) {
+      console.error(`SKIPPED, not verified: ${name}: ${jdk_problem}`);
+      skip(jdk_problem);
     }
     await run();
   }, 120_000);

@@ -8,7 +8,7 @@ import { createPackageImporter, createSchemas, openContentStore } from "@backpla
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect } from "vitest";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/programs/java-host.ts";
-import { exchangeLines, jdk, jsonRpcError, withJdk } from "../../java-instrument/test/with-jdk.ts";
+import { exchangeLines, jdk_problem, jsonRpcError, withJdk } from "../../java-instrument/test/with-jdk.ts";
 import { buildProviderJar, ODD_PROVIDER, SDK_JAVA } from "./build-jar.ts";
 import { buildHeftyClasses, type HeftyClasses } from "./hefty-api.ts";
 
@@ -20,7 +20,7 @@ let host_jar = "";
 /** The classes of providers that only the tests use. */
 let test_classes: HeftyClasses;
 beforeAll(async () => {
-  if (jdk !== null) return;
+  if (jdk_problem !== null) return;
   jar = buildProviderJar(base);
   test_classes = buildHeftyClasses(base, ODD_PROVIDER);
   host_jar = await findOrBuildJavaHost(host_paths);
@@ -119,7 +119,7 @@ withJdk("implements the protocol: list, concurrent calls, cancel, health, errors
   expect(log()).toContain("output of a plugin is not part of the protocol");
 });
 
-withJdk("reports a class that is not a provider, and answers batches according to JSON-RPC", async () => {
+withJdk("reports a class that is not a provider, and responds to batches according to JSON-RPC", async () => {
   const { host, child } = startHost("java.lang.Object");
   await expect(host.initialize(initializeParams(base), 60_000)).rejects.toMatchObject({
     message: expect.stringContaining(
@@ -134,8 +134,8 @@ withJdk("reports a class that is not a provider, and answers batches according t
     '{"jsonrpc":"2.0","id":7,"method":"initialize","params":[]}',
     '{"jsonrpc":"2.0","id":"last","method":"shutdown"}',
   ];
-  const answers = exchangeLines(["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], lines);
-  expect(answers).toEqual([
+  const responses = exchangeLines(["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], lines);
+  expect(responses).toEqual([
     [jsonRpcError(1, -32601), jsonRpcError(null, -32600)],
     jsonRpcError(null, -32600),
     jsonRpcError(null, -32700),
@@ -160,7 +160,7 @@ withJdk(
       });
     expect(await call("deep")).toMatchObject({ error: { message: "java.lang.StackOverflowError" } });
     expect(await call("mute")).toMatchObject({ status: "Error", error: { code: "EXCEPTION" } });
-    const reason = "the answer cannot be written as JSON";
+    const reason = "the result cannot be written as JSON";
     const failed = { details: { rpc_code: -32001 }, message: expect.stringContaining(reason) };
     await expect(call("circle")).rejects.toMatchObject(failed);
     await expect(call("textless")).rejects.toMatchObject(failed);

@@ -58,7 +58,7 @@ def fetch_json(request, timeout):
     try:
         return json.loads(body)
     except ValueError:
-        fail("Jira did not answer with JSON. Check base_url.")
+        fail("Jira's response is not JSON. Check base_url.")
 
 
 def raise_for_status(status, retry_after):

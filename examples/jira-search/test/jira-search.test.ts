@@ -1,4 +1,4 @@
-/** The real process against a local server that answers like Jira. */
+/** The real process against a local server that responds like Jira. */
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -12,12 +12,12 @@ const folder = fileURLToPath(new URL("..", import.meta.url));
 const manifest = readManifest(readFileSync(`${folder}/vai-plugin.toml`, "utf8"));
 const TOKEN = "jira-token-1";
 
-type Answer = (request: IncomingMessage, response: ServerResponse) => void;
+type RequestHandler = (request: IncomingMessage, response: ServerResponse) => void;
 const issues = [
   { key: "ENG-123", fields: { summary: "Billing outage", status: { name: "Open" } } },
   { key: "ENG-7", fields: { summary: "Účet 🧾", status: null } },
 ];
-const answerWithIssues: Answer = (_request, response) => {
+const respondWithIssues: RequestHandler = (_request, response) => {
   response.setHeader("content-type", "application/json");
   response.end(JSON.stringify({ issues }));
 };
@@ -26,14 +26,14 @@ let run: ProcessRun;
 let jira: Server;
 let base_url: string;
 let requests: URL[];
-let answer: Answer;
+let handleRequest: RequestHandler;
 
 beforeAll(async () => {
   await buildExample(folder);
   jira = createServer((request, response) => {
     requests.push(new URL(request.url ?? "", base_url));
     if (request.headers.authorization !== `Bearer ${TOKEN}`) response.writeHead(401).end();
-    else answer(request, response);
+    else handleRequest(request, response);
   });
   await new Promise<void>((resolve) => jira.listen(0, "127.0.0.1", resolve));
   base_url = `http://127.0.0.1:${(jira.address() as AddressInfo).port}`;
@@ -49,7 +49,7 @@ afterAll(async () => {
 });
 beforeEach(() => {
   requests = [];
-  answer = answerWithIssues;
+  handleRequest = respondWithIssues;
 });
 
 function search(query = "billing outage", options: CallOptions = {}) {
@@ -100,24 +100,24 @@ test("sends no request to Jira without a bound secret", async () => {
 });
 
 test("reports a busy or failing Jira as retryable", async () => {
-  answer = (_request, response) => response.writeHead(429, { "retry-after": "30" }).end();
+  handleRequest = (_request, response) => response.writeHead(429, { "retry-after": "30" }).end();
   expect(await search()).toMatchObject({
     status: "retryable_failure",
     text: "Jira's rate limit was exceeded (429). Retry after 30 s.",
   });
-  answer = (_request, response) => response.writeHead(502).end();
+  handleRequest = (_request, response) => response.writeHead(502).end();
   expect((await search()).status).toBe("retryable_failure");
-  answer = (request) => request.socket.destroy();
+  handleRequest = (request) => request.socket.destroy();
   expect((await search()).status).toBe("retryable_failure");
 });
 
 test("fails on a response that is not JSON or is too large", async () => {
-  answer = (_request, response) => response.end("<html>");
+  handleRequest = (_request, response) => response.end("<html>");
   expect(await search()).toMatchObject({
     status: "failed",
-    text: "Jira did not answer with JSON. Check base_url.",
+    text: "Jira's response is not JSON. Check base_url.",
   });
-  answer = (_request, response) => response.end("x".repeat(600_000));
+  handleRequest = (_request, response) => response.end("x".repeat(600_000));
   expect((await search()).text).toMatch(/larger than 524288 bytes/);
 });
 
@@ -129,17 +129,17 @@ test("does not send the token to another host after a redirect", async () => {
   });
   await new Promise<void>((resolve) => elsewhere.listen(0, "127.0.0.1", resolve));
   const location = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}/`;
-  answer = (_request, response) => response.writeHead(302, { location }).end();
+  handleRequest = (_request, response) => response.writeHead(302, { location }).end();
   expect((await search()).text).toBe("Found 0 issues.");
   expect(authorizations).toEqual([undefined]);
   elsewhere.close();
 });
 
-test("ends a call on cancel or at its deadline when Jira does not answer", async () => {
+test("ends a call on cancel or at its deadline when Jira does not respond", async () => {
   const stop = new AbortController();
-  answer = () => stop.abort();
+  handleRequest = () => stop.abort();
   expect((await search("x", { signal: stop.signal })).status).toBe("cancelled");
-  answer = () => {};
+  handleRequest = () => {};
   const outcome = await search("x", { timeout_ms: 200 });
   expect(outcome.status).toBe("cancelled");
 });

@@ -151,9 +151,9 @@ export class Turn {
       if (blocks === null) return;
       this.#processed++;
       if (blocks.length === 0) continue;
-      const before = this.#message === null ? [] : [this.#message];
+      const held_back = this.#message === null ? [] : [this.#message];
       this.#message = blocks[0]!.kind === "response" ? blocks[0]! : null;
-      this.#record(this.#message === null ? [...before, ...blocks] : before);
+      this.#record(this.#message === null ? [...held_back, ...blocks] : held_back);
     }
   }
 

@@ -75,7 +75,7 @@ export async function startServer(
     async listen(onEvent) {
       const response = await fetch(`${base}/event`, { headers: { authorization } });
       if (!response.ok || response.body === null)
-        throw new Error(`OpenCode sends no events: ${response.status}`);
+        throw new Error(`OpenCode did not open its stream of events (HTTP ${response.status}).`);
       readEvents(response.body, onEvent).then(
         () => setTimeout(end, EXIT_MS, "its stream of events ended").unref(),
         (error: unknown) => setTimeout(end, EXIT_MS, String(error)).unref(),

@@ -131,10 +131,10 @@ test("reads events that arrive in several chunks, and ignores comments", async (
     ': alive\n\ndata: {"type":"a","properties":{"text":"é"}}\n\ndata: {"type":"b",',
   );
   const last_chunk = new TextEncoder().encode('"properties":{}}\n\n');
-  const cut = bytes.length - 40;
+  const split = bytes.length - 40;
   async function* chunks() {
-    yield bytes.slice(0, cut);
-    yield bytes.slice(cut);
+    yield bytes.slice(0, split);
+    yield bytes.slice(split);
     yield last_chunk;
   }
   const events: ServerEvent[] = [];

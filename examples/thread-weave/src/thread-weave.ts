@@ -79,10 +79,10 @@ function findRequiredBlocks(
   const pins = new Set(
     (source.projection.pinned_items ?? []).map((item) => (item as { entry_id?: number }).entry_id),
   );
-  const answered = blocks.findLastIndex(({ kind }) => kind === "response");
+  const last_response = blocks.findLastIndex(({ kind }) => kind === "response");
   const results = new Set(
     blocks
-      .slice(answered + 1)
+      .slice(last_response + 1)
       .flatMap(({ kind, tool_call_id }) => (kind === "tool_result" ? [tool_call_id] : [])),
   );
   return new Set(
@@ -91,7 +91,7 @@ function findRequiredBlocks(
       if (pins.has(entry_id)) return true;
       // The summary of an earlier compaction is history like any other.
       if (kind === "system") return policy.retain_system !== false && name !== "summary";
-      if (policy.retain_open_tasks === false || index <= answered) return false;
+      if (policy.retain_open_tasks === false || index <= last_response) return false;
       if (kind === "input") return from_entries === undefined;
       return kind === "tool_call" && !results.has(tool_call_id);
     }),

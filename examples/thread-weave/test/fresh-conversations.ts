@@ -229,12 +229,12 @@ function performScript(script: Script, random: Random): Conversation {
   const makeDistinct = (lines: number, make: () => string): string[] => [
     ...new Set(Array.from({ length: lines }, make)),
   ];
-  const insert = (lines: string[], said: readonly string[], leadIn: boolean): string[] => {
+  const insert = (lines: string[], said: readonly string[], lead_in: boolean): string[] => {
     for (const words of said)
       lines.splice(
         random(lines.length + 1),
         0,
-        leadIn && random(4) === 0 ? `${pick(LEAD_INS)} ${words}` : words,
+        lead_in && random(4) === 0 ? `${pick(LEAD_INS)} ${words}` : words,
       );
     return lines;
   };

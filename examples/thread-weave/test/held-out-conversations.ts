@@ -21,10 +21,10 @@ import type { Conversation, Fact } from "./conversations.ts";
 /** Written without looking at the compactor. A change after a measurement would make the set a tuning set. */
 const SCRIPTS = readFileSync(new URL("./held-out-scripts.txt", import.meta.url), "utf8");
 
-type Place = "u" | "a" | "t" | "l" | "c";
+type Location = "u" | "a" | "t" | "l" | "c";
 
 interface Statement {
-  place: Place;
+  location: Location;
   said: string;
 }
 
@@ -163,7 +163,7 @@ function parseScripts(text: string): Script[] {
 function addFact({ facts }: Thread, mark: string, rest: string): void {
   const [marked = "", question = ""] = rest.split(" ?? ");
   const value = /\[(.+)\]/.exec(marked)![1]!;
-  const statement = { place: mark.at(-1) as Place, said: marked.replace(`[${value}]`, value) };
+  const statement = { location: mark.at(-1) as Location, said: marked.replace(`[${value}]`, value) };
   if (!mark.startsWith("~")) facts.push({ first: statement, fact: { question, value } });
   else Object.assign(facts.at(-1)!, { correction: statement, fact: { ...facts.at(-1)!.fact, value } });
 }
@@ -193,10 +193,10 @@ function performScript(script: Script, random: (below: number) => number): Conve
   const text = (words: string) => [{ type: "text" as const, text: words }];
   for (const [turn, at] of order.entries()) {
     const thread = threads[at]!;
-    const statementsIn = (place: Place) =>
-      statements_by_turn[turn]!.filter((statement) => statement.place === place);
-    const insert = (lines: string[], place: Place, mark = "") => {
-      for (const statement of statementsIn(place))
+    const statementsIn = (location: Location) =>
+      statements_by_turn[turn]!.filter((statement) => statement.location === location);
+    const insert = (lines: string[], location: Location, mark = "") => {
+      for (const statement of statementsIn(location))
         lines.splice(random(lines.length + 1), 0, mark + statement.said);
       return lines;
     };
@@ -273,7 +273,7 @@ function planStatements(
     }
   }
   for (const detail of details)
-    statements_by_turn[random(order.length)]!.push({ place: random(3) === 0 ? "a" : "u", said: detail });
+    statements_by_turn[random(order.length)]!.push({ location: random(3) === 0 ? "a" : "u", said: detail });
   return statements_by_turn;
 }
 

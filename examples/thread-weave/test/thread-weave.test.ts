@@ -17,7 +17,7 @@ const manifest = readManifest(read("vai-plugin.toml"));
 const { blocks: conversation_blocks } = createConversation(7);
 const BLOCKS = conversation_blocks.map((block, n) => ({ ...block, entry_id: n + 2 })) as ChainBlock[];
 
-function makeRequest(
+function createRequest(
   blocks: readonly ChainBlock[],
   pinned_items: readonly ChainBlock[] = [],
   max_input_tokens = 1_000,
@@ -40,7 +40,7 @@ verifies(
   "compactor.thread-weave",
   "keeps recent context unchanged and weaves the rest into blocks that list their entries",
   () => {
-    const seed = compactToSeed(makeRequest(BLOCKS));
+    const seed = compactToSeed(createRequest(BLOCKS));
     const woven = seed.filter(({ from_entries }) => from_entries !== undefined);
     const recent = seed.slice(woven.length);
     expect(recent.length).toBeGreaterThan(0);
@@ -68,11 +68,11 @@ verifies(
   "compactor.thread-weave",
   "returns the same seed for the same chain, and weaves a woven chain again",
   () => {
-    const first = compactToSeed(makeRequest(BLOCKS));
-    expect(compactToSeed(makeRequest(BLOCKS))).toEqual(first);
+    const first = compactToSeed(createRequest(BLOCKS));
+    expect(compactToSeed(createRequest(BLOCKS))).toEqual(first);
     // The next generation lists the original entries.
     const again = first.map((block, n) => ({ ...block, entry_id: 1_000 + n }));
-    const second = compactToSeed(makeRequest(again, [], 400));
+    const second = compactToSeed(createRequest(again, [], 400));
     const ids = second.flatMap(({ from_entries = [] }) => from_entries);
     expect(ids.length).toBeGreaterThan(0);
     expect(
@@ -87,7 +87,7 @@ verifies("compactor.thread-weave", "keeps system messages, pinned items and open
   const summary = { entry_id: 901, kind: "system", name: "summary", content: text("An older summary.") };
   const open = { entry_id: 902, kind: "input", content: text(`What now? ${"more ".repeat(2_000)}`) };
   const pinned = BLOCKS.find(({ kind }) => kind === "response")!;
-  const seed = compactToSeed(makeRequest([summary, system, ...BLOCKS, open], [pinned]));
+  const seed = compactToSeed(createRequest([summary, system, ...BLOCKS, open], [pinned]));
   for (const block of [system, pinned, open]) expect(seed).toContainEqual(block);
   expect(seed).not.toContainEqual(summary);
 });
@@ -107,7 +107,7 @@ test.each([
     { entry_id: 801 + 2 * n, kind: "response", content: [{ type: "text", text: "Understood, noted." }] },
   ];
   const seed = compactToSeed(
-    makeRequest([...createExchange(earlier, 1), ...createExchange(later, 2), ...BLOCKS], [], 4_000),
+    createRequest([...createExchange(earlier, 1), ...createExchange(later, 2), ...BLOCKS], [], 4_000),
   );
   const text = seed.map(({ content }) => content[0]?.text).join("\n");
   expect(text).toContain(later);
@@ -122,7 +122,7 @@ test("does not mistake a rule that begins with 'No' for small talk", () => {
   ].map((text, n) => ({ entry_id: 800 + n, kind: "input", content: [{ type: "text", text }] }));
   const isInSeed = (tokens: number, word: string) =>
     JSON.stringify(
-      compactToSeed(makeRequest([...instructions, ...BLOCKS.slice(0, 60)], [], tokens)),
+      compactToSeed(createRequest([...instructions, ...BLOCKS.slice(0, 60)], [], tokens)),
     ).includes(word);
   const smallestBudget = (word: string) =>
     [...Array(60).keys()].findIndex((n) => isInSeed(100 + 20 * n, word));
@@ -132,7 +132,9 @@ test("does not mistake a rule that begins with 'No' for small talk", () => {
 
 test("does not give a topic of a few lines its own block and title", () => {
   const blocks = createHeldOutConversations()[3]!.blocks.map((block, n) => ({ ...block, entry_id: n + 2 }));
-  const woven = compactToSeed(makeRequest(blocks as ChainBlock[])).filter(({ from_entries }) => from_entries);
+  const woven = compactToSeed(createRequest(blocks as ChainBlock[])).filter(
+    ({ from_entries }) => from_entries,
+  );
   expect(woven.length).toBeGreaterThan(1);
   for (const { content } of woven) expect(content[0]!.text!.split("\n").length).toBeGreaterThan(5);
 });
@@ -144,7 +146,7 @@ test("lists only the newest of the entries that state the same fact", () => {
     kind: "input",
     content: [{ type: "text", text }],
   });
-  const seed = compactToSeed(makeRequest([createExchange(800), createExchange(801), ...BLOCKS]));
+  const seed = compactToSeed(createRequest([createExchange(800), createExchange(801), ...BLOCKS]));
   const woven = seed.filter(({ content }) => content[0]?.text?.includes(text));
   expect(woven).toHaveLength(1);
   expect(woven[0]!.content[0]!.text!.split(text)).toHaveLength(2);
@@ -155,9 +157,9 @@ test("lists only the newest of the entries that state the same fact", () => {
 test("runs as a process from its bundle", async () => {
   await buildExample(folder);
   const run = await startPlugin(manifest.runtime.entrypoint, manifest, { cwd: folder });
-  const outcome = await run.compact("thread_weave", makeRequest(BLOCKS));
+  const outcome = await run.compact("thread_weave", createRequest(BLOCKS));
   expect(outcome.status).toBe("succeeded");
-  const memory = await (await runPlugin(plugin)).compact("thread_weave", makeRequest(BLOCKS));
+  const memory = await (await runPlugin(plugin)).compact("thread_weave", createRequest(BLOCKS));
   expect(outcome.result).toEqual(memory.result);
   run.close();
   await run.ended;

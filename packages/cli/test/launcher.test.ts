@@ -83,8 +83,8 @@ describe("launcher", () => {
     bundleNode();
     const program = join(root, "packages/cli/bin/vai-plugin-sign.cjs");
     cpSync(join(LAUNCHER, "../vai-plugin-sign.cjs"), program);
-    for (const before of [[], ["-r", pretendNodeVersion("20.19.0")]]) {
-      const argv = [...before, program, "my plugin.tgz", "--out", "x.json"];
+    for (const node_args of [[], ["-r", pretendNodeVersion("20.19.0")]]) {
+      const argv = [...node_args, program, "my plugin.tgz", "--out", "x.json"];
       const { status, stdout } = spawnSync(process.execPath, argv, { encoding: "utf8" });
       const args = ["plugin", "sign", "my plugin.tgz", "--out", "x.json"];
       expect({ status, stdout }).toEqual({ status: 7, stdout: `${JSON.stringify(args)}\n` });

@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { EXIT } from "../src/index.ts";
-import { kernelPluginFolder } from "./support/kernel-plugin.ts";
+import { createKernelPluginFolder } from "./support/kernel-plugin.ts";
 import { spawnUp } from "./support/spawn-up.ts";
 
 const PARROT_STRATEGY = `
@@ -18,7 +18,7 @@ verifies(
   "cli.seed",
   "runs the seed's plugin, doctor, config, session and up commands with --json",
   async () => {
-    const folder = kernelPluginFolder("parrot", PARROT_STRATEGY, "strategy");
+    const folder = createKernelPluginFolder("parrot", PARROT_STRATEGY, "strategy");
     const gateway = await spawnUp("--strategy", "parrot", "--json");
     try {
       expect(JSON.parse(gateway.out())).toMatchObject({

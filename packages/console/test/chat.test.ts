@@ -1,5 +1,4 @@
-import type { Approval, Chain, Entry, Invocation } from "@backplane/contract";
-import { BackplaneError } from "@backplane/contract";
+import { type Approval, BackplaneError, type Chain, type Entry, type Invocation } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
 import { createOutbox } from "../src/api/session-outbox.ts";
 import { addUpdate, type LiveTurn } from "../src/api/session-stream.ts";
@@ -167,7 +166,7 @@ test("gives identical calls within one second their own approvals and records", 
   expect(reads.map((item) => (item as ToolItem).invocation?.id)).toEqual(["first", "second"]);
 });
 
-test("answers identical open approvals where the first of them is shown", () => {
+test("groups identical open approvals under the first of them", () => {
   const items = buildTranscript([call(1, "pay", {}), call(5, "pay", {}), call(6, "read", {})]);
   attachCalls(
     items,
@@ -254,7 +253,7 @@ test("names a session after the first line of its first message", () => {
   expect(matchesSession({ id: "s-1", metadata: {} }, "4711")).toBe(false);
 });
 
-function outboxWith(message: (...args: unknown[]) => Promise<{ entry_id: number }>) {
+function createTestOutbox(message: (...args: unknown[]) => Promise<{ entry_id: number }>) {
   const stored = new Map<string, string>();
   let onState = () => {};
   const create = () =>
@@ -281,7 +280,7 @@ function outboxWith(message: (...args: unknown[]) => Promise<{ entry_id: number 
 test("sends an unanswered message again with the same key, in order, even after a reload", async () => {
   const sent: string[] = [];
   let reachable = false;
-  const { create, stored } = outboxWith(async (_id, body, _where, options) => {
+  const { create, stored } = createTestOutbox(async (_id, body, _where, options) => {
     sent.push(
       `${(body as { text: string }).text} ${(options as { idempotency_key: string }).idempotency_key}`,
     );
@@ -306,7 +305,7 @@ test("sends an unanswered message again with the same key, in order, even after 
 
 test("keeps a rejected message until the person sends it again", async () => {
   let allowed = false;
-  const { create, reconnect } = outboxWith(async () => {
+  const { create, reconnect } = createTestOutbox(async () => {
     if (!allowed) throw new BackplaneError("request.invalid", "No.");
     return { entry_id: 7 };
   });

@@ -24,7 +24,7 @@ const describeItems = (items: ReturnType<typeof buildTranscript>) =>
           : `${item.type}: ${"text" in item ? item.text : item.message}`,
   );
 
-test("builds a transcript with the text beside tool calls, thoughts, approvals and sub-agents in their places", () => {
+test("shows text that was sent with tool calls, thoughts, approvals and sub-agents in order", () => {
   const approval = { tool: "approve pay", requested_at: date(5) } as Approval;
   const items = buildTranscript(
     [

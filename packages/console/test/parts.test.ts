@@ -66,7 +66,7 @@ test("keeps search parameters as plain text in the URL", () => {
   expect(parseSearch(url)).toEqual({ status: "failed", export: "5" });
 });
 
-test("finds what contains every word and puts the best match first", () => {
+test("finds the items that contain every word, and puts those with an earlier match first", () => {
   const names = ["API explorer", "Plugins", "Approvals", "explore-files"];
   const search = (query: string) => rankMatches(names, query, (name) => name);
   expect(search("expl")).toEqual(["explore-files", "API explorer"]);

@@ -7,7 +7,7 @@ import { draftOf, installCommand, readSource } from "../src/pages/plugins/read-s
 import { findChanges } from "../src/pages/session-admin/session-admin-page.tsx";
 import { expiryTime } from "../src/pages/settings/create-key-dialog.tsx";
 
-function makePackage(package_id: string, version: string, installed_at: string): Package {
+function createPackage(package_id: string, version: string, installed_at: string): Package {
   const manifest = { name: package_id, description: "", exports: [{ id: "look" }] };
   return {
     id: `${package_id}@${version}`,
@@ -18,25 +18,25 @@ function makePackage(package_id: string, version: string, installed_at: string):
   } as unknown as Package;
 }
 
-function makeBinding(package_id: string, package_version: string, share_of?: string): Binding {
+function createBinding(package_id: string, package_version: string, share_of?: string): Binding {
   return { package_id, package_version, share_of } as unknown as Binding;
 }
 
 test("shows the version in use, not the newest one or a share of a rollout", () => {
   const packages = [
-    makePackage("acme/desk", "2.0.0", "2026-02-01"),
-    makePackage("acme/desk", "1.0.0", "2026-01-01"),
-    makePackage("acme/lamp", "1.0.0", "2026-01-01"),
-    makePackage("acme/lamp", "1.1.0", "2026-03-01"),
+    createPackage("acme/desk", "2.0.0", "2026-02-01"),
+    createPackage("acme/desk", "1.0.0", "2026-01-01"),
+    createPackage("acme/lamp", "1.0.0", "2026-01-01"),
+    createPackage("acme/lamp", "1.1.0", "2026-03-01"),
   ];
-  const bindings = [makeBinding("acme/desk", "2.0.0", "bind_1"), makeBinding("acme/desk", "1.0.0")];
+  const bindings = [createBinding("acme/desk", "2.0.0", "bind_1"), createBinding("acme/desk", "1.0.0")];
   const groups = groupPackages(packages, bindings);
-  expect(groups.map(({ shown, versions, bindings: own }) => [shown.id, versions.length, own.length])).toEqual(
-    [
-      ["acme/desk@1.0.0", 2, 2],
-      ["acme/lamp@1.1.0", 2, 0],
-    ],
-  );
+  expect(
+    groups.map(({ shown, versions, bindings: bound }) => [shown.id, versions.length, bound.length]),
+  ).toEqual([
+    ["acme/desk@1.0.0", 2, 2],
+    ["acme/lamp@1.1.0", 2, 0],
+  ]);
   expect(
     groups.filter((group) => matchesText(group, "LOOK lamp")).map(({ package_id }) => package_id),
   ).toEqual(["acme/lamp"]);

@@ -2,7 +2,7 @@ import { QueryObserver } from "@tanstack/react-query";
 import { expect, test } from "vitest";
 import { ConsoleQueryClient } from "../src/api/query-client.ts";
 
-/** A mounted query whose loads the test answers one by one. */
+/** A mounted query whose loads the test resolves one by one. */
 function mountQuery() {
   const queries = new ConsoleQueryClient({ defaultOptions: { queries: { retry: false } } });
   const loads: PromiseWithResolvers<string>[] = [];

@@ -4,7 +4,7 @@ import { createRefreshBatch } from "../src/api/refresh-batch.ts";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-function openBatch() {
+function createTestBatch() {
   const loaded: unknown[] = [];
   const state = { running: 0 };
   const batch = createRefreshBatch({
@@ -15,15 +15,15 @@ function openBatch() {
 }
 
 test("loads each list once for a burst of events", () => {
-  const { batch, loaded } = openBatch();
+  const { batch, loaded } = createTestBatch();
   for (const noun of ["packages", "bindings", "packages"]) batch.add(noun);
   expect(loaded).toEqual([]);
   vi.advanceTimersByTime(100);
   expect(loaded).toEqual(["packages", "bindings"]);
 });
 
-test("waits until the requests of this page have ended, but at most 2 s", () => {
-  const { batch, state, loaded } = openBatch();
+test("waits for running mutations before it reloads, but at most 2 s", () => {
+  const { batch, state, loaded } = createTestBatch();
   state.running = 1;
   batch.add("packages");
   vi.advanceTimersByTime(1_000);

@@ -6,7 +6,7 @@ import { compressGaps } from "../src/pages/traces/compress-gaps.ts";
 const START = Date.UTC(2026, 0, 1);
 const at = (seconds: number) => new Date(START + seconds * 1_000).toISOString();
 
-function span(id: string, more: Partial<TraceSpan> = {}): TraceSpan {
+function createSpan(id: string, more: Partial<TraceSpan> = {}): TraceSpan {
   return {
     id,
     parent_id: null,
@@ -29,14 +29,14 @@ const outline = (rows: ReturnType<typeof buildTrace>) => rows.map(({ key, depth 
 
 test("puts calls below the call or the run that made them, and keeps a call whose parent is missing", () => {
   const spans = [
-    span("a"),
-    span("b", { parent_id: "a" }),
-    span("c"),
-    span("d", { parent_id: "b" }),
-    span("e", { parent_id: "gone" }),
-    span("f", { run_id: "r1" }),
-    span("g", { run_id: "r1", parent_id: "f" }),
-    span("h", { run_id: "r2" }),
+    createSpan("a"),
+    createSpan("b", { parent_id: "a" }),
+    createSpan("c"),
+    createSpan("d", { parent_id: "b" }),
+    createSpan("e", { parent_id: "gone" }),
+    createSpan("f", { run_id: "r1" }),
+    createSpan("g", { run_id: "r1", parent_id: "f" }),
+    createSpan("h", { run_id: "r2" }),
   ];
   const run = { trigger: "message", status: "completed", error: null, session_id: "s" } as const;
   const runs = [
@@ -49,7 +49,7 @@ test("puts calls below the call or the run that made them, and keeps a call whos
 });
 
 test("ends a running call at the current time", () => {
-  const [row] = buildTrace([span("a", { ended_at: null, status: "running" })], [], START + 5_000);
+  const [row] = buildTrace([createSpan("a", { ended_at: null, status: "running" })], [], START + 5_000);
   expect(row!.to).toBe(START + 5_000);
 });
 

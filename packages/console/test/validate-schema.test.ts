@@ -28,7 +28,7 @@ test("accepts a value with references, options, null and lists of objects", () =
   expect(schemaProblems(SCHEMA, value)).toEqual([]);
 });
 
-test("names each wrong value once, by its path", () => {
+test("names the path of each wrong value", () => {
   const problems = schemaProblems(SCHEMA, { servers: [{ port: 80 }, { port: 70_000 }, {}], proxy: 5 });
   expect(problems.map(({ path }) => path.join("."))).toEqual(
     expect.arrayContaining(["region", "servers.1.port", "servers.2.port", "proxy"]),

@@ -48,7 +48,7 @@ export function createCallState(deps: KernelDeps, changes: Changes): CallState {
   };
 }
 
-interface DoorParts extends Pick<Door, "bindings" | "samplingAccess" | "isWatched"> {
+interface DoorModuleOptions extends Pick<Door, "bindings" | "samplingAccess" | "isWatched"> {
   changes: Changes;
   registry: RegistryModule;
   session: SessionModule;
@@ -84,8 +84,8 @@ export interface DoorModule {
 /** Tool usage is counted over this many of the latest calls in a project. */
 const LATEST_CALLS = 5_000;
 
-export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule {
-  const { bindings, calls, changes, registry, session } = parts;
+export function createDoorModule(deps: KernelDeps, options: DoorModuleOptions): DoorModule {
+  const { bindings, calls, changes, registry, session } = options;
   const { policies, plans, skills } = registry;
   const { clock, host, log, store } = deps;
   const concurrency = new ConcurrencyLimits(deps);
@@ -114,7 +114,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     concurrency,
     pending,
     grants: new SessionGrants(deps),
-    tokens: parts.tokens,
+    tokens: options.tokens,
     trials: new TrialWatch(deps, registry.upgrades),
     missing_files: new MissingFiles(deps, bindings),
     state: {
@@ -124,8 +124,8 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
       areApprovalsFull: () => pending.size >= host.max_waiting,
       max_depth: host.max_depth,
     },
-    isWatched: parts.isWatched,
-    samplingAccess: parts.samplingAccess,
+    isWatched: options.isWatched,
+    samplingAccess: options.samplingAccess,
   };
   const approvals = createApprovals(door, publisher);
   subscribeToAnswers(session.port, approvals, log);
@@ -134,7 +134,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     clock,
     log,
     calls: () => calls.live.all(),
-    turns: () => parts.turns.all(),
+    turns: () => options.turns.all(),
     stopCall: (call, reason) => stopCall(door, call, reason),
   });
   changes.on("call.added", () => revocations.wake());

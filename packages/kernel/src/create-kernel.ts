@@ -19,8 +19,8 @@ export function createKernel(host_deps: KernelDeps): Kernel {
   const changes = new Changes(host_deps.log);
   const revocation = createTokenRevocation(host_deps);
   const tokens = createSignInTokens(host_deps, revocation);
-  const dependencies = createDependencyCheck(host_deps);
-  const registry = createRegistryModule(host_deps, { changes, tokens, revocation, dependencies });
+  const requireReady = createDependencyCheck(host_deps);
+  const registry = createRegistryModule(host_deps, { changes, tokens, revocation, requireReady });
   const session = createSessionModule(host_deps, changes);
   const calls = createCallState(host_deps, changes);
   const host = createAgentHost(host_deps, { changes, registry, session, calls });

@@ -24,7 +24,7 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
     reasons.push(await cancelled);
     return await new Promise<never>(() => {});
   };
-  fixture.runner.honoursCancel = false;
+  fixture.runner.honours_cancel = false;
   const reasons: string[] = [];
   const tickets = [];
   for (let i = 0; i < 50; i++) {
@@ -33,7 +33,7 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
     );
   }
   await until(() => fixture.runner.running === 50);
-  const from = performance.now();
+  const started_at = performance.now();
   const stopping = fixture.kernel.stop(100);
   await expect(fixture.kernel.invocations.invoke(user, { export_id: "quick" })).rejects.toMatchObject({
     code: "gateway_stopping",
@@ -42,7 +42,7 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
   await until(() => reasons.length === 25);
   finish();
   await stopping;
-  expect(performance.now() - from).toBeLessThan(5_000);
+  expect(performance.now() - started_at).toBeLessThan(5_000);
   expect(new Set(reasons)).toEqual(new Set(["shutdown"]));
   for (const [i, ticket] of tickets.entries()) {
     const row = await fixture.kernel.invocations.get(user, ticket.id);

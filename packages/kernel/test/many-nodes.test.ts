@@ -68,7 +68,7 @@ verifies(
   60_000,
 );
 
-/** A gateway dies during a call; one other gateway has the files of the package, and one does not. */
+/** A gateway dies during a call. `gateways` states for each other gateway whether it has the files of the package. */
 async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateways: ("files" | "none")[]) {
   const schema = `nodes_${++schema_count}`;
   const createNode = async (files: "files" | "none") => {
@@ -79,8 +79,8 @@ async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateway
     return fixture;
   };
   const first = await createNode("files");
-  const others: TestKernel[] = [];
-  for (const files of gateways) others.push(await createNode(files));
+  const survivors: TestKernel[] = [];
+  for (const files of gateways) survivors.push(await createNode(files));
   const tools = [
     toolExport("read", {}, { effect_class: "read_only" }),
     toolExport("write", {}, { effect_class: "non_idempotent_write" }),
@@ -90,16 +90,16 @@ async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateway
   const { id } = await first.kernel.invocations.invoke(user, { export_id, timeout_ms: 60_000 });
   await until(() => first.runner.running === 1);
   await first.crash();
-  const read = () => others[0]!.kernel.invocations.get(user, id);
-  return { others, read };
+  const read = () => survivors[0]!.kernel.invocations.get(user, id);
+  return { survivors, read };
 }
 
 verifies(
   "inv.effect-class",
   "leaves the call of a dead gateway to a gateway that has the files of its package",
   async () => {
-    const { others, read } = await loseGateway({ missing_files_ms: 60_000 }, "read", ["none", "files"]);
-    const [without_files, with_files] = others as [TestKernel, TestKernel];
+    const { survivors, read } = await loseGateway({ missing_files_ms: 60_000 }, "read", ["none", "files"]);
+    const [without_files, with_files] = survivors as [TestKernel, TestKernel];
     await until(async () => (await read()).status !== "running");
     expect(await read()).toMatchObject({ status: "succeeded", retry_count: 1 });
     expect(without_files.runner.requests).toEqual([]);
@@ -112,7 +112,7 @@ verifies(
   "inv.effect-class",
   "ends the call of a dead gateway with package.files_missing if no gateway has the files in time",
   async () => {
-    const { others, read } = await loseGateway({ missing_files_ms: 1_000 }, "read", ["none", "none"]);
+    const { survivors, read } = await loseGateway({ missing_files_ms: 1_000 }, "read", ["none", "none"]);
     await until(async () => (await read()).status !== "running");
     expect(await read()).toMatchObject({
       status: "failed",
@@ -122,12 +122,12 @@ verifies(
         details: { fix: expect.stringContaining("Install acme/devkit 0.1.0 on every gateway") },
       },
     });
-    for (const { runner } of others) expect(runner.requests).toEqual([]);
+    for (const { runner } of survivors) expect(runner.requests).toEqual([]);
   },
   60_000,
 );
 
-test("ends a call that never runs twice without waiting for its files", async () => {
+test("ends an interrupted call that must not run twice without waiting for the files of its package", async () => {
   const { read } = await loseGateway({ missing_files_ms: 600_000 }, "write", ["none"]);
   await until(async () => (await read()).status !== "running");
   expect(await read()).toMatchObject({ error: { code: "outcome_unknown" } });
@@ -284,17 +284,17 @@ test("watches, answers and cancels a call from the other gateway", async () => {
     return ended("cancelled", await cancelled);
   };
   const slow = await first.kernel.invocations.invoke(user, { export_id: "slow" });
-  const seen: unknown[] = [];
+  const watched: unknown[] = [];
   const watching = (async () => {
     const stop = new AbortController().signal;
     for await (const item of second.kernel.invocations.watch(user, slow.id, 0, stop)) {
-      seen.push("seq" in item ? item.seq : item.settled.status);
+      watched.push("seq" in item ? item.seq : item.settled.status);
     }
   })();
-  await until(() => seen.length === 3);
+  await until(() => watched.length === 3);
   await second.kernel.invocations.cancel(user, slow.id);
   await watching;
-  expect(seen).toEqual([1, 2, 3, "cancelled"]);
+  expect(watched).toEqual([1, 2, 3, "cancelled"]);
   const call = await first.kernel.invocations.invoke(user, { export_id: "ask" });
   await second.kernel.approvals.answer(admin, call.invocation.approval_id!, { response: "approve" });
   expect((await call.settled).status).toBe("succeeded");

@@ -3,7 +3,7 @@ import { Changes } from "../src/kernel/changes.ts";
 
 const turn_started = "turn.started" as const;
 
-test("logs a listener that throws or rejects, and still calls the others", async () => {
+test("logs the error of a listener that throws or rejects, and still calls the others", async () => {
   const logged: unknown[] = [];
   const changes = new Changes({ error: (fields) => void logged.push(fields) });
   const called: string[] = [];

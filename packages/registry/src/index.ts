@@ -41,7 +41,7 @@ export { bindsWholePackage, combineTools, selectExport, toolsOf } from "./export
 export { callerLevel, gatewayDomains, levelBeforeCall, toGrant } from "./grant/effective-grant.ts";
 export { effectiveClass } from "./grant/execution-class.ts";
 export { intersect, type Level } from "./grant/intersect.ts";
-export { combineGrants, widerParts } from "./grant/wider-parts.ts";
+export { combineGrants, listWiderParts } from "./grant/wider-parts.ts";
 export type { InstallChecked } from "./installations/installations.ts";
 export { randomToken, tokenHash } from "./keys/tokens.ts";
 export { sortByDependencies } from "./packages/dependency-order.ts";

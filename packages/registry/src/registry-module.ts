@@ -29,12 +29,12 @@ import { createTrustedKeys } from "./signatures/trusted-keys.ts";
 import { createSkills, type Skills } from "./skills/skills.ts";
 import { createWorkspaces } from "./workspaces/workspaces.ts";
 
-interface RegistryParts {
+interface RegistryModuleOptions {
   changes: Changes;
   tokens: SignInTokens;
   revocation: TokenRevocation;
   /** Throws when a binding may not be described yet, because a plugin that it depends on is not loaded. */
-  dependencies: (bound: BoundPackage) => Promise<void>;
+  requireReady: (bound: BoundPackage) => Promise<void>;
 }
 
 export interface RegistryModule {
@@ -60,8 +60,8 @@ export interface RegistryModule {
   stop(): Promise<void>;
 }
 
-export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): RegistryModule {
-  const { changes, tokens, revocation } = parts;
+export function createRegistryModule(deps: KernelDeps, options: RegistryModuleOptions): RegistryModule {
+  const { changes, tokens, revocation } = options;
   const live_config = createLiveConfig(deps, changes);
   const policies = new Policies({ ...deps, changes });
   const definitions = createDefinitions({
@@ -69,7 +69,7 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     policies,
     tokens,
     changes,
-    requireReady: parts.dependencies,
+    requireReady: options.requireReady,
   });
   const rows = createPackageRows(deps);
   const waived = createWaivedApprovals({ ...deps, policies });

@@ -17,9 +17,10 @@ Copy this file beside your plugin (``lib/`` in the examples) and write::
         plugin.serve()
 
 The protocol (``vai.rpc.v1``) owns stdin and stdout. ``print`` goes to stderr, which the gateway keeps with
-the invocation, as does the output of child processes. Every call runs in its own thread. A call that is
-cancelled, or whose deadline passes, finds ``call.cancelled`` set: ``call.sleep``, ``call.blocking`` and
-``call.check`` then raise ``Cancelled``. A handler that ignores it is killed with its process after a grace period.
+the invocation, as does the output of child processes. Calls run in separate threads, at most ``max_threads`` at
+a time. A call that is cancelled, or whose deadline passes, finds ``call.cancelled`` set: ``call.sleep``,
+``call.blocking`` and ``call.check`` then raise ``Cancelled``. A handler that ignores it is killed with its process
+after a grace period.
 """
 
 from __future__ import annotations
@@ -222,7 +223,7 @@ class Call:
     def _scratch_file(self, path: str) -> str:
         folder = self.context.get("scratch_dir")
         if not folder:
-            fail("This export has no scratch folder. Ask for filesystem = scratch in the manifest.")
+            fail("This export has no scratch folder. Set filesystem = \"scratch\" in its permissions in vai-plugin.toml.")
         if any(part in ("", ".", "..") for part in path.split("/")):
             fail(f"{path!r} is not a path inside the scratch folder.")
         return os.path.join(folder, path)
@@ -268,7 +269,7 @@ class Call:
         access = self.context.get("gateway") or {}
         token = access.get("delegation_token")
         if not token:
-            fail("This call has no gateway token. Ask for gateway_api_scopes in vai-plugin.toml.")
+            fail("This call has no gateway token. Add gateway_api_scopes to its permissions in vai-plugin.toml.")
         if not path.startswith("/") or path.startswith("//"):
             fail(f"{path} is not a path of the gateway. Use one such as /v1/sessions.")
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -374,7 +375,7 @@ class _Serving:
         self._output = -1
 
     def run(self) -> None:
-        self._take_stdio()
+        self._reserve_stdio()
         try:
             frames = _read_frames(self._input)
             hello = next(frames, None)
@@ -388,31 +389,31 @@ class _Serving:
             for frame in frames:
                 if frame["type"] == "shutdown":
                     break
-                self._take(frame)
+                self._handle_frame(frame)
         except ProtocolError as error:
             sys.stderr.write(f"{self._plugin.package_id}: {error}\n")
             sys.stderr.flush()
             os._exit(1)
         self._stop()
 
-    def _take_stdio(self) -> None:
+    def _reserve_stdio(self) -> None:
         """The protocol keeps the real pipes; prints and child processes get stderr and an empty stdin."""
         self._input, self._output = os.dup(0), os.dup(1)
         os.dup2(2, 1)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.close(nothing)
+        devnull = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(devnull, 0)
+        os.close(devnull)
         sys.stdout = sys.stderr
 
-    def _take(self, frame: Dict[str, Json]) -> None:
+    def _handle_frame(self, frame: Dict[str, Json]) -> None:
         if frame["type"] == "request":
-            self._open(frame)
+            self._start_call(frame)
         elif frame["type"] == "cancel":
             self._cancel(frame)
         else:
             raise ProtocolError(f"A host does not send {frame['type']!r} here.")
 
-    def _open(self, frame: Dict[str, Json]) -> None:
+    def _start_call(self, frame: Dict[str, Json]) -> None:
         request_id, op, body = frame.get("id"), frame.get("op"), frame.get("body")
         if not isinstance(request_id, str) or not request_id:
             raise ProtocolError("A request has no id.")
@@ -550,18 +551,18 @@ def _read_frames(descriptor: int) -> Iterator[Dict[str, Json]]:
 
 
 def _content_length(header: bytes) -> int:
-    found: List[str] = []
+    lengths: List[str] = []
     for line in header.decode("latin-1").split("\r\n"):
         match = re.fullmatch(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*?)[ \t]*", line)
         if match is None:
             raise ProtocolError("This is not a Content-Length header.")
         if match[1].lower() == "content-length":
-            found.append(match[2])
-    if len(found) != 1 or not re.fullmatch("[0-9]{1,15}", found[0]):
+            lengths.append(match[2])
+    if len(lengths) != 1 or not re.fullmatch("[0-9]{1,15}", lengths[0]):
         raise ProtocolError("A frame needs exactly one Content-Length of digits.")
-    if int(found[0]) > FRAME_BYTES:
-        raise ProtocolError(f"A frame of {int(found[0])} bytes is announced; the limit is {FRAME_BYTES}.")
-    return int(found[0])
+    if int(lengths[0]) > FRAME_BYTES:
+        raise ProtocolError(f"A frame of {int(lengths[0])} bytes is announced; the limit is {FRAME_BYTES}.")
+    return int(lengths[0])
 
 
 def _decode(data: bytes) -> Dict[str, Json]:

@@ -1,4 +1,4 @@
-# The shell SDK: vai.rpc.v1 with only sh, awk and head or dd. Copy it into your package and source it:
+# The shell SDK: vai.rpc.v1 with only sh, awk, tr, cat and head or dd. Copy it into your package and source it:
 #
 #   . "$(dirname "$0")/../lib/backplane_sdk.sh"
 #   WANTED='body.input.text'         # the fields that your functions read

@@ -11,14 +11,14 @@ import type { CompactRequest, HarnessAnswer, HarnessRequest, HookEvent } from ".
 import type { ExportDefinition, Plugin } from "./define.ts";
 import { fail, failureReply, type Reply, replyToThrow, statusOfError, toToolAnswer } from "./outcome.ts";
 
-export function answerWith(
+export function createCallHandler(
   plugin: Plugin,
   log: (line: string) => void,
 ): (call: VaiCall) => Reply | Promise<Reply> {
   const exportsById = new Map(plugin.exports.map((entry) => [entry.id, entry]));
   return (wire) => {
     const entry = exportsById.get(wire.body.export_id);
-    if (entry === undefined || OPS[entry.kind] !== wire.op) return notExported(plugin, wire);
+    if (entry === undefined || OPS[entry.kind] !== wire.op) return notExportedReply(plugin, wire);
     const call = new ServedCall(wire, log);
     let value: unknown;
     try {
@@ -110,7 +110,7 @@ function bodyOf(body: VaiCall["body"]): JsonObject {
   return rest;
 }
 
-function notExported(plugin: Plugin, wire: VaiCall): Reply {
+function notExportedReply(plugin: Plugin, wire: VaiCall): Reply {
   const list = plugin.exports.map((entry) => `${entry.kind} ${entry.id}`).join(", ");
   return failureReply(
     "failed",

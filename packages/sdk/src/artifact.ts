@@ -61,7 +61,9 @@ export function withLargeInput<Body extends object>(
 
 function resolveFile(scratch_dir: string | undefined, path: string): string {
   if (scratch_dir === undefined)
-    fail("This export has no scratch folder. Ask for filesystem = scratch in the manifest.");
+    fail(
+      'This export has no scratch folder. Set filesystem = "scratch" in its permissions in vai-plugin.toml.',
+    );
   if (!isArtifactPath(path)) fail(`${JSON.stringify(path)} is not a path inside the scratch folder.`);
   return join(scratch_dir, path);
 }

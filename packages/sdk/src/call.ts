@@ -7,7 +7,7 @@ import type { VaiCall } from "@backplane/wire";
 import { readArtifact, writeArtifact } from "./artifact.ts";
 import type { AgentAction, AgentPermission, Checkpoint, ChildRun, ChildRunRequest } from "./contracts.ts";
 import { addBlocks, readBlocks, requestPermission } from "./conversation.ts";
-import { type GatewayAccess, gatewayAccess } from "./gateway-access.ts";
+import { createGatewayAccess, type GatewayAccess } from "./gateway-access.ts";
 import { fail } from "./outcome.ts";
 
 export type PluginEvent = { type: string; [key: string]: Json | undefined };
@@ -115,7 +115,7 @@ export class ServedCall implements ToolCall, HookCall, HarnessCall {
   }
 
   get gateway(): GatewayAccess {
-    this.#gateway ??= gatewayAccess(this.context.gateway, () => this.signal);
+    this.#gateway ??= createGatewayAccess(this.context.gateway, () => this.signal);
     return this.#gateway;
   }
 

@@ -36,15 +36,15 @@ export async function requestPermission(
   const headers = { "content-type": "application/json", "idempotency-key": randomUUID() };
   for (;;) {
     const response = await gateway.fetch("/v1/invocations?wait=20", { method: "POST", headers, body });
-    const answer = (await response.json()) as {
+    const invocation = (await response.json()) as {
       status?: string;
       error?: { message?: string } | null;
     };
     if (response.status === 202) continue;
-    if (response.ok && answer.status === "succeeded") return { allowed: true, reason: "" };
+    if (response.ok && invocation.status === "succeeded") return { allowed: true, reason: "" };
     return {
       allowed: false,
-      reason: answer.error?.message ?? `The permission request ended as ${answer.status}.`,
+      reason: invocation.error?.message ?? `The permission request ended as ${invocation.status}.`,
     };
   }
 }

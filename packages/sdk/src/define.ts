@@ -54,12 +54,12 @@ export interface Plugin {
 
 /** `package_id`, `version` and the exports must match vai-plugin.toml; `checkManifest` compares them. */
 export function definePlugin(plugin: Plugin): Plugin {
-  const seen = new Set<string>();
+  const ids = new Set<string>();
   for (const { id } of plugin.exports) {
-    if (seen.has(id)) {
+    if (ids.has(id)) {
       throw new BackplaneError("package.invalid", `Two exports are called ${id}; give each its own id.`);
     }
-    seen.add(id);
+    ids.add(id);
   }
   return plugin;
 }

@@ -18,13 +18,13 @@ interface GatewayRequest {
   idempotency_key?: string;
 }
 
-export function gatewayAccess(
+export function createGatewayAccess(
   gateway: InvocationContext["gateway"],
   signal: () => AbortSignal,
 ): GatewayAccess {
   const send = async (path: string, init: RequestInit = {}) => {
     if (gateway.delegation_token === undefined) {
-      fail("This call has no gateway token. Ask for gateway_api_scopes in vai-plugin.toml.");
+      fail("This call has no gateway token. Add gateway_api_scopes to its permissions in vai-plugin.toml.");
     }
     const base = new URL(gateway.base_url);
     const url = new URL(path, base);

@@ -1,7 +1,7 @@
 /**
- * Converts a handler's return value or error into a terminal reply. A failure of the plugin is a valid reply (`ok: true`
- * with a failure status); `ok: false` is for protocol errors. The message of a failure is in `content`, in the same
- * shape for all four contracts.
+ * Converts a handler's return value or error into a terminal reply. A failure of the plugin is a valid reply (`ok:
+ * true` with a failure status); `ok: false` is for protocol errors. The message of a failure is in `content`, in the
+ * same shape for all four contracts.
  */
 import type { ContentBlock, TerminalStatus } from "@backplane/contract";
 import type { ToolAnswer } from "./contracts.ts";
@@ -34,11 +34,11 @@ export function retryLater(message: string): never {
 }
 
 /** Converts any return value of a handler into a complete tool answer. */
-export function toToolAnswer(value: unknown, hasOutputSchema: boolean): ToolAnswer<unknown> {
+export function toToolAnswer(value: unknown, has_output_schema: boolean): ToolAnswer<unknown> {
   if (value === undefined) return { content: [], is_error: false, retryable: false };
   if (isToolAnswer(value))
     return { ...value, is_error: value.is_error ?? false, retryable: value.retryable ?? false };
-  if (typeof value === "string" && !hasOutputSchema) return successAnswer([text(value)]);
+  if (typeof value === "string" && !has_output_schema) return successAnswer([text(value)]);
   const json = JSON.stringify(value);
   if (json === undefined) throw new TypeError(`A tool must return JSON, not a ${typeof value}.`);
   const text_copy = typeof value === "string" ? value : json;

@@ -5,7 +5,7 @@
  */
 import { Console } from "node:console";
 import { stdioTransport, VaiPlugin } from "@backplane/wire";
-import { answerWith } from "./answer-call.ts";
+import { createCallHandler } from "./answer-call.ts";
 import type { Plugin } from "./define.ts";
 
 /** How long calls in flight may still take to answer after a shutdown, before the process exits. */
@@ -25,7 +25,7 @@ export function serve(plugin: Plugin): void {
   const peer = new VaiPlugin({
     transport: stdioTransport(stdin, stdout),
     identity: { package_id: plugin.package_id, version: plugin.version },
-    handle: answerWith(plugin, (line) => stderr.write(`${line}\n`)),
+    handle: createCallHandler(plugin, (line) => stderr.write(`${line}\n`)),
     onShutdown: stop,
     onFailure(error) {
       stderr.write(`${plugin.package_id}: ${error.message}\n`);

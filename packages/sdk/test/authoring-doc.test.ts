@@ -14,7 +14,7 @@ mkdirSync(join(folder, "bin"));
 mkdirSync(join(folder, "lib"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-function block(language: string): string {
+function readCode(language: string): string {
   const [, code] = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(page) ?? [];
   return code ?? "";
 }
@@ -32,7 +32,7 @@ const expected = { counted: { words: 3 }, events: 1, empty: "There is no text to
 
 test("runs the TypeScript plugin of the authoring guide", async () => {
   await build({
-    stdin: { contents: block("ts"), resolveDir: sdk, loader: "ts" },
+    stdin: { contents: readCode("ts"), resolveDir: sdk, loader: "ts" },
     outfile: join(folder, "bin/plugin.mjs"),
     bundle: true,
     platform: "node",
@@ -43,7 +43,7 @@ test("runs the TypeScript plugin of the authoring guide", async () => {
 });
 
 test("runs the Python plugin of the authoring guide", async () => {
-  writeFileSync(join(folder, "bin/plugin.py"), block("python"));
+  writeFileSync(join(folder, "bin/plugin.py"), readCode("python"));
   copyFileSync(join(sdk, "python/backplane_sdk.py"), join(folder, "lib/backplane_sdk.py"));
   expect(await countWords(["python3", "-B", "./bin/plugin.py"])).toEqual(expected);
 });

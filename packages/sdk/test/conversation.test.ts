@@ -14,21 +14,21 @@ interface SentRequest {
 
 let gateway: Server;
 let sent: SentRequest[] = [];
-/** The answers to the next requests, as status and body. */
-let answers: [number, object][] = [];
+/** The responses to the next requests, as status and body. */
+let responses: [number, object][] = [];
 
-async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
   let body = "";
   for await (const chunk of request) body += String(chunk);
   const key = request.headers["idempotency-key"] as string | undefined;
   const { method, url } = request as { method: string; url: string };
   sent.push({ method, url, key, body: body === "" ? null : JSON.parse(body) });
-  const [status, content] = answers.shift()!;
+  const [status, content] = responses.shift()!;
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(content));
 }
 
 beforeAll(async () => {
-  gateway = createServer((request, response) => void answer(request, response));
+  gateway = createServer((request, response) => void respond(request, response));
   await new Promise<void>((resolve) => gateway.listen(0, "127.0.0.1", resolve));
 });
 afterAll(() => {
@@ -40,7 +40,7 @@ beforeEach(() => {
 });
 
 /** Runs `work` as a harness and returns what it returns. */
-async function inHarness<T>(
+async function runInHarness<T>(
   work: (call: HarnessCall) => Promise<T>,
   context: object = { chain_id: "chain_1" },
 ): Promise<{ value: T | undefined; text: string }> {
@@ -63,11 +63,11 @@ async function inHarness<T>(
 
 test("reads all pages of the conversation", async () => {
   const block = (entry_id: number): Block => ({ entry_id, kind: "response", content: [] });
-  answers = [
+  responses = [
     [200, { items: [block(1)], next: "1" }],
     [200, { items: [block(2)], next: null }],
   ];
-  const { value } = await inHarness((call) => call.readConversation());
+  const { value } = await runInHarness((call) => call.readConversation());
   expect(value).toEqual([block(1), block(2)]);
   expect(sent.map(({ url }) => url)).toEqual([
     "/v1/chains/chain_1/blocks?limit=500",
@@ -76,9 +76,9 @@ test("reads all pages of the conversation", async () => {
 });
 
 test("adds blocks to the conversation, and sends nothing if there are none", async () => {
-  answers = [[201, { items: [] }]];
+  responses = [[201, { items: [] }]];
   const blocks: Block[] = [{ kind: "response", content: [{ type: "text", text: "hi" }] }];
-  await inHarness(async (call) => {
+  await runInHarness(async (call) => {
     await call.addToConversation([]);
     await call.addToConversation(blocks);
   });
@@ -86,17 +86,17 @@ test("adds blocks to the conversation, and sends nothing if there are none", asy
 });
 
 test("explains that a call without a session has no conversation", async () => {
-  const { text } = await inHarness((call) => call.readConversation(), {});
+  const { text } = await runInHarness((call) => call.readConversation(), {});
   expect(text).toMatch(/has no conversation/);
 });
 
 test("waits for a permission with one idempotency key until it is granted", async () => {
-  answers = [
+  responses = [
     [202, { status: "waiting_approval" }],
     [200, { status: "succeeded", error: null }],
   ];
   const action = { agent: "codex", action: "command", target: "ls" };
-  const { value } = await inHarness((call) => call.requestPermission(action));
+  const { value } = await runInHarness((call) => call.requestPermission(action));
   expect(value).toEqual({ allowed: true, reason: "" });
   expect(sent[0]).toMatchObject({ url: "/v1/invocations?wait=20", body: { input: action } });
   expect(sent[0]!.key).toBeDefined();
@@ -104,12 +104,12 @@ test("waits for a permission with one idempotency key until it is granted", asyn
 });
 
 test("returns the reason why a permission was rejected or denied by the policy", async () => {
-  answers = [
+  responses = [
     [200, { status: "failed", error: { message: "A person rejected it." } }],
     [403, { error: { message: "The policy denies it." } }],
   ];
   const ask = (call: HarnessCall) =>
     call.requestPermission({ agent: "codex", action: "command", target: "rm" });
-  expect((await inHarness(ask)).value).toEqual({ allowed: false, reason: "A person rejected it." });
-  expect((await inHarness(ask)).value).toEqual({ allowed: false, reason: "The policy denies it." });
+  expect((await runInHarness(ask)).value).toEqual({ allowed: false, reason: "A person rejected it." });
+  expect((await runInHarness(ask)).value).toEqual({ allowed: false, reason: "The policy denies it." });
 });

@@ -67,8 +67,8 @@ test("fetches a path of the gateway", async () => {
 test("refuses another origin and a redirect to one", async () => {
   const address = await call("fetch", { path: `${originOf(other_host)}/v1/sessions` });
   expect(address).toMatchObject({ status: "failed", text: expect.stringContaining("is not the gateway") });
-  const protocolRelative = await call("fetch", { path: `//${new URL(originOf(other_host)).host}/` });
-  expect(protocolRelative.status).toBe("failed");
+  const protocol_relative = await call("fetch", { path: `//${new URL(originOf(other_host)).host}/` });
+  expect(protocol_relative.status).toBe("failed");
   expect((await call("fetch", { path: "/v1/away" })).status).toBe("failed");
   expect(misdirected).toBe(0);
 });

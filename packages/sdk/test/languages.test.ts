@@ -112,7 +112,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     "reads a projection and a trigger from their files before the author's code runs",
     async () => {
       const scratch_dir = mkdtempSync(join(tmpdir(), "backplane-sdk-"));
-      const place = (path: string, value: object) => {
+      const writeToScratch = (path: string, value: object) => {
         const json = JSON.stringify(value);
         writeFileSync(join(scratch_dir, path), json);
         const sha256 = hash("sha256", json, "hex");
@@ -120,14 +120,14 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
       };
       try {
         const context = { scratch_dir };
-        const projection = place("projection.json", { blocks: [{}, {}, {}], token_estimate: 7 });
+        const projection = writeToScratch("projection.json", { blocks: [{}, {}, {}], token_estimate: 7 });
         const source = { chain_id: "ch_9", projection } as unknown as CompactRequest["source"];
         const compacted = await run.compact("window", { compaction_id: "cmp_1", source }, { context });
         expect(compacted.result).toMatchObject({
           seed_blocks: [{ content: [{ text: "3 blocks" }] }],
           diagnostics: { input_tokens_estimate: 7 },
         });
-        const trigger = place("trigger.json", { type: "message", note: "x".repeat(2_000) });
+        const trigger = writeToScratch("trigger.json", { type: "message", note: "x".repeat(2_000) });
         const started = await run.runHarness(
           "flow",
           { trigger: trigger as unknown as HarnessRequest["trigger"] },
@@ -159,15 +159,15 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
   });
 
   verifies("vai.event", "delivers progress in order, during the call and before its answer", async () => {
-    const seen: string[] = [];
+    const messages: string[] = [];
     const outcome = await run.invoke(
       "progress",
       { steps: 50 },
       {
-        onEvent: (event) => seen.push(event.message as string),
+        onEvent: (event) => messages.push(event.message as string),
       },
     );
-    expect(seen).toEqual(Array.from({ length: 50 }, (_, i) => `step ${i + 1}`));
+    expect(messages).toEqual(Array.from({ length: 50 }, (_, i) => `step ${i + 1}`));
     expect(outcome.events[49]).toEqual({ type: "progress", message: "step 50", data: { step: 50 } });
     expect(outcome.text).toBe("done");
     expect(run.violations).toEqual([]);
@@ -264,7 +264,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     });
   });
 
-  test("starts a harness, stores its checkpoint and resumes from it", async () => {
+  test("starts a harness, emits its checkpoint, and resumes it from a checkpoint", async () => {
     const first = await run.runHarness("flow");
     expect(first.result).toEqual({ artifacts: [], summary: { text: "start from 0" } });
     expect(first.events).toEqual([
@@ -276,10 +276,10 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
   });
 
   test("calls the gateway with the call's token and reports a 403 as final and a 503 as retryable", async () => {
-    const seen: (string | undefined)[] = [];
+    const requests: (string | undefined)[] = [];
     let status = 200;
     const gateway = createServer((request, response) => {
-      seen.push(`${request.method} ${request.url} ${request.headers.authorization}`);
+      requests.push(`${request.method} ${request.url} ${request.headers.authorization}`);
       response.writeHead(status, { "content-type": "application/json" }).end('{"tools":[]}');
     });
     await new Promise<void>((resolve) => gateway.listen(0, "127.0.0.1", resolve));
@@ -292,7 +292,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
       expect((await run.invoke("gateway", {}, { gateway: access })).status).toBe("failed");
       status = 503;
       expect((await run.invoke("gateway", {}, { gateway: access })).status).toBe("retryable_failure");
-      expect(seen).toEqual(Array(3).fill("GET /v1/plugin-tools Bearer vai_dlg_1"));
+      expect(requests).toEqual(Array(3).fill("GET /v1/plugin-tools Bearer vai_dlg_1"));
       const without = await run.invoke("gateway");
       expect(without.text).toMatch(/no gateway token.*gateway_api_scopes/);
     } finally {

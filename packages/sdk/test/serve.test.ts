@@ -94,7 +94,7 @@ test("Python: answers a cancel without waiting for a blocking function", async (
   expect(await run.ended).toEqual({ code: 0, signal: null });
 });
 
-test("Python: cancels a call that still waits for a thread", async () => {
+test("Python: cancels a call that is still waiting for a thread", async () => {
   const run = await startPlugin(languages.Python!, identity, { cwd });
   const stops = Array.from({ length: 300 }, () => new AbortController());
   let started = 0;
@@ -196,7 +196,7 @@ describe("Python framing", () => {
     expect(code).toBe(1);
   });
 
-  test("reads the same frames however the bytes are split, and tolerates other headers", async () => {
+  test("reads frames that arrive byte by byte, and tolerates other headers", async () => {
     const request = {
       protocol: "vai.rpc.v1",
       type: "request",

@@ -35,7 +35,7 @@ test("collects logs", async () => {
   expect(run.logs).toEqual(['[inv_test_1] looking {"for":"it"}']);
 });
 
-test("rejects a tool that ignores its deadline or its cancel after the grace period", async () => {
+test("rejects a call after the grace period if the tool ignores its deadline or its cancel", async () => {
   const run = await runPlugin(plugin);
   const grace = { cancel_grace_ms: 20 };
   await expect(run.invoke("unresponsive", {}, { timeout_ms: 20, ...grace })).rejects.toMatchObject({
@@ -46,7 +46,7 @@ test("rejects a tool that ignores its deadline or its cancel after the grace per
   expect(run.inFlight).toBe(0);
 });
 
-test("refuses and kills a program with a different identity", async () => {
+test("refuses a program with a different identity", async () => {
   const cwd = fileURLToPath(new URL("fixtures", import.meta.url));
   const started = startPlugin(
     ["python3", "-B", "all_kinds.py"],
@@ -80,7 +80,7 @@ test("reports no differences when code and manifest agree", () => {
 });
 
 test("names every difference", () => {
-  const other: ManifestLike = {
+  const different: ManifestLike = {
     package_id: "acme/kits",
     version: "1.0.1",
     exports: [
@@ -90,10 +90,10 @@ test("names every difference", () => {
       { id: "extra", kind: "tool", tool: {} },
     ],
   };
-  expect(checkManifest(plugin, other)).toEqual([
+  expect(checkManifest(plugin, different)).toEqual([
     "package_id is acme/kit in code and acme/kits in vai-plugin.toml.",
     "version is 1.0.0 in code and 1.0.1 in vai-plugin.toml.",
-    "find: input_schema is in code but vai-plugin.toml names no file, so the gateway does not check it.",
+    "find: input_schema is in code, but vai-plugin.toml does not name its file, so the gateway does not check it.",
     "unresponsive is a tool in code and a harness in vai-plugin.toml.",
     "watch: subscribes_to is [run.completed, run.failed] but the code handles [run.completed].",
     "compactor window is in code but not in vai-plugin.toml.",

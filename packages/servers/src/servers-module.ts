@@ -33,10 +33,10 @@ interface ServersModule {
   stop(): Promise<void>;
 }
 
-export function createServersModule(deps: KernelDeps, parts: ServersModuleDeps): ServersModule {
-  const { changes, core_tools, door, revocation, registry, tokens } = parts;
+export function createServersModule(deps: KernelDeps, modules: ServersModuleDeps): ServersModule {
+  const { changes, core_tools, door, revocation, registry, tokens } = modules;
   const { policies, definitions } = registry;
-  const refresher = createDefinitionsRefresher(deps, parts.session.bus.kernel("mcp", ["mcp"]));
+  const refresher = createDefinitionsRefresher(deps, modules.session.bus.kernel("mcp", ["mcp"]));
   changes.on("definitions.written", ({ bound, definitions: row }) => refresher.recordResult(bound, row));
   const { approvedRequest, tool } = createApprovedRequest(door.door);
   core_tools.set(REQUEST_TOOL, tool);
@@ -53,7 +53,7 @@ export function createServersModule(deps: KernelDeps, parts: ServersModuleDeps):
   });
   changes.on("bindings.changed", ({ bindings }) => instruments.reloadDependents(bindings));
   const admin_tools = createInstrumentAdminTools(instruments.facade, deps.version ?? "0.0.0", (as) =>
-    parts.resolveCaller(CORE_PLUGIN, as),
+    modules.resolveCaller(CORE_PLUGIN, as),
   );
   for (const tool of admin_tools) core_tools.set(tool.spec.name, tool);
   return {

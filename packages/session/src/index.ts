@@ -1,7 +1,7 @@
 export { createBus } from "./bus/bus.ts";
 export type { Bus, BusPort, KernelPort, KernelPublishOptions, PluginRegistration } from "./bus/bus-port.ts";
 export { PublishRules } from "./bus/publish-rules.ts";
-export { checkClientSessionId, clientSessionIdProblem, modelBridgeSession } from "./bus/session-ids.ts";
+export { checkClientSessionId, findSessionIdProblem, modelBridgeSession } from "./bus/session-ids.ts";
 export { buildCompaction } from "./compaction/build-compaction.ts";
 export { classifyEntries } from "./compaction/loss.ts";
 export { findChainEntry, restorePinned } from "./compaction/pinned.ts";
@@ -38,5 +38,5 @@ export { type TapedEntry, type TapedEvent, toTapedEntry } from "./sessions/taped
 export { share, snapshot } from "./snapshot/snapshot.ts";
 export type { CallProgressFeed } from "./tape/call-progress.ts";
 export type { HarnessTape } from "./tape/harness-tape.ts";
-export { displayText, type ToolOutcomeEvent, toolErrorOutcome } from "./tape/outcome.ts";
+export { displayText, type ToolOutcomeEvent, toolErrorOutcome } from "./tape/tool-outcome.ts";
 export { createTurnTape, type TurnCall, type TurnTape, turnOf } from "./tape/turn-tape.ts";

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   type ArtifactSubject,
   artifactContract,
-  freshBytes,
+  createUniqueBytes,
   readAll,
 } from "../../../test/support/artifact-contract.ts";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
@@ -44,7 +44,7 @@ const countRows = async (table: string, sha256: string) =>
   (await direct.query(`select 1 from ${table} where sha256 = $1`, [sha256])).rowCount;
 
 test("serves and removes artifacts that another node stored", async () => {
-  const { bytes, sha256 } = freshBytes();
+  const { bytes, sha256 } = createUniqueBytes();
   const [first, second] = nodes.map(({ artifacts }) => artifacts);
   await first!.store(sha256, bytes);
   const artifact = await second!.open(sha256);
@@ -56,7 +56,7 @@ test("serves and removes artifacts that another node stored", async () => {
 });
 
 test("does not open an artifact with a missing or an extra chunk", async () => {
-  const [short, long] = [freshBytes(), freshBytes()];
+  const [short, long] = [createUniqueBytes(), createUniqueBytes()];
   for (const { bytes, sha256 } of [short, long]) await subject.files.store(sha256, bytes);
   await direct.query("delete from artifact_pieces where sha256 = $1 and piece = 2", [short.sha256]);
   await direct.query("update artifacts set bytes = bytes - 1 where sha256 = $1", [long.sha256]);
@@ -69,7 +69,7 @@ test("fails a read when the artifact is changed or removed meanwhile", async () 
     (sha256) => direct.query("delete from artifacts where sha256 = $1", [sha256]),
   ];
   for (const applyChange of changes) {
-    const { bytes, sha256 } = freshBytes();
+    const { bytes, sha256 } = createUniqueBytes();
     await subject.files.store(sha256, bytes);
     const { content } = (await subject.files.open(sha256))!;
     const reader = content[Symbol.asyncIterator]();
@@ -83,7 +83,7 @@ test("fails a read when the artifact is changed or removed meanwhile", async () 
 });
 
 test("stores no part of an interrupted artifact, and reports an unavailable database", async () => {
-  const { bytes, sha256 } = freshBytes();
+  const { bytes, sha256 } = createUniqueBytes();
   await direct.query("alter table artifact_pieces add constraint full_disk check (piece < 2) not valid");
   try {
     await expect(subject.files.store(sha256, bytes)).rejects.toThrow();

@@ -95,11 +95,11 @@ export function accessCases(subject: () => Subject): void {
     expect(await store().keys.findByHash(hash)).toEqual(key);
     expect(await store().keys.get(scope.org_id, key.id)).toEqual(key);
     expect(await store().keys.get(freshOrg().org_id, key.id)).toBeNull();
-    const orgKey = sampleKey({ ...scope, project_id: null });
-    await store().keys.create(orgKey, ids.next("request"), {});
+    const org_key = sampleKey({ ...scope, project_id: null });
+    await store().keys.create(org_key, ids.next("request"), {});
     expect((await store().keys.list(scope, { limit: 5 })).items).toEqual([key]);
     expect((await store().keys.list({ ...scope, project_id: null }, { limit: 5 })).items).toEqual([
-      orgKey,
+      org_key,
       key,
     ]);
     expect(await store().keys.revoke({ ...scope, project_id: "proj_other" }, key.id, NOW, {})).toBe(false);

@@ -84,10 +84,10 @@ export function bindingCases(store: () => Store): void {
       outdated,
     );
     await installations.commit({ ...installation, expected_revision: await bindings.revision(scope.org_id) });
-    const before = await bindings.revision(scope.org_id);
+    const previous_revision = await bindings.revision(scope.org_id);
     await bindings.remove(scope, third.binding_id, {});
     await bindings.create({ ...third, binding_id: ids.next("binding") }, {});
-    expect(await bindings.revision(scope.org_id)).toBe(before + 2);
+    expect(await bindings.revision(scope.org_id)).toBe(previous_revision + 2);
     expect(await bindings.revision(freshOrg().org_id)).toBe(0);
   });
 
@@ -155,8 +155,10 @@ export function bindingCases(store: () => Store): void {
       code: "binding.conflict",
       details: { binding_id: first.binding_id },
     });
-    const moved = { ...second, package_version: "0.1.0", generation: 2 };
-    await expect(store().bindings.update(moved, 1, {})).rejects.toMatchObject({ code: "binding.conflict" });
+    const duplicate = { ...second, package_version: "0.1.0", generation: 2 };
+    await expect(store().bindings.update(duplicate, 1, {})).rejects.toMatchObject({
+      code: "binding.conflict",
+    });
     expect((await store().bindings.get(scope, second.binding_id))?.binding).toEqual(second);
   });
 

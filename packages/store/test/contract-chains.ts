@@ -108,8 +108,8 @@ export function chainCases(subject: () => Subject): void {
       expect(created).toMatchObject({ origin: "compaction", parent_chain_id: old, fork_entry_id: 3 });
       expect((await sessions().get(key))?.head_chain_id).toBe(chain.id);
       await sessions().append(key, [message("c")]);
-      const since = async (id: string) => (await sessions().sinceAnchor(scope, id)).map(brief);
-      expect(await since(chain.id)).toEqual(["4 summary", "5 b", "6 c"]);
+      const readSince = async (id: string) => (await sessions().sinceAnchor(scope, id)).map(brief);
+      expect(await readSince(chain.id)).toEqual(["4 summary", "5 b", "6 c"]);
       expect(await readBriefs(scope, chain.id)).toEqual([
         "1 session/start",
         "2 a",
@@ -121,10 +121,20 @@ export function chainCases(subject: () => Subject): void {
       expect(await sessions().compact(key, source, newChain(), [summary], {})).toBeNull();
 
       // A fork before the anchor does not show it; a fork after it starts there.
-      const before = await sessions().fork({ scope, chain_id: chain.id, at: 3 }, newChain(), null, {});
-      expect(await since(before.id)).toEqual(["1 session/start", "2 a", "3 b"]);
-      const after_anchor = await sessions().fork({ scope, chain_id: chain.id, at: 5 }, newChain(), null, {});
-      expect(await since(after_anchor.id)).toEqual(["4 summary", "5 b"]);
+      const fork_before_anchor = await sessions().fork(
+        { scope, chain_id: chain.id, at: 3 },
+        newChain(),
+        null,
+        {},
+      );
+      expect(await readSince(fork_before_anchor.id)).toEqual(["1 session/start", "2 a", "3 b"]);
+      const fork_after_anchor = await sessions().fork(
+        { scope, chain_id: chain.id, at: 5 },
+        newChain(),
+        null,
+        {},
+      );
+      expect(await readSince(fork_after_anchor.id)).toEqual(["4 summary", "5 b"]);
 
       expect(await sessions().moveHead(key, old, chain.id, {})).toBe(false);
       expect(await sessions().moveHead(key, chain.id, old, {})).toBe(true);
@@ -137,7 +147,7 @@ export function chainCases(subject: () => Subject): void {
       await sessions().append(key, [message("e")]);
       expect(await readBriefs(scope, fresh.id, 7)).toEqual(["8 session/start", "9 e"]);
       expect((await sessions().get(key))?.last_entry_id).toBe(9);
-      for (const id of [old, chain.id, before.id, after_anchor.id, fresh.id]) {
+      for (const id of [old, chain.id, fork_before_anchor.id, fork_after_anchor.id, fresh.id]) {
         expect(await sessions().verify(scope, id)).toBeNull();
       }
     },

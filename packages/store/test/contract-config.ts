@@ -43,8 +43,8 @@ export function configCases(store: () => Store): void {
     expect(await unset("a.b.*", "nothing")).toEqual([]);
     expect(await unset("a.b")).toEqual(["a.b"]);
     expect(await listKeys(org_id)).toEqual(["a.b-c", "a.b_", "a.bc", "z"]);
-    const moved = await config.write(org_id, { set: [setting("a.bc")], unset: ["a.*"] }, NOW, {});
-    expect(moved).toEqual(["a.b-c", "a.b_"]);
+    const removed_keys = await config.write(org_id, { set: [setting("a.bc")], unset: ["a.*"] }, NOW, {});
+    expect(removed_keys).toEqual(["a.b-c", "a.b_"]);
     expect(await listKeys(org_id)).toEqual(["a.bc", "z"]);
   });
 
@@ -113,13 +113,13 @@ export function configCases(store: () => Store): void {
       unset: ["big.k1"],
     };
     await config.write(org_id, change, NOW, {});
-    const before = await config.list(org_id, "");
+    const rows_before = await config.list(org_id, "");
     const oversized = { set: [setting("a.first"), setting("big.k2", `${big}${big}${big}`)], unset: ["new"] };
     await expect(config.write(org_id, oversized, NOW, records)).rejects.toMatchObject({
       code: "config.limit",
       details: { limit: "bytes_per_org" },
     });
-    expect(await config.list(org_id, "")).toEqual(before);
+    expect(await config.list(org_id, "")).toEqual(rows_before);
     expect((await audit.list(scope, {}, { limit: 9 })).items).toEqual([]);
 
     const full_org = freshOrg().org_id;
@@ -151,11 +151,11 @@ export function configCases(store: () => Store): void {
       const order = n % 2 === 0 ? keys : keys.toReversed();
       return config.write(org_id, { set: order.map((key) => setting(key, n)), unset: [] }, NOW, {});
     });
-    const seen: string[][] = [];
+    const snapshots: string[][] = [];
     let writing = true;
     const reader = (async () => {
       while (writing) {
-        seen.push((await config.list(org_id, "p.")).map((row) => row.value));
+        snapshots.push((await config.list(org_id, "p.")).map((row) => row.value));
         await new Promise((resolve) => setImmediate(resolve));
       }
     })();
@@ -163,7 +163,7 @@ export function configCases(store: () => Store): void {
       writing = false;
     });
     await reader;
-    expect(seen.filter((values) => new Set(values).size > 1)).toEqual([]);
+    expect(snapshots.filter((values) => new Set(values).size > 1)).toEqual([]);
     expect(await listKeys(org_id)).toEqual(keys);
   });
 }

@@ -107,13 +107,13 @@ export function executionCases(store: () => Store): void {
     await invocations.settleHarness(row.id, row.fence, end, {}, harness);
     expect(await invocations.settleHarness(row.id, row.fence, end, {}, harness)).toBeNull();
     expect(await executions.saveCheckpoint(id, call, checkpoint)).toBe(false);
-    const before = (await executions.get(scope, id))!;
-    expect(before).toMatchObject({ status: "cancelled", checkpoint, checkpoints: 1, starts: 0 });
+    const ended = (await executions.get(scope, id))!;
+    expect(ended).toMatchObject({ status: "cancelled", checkpoint, checkpoints: 1, starts: 0 });
     const resuming = [harnessCall(scope, { execution_id: id }), harnessCall(scope, { execution_id: id })];
     const opened = await Promise.allSettled(
       resuming.map((next) =>
         invocations.open(next, {
-          execution: { resumes: { ...before, trigger: { type: "more" } } },
+          execution: { resumes: { ...ended, trigger: { type: "more" } } },
           records: {},
         }),
       ),
@@ -172,7 +172,7 @@ export function executionCases(store: () => Store): void {
         records: {},
       }),
     ).rejects.toMatchObject({ code: "session.busy" });
-    // The harness's answer would come between the entries of the turn, so it is left out.
+    // The answer of the harness is not appended, because it would come between the entries of the turn.
     const settle = (id: string) =>
       invocations.settleHarness(
         row.id,

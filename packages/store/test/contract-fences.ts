@@ -53,13 +53,13 @@ export function fenceCases(store: () => Store): void {
     const writes = (run: RunRow, n: number): (() => Promise<unknown>)[] => {
       const hold = holdOf(run);
       const entries = { ...tape(key, `${n}`), hold };
-      const once = { scope, key: `k${n}`, digest: "d", now: 1_000, stale_ms: 500, answer: {} };
+      const once = { scope, key: `k${n}`, digest: "d", now: 1_000, stale_ms: 500, response_fields: {} };
       const child = { ...key, session_id: `child-${n}` };
-      const inSession = { ...scope, session_id: key.session_id };
+      const in_session = { ...scope, session_id: key.session_id };
       return [
         () => store().sessions.appendTape(entries),
         () => store().sessions.appendTape(entries, once),
-        () => store().invocations.open(sampleInvocation(inSession), { tape: entries, records: {} }),
+        () => store().invocations.open(sampleInvocation(in_session), { tape: entries, records: {} }),
         async () => {
           await store().sessions.create(newSession(child), newChain(), [start], {});
           await store().runs.start(sampleRun(child), tape(child, "x"), 1, {}, undefined, hold);

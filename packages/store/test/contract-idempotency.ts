@@ -77,7 +77,7 @@ export function idempotencyCases(store: () => Store): void {
 
     const entries = [message("one"), message("two")];
     const append = (name: string) =>
-      sessions.append(key, entries, undefined, { ...createClaim(name), answer: { n: 1 } });
+      sessions.append(key, entries, undefined, { ...createClaim(name), response_fields: { n: 1 } });
     const { last_id } = await append("e");
     expect(await readResponse("e")).toEqual({ n: 1, entry_id: last_id });
     await expect(append("e")).rejects.toMatchObject(in_progress);
@@ -171,7 +171,7 @@ export function idempotencyCases(store: () => Store): void {
     expect((await invocations.get(scope, row.id))?.package_version).toBe("0.0.9");
   });
 
-  test("stores the depth of a call", async () => {
+  test("stores the depth of a call, which the public list omits", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({ ...scope, depth: 3 });
     await store().invocations.open(row, { records: {} });

@@ -29,7 +29,7 @@ export function installationCases(store: () => Store): void {
     })),
   });
 
-  test("stores packages, new bindings and moved bindings of an installation together", async () => {
+  test("stores the packages, new bindings and updated bindings of an installation together", async () => {
     const scope = freshOrg();
     const first = makeRows(scope, "0.1.0");
     let notified = 0;

@@ -129,8 +129,10 @@ export function invocationCases(store: () => Store): void {
       { ...row, approval_id: approval.id },
       { approval: new_approval, records: {} },
     );
-    expect(await store().approvals.covers(scope, approval.id)).toEqual(covers);
-    expect(await store().approvals.covers({ ...scope, project_id: "proj_other" }, approval.id)).toBeNull();
+    expect(await store().approvals.getCoveredDigests(scope, approval.id)).toEqual(covers);
+    expect(
+      await store().approvals.getCoveredDigests({ ...scope, project_id: "proj_other" }, approval.id),
+    ).toBeNull();
     expect(await store().approvals.get(scope, approval.id)).toEqual(approval);
     expect(await store().approvals.get({ ...scope, project_id: "proj_other" }, approval.id)).toBeNull();
     expect((await store().approvals.list(scope, { status: "pending" }, { limit: 5 })).items).toEqual([

@@ -18,15 +18,15 @@ export function policyCases(store: () => Store): void {
     const { policies } = store();
     const readPolicies = (project_id: string | null) => policies.get({ org_id, project_id });
     expect(await readPolicies("proj_a")).toEqual({ org: null, project: null });
-    const own = makeRow(org_id, null);
-    const narrow = makeRow(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
-    expect(await policies.put(own, {})).toBe(true);
-    expect(await policies.put(narrow, {})).toBe(true);
-    expect(await readPolicies("proj_a")).toEqual({ org: own, project: narrow });
-    expect(await readPolicies("proj_b")).toEqual({ org: own, project: null });
-    expect(await readPolicies(null)).toEqual({ org: own, project: null });
-    const other = freshOrg().org_id;
-    expect(await policies.get({ org_id: other, project_id: null })).toEqual({ org: null, project: null });
+    const org_policy = makeRow(org_id, null);
+    const project_policy = makeRow(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
+    expect(await policies.put(org_policy, {})).toBe(true);
+    expect(await policies.put(project_policy, {})).toBe(true);
+    expect(await readPolicies("proj_a")).toEqual({ org: org_policy, project: project_policy });
+    expect(await readPolicies("proj_b")).toEqual({ org: org_policy, project: null });
+    expect(await readPolicies(null)).toEqual({ org: org_policy, project: null });
+    const other_org = freshOrg().org_id;
+    expect(await policies.get({ org_id: other_org, project_id: null })).toEqual({ org: null, project: null });
   });
 
   test("writes a policy with its audit entry, and only if the generation is the next one", async () => {
@@ -34,7 +34,7 @@ export function policyCases(store: () => Store): void {
     const { policies, audit } = store();
     const scope = { org_id, project_id: null };
     const auditRecord = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
-    const entries = async () =>
+    const readActions = async () =>
       (await audit.list(scope, {}, { limit: 10 })).items.map(({ action }) => action).toSorted();
     expect(await policies.put(makeRow(org_id, null), auditRecord("policy.set"))).toBe(true);
     expect(await policies.put(makeRow(org_id, null), auditRecord("policy.again"))).toBe(false);
@@ -43,6 +43,6 @@ export function policyCases(store: () => Store): void {
     const second = makeRow(org_id, null, { generation: 2, policy: {}, updated_by: "key_1" });
     expect(await policies.put(second, auditRecord("policy.change"))).toBe(true);
     expect((await policies.get(scope)).org).toEqual(second);
-    expect(await entries()).toEqual(["policy.change", "policy.set"]);
+    expect(await readActions()).toEqual(["policy.change", "policy.set"]);
   });
 }

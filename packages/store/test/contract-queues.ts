@@ -380,9 +380,13 @@ export function queueCases(store: () => Store): void {
     const done: string[] = [];
     const work = async (node: string): Promise<void> => {
       while (done.length < jobs.length) {
-        for (const job of await store().jobs.claim(name, node, 5_000, 1_000_000, 3)) {
-          peak = Math.max(peak, ++running);
+        const claimed = await store().jobs.claim(name, node, 5_000, 1_000_000, 3);
+        running += claimed.length;
+        peak = Math.max(peak, running);
+        for (const job of claimed) {
           done.push(job.id);
+          // Meanwhile, the other workers try to claim the next job.
+          await new Promise((resolve) => setImmediate(resolve));
           running--;
           await store().jobs.complete(job.id, job.fence, 1_100);
         }

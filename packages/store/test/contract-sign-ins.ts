@@ -129,8 +129,8 @@ export function signInCases(store: () => Store): void {
     const { sign_ins, sealed } = store();
     const { org_id, binding_id } = await createBinding();
     await sign_ins.put(org_id, binding_id, row(1, "v1.old.text"), {});
-    const before = { org_id, name: "" };
-    const sealed_rows = await sealed.list("sign_in", "v1.new.", before, 1);
+    const position = { org_id, name: "" };
+    const sealed_rows = await sealed.list("sign_in", "v1.new.", position, 1);
     expect(sealed_rows).toEqual([{ kind: "sign_in", org_id, name: binding_id, ciphertext: "v1.old.text" }]);
     expect(await sealed.replace([{ row: sealed_rows[0]!, ciphertext: "v1.new.text" }])).toBe(1);
     expect(await sign_ins.get(org_id, binding_id)).toEqual(row(1, "v1.new.text"));

@@ -120,8 +120,8 @@ test.each(PLAUSIBLE_CHANGES)(
     else tamper(`update ${table} set ${change}`);
     log.length = 0;
     const store = await openStore();
-    const answers = await readEverything(store);
-    expect(answers.get(read)).toMatch(
+    const results = await readEverything(store);
+    expect(results.get(read)).toMatch(
       new RegExp(`^error store\\.damaged: The row ".+" of the table ${table} is damaged`),
     );
     expect(log.map(({ message }) => message)).toContain("a row of the store is damaged and will not be used");

@@ -11,30 +11,30 @@ import { sampleInvocation } from "./samples.ts";
 /**
  * Forwards everything, but closes the connection instead of returning the response to the next message with `trigger`.
  */
-async function startCuttingProxy(url: string) {
+async function startDroppingProxy(url: string) {
   const target = new URL(url);
   const folder = target.searchParams.get("host");
-  const state: { trigger: string | null; cuts: number } = { trigger: null, cuts: 0 };
+  const state: { trigger: string | null; dropped: number } = { trigger: null, dropped: 0 };
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
     const database =
       folder === null ? connect(Number(target.port), target.hostname) : connect(`${folder}/.s.PGSQL.5432`);
-    let cut = false;
+    let drop_response = false;
     for (const socket of [client, database]) {
       sockets.add(socket);
       socket.on("error", () => {});
     }
     client.on("data", (chunk) => {
       if (state.trigger !== null && chunk.includes(state.trigger)) {
-        cut = true;
+        drop_response = true;
         state.trigger = null;
-        state.cuts++;
+        state.dropped++;
       }
       database.write(chunk);
     });
     database.on("data", (chunk) => {
       // The response means that the statement has completed.
-      if (cut) client.destroy();
+      if (drop_response) client.destroy();
       else client.write(chunk);
     });
     client.on("close", () => database.destroy());
@@ -55,7 +55,7 @@ async function startCuttingProxy(url: string) {
 
 test("writes once when the connection breaks before the commit is acknowledged", async () => {
   const postgres = await startPostgres();
-  const proxy = await startCuttingProxy(postgres.url);
+  const proxy = await startDroppingProxy(postgres.url);
   const store = await openPostgresStore({ url: proxy.url });
   onTestFinished(async () => {
     await store.close();
@@ -73,5 +73,5 @@ test("writes once when the connection breaks before the commit is acknowledged",
   proxy.state.trigger = row.id;
   expect(await store.invocations.open(row, { records: {} })).toBeNull();
   expect(await store.invocations.get(key.scope, row.id)).toMatchObject({ status: "running" });
-  expect(proxy.state.cuts).toBe(2);
+  expect(proxy.state.dropped).toBe(2);
 }, 60_000);

@@ -261,7 +261,7 @@ test("refuses a newer schema, and reports an unreachable server as store.unavail
   });
 });
 
-test("fails a write whose connection is lost, and succeeds with the next", async () => {
+test("reports lost connections as store.unavailable, and writes again afterwards", async () => {
   const { store } = subject;
   const scope = freshOrg();
   const writes = Promise.allSettled(

@@ -350,7 +350,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
       ),
   ],
   ["append for a turn", () => startWrite("appendForTurn", tape, "sqlite")],
-  ["join run", () => startWrite("joinRun", { run_id: "r", most: 9, tape, once }, "sqlite")],
+  ["join run", () => startWrite("joinRun", { run_id: "r", max_joins: 9, tape, once }, "sqlite")],
   ["held run", () => readHeldRun(hold)],
   [
     "end run",
@@ -427,7 +427,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ],
 ];
 
-test("uses an index in every operation", async () => {
+test("uses an index in every listed operation", async () => {
   const dir = createMemoryFolder("bp-plans-");
   const file = join(dir, "store.db");
   await (await openSqliteStore({ file, threaded: false })).close();

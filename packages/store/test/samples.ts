@@ -19,7 +19,7 @@ import type {
   Scope,
   Settlement,
 } from "@backplane/ports";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 
 export const ids = createIdSource(
   () => Date.now(),
@@ -121,7 +121,7 @@ export function sampleInvocation(overrides: Partial<InvocationRow> = {}): Invoca
     trace_id: "tr_01jc0000000000000000000000",
     execution_id: "toolx_01jc0000000000000000000000",
     retry_count: 0,
-    grant: noGrant(),
+    grant: grantWith(),
     input: { query: "assignee = me and status = open", limit: 20 },
     result: null,
     tool_result: null,
@@ -191,7 +191,7 @@ export function sampleAllowRule(overrides: Partial<AllowRuleRow> = {}): AllowRul
     arguments: { path: { matches: "/tmp/*" } },
     other_arguments: true,
     max_risk: "high",
-    grant: noGrant(),
+    grant: grantWith(),
     identity: "key_1",
     created_by: "admin",
     creator_role: "owner",

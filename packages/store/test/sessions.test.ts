@@ -1,4 +1,4 @@
-/** Tapes in a SQLite file: crashes, cost, and a migration. */
+/** Tapes after a crash, the cost of a fork, and migrations from a schema without sessions. */
 
 import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -41,7 +41,7 @@ for (const threaded of [true, false]) {
   });
 }
 
-verifies("tape.fork", "writes the same amount of data to fork 100,000 entries as to fork one", async () => {
+verifies("tape.fork", "forks 100,000 entries with as many statements as one entry", async () => {
   const counts = new SharedArrayBuffer(8);
   const hook = {
     module: new URL("./fixtures/statement-hook.ts", import.meta.url).href,

@@ -1,4 +1,4 @@
-/** Migrates a database of an earlier version, on SQLite and on PostgreSQL. */
+/** The test cases of a migration: a database of an earlier version, on SQLite and on PostgreSQL. */
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";

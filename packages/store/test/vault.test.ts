@@ -24,7 +24,7 @@ test("does not open a value that was moved to another org or name", () => {
   expect(() => vault.open('org_a","to', "ken", sealed)).toThrow(unreadable);
 });
 
-test("detects every changed character", () => {
+test("detects a changed character and a truncated value", () => {
   const vault = createSecretVault([newest]);
   const sealed = vault.seal("org_a", "token", "s3cret");
   for (let at = 0; at < sealed.length - 1; at++) {

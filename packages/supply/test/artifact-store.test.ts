@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   type ArtifactSubject,
   artifactContract,
-  freshBytes,
+  createUniqueBytes,
 } from "../../../test/support/artifact-contract.ts";
 import { openArtifactStore } from "../src/index.ts";
 
@@ -28,7 +28,7 @@ afterAll(() => rmSync(dir, { recursive: true, force: true }));
 artifactContract(() => subject);
 
 test("stores a file with mode 0600 and leaves no temporary file", async () => {
-  const { bytes, sha256 } = freshBytes();
+  const { bytes, sha256 } = createUniqueBytes();
   await subject.files.store(sha256, bytes);
   expect(statSync(file(sha256)).mode & 0o777).toBe(0o600);
   expect(readdirSync(join(dir, "artifacts", "tmp"))).toEqual([]);

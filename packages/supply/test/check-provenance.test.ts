@@ -139,8 +139,12 @@ const endless = (response: ServerResponse): void => {
 test.each([
   ["too large", { attestations: [attestation()], more: "a".repeat(1_100_000) }, "more than"],
   ["endless", endless, "more than"],
-  ["not JSON", (response: ServerResponse): void => void response.end("<html>"), "no list of attestations"],
-  ["not a list", { attestations: {} }, "no list of attestations"],
+  [
+    "not JSON",
+    (response: ServerResponse): void => void response.end("<html>"),
+    "did not send a list of attestations",
+  ],
+  ["not a list", { attestations: {} }, "did not send a list of attestations"],
   ["too many", { attestations: Array.from({ length: 17 }, () => publication) }, "more than 16"],
   ["not bundles", { attestations: [{ ...attestation(), bundle: null }] }, "not a bundle"],
   [
@@ -167,18 +171,18 @@ test("gives up on a response that arrives a byte at a time", async () => {
 
 test.each(["", "sha1-abc", `${integrity} sha512-${"A".repeat(86)}==`])(
   "refuses an attested package whose lock contains the hash %j",
-  async (other) => {
+  async (invalid_integrity) => {
     serve({ attestations: [attestation()] });
-    await expect(check({}, { name, version, integrity: other })).rejects.toMatchObject({
+    await expect(check({}, { name, version, integrity: invalid_integrity })).rejects.toMatchObject({
       code: "provenance.invalid",
     });
   },
 );
 
 test("requests attestations from the scope's registry, below its path and through the operator's proxy", async () => {
-  const seen: string[] = [];
+  const proxied_requests: string[] = [];
   const proxy = createServer((request, response) => {
-    seen.push(`${request.headers["proxy-authorization"] ?? ""} ${request.url}`);
+    proxied_requests.push(`${request.headers["proxy-authorization"] ?? ""} ${request.url}`);
     response.writeHead(404).end();
   });
   await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
@@ -191,7 +195,7 @@ test("requests attestations from the scope's registry, below its path and throug
     }),
   );
   expect(await check({ npm: { settings: async () => settings } })).toMatchObject({ state: "none" });
-  expect(seen).toEqual([
+  expect(proxied_requests).toEqual([
     "Basic dXNlcjpwYXNz http://npm.acme.test/api/npm/-/npm/v1/attestations/@acme%2fserver@1.0.0",
     "Basic dXNlcjpwYXNz http://npm.acme.test/api/npm/@acme%2fserver/1.0.0",
   ]);

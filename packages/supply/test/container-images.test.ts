@@ -39,7 +39,7 @@ const SERVER = [
   { name: "dev/null", type: "character-device" },
 ] as const;
 
-function openImporter() {
+function createImporter() {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
   const host = { os: "linux", arch: "amd64" } as const;
@@ -49,7 +49,7 @@ function openImporter() {
 }
 
 async function importImage(reference: string, args: string[] = []) {
-  const { store, importer, close } = openImporter();
+  const { store, importer, close } = createImporter();
   try {
     const opened = await importer.open({ kind: "image", reference, args, secret_slots: ["api_key"] });
     const imported = await opened.import(opened.parts[0]!);
@@ -160,17 +160,17 @@ const REFUSED: [what: string, code: string, content: () => Promise<Partial<Image
 const TOKEN = `ghp_${"a1B2".repeat(9)}`;
 REFUSED.push(
   [
-    "a credential in the folder of its author",
+    "a credential file among the application's own files",
     "package.credential_file",
     async () => ({ layers: [await layerOf([...SERVER, { name: "app/.env", body: "A=1" }])] }),
   ],
   [
-    "a credential in its variables",
+    "a credential in its environment variables",
     "package.credential_file",
     async () => ({ config: { Entrypoint: ["/app/server"], Env: [`KEY=${TOKEN}`] } }),
   ],
   [
-    "more files at its top than the sandbox mounts",
+    "more top-level entries than the sandbox can mount",
     "package.unsafe",
     async () => {
       const top = Array.from({ length: 300 }, (_, index) => ({ name: `top-${index}`, body: "" }));
@@ -178,7 +178,7 @@ REFUSED.push(
     },
   ],
   [
-    "an argument that no manifest may contain",
+    "an argument that is too long for a manifest",
     "package.invalid",
     async () => ({ config: { Entrypoint: ["/app/server", "x".repeat(100_000)] } }),
   ],
@@ -186,10 +186,10 @@ REFUSED.push(
 
 verifies(
   "pkg.no-secrets",
-  "accepts keys of the base image and of installed libraries in an image",
+  "accepts credentials in files of the base image and of installed libraries",
   async () => {
-    const others = ["usr/share/doc/key", "app/node_modules/x/key", "app/lib/site-packages/x/key"];
-    const layers = [await layerOf([...SERVER, ...others.map((name) => ({ name, body: TOKEN }))])];
+    const public_files = ["usr/share/doc/key", "app/node_modules/x/key", "app/lib/site-packages/x/key"];
+    const layers = [await layerOf([...SERVER, ...public_files.map((name) => ({ name, body: TOKEN }))])];
     await publishImage({ layers });
     expect((await importImage(`${registry.host}/acme/time:1.2`)).origin).toBe("image");
   },

@@ -18,7 +18,7 @@ import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type ContentStore, openContentStore, treeDigest, unpackArchive } from "../src/index.ts";
-import { changesIn, dieAtEach, pointsOf } from "./install-points.ts";
+import { changesIn, killAtEach, listWritePoints } from "./install-points.ts";
 import { inChunks, type TarEntry, tar } from "./tar-bytes.ts";
 
 const base = createMemoryFolder("backplane-content-");
@@ -104,7 +104,7 @@ test("installs the same package several times, even concurrently, with the resul
 });
 
 describe("verifying a tree", () => {
-  const CHANGES: [name: string, file: string, what: string, change: (tree: string) => void][] = [
+  const CHANGES: [name: string, file: string, difference: string, change: (tree: string) => void][] = [
     ["a changed byte", "bin/run", "changed", (tree) => overwrite(join(tree, "bin/run"), "#!/bin/sX\n")],
     [
       "a changed byte in a large file",
@@ -139,14 +139,14 @@ describe("verifying a tree", () => {
     ["a missing listing", "listing", "missing", (tree) => rmSync(join(tree, "../listing"))],
     ["a missing tree", ".", "missing", (tree) => rmSync(tree, { recursive: true })],
   ];
-  for (const [name, file, label, change] of CHANGES) {
+  for (const [name, file, difference, change] of CHANGES) {
     verifies("pkg.immutable", `reports ${name}`, async () => {
       const digest = await install();
       expect(await store.verifyTree(digest)).toBe(treeOf(digest));
       change(treeOf(digest));
       await expect(store.verifyTree(digest)).rejects.toMatchObject({
         code: "package.corrupt",
-        details: { digest, file, what: label },
+        details: { digest, file, what: difference },
       });
     });
   }
@@ -195,14 +195,14 @@ verifies(
   "leaves a package absent or complete when killed near a rename or the write of its row",
   async () => {
     const { install: change } = await changesIn(mkdtempSync(join(base, "points-")));
-    const points = await pointsOf(change);
+    const points = await listWritePoints(change);
     const [, rename_point = 0] = points.flatMap((name, index) => (name === "rename" ? [index] : []));
     // The first statement of the transaction that inserts the row.
     const insert_point = points.indexOf("run");
     expect(rename_point).toBeGreaterThan(0);
     expect(insert_point).toBeGreaterThan(rename_point);
     expect(
-      await dieAtEach(change, [rename_point, rename_point + 1, insert_point, points.length - 1]),
+      await killAtEach(change, [rename_point, rename_point + 1, insert_point, points.length - 1]),
     ).toEqual([]);
   },
   120_000,

@@ -78,7 +78,7 @@ test("imports a folder and its archive as the same package", async () => {
   expect(await store.has(imported.digest)).toBe(false);
 });
 
-describe("refuses a source that is not a package:", () => {
+describe("refuses", () => {
   test("an archive of the folder instead of its content", async () => {
     const error = await refusalOf(fromArchive({ name: "hello/vai-plugin.toml", body: MANIFEST }));
     expect(error.code).toBe("package.source_invalid");

@@ -237,7 +237,7 @@ verifies(
   120_000,
 );
 
-test("refuses packages that are not plugins and keeps the installed ones", async () => {
+test("keeps the installed plugins when an installation is refused or fails", async () => {
   publish({ name: "hidden", plugins: { hidden: TOOL } });
   publish({ name: "kept", plugins: { kept: TOOL }, more: { dependencies: { hidden: "1.0.0" } } });
   publish({ name: "no-plugin" });

@@ -159,7 +159,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   ],
   ["an end after a whole file", "truncated", () => entry(good)],
   ["one zero block at the end", "truncated", () => Buffer.concat([entry(good), Buffer.alloc(512)])],
-  ["nothing", "empty", () => Buffer.alloc(0)],
+  ["an empty archive", "empty", () => Buffer.alloc(0)],
   [
     "the beginning of a zip",
     "truncated",
@@ -196,7 +196,7 @@ function flipBit(bytes: Buffer, end_offset: number): Buffer {
   return copy;
 }
 
-describe("refuses a tar archive and leaves no files, because of", () => {
+describe("refuses a tar archive without leaving files:", () => {
   for (const [name, rule, bytes, limits] of HOSTILE) {
     verifies("pkg.unpack-safe", name, async () => {
       const refusal = await expectRefusal(bytes(), limits);

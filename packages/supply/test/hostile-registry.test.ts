@@ -9,27 +9,27 @@ import { type PackedLayout, packLayout, parseReference, pullLayout } from "../sr
 import type { RegistryRequest, RegistryResponse } from "../src/oci/registry-requests.ts";
 import { HELLO, writeFolder } from "./plugin-folder.ts";
 import { sha256 } from "./scripted-registry.ts";
-import { descriptor, registryRefusal, storedManifest, useRegistries } from "./use-registries.ts";
+import { descriptor, manifestWithBlobs, rejectionOf, useRegistries } from "./use-registries.ts";
 
-const { registry, connect, at, newFile } = useRegistries();
+const { registry, connect, referenceTo, newFile } = useRegistries();
 const SIGNATURE_TYPE = "application/vnd.vai.plugin.signature.v1+json";
 
 verifies("pkg.oci", "refuses a blob whose size is not that of its descriptor", async () => {
   const { digest, size } = registry.putBlob("listing");
   const client = connect();
-  expect((await client.readBlob(at(), descriptor(digest, size), 100)).toString()).toBe("listing");
-  for (const wrongSize of [size - 1, size + 1]) {
-    const error = await registryRefusal(client.readBlob(at(), descriptor(digest, wrongSize), 100));
+  expect((await client.readBlob(referenceTo(), descriptor(digest, size), 100)).toString()).toBe("listing");
+  for (const wrong_size of [size - 1, size + 1]) {
+    const error = await rejectionOf(client.readBlob(referenceTo(), descriptor(digest, wrong_size), 100));
     expect(error.code).toBe("registry.invalid");
     const file = newFile();
-    await registryRefusal(client.fetchBlob(at(), descriptor(digest, wrongSize), file));
+    await rejectionOf(client.fetchBlob(referenceTo(), descriptor(digest, wrong_size), file));
     expect(existsSync(file)).toBe(false);
   }
 });
 
 verifies("pkg.oci", "refuses a document that is both a manifest and an index", async () => {
-  registry.putManifest({ ...storedManifest(registry), mediaType: undefined, manifests: [] }, "1.0.0");
-  const error = await registryRefusal(connect().fetchManifest(at()));
+  registry.putManifest({ ...manifestWithBlobs(registry), mediaType: undefined, manifests: [] }, "1.0.0");
+  const error = await rejectionOf(connect().fetchManifest(referenceTo()));
   expect(error.message).toContain("both an image manifest and an index");
 });
 
@@ -44,20 +44,20 @@ verifies("pkg.oci", "stops reading a body that never ends, and leaves no file", 
     return true;
   };
   const client = connect();
-  expect((await registryRefusal(client.fetchManifest(at()))).message).toContain("more than");
+  expect((await rejectionOf(client.fetchManifest(referenceTo()))).message).toContain("more than");
   const file = newFile();
-  const error = await registryRefusal(client.fetchBlob(at(), descriptor(sha256("x"), 1_000), file));
+  const error = await rejectionOf(client.fetchBlob(referenceTo(), descriptor(sha256("x"), 1_000), file));
   expect(error.message).toContain("sent more than the 1000 bytes");
   expect(existsSync(file)).toBe(false);
 });
 
-/** Answers without a network, so that a registry with TLS can be simulated. */
-function createAnsweringClient(answer: (request: RegistryRequest) => Partial<RegistryResponse>) {
+/** A client that gets its responses without a network, so that a registry with TLS can be simulated. */
+function createScriptedClient(respond: (request: RegistryRequest) => Partial<RegistryResponse>) {
   const urls: string[] = [];
   const send = async (request: RegistryRequest): Promise<RegistryResponse> => {
     urls.push(`${request.method} ${request.url.href}`);
     const body = Readable.from([]) as unknown as IncomingMessage;
-    return { status: 404, headers: {}, body, ...answer(request) };
+    return { status: 404, headers: {}, body, ...respond(request) };
   };
   return { urls, client: connect({ send, credentials: async () => ({ username: "u", password: "p" }) }) };
 }
@@ -69,18 +69,18 @@ verifies(
   "pkg.oci",
   "refuses a redirect or a token server that downgrades from TLS to plain HTTP",
   async () => {
-    const redirected = createAnsweringClient(() => ({ status: 307, headers: { location: LOCAL } }));
-    expect((await registryRefusal(redirected.client.fetchManifest(SECURE))).code).toBe("registry.invalid");
+    const redirected = createScriptedClient(() => ({ status: 307, headers: { location: LOCAL } }));
+    expect((await rejectionOf(redirected.client.fetchManifest(SECURE))).code).toBe("registry.invalid");
     const realm = `Bearer realm="${LOCAL}"`;
-    const challenged = createAnsweringClient(() => ({ status: 401, headers: { "www-authenticate": realm } }));
-    expect((await registryRefusal(challenged.client.fetchManifest(SECURE))).code).toBe("registry.invalid");
+    const challenged = createScriptedClient(() => ({ status: 401, headers: { "www-authenticate": realm } }));
+    expect((await rejectionOf(challenged.client.fetchManifest(SECURE))).code).toBe("registry.invalid");
     for (const { urls } of [redirected, challenged])
       expect(urls).toEqual(["GET https://registry.test/v2/acme/devkit/manifests/1.0.0"]);
   },
 );
 
 verifies("pkg.oci", "refuses an upload address without TLS from a registry with TLS", async () => {
-  const { urls, client } = createAnsweringClient(({ method }) =>
+  const { urls, client } = createScriptedClient(({ method }) =>
     method === "POST" ? { status: 202, headers: { location: LOCAL } } : {},
   );
   const bytes = Buffer.from("layer");
@@ -91,7 +91,7 @@ verifies("pkg.oci", "refuses an upload address without TLS from a registry with 
       yield bytes;
     },
   });
-  expect((await registryRefusal(pushed)).message).toContain("without TLS");
+  expect((await rejectionOf(pushed)).message).toContain("without TLS");
   expect(urls.map((url) => url.split(" ")[0])).toEqual(["HEAD", "POST"]);
 });
 
@@ -103,8 +103,8 @@ async function publish(): Promise<PackedLayout[]> {
     const packed = await packLayout(writeFolder(`${layout}-files`, { ...HELLO, "README.md": text }), layout);
     for (const name of readdirSync(join(layout, "blobs/sha256"))) {
       const bytes = readFileSync(join(layout, "blobs/sha256", name));
-      const isManifest = bytes.toString().startsWith('{"schemaVersion"');
-      (isManifest ? registry.manifests : registry.blobs).set(`sha256:${name}`, bytes);
+      const is_manifest = bytes.toString().startsWith('{"schemaVersion"');
+      (is_manifest ? registry.manifests : registry.blobs).set(`sha256:${name}`, bytes);
     }
     all.push(packed);
   }
@@ -119,7 +119,7 @@ verifies(
     registry.manifests.set("1.0.0", registry.manifests.get(first.manifest_digest)!);
     let tags = 0;
     registry.intercept = (_request, _response, url) => {
-      // The registry answers the first request for the tag, then the tag moves.
+      // The registry responds to the first request for the tag, then the tag moves.
       if (url.pathname.endsWith("/manifests/1.0.0") && ++tags > 1)
         registry.manifests.set("1.0.0", registry.manifests.get(second.manifest_digest)!);
       return false;
@@ -139,7 +139,7 @@ verifies("pkg.oci", "refuses to pull a package whose layer has other files than 
     JSON.parse(registry.manifests.get(manifest_digest)!.toString()) as { layers: object[] };
   registry.putManifest({ ...documentOf(first), layers: documentOf(second).layers }, "1.0.0");
   const out = newFile();
-  const error = await registryRefusal(pullLayout(connect(), at(), out, { os: "linux", arch: "amd64" }));
+  const error = await rejectionOf(pullLayout(connect(), referenceTo(), out, { os: "linux", arch: "amd64" }));
   expect(error).toMatchObject({
     code: "package.digest_mismatch",
     message: expect.stringContaining("README.md"),
@@ -153,8 +153,8 @@ test("pulls exactly the signatures that it has read", async () => {
   const packed = await packLayout(writeFolder(`${layout}-files`, HELLO), layout, [{ format: "x" }]);
   for (const name of readdirSync(join(layout, "blobs/sha256"))) {
     const bytes = readFileSync(join(layout, "blobs/sha256", name));
-    const isManifest = bytes.toString().startsWith('{"schemaVersion"');
-    (isManifest ? registry.manifests : registry.blobs).set(`sha256:${name}`, bytes);
+    const is_manifest = bytes.toString().startsWith('{"schemaVersion"');
+    (is_manifest ? registry.manifests : registry.blobs).set(`sha256:${name}`, bytes);
   }
   const subject = { mediaType: "a/b", digest: packed.manifest_digest, size: 1 };
   let lists = 0;

@@ -26,12 +26,12 @@ export interface ImageContent {
 export function putImage(registry: ScriptedRegistry, content: ImageContent, tag?: string) {
   const { layers, config = {}, os = "linux", architecture = "amd64" } = content;
   const diff_ids = content.diff_ids ?? layers.map((layer) => sha256(layer));
-  const about = { os, architecture, config, rootfs: { type: "layers", diff_ids } };
+  const image_config = { os, architecture, config, rootfs: { type: "layers", diff_ids } };
   const manifest = {
     schemaVersion: 2,
     mediaType: "application/vnd.oci.image.manifest.v1+json",
     config: {
-      ...registry.putBlob(JSON.stringify(about)),
+      ...registry.putBlob(JSON.stringify(image_config)),
       mediaType: "application/vnd.oci.image.config.v1+json",
     },
     layers: layers.map((layer) => ({

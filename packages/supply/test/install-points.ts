@@ -76,7 +76,7 @@ async function checkOldOrNew(packages: PackageHome): Promise<string | null> {
 }
 
 /** The writes of an uninterrupted run, in order. */
-export async function pointsOf({ start, action, program }: Change): Promise<string[]> {
+export async function listWritePoints({ start, action, program }: Change): Promise<string[]> {
   const home = `${start}-whole`;
   cpSync(start, home, { recursive: true });
   const { printed } = await run(program, home, action);
@@ -85,20 +85,20 @@ export async function pointsOf({ start, action, program }: Change): Promise<stri
 }
 
 /** Returns all faults. After each kill the change is repeated and must succeed. */
-export async function dieAtEach(change: Change, points: readonly number[]): Promise<string[]> {
+export async function killAtEach(change: Change, points: readonly number[]): Promise<string[]> {
   const faults: string[] = [];
   const remaining = [...points];
-  const lane = async () => {
+  const worker = async () => {
     for (let point = remaining.shift(); point !== undefined; point = remaining.shift()) {
-      const fault = await dieAt(point, change).catch((error: unknown) => String(error));
+      const fault = await killAt(point, change).catch((error: unknown) => String(error));
       if (fault !== null) faults.push(`before write ${point}: ${fault}`);
     }
   };
-  await Promise.all([lane(), lane()]);
+  await Promise.all([worker(), worker()]);
   return faults;
 }
 
-async function dieAt(point: number, change: Change): Promise<string | null> {
+async function killAt(point: number, change: Change): Promise<string | null> {
   const { start, action, program } = change;
   const home = `${start}-${action}-${point}`;
   cpSync(start, home, { recursive: true });

@@ -48,12 +48,12 @@ function createCatalogs(options: Partial<MarketplaceOptions> = {}) {
 }
 
 async function serve(
-  answer: RequestListener,
+  respond: RequestListener,
 ): Promise<{ url: string; requests: string[]; stop(): Promise<void> }> {
   const requests: string[] = [];
   const server = createServer((request, response) => {
     requests.push(request.url ?? "");
-    answer(request, response);
+    respond(request, response);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const stop = () =>
@@ -217,7 +217,7 @@ test("turns servers of a public registry into install commands, without harmful 
     });
 });
 
-test("answers a search with the reason when the registry cannot be read and there is no copy", async () => {
+test("returns the reason when the registry cannot be read and there is no copy of the search", async () => {
   const server = await serve((_request, response) => void response.writeHead(503).end());
   const catalogs = createCatalogs({ mcp_registry: server.url });
   expect(await catalogs.searchServers("x")).toMatchObject({

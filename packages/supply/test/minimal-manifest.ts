@@ -11,7 +11,7 @@ export interface Refusal {
   details: { file: string; issues: { path: string; line: number; message: string }[] };
 }
 
-export function refusal(toml: string, file?: string): Refusal {
+export function refusalOf(toml: string, file?: string): Refusal {
   try {
     readManifest(toml, file);
   } catch (error) {
@@ -21,7 +21,7 @@ export function refusal(toml: string, file?: string): Refusal {
 }
 
 /** The minimal manifest with one part replaced. */
-export function broken(part: string, replacement: string): string {
+export function replaceInMinimal(part: string, replacement: string): string {
   expect(MINIMAL).toContain(part);
   return MINIMAL.replace(part, replacement);
 }

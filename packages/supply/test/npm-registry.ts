@@ -16,7 +16,7 @@ export interface Registry {
   attestations: Map<string, object | ((response: ServerResponse) => void)>;
   /** Packages whose metadata claims that attestations exist. */
   attested: Set<string>;
-  /** Requests whose path matches are never answered. */
+  /** Requests whose path matches never get a response. */
   stalls: RegExp | null;
   close(): Promise<void>;
 }

@@ -159,7 +159,7 @@ const NATIVE: Extract<InstallationSource, { kind: "npm" }> = {
 let native_npm: Npm | undefined;
 
 /** An importer of `NATIVE`, which the real npm installs once. */
-async function openNative(scripts?: InstallScripts) {
+async function createNativeImporter(scripts?: InstallScripts) {
   native_npm ??= publishNative();
   return await createImporter({ with_npm: native_npm, ...(scripts === undefined ? {} : { scripts }) });
 }
@@ -260,7 +260,7 @@ verifies(
   "server.native",
   "reports the install scripts that were not run, and how to allow them",
   async () => {
-    const { importer, close } = await openNative();
+    const { importer, close } = await createNativeImporter();
     const opened = await importer.open(NATIVE);
     const { notes, manifest } = await opened.import(opened.parts[0]!);
     expect(notes).toEqual([expect.stringContaining("acme-native@1.0.0")]);
@@ -290,14 +290,14 @@ verifies(
         symlinkSync(outside, join(folder, "vai-plugin.toml"));
       },
     };
-    const { store, importer, close } = await openNative(scripts);
+    const { store, importer, close } = await createNativeImporter(scripts);
     const plain = await importer.open(NATIVE);
     const opened = await importer.open(NATIVE, { allow_scripts: ["acme-native"] });
-    const before = await plain.import(plain.parts[0]!);
+    const without_scripts = await plain.import(plain.parts[0]!);
     const { digest, manifest, notes } = await opened.import(opened.parts[0]!);
     expect(requests).toEqual([["acme-native"]]);
     expect(notes).toEqual([]);
-    expect(digest).not.toBe(before.digest);
+    expect(digest).not.toBe(without_scripts.digest);
     expect(manifest).toMatchObject({
       version: "1.0.0+scripts.acme-native",
       source: "npm:acme-uses-native@1.0.0; install scripts: acme-native@1.0.0",
@@ -316,7 +316,7 @@ test("refuses links that a script leaves behind", async () => {
   const scripts: InstallScripts = {
     run: async ({ folder }) => symlinkSync("/etc/passwd", join(folder, "node_modules/acme-native/secret")),
   };
-  const { importer, close } = await openNative(scripts);
+  const { importer, close } = await createNativeImporter(scripts);
   const linked = await importer.open(NATIVE, { allow_scripts: ["acme-native"] });
   await expect(linked.import(linked.parts[0]!)).rejects.toMatchObject({
     code: "package.invalid",
@@ -368,7 +368,7 @@ verifies(
 );
 
 test("refuses names of packages without install scripts, and lists the packages that have some", async () => {
-  const { importer, close } = await openNative({ run: async () => {} });
+  const { importer, close } = await createNativeImporter({ run: async () => {} });
   const opened = await importer.open(NATIVE, { allow_scripts: ["left-pad"] });
   const { notes } = await opened.import(opened.parts[0]!);
   expect(notes).toEqual([expect.stringContaining("acme-native@1.0.0")]);

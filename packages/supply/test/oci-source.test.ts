@@ -53,8 +53,8 @@ async function publish(files: Record<string, string>): Promise<void> {
   registry.reset();
   for (const name of readdirSync(join(layout, "blobs/sha256"))) {
     const bytes = readFileSync(join(layout, "blobs/sha256", name));
-    const isManifest = bytes.toString().startsWith('{"schemaVersion"');
-    (isManifest ? registry.manifests : registry.blobs).set(`sha256:${name}`, bytes);
+    const is_manifest = bytes.toString().startsWith('{"schemaVersion"');
+    (is_manifest ? registry.manifests : registry.blobs).set(`sha256:${name}`, bytes);
   }
   registry.manifests.set("0.1.0", registry.manifests.get(packed.manifest_digest)!);
 }
@@ -138,11 +138,11 @@ verifies("pkg.oci", "installs from an image layout, as a folder and as a tar", a
   const bytes = (async function* () {
     yield archive;
   })();
-  const fromTar = await install({ kind: "archive", bytes });
-  const fromFolder = await install({ kind: "folder", path: layout });
-  expect([fromTar.digest, fromFolder.digest]).toEqual([packed.digest, packed.digest]);
-  expect(fromTar.oci).toEqual({ reference: null, manifest_digest: packed.manifest_digest });
-  expect(fromTar.origin).toBe("oci");
+  const from_tar = await install({ kind: "archive", bytes });
+  const from_folder = await install({ kind: "folder", path: layout });
+  expect([from_tar.digest, from_folder.digest]).toEqual([packed.digest, packed.digest]);
+  expect(from_tar.oci).toEqual({ reference: null, manifest_digest: packed.manifest_digest });
+  expect(from_tar.origin).toBe("oci");
 });
 
 verifies("pkg.oci", "fetches no files of an artifact that is not accepted", async () => {

@@ -10,7 +10,7 @@ import { referrersTag } from "../src/oci/registry-client.ts";
 import { sha256 } from "./scripted-registry.ts";
 import { useRegistries } from "./use-registries.ts";
 
-const { registry, connect, at } = useRegistries();
+const { registry, connect, referenceTo } = useRegistries();
 
 let folder: string;
 let layout: string;
@@ -29,7 +29,7 @@ const OTHER = { mediaType: "application/vnd.oci.image.manifest.v1+json", digest:
 
 async function push(): Promise<string> {
   const { store } = await openAsLayout(layout, join(folder, "unused"));
-  const pushed = await pushLayout(connect({ limits: LIMITS }), layout, store, at(), [{ by: "us" }]);
+  const pushed = await pushLayout(connect({ limits: LIMITS }), layout, store, referenceTo(), [{ by: "us" }]);
   return referrersTag(pushed.manifest_digest);
 }
 
@@ -44,20 +44,23 @@ const etagOf = (path: string) => {
   return bytes === undefined ? null : `"${sha256(bytes)}"`;
 };
 
-/** Answers like a registry that evaluates request conditions. Another client writes the list at the first upload. */
-function evaluateConditions(conditions: unknown[], refuse = false): void {
+/**
+ * Simulates a registry that evaluates request conditions, or refuses all of them. Another client writes the list at
+ * the first upload.
+ */
+function simulateConditionalUploads(seen_conditions: unknown[], refuse_all = false): void {
   registry.intercept = ({ method, headers }, response, { pathname }) => {
     if (!isTag(pathname)) return false;
     const etag = etagOf(pathname);
     if (method === "GET" && etag !== null) response.setHeader("etag", etag);
     if (method !== "PUT") return false;
     const { "if-match": match, "if-none-match": none } = headers;
-    conditions.push(match ?? none ?? null);
-    if (conditions.length === 1 && !refuse)
+    seen_conditions.push(match ?? none ?? null);
+    if (seen_conditions.length === 1 && !refuse_all)
       registry.putManifest({ manifests: [OTHER] }, pathname.slice(pathname.lastIndexOf("/") + 1));
     const current = etagOf(pathname);
     const failed = (match !== undefined && match !== current) || (none === "*" && current !== null);
-    if (!failed && !(refuse && (match ?? none) !== undefined)) return false;
+    if (!failed && !(refuse_all && (match ?? none) !== undefined)) return false;
     response.writeHead(412).end();
     return true;
   };
@@ -65,7 +68,7 @@ function evaluateConditions(conditions: unknown[], refuse = false): void {
 
 test("keeps the entry that another client adds between this client's read and its upload", async () => {
   const conditions: unknown[] = [];
-  evaluateConditions(conditions);
+  simulateConditionalUploads(conditions);
   const entries = entriesOf(await push());
   expect(entries).toHaveLength(2);
   expect(entries).toContain(OTHER.digest);
@@ -75,7 +78,7 @@ test("keeps the entry that another client adds between this client's read and it
 
 test("uploads without a condition to a registry that refuses every condition", async () => {
   const conditions: unknown[] = [];
-  evaluateConditions(conditions, true);
+  simulateConditionalUploads(conditions, true);
   expect(entriesOf(await push())).toHaveLength(1);
   expect(conditions).toEqual(["*", null]);
 });

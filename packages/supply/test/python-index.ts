@@ -15,7 +15,7 @@ export interface PythonIndex {
   requests: string[];
   /** The Authorization headers of the requests that have one. */
   logins: string[];
-  /** Requests whose path matches are never answered. */
+  /** Requests whose path matches never get a response. */
   stalls: RegExp | null;
   /** Requests whose path matches get an endless response. */
   endless: RegExp | null;

@@ -31,14 +31,14 @@ let foreign: string;
 let root: string;
 /** Shared, because it starts one more process to find Python. */
 let usual_pip: Pip;
-const reached: string[] = [];
+const connections: string[] = [];
 
 beforeAll(async () => {
   index = await startPythonIndex();
   root = mkdtempSync(join(tmpdir(), "backplane-python-server-"));
-  usual_pip = openPip();
+  usual_pip = createTestPip();
   canary = createServer((_request, response) => void response.writeHead(500).end());
-  canary.on("connection", () => reached.push("connection"));
+  canary.on("connection", () => connections.push("connection"));
   await new Promise<void>((resolve) => canary.listen(0, "127.0.0.1", resolve));
   foreign = `http://127.0.0.1:${(canary.address() as AddressInfo).port}`;
 });
@@ -55,7 +55,7 @@ function publish(content: WheelContent): string {
   return content.name;
 }
 
-function openPip(options: Partial<PythonOptions> = {}): Pip {
+function createTestPip(options: Partial<PythonOptions> = {}): Pip {
   const env = { HOME: root, PATH: "/usr/bin" };
   return createPip({ path: ["/usr/bin"], index_url: index.url, env, ...options });
 }
@@ -63,7 +63,7 @@ function openPip(options: Partial<PythonOptions> = {}): Pip {
 function createImporter(options: Partial<PythonOptions> = {}) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
-  const pip = Object.keys(options).length === 0 ? usual_pip : openPip(options);
+  const pip = Object.keys(options).length === 0 ? usual_pip : createTestPip(options);
   const host = { os: "linux", arch: "amd64" } as const;
   return {
     store,
@@ -192,14 +192,14 @@ for (const [label, url] of SOURCES) {
         scripts: ["acme-outer = acme_inner:x"],
         files: {},
       });
-      reached.splice(0);
+      connections.splice(0);
       index.requests.splice(0);
       await expect(importServer("acme-outer")).rejects.toMatchObject({
         code: "package.dependency_refused",
         message: expect.stringContaining("acme-outer > acme-inner > wanted comes from"),
         details: { source: expect.stringContaining(url()) },
       });
-      expect(reached).toEqual([]);
+      expect(connections).toEqual([]);
       expect(index.requests.filter((path) => path.includes("wanted"))).toEqual([]);
       expect(existsSync(ran)).toBe(false);
     },
@@ -241,11 +241,11 @@ test("keeps pip from starting programs and reaching other hosts while it resolve
     },
   );
   expect(existsSync(ran)).toBe(false);
-  reached.splice(0);
+  connections.splice(0);
   await expect(resolve(`x @ ${foreign}/x-1.0-py3-none-any.whl`)).rejects.toMatchObject({
     refused: [`${foreign}/x-1.0-py3-none-any.whl`],
   });
-  expect(reached).toEqual([]);
+  expect(connections).toEqual([]);
 }, 60_000);
 
 const ITEM = {

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { readManifest } from "../src/index.ts";
-import { broken, type Refusal, refusal } from "./minimal-manifest.ts";
+import { type Refusal, refusalOf, replaceInMinimal } from "./minimal-manifest.ts";
 
 const DEVKIT = readFileSync(new URL("./devkit.toml", import.meta.url), "utf8");
 
@@ -134,13 +134,14 @@ test("returns a manifest or an error with a line for any edited manifest", () =>
   ];
   const edit = fc.record({
     at: fc.nat(DEVKIT.length - 1),
-    cut: fc.nat(8),
+    removed: fc.nat(8),
     inserted: fc.constantFrom(...fragments),
   });
   fc.assert(
     fc.property(fc.array(edit, { minLength: 1, maxLength: 3 }), (edits) => {
       let toml = DEVKIT;
-      for (const { at, cut, inserted } of edits) toml = toml.slice(0, at) + inserted + toml.slice(at + cut);
+      for (const { at, removed, inserted } of edits)
+        toml = toml.slice(0, at) + inserted + toml.slice(at + removed);
       try {
         expect(readManifest(toml).api_version).toBe("vai.plugin.v1");
       } catch (error) {
@@ -155,12 +156,12 @@ test("returns a manifest or an error with a line for any edited manifest", () =>
 
 describe("the program of an entrypoint", () => {
   test.each(["node", "python3", "sh", "python3.12", "./bin/x", "bin/x", "./x"])("may be %s", (program) => {
-    expect(readManifest(broken("./bin/plugin", program)).runtime.entrypoint).toEqual([program]);
+    expect(readManifest(replaceInMinimal("./bin/plugin", program)).runtime.entrypoint).toEqual([program]);
   });
   test.each(["/bin/sh", "../x", "./../x", "a/../../b", "", " ", "./", "C:\\\\x", "-x"])(
     "must not be %j",
     (program) => {
-      expect(refusal(broken("./bin/plugin", program)).code).toBe("package.invalid");
+      expect(refusalOf(replaceInMinimal("./bin/plugin", program)).code).toBe("package.invalid");
     },
   );
 });

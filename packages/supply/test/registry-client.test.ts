@@ -5,9 +5,9 @@ import { verifies } from "../../../test/support/verifies.ts";
 import { parseImageReference } from "../src/container-images/image-reference.ts";
 import { parseReference } from "../src/oci/reference.ts";
 import { sha256 } from "./scripted-registry.ts";
-import { descriptor, LIMITS, registryRefusal, storedManifest, useRegistries } from "./use-registries.ts";
+import { descriptor, LIMITS, manifestWithBlobs, rejectionOf, useRegistries } from "./use-registries.ts";
 
-const { registry, other, connect, at, newFile } = useRegistries();
+const { registry, other, connect, referenceTo, newFile } = useRegistries();
 
 const REFERENCES: [text: string, problem: string][] = [
   ["docker.io/acme/devkit:1", "does not begin with oci://"],
@@ -37,31 +37,31 @@ test("reads host, repository, tag and digest of a reference", () => {
 
 describe("manifests", () => {
   test("reads a manifest by tag and by digest", async () => {
-    const digest = registry.putManifest(storedManifest(registry), "1.0.0");
+    const digest = registry.putManifest(manifestWithBlobs(registry), "1.0.0");
     const client = connect();
-    expect((await client.fetchManifest(at())).digest).toBe(digest);
-    expect((await client.fetchManifest(at(`acme/devkit@${digest}`))).document.kind).toBe("manifest");
+    expect((await client.fetchManifest(referenceTo())).digest).toBe(digest);
+    expect((await client.fetchManifest(referenceTo(`acme/devkit@${digest}`))).document.kind).toBe("manifest");
   });
 
   verifies(
     "pkg.oci",
     "compares a manifest with the digest of the reference before it is parsed",
     async () => {
-      const digest = registry.putManifest(storedManifest(registry));
+      const digest = registry.putManifest(manifestWithBlobs(registry));
       registry.manifests.set(digest, Buffer.from("{ not JSON"));
-      const error = await registryRefusal(connect().fetchManifest(at(`acme/devkit@${digest}`)));
+      const error = await rejectionOf(connect().fetchManifest(referenceTo(`acme/devkit@${digest}`)));
       expect(error.code).toBe("package.digest_mismatch");
       expect(error.details).toMatchObject({ expected: digest, actual: sha256("{ not JSON") });
     },
   );
 
   test("compares the manifest of a tag with the digest that the registry reports", async () => {
-    registry.putManifest(storedManifest(registry), "1.0.0");
+    registry.putManifest(manifestWithBlobs(registry), "1.0.0");
     registry.intercept = (_request, response) => {
       response.writeHead(200, { "docker-content-digest": sha256("something else") }).end("{}");
       return true;
     };
-    expect((await registryRefusal(connect().fetchManifest(at()))).code).toBe("package.digest_mismatch");
+    expect((await rejectionOf(connect().fetchManifest(referenceTo()))).code).toBe("package.digest_mismatch");
   });
 
   const blob = { mediaType: "a/b", digest: `sha256:${"0".repeat(64)}`, size: 1 };
@@ -95,7 +95,7 @@ describe("manifests", () => {
 
   test.each(DOCUMENTS)("refuses a manifest because of %s", async (_what, text, problem) => {
     registry.manifests.set("1.0.0", Buffer.from(text));
-    const error = await registryRefusal(connect().fetchManifest(at()));
+    const error = await rejectionOf(connect().fetchManifest(referenceTo()));
     expect(error.code).toBe("registry.invalid");
     expect(error.message).toContain(problem);
   });
@@ -110,14 +110,14 @@ describe("manifests", () => {
       more();
       return true;
     };
-    expect((await registryRefusal(connect().fetchManifest(at()))).code).toBe("registry.invalid");
+    expect((await rejectionOf(connect().fetchManifest(referenceTo()))).code).toBe("registry.invalid");
     expect(sent).toBeLessThan(20_000_000);
   });
 
   test("gives up on a registry that sends nothing", async () => {
     registry.intercept = () => true;
     const limits = { ...LIMITS, idle_ms: 100 };
-    const error = await registryRefusal(connect({ limits }).fetchManifest(at()));
+    const error = await rejectionOf(connect({ limits }).fetchManifest(referenceTo()));
     expect(error.code).toBe("registry.unreachable");
   });
 
@@ -128,7 +128,7 @@ describe("manifests", () => {
       return true;
     };
     const limits = { ...LIMITS, request_ms: 300 };
-    expect((await registryRefusal(connect({ limits }).fetchManifest(at()))).code).toBe(
+    expect((await rejectionOf(connect({ limits }).fetchManifest(referenceTo()))).code).toBe(
       "registry.unreachable",
     );
   });
@@ -137,7 +137,7 @@ describe("manifests", () => {
     registry.intercept = () => true;
     const cancel = new AbortController();
     setTimeout(() => cancel.abort(), 50);
-    const error = await registryRefusal(connect().fetchManifest(at(), { signal: cancel.signal }));
+    const error = await rejectionOf(connect().fetchManifest(referenceTo(), { signal: cancel.signal }));
     expect(error.code).toBe("request.cancelled");
   });
 
@@ -146,7 +146,7 @@ describe("manifests", () => {
       response.writeHead(500).end("secret-of-the-registry");
       return true;
     };
-    const error = await registryRefusal(connect().fetchManifest(at()));
+    const error = await rejectionOf(connect().fetchManifest(referenceTo()));
     expect(error.code).toBe("registry.unreachable");
     expect(JSON.stringify([error.message, error.details])).not.toContain("secret-of-the-registry");
   });
@@ -158,7 +158,7 @@ describe("blobs", () => {
   test("writes a blob to a file", async () => {
     const { digest, size } = registry.putBlob(content);
     const file = newFile();
-    await connect().fetchBlob(at(), descriptor(digest, size), file);
+    await connect().fetchBlob(referenceTo(), descriptor(digest, size), file);
     expect(readFileSync(file).equals(content)).toBe(true);
   });
 
@@ -178,7 +178,7 @@ describe("blobs", () => {
       return true;
     };
     const file = newFile();
-    await connect().fetchBlob(at(), descriptor(digest, size), file);
+    await connect().fetchBlob(referenceTo(), descriptor(digest, size), file);
     expect(readFileSync(file).equals(content)).toBe(true);
     const ranges = registry.requests.map(({ range }) => range);
     expect(ranges[0]).toBeUndefined();
@@ -197,7 +197,7 @@ describe("blobs", () => {
       return true;
     };
     const file = newFile();
-    await connect().fetchBlob(at(), descriptor(digest, size), file);
+    await connect().fetchBlob(referenceTo(), descriptor(digest, size), file);
     expect(readFileSync(file).equals(content)).toBe(true);
   });
 
@@ -209,7 +209,7 @@ describe("blobs", () => {
       return true;
     };
     const file = newFile();
-    const error = await registryRefusal(connect().fetchBlob(at(), descriptor(digest, size), file));
+    const error = await rejectionOf(connect().fetchBlob(referenceTo(), descriptor(digest, size), file));
     expect(error.code).toBe("registry.unreachable");
     expect(registry.requests).toHaveLength(LIMITS.attempts);
     expect(existsSync(file)).toBe(false);
@@ -221,7 +221,7 @@ describe("blobs", () => {
     changed[200_000]! ^= 1;
     registry.blobs.set(digest, changed);
     const file = newFile();
-    const error = await registryRefusal(connect().fetchBlob(at(), descriptor(digest, size), file));
+    const error = await rejectionOf(connect().fetchBlob(referenceTo(), descriptor(digest, size), file));
     expect(error.code).toBe("package.digest_mismatch");
     expect(error.details).toMatchObject({ expected: digest, actual: sha256(changed) });
     expect(existsSync(file)).toBe(false);
@@ -230,21 +230,23 @@ describe("blobs", () => {
   test("stops reading a blob that is larger than its descriptor states", async () => {
     const { digest } = registry.putBlob(content);
     const file = newFile();
-    const error = await registryRefusal(connect().fetchBlob(at(), descriptor(digest, 1_000), file));
+    const error = await rejectionOf(connect().fetchBlob(referenceTo(), descriptor(digest, 1_000), file));
     expect(error.code).toBe("registry.invalid");
     expect(existsSync(file)).toBe(false);
   });
 
   test("does not accept a blob that is smaller than its descriptor states", async () => {
     const { digest, size } = registry.putBlob(content);
-    const error = await registryRefusal(connect().fetchBlob(at(), descriptor(digest, size + 1), newFile()));
+    const error = await rejectionOf(
+      connect().fetchBlob(referenceTo(), descriptor(digest, size + 1), newFile()),
+    );
     expect(error.code).toBe("registry.unreachable");
   });
 
   test("reads a small blob only up to the limit", async () => {
     const { digest, size } = registry.putBlob(content);
     const client = connect();
-    expect((await registryRefusal(client.readBlob(at(), descriptor(digest, size), 1_000))).code).toBe(
+    expect((await rejectionOf(client.readBlob(referenceTo(), descriptor(digest, size), 1_000))).code).toBe(
       "registry.invalid",
     );
     expect(registry.requests).toHaveLength(0);
@@ -254,24 +256,24 @@ describe("blobs", () => {
 describe("referrers", () => {
   const TYPE = "application/vnd.vai.plugin.signature.v1+json";
   const signatureOf = (digest: string) => ({
-    ...storedManifest(registry),
+    ...manifestWithBlobs(registry),
     artifactType: TYPE,
     subject: { mediaType: "application/vnd.oci.image.manifest.v1+json", digest, size: 1 },
   });
 
   verifies("pkg.oci", "lists referrers with the API and with the fallback tag", async () => {
-    const digest = registry.putManifest(storedManifest(registry), "1.0.0");
+    const digest = registry.putManifest(manifestWithBlobs(registry), "1.0.0");
     const signature = registry.putManifest(signatureOf(digest));
-    const listed = await connect().listReferrers(at(), digest, TYPE);
+    const listed = await connect().listReferrers(referenceTo(), digest, TYPE);
     expect(listed.map((each) => each.digest)).toEqual([signature]);
     registry.referrers = false;
-    expect(await connect().listReferrers(at(), digest, TYPE)).toEqual([]);
+    expect(await connect().listReferrers(referenceTo(), digest, TYPE)).toEqual([]);
     const entry = { mediaType: "a/b", digest: signature, size: 1, artifactType: TYPE };
     registry.putManifest(
       { manifests: [entry, { ...entry, artifactType: "a/other" }] },
       digest.replace(":", "-"),
     );
-    const tagged = await connect().listReferrers(at(), digest, TYPE);
+    const tagged = await connect().listReferrers(referenceTo(), digest, TYPE);
     expect(tagged.map((each) => each.digest)).toEqual([signature]);
   });
 
@@ -283,7 +285,7 @@ describe("referrers", () => {
       return true;
     };
     const limits = { ...LIMITS, manifest_bytes: 100_000 };
-    expect((await registryRefusal(connect({ limits }).listReferrers(at(), digest, TYPE))).code).toBe(
+    expect((await rejectionOf(connect({ limits }).listReferrers(referenceTo(), digest, TYPE))).code).toBe(
       "registry.invalid",
     );
   });
@@ -295,7 +297,7 @@ describe("referrers", () => {
       response.end(JSON.stringify({ schemaVersion: 2, manifests: [] }));
       return true;
     };
-    expect((await registryRefusal(connect().listReferrers(at(), digest, TYPE))).code).toBe(
+    expect((await rejectionOf(connect().listReferrers(referenceTo(), digest, TYPE))).code).toBe(
       "registry.invalid",
     );
     expect(registry.requests).toHaveLength(LIMITS.pages);
@@ -307,13 +309,13 @@ describe("mirrors and uploads", () => {
     "pkg.oci",
     "reads from a mirror first and from the registry when the mirror does not have it",
     async () => {
-      const digest = registry.putManifest(storedManifest(registry), "1.0.0");
+      const digest = registry.putManifest(manifestWithBlobs(registry), "1.0.0");
       const mirrors = { [registry.host]: [`${other.host}/copies`] };
-      expect((await connect({ mirrors }).fetchManifest(at())).digest).toBe(digest);
+      expect((await connect({ mirrors }).fetchManifest(referenceTo())).digest).toBe(digest);
       expect(other.requests.map(({ path }) => path)).toEqual(["/v2/copies/acme/devkit/manifests/1.0.0"]);
       other.manifests.set("1.0.0", registry.manifests.get("1.0.0")!);
       registry.requests.length = 0;
-      await connect({ mirrors }).fetchManifest(at());
+      await connect({ mirrors }).fetchManifest(referenceTo());
       expect(registry.requests).toHaveLength(0);
     },
   );
@@ -321,7 +323,7 @@ describe("mirrors and uploads", () => {
   test.each(["docker.io", "index.docker.io", "registry-1.docker.io"])(
     "reads images of Docker Hub from a mirror of %s",
     async (name) => {
-      const digest = registry.putManifest(storedManifest(registry), "latest");
+      const digest = registry.putManifest(manifestWithBlobs(registry), "latest");
       // The mirror comes first, so Docker Hub itself gets no request.
       const client = connect({ mirrors: { [name]: [`${registry.host}/hub`] } });
       expect((await client.fetchManifest(parseImageReference("devkit"))).digest).toBe(digest);
@@ -330,10 +332,10 @@ describe("mirrors and uploads", () => {
   );
 
   test("refuses content with another digest from a mirror", async () => {
-    const digest = registry.putManifest(storedManifest(registry));
+    const digest = registry.putManifest(manifestWithBlobs(registry));
     other.manifests.set(digest, Buffer.from("{}"));
     const mirrors = { [registry.host]: [other.host] };
-    const error = await registryRefusal(connect({ mirrors }).fetchManifest(at(`acme/devkit@${digest}`)));
+    const error = await rejectionOf(connect({ mirrors }).fetchManifest(referenceTo(`acme/devkit@${digest}`)));
     expect(error.code).toBe("package.digest_mismatch");
   });
 
@@ -347,9 +349,14 @@ describe("mirrors and uploads", () => {
       },
     };
     const client = connect();
-    expect(await client.pushBlob(at(), blob)).toBe(true);
-    expect(await client.pushBlob(at(), blob)).toBe(false);
-    await client.pushManifest(at(), "1.0.0", "application/vnd.oci.image.manifest.v1+json", Buffer.from("{}"));
+    expect(await client.pushBlob(referenceTo(), blob)).toBe(true);
+    expect(await client.pushBlob(referenceTo(), blob)).toBe(false);
+    await client.pushManifest(
+      referenceTo(),
+      "1.0.0",
+      "application/vnd.oci.image.manifest.v1+json",
+      Buffer.from("{}"),
+    );
     expect(registry.blobs.get(blob.digest)?.equals(bytes)).toBe(true);
     expect(registry.manifests.get("1.0.0")?.toString()).toBe("{}");
   });

@@ -3,15 +3,15 @@ import { readFileSync } from "node:fs";
 import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { descriptor, registryRefusal, storedManifest, useRegistries } from "./use-registries.ts";
+import { descriptor, manifestWithBlobs, rejectionOf, useRegistries } from "./use-registries.ts";
 
-const { registry, other, connect, at, newFile } = useRegistries();
+const { registry, other, connect, referenceTo, newFile } = useRegistries();
 
 const credential = { username: "ada", password: "correct-horse" };
 const credentials = async (host: string) => (host === registry.host ? credential : null);
 const basic = `Basic ${Buffer.from("ada:correct-horse").toString("base64")}`;
 
-const challenge = (header: string, accepted: string) => {
+const requireAuthorization = (header: string, accepted: string) => {
   registry.intercept = (request, response, url) => {
     if (url.pathname === "/token" || request.headers.authorization === accepted) return false;
     response.writeHead(401, { "www-authenticate": header }).end();
@@ -20,13 +20,13 @@ const challenge = (header: string, accepted: string) => {
 };
 
 verifies("pkg.oci", "logs in with basic authentication", async () => {
-  const digest = registry.putManifest(storedManifest(registry), "1.0.0");
-  challenge('Basic realm="registry"', basic);
-  expect((await connect({ credentials }).fetchManifest(at())).digest).toBe(digest);
+  const digest = registry.putManifest(manifestWithBlobs(registry), "1.0.0");
+  requireAuthorization('Basic realm="registry"', basic);
+  expect((await connect({ credentials }).fetchManifest(referenceTo())).digest).toBe(digest);
 });
 
 verifies("pkg.oci", "gets a token for exactly this repository from the token server", async () => {
-  const digest = registry.putManifest(storedManifest(registry), "1.0.0");
+  const digest = registry.putManifest(manifestWithBlobs(registry), "1.0.0");
   registry.intercept = (request, response, url) => {
     if (url.pathname === "/token") {
       response.end(JSON.stringify({ token: "tok" }));
@@ -37,10 +37,10 @@ verifies("pkg.oci", "gets a token for exactly this repository from the token ser
     response.writeHead(401, { "www-authenticate": `Bearer ${fields}` }).end();
     return true;
   };
-  expect((await connect({ credentials }).fetchManifest(at())).digest).toBe(digest);
-  const tokenRequest = registry.requests.find(({ path }) => path.startsWith("/token"))!;
-  expect(tokenRequest.authorization).toBe(basic);
-  expect(new URLSearchParams(tokenRequest.path.split("?")[1]).get("scope")).toBe(
+  expect((await connect({ credentials }).fetchManifest(referenceTo())).digest).toBe(digest);
+  const token_request = registry.requests.find(({ path }) => path.startsWith("/token"))!;
+  expect(token_request.authorization).toBe(basic);
+  expect(new URLSearchParams(token_request.path.split("?")[1]).get("scope")).toBe(
     "repository:acme/devkit:pull",
   );
 });
@@ -53,8 +53,8 @@ verifies(
       response.end(JSON.stringify({ token: "tok" }));
       return true;
     };
-    challenge(`Bearer realm="${other.origin}/token"`, "never");
-    const error = await registryRefusal(connect({ credentials }).fetchManifest(at()));
+    requireAuthorization(`Bearer realm="${other.origin}/token"`, "never");
+    const error = await rejectionOf(connect({ credentials }).fetchManifest(referenceTo()));
     expect(error.code).toBe("registry.denied");
     expect(other.requests.map(({ authorization }) => authorization)).toEqual([undefined]);
   },
@@ -70,7 +70,7 @@ verifies("pkg.oci", "sends no credential along with a redirect to another host",
     return true;
   };
   const file = newFile();
-  await connect({ credentials }).fetchBlob(at(), descriptor(digest, content.length), file);
+  await connect({ credentials }).fetchBlob(referenceTo(), descriptor(digest, content.length), file);
   expect(readFileSync(file, "utf8")).toBe("layer");
   expect(other.requests.map(({ authorization }) => authorization)).toEqual([undefined]);
 });
@@ -84,7 +84,9 @@ test("does not answer an authentication challenge from the target of a redirect"
     response.writeHead(307, { location: `${other.origin}${url.pathname}` }).end();
     return true;
   };
-  expect((await registryRefusal(connect({ credentials }).fetchManifest(at()))).code).toBe("registry.denied");
+  expect((await rejectionOf(connect({ credentials }).fetchManifest(referenceTo()))).code).toBe(
+    "registry.denied",
+  );
   expect(other.requests).toHaveLength(1);
 });
 
@@ -102,9 +104,13 @@ verifies(
       response.writeHead(307, { location: `${other.origin}${url.pathname}` }).end();
       return true;
     };
-    expect((await registryRefusal(connect({ addresses }).fetchManifest(at()))).code).toBe("policy.denied");
-    challenge(`Bearer realm="${other.origin}/token"`, "never");
-    expect((await registryRefusal(connect({ addresses }).fetchManifest(at()))).code).toBe("policy.denied");
+    expect((await rejectionOf(connect({ addresses }).fetchManifest(referenceTo()))).code).toBe(
+      "policy.denied",
+    );
+    requireAuthorization(`Bearer realm="${other.origin}/token"`, "never");
+    expect((await rejectionOf(connect({ addresses }).fetchManifest(referenceTo()))).code).toBe(
+      "policy.denied",
+    );
     expect(checked).toEqual([registry.host, other.host, registry.host, other.host]);
     expect(other.requests).toHaveLength(0);
   },
@@ -123,7 +129,7 @@ test.each(LOCATIONS)("refuses a redirect to %s", async (_what, location, problem
     response.writeHead(302, { location: location || url.pathname }).end();
     return true;
   };
-  const error = await registryRefusal(connect().fetchManifest(at()));
+  const error = await rejectionOf(connect().fetchManifest(referenceTo()));
   expect(error.code).toBe("registry.invalid");
   expect(error.message).toContain(problem);
 });
@@ -140,7 +146,9 @@ test.each(CHALLENGES)("refuses a challenge that %s", async (_what, header) => {
     response.writeHead(401, header === null ? {} : { "www-authenticate": header }).end();
     return true;
   };
-  expect((await registryRefusal(connect({ credentials }).fetchManifest(at()))).code).toBe("registry.invalid");
+  expect((await rejectionOf(connect({ credentials }).fetchManifest(referenceTo()))).code).toBe(
+    "registry.invalid",
+  );
 });
 
 const TOKENS: [what: string, body: string][] = [
@@ -156,5 +164,5 @@ test.each(TOKENS)("refuses a token response that %s", async (_what, body) => {
     else response.writeHead(401, { "www-authenticate": `Bearer realm="${registry.origin}/token"` }).end();
     return true;
   };
-  expect((await registryRefusal(connect().fetchManifest(at()))).code).toBe("registry.invalid");
+  expect((await rejectionOf(connect().fetchManifest(referenceTo()))).code).toBe("registry.invalid");
 });

@@ -1,10 +1,10 @@
-/** An OCI registry in memory whose answers a test can replace, to simulate a broken or hostile registry. */
+/** An OCI registry in memory whose responses a test can replace, to simulate a broken or hostile registry. */
 import { hash } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 
-/** Returns true if this function has answered the request instead of the registry. */
+/** Returns true if this function has responded instead of the registry. */
 type Intercept = (request: IncomingMessage, response: ServerResponse, url: URL) => boolean;
 
 export interface ScriptedRegistry {
@@ -39,7 +39,7 @@ export function createScriptedRegistry(): ScriptedRegistry {
   const manifests = new Map<string, Buffer>();
   const requests: ScriptedRegistry["requests"] = [];
 
-  function answer(request: IncomingMessage, response: ServerResponse, url: URL, body: Buffer): void {
+  function respond(request: IncomingMessage, response: ServerResponse, url: URL, body: Buffer): void {
     const [, kind = "", name = ""] =
       /^\/v2\/.+?\/(manifests|blobs|referrers)\/(.*)$/.exec(url.pathname) ?? [];
     const { method } = request;
@@ -83,7 +83,7 @@ export function createScriptedRegistry(): ScriptedRegistry {
     requests.push({ method: request.method ?? "", path: url.pathname + url.search, authorization, range });
     if (registry.intercept?.(request, response, url)) return;
     buffer(request).then(
-      (body) => answer(request, response, url, body),
+      (body) => respond(request, response, url, body),
       () => response.destroy(),
     );
   });

@@ -173,15 +173,15 @@ export class SigstoreInstance {
   #issue(key: KeyObject, from: Date, options: SignOptions): Buffer {
     const { identity = ACME_BUILD, personal = false, unlogged_certificate = false } = options;
     const { repository, commit, ref, workflow } = identity;
-    const workflowUri = `${repository}/${workflow}@${ref}`;
+    const workflow_uri = `${repository}/${workflow}@${ref}`;
     const facts: [number, string][] = [
       [8, "https://token.actions.githubusercontent.com"],
-      [9, workflowUri],
+      [9, workflow_uri],
       [11, "github-hosted"],
       [12, repository],
       [13, commit],
       [14, ref],
-      [18, workflowUri],
+      [18, workflow_uri],
     ];
     const certificate: Certificate = {
       issuer: this.#name,
@@ -192,7 +192,7 @@ export class SigstoreInstance {
       extensions: [
         extension("2.5.29.15", Buffer.from([0x03, 0x02, 0x07, 0x80]), true),
         extension("2.5.29.35", seq(tlv(0x80, keyIdOf(this.#root.publicKey)))),
-        extension("2.5.29.17", seq(tlv(0x86, Buffer.from(workflowUri))), true),
+        extension("2.5.29.17", seq(tlv(0x86, Buffer.from(workflow_uri))), true),
         ...facts
           .filter(([number]) => !personal || number === 8)
           .map(([number, text]) => extension(`${FULCIO}.${number}`, utf8(text))),

@@ -89,10 +89,10 @@ describe("a mutated tar archive", () => {
         fc.array(edit, { minLength: 1, maxLength: 4 }),
         fc.option(fc.nat(), { freq: 4 }),
         fc.integer({ min: 1, max: 5_000 }),
-        async (seed, edits, cut, chunk_size) => {
+        async (seed, edits, length, chunk_size) => {
           let bytes = Buffer.from(seed);
           for (const { at, byte } of edits) bytes[at % bytes.length] = byte;
-          if (cut !== null) bytes = bytes.subarray(0, cut % bytes.length);
+          if (length !== null) bytes = bytes.subarray(0, length % bytes.length);
           const target = join(folder, "tree");
           const code = await unpackArchive(inChunks(bytes, chunk_size), target).then(
             () => "ok",

@@ -178,7 +178,7 @@ function flipBit(bytes: Buffer, position: number): Buffer {
   return copy;
 }
 
-describe("refuses a zip archive and leaves no files, because of", () => {
+describe("refuses a zip archive without leaving files:", () => {
   for (const [name, rule, bytes, limits] of HOSTILE) {
     verifies("pkg.unpack-safe", name, async () => {
       expect((await expectRefusal(bytes(), limits)).rule).toBe(rule);

@@ -26,8 +26,8 @@ interface Registries {
   registry: ScriptedRegistry;
   other: ScriptedRegistry;
   connect: (options?: Partial<RegistryClientOptions>) => RegistryClient;
-  /** A reference to the first registry. */
-  at: (name?: string) => OciReference;
+  /** A reference to a package in the first registry. */
+  referenceTo: (name?: string) => OciReference;
   /** A path that does not exist yet. */
   newFile: () => string;
 }
@@ -66,7 +66,7 @@ export function useRegistries(): Registries {
       clients.push(client);
       return client;
     },
-    at: (name = "acme/devkit:1.0.0") => parseReference(`oci://${registry.host}/${name}`),
+    referenceTo: (name = "acme/devkit:1.0.0") => parseReference(`oci://${registry.host}/${name}`),
     newFile: () => join(folder, `blob-${files++}`),
   };
 }
@@ -80,14 +80,14 @@ export const descriptor = (digest: string, size: number): Descriptor => ({
   platform: null,
 });
 
-/** A manifest whose blobs the registry has. */
-export const storedManifest = (registry: ScriptedRegistry) => ({
+/** Uploads two blobs and returns a manifest that lists them. */
+export const manifestWithBlobs = (registry: ScriptedRegistry) => ({
   mediaType: "application/vnd.oci.image.manifest.v1+json",
   config: registry.putBlob("config"),
   layers: [registry.putBlob("layer")],
 });
 
-export async function registryRefusal(work: Promise<unknown>): Promise<BackplaneError> {
+export async function rejectionOf(work: Promise<unknown>): Promise<BackplaneError> {
   const error = await work.then(
     () => null,
     (thrown: unknown) => thrown,

@@ -39,14 +39,14 @@ test.each([
 
 describe("vetting a lock", () => {
   const ORIGINS = new Set(["https://npm.acme.test"]);
-  const at = (path: string) => ({ resolved: `https://npm.acme.test/${path}.tgz` });
+  const resolvedAt = (path: string) => ({ resolved: `https://npm.acme.test/${path}.tgz` });
   const vet = (packages: Lock["packages"], isOperatorArchive?: (spec: string) => boolean) => () =>
     vetLock({ packages }, ORIGINS, isOperatorArchive);
 
   test("accepts packages from the configured and from the public registry", () => {
     const packages = {
       "": { dependencies: { a: "1.0.0" } },
-      "node_modules/a": { ...at("a"), dependencies: { b: "^1" } },
+      "node_modules/a": { ...resolvedAt("a"), dependencies: { b: "^1" } },
       "node_modules/b": { resolved: "https://registry.npmjs.org/b/-/b-1.0.0.tgz" },
     };
     expect(vet(packages)).not.toThrow();
@@ -55,9 +55,12 @@ describe("vetting a lock", () => {
   test("reports the shortest path to a refused package, even in nested folders", () => {
     const packages = {
       "": { dependencies: { a: "1.0.0", b: "1.0.0" } },
-      "node_modules/a": { ...at("a"), dependencies: { b: "^2" } },
-      "node_modules/a/node_modules/b": { ...at("b2"), optionalDependencies: { "@x/c": "git+ssh://h/c.git" } },
-      "node_modules/b": at("b"),
+      "node_modules/a": { ...resolvedAt("a"), dependencies: { b: "^2" } },
+      "node_modules/a/node_modules/b": {
+        ...resolvedAt("b2"),
+        optionalDependencies: { "@x/c": "git+ssh://h/c.git" },
+      },
+      "node_modules/b": resolvedAt("b"),
     };
     expect(vet(packages)).toThrow('a > b > @x/c comes from "git+ssh://h/c.git"');
   });
@@ -81,7 +84,7 @@ describe("vetting a lock", () => {
     ).not.toThrow();
     const deep = {
       "": { dependencies: { b: "1.0.0" } },
-      "node_modules/b": { ...at("b"), dependencies: { a: archive.resolved } },
+      "node_modules/b": { ...resolvedAt("b"), dependencies: { a: archive.resolved } },
       "node_modules/a": archive,
     };
     expect(vet(deep, isOperatorArchive)).toThrow("b > a comes from");

@@ -81,8 +81,8 @@ function writeEntry(part: ZipPart, at: number): { local: Buffer; record: Buffer 
   const size = part.size ?? body.length;
   const packed = part.packed ?? data.length;
   const local_values = part.local ?? {};
-  const localName = local_values.name === undefined ? name : Buffer.from(local_values.name);
-  const localExtra = local_values.extra ?? Buffer.alloc(0);
+  const local_name = local_values.name === undefined ? name : Buffer.from(local_values.name);
+  const local_extra = local_values.extra ?? Buffer.alloc(0);
   const described = part.descriptor === true;
   const head = Buffer.alloc(30);
   head.writeUInt32LE(0x04034b50, 0);
@@ -92,8 +92,8 @@ function writeEntry(part: ZipPart, at: number): { local: Buffer; record: Buffer 
   head.writeUInt32LE(described ? 0 : crc, 14);
   head.writeUInt32LE(local_values.packed ?? (described ? 0 : packed), 18);
   head.writeUInt32LE(local_values.size ?? (described ? 0 : size), 22);
-  head.writeUInt16LE(localName.length, 26);
-  head.writeUInt16LE(localExtra.length, 28);
+  head.writeUInt16LE(local_name.length, 26);
+  head.writeUInt16LE(local_extra.length, 28);
   const descriptor = Buffer.alloc(described ? 16 : 0);
   for (const [index, word] of (described ? [0x08074b50, crc, packed, size] : []).entries()) {
     descriptor.writeUInt32LE(word, index * 4);
@@ -114,7 +114,7 @@ function writeEntry(part: ZipPart, at: number): { local: Buffer; record: Buffer 
   record.writeUInt32LE(((part.mode ?? 0) << 16) >>> 0, 38);
   record.writeUInt32LE(part.offset ?? at, 42);
   return {
-    local: Buffer.concat([head, localName, localExtra, data, descriptor, part.after ?? Buffer.alloc(0)]),
+    local: Buffer.concat([head, local_name, local_extra, data, descriptor, part.after ?? Buffer.alloc(0)]),
     record: Buffer.concat([record, name, extra]),
   };
 }

@@ -2,8 +2,7 @@
  * The schema threads of a test process. Starting a pair for every test kernel and compiling the same few schemas again
  * took most of the time of a short test.
  */
-import type { ClosableSchemas } from "@backplane/supply";
-import { createSchemas } from "@backplane/supply";
+import { type ClosableSchemas, createSchemas } from "@backplane/supply";
 
 // The threads stay until the process ends: a start takes longer than most tests.
 const threads = createSchemas({ idle_ms: 3_600_000 });

@@ -12,7 +12,7 @@ import {
   VaiPluginHelloSchema,
   VaiRequestSchema,
 } from "@backplane/contract/schema";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { checkRpcRequest, checkRpcResponse } from "../src/peers/check-rpc.ts";
@@ -158,7 +158,7 @@ function pathsOf(value: unknown, path: string[] = []): string[][] {
   return [path, ...Object.entries(value).flatMap(([key, inner]) => pathsOf(inner, [...path, key]))];
 }
 
-function change(frame: JsonObject, path: string[], to: unknown): JsonObject {
+function replaceValue(frame: JsonObject, path: string[], to: unknown): JsonObject {
   const copy = structuredClone(frame);
   let parent = copy as Record<string, unknown>;
   for (const key of path.slice(0, -1)) parent = parent[key] as Record<string, unknown>;
@@ -176,7 +176,7 @@ for (const [name, { valid, matchesCheck, matchesSchema }] of Object.entries(CHEC
     for (const frame of valid) {
       for (const path of pathsOf(frame)) {
         for (const to of [undefined, ...REPLACEMENTS]) {
-          const changed = change(frame, path, to);
+          const changed = replaceValue(frame, path, to);
           cases++;
           if (matchesCheck(changed) !== matchesSchema(changed)) disagreements.push(changed);
         }
@@ -201,7 +201,7 @@ for (const [name, { valid, matchesCheck, matchesSchema }] of Object.entries(CHEC
           let changed = frame;
           for (const [index, to] of changes) {
             const paths = pathsOf(changed);
-            changed = change(changed, paths[index % paths.length]!, to);
+            changed = replaceValue(changed, paths[index % paths.length]!, to);
           }
           expect(matchesCheck(changed)).toBe(matchesSchema(changed));
         },
@@ -220,7 +220,7 @@ test("checks requests as the schema does, except for the context, which only has
     gateway: { base_url: "http://127.0.0.1:7420", scopes: [] },
     config: {},
     secrets: {},
-    grant: noGrant({ class: "worker" }),
+    grant: grantWith({ class: "worker" }),
   };
   const frame: JsonObject = {
     protocol: "vai.rpc.v1",
@@ -233,7 +233,7 @@ test("checks requests as the schema does, except for the context, which only has
   let accepted = 0;
   for (const path of pathsOf(frame)) {
     for (const to of [undefined, ...REPLACEMENTS]) {
-      const changed = change(frame, path, to);
+      const changed = replaceValue(frame, path, to);
       const matchesCheck =
         changed.type === "request" && isNonEmpty(changed.id) && checkVaiRequest(changed) === undefined;
       const matchesSchema = VaiRequestSchema.safeParse(changed).success;

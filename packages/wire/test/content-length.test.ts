@@ -32,10 +32,10 @@ verifies("wire.frame.content-length", "ignores other headers and the case of hea
   expect(frames).toEqual([{ a: 1 }, { b: 2 }, { c: 3 }, { d: 4 }]);
 });
 
-describe("rejects a header because of", () => {
+describe("invalid headers", () => {
   const invalid_headers: Record<string, string> = {
     "a missing length": "Content-Type: x\r\n\r\n{}",
-    "no header at all": "\r\n\r\n{}",
+    "an empty header": "\r\n\r\n{}",
     "a duplicate length": "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
     "a duplicate length in another case": "Content-Length: 2\r\ncontent-length: 3\r\n\r\n{}",
     "a negative length": "Content-Length: -5\r\n\r\n{}",
@@ -52,11 +52,11 @@ describe("rejects a header because of", () => {
     "a space before the colon": "Content-Length : 2\r\n\r\n{}",
     "a folded line": "X: a\r\n Content-Length: 2\r\n\r\n{}",
     "bare line feeds": "Content-Length: 2\n\n{}",
-    "no colon": "Content-Length 2\r\n\r\n{}",
+    "a header without a colon": "Content-Length 2\r\n\r\n{}",
     "a zero byte": "Content-Length: 2\0\r\n\r\n{}",
   };
   for (const [name, bytes] of Object.entries(invalid_headers)) {
-    verifies("wire.frame.bad-length", name, async () => {
+    verifies("wire.frame.bad-length", `rejects ${name}`, async () => {
       const decoded = await decode(bytes, '{"never":"read"}');
       expect(decoded.frames).toEqual([]);
       expect(decoded.error?.code).toBe("frame_invalid");
@@ -67,7 +67,7 @@ describe("rejects a header because of", () => {
 
   verifies(
     "wire.frame.bad-length",
-    "a length that does not match the body, and delivers no later frame",
+    "rejects a length that does not match the body, and delivers no later frame",
     async () => {
       const short = await decode('Content-Length: 3\r\n\r\n{"a":1}');
       expect(short).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
@@ -98,7 +98,7 @@ describe("limits", () => {
 
   verifies(
     "wire.frame.limits",
-    "accepts a frame of exactly the limit with a header of up to 4 KiB",
+    "accepts a frame and a header of exactly their limits, and rejects a longer header",
     async () => {
       const limits = { frame_bytes: 64, header_bytes: 256 };
       const body = JSON.stringify({ text: "x".repeat(53) });
@@ -113,7 +113,7 @@ describe("limits", () => {
     },
   );
 
-  verifies("wire.frame.limits", "rejects a header of more than 4 KiB without an end", async () => {
+  verifies("wire.frame.limits", "rejects a header that does not end within 4 KiB", async () => {
     expect(await feedSlowly("content-length", Buffer.from("X"), 100_000)).toEqual({
       pushed: 4_096,
       code: "frame_invalid",
@@ -122,7 +122,7 @@ describe("limits", () => {
 
   verifies("wire.frame.limits", "does not allocate memory for announced bytes", () => {
     const decoders: ContentLengthDecoder[] = [];
-    const before = process.memoryUsage().arrayBuffers;
+    const initial_bytes = process.memoryUsage().arrayBuffers;
     for (let i = 0; i < 200; i++) {
       const decoder = new ContentLengthDecoder(
         frameLimits(),
@@ -133,25 +133,25 @@ describe("limits", () => {
       decoders.push(decoder);
     }
     // 200 MiB were announced, 200 bytes arrived.
-    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(16 * 1024 * 1024);
+    expect(process.memoryUsage().arrayBuffers - initial_bytes).toBeLessThan(16 * 1024 * 1024);
     expect(decoders).toHaveLength(200);
   });
 
   verifies("wire.frame.limits", "uses memory in proportion to the bytes received one at a time", () => {
     const body = new FrameAssembly();
-    const before = process.memoryUsage();
+    const initial = process.memoryUsage();
     const byte = Buffer.from(" ");
     for (let i = 0; i < 1024 * 1024; i++) body.add(byte, 1024 * 1024);
     const after = process.memoryUsage();
     expect(body.length).toBe(1024 * 1024);
-    expect(after.arrayBuffers - before.arrayBuffers).toBeLessThan(8 * 1024 * 1024);
-    expect(after.heapUsed - before.heapUsed).toBeLessThan(32 * 1024 * 1024);
+    expect(after.arrayBuffers - initial.arrayBuffers).toBeLessThan(8 * 1024 * 1024);
+    expect(after.heapUsed - initial.heapUsed).toBeLessThan(32 * 1024 * 1024);
   });
 });
 
 test("fails if the stream ends inside a frame", async () => {
-  for (const cut of ["Content-Le", "Content-Length: 7\r\n\r\n", 'Content-Length: 7\r\n\r\n{"a"']) {
-    expect(await decode(cut)).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
+  for (const truncated of ["Content-Le", "Content-Length: 7\r\n\r\n", 'Content-Length: 7\r\n\r\n{"a"']) {
+    expect(await decode(truncated)).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
   }
 });
 

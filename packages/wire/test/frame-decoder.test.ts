@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { frameLimits, NdjsonDecoder } from "../src/index.ts";
 import { decodeAll } from "./decode-all.ts";
-import { loopLag } from "./loop-lag.ts";
+import { measureLoopLag } from "./loop-lag.ts";
 
 verifies(
   "wire.backpressure",
@@ -11,7 +11,7 @@ verifies(
     const count = 300_000;
     const bytes = Buffer.from(Array.from({ length: count }, (_, n) => `{"n":${n}}\n`).join(""));
     let frames: unknown[] = [];
-    const lag = await loopLag(async () => {
+    const lag = await measureLoopLag(async () => {
       frames = (await decodeAll("ndjson", [bytes])).frames;
     });
     expect(frames).toHaveLength(count);

@@ -13,7 +13,7 @@ const UNICODE: JsonObject[] = [
   { "": "empty key", "k😀": [[[]]] },
 ];
 
-const anyFrame = fc.dictionary(
+const any_frame = fc.dictionary(
   fc.string({ unit: "grapheme" }).filter((key) => key !== "__proto__" && key !== "constructor"),
   fc.jsonValue({ noUnicodeString: false, maxDepth: 4 }),
 );
@@ -29,8 +29,8 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
 
   verifies("wire.frame.split", `${codec}: decodes the same frames from single bytes`, async () => {
     const bytes = encode(UNICODE);
-    const singleBytes = Array.from(bytes, (_byte, index) => bytes.subarray(index, index + 1));
-    expect(await decodeAll(codec, singleBytes)).toEqual({ frames: UNICODE, error: undefined });
+    const single_bytes = Array.from(bytes, (_byte, index) => bytes.subarray(index, index + 1));
+    expect(await decodeAll(codec, single_bytes)).toEqual({ frames: UNICODE, error: undefined });
   });
 
   verifies(
@@ -53,7 +53,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
   verifies("wire.frame.split", `${codec}: decodes any frames with any splits`, async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.array(anyFrame, { maxLength: 8 }),
+        fc.array(any_frame, { maxLength: 8 }),
         fc.array(fc.nat(100_000), { maxLength: 40 }),
         async (raw, positions) => {
           const frames = raw.filter(harmless).map(wellFormed);

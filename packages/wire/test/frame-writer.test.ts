@@ -4,7 +4,7 @@ import { FrameWriter } from "../src/codecs/frame-writer.ts";
 import type { Transport } from "../src/index.ts";
 
 /** A transport that records each write and reports whether it is full. */
-function recordingTransport(full: () => boolean): {
+function createRecordingTransport(full: () => boolean): {
   transport: Transport;
   writes: string[];
   drain: () => void;
@@ -32,7 +32,7 @@ function recordingTransport(full: () => boolean): {
 const nextTurn = () => new Promise(setImmediate);
 
 test("writes the frames of one turn together and in order", async () => {
-  const { transport, writes } = recordingTransport(() => false);
+  const { transport, writes } = createRecordingTransport(() => false);
   const writer = new FrameWriter(transport, "ndjson", 1_000, () => undefined);
   for (let n = 0; n < 5; n++) writer.send({ n });
   expect(writes).toEqual([]);
@@ -43,7 +43,7 @@ test("writes the frames of one turn together and in order", async () => {
 verifies("wire.backpressure", "queues and counts frames while the transport is full", async () => {
   let full = true;
   let drained = 0;
-  const { transport, writes, drain } = recordingTransport(() => full);
+  const { transport, writes, drain } = createRecordingTransport(() => full);
   const writer = new FrameWriter(transport, "content-length", 100_000, () => drained++);
   for (let n = 0; n < 10; n++) writer.send({ n, pad: "x".repeat(20_000) });
   await nextTurn();
@@ -59,7 +59,7 @@ verifies("wire.backpressure", "queues and counts frames while the transport is f
 });
 
 test("flush writes everything immediately", () => {
-  const { transport, writes } = recordingTransport(() => true);
+  const { transport, writes } = createRecordingTransport(() => true);
   const writer = new FrameWriter(transport, "ndjson", 100_000, () => undefined);
   for (let n = 0; n < 4; n++) writer.send({ n, pad: "x".repeat(20_000) });
   writer.send({ n: 4 });

@@ -18,12 +18,12 @@ const CALL = {
   invocationId: "i",
 };
 
-function createProvider(seen: string[]): InstrumentProvider {
+function createProvider(lifecycle: string[]): InstrumentProvider {
   let greeting = "";
   return {
     initialize(context) {
       greeting = context.config.greeting ?? "";
-      seen.push(`initialize ${context.pluginId} ${context.dataDir} ${context.heftyVersion}`);
+      lifecycle.push(`initialize ${context.pluginId} ${context.dataDir} ${context.heftyVersion}`);
     },
     instruments: () => [
       {
@@ -47,28 +47,28 @@ function createProvider(seen: string[]): InstrumentProvider {
         healthCheck: () => ({ status: "Degraded", message: "slow" }),
       },
     ],
-    shutdown: () => void seen.push("shutdown"),
+    shutdown: () => void lifecycle.push("shutdown"),
   };
 }
 
 function createPair(test_provider?: InstrumentProvider) {
-  const seen: string[] = [];
+  const lifecycle: string[] = [];
   const [host_end, plugin_end] = memoryTransportPair();
   const plugin = new InstrumentPlugin({
-    load: async () => test_provider ?? createProvider(seen),
+    load: async () => test_provider ?? createProvider(lifecycle),
     context: (params) => ({ ...params, logger: {} }) as unknown as InstrumentContext,
   });
   const ended = Promise.withResolvers<void>();
   serveInstruments({ transport: plugin_end, plugin, onEnd: ended.resolve });
   const failures: string[] = [];
   const host = new InstrumentHost({ transport: host_end, onFailure: (error) => failures.push(error.code) });
-  return { host, seen, ended: ended.promise, failures };
+  return { host, lifecycle, ended: ended.promise, failures };
 }
 
-/** A host whose peer responds to every request with `answer`. */
-function hostAnswering(answer: Json): InstrumentHost {
+/** A host whose peer responds to every request with `result`. */
+function createHostWithResult(result: Json): InstrumentHost {
   const [host_end, plugin_end] = memoryTransportPair();
-  void new RpcPeer({ transport: plugin_end, handle: async () => answer, onFailure: () => {} });
+  void new RpcPeer({ transport: plugin_end, handle: async () => result, onFailure: () => {} });
   return new InstrumentHost({ transport: host_end, onFailure: () => {} });
 }
 
@@ -76,7 +76,7 @@ verifies(
   "instr.rpc",
   "calls the five methods in order with their parameters and returns their results",
   async () => {
-    const { ended, host, seen } = createPair();
+    const { ended, host, lifecycle } = createPair();
     await host.initialize(INIT, 1_000);
     const { instruments } = await host.listInstruments(1_000);
     expect(instruments).toMatchObject([
@@ -90,7 +90,7 @@ verifies(
     expect(await host.healthCheck("hello", 1_000)).toEqual({ status: "Degraded", message: "slow" });
     await host.shutdown();
     await ended;
-    expect(seen).toEqual(["initialize demo /data 0.22.0", "shutdown"]);
+    expect(lifecycle).toEqual(["initialize demo /data 0.22.0", "shutdown"]);
   },
 );
 
@@ -160,7 +160,7 @@ verifies(
   },
 );
 
-describe("provider", () => {
+describe("plugin", () => {
   test("aborts the signal of a cancelled call and reports an error for it", async () => {
     const { host } = createPair();
     await host.initialize(INIT, 1_000);
@@ -201,24 +201,24 @@ describe("provider", () => {
   });
 });
 
-describe("rejects", () => {
-  test("an initialize response without success", async () => {
+describe("host", () => {
+  test("rejects an initialize response without success", async () => {
     await expect(
-      hostAnswering({ success: false, error: "no licence" }).initialize(INIT, 1_000),
+      createHostWithResult({ success: false, error: "no licence" }).initialize(INIT, 1_000),
     ).rejects.toMatchObject({
       code: "handshake_failed",
       message: expect.stringContaining("no licence"),
     });
   });
-  test("an invalid list of instruments", async () => {
-    await expect(hostAnswering({ instruments: 1 }).listInstruments(1_000)).rejects.toMatchObject({
+  test("rejects an invalid list of instruments", async () => {
+    await expect(createHostWithResult({ instruments: 1 }).listInstruments(1_000)).rejects.toMatchObject({
       code: "malformed_response",
     });
-    await expect(hostAnswering(null).listInstruments(1_000)).rejects.toMatchObject({
+    await expect(createHostWithResult(null).listInstruments(1_000)).rejects.toMatchObject({
       code: "malformed_response",
     });
   });
-  test("invalid results", async () => {
+  test("rejects invalid results", async () => {
     const answers: Json[] = [
       null,
       {},
@@ -227,15 +227,17 @@ describe("rejects", () => {
       { status: "Success", error: { code: "a", message: "b" } },
     ];
     for (const answer of answers) {
-      await expect(hostAnswering(answer).invoke(CALL)).rejects.toMatchObject({ code: "malformed_response" });
+      await expect(createHostWithResult(answer).invoke(CALL)).rejects.toMatchObject({
+        code: "malformed_response",
+      });
     }
   });
-  test("an invalid health status", async () => {
-    await expect(hostAnswering({ status: "Fine" }).healthCheck("hello", 1_000)).rejects.toMatchObject({
+  test("rejects an invalid health status", async () => {
+    await expect(createHostWithResult({ status: "Fine" }).healthCheck("hello", 1_000)).rejects.toMatchObject({
       code: "malformed_response",
     });
   });
-  test("a plugin that does not respond within the timeout", async () => {
+  test("rejects a call to a plugin that does not respond within the timeout", async () => {
     const [host_end] = memoryTransportPair();
     const host = new InstrumentHost({ transport: host_end, onFailure: () => {} });
     await expect(host.initialize(INIT, 20)).rejects.toMatchObject({ code: "timeout" });

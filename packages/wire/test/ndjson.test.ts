@@ -17,7 +17,7 @@ verifies(
   },
 );
 
-verifies("wire.frame.ndjson", "rejects half an object, two objects or a list on one line", async () => {
+verifies("wire.frame.ndjson", "rejects a line that is not exactly one JSON object", async () => {
   for (const line of ['{"a":', '{"a":1}{"b":2}', "[1]", '"text"', "12", "null", "hello", '\ufeff{"a":1}']) {
     expect(await decode(`${line}\n{"next":1}\n`), line).toMatchObject({
       frames: [],

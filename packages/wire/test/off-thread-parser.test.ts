@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { OffThreadParser } from "../src/codecs/off-thread-parser.ts";
 import { type Codec, decodeAll, makeFrame, splitAt } from "./decode-all.ts";
-import { loopLag } from "./loop-lag.ts";
+import { measureLoopLag } from "./loop-lag.ts";
 
 const LIMIT = { frame_bytes: 64 * 1024 * 1024 };
 const encode = (codec: Codec, frame: object): Buffer =>
@@ -59,7 +59,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
 verifies("wire.frame.limits", "parses 8 MiB of small values without blocking the event loop", async () => {
   const bytes = encode("content-length", largeFrame(8_000_000));
   let frames = 0;
-  const lag = await loopLag(async () => {
+  const lag = await measureLoopLag(async () => {
     frames += (await decodeAll("content-length", [bytes], LIMIT)).frames.length;
   });
   expect(frames).toBe(1);

@@ -237,7 +237,7 @@ describe("as client", () => {
     expect([await call, failures]).toEqual(["malformed_response", ["malformed_response"]]);
   });
 
-  test("rejects calls on timeout, on a closed stream and on an oversized line", async () => {
+  test("rejects calls after a timeout, a closed stream or an oversized line", async () => {
     const { peer, other, failures } = createPair();
     expect(await codeOf(peer.call("slow", [], 20))).toBe("timeout");
     const pending = codeOf(peer.call("never"));

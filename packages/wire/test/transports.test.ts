@@ -139,9 +139,9 @@ describe("broken pipes", () => {
     await new Promise(setImmediate);
     expect(reported).toBe("write EPIPE");
 
-    const other = stdioTransport(new PassThrough().destroy(new Error("read ECONNRESET")), new PassThrough());
+    const failed = stdioTransport(new PassThrough().destroy(new Error("read ECONNRESET")), new PassThrough());
     await new Promise(setImmediate);
-    expect((await waitForClose(other))?.message).toBe("read ECONNRESET");
+    expect((await waitForClose(failed))?.message).toBe("read ECONNRESET");
   });
 
   test("wakes a writer that waits for a drain when the pipe breaks", async () => {

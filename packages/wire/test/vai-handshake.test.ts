@@ -2,27 +2,18 @@
 import { OPS } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import {
-  BODY,
-  codeOf,
-  createPair,
-  createReadyPair,
-  HELLO,
-  nextTurns,
-  nothing,
-  response,
-} from "./vai-pair.ts";
+import { BODY, codeOf, createPair, createReadyPair, HELLO, nextTurns, noop, response } from "./vai-pair.ts";
 
 describe("hello", () => {
   verifies("vai.hello", "the host sends its hello first and no request before a valid hello", async () => {
     const { host, received, sendFrames } = createPair();
-    expect(await codeOf(host.request("req_0", OPS.tool, BODY, nothing))).toBe("handshake_failed");
+    expect(await codeOf(host.request("req_0", OPS.tool, BODY, noop))).toBe("handshake_failed");
     const hello = host.hello();
     await nextTurns();
     expect(received).toEqual([
       { protocol: "vai.rpc.v1", type: "hello", role: "host", host: { name: "backplane", version: "0.1.0" } },
     ]);
-    expect(await codeOf(host.request("req_1", OPS.tool, BODY, nothing))).toBe("handshake_failed");
+    expect(await codeOf(host.request("req_1", OPS.tool, BODY, noop))).toBe("handshake_failed");
     await sendFrames(HELLO);
     expect(await hello).toEqual(HELLO);
     expect(received).toHaveLength(1);
@@ -54,7 +45,7 @@ describe("hello", () => {
       await sendFrames(frame);
       expect(await hello).toBe(code);
       expect(failures[0]).toMatchObject({ code, details: { reason: "identity" } });
-      expect(await codeOf(host.request("req_1", OPS.tool, BODY, nothing))).toBe(code);
+      expect(await codeOf(host.request("req_1", OPS.tool, BODY, noop))).toBe(code);
       await nextTurns();
       expect(received.map((each) => each.type)).toEqual(["hello"]);
     });
@@ -88,7 +79,7 @@ describe("hello", () => {
     "a second hello closes the connection and fails every pending call",
     async () => {
       const { host, failures, sendFrames } = await createReadyPair();
-      const pending = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
+      const pending = codeOf(host.request("req_1", OPS.tool, BODY, noop));
       await sendFrames(HELLO);
       expect(await pending).toBe("handshake_failed");
       expect(failures.map((error) => error.code)).toEqual(["handshake_failed"]);

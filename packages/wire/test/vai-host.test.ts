@@ -2,13 +2,13 @@
 import { BackplaneError, OPS, TERMINAL_STATUSES } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { BODY, codeOf, createReadyPair, event, nextTurns, nothing, response } from "./vai-pair.ts";
+import { BODY, codeOf, createReadyPair, event, nextTurns, noop, response } from "./vai-pair.ts";
 
 describe("requests", () => {
   verifies("vai.request", "sends id, op and body with export_id and context for each op", async () => {
     const { host, received, sendFrames } = await createReadyPair();
     for (const op of Object.values(OPS)) {
-      const answer = host.request(`req_${op}`, op, BODY, nothing);
+      const answer = host.request(`req_${op}`, op, BODY, noop);
       await nextTurns();
       expect(received.pop()).toEqual({
         protocol: "vai.rpc.v1",
@@ -27,23 +27,23 @@ describe("requests", () => {
     "delivers events in order, before the response, only to their own request",
     async () => {
       const { host, sendFrames } = await createReadyPair();
-      const seen: unknown[] = [];
+      const delivered: unknown[] = [];
       const first = host
-        .request("req_1", OPS.tool, BODY, (each) => seen.push(["1", each.n]))
-        .then(() => seen.push("1 done"));
+        .request("req_1", OPS.tool, BODY, (each) => delivered.push(["1", each.n]))
+        .then(() => delivered.push("1 done"));
       const second = host
-        .request("req_2", OPS.tool, BODY, (each) => seen.push(["2", each.n]))
-        .then(() => seen.push("2 done"));
+        .request("req_2", OPS.tool, BODY, (each) => delivered.push(["2", each.n]))
+        .then(() => delivered.push("2 done"));
       const progress = (n: number) => ({ type: "progress", n });
       await sendFrames(event("req_1", progress(1)), event("req_2", progress(2)), event("req_1", progress(3)));
-      expect(seen).toEqual([
+      expect(delivered).toEqual([
         ["1", 1],
         ["2", 2],
         ["1", 3],
       ]);
       await sendFrames(event("req_1", progress(4)), response("req_1"), response("req_2"));
       await Promise.all([first, second]);
-      expect(seen.slice(3)).toEqual([["1", 4], "1 done", "2 done"]);
+      expect(delivered.slice(3)).toEqual([["1", 4], "1 done", "2 done"]);
     },
   );
 
@@ -52,7 +52,7 @@ describe("requests", () => {
     for (const op of Object.values(OPS)) {
       for (const status of [...TERMINAL_STATUSES, "ack", "done", "", null, 1]) {
         const id = `req_${op}_${status}`;
-        const answer = codeOf(host.request(id, op, BODY, nothing));
+        const answer = codeOf(host.request(id, op, BODY, noop));
         await sendFrames(response(id, { ok: true, body: { status } }));
         const known =
           TERMINAL_STATUSES.some((each) => each === status) || (status === "ack" && op === OPS.hook);
@@ -76,8 +76,8 @@ describe("requests", () => {
   for (const [name, rest] of malformed) {
     verifies("vai.response", `${name} fails only its own call with malformed_response`, async () => {
       const { host, failures, sendFrames } = await createReadyPair();
-      const first = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
-      const second = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
+      const first = codeOf(host.request("req_1", OPS.tool, BODY, noop));
+      const second = codeOf(host.request("req_2", OPS.tool, BODY, noop));
       await sendFrames(response("req_1", rest), response("req_2"));
       expect([await first, await second]).toEqual(["malformed_response", "resolved"]);
       expect(failures).toEqual([]);
@@ -89,8 +89,8 @@ describe("requests", () => {
     "treats ok:false as a protocol failure and ok:true with a failed status as a business failure",
     async () => {
       const { host, sendFrames } = await createReadyPair();
-      const protocol = host.request("req_1", OPS.tool, BODY, nothing);
-      const business = host.request("req_2", OPS.tool, BODY, nothing);
+      const protocol = host.request("req_1", OPS.tool, BODY, noop);
+      const business = host.request("req_2", OPS.tool, BODY, noop);
       await sendFrames(
         response("req_1", { ok: false, error }),
         response("req_2", { ok: true, body: { status: "failed" } }),
@@ -107,7 +107,7 @@ describe("unmatched frames", () => {
     "accepts the first reply and counts second, unknown and late replies",
     async () => {
       const { host, violations, failures, sendFrames } = await createReadyPair();
-      const answer = host.request("req_1", OPS.tool, BODY, nothing);
+      const answer = host.request("req_1", OPS.tool, BODY, noop);
       await sendFrames(response("req_1", { ok: true, body: { status: "succeeded", result: 1 } }));
       await sendFrames(
         response("req_1", { ok: true, body: { status: "failed", result: 2 } }),
@@ -116,7 +116,7 @@ describe("unmatched frames", () => {
       await sendFrames(response("req_stranger"), event("req_stranger"));
       expect(await answer).toMatchObject({ body: { status: "succeeded", result: 1 } });
 
-      const abandoned = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
+      const abandoned = codeOf(host.request("req_2", OPS.tool, BODY, noop));
       host.cancel("req_2", "deadline_exceeded");
       host.abandon("req_2", new BackplaneError("timeout"));
       expect(await abandoned).toBe("timeout");
@@ -137,7 +137,7 @@ describe("unmatched frames", () => {
     "a reply within the grace period settles the cancelled call without a violation",
     async () => {
       const { host, received, violations, sendFrames } = await createReadyPair();
-      const answer = host.request("req_1", OPS.tool, BODY, nothing);
+      const answer = host.request("req_1", OPS.tool, BODY, noop);
       host.cancel("req_1", "user");
       host.cancel("req_unknown", "user");
       await nextTurns();
@@ -155,7 +155,7 @@ describe("unmatched frames", () => {
     const bare = { protocol: "vai.rpc.v1" };
     // No request is in flight, so these frames cannot belong to one.
     await sendFrames({ ...bare, type: "response" }, { ...bare, type: "response", id: 7 });
-    const answer = host.request("req_1", OPS.tool, BODY, nothing);
+    const answer = host.request("req_1", OPS.tool, BODY, noop);
     await sendFrames({ ...bare, type: "request", id: "x", op: "tool.invoke", body: {} }, bare);
     await sendFrames({ ...bare, type: "event" }, event("req_1", { type: "" }));
     await sendFrames({ ...bare, type: "event", request_id: "req_1" }, { ...bare, type: "__proto__" });
@@ -172,7 +172,7 @@ describe("unmatched frames", () => {
     async () => {
       for (const id of [undefined, null, 7, "", ["req_1"], { id: "req_1" }]) {
         const { host, failures, sendFrames } = await createReadyPair();
-        const answers = ["req_1", "req_2"].map((name) => host.request(name, OPS.tool, BODY, nothing));
+        const answers = ["req_1", "req_2"].map((name) => host.request(name, OPS.tool, BODY, noop));
         const codes = Promise.all(
           answers.map((answer) => answer.catch((error: { code: string }) => error.code)),
         );
@@ -187,7 +187,7 @@ describe("unmatched frames", () => {
     const { host, violations, sendFrames } = await createReadyPair();
     await sendFrames(response("constructor"), event("toString"), response("__proto__"));
     expect(violations).toEqual([{ kind: "unknown_id" }, { kind: "unknown_id" }, { kind: "unknown_id" }]);
-    const answer = host.request("__proto__", OPS.tool, BODY, nothing);
+    const answer = host.request("__proto__", OPS.tool, BODY, noop);
     await sendFrames(response("__proto__"));
     expect(await answer).toMatchObject({ ok: true });
   });
@@ -196,12 +196,12 @@ describe("unmatched frames", () => {
 describe("host", () => {
   test("rejects a request over the limit, one that is not JSON, and an id in use without sending anything", async () => {
     const { host, received, failures } = await createReadyPair({ limits: { frame_bytes: 2_000 } });
-    expect(
-      await codeOf(host.request("req_1", OPS.tool, { ...BODY, input: "x".repeat(2_000) }, nothing)),
-    ).toBe("frame_too_large");
-    expect(await codeOf(host.request("req_2", OPS.tool, { ...BODY, input: 1n }, nothing))).toBe("internal");
-    void codeOf(host.request("req_3", OPS.tool, BODY, nothing));
-    expect(await codeOf(host.request("req_3", OPS.tool, BODY, nothing))).toBe("internal");
+    expect(await codeOf(host.request("req_1", OPS.tool, { ...BODY, input: "x".repeat(2_000) }, noop))).toBe(
+      "frame_too_large",
+    );
+    expect(await codeOf(host.request("req_2", OPS.tool, { ...BODY, input: 1n }, noop))).toBe("internal");
+    void codeOf(host.request("req_3", OPS.tool, BODY, noop));
+    expect(await codeOf(host.request("req_3", OPS.tool, BODY, noop))).toBe("internal");
     await nextTurns();
     expect(received.map((frame) => frame.id)).toEqual(["req_3"]);
     expect(failures).toEqual([]);
@@ -214,9 +214,9 @@ describe("host", () => {
         throw new Error("watcher broke");
       }),
     );
-    const other = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
+    const other_code = codeOf(host.request("req_2", OPS.tool, BODY, noop));
     await sendFrames(event("req_1"), event("req_2"), response("req_2"));
-    expect([await failing, await other]).toEqual(["internal", "resolved"]);
+    expect([await failing, await other_code]).toEqual(["internal", "resolved"]);
   });
 
   verifies(
@@ -224,11 +224,11 @@ describe("host", () => {
     "shutdown sends its frame, rejects new calls and still accepts replies",
     async () => {
       const { host, received, sendFrames } = await createReadyPair();
-      const answer = host.request("req_1", OPS.tool, BODY, nothing);
+      const answer = host.request("req_1", OPS.tool, BODY, noop);
       host.shutdown();
       await nextTurns();
       expect(received.at(-1)).toEqual({ protocol: "vai.rpc.v1", type: "shutdown" });
-      expect(await codeOf(host.request("req_2", OPS.tool, BODY, nothing))).toBe("crashed");
+      expect(await codeOf(host.request("req_2", OPS.tool, BODY, noop))).toBe("crashed");
       await sendFrames(response("req_1"));
       expect(await answer).toMatchObject({ ok: true });
     },

@@ -20,7 +20,7 @@ export const HELLO = {
 
 export const BODY = { export_id: "jira_search", context: { invocation_id: "inv_1" }, input: { query: "x" } };
 
-export const nothing = () => undefined;
+export const noop = () => undefined;
 
 interface Pair {
   host: VaiHost;
@@ -36,7 +36,7 @@ export function createPair(options: Partial<VaiHostOptions> = {}): Pair {
   const received: JsonObject[] = [];
   const violations: VaiViolation[] = [];
   const failures: BackplaneError[] = [];
-  const decoder = new ContentLengthDecoder(frameLimits(), (frame) => received.push(frame), nothing);
+  const decoder = new ContentLengthDecoder(frameLimits(), (frame) => received.push(frame), noop);
   plugin.onData((chunk) => decoder.push(chunk));
   const host = new VaiHost({
     transport: host_end,

@@ -14,12 +14,12 @@ import {
 
 const identity = { package_id: "acme/devkit", version: "0.1.0" };
 const BODY = { export_id: "echo", context: {} };
-const nothing = () => undefined;
+const noop = () => undefined;
 
 interface Pair {
   host: VaiHost;
   plugin: VaiPlugin;
-  hostEnd: Transport;
+  host_end: Transport;
   ended: string[];
 }
 
@@ -27,10 +27,10 @@ async function createPair(
   handle: (call: VaiCall) => VaiReply | Promise<VaiReply>,
   options: Partial<VaiPluginOptions> = {},
 ): Promise<Pair> {
-  const [hostEnd, pluginEnd] = memoryTransportPair();
+  const [host_end, plugin_end] = memoryTransportPair();
   const ended: string[] = [];
   const plugin = new VaiPlugin({
-    transport: pluginEnd,
+    transport: plugin_end,
     identity,
     handle,
     onShutdown: () => ended.push("shutdown"),
@@ -39,14 +39,14 @@ async function createPair(
   });
   plugin.start();
   const host = new VaiHost({
-    transport: hostEnd,
+    transport: host_end,
     identity,
     host: { name: "test", version: "0" },
     onViolation: (violation) => ended.push(violation.kind),
-    onFailure: nothing,
+    onFailure: noop,
   });
   await host.hello();
-  return { host, plugin, hostEnd, ended };
+  return { host, plugin, host_end, ended };
 }
 
 const bodyOf = async (promise: Promise<unknown>): Promise<JsonObject> =>
@@ -62,7 +62,7 @@ verifies(
       result: { id: call.id, op: call.op, body: call.body },
     }));
     for (const op of Object.values(OPS)) {
-      const body = await bodyOf(host.request(`req_${op}`, op, { ...BODY, n: 1 }, nothing));
+      const body = await bodyOf(host.request(`req_${op}`, op, { ...BODY, n: 1 }, noop));
       expect(body.result).toEqual({ id: `req_${op}`, op, body: { ...BODY, n: 1 } });
     }
     expect(plugin.inFlight).toBe(0);
@@ -79,7 +79,7 @@ verifies(
     });
     const bodies = await Promise.all(
       Array.from({ length: 10_000 }, (_, n) =>
-        bodyOf(host.request(`req_${n}`, OPS.tool, { ...BODY, n }, nothing)),
+        bodyOf(host.request(`req_${n}`, OPS.tool, { ...BODY, n }, noop)),
       ),
     );
     expect(bodies.every((body, n) => body.result === n)).toBe(true);
@@ -88,22 +88,22 @@ verifies(
 );
 
 verifies("vai.event", "sends events in order before the response and none after it", async () => {
-  const seen: unknown[] = [];
+  const received: unknown[] = [];
   let late: (() => void) | undefined;
   const { host, ended } = await createPair(async (call) => {
     for (let n = 0; n < 100; n++) call.emit({ type: "progress", n });
     late = () => call.emit({ type: "progress", n: -1 });
     return { status: "succeeded" };
   });
-  await host.request("req_1", OPS.tool, BODY, (event) => seen.push(event.n));
+  await host.request("req_1", OPS.tool, BODY, (event) => received.push(event.n));
   late?.();
   await nextTurn();
-  expect(seen).toEqual(Array.from({ length: 100 }, (_, n) => n));
+  expect(received).toEqual(Array.from({ length: 100 }, (_, n) => n));
   expect(ended).toEqual([]);
 });
 
 test("a synchronous reply is sent immediately, after its events", async () => {
-  const seen: unknown[] = [];
+  const received: unknown[] = [];
   const calls: VaiCall[] = [];
   const { host, plugin, ended } = await createPair((call) => {
     calls.push(call);
@@ -113,7 +113,7 @@ test("a synchronous reply is sent immediately, after its events", async () => {
   });
   const bodies = await Promise.all(
     [1, 2, 3, 4].map((n) =>
-      bodyOf(host.request(`req_${n}`, OPS.tool, { ...BODY, n }, (event) => seen.push(event.n))),
+      bodyOf(host.request(`req_${n}`, OPS.tool, { ...BODY, n }, (event) => received.push(event.n))),
     ),
   );
   for (const call of calls) call.emit({ type: "progress", n: -1 });
@@ -121,7 +121,11 @@ test("a synchronous reply is sent immediately, after its events", async () => {
   expect(bodies.map((body) => body.status)).toEqual(["succeeded", "succeeded", "failed", "succeeded"]);
   expect(bodies[2]).toMatchObject({ error: { code: "plugin_failed", message: "no third" } });
   expect(bodies[3]!.result).toEqual([4, 0]);
-  expect({ seen, ended, inFlight: plugin.inFlight }).toEqual({ seen: [1, 2, 3, 4], ended: [], inFlight: 0 });
+  expect({ received, ended, inFlight: plugin.inFlight }).toEqual({
+    received: [1, 2, 3, 4],
+    ended: [],
+    inFlight: 0,
+  });
 });
 
 verifies("vai.cancel", "cancel aborts the call's signal with its reason", async () => {
@@ -129,7 +133,7 @@ verifies("vai.cancel", "cancel aborts the call's signal with its reason", async 
     await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
     return { status: "cancelled", result: call.signal.reason };
   });
-  const body = bodyOf(host.request("req_1", OPS.tool, BODY, nothing));
+  const body = bodyOf(host.request("req_1", OPS.tool, BODY, noop));
   await nextTurn();
   host.cancel("req_1", "deadline_exceeded");
   expect(await body).toEqual({ status: "cancelled", result: "deadline_exceeded" });
@@ -145,11 +149,11 @@ test("a thrown error fails only its call, or ends it as cancelled", async () => 
     }
     throw new Error("no such project");
   });
-  expect(await bodyOf(host.request("req_1", OPS.tool, BODY, nothing))).toMatchObject({
+  expect(await bodyOf(host.request("req_1", OPS.tool, BODY, noop))).toMatchObject({
     status: "failed",
     error: { code: "plugin_failed", message: "no such project" },
   });
-  const waiting = bodyOf(host.request("req_2", OPS.tool, { ...BODY, how: "wait" }, nothing));
+  const waiting = bodyOf(host.request("req_2", OPS.tool, { ...BODY, how: "wait" }, noop));
   host.cancel("req_2", "user");
   expect(await waiting).toMatchObject({ status: "cancelled" });
   expect(ended).toEqual([]);
@@ -161,11 +165,11 @@ test("a result that is too large or not JSON fails only its call", async () => {
     { limits: { frame_bytes: 2_000 } },
   );
   for (const input of ["large", "bigint"]) {
-    expect(
-      await bodyOf(host.request(`req_${input}`, OPS.tool, { ...BODY, how: input }, nothing)),
-    ).toMatchObject({
-      status: "failed",
-    });
+    expect(await bodyOf(host.request(`req_${input}`, OPS.tool, { ...BODY, how: input }, noop))).toMatchObject(
+      {
+        status: "failed",
+      },
+    );
   }
   expect(ended).toEqual([]);
 });
@@ -175,19 +179,19 @@ test("replaces a lone surrogate in a result instead of breaking the connection",
     status: "succeeded",
     result: ["😀".slice(0, 1), "\\ud800", "ok"],
   }));
-  const body = await bodyOf(host.request("req_1", OPS.tool, BODY, nothing));
+  const body = await bodyOf(host.request("req_1", OPS.tool, BODY, noop));
   expect(body.result).toEqual(["\ufffd", "\\ud800", "ok"]);
 });
 
 verifies("vai.response", "responds with ok:false to a request that violates the protocol", async () => {
   const { host } = await createPair(async () => ({ status: "succeeded" }));
   for (const body of [{}, { export_id: 1, context: {} }, { export_id: "x" }]) {
-    expect(await host.request(`req_${JSON.stringify(body)}`, OPS.tool, body, nothing)).toMatchObject({
+    expect(await host.request(`req_${JSON.stringify(body)}`, OPS.tool, body, noop)).toMatchObject({
       ok: false,
       error: { code: "protocol.invalid_frame" },
     });
   }
-  expect(await host.request("req_op", "tool.delete" as never, BODY, nothing)).toMatchObject({ ok: false });
+  expect(await host.request("req_op", "tool.delete" as never, BODY, noop)).toMatchObject({ ok: false });
 });
 
 verifies(
@@ -198,7 +202,7 @@ verifies(
       await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
       return { status: "cancelled", result: call.signal.reason };
     });
-    const body = bodyOf(host.request("req_1", OPS.tool, BODY, nothing));
+    const body = bodyOf(host.request("req_1", OPS.tool, BODY, noop));
     host.shutdown();
     expect(await body).toEqual({ status: "cancelled", result: "shutdown" });
     expect(ended).toEqual(["shutdown"]);
@@ -207,7 +211,7 @@ verifies(
 
 test("treats the end of the input as a shutdown and an invalid frame as a failure", async () => {
   const closed = await createPair(async () => ({ status: "succeeded" }));
-  closed.hostEnd.close();
+  closed.host_end.close();
   await nextTurn();
   expect(closed.ended).toEqual(["shutdown"]);
 
@@ -220,35 +224,35 @@ test("treats the end of the input as a shutdown and an invalid frame as a failur
     ["nonsense\n", "frame_invalid"],
   ];
   for (const [bytes, code] of bad) {
-    const [hostEnd, pluginEnd] = memoryTransportPair();
+    const [host_end, plugin_end] = memoryTransportPair();
     const failed = new Promise((resolve) => {
       new VaiPlugin({
-        transport: pluginEnd,
+        transport: plugin_end,
         identity,
         handle: async () => ({ status: "succeeded" }),
-        onShutdown: nothing,
+        onShutdown: noop,
         onFailure: (error) => resolve((error as BackplaneError).code),
       }).start();
     });
-    hostEnd.write(bytes);
+    host_end.write(bytes);
     expect(await failed).toBe(code);
   }
 });
 
 verifies("wire.backpressure", "stops reading requests while its replies are not read", async () => {
-  const [hostEnd, pluginEnd] = memoryTransportPair();
+  const [host_end, plugin_end] = memoryTransportPair();
   let handled = 0;
   new VaiPlugin({
-    transport: pluginEnd,
+    transport: plugin_end,
     identity,
     handle: async () => {
       handled++;
       return { status: "succeeded", result: "x".repeat(500_000) };
     },
-    onShutdown: nothing,
-    onFailure: nothing,
+    onShutdown: noop,
+    onFailure: noop,
   }).start();
-  hostEnd.write(
+  host_end.write(
     encodeContentLength({
       protocol: "vai.rpc.v1",
       type: "hello",
@@ -257,7 +261,7 @@ verifies("wire.backpressure", "stops reading requests while its replies are not 
     }),
   );
   for (let n = 0; n < 200; n++) {
-    hostEnd.write(
+    host_end.write(
       encodeContentLength({
         protocol: "vai.rpc.v1",
         type: "request",
@@ -271,7 +275,7 @@ verifies("wire.backpressure", "stops reading requests while its replies are not 
   expect(handled).toBeGreaterThan(10);
   expect(handled).toBeLessThan(40);
   let answers = 0;
-  hostEnd.onData((chunk) => {
+  host_end.onData((chunk) => {
     answers += Buffer.from(chunk).toString().split("Content-Length").length - 1;
   });
   for (let n = 0; n < 1_000 && handled < 200; n++) await nextTurn();

@@ -4,7 +4,7 @@ import type { BackplaneError, ExportOp } from "@backplane/contract";
 import { afterEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { stdioTransport, VaiHost, type VaiHostOptions, type VaiViolation } from "../src/index.ts";
-import { loopLag } from "./loop-lag.ts";
+import { measureLoopLag } from "./loop-lag.ts";
 
 const PLUGIN = new URL("./fixtures/raw-plugin.mjs", import.meta.url).pathname;
 const OP: ExportOp = "tool.invoke";
@@ -38,7 +38,7 @@ function startPlugin(args: string[], options: Partial<VaiHostOptions> = {}): Sta
 }
 
 const body = (input: unknown) => ({ export_id: "echo", context: {}, input });
-const nothing = () => undefined;
+const noop = () => undefined;
 const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
   promise.then(
     () => "resolved",
@@ -55,7 +55,7 @@ verifies(
   async () => {
     const { host, violations } = startPlugin(["echo"]);
     expect((await host.hello()).plugin).toEqual({ package_id: "acme/devkit", version: "0.1.0" });
-    const response = await host.request("req_1", OP, body({ text: "ä😀" }), nothing);
+    const response = await host.request("req_1", OP, body({ text: "ä😀" }), noop);
     expect(response).toMatchObject({ ok: true, body: { status: "succeeded", result: { text: "ä😀" } } });
     expect(violations).toEqual([]);
   },
@@ -69,7 +69,7 @@ verifies("wire.concurrent", "matches 10,000 shuffled replies with their calls", 
   await host.hello();
   const answers = await Promise.all(
     Array.from({ length: count }, (_, i) =>
-      host.request(`req_${i}`, OP, body({ i, pad: "x".repeat(i % 300) }), nothing),
+      host.request(`req_${i}`, OP, body({ i, pad: "x".repeat(i % 300) }), noop),
     ),
   );
   const mismatched = answers.filter(
@@ -81,25 +81,25 @@ verifies("wire.concurrent", "matches 10,000 shuffled replies with their calls", 
 
 verifies(
   "wire.backpressure",
-  "a flood of events neither blocks the event loop nor grows memory",
+  "handles a flood of events with bounded memory, without blocking the event loop",
   async () => {
     const count = 200_000;
     const { host } = startPlugin(["flood-events", String(count)]);
     await host.hello();
-    let seen = 0;
-    let inOrder = true;
-    const before = process.memoryUsage.rss();
-    let peak = before;
-    const lag = await loopLag(async () => {
+    let received = 0;
+    let in_order = true;
+    const initial_rss = process.memoryUsage.rss();
+    let peak = initial_rss;
+    const lag = await measureLoopLag(async () => {
       await host.request("req_1", OP, body(null), (event) => {
-        if (event.left !== count - seen) inOrder = false;
-        seen++;
-        if (seen % 10_000 === 0) peak = Math.max(peak, process.memoryUsage.rss());
+        if (event.left !== count - received) in_order = false;
+        received++;
+        if (received % 10_000 === 0) peak = Math.max(peak, process.memoryUsage.rss());
       });
     });
-    expect({ seen, inOrder }).toEqual({ seen: count, inOrder: true });
+    expect({ received, in_order }).toEqual({ received: count, in_order: true });
     expect(lag).toBeLessThan(50);
-    expect(peak - before).toBeLessThan(256 * 1024 * 1024);
+    expect(peak - initial_rss).toBeLessThan(256 * 1024 * 1024);
   },
 );
 
@@ -112,10 +112,10 @@ verifies(
     const codes: unknown[] = [];
     const pad = "x".repeat(100_000);
     let requests = 0;
-    const lag = await loopLag(async () => {
+    const lag = await measureLoopLag(async () => {
       while (codes.length === 0 && requests < 1_000) {
         requests++;
-        void codeOf(host.request(`req_${requests}`, OP, body(pad), nothing)).then((code) => codes.push(code));
+        void codeOf(host.request(`req_${requests}`, OP, body(pad), noop)).then((code) => codes.push(code));
         await new Promise(setImmediate);
       }
     });
@@ -128,7 +128,7 @@ verifies(
 verifies("vai.cancel", "sends cancel once and accepts a reply within the grace period", async () => {
   const { host, violations } = startPlugin(["wait"]);
   await host.hello();
-  const answer = host.request("req_1", OP, body(null), nothing);
+  const answer = host.request("req_1", OP, body(null), noop);
   host.cancel("req_1", "deadline_exceeded");
   host.cancel("req_1", "again");
   expect(await answer).toMatchObject({ body: { result: "cancelled: deadline_exceeded" } });
@@ -167,15 +167,15 @@ test("reports crashed for an exit before the hello or the reply, but not after t
   expect(await codeOf(startPlugin(["die-first"]).host.hello())).toBe("crashed");
   const silent = startPlugin(["die-silently"]);
   await silent.host.hello();
-  const both = [1, 2].map((n) => codeOf(silent.host.request(`req_${n}`, OP, body(null), nothing)));
+  const both = [1, 2].map((n) => codeOf(silent.host.request(`req_${n}`, OP, body(null), noop)));
   expect(await Promise.all(both)).toEqual(["crashed", "crashed"]);
-  expect(await codeOf(silent.host.request("req_3", OP, body(null), nothing))).toBe("crashed");
+  expect(await codeOf(silent.host.request("req_3", OP, body(null), noop))).toBe("crashed");
   const cut_off = startPlugin(["die-inside-a-frame"]);
   await cut_off.host.hello();
-  expect(await codeOf(cut_off.host.request("req_1", OP, body(null), nothing))).toBe("crashed");
+  expect(await codeOf(cut_off.host.request("req_1", OP, body(null), noop))).toBe("crashed");
   const last = startPlugin(["reply-and-die"]);
   await last.host.hello();
-  expect(await last.host.request("req_1", OP, body(null), nothing)).toMatchObject({
+  expect(await last.host.request("req_1", OP, body(null), noop)).toMatchObject({
     body: { result: "last" },
   });
 });
@@ -183,7 +183,7 @@ test("reports crashed for an exit before the hello or the reply, but not after t
 test("closes the connection on output between frames and shows the output", async () => {
   const { host } = startPlugin(["print"]);
   await host.hello();
-  await expect(host.request("req_1", OP, body(null), nothing)).rejects.toMatchObject({
+  await expect(host.request("req_1", OP, body(null), noop)).rejects.toMatchObject({
     code: "frame_invalid",
     details: { stray_output: "debug: got a request" },
   });
@@ -193,7 +193,7 @@ test("a plugin that closes its stdin does not crash the host", async () => {
   const { host, failure } = startPlugin(["close-input"]);
   await host.hello();
   for (let i = 0; i < 50 && host.inFlight < 50; i++) {
-    void codeOf(host.request(`req_${i}`, OP, body("x".repeat(10_000)), nothing));
+    void codeOf(host.request(`req_${i}`, OP, body("x".repeat(10_000)), noop));
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
   expect((await failure).code).toBe("crashed");

@@ -1,7 +1,4 @@
-/**
- * The two kernel services as this plugin uses them. The kernel owns the id, the fork, the limits and the
- * allow-list.
- */
+/** Calls the two kernel services for sub-agents. The kernel owns the id, the fork, the limits and the allow-list. */
 import type { Json, JsonObject, KernelToolCall, PluginContext } from "@backplane/sdk/kernel";
 
 export interface AgentArgs {
@@ -57,13 +54,13 @@ export function waitForChild(ctx: PluginContext, child_id: string, call: KernelT
     call.signal.addEventListener("abort", stop, { once: true });
     ctx
       .service("subagent.wait", { child_id }, call.as)
-      .then((answer) => resolve(endOf(answer)), reject)
+      .then((result) => resolve(endOf(result)), reject)
       .finally(() => call.signal.removeEventListener("abort", stop));
   });
 }
 
-function endOf(answer: Json): ChildEnd {
-  const { status, final_text, steps_used, reason, error, forbidden_tool_hits } = objectOf(answer);
+function endOf(result: Json): ChildEnd {
+  const { status, final_text, steps_used, reason, error, forbidden_tool_hits } = objectOf(result);
   const hits = Array.isArray(forbidden_tool_hits) ? forbidden_tool_hits : [];
   const forbidden = hits.filter((hit): hit is string => typeof hit === "string");
   if (status !== "completed") {

@@ -27,9 +27,9 @@ async function loadAgentTool(
   const requests: KernelRequest[] = [];
   const service: Script["service"] = async (name, args, as) => {
     requests.push({ name, args, as });
-    const answer = name === "subagent.start" ? start : await wait;
-    if (answer instanceof Error) throw answer;
-    return answer;
+    const result = name === "subagent.start" ? start : await wait;
+    if (result instanceof Error) throw result;
+    return result;
   };
   const ctx = scriptedContext({ name: "agent-tool", service });
   await plugin.onLoad!(ctx);
@@ -48,7 +48,7 @@ async function loadAgentTool(
   return { ctx, tool, requests, run, stop };
 }
 
-test("requires approval for every spawn and describes the spawn in 80 characters", async () => {
+test("requires approval for every spawn and describes the spawn in at most 80 characters", async () => {
   const { tool, ctx } = await loadAgentTool(completed);
   expect(ctx.tools).toHaveLength(1);
   expect(tool).toMatchObject({
@@ -265,7 +265,7 @@ test("completes the call when an event cannot be published", async () => {
   expect(ctx.logged.map(({ level }) => level)).toEqual(["warn", "warn"]);
 });
 
-test("returns an error for an invalid answer from the kernel", async () => {
+test("returns an error for an invalid result of a kernel service", async () => {
   const without_child = await loadAgentTool(completed, {});
   expect(await without_child.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
   const without_end = await loadAgentTool(null);

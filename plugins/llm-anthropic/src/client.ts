@@ -7,9 +7,9 @@ import type { Anthropic } from "@anthropic-ai/sdk";
 import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplane/sdk/kernel";
 import { ANTHROPIC_HOST, type AnthropicConfig } from "./config.ts";
 
-export type AnthropicClient = () => Promise<Anthropic>;
+export type ConnectAnthropic = () => Promise<Anthropic>;
 
-export function anthropicClient(id: string, config: AnthropicConfig): AnthropicClient {
+export function lazyAnthropicClient(id: string, config: AnthropicConfig): ConnectAnthropic {
   return lazyVendorClient(anthropicAccess(id, config), () => connect(config));
 }
 

@@ -1,6 +1,6 @@
 /**
- * Requests to the model endpoints in the Messages protocol: the body goes to the API as the client wrote it, and the
- * API's events come back unchanged. Only the usage is read on the way.
+ * Requests to the model endpoints in the Messages protocol. Only the model of the client's body is replaced, and the
+ * API's events are returned unchanged. The usage and the stop reason are read from them.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
 import {
@@ -11,11 +11,11 @@ import {
   type NativeRequest,
   vendorStream,
 } from "@backplane/sdk/kernel";
-import type { AnthropicClient } from "./client.ts";
+import type { ConnectAnthropic } from "./client.ts";
 import { messageUsage } from "./stream-message.ts";
 
 export async function* passMessagesRequest(
-  connect: AnthropicClient,
+  connect: ConnectAnthropic,
   request: GenerateRequest,
   native: NativeRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
@@ -45,8 +45,8 @@ export async function* passMessagesRequest(
 }
 
 /** Yields a response that is not a stream as a single event. */
-async function* asSingleEvent(answer: object): AsyncGenerator<JsonObject, void, undefined> {
-  yield answer as JsonObject;
+async function* asSingleEvent(response: object): AsyncGenerator<JsonObject, void, undefined> {
+  yield response as JsonObject;
 }
 
 interface RecordedFields {

@@ -3,7 +3,7 @@
  */
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { classifyAnthropicError } from "./classify.ts";
-import { anthropicAccess, anthropicClient } from "./client.ts";
+import { anthropicAccess, lazyAnthropicClient } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
 import { passMessagesRequest } from "./native.ts";
 import { streamMessage } from "./stream-message.ts";
@@ -15,12 +15,12 @@ export const plugin = llmProviderPlugin({
   protocols: ["messages"],
   create(instance) {
     const config = readConfig(instance);
-    const client = anthropicClient(instance.id, config);
+    const connect = lazyAnthropicClient(instance.id, config);
     return {
       generate: (request) =>
         request.native?.protocol === "messages"
-          ? passMessagesRequest(client, request, request.native)
-          : streamMessage(client, config, request),
+          ? passMessagesRequest(connect, request, request.native)
+          : streamMessage(connect, config, request),
     };
   },
   classify: classifyAnthropicError,

@@ -8,7 +8,7 @@ import {
   type LlmPart,
   vendorStream,
 } from "@backplane/sdk/kernel";
-import type { AnthropicClient } from "./client.ts";
+import type { ConnectAnthropic } from "./client.ts";
 import { type AnthropicConfig, budgetOf } from "./config.ts";
 import { isOwnThinking, markLastTurn, REDACTED_SEAL, SIGNATURE_SEAL, toTurns } from "./turns.ts";
 
@@ -21,7 +21,7 @@ const ANSWER_TOKENS = 1_024;
 const MIN_BUDGET = 1_024;
 
 export async function* streamMessage(
-  connect: AnthropicClient,
+  connect: ConnectAnthropic,
   config: AnthropicConfig,
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {

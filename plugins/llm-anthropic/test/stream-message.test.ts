@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { createInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import {
   expectInterrupted,
   expectNoKeyFromEnvironment,
@@ -23,7 +23,7 @@ beforeEach(async () => {
 afterEach(() => vendor.stop());
 
 function withConfig(config: Record<string, string | number | boolean>) {
-  return makeInstance("llm-anthropic", {
+  return createInstance("llm-anthropic", {
     api_key: "sk-ant-key",
     base_url: url,
     model: "claude-test",
@@ -161,7 +161,7 @@ test("sets no cache markers with cache: false", async () => {
   expect(JSON.stringify(vendor.body)).not.toContain("cache_control");
 });
 
-test("sends a thinking budget with a message and omits it between a call and its answer", async () => {
+test("sends a thinking budget after a message of the user and omits it after tool results", async () => {
   bus.instances.org_a = [withConfig({ thinking_budget: 9_000, temperature: 0.3 })];
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   await bus.call({ messages });
@@ -260,19 +260,19 @@ test("closes the connection on an interrupt", async () => {
 
 test("sends no key from the environment to any instance", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-  const keyless = makeInstance("llm-anthropic", { base_url: url });
+  const keyless = createInstance("llm-anthropic", { base_url: url });
   await expectNoKeyFromEnvironment(vendor, bus, keyless, ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]);
 });
 
 test("sends no request without a key and reports the missing key in health", async () => {
-  bus.instances.org_a = [makeInstance("llm-anthropic", { model: "claude-test" })];
+  bus.instances.org_a = [createInstance("llm-anthropic", { model: "claude-test" })];
   const { payload } = await bus.call();
   expect(payload).toMatchObject({ kind: "other", retryable: false });
   expect(payload.error).toContain("providers.main.api_key");
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
   bus.instances.org_a = [withConfig({})];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "ok" });
-  bus.instances.org_a = [makeInstance("llm-anthropic", { api_key: "k", base_url: "not an address" })];
+  bus.instances.org_a = [createInstance("llm-anthropic", { api_key: "k", base_url: "not an address" })];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
 });
 
@@ -338,12 +338,12 @@ verifies(
 const PDF = Buffer.from("%PDF-1.7 pages").toString("base64");
 const REPORT = { uri: "file:///report.pdf", mimeType: "application/pdf", blob: PDF };
 
-verifies("content.blocks", "sends PDFs as documents where the model reads them", async () => {
+verifies("content.blocks", "sends PDFs as documents if the model reads them", async () => {
   const documents = { type: "resource", resource: REPORT };
   const messages = [{ role: "user" as const, content: ["read this", documents] }];
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   const config = { api_key: "sk-test-key", base_url: url, model: "claude-test", cache: false };
-  await new LlmBus(plugin, [makeInstance("llm-anthropic", { ...config, documents: true })]).call({
+  await new LlmBus(plugin, [createInstance("llm-anthropic", { ...config, documents: true })]).call({
     messages,
   });
   expect((vendor.body.messages.at(-1) as { content: unknown }).content).toEqual([
@@ -355,7 +355,7 @@ verifies("content.blocks", "sends PDFs as documents where the model reads them",
     },
   ]);
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-  await new LlmBus(plugin, [makeInstance("llm-anthropic", config)]).call({ messages });
+  await new LlmBus(plugin, [createInstance("llm-anthropic", config)]).call({ messages });
   expect((vendor.body.messages.at(-1) as { content: unknown }).content).toEqual([
     { type: "text", text: "read this" },
     { type: "text", text: "[resource: file:///report.pdf, application/pdf, 14 bytes]" },

@@ -1,4 +1,5 @@
 /** Builds Anthropic's streams in their wire format. */
+
 export function event(type: string, fields: object = {}): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`;
 }

@@ -24,14 +24,14 @@ export class ScriptedErrors {
 
   /** The error that is due, or null once each error has occurred as often as the script specifies. */
   next(conversation: string, errors: readonly ScriptedError[]): ScriptedError | null {
-    let seen = this.#failed.get(conversation) ?? 0;
-    const at = seen;
+    const failed_count = this.#failed.get(conversation) ?? 0;
+    let remaining = failed_count;
     for (const error of errors) {
-      if (seen < error.times) {
-        this.#count(conversation, at + 1);
+      if (remaining < error.times) {
+        this.#count(conversation, failed_count + 1);
         return error;
       }
-      seen -= error.times;
+      remaining -= error.times;
     }
     this.#failed.delete(conversation);
     return null;

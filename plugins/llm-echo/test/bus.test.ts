@@ -4,31 +4,31 @@
  */
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { createInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { createTestBus, scope, until } from "../../../packages/session/test/bus/test-bus.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
 
-function openEchoBus() {
-  const opened = createTestBus();
-  const port = opened.attachPlugin("llm-echo", "llm-provider");
+function createEchoBus() {
+  const test_bus = createTestBus();
+  const port = test_bus.attachPlugin("llm-echo", "llm-provider");
   const ctx: PluginContext = {
-    ...new LlmBus(plugin, [makeInstance("llm-echo")]).context(),
+    ...new LlmBus(plugin, [createInstance("llm-echo")]).context(),
     emit: async (kind, payload, options) => ({ id: (await port.publish(kind, payload, options)).id }),
   };
   port.subscribe(plugin.subscriptions(), (event) => plugin.onEvent?.(event, ctx));
-  const kernel = opened.bus.kernel("loop");
+  const kernel = test_bus.bus.kernel("loop");
   const ask = (text: string) =>
     kernel.request(
       "llm.call.request",
       { provider: "main", model: "echo", messages: [{ role: "user", content: text }], params: {} },
       { session_id: "s1", scope, reply: ["llm.call.response", "llm.call.error"], timeout_ms: 60_000 },
     );
-  return { ...opened, kernel, ask };
+  return { ...test_bus, kernel, ask };
 }
 
 verifies("llm.provider", "publishes a call's deltas and its one answer in order on the session", async () => {
-  const { ask, seen, idle, logged } = openEchoBus();
+  const { ask, events, idle, logged } = createEchoBus();
   const reply = await ask('/say Let me look.\n/think hm\n/tool now {"zone": "utc"}');
   await idle();
   expect(reply).toMatchObject({
@@ -37,24 +37,24 @@ verifies("llm.provider", "publishes a call's deltas and its one answer in order 
     source: "llm-echo",
     payload: { text: "Let me look.", tool_calls: [{ name: "now", args: { zone: "utc" } }] },
   });
-  const kinds = seen.map(({ kind }) => kind);
+  const kinds = events.map(({ kind }) => kind);
   expect(kinds.at(0)).toBe("llm.call.request");
   expect(kinds.at(-1)).toBe("llm.call.response");
   expect(kinds.filter((kind) => kind === "llm.call.response")).toHaveLength(1);
-  const text = seen.map(({ payload }) => (payload as { content?: string }).content ?? "");
+  const text = events.map(({ payload }) => (payload as { content?: string }).content ?? "");
   expect(text.join("")).toBe("Let me look.");
-  expect(seen.slice(1).every(({ payload }) => payload.request_id === seen[0]?.id)).toBe(true);
+  expect(events.slice(1).every(({ payload }) => payload.request_id === events[0]?.id)).toBe(true);
   expect(logged).toEqual([]);
 });
 
 test("interrupts a call that is still streaming", async () => {
-  const { ask, kernel, seen, bus } = openEchoBus();
+  const { ask, kernel, events, bus } = createEchoBus();
   const reply = ask("/slow 60000\n/say a slow answer that nobody waits for").catch(() => null);
-  await until(() => seen.some(({ kind }) => kind === "llm.call.delta"));
+  await until(() => events.some(({ kind }) => kind === "llm.call.delta"));
   expect(bus.stats().running).toBe(1);
   await kernel.publish("user.interrupt", {}, { session_id: "s1", scope });
   await until(() => bus.stats().running === 0);
-  expect(seen.map(({ kind }) => kind)).toEqual(["llm.call.request", "llm.call.delta", "user.interrupt"]);
+  expect(events.map(({ kind }) => kind)).toEqual(["llm.call.request", "llm.call.delta", "user.interrupt"]);
   bus.close();
   await reply;
 });

@@ -1,10 +1,10 @@
 import type { ChatMessage, ToolCallRequest } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
-import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { createInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { plugin } from "../src/plugin.ts";
 
-function newBus(): LlmBus {
-  return new LlmBus(plugin, [makeInstance("llm-echo")]);
+function createBus(): LlmBus {
+  return new LlmBus(plugin, [createInstance("llm-echo")]);
 }
 
 /**
@@ -29,7 +29,7 @@ async function converse(bus: LlmBus, text: string) {
 }
 
 test("echoes plain text in several deltas, with usage", async () => {
-  const bus = newBus();
+  const bus = createBus();
   const { payload } = await bus.call({ messages: [{ role: "user", content: "hello there, 🙂 world" }] });
   expect(payload.text).toBe("echo: hello there, 🙂 world");
   expect(payload.stop_reason).toBe("stop");
@@ -39,7 +39,7 @@ test("echoes plain text in several deltas, with usage", async () => {
 });
 
 test("sends a slow answer in more than three deltas", async () => {
-  const bus = newBus();
+  const bus = createBus();
   await bus.call({ messages: [{ role: "user", content: "/slow 1\n/say one two three four five six" }] });
   expect(bus.deltas().length).toBeGreaterThan(3);
 });
@@ -53,7 +53,7 @@ test("runs a script's tools in parallel and in steps, then summarizes", async ()
     "/then",
     '/tool write {"path": "c"}',
   ];
-  const result = await converse(newBus(), script.join("\n"));
+  const result = await converse(createBus(), script.join("\n"));
   expect(result.steps).toEqual([['read={"path":"a b"}', "now={}"], ['write={"path":"c"}']]);
   expect(result.text).toBe(
     'Tool results:\n- read: read={"path":"a b"}\n- now: now={}\n- write: write={"path":"c"}',
@@ -61,12 +61,12 @@ test("runs a script's tools in parallel and in steps, then summarizes", async ()
 });
 
 test("answers with the last step if it has no tools", async () => {
-  const result = await converse(newBus(), "/tool now\n/then\n/say all done");
+  const result = await converse(createBus(), "/tool now\n/then\n/say all done");
   expect(result).toEqual({ steps: [["now={}"]], text: "all done" });
 });
 
 test("follows only the last user message, from its start", async () => {
-  const bus = newBus();
+  const bus = createBus();
   const messages = [
     { role: "user", content: "/tool now" },
     { role: "assistant", content: "", tool_calls: [{ id: "c1", name: "now", args: {} }] },
@@ -79,7 +79,7 @@ test("follows only the last user message, from its start", async () => {
 });
 
 test("reports the scripted thoughts and input tokens", async () => {
-  const bus = newBus();
+  const bus = createBus();
   const { payload } = await bus.call({
     messages: [{ role: "user", content: "/think hm\n/usage 90000\n/say hi" }],
   });
@@ -88,7 +88,7 @@ test("reports the scripted thoughts and input tokens", async () => {
 });
 
 test("fails as often as scripted, then continues, and counts again for the next message", async () => {
-  const bus = newBus();
+  const bus = createBus();
   const messages = [
     { role: "user", content: "/error status 429 retry-after 0.5 times 2\n/error empty times 1\n/say ok" },
   ];
@@ -107,7 +107,7 @@ test("fails as often as scripted, then continues, and counts again for the next 
 });
 
 test("fails every time for an error without a count", async () => {
-  const bus = newBus();
+  const bus = createBus();
   for (const kind of ["connection", "timeout", "other", "empty"]) {
     for (let n = 0; n < 3; n++) {
       const { payload } = await bus.call({ messages: [{ role: "user", content: `/error ${kind}` }] });
@@ -117,7 +117,7 @@ test("fails every time for an error without a count", async () => {
 });
 
 test("raises the error of a later step only in that step", async () => {
-  await expect(converse(newBus(), "/tool now\n/then\n/error status 500\n/say x")).rejects.toThrow("500");
+  await expect(converse(createBus(), "/tool now\n/then\n/error status 500\n/say x")).rejects.toThrow("500");
 });
 
 test("answers an invalid script with the reason and the syntax", async () => {
@@ -129,16 +129,16 @@ test("answers an invalid script with the reason and the syntax", async () => {
     "/say a\n/dance",
     "/slow fast",
   ]) {
-    const { steps, text } = await converse(newBus(), bad);
+    const { steps, text } = await converse(createBus(), bad);
     expect(steps).toEqual([]);
     expect(text).toMatch(/^I cannot follow this script: .+/);
     expect(text).toContain("/tool NAME");
   }
-  expect((await converse(newBus(), "/etc/passwd is a path")).text).toBe("echo: /etc/passwd is a path");
+  expect((await converse(createBus(), "/etc/passwd is a path")).text).toBe("echo: /etc/passwd is a path");
 });
 
 test("ends a slow answer immediately on an interrupt and leaves no timer", async () => {
-  const bus = newBus();
+  const bus = createBus();
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
     const call = bus.request({
@@ -155,5 +155,5 @@ test("ends a slow answer immediately on an interrupt and leaves no timer", async
 });
 
 test("reports healthy without configuration", async () => {
-  expect(await plugin.healthCheck?.(newBus().context())).toMatchObject({ status: "ok" });
+  expect(await plugin.healthCheck?.(createBus().context())).toMatchObject({ status: "ok" });
 });

@@ -1,6 +1,6 @@
 /**
- * Chat completions: sends one request and converts its stream into parts. Compatible servers may omit any
- * field except the finish reason.
+ * Chat completions: streams one completion and converts its chunks into parts. Compatible servers may omit any field
+ * except the finish reason.
  */
 import {
   brokenStream,
@@ -13,13 +13,13 @@ import {
 import type { OpenAI } from "openai";
 import { type CallFragment, CallSlots } from "./call-slots.ts";
 import { chatMessages, withoutImages } from "./chat-messages.ts";
-import type { OpenAiClient } from "./client.ts";
-import { acceptedMedia, isVendor, type OpenAiConfig } from "./config.ts";
+import type { ConnectOpenAi } from "./client.ts";
+import { acceptedMedia, isOpenAiUrl, type OpenAiConfig } from "./config.ts";
 import { chooseEffort, mergeParams } from "./params.ts";
 
 type Chunk = OpenAI.ChatCompletionChunk;
 
-/** Fields of compatible servers that are missing in the SDK's types. */
+/** Fields of compatible servers that are missing from the SDK's types. */
 interface LooseDelta {
   content?: string | null;
   refusal?: string | null;
@@ -35,7 +35,7 @@ export interface LooseUsage {
 }
 
 export async function* streamChat(
-  connect: OpenAiClient,
+  connect: ConnectOpenAi,
   config: OpenAiConfig,
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
@@ -57,7 +57,7 @@ function buildBody(
   const { max_tokens, temperature, ...params } = mergeParams(config, request);
   const tools = request.tools.map((tool) => ({ type: "function" as const, function: { ...tool } }));
   const effort = chooseEffort(config, request);
-  const limit = isVendor(config.base_url) ? "max_completion_tokens" : "max_tokens";
+  const limit = isOpenAiUrl(config.base_url) ? "max_completion_tokens" : "max_tokens";
   const body: JsonObject = {
     ...(effort === null ? {} : { reasoning_effort: effort }),
     ...params,
@@ -100,7 +100,7 @@ function responseFormat({ name, schema, strict }: NonNullable<LlmOptions["json_o
 }
 
 /**
- * Older servers refuse an unknown field; the request is repeated without it, and the answer then has no
+ * Whether an older server rejected `stream_options`. The caller repeats the request without it; the answer then has no
  * usage.
  */
 export function refusesUsage(error: unknown): boolean {

@@ -7,9 +7,9 @@ import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplan
 import type { OpenAI } from "openai";
 import { OPENAI_HOST, type OpenAiConfig } from "./config.ts";
 
-export type OpenAiClient = () => Promise<OpenAI>;
+export type ConnectOpenAi = () => Promise<OpenAI>;
 
-export function openAiClient(id: string, config: OpenAiConfig): OpenAiClient {
+export function lazyOpenAiClient(id: string, config: OpenAiConfig): ConnectOpenAi {
   return lazyVendorClient(openAiAccess(id, config), () => connect(config));
 }
 

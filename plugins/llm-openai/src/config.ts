@@ -103,7 +103,7 @@ export function readConfig({ config }: ProviderInstance): OpenAiConfig {
     max_tokens: configNumber(config.max_tokens),
     thinking_effort: readEffort(configText(config.thinking_effort)),
     images: config.images !== false,
-    documents: typeof config.documents === "boolean" ? config.documents : isVendor(base_url),
+    documents: typeof config.documents === "boolean" ? config.documents : isOpenAiUrl(base_url),
     audio: config.audio === true,
     timeout_s: configTimeout(config.timeout_s),
   };
@@ -122,6 +122,6 @@ export function acceptedMedia({ api, documents, audio }: OpenAiConfig): Accepted
 }
 
 /** Whether calls go to OpenAI itself, which supports the newer field names. */
-export function isVendor(base_url: string): boolean {
+export function isOpenAiUrl(base_url: string): boolean {
   return isVendorUrl(base_url, OPENAI_HOST);
 }

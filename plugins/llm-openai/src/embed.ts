@@ -1,13 +1,13 @@
 /** Embeddings of several texts in one request. */
 import type { Embeddings, EmbedRequest } from "@backplane/sdk/kernel";
-import type { OpenAiClient } from "./client.ts";
+import type { ConnectOpenAi } from "./client.ts";
 
 export async function embedTexts(
-  client: OpenAiClient,
+  connect: ConnectOpenAi,
   { model, texts, signal }: EmbedRequest,
 ): Promise<Embeddings> {
-  const openai = await client();
-  const { data, usage } = await openai.embeddings.create(
+  const client = await connect();
+  const { data, usage } = await client.embeddings.create(
     { model, input: [...texts], encoding_format: "float" },
     { signal: signal as AbortSignal },
   );

@@ -1,6 +1,7 @@
 /**
- * Requests to the model endpoints in OpenAI's own protocols: the body goes to the server as the client wrote it, and
- * the server's events come back unchanged. Only the usage is read on the way.
+ * Requests to the model endpoints in OpenAI's own protocols. Only the model, `stream`, `store` and the usage option of
+ * the client's body are replaced, and the server's events are returned unchanged. The usage and the finish reason are
+ * read from them.
  */
 import {
   brokenStream,
@@ -12,17 +13,17 @@ import {
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 import { chatUsage, type LooseUsage, refusesUsage } from "./chat.ts";
-import type { OpenAiClient } from "./client.ts";
-import { isVendor, type OpenAiConfig } from "./config.ts";
+import type { ConnectOpenAi } from "./client.ts";
+import { isOpenAiUrl, type OpenAiConfig } from "./config.ts";
 import { responseEnding } from "./responses.ts";
 
 /** OpenAI itself supports both protocols, a compatible server only the configured one. */
 export function acceptsNative(config: OpenAiConfig, { protocol }: NativeRequest): boolean {
-  return protocol === config.api || (protocol !== "messages" && isVendor(config.base_url));
+  return protocol === config.api || (protocol !== "messages" && isOpenAiUrl(config.base_url));
 }
 
 export async function* passOpenAiRequest(
-  connect: OpenAiClient,
+  connect: ConnectOpenAi,
   request: GenerateRequest,
   native: NativeRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
@@ -56,10 +57,10 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
   );
 }
 
-/** Yields a response that is not a stream as a single event. */
-async function* toEvents(answer: object): AsyncGenerator<JsonObject, void, undefined> {
-  if (Symbol.asyncIterator in answer) yield* answer as AsyncIterable<JsonObject>;
-  else yield answer as JsonObject;
+/** Yields the events of a stream, or a response that is not a stream as a single event. */
+async function* toEvents(response: object): AsyncGenerator<JsonObject, void, undefined> {
+  if (Symbol.asyncIterator in response) yield* response as AsyncIterable<JsonObject>;
+  else yield response as JsonObject;
 }
 
 async function* chatParts(stream: AsyncIterable<JsonObject>): AsyncGenerator<LlmPart, void, undefined> {

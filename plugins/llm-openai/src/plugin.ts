@@ -6,7 +6,7 @@
 import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { streamChat } from "./chat.ts";
 import { classifyOpenAiError, isWorthRetrying } from "./classify.ts";
-import { openAiAccess, openAiClient } from "./client.ts";
+import { lazyOpenAiClient, openAiAccess } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
 import { embedTexts } from "./embed.ts";
 import { acceptsNative, passOpenAiRequest } from "./native.ts";
@@ -19,14 +19,14 @@ export const plugin = llmProviderPlugin({
   protocols: ["chat", "responses"],
   create(instance) {
     const config = readConfig(instance);
-    const client = openAiClient(instance.id, config);
+    const connect = lazyOpenAiClient(instance.id, config);
     const stream = config.api === "responses" ? streamResponse : streamChat;
     return {
       generate: (request) =>
         request.native !== undefined && acceptsNative(config, request.native)
-          ? passOpenAiRequest(client, request, request.native)
-          : stream(client, config, request),
-      embed: (request) => embedTexts(client, request),
+          ? passOpenAiRequest(connect, request, request.native)
+          : stream(connect, config, request),
+      embed: (request) => embedTexts(connect, request),
       onRetryableError: isWorthRetrying,
     };
   },

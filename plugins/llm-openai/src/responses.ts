@@ -20,7 +20,7 @@ import {
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 import { dataUrl, withoutImages } from "./chat-messages.ts";
-import type { OpenAiClient } from "./client.ts";
+import type { ConnectOpenAi } from "./client.ts";
 import { acceptedMedia, type OpenAiConfig } from "./config.ts";
 import { chooseEffort, mergeParams } from "./params.ts";
 
@@ -29,7 +29,7 @@ type Event = OpenAI.Responses.ResponseStreamEvent;
 type Response = OpenAI.Responses.Response;
 
 export async function* streamResponse(
-  connect: OpenAiClient,
+  connect: ConnectOpenAi,
   config: OpenAiConfig,
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { createInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import {
   expectInterrupted,
   expectNoKeyFromEnvironment,
@@ -19,7 +19,7 @@ beforeEach(async () => {
   vendor = new Vendor();
   url = `${await vendor.start()}/v1`;
   bus = new LlmBus(plugin, [
-    makeInstance("llm-openai", { api_key: "sk-test-key", base_url: url, model: "gpt-test" }),
+    createInstance("llm-openai", { api_key: "sk-test-key", base_url: url, model: "gpt-test" }),
   ]);
 });
 afterEach(() => vendor.stop());
@@ -267,7 +267,7 @@ verifies(
 );
 
 verifies("llm.provider", "times out when a server sends nothing or stops sending", async () => {
-  bus.instances.org_a = [makeInstance("llm-openai", { base_url: url, timeout_s: 0.1 })];
+  bus.instances.org_a = [createInstance("llm-openai", { base_url: url, timeout_s: 0.1 })];
   const half = sse(chunk({ content: "and" }), { after: "hang" });
   await expectTimeouts(vendor, bus, [() => undefined, half]);
 });
@@ -279,7 +279,7 @@ test("closes the connection on an interrupt", async () => {
 test("uses a changed key in the next call", async () => {
   vendor.answer = sse(text("ok") + done);
   await bus.call();
-  bus.instances.org_a = [makeInstance("llm-openai", { api_key: "sk-new", base_url: url })];
+  bus.instances.org_a = [createInstance("llm-openai", { api_key: "sk-new", base_url: url })];
   await bus.send("config.updated", { key: "providers.main.api_key", prefix_match_hint: "providers.main." })
     .handled;
   await bus.call();
@@ -291,19 +291,19 @@ test("uses a changed key in the next call", async () => {
 
 test("sends no key from the environment to any instance", async () => {
   vendor.answer = sse(text("ok") + done);
-  const keyless = makeInstance("llm-openai", { base_url: url });
+  const keyless = createInstance("llm-openai", { base_url: url });
   await expectNoKeyFromEnvironment(vendor, bus, keyless, ["OPENAI_API_KEY", "OPENAI_ORG_ID"]);
 });
 
 test("sends no request without a key and reports the missing key in health", async () => {
-  bus.instances.org_a = [makeInstance("llm-openai", { model: "gpt-test" })];
+  bus.instances.org_a = [createInstance("llm-openai", { model: "gpt-test" })];
   const { payload } = await bus.call();
   expect(payload).toMatchObject({ kind: "other", retryable: false });
   expect(payload.error).toContain("providers.main.api_key");
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
-  bus.instances.org_a = [makeInstance("llm-openai", { base_url: "http://localhost:11434/v1" })];
+  bus.instances.org_a = [createInstance("llm-openai", { base_url: "http://localhost:11434/v1" })];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "ok" });
-  bus.instances.org_a = [makeInstance("llm-openai", { api_key: "k", base_url: "not an address" })];
+  bus.instances.org_a = [createInstance("llm-openai", { api_key: "k", base_url: "not an address" })];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
 });
 
@@ -362,7 +362,7 @@ verifies(
 verifies("content.blocks", "describes images in the text for a model without vision", async () => {
   vendor.answer = sse(text("ok") + done);
   const config = { api_key: "sk-test-key", base_url: url, model: "gpt-test", images: false };
-  const text_only = new LlmBus(plugin, [makeInstance("llm-openai", config)]);
+  const text_only = new LlmBus(plugin, [createInstance("llm-openai", config)]);
   const attachments = [{ media_type: "image/png", data: PNG }];
   await text_only.call({ messages: [...media_history, { role: "user", content: "thanks", attachments }] });
   expect(vendor.body.messages.slice(2)).toEqual([
@@ -389,7 +389,7 @@ verifies("content.blocks", "sends PDFs and audio to a model that reads them, aft
     ],
   };
   const messages = [user!, assistant!, result] as typeof media_history;
-  await new LlmBus(plugin, [makeInstance("llm-openai", config)]).call({ messages });
+  await new LlmBus(plugin, [createInstance("llm-openai", config)]).call({ messages });
   const parts = vendor.body.messages.slice(2);
   expect(parts[0]).toEqual({
     role: "tool",

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect } from "vitest";
-import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { createInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { json, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
@@ -11,7 +11,7 @@ beforeEach(async () => {
   vendor = new Vendor();
   const base_url = `${await vendor.start()}/v1`;
   const config = { api_key: "sk-test-key", base_url, model: "gpt-test", embedding_model: "embed-test" };
-  bus = new LlmBus(plugin, [makeInstance("llm-openai", config)]);
+  bus = new LlmBus(plugin, [createInstance("llm-openai", config)]);
 });
 afterEach(() => vendor.stop());
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { createInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
@@ -13,7 +13,7 @@ beforeEach(async () => {
   vendor = new Vendor();
   base_url = `${await vendor.start()}/v1`;
   bus = new LlmBus(plugin, [
-    makeInstance("llm-openai", { api_key: "sk-test-key", base_url, api: "responses" }),
+    createInstance("llm-openai", { api_key: "sk-test-key", base_url, api: "responses" }),
   ]);
 });
 afterEach(() => vendor.stop());
@@ -212,7 +212,7 @@ verifies("content.blocks", "sends PDFs as input files and describes audio", asyn
     { type: "resource", resource: { uri: "file:///report.pdf", mimeType: "application/pdf", blob: PDF } },
     { type: "audio", data: "UklGRiQAAABXQVZF", mimeType: "audio/wav" },
   ];
-  await new LlmBus(plugin, [makeInstance("llm-openai", config)]).call({
+  await new LlmBus(plugin, [createInstance("llm-openai", config)]).call({
     messages: [{ role: "user", content }],
   });
   expect(vendor.body.input.at(-1)).toEqual({

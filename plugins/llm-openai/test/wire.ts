@@ -1,4 +1,5 @@
 /** Builds OpenAI's streams in their wire format. */
+
 const BASE = { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model: "gpt-test-2026" };
 
 export const data = (value: unknown): string => `data: ${JSON.stringify(value)}\n\n`;

@@ -4,11 +4,11 @@ import { openDatabase } from "./database.ts";
 import { createNotes } from "./notes.ts";
 import type { NotesCheck, ThreadData } from "./notes-thread.ts";
 
-export function checkNotes({ dir, fullText }: ThreadData): NotesCheck {
+export function checkNotes({ dir, full_text }: ThreadData): NotesCheck {
   const file = join(dir, "memory.db");
-  const database = openDatabase({ file, ...(fullText === undefined ? {} : { fullText }) });
+  const database = openDatabase({ file, ...(full_text === undefined ? {} : { full_text }) });
   try {
-    return { entries: createNotes(database).count(), fullText: database.fullText };
+    return { entries: createNotes(database).count(), full_text: database.full_text };
   } finally {
     database.close();
   }

@@ -10,7 +10,7 @@ export type NoteRow = Record<string, unknown>;
 
 export interface Database {
   /** False if this SQLite has no FTS5; searches then read every entry. */
-  readonly fullText: boolean;
+  readonly full_text: boolean;
   readonly rows: (text: string, ...values: SQLInputValue[]) => NoteRow[];
   /** Everything is on disk when this returns, or nothing is. */
   readonly transaction: <T>(run: () => T) => T;
@@ -20,7 +20,7 @@ export interface Database {
 export interface DatabaseOptions {
   file: string;
   /** Default: whether this SQLite supports FTS5. */
-  fullText?: boolean;
+  full_text?: boolean;
 }
 
 const VERSION = 2;
@@ -71,7 +71,7 @@ const PRAGMAS = `
 /** Statements are per scope; a gateway with many scopes must not cache one for each without limit. */
 const MAX_STATEMENTS = 256;
 
-export function openDatabase({ file, fullText }: DatabaseOptions): Database {
+export function openDatabase({ file, full_text }: DatabaseOptions): Database {
   // The file is created here and not by SQLite, so that it is never readable by others; SQLite copies the mode to its
   // other files.
   closeSync(openSync(file, "a", 0o600));
@@ -104,7 +104,7 @@ export function openDatabase({ file, fullText }: DatabaseOptions): Database {
     sqlite.exec(PRAGMAS);
     transaction(() => migrate(sqlite, rows));
     const modules = rows("select 1 from pragma_module_list where name = 'fts5'");
-    return { fullText: fullText ?? modules.length > 0, rows, transaction, close: () => sqlite.close() };
+    return { full_text: full_text ?? modules.length > 0, rows, transaction, close: () => sqlite.close() };
   } catch (error) {
     sqlite.close();
     throw error;

@@ -17,7 +17,7 @@ import {
 
 export interface ThreadData {
   dir: string;
-  fullText?: boolean;
+  full_text?: boolean;
 }
 
 export type ThreadRequest = { call: number } & (
@@ -30,18 +30,18 @@ export type ThreadRequest = { call: number } & (
 );
 export interface NotesCheck {
   entries: number;
-  fullText: boolean;
+  full_text: boolean;
 }
 export type ThreadValue = MemoryEntry[] | UnembeddedNote[] | NotesCheck | null;
 export type ThreadResponse = { call: number } & ({ value: ThreadValue } | { error: string });
 
 type WriteRequest = Extract<ThreadRequest, { op: "write" }>;
 
-const { dir, fullText } = workerData as ThreadData;
+const { dir, full_text } = workerData as ThreadData;
 const port = parentPort!;
 const database = openDatabase({
   file: join(dir, "memory.db"),
-  ...(fullText === undefined ? {} : { fullText }),
+  ...(full_text === undefined ? {} : { full_text }),
 });
 const notes = createNotes(database);
 
@@ -90,7 +90,7 @@ function answer(request: Exclude<ThreadRequest, WriteRequest>): void {
         reply({ call, value: null });
         break;
       case "check":
-        reply({ call, value: { entries: notes.count(), fullText: database.fullText } });
+        reply({ call, value: { entries: notes.count(), full_text: database.full_text } });
         break;
       case "close":
         database.close();

@@ -134,7 +134,7 @@ export function createNotes(database: Database): Notes {
       meta,
       note.text,
     );
-    if (database.fullText) {
+    if (database.full_text) {
       rows(`insert into words_${scope_notes.id} (rowid, text) values (?, ?)`, Number(added!.n), note.text);
     }
     const entries = scope_notes.entries + 1 - replaced;
@@ -151,14 +151,14 @@ export function createNotes(database: Database): Notes {
   }
 
   function unindex(scope_notes: ScopeNotes, deleted: NoteRow[]): number {
-    if (database.fullText) {
+    if (database.full_text) {
       for (const { n } of deleted) rows(`delete from words_${scope_notes.id} where rowid = ?`, Number(n));
     }
     return deleted.length;
   }
 
   function ensureIndex(scope_notes: ScopeNotes): void {
-    if (!database.fullText) {
+    if (!database.full_text) {
       if (scope_notes.indexed === 1) rows("update scope set indexed = 0 where id = ?", scope_notes.id);
       return;
     }
@@ -174,7 +174,7 @@ export function createNotes(database: Database): Notes {
   }
 
   function searchByWords(scope_notes: ScopeNotes, terms: readonly string[]): Candidate[] {
-    if (database.fullText) {
+    if (database.full_text) {
       if (scope_notes.indexed === 0) transaction(() => ensureIndex(scope_notes));
       const chosen = counts.selectAffordable(scope_notes.id, scope_notes.entries, terms);
       // A word that is too common to search for is not treated as a partly typed word.

@@ -26,7 +26,7 @@ interface PendingRequest {
 
 interface Thread {
   worker: Worker;
-  waiting: Map<number, PendingRequest>;
+  pending: Map<number, PendingRequest>;
 }
 
 type RequestBody = ThreadRequest extends infer One
@@ -44,18 +44,18 @@ export function openNotes(data: ThreadData): OpenNotes {
 
   function start(): Thread {
     const worker = new Worker(threadEntry(), { workerData: data, resourceLimits: LIMITS, name: "memory" });
-    const started: Thread = { worker, waiting: new Map() };
+    const started: Thread = { worker, pending: new Map() };
     const fail = (error: Error) => {
       if (thread === started) thread = null;
-      for (const waiting of started.waiting.values()) waiting.reject(error);
-      started.waiting.clear();
+      for (const request of started.pending.values()) request.reject(error);
+      started.pending.clear();
     };
-    worker.on("message", (answer: ThreadResponse) => {
-      const waiting = started.waiting.get(answer.call);
-      started.waiting.delete(answer.call);
-      if (started.waiting.size === 0) worker.unref();
-      if ("error" in answer) waiting?.reject(new Error(answer.error));
-      else waiting?.resolve(answer.value);
+    worker.on("message", (response: ThreadResponse) => {
+      const request = started.pending.get(response.call);
+      started.pending.delete(response.call);
+      if (started.pending.size === 0) worker.unref();
+      if ("error" in response) request?.reject(new Error(response.error));
+      else request?.resolve(response.value);
     });
     worker.on("error", fail);
     worker.on("exit", () => fail(new Error("the memory's thread ended before it answered")));
@@ -64,11 +64,11 @@ export function openNotes(data: ThreadData): OpenNotes {
 
   function send<T extends ThreadValue>(body: RequestBody): Promise<T> {
     thread ??= start();
-    const { worker, waiting } = thread;
+    const { worker, pending } = thread;
     calls += 1;
     const call = calls;
     return new Promise<T>((resolve, reject) => {
-      waiting.set(call, { resolve: resolve as PendingRequest["resolve"], reject });
+      pending.set(call, { resolve: resolve as PendingRequest["resolve"], reject });
       worker.ref();
       worker.postMessage({ ...body, call } as ThreadRequest);
     });

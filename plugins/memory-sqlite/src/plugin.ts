@@ -23,7 +23,7 @@ const TEXT_BYTES = 64 * 1024;
 const META_BYTES = 16 * 1024;
 const ID_LENGTH = 200;
 
-export function createMemoryPlugin(options: { fullText?: boolean } = {}): KernelPlugin {
+export function createMemoryPlugin(options: { full_text?: boolean } = {}): KernelPlugin {
   let notes: OpenNotes | null = null;
   const embeddings = new NoteEmbeddings();
   const requireNotes = (): OpenNotes => {
@@ -43,9 +43,9 @@ export function createMemoryPlugin(options: { fullText?: boolean } = {}): Kernel
       await notes?.close();
       notes = openNotes({ dir: ctx.stateDir, ...options });
       // Checked once at load: the thread, which costs about 8 MB, starts with the first request.
-      const { entries, fullText } = checkNotes({ dir: ctx.stateDir, ...options });
+      const { entries, full_text } = checkNotes({ dir: ctx.stateDir, ...options });
       ctx.log.debug({ entries }, "memory opened");
-      if (!fullText) {
+      if (!full_text) {
         ctx.log.warn({}, "this SQLite has no FTS5: searches read every entry and match substrings only");
       }
     },
@@ -123,8 +123,8 @@ async function handleQuery(
 
 async function checkHealth(ctx: PluginContext, notes: OpenNotes): Promise<HealthReport> {
   const { problems } = readSettings(await ctx.config());
-  const { entries, fullText } = await notes.check();
-  if (!fullText) problems.push("this SQLite has no FTS5, so searches are slow");
+  const { entries, full_text } = await notes.check();
+  if (!full_text) problems.push("this SQLite has no FTS5, so searches are slow");
   const summary = `${entries} ${entries === 1 ? "entry" : "entries"}`;
   if (problems.length === 0) return { status: "ok", summary };
   return {

@@ -2,6 +2,7 @@
  * Converts a user's words into a safe search: only letters, digits and marks remain, each term is quoted, and
  * no input is interpreted as an operator. The last term also matches longer words, because it may be partly typed.
  */
+
 const TERM = /[\p{L}\p{N}\p{M}\p{Co}]+/gu;
 /** A long message is searched by its first words; more terms cost time and do not improve the result. */
 const MAX_TERMS = 32;

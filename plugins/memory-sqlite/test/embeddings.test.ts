@@ -11,7 +11,7 @@ import { createMemoryPlugin } from "../src/plugin.ts";
 import { queryEvent, writeEvent } from "./memory-events.ts";
 
 const MEANINGS = [/bicycle|bike|cycl/i, /coffee|espresso/i, /./];
-const makeVector = (text: string, { size, shift = 0 }: Model) => {
+const createVector = (text: string, { size, shift = 0 }: Model) => {
   const direction = (MEANINGS.findIndex((words) => words.test(text)) + shift) % size;
   return Array.from({ length: size }, (_, at) => (at === direction ? 2 : 0));
 };
@@ -48,7 +48,7 @@ async function loadMemory() {
     if (model === "failing") throw new Error("the model is unavailable");
     if (model === null) return null;
     const chosen = model;
-    return { space: chosen.space, vectors: texts.map((text) => makeVector(text, chosen)) };
+    return { space: chosen.space, vectors: texts.map((text) => createVector(text, chosen)) };
   };
   const plugin = createMemoryPlugin();
   const ctx = scriptedContext({ stateDir: dir, config: () => config, service });

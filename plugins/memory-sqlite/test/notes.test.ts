@@ -22,8 +22,8 @@ afterEach(() => {
   rmSync(dir, { recursive: true });
 });
 
-function openNotes(fullText = true): Notes {
-  const database = openDatabase({ file: join(dir, "memory.db"), fullText });
+function openTestNotes(full_text = true): Notes {
+  const database = openDatabase({ file: join(dir, "memory.db"), full_text });
   databases.push(database);
   return createNotes(database);
 }
@@ -48,9 +48,9 @@ const findTexts = (notes: Notes, query: string, k = 10, scope = acme, half_life_
 describe.each([
   ["full text", true],
   ["LIKE", false],
-])("search by %s", (_name, fullText) => {
+])("search by %s", (_name, full_text) => {
   test("ranks the entry that shares more words first and returns at most k", () => {
-    const notes = openNotes(fullText);
+    const notes = openTestNotes(full_text);
     writeNote(notes, "The red bicycle is in the cellar");
     writeNote(notes, "A red car");
     writeNote(notes, "Tomorrow it rains");
@@ -61,7 +61,7 @@ describe.each([
   });
 
   test("stores the same text once, with the newer date", () => {
-    const notes = openNotes(fullText);
+    const notes = openTestNotes(full_text);
     writeNote(notes, "The key is under the mat", { at: NOW - DAY });
     writeNote(notes, "The key is under the mat", { at: NOW });
     writeNote(notes, "The key is under the mat", { at: NOW - 2 * DAY });
@@ -72,7 +72,7 @@ describe.each([
   });
 
   test("replaces the entry of a known id and no longer finds its old words", () => {
-    const notes = openNotes(fullText);
+    const notes = openTestNotes(full_text);
     writeNote(notes, "lives in Rome", { id: "home" });
     writeNote(notes, "lives in Oslo", { id: "home" });
     expect(findTexts(notes, "Rome")).toEqual([]);
@@ -84,7 +84,7 @@ describe.each([
   });
 
   test("deletes the oldest entries beyond the limit, even when the limit shrinks", () => {
-    const notes = openNotes(fullText);
+    const notes = openTestNotes(full_text);
     for (let index = 0; index < 20; index += 1) {
       writeNote(notes, `apple number${index}`, { at: NOW + index, max: 10 });
     }
@@ -96,14 +96,14 @@ describe.each([
   });
 
   test("neither finds, deletes nor replaces entries of another scope", () => {
-    const notes = openNotes(fullText);
-    const others: NoteScope[] = [
+    const notes = openTestNotes(full_text);
+    const other_scopes: NoteScope[] = [
       { org_id: "org_acme", project_id: "proj_b" },
       { org_id: "org_acme", project_id: null },
       { org_id: "org_other", project_id: "proj_a" },
     ];
     writeNote(notes, "secret of acme", { id: "one" });
-    for (const scope of others) {
+    for (const scope of other_scopes) {
       expect(findTexts(notes, "secret", 50, scope)).toEqual([]);
       for (let index = 0; index < 5; index += 1) {
         writeNote(notes, `secret ${index} of another`, {
@@ -118,28 +118,28 @@ describe.each([
     expect(notes.query({ scope: acme, query: "secret", k: 5, now: NOW })[0]!.at).toBe(
       "2026-05-01T00:00:00.000Z",
     );
-    for (const scope of others) expect(findTexts(notes, "secret", 50, scope)).toHaveLength(2);
+    for (const scope of other_scopes) expect(findTexts(notes, "secret", 50, scope)).toHaveLength(2);
   });
 
   test("ranks a new entry above an old one if a half-life is set", () => {
-    const notes = openNotes(fullText);
+    const notes = openTestNotes(full_text);
     writeNote(notes, "coffee with milk, coffee", { at: NOW - 30 * DAY });
     writeNote(notes, "coffee without sugar or milk", { at: NOW });
     for (let index = 0; index < 9; index += 1) writeNote(notes, `tea ${index}`);
     expect(findTexts(notes, "coffee milk", 1, acme, 1)).toEqual(["coffee without sugar or milk"]);
-    if (fullText) expect(findTexts(notes, "coffee milk", 1)).toEqual(["coffee with milk, coffee"]);
+    if (full_text) expect(findTexts(notes, "coffee milk", 1)).toEqual(["coffee with milk, coffee"]);
   });
 
   test("finds any text by its own words, and no query fails", () => {
-    const notes = openNotes(fullText);
+    const notes = openTestNotes(full_text);
     fc.assert(
       fc.property(
         fc.string({ unit: "binary", maxLength: 40 }),
         fc.string({ maxLength: 12 }),
         (text, query) => {
-          const full_text = `${text} needle`.toWellFormed();
-          writeNote(notes, full_text);
-          expect(findTexts(notes, "needle", 50)).toContain(full_text);
+          const stored_text = `${text} needle`.toWellFormed();
+          writeNote(notes, stored_text);
+          expect(findTexts(notes, "needle", 50)).toContain(stored_text);
           expect(Array.isArray(findTexts(notes, query))).toBe(true);
           expect(Array.isArray(findTexts(notes, text))).toBe(true);
         },
@@ -150,7 +150,7 @@ describe.each([
 });
 
 test("ignores accents and case and matches a partly typed last word", () => {
-  const notes = openNotes();
+  const notes = openTestNotes();
   writeNote(notes, "Das Café heißt Zürichberg");
   expect(findTexts(notes, "cafe")).toHaveLength(1);
   expect(findTexts(notes, "CAFÉ")).toHaveLength(1);
@@ -161,17 +161,17 @@ test("ignores accents and case and matches a partly typed last word", () => {
 });
 
 test("computes the rarity of a word in each scope independently", () => {
-  const notes = openNotes();
+  const notes = openTestNotes();
   const score = () => notes.query({ scope: acme, query: "apple", k: 1, now: NOW })[0]!.score;
   for (const text of ["apple pie", "plum", "pear", "fig"]) writeNote(notes, text);
-  const before = score();
+  const initial_score = score();
   const scope = { org_id: "org_other", project_id: null };
   for (let index = 0; index < 50; index += 1) writeNote(notes, `apple ${index}`, { scope });
-  expect(score()).toBe(before);
+  expect(score()).toBe(initial_score);
 });
 
-test("limits an answer to a megabyte but always includes the best hit", () => {
-  const notes = openNotes();
+test("limits the size of an answer to about a megabyte", () => {
+  const notes = openTestNotes();
   for (let index = 0; index < 40; index += 1) writeNote(notes, `word ${index} ${"x".repeat(60_000)}`);
   const hits = findTexts(notes, "word", 50);
   expect(hits.length).toBeGreaterThan(10);
@@ -179,10 +179,10 @@ test("limits an answer to a megabyte but always includes the best hit", () => {
 });
 
 test("finds entries that were written without FTS5, before and after the index was built", () => {
-  writeNote(openNotes(false), "written without an index");
-  const indexed = openNotes(true);
+  writeNote(openTestNotes(false), "written without an index");
+  const indexed = openTestNotes(true);
   expect(findTexts(indexed, "without")).toHaveLength(1);
-  writeNote(openNotes(false), "written behind its back", { id: "late" });
+  writeNote(openTestNotes(false), "written behind its back", { id: "late" });
   expect(findTexts(indexed, "behind")).toHaveLength(1);
   writeNote(indexed, "replaced", { id: "late" });
   expect(findTexts(indexed, "behind")).toEqual([]);
@@ -196,7 +196,7 @@ test("refuses a file from a newer release", () => {
 });
 
 test("rolls back the whole batch when a write fails", () => {
-  const notes = openNotes();
+  const notes = openTestNotes();
   const note = { text: "good", at: NOW };
   const bad = { text: "bad", at: 0.5 };
   expect(() =>

@@ -144,9 +144,9 @@ test("completes many concurrent writes and queries, each query with its own answ
   const numbers = Array.from({ length: 200 }, (_, index) => index);
   await Promise.all(numbers.map((number) => writeEntry({ text: `apple number${number}x` })));
   await Promise.all(numbers.map((number) => query(`number${number}x`, 1, { id: `evt_${number}` })));
-  const byRequest = new Map(ctx.emitted.map(({ payload }) => [payload.request_id, payload.hits]));
+  const hits_by_request = new Map(ctx.emitted.map(({ payload }) => [payload.request_id, payload.hits]));
   for (const number of numbers) {
-    expect(byRequest.get(`evt_${number}`)).toMatchObject([{ text: `apple number${number}x` }]);
+    expect(hits_by_request.get(`evt_${number}`)).toMatchObject([{ text: `apple number${number}x` }]);
   }
 });
 
@@ -172,7 +172,7 @@ test("makes the files readable only by the owner", async () => {
 });
 
 test("reports a SQLite without FTS5 and still searches", async () => {
-  const { query, writeEntry, ctx, plugin } = await loadMemory(createMemoryPlugin({ fullText: false }));
+  const { query, writeEntry, ctx, plugin } = await loadMemory(createMemoryPlugin({ full_text: false }));
   expect(ctx.logged).toContainEqual({ level: "warn", message: expect.stringContaining("FTS5") as string });
   await writeEntry({ text: "The key is under the mat" });
   expect(await query("KEY")).toHaveLength(1);

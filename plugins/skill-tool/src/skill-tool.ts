@@ -95,7 +95,8 @@ function listOutput(skills: readonly ListedSkill[]) {
 }
 
 function fileOutput({ name, file, text, files }: SkillFile) {
-  const others = files.filter((path) => path !== file);
-  const note = others.length === 0 ? "" : `\n\nFiles of this skill: ${others.slice(0, MAX_SHOWN).join(", ")}`;
+  const other_files = files.filter((path) => path !== file);
+  const note =
+    other_files.length === 0 ? "" : `\n\nFiles of this skill: ${other_files.slice(0, MAX_SHOWN).join(", ")}`;
   return toolOk({ brief: `skill: read ${name}/${file}`, display: markdownBlock(`${text}${note}`) });
 }

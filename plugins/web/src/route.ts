@@ -21,9 +21,9 @@ export interface ServedRoute extends AdapterRoute {
 }
 
 export function serveRoutes(routes: readonly ServedRoute[]) {
-  const routesByName = new Map(routes.map((route) => [`${route.method} ${route.path}`, route]));
+  const routes_by_name = new Map(routes.map((route) => [`${route.method} ${route.path}`, route]));
   return async (request: AdapterRequest, ctx: PluginContext): Promise<AdapterResponse> => {
-    const route = routesByName.get(request.route)!;
+    const route = routes_by_name.get(request.route)!;
     const { params, query, body, as } = request;
     const service = async <T>(name: string, args: JsonObject = {}) =>
       (await ctx.service(name, args, as)) as T;

@@ -126,8 +126,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: a follow-up refers to the approval that it replaces",
     file: NEW,
-    from: "const { brief, reason, risk, id: replaces } = before;",
-    to: "const { brief, reason, risk, replaces } = before;",
+    from: "const { brief, reason, risk, id: replaces } = replaced;",
+    to: "const { brief, reason, risk, replaces } = replaced;",
     tests: APPROVE_TESTS,
   },
   {
@@ -300,8 +300,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "session grant: the oldest is dropped beyond the limit",
     file: GRANTS,
-    from: "if (this.#byKey.size > MAX_GRANTS) this.#byKey.delete(",
-    to: "if (this.#byKey.size > MAX_GRANTS * 2) this.#byKey.delete(",
+    from: "if (this.#by_key.size > MAX_GRANTS) this.#by_key.delete(",
+    to: "if (this.#by_key.size > MAX_GRANTS * 2) this.#by_key.delete(",
     tests: SESSION_GRANTS_TESTS,
   },
   {

@@ -199,14 +199,14 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: an export keeps its kind when it moves",
     file: PLAN,
-    from: "if (found.export.kind !== before.kind) {",
-    to: "if (found.export.kind !== draft.kind && moves === undefined) {",
+    from: "if (checked.export.kind !== before.kind) {",
+    to: "if (checked.export.kind !== draft.kind && moves === undefined) {",
     tests: UPGRADE_TESTS,
   },
   {
     defence: "binding: a config of the wrong form is refused",
     file: CHECK,
-    from: "...(await findConfigIssues(deps, found, binding)),",
+    from: "...(await findConfigIssues(deps, checked, binding)),",
     to: "",
     tests: BINDINGS_TESTS,
   },

@@ -43,7 +43,7 @@ export const CALL_MUTANTS: Mutant[] = [
     from: "        if (released) return;\n        released = true;\n",
     to: "",
     tests: CONCURRENCY_TESTS,
-    only: "free a slot once",
+    only: "free a reservation only once",
   },
   {
     defence: "queue: this node does not lease more slots than the maximum",
@@ -106,8 +106,8 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "recover: calls to a package without files are left to other gateways",
     file: "packages/door/src/invoke/missing-files.ts",
-    from: "if (now - seen < host.missing_files_ms) skipped.push(row.id);",
-    to: "if (now - seen < host.missing_files_ms) skipped.slice();",
+    from: "if (now - first_seen_at < host.missing_files_ms) skipped.push(row.id);",
+    to: "if (now - first_seen_at < host.missing_files_ms) skipped.slice();",
     tests: ["packages/kernel/test/many-nodes.test.ts"],
     only: "leaves the call of a dead gateway",
   },

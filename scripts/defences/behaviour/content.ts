@@ -3,9 +3,9 @@ import type { Mutant } from "../mutant.ts";
 
 const FAILURE = "packages/contract/src/plugins/tool-failure.ts";
 const CONTEXT = "packages/session/src/sessions/context.ts";
-const OUTCOME = "packages/session/src/tape/outcome.ts";
+const OUTCOME = "packages/session/src/tape/tool-outcome.ts";
 const TURN_TAPE = "packages/session/src/tape/turn-tape.ts";
-const OUTCOME_TESTS = ["packages/session/test/tape/outcome.test.ts"];
+const OUTCOME_TESTS = ["packages/session/test/tape/tool-outcome.test.ts"];
 
 export const CONTENT_MUTANTS: Mutant[] = [
   {
@@ -103,8 +103,8 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: an error keeps the blocks of its author",
     file: "packages/api/src/mcp/calls/call-result.ts",
-    from: "const content = await contentBlocks(blocks, openFile);",
-    to: "const content = error === null ? await contentBlocks(blocks, openFile) : [];",
+    from: "const content = await toContentBlocks(blocks, openFile);",
+    to: "const content = error === null ? await toContentBlocks(blocks, openFile) : [];",
     tests: ["packages/api/test/mcp/calls/call-result.test.ts"],
   },
   {

@@ -196,7 +196,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     from: "    reservation?.release();\n    calls.drop(live);\n",
     to: "    calls.drop(live);\n",
     tests: INVOKE_TESTS,
-    only: "releases the queue place",
+    only: "releases the slot reservation",
   },
   {
     defence: "call: a rejected row is not counted as running",
@@ -204,7 +204,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     from: "    reservation?.release();\n    calls.drop(live);\n",
     to: "    reservation?.release();\n",
     tests: INVOKE_TESTS,
-    only: "releases the queue place",
+    only: "releases the slot reservation",
   },
   {
     defence: "call: a queued call has not started",
@@ -465,7 +465,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "disk: a failed write is not reported as the caller's mistake",
     file: "packages/store/src/sqlite/writer/run-batch.ts",
-    from: "broken: damageOf(error) ?? diskFailureOf(error) ?? unavailable(error)",
+    from: "broken: damageOf(error) ?? diskFailureOf(error) ?? unavailableFailure(error)",
     to: 'broken: damageOf(error) ?? { code: "request.invalid", message: undefined }',
     tests: ["packages/store/test/sqlite.test.ts"],
   },

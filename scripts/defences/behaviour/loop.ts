@@ -23,6 +23,7 @@ const CALL_MODEL_TESTS = ["packages/agent/test/models/call-model.test.ts"];
 const YIELD_TESTS = ["packages/agent/test/loop/yield.test.ts"];
 const SUBAGENTS_TESTS = ["packages/agent/test/loop/subagents.test.ts"];
 const RISK_TESTS = ["packages/agent/test/loop/risk.test.ts"];
+const OFFERED_TOOLS_TESTS = ["packages/agent/test/loop/offered-tools.test.ts"];
 
 export const LOOP_MUTANTS: Mutant[] = [
   {
@@ -130,7 +131,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     file: RUN,
     from: "tool === undefined || turn.hides(tool) ? [] : [tool.llm_tool]",
     to: "tool === undefined || tool.deferred_by !== null ? [] : [tool.llm_tool]",
-    tests: RISK_TESTS,
+    tests: OFFERED_TOOLS_TESTS,
   },
   {
     defence: "loop: results of a step replace those of the step before",
@@ -318,7 +319,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     file: DISPATCH,
     from: "if (turn.hides(tool)) {",
     to: "if (tool.deferred_by !== null && !turn.hides(tool)) {",
-    tests: RISK_TESTS,
+    tests: OFFERED_TOOLS_TESTS,
   },
   {
     defence: "dispatch: a call records its turn and chain",
@@ -381,7 +382,7 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "model: repeated ids of calls are made unique",
     file: MODEL,
-    from: 'id === "" || seen.has(id) ?',
+    from: 'id === "" || used_ids.has(id) ?',
     to: 'id === "" ?',
     tests: CALL_MODEL_TESTS,
   },
@@ -438,14 +439,14 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "compaction: recent messages stay within half of the target",
     file: SUMMARY,
-    from: "if (tokens > target / 2 && cut < entries.length) break;",
-    to: "if (tokens > target * 2 && cut < entries.length) break;",
+    from: "if (tokens > target / 2 && split_at < entries.length) break;",
+    to: "if (tokens > target * 2 && split_at < entries.length) break;",
     tests: SUMMARY_TESTS,
   },
   {
     defence: "compaction: the last message stays whatever its size",
     file: SUMMARY,
-    from: "if (tokens > target / 2 && cut < entries.length) break;",
+    from: "if (tokens > target / 2 && split_at < entries.length) break;",
     to: "if (tokens > target / 2) break;",
     tests: SUMMARY_TESTS,
   },

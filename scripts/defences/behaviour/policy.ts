@@ -311,8 +311,8 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy merge: lists are intersected",
     file: MERGE,
-    from: "return a.filter((item) => other.has(normalize(item)));",
-    to: "return [...new Set([...a, ...other])];",
+    from: "return a.filter((item) => b_names.has(normalize(item)));",
+    to: "return [...new Set([...a, ...b_names])];",
     tests: EFFECTIVE_POLICY_TESTS,
   },
   {

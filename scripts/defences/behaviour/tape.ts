@@ -7,7 +7,7 @@ const SESSIONS = "packages/session/src/sessions/sessions.ts";
 const PERSISTER = "packages/session/src/sessions/persister.ts";
 const BLOCKS = "packages/session/src/sessions/blocks.ts";
 const FAILURE = "packages/contract/src/plugins/tool-failure.ts";
-const OUTCOME = "packages/session/src/tape/outcome.ts";
+const OUTCOME = "packages/session/src/tape/tool-outcome.ts";
 const TURN_TAPE = "packages/session/src/tape/turn-tape.ts";
 const CHAINS = "packages/store/src/ops/sessions.ts";
 const ENTRIES = "packages/store/src/ops/entries.ts";
@@ -17,7 +17,7 @@ const CONTEXT_TESTS = ["packages/session/test/sessions/context.test.ts"];
 const SESSIONS_TESTS = ["packages/session/test/sessions/sessions.test.ts"];
 const PERSISTER_TESTS = ["packages/session/test/sessions/persister.test.ts"];
 const BLOCKS_TESTS = ["packages/session/test/sessions/blocks.test.ts"];
-const OUTCOME_TESTS = ["packages/session/test/tape/outcome.test.ts"];
+const OUTCOME_TESTS = ["packages/session/test/tape/tool-outcome.test.ts"];
 const CONTRACT_SQLITE_TESTS = ["packages/store/test/contract-sqlite.test.ts"];
 
 export const TAPE_MUTANTS: Mutant[] = [
@@ -87,8 +87,8 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "context: the context begins at the last anchor",
     file: CONTEXT,
-    from: "    this.#messages = [];\n    this.#renderedGroup = null;\n",
-    to: "    this.#renderedGroup = null;\n",
+    from: "    this.#messages = [];\n    this.#rendered_group = null;\n",
+    to: "    this.#rendered_group = null;\n",
     tests: CONTEXT_TESTS,
   },
   {
@@ -297,7 +297,7 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "persister: writes of a turn carry its hold",
     file: PERSISTER,
-    from: "turnHold === undefined || turnHold.lost ? { key, entries } : { key, entries, hold: turnHold.hold }",
+    from: "turn_hold === undefined || turn_hold.lost ? { key, entries } : { key, entries, hold: turn_hold.hold }",
     to: "{ key, entries }",
     tests: PERSISTER_TESTS,
   },

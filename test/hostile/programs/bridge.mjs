@@ -32,14 +32,14 @@ function serve(id, path) {
       const end = text.indexOf(10);
       if (end < 0) return;
       near.off("data", first);
-      const where = JSON.parse(text.subarray(0, end).toString());
-      if (where.end) {
+      const target = JSON.parse(text.subarray(0, end).toString());
+      if (target.end) {
         near.end();
         server.close();
         reply(id, { content: [], structured_output: { ended: true } });
         return;
       }
-      const far = connect({ host: where.host, port: where.port, allowHalfOpen: true });
+      const far = connect({ host: target.host, port: target.port, allowHalfOpen: true });
       far.on("error", () => near.destroy());
       far.write(text.subarray(end + 1));
       near.pipe(far);

@@ -13,32 +13,32 @@ import sys
 import urllib.error
 import urllib.request
 
-order = json.loads(sys.argv[1])
+options = json.loads(sys.argv[1])
 
-if "gateway" in order:
-    answers = {}
+if "gateway" in options:
+    statuses = {}
     for path, token in [("/v1/sessions", "vai_dlg_x"), ("/v1/sessions", "bpk_x"), ("/metrics", "vai_dlg_x")]:
-        asked = urllib.request.Request(order["gateway"] + path, headers={"Authorization": f"Bearer {token}"})
+        request = urllib.request.Request(options["gateway"] + path, headers={"Authorization": f"Bearer {token}"})
         try:
-            answers[f"{path} {token}"] = urllib.request.urlopen(asked, timeout=5).status
+            statuses[f"{path} {token}"] = urllib.request.urlopen(request, timeout=5).status
         except urllib.error.HTTPError as error:
-            answers[f"{path} {token}"] = error.code
-    print(json.dumps(answers))
+            statuses[f"{path} {token}"] = error.code
+    print(json.dumps(statuses))
     sys.exit(0)
 
-name, port = order["name"], order["port"]
+name, port = options["name"], options["port"]
 served, hits, tries = {}, [], 0
 
 
-def ask(host, to, path="/x", named=None, family=socket.AF_INET):
+def fetch(host, to, path="/x", named=None, family=socket.AF_INET):
     with socket.socket(family, socket.SOCK_STREAM) as s:
         s.settimeout(5)
         s.connect((host, to))
         s.sendall(f"GET {path} HTTP/1.1\r\nHost: {named or name}:{to}\r\nConnection: close\r\n\r\n".encode())
-        said = b""
+        received = b""
         while chunk := s.recv(65536):
-            said += chunk
-        return said.decode("latin1")
+            received += chunk
+        return received.decode("latin1")
 
 
 def attempt(what, run):
@@ -54,16 +54,16 @@ def attempt(what, run):
 
 url = f"http://{name}:{port}/x"
 served["proxy"] = urllib.request.urlopen(url, timeout=5).read().decode()
-served["transparent"] = ask(name, port)[-2:]
+served["transparent"] = fetch(name, port)[-2:]
 served["curl"] = subprocess.run(["/usr/bin/curl", "-s", url], capture_output=True, text=True).stdout
 direct = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
 served["curl-direct"] = subprocess.run(["/usr/bin/curl", "-s", url], env=direct, capture_output=True, text=True).stdout
 
-for address in ["127.0.0.1", "127.88.0.1", "0.0.0.0", "169.254.169.254", "8.8.8.8", *order["addresses"]]:
-    attempt(f"tcp {address}", lambda: "ok" in ask(address, port, "/evil"))
-attempt("tcp ::1", lambda: "ok" in ask("::1", port, "/evil", None, socket.AF_INET6))
-attempt("tcp mapped", lambda: "ok" in ask("::ffff:8.8.8.8", port, "/evil", None, socket.AF_INET6))
-attempt("another host", lambda: "ok" in ask(name, port, "/evil", "evil.test"))
+for address in ["127.0.0.1", "127.88.0.1", "0.0.0.0", "169.254.169.254", "8.8.8.8", *options["addresses"]]:
+    attempt(f"tcp {address}", lambda: "ok" in fetch(address, port, "/evil"))
+attempt("tcp ::1", lambda: "ok" in fetch("::1", port, "/evil", None, socket.AF_INET6))
+attempt("tcp mapped", lambda: "ok" in fetch("::ffff:8.8.8.8", port, "/evil", None, socket.AF_INET6))
+attempt("another host", lambda: "ok" in fetch(name, port, "/evil", "evil.test"))
 attempt("dns", lambda: socket.getaddrinfo("evil.test", 80))
 attempt("proxied", lambda: urllib.request.urlopen(f"http://evil.test:{port}/", timeout=5))
 attempt("direct", lambda: urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://evil.test:{port}/"))
@@ -77,13 +77,13 @@ def udp(address):
         return s.recv(512)
 
 
-for address in ["8.8.8.8", "127.0.0.53", *order["addresses"]]:
+for address in ["8.8.8.8", "127.0.0.53", *options["addresses"]]:
     attempt(f"udp {address}", lambda: udp(address))
 
 
 def abstract():
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
-        s.connect("\0" + order["abstract"])
+        s.connect("\0" + options["abstract"])
         return True
 
 

@@ -2,22 +2,22 @@
 import { readdirSync, readFileSync } from "node:fs";
 
 const canary = process.argv[2];
-const found = [];
+const hits = [];
 let tries = 0;
-const look = (what, text) => {
+const search = (what, text) => {
   tries++;
-  // Our own argument is ignored.
-  if (text.replaceAll(`environment.mjs\0${canary}`, "").includes(canary)) found.push(what);
+  // The argument of this program contains the string too.
+  if (text.replaceAll(`environment.mjs\0${canary}`, "").includes(canary)) hits.push(what);
 };
-look("environment", JSON.stringify(process.env));
+search("environment", JSON.stringify(process.env));
 for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
   for (const file of ["environ", "cmdline", "comm", "auxv"]) {
     try {
-      look(`${pid}/${file}`, readFileSync(`/proc/${pid}/${file}`, "latin1"));
+      search(`${pid}/${file}`, readFileSync(`/proc/${pid}/${file}`, "latin1"));
     } catch {
       tries++;
     }
   }
 }
 const names = Object.keys(process.env).sort();
-process.stdout.write(JSON.stringify({ tries, hits: found, names }));
+process.stdout.write(JSON.stringify({ tries, hits, names }));

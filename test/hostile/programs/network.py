@@ -1,4 +1,8 @@
-"""Tries every connection that bypasses the proxy. argv: port of a TCP listener, of a UDP socket, name of an abstract socket, near|far, addresses."""
+"""Tries every connection that would bypass the proxy.
+
+argv: TCP port, UDP port, name of an abstract socket, near (only this machine) or far (also other hosts), further
+addresses.
+"""
 import json, os, socket, sys
 
 tcp, udp, abstract, reach, *addresses = sys.argv[1:]

@@ -34,7 +34,7 @@ for path in ("/etc/passwd", "/etc/group", "/etc/hosts"):
     if "root:" in open(path).read() or canary in open(path).read():
         hits.append(f"host's {path}")
 
-# Everything outside the system's programs.
+# Searches all files for the canary, except those below /usr and /proc.
 for folder, folders, files in os.walk("/"):
     if folder == "/":
         folders[:] = [name for name in folders if name not in ("usr", "proc")]

@@ -1,4 +1,4 @@
-/* A library that runs wherever it is loaded, and leaves a mark that the host could see. */
+/* A library that writes to stderr when it is loaded and creates a file that the host could see. */
 #include <fcntl.h>
 #include <unistd.h>
 

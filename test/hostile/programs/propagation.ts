@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { openSandbox } from "../../../packages/runner/src/sandbox/open-sandbox.ts";
 
@@ -12,7 +12,7 @@ const mounts = () =>
     .map((line) => line.split(" ")[4]);
 
 const cache_dir = mkdtempSync(join(tmpdir(), "backplane-propagation-"));
-const before = new Set(mounts());
+const initial_mounts = new Set(mounts());
 const count = mounts().length;
 const sandbox = await openSandbox({
   cache_dir,
@@ -24,13 +24,13 @@ const { available } = sandbox.status;
 const appeared: unknown[] = [];
 if (available) {
   const running = await sandbox.launch({
-    grant: noGrant(),
+    grant: grantWith(),
     lifetime: "call",
     folder: "/usr/share",
     program: { kind: "system", file: "/bin/sleep", args: ["60"] },
     env: {},
   });
-  appeared.push(...mounts().filter((path) => !before.has(path)));
+  appeared.push(...mounts().filter((path) => !initial_mounts.has(path)));
   if (mounts().length !== count) appeared.push(`${mounts().length - count} more`);
   running.kill();
   await running.exitCause;

@@ -1,4 +1,4 @@
-"""Tries to write to every folder and file, by path and through every mount, and to change what it cannot write."""
+"""Tries to create entries in every folder and mount, and to write, chmod, unlink and rename read-only files."""
 import json, os
 
 hits, tries = [], 0

@@ -26,7 +26,8 @@ import { createSampling } from "../sampling/sampling-access.ts";
 import { netFetch } from "../services/net-fetch.ts";
 import { createModuleRunner } from "../tools/module-runner.ts";
 
-interface AgentHostParts {
+/** The modules that are built before this part. */
+interface AgentHostModules {
   changes: Changes;
   registry: RegistryModule;
   session: SessionModule;
@@ -59,8 +60,8 @@ const NO_PLUGINS: PluginLoader = {
   stateDir: () => "",
 };
 
-export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentHost {
-  const { calls, changes, registry, session } = parts;
+export function createAgentHost(deps: KernelDeps, modules: AgentHostModules): AgentHost {
+  const { calls, changes, registry, session } = modules;
   const { store, clock, ids, log } = deps;
   const { bus, persister, port, sessions, live } = session;
   const turns = new ActiveTurns(calls.live);

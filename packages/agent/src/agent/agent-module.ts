@@ -34,7 +34,8 @@ import { createAgentChains } from "./chains.ts";
 import { createAgentRuns } from "./runs.ts";
 import { createAgentSessions } from "./sessions.ts";
 
-interface AgentParts {
+/** The modules that are built before this part. */
+interface BuiltModules {
   changes: Changes;
   registry: RegistryModule;
   session: SessionModule;
@@ -65,11 +66,11 @@ interface AgentModule {
   stop(): Promise<void>;
 }
 
-export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentModule {
-  const { changes, host, registry } = parts;
-  const { door } = parts.door;
+export function createAgentModule(deps: KernelDeps, modules: BuiltModules): AgentModule {
+  const { changes, host, registry } = modules;
+  const { door } = modules.door;
   const { store, clock, ids, log } = deps;
-  const { bus, port, persister, sessions, live } = parts.session;
+  const { bus, port, persister, sessions, live } = modules.session;
   const { models, active_models, plugins, turns, fanout } = host;
   const config = registry.cached_config;
   const skills: StepDeps["skills"] = (scope) => registry.skills.list(scope);
@@ -104,7 +105,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     sessions,
     histories,
     live,
-    catalog: parts.door.tools,
+    catalog: modules.door.tools,
     settings,
     store,
     ids,
@@ -116,7 +117,8 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     adoptCalls: (turn) => adoptCalls(door, turn),
     adoptSubagent: (turn) => subagents.adopt(turn),
     permit: (caller) => door.authority.require(caller),
-    isChannelLimited: async (scope, channel) => (await door.policies.of(scope)).channels.has(channel),
+    isChannelLimited: async (scope, channel) =>
+      (await door.policies.getEffective(scope)).channels.has(channel),
     turns,
     changes,
     memories: () => plugins.memories(),
@@ -134,7 +136,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     activeModel: (org_id, provider) => active_models.choose(org_id, provider),
     compactIfNeeded: (turn, provider) => compactions.compactIfNeeded(turn, provider),
     prepareOrg: (org_id) => plugins.prepare(org_id),
-    strategyProblem: (strategy) =>
+    findStrategyProblem: (strategy) =>
       findStrategyPlugin(strategy) === null
         ? `no loaded plugin provides the strategy ${strategy}; see backplane plugin list`
         : null,
@@ -172,7 +174,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
       else live.onSettled(listener);
     },
   });
-  const { invocations } = parts.door.facade;
+  const { invocations } = modules.door.facade;
   const harnesses = createHarnessRuns({ door, invocations, persister, sessions, loop, turns });
   changes.on("harness.ended", ({ row }) => {
     if (row.status !== "succeeded") harnesses.stopChildren(row.execution_id);

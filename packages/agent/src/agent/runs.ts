@@ -81,11 +81,11 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
   return {
     start: (caller, body) => start(caller, body),
     async startOnce(caller, body, key, digest) {
-      const { began, before } = await openIdempotent({ store, clock }, caller, key, digest, (once) =>
+      const { result, stored } = await openIdempotent({ store, clock }, caller, key, digest, (once) =>
         start(caller, body, once),
       );
-      if (began !== null) return { id: began.run.id, entry_id: began.entry_id, ticket: began };
-      const { id, entry_id } = JSON.parse(before) as { id: string; entry_id: number };
+      if (result !== null) return { id: result.run.id, entry_id: result.entry_id, ticket: result };
+      const { id, entry_id } = JSON.parse(stored) as { id: string; entry_id: number };
       return { id, entry_id, ticket: null };
     },
     get,

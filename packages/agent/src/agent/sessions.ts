@@ -1,6 +1,4 @@
-/**
- * The facade for sessions: create, message, fork, reset, handoff.
- */
+/** The facade for sessions, their messages, compactions and pins. */
 
 import { BackplaneError, type Chain, isId } from "@backplane/contract";
 import {

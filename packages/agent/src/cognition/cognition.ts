@@ -11,14 +11,14 @@ import type { ModelCalls } from "../models/call-model.ts";
 import type { EmbedTexts } from "../models/embeddings.ts";
 import { embedText } from "./embed-text.ts";
 
-interface CognitionParts {
+interface CognitionOptions {
   deps: Pick<KernelDeps, "store" | "clock" | "ids">;
   models: ModelCalls;
   active: ActiveModels;
   embedTexts: EmbedTexts;
 }
 
-export function createCognition({ active, deps, embedTexts, models }: CognitionParts): Cognition {
+export function createCognition({ active, deps, embedTexts, models }: CognitionOptions): Cognition {
   const { clock, ids, store } = deps;
   const quota = new Quota(clock, COGNITION_LIMITS.per_minute, 60_000);
 
@@ -40,7 +40,7 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
     work: (details: JsonObject) => Promise<T>,
   ): Promise<T> {
     const details: JsonObject = {};
-    let answer: T;
+    let result: T;
     try {
       if (!quota.take(user.binding_id)) {
         throw new BackplaneError(
@@ -48,14 +48,14 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
           `${user.plugin_id} has used its quota of ${COGNITION_LIMITS.per_minute} requests per minute.`,
         );
       }
-      answer = await work(details);
+      result = await work(details);
     } catch (error) {
       const { code } = toBackplaneError(error);
       await record(user, action, { ...details, error: code });
       throw error;
     }
     await record(user, action, details);
-    return answer;
+    return result;
   }
 
   return {
@@ -99,9 +99,9 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
       runRecorded(user, "embedding.request", async (details) => {
         checkText("text", text);
         const scope = { org_id: user.org_id, project_id: user.project_id };
-        const answer = await embedTexts(scope, [text]);
-        if (answer !== null) {
-          const { provider, model, usage, vectors } = answer;
+        const embedded = await embedTexts(scope, [text]);
+        if (embedded !== null) {
+          const { provider, model, usage, vectors } = embedded;
           Object.assign(details, { provider, model, size: vectors[0]!.length, usage: { ...usage } });
           return vectors[0]!;
         }
@@ -119,8 +119,8 @@ function checkText(name: string, value: string): void {
 }
 
 /**
- * Allows a number of requests in any time window, per key. A key without requests in the window uses no
- * memory.
+ * Allows a number of requests per key in any time window. A request removes the keys that have had no request within
+ * the window.
  */
 export class Quota {
   readonly #clock: Pick<Clock, "monotonic">;

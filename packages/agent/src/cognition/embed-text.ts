@@ -3,6 +3,7 @@
  * Texts that share words have similar vectors; meaning is not considered. Plugins use this embedding while no
  * provider offers a better one. The vector of a text must never change, because plugins store vectors.
  */
+
 const VECTOR_SIZE = 256;
 const TRIGRAM_LENGTH = 3;
 const TRIGRAM_WEIGHT = 0.5;

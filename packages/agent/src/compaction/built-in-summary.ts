@@ -39,22 +39,22 @@ export async function summarizeWithModel(
 
 /**
  * Splits before a user's message, so that no call is separated from its result, and as early as possible while the
- * recent entries fit in half of the target. The user's last message and everything after it
- * are always kept, whatever their size.
+ * recent entries fit in half of the target. The user's last message and everything after it are always kept, whatever
+ * their size. The first entry is the anchor of the chain and is never kept.
  */
 export function splitAtUserMessage(
   entries: readonly Entry[],
   target: number,
 ): { older: Entry[]; recent: Entry[] } {
-  let cut = entries.length;
+  let split_at = entries.length;
   let tokens = 0;
   for (let n = entries.length - 1; n > 0; n--) {
     const entry = entries[n]!;
     if (entry.kind !== "event") tokens += Math.ceil(JSON.stringify(entry.payload).length / 4);
     if (entry.kind !== "message" || entry.payload.role !== "user") continue;
-    if (tokens > target / 2 && cut < entries.length) break;
-    cut = n;
+    if (tokens > target / 2 && split_at < entries.length) break;
+    split_at = n;
     if (tokens > target / 2) break;
   }
-  return { older: entries.slice(0, cut), recent: entries.slice(cut) };
+  return { older: entries.slice(0, split_at), recent: entries.slice(split_at) };
 }

@@ -103,7 +103,7 @@ class SessionFanout implements FanoutService {
   #timer: Timer | null = null;
   /** Ids of the events about the end of connections at shutdown that are not delivered yet. */
   readonly #undelivered = new Set<string>();
-  #shutdownAnnouncement: Promise<void> | null = null;
+  #shutdown_announcement: Promise<void> | null = null;
   #onDelivered: () => void = () => {};
   #closed = false;
 
@@ -144,7 +144,7 @@ class SessionFanout implements FanoutService {
     const hub = this.#hubs.pin(key);
     try {
       const row = await (mayWrite(caller) ? sessions.open(key, causeOf(caller)) : sessions.get(key));
-      if (this.#shutdownAnnouncement !== null) throw new BackplaneError("gateway_stopping");
+      if (this.#shutdown_announcement !== null) throw new BackplaneError("gateway_stopping");
       const last = Math.max(row.last_entry_id, hub.last);
       const { since_entry, adapter_id, replaces } = options;
       for (const connection of hub.connections) {
@@ -191,8 +191,8 @@ class SessionFanout implements FanoutService {
   }
 
   announceShutdown(): Promise<void> {
-    this.#shutdownAnnouncement ??= this.#announceShutdown();
-    return this.#shutdownAnnouncement;
+    this.#shutdown_announcement ??= this.#announceShutdown();
+    return this.#shutdown_announcement;
   }
 
   close(): void {
@@ -263,8 +263,8 @@ class SessionFanout implements FanoutService {
   }
 
   /**
-   * A client cannot attach to a sub-agent, so the watchers of the session that spawned it receive its
-   * questions.
+   * A client cannot attach to the session of a sub-agent, so the watchers of all its parent sessions receive its
+   * approval events.
    */
   #publishToAncestors(event: BusEvent, subject: string): void {
     for (let id = subject; id.includes(AGENT_SEPARATOR); ) {
@@ -283,8 +283,8 @@ class SessionFanout implements FanoutService {
   }
 
   /**
-   * Watchers receive the thinking of the model as it streams, but it is not kept after the answer. The other deltas of
-   * a provider reach them as assistant.message.delta.
+   * Watchers receive the thinking of the model as it streams, but it is not kept after the answer. The text of the
+   * answer reaches them as assistant.message.delta, and partial tool calls do not reach them.
    */
   #onThinking(event: BusEvent<"llm.call.delta">): void {
     if (event.payload.thinking === undefined || event.payload.thinking === "") return;
@@ -307,7 +307,7 @@ class SessionFanout implements FanoutService {
 
   #onDetached(connection: SubscriberConnection, reason: DetachReason): void {
     const { hub, id } = connection;
-    if (this.#shutdownAnnouncement === null) this.#publishDetached(hub, id, reason);
+    if (this.#shutdown_announcement === null) this.#publishDetached(hub, id, reason);
     this.#hubs.release(hub);
   }
 

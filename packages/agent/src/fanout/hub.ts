@@ -1,7 +1,7 @@
 /**
  * One watched session: its connections, and the events that they missed while they were reading the tape. `recent`
- * holds everything since the first of the reading connections began to read, so that the switch from the tape to live
- * events leaves no gap.
+ * holds all events except deltas since the first of the reading connections began to read, so that the switch from the
+ * tape to live events leaves no gap.
  */
 
 import type { BusEvent, Entry } from "@backplane/contract";
@@ -15,7 +15,7 @@ import type { UnfinishedAnswer, UnfinishedAnswers } from "./unfinished-answers.t
 export interface HubDeps {
   envelopes: Envelopes;
   unfinished: UnfinishedAnswers;
-  /** The capacity of `recent`, in characters. */
+  /** `recent` keeps at most this many characters of entries, and as many of other events. */
   recent_bytes: number;
 }
 
@@ -26,7 +26,7 @@ export class Hub {
   pins = 0;
   /** The highest entry id that the hub has received. */
   last = 0;
-  /** Numbers the events that are kept. */
+  /** The number of entries and events so far, without deltas. Marks where a connection began to read. */
   seq = 0;
   readonly #deps: HubDeps;
   #readers = 0;

@@ -10,18 +10,18 @@ const NONE: readonly Hub[] = [];
 
 export class Hubs {
   readonly #deps: HubDeps;
-  readonly #byId = new Map<string, readonly Hub[]>();
+  readonly #by_id = new Map<string, readonly Hub[]>();
 
   constructor(deps: HubDeps) {
     this.#deps = deps;
   }
 
   get size(): number {
-    return this.#byId.size;
+    return this.#by_id.size;
   }
 
   get(key: SessionKey): Hub | undefined {
-    const hubs = this.#byId.get(key.session_id);
+    const hubs = this.#by_id.get(key.session_id);
     return hubs?.find(
       ({ key: hub_key }) => hub_key.workspace === key.workspace && isSame(hub_key.scope, key.scope),
     );
@@ -29,7 +29,7 @@ export class Hubs {
 
   /** Events do not carry a workspace, so this returns the hubs of every workspace that has a session with this id. */
   forSession(scope: Scope, session_id: string): readonly Hub[] {
-    const hubs = this.#byId.get(session_id);
+    const hubs = this.#by_id.get(session_id);
     if (hubs === undefined) return NONE;
     return hubs.every(({ key }) => isSame(key.scope, scope))
       ? hubs
@@ -37,7 +37,7 @@ export class Hubs {
   }
 
   *all(): Iterable<Hub> {
-    for (const hubs of this.#byId.values()) yield* hubs;
+    for (const hubs of this.#by_id.values()) yield* hubs;
   }
 
   *connections(): Iterable<SubscriberConnection> {
@@ -49,7 +49,7 @@ export class Hubs {
     let hub = this.get(key);
     if (hub === undefined) {
       hub = new Hub(key, this.#deps);
-      this.#byId.set(key.session_id, [...(this.#byId.get(key.session_id) ?? NONE), hub]);
+      this.#by_id.set(key.session_id, [...(this.#by_id.get(key.session_id) ?? NONE), hub]);
     }
     hub.pins++;
     return hub;
@@ -63,9 +63,9 @@ export class Hubs {
   release(hub: Hub): void {
     if (!hub.idle) return;
     const { session_id } = hub.key;
-    const remaining = (this.#byId.get(session_id) ?? NONE).filter((other) => other !== hub);
-    if (remaining.length === 0) this.#byId.delete(session_id);
-    else this.#byId.set(session_id, remaining);
+    const remaining = (this.#by_id.get(session_id) ?? NONE).filter((other) => other !== hub);
+    if (remaining.length === 0) this.#by_id.delete(session_id);
+    else this.#by_id.set(session_id, remaining);
   }
 
   stats(): { sessions: number; connections: number } {

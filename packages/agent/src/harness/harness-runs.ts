@@ -71,7 +71,9 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
           input: buildInput(key, message, execution_id, policy),
           ...(timeout_ms === undefined ? {} : { timeout_ms }),
         },
-        ...(once === undefined ? {} : { once: { ...once, answer: { event_id: prepared.event_id } } }),
+        ...(once === undefined
+          ? {}
+          : { once: { ...once, response_fields: { event_id: prepared.event_id } } }),
         harness_run: {
           run_id: run.id,
           workspace: key.workspace,
@@ -125,8 +127,11 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
     const execution = await store.executions.get(scope, execution_id);
     if (execution === null) throw new BackplaneError("execution.not_found");
     if (execution.target.session_id === session_id) return;
-    const owner = execution.target.session_id ?? "no session";
-    throw new BackplaneError("request.invalid", `The execution ${execution_id} belongs to ${owner}.`);
+    const owner = execution.target.session_id;
+    throw new BackplaneError(
+      "request.invalid",
+      `The execution ${execution_id} belongs to ${owner === null ? "no session" : `session ${owner}`}, not to ${session_id}.`,
+    );
   }
 
   function buildRun(caller: Caller, key: SessionKey, message: UserMessage): RunRow {

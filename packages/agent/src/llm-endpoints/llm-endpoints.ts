@@ -49,7 +49,7 @@ const SWEEP_MS = 60_000;
 /** How long a call may outlast its deadline. */
 const SETTLE_GRACE_MS = 30_000;
 
-interface EndpointParts extends OfferedModelsDeps {
+interface EndpointOptions extends OfferedModelsDeps {
   deps: Pick<KernelDeps, "store" | "clock" | "ids" | "log" | "node_id" | "host">;
   port: KernelPort;
   models: ModelCalls;
@@ -79,8 +79,8 @@ export interface LlmEndpointModule {
   stop(): Promise<void>;
 }
 
-export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
-  const { deps, door, models, port } = parts;
+export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpointModule {
+  const { deps, door, models, port } = endpoint_options;
   const { store, clock, ids, log } = deps;
   const running = new Set<{ abort: AbortController; done: Promise<void> }>();
   const calls_by_root = new Map<string, number>();
@@ -113,8 +113,8 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
 
   async function listOffered(caller: Caller, limits: LlmKeyLimits | undefined): Promise<OfferedModel[]> {
     const { org_id } = caller.scope;
-    await parts.prepare(org_id);
-    return await listOfferedModels(parts, org_id, limits?.models);
+    await endpoint_options.prepare(org_id);
+    return await listOfferedModels(endpoint_options, org_id, limits?.models);
   }
 
   async function admit(caller: Caller, name: string): Promise<EndpointAdmission> {
@@ -131,7 +131,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
   ): Promise<OpenCall> {
     const now = clock.now();
     const { scope, delegation } = caller;
-    const { llm } = (await door.policies.of(scope)).document;
+    const { llm } = (await door.policies.getEffective(scope)).document;
     const uses = budgetUses(key, { scope, limits: llm }, now);
     const counts_tokens = operation === "generate" && uses.some(({ subject }) => subject.endsWith(":tokens"));
     const output = reservedOutput(request.options.max_tokens) * countChoices(request.body);
@@ -230,7 +230,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       const { code, message, details } = toBackplaneError(error);
       const status = typeof details?.status_code === "number" ? details.status_code : null;
       const ending = { first_part_ms, error: { code, message, status } };
-      // A call that was cut off has used tokens that were not reported. They are counted as the reservation, or
+      // An interrupted call has used tokens that were not reported. They are counted as the reservation, or
       // as the streamed tokens if those are more.
       const used = Math.max(call.reserved, streamed);
       if (signal.aborted) await settleCall(call, { ...ending, status: "cancelled" }, used);
@@ -256,12 +256,12 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
   }
 
   /** Ends the calls of gateways that have stopped. Every gateway does this, because the update is the same for all. */
-  function sweepLater(): void {
+  function scheduleSweep(): void {
     sweep = clock.after(Math.min(SWEEP_MS, deps.host.recovery.interval_ms), () => {
       void endLost(clock.now() - SETTLE_GRACE_MS)
         .catch((error: unknown) => log.warn({ err: error }, "lost model calls could not be ended"))
         .then(() => {
-          if (sweep !== null) sweepLater();
+          if (sweep !== null) scheduleSweep();
         });
     });
   }
@@ -335,7 +335,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     async start() {
       // If the store is not shared, no other gateway has calls that may still run.
       await endLost(store.shared ? clock.now() : Number.MAX_SAFE_INTEGER);
-      if (store.shared) sweepLater();
+      if (store.shared) scheduleSweep();
     },
     async stop() {
       sweep?.stop();

@@ -5,11 +5,11 @@
 import { BackplaneError } from "@backplane/contract";
 import type { LlmEndpointPart } from "@backplane/ports";
 
-const MAX_WAITING = 100_000;
+const MAX_QUEUED = 100_000;
 
 export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
   readonly #onReturn: () => void;
-  #waiting: LlmEndpointPart[] = [];
+  #queued: LlmEndpointPart[] = [];
   #at = 0;
   #reader: { resolve(step: IteratorResult<LlmEndpointPart>): void; reject(error: unknown): void } | null =
     null;
@@ -26,7 +26,7 @@ export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
     if (this.#reader !== null) {
       this.#reader.resolve({ done: false, value: part });
       this.#reader = null;
-    } else if (this.#waiting.push(part) - this.#at > MAX_WAITING) {
+    } else if (this.#queued.push(part) - this.#at > MAX_QUEUED) {
       this.fail(new BackplaneError("request.overloaded", "The client reads the answer too slowly."));
       this.#onReturn();
     }
@@ -38,7 +38,7 @@ export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
     this.#reader = null;
   }
 
-  /** The parts that wait are delivered first. */
+  /** Parts that are already queued are delivered first. */
   fail(error: unknown): void {
     if (this.#ended || this.#failure !== null) return;
     this.#failure = { error };
@@ -47,9 +47,9 @@ export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
   }
 
   next(): Promise<IteratorResult<LlmEndpointPart>> {
-    if (this.#at < this.#waiting.length) {
-      const value = this.#waiting[this.#at++]!;
-      if (this.#at === this.#waiting.length) [this.#waiting, this.#at] = [[], 0];
+    if (this.#at < this.#queued.length) {
+      const value = this.#queued[this.#at++]!;
+      if (this.#at === this.#queued.length) [this.#queued, this.#at] = [[], 0];
       return Promise.resolve({ done: false, value });
     }
     if (this.#failure !== null) return Promise.reject(this.#failure.error);

@@ -86,8 +86,8 @@ export interface BeginDeps {
   prepareOrg(org_id: string): Promise<void>;
   /** Throws when the caller has lost its authority. */
   permit(caller: Caller): Promise<void>;
-  /** Why a strategy cannot be used, or null. */
-  strategyProblem(strategy: string): string | null;
+  /** Returns the reason why a strategy cannot be used, or null. */
+  findStrategyProblem(strategy: string): string | null;
 }
 
 export async function beginTurn(
@@ -99,7 +99,7 @@ export async function beginTurn(
   await deps.permit({ ...caller, scope: key.scope });
   await deps.prepareOrg(key.scope.org_id);
   const rules = await deps.settings.read(key, request.strategy);
-  const problem = deps.strategyProblem(rules.strategy);
+  const problem = deps.findStrategyProblem(rules.strategy);
   if (problem !== null) throw new BackplaneError("request.invalid", problem);
   const run = buildRun(deps, request, rules, items[0]?.entry.date);
   const ids = await recordStart(deps, request, run, items);
@@ -262,7 +262,7 @@ export async function writeMessage(
   once: IdempotencyClaim | undefined,
 ): Promise<AppendedEntries> {
   if (once === undefined) return await persister.append(turn.key, items);
-  const keyed = { ...once, answer: { run_id: turn.run.id, event_id } };
+  const keyed = { ...once, response_fields: { run_id: turn.run.id, event_id } };
   const write = (tape: TapeWrite) => sessions.appendTape(tape, keyed);
   return (await persister.appendInTransaction(turn.key, items, write))!;
 }

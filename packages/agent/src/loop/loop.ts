@@ -322,7 +322,7 @@ export class Loop {
     const keyed =
       once === undefined
         ? request
-        : { ...request, once: { ...once, answer: { event_id: prepared.event_id } } };
+        : { ...request, once: { ...once, response_fields: { event_id: prepared.event_id } } };
     const { turn, entry_id } = await beginTurn(this.#deps, keyed, prepared.items);
     prepared.publish();
     return { entry_id, event_id: prepared.event_id, run_id: turn.run.id, turn };
@@ -360,7 +360,7 @@ export class Loop {
       throw busyOnOtherGateway(run_id);
     const prepared = this.#prepare(request);
     const { event_id } = prepared;
-    const keyed = once === undefined ? undefined : { ...once, answer: { run_id, event_id } };
+    const keyed = once === undefined ? undefined : { ...once, response_fields: { run_id, event_id } };
     const ids =
       run?.status === "running"
         ? await persister.appendInTransaction(key, prepared.items, ({ entries }) =>

@@ -37,12 +37,12 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   const key = keyOf(run);
   const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn that is resumed", work);
   const caller = await wait(() => resolveCaller(deps, run));
-  const problem = await wait(() => resumeProblem(deps, run, caller));
+  const problem = await wait(() => findResumeProblem(deps, run, caller));
   if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
   await wait(() => deps.permit(caller));
   await wait(() => deps.prepareOrg(key.scope.org_id));
   const rules = await wait(() => settings.read(key, run.strategy));
-  const missing = deps.strategyProblem(rules.strategy);
+  const missing = deps.findStrategyProblem(rules.strategy);
   if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}; ${missing}`);
   const progress = readTurnProgress((await wait(() => sessions.hydrate(key))).entries, run.first_entry_id);
   const resumed_run: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
@@ -77,7 +77,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
  */
 export async function waitForOpenCalls(deps: ResumeDeps, turn: Turn): Promise<Progress> {
   for (;;) {
-    const next = nextWrite(deps, turn);
+    const next = watchNextWrite(deps, turn);
     const { entries } = await deps.store_wait.run(
       "a turn",
       () => deps.sessions.hydrate(turn.key),
@@ -131,7 +131,7 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
 
 const INTERRUPTED = "the gateway stopped during this turn";
 
-async function resumeProblem(
+async function findResumeProblem(
   { resume_turns, store }: ResumeDeps,
   run: RunRow,
   caller: Caller | null,
@@ -186,7 +186,7 @@ interface NextWrite {
 }
 
 /** Must be created before the tape is read, so that no write in between is missed. */
-function nextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): NextWrite {
+function watchNextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): NextWrite {
   const { promise: written, resolve, reject } = Promise.withResolvers<void>();
   const name = sessionMapKey(key);
   const unsubscribe = persister.onWritten((written_key) => {

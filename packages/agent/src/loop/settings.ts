@@ -1,5 +1,6 @@
 /**
- * Settings for turns: `kernel.strategy` and `kernel.max_iterations` of the org, or the session's own values.
+ * Settings for turns: `kernel.strategy` and `kernel.max_iterations` of the org. A request or a session may select
+ * another strategy.
  */
 
 import { type Json, LOOP_LIMITS } from "@backplane/contract";

@@ -1,7 +1,6 @@
 /** The state of one running turn: its caller and session, its limits, and its stop signal. */
 
-import type { RiskContext, Run, TokenUsage } from "@backplane/contract";
-import { tokenUsage } from "@backplane/contract";
+import { type RiskContext, type Run, type TokenUsage, tokenUsage } from "@backplane/contract";
 import { type OfferedTool, type Revocation, SEARCH_TOOL } from "@backplane/door";
 import type { Caller, RunHold, RunRow, SessionKey } from "@backplane/ports";
 import type { History } from "./history.ts";
@@ -38,7 +37,7 @@ export class Turn {
   iterations = 0;
   /** The text of the unfinished answer. */
   partial = "";
-  /** Calls outside the allow-list. */
+  /** The tools outside the allow-list that the model called. */
   forbidden: string[] = [];
   /** Number of user messages since the last model call. */
   new_messages = 0;

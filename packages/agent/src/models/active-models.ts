@@ -48,7 +48,7 @@ export class ActiveModels {
    * Returns the instance that embeds texts: the active one if it has an embedding model, otherwise the first instance
    * by id that has one. Null when no instance has one.
    */
-  async embedding(org_id: string): Promise<{ provider: string; model: string } | null> {
+  async chooseEmbeddingModel(org_id: string): Promise<{ provider: string; model: string } | null> {
     const { active, all } = await this.#instances(org_id);
     const ids = [...all.keys()].toSorted();
     for (const id of active === null ? ids : [active, ...ids]) {

@@ -50,7 +50,7 @@ export interface ModelAnswer {
   stop_reason: string | null;
   /** The model that answered, as reported by the vendor. */
   model: string | null;
-  /** Not checked. */
+  /** Not validated: the vendor may have returned anything. */
   embeddings?: unknown[][];
 }
 
@@ -76,7 +76,7 @@ interface Failure {
   retry_after_ms: number;
 }
 
-/** Returns the loaded plugin that serves an instance of the org, or null. */
+/** Returns the name of the loaded plugin that serves an instance of the org, or null. */
 export type FindProviderOwner = (org_id: string, provider: string) => Promise<string | null>;
 
 interface PendingCall {
@@ -243,11 +243,11 @@ export function toModelAnswer(
   step: string,
   { payload }: Pick<BusEvent<"llm.call.response">, "payload">,
 ): ModelAnswer {
-  const seen = new Set<string>();
+  const used_ids = new Set<string>();
   const tool_calls = (payload.tool_calls ?? []).map(({ id, name, args }, n) => {
     // Results are matched by call id, and some models repeat ids or omit them.
-    const unique_id = id === "" || seen.has(id) ? `${id || "call"}_${n}` : id;
-    seen.add(unique_id);
+    const unique_id = id === "" || used_ids.has(id) ? `${id || "call"}_${n}` : id;
+    used_ids.add(unique_id);
     return { id: unique_id, name, args: args as JsonObject };
   });
   return {

@@ -1,7 +1,7 @@
 /**
  * Computes embeddings with the org's provider instance that has an embedding model. Without such an instance there are
  * no embeddings: the caller decides whether to use a fallback, because vectors of different models must never be
- * compared. A failed request is therefore an error and is never answered by another model.
+ * compared. A failed request is therefore an error and never falls back to another model.
  */
 import { BackplaneError, COGNITION_LIMITS, type Json, type TokenUsage } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
@@ -26,7 +26,7 @@ const MAX_TEXTS = 64;
 
 export function createEmbedTexts(models: ModelCalls, active: ActiveModels): EmbedTexts {
   return async (scope, texts) => {
-    const chosen = await active.embedding(scope.org_id);
+    const chosen = await active.chooseEmbeddingModel(scope.org_id);
     if (chosen === null) return null;
     const { embeddings, usage } = await models.call(
       { ...chosen, messages: [], tools: [], params: {}, input: [...texts] },
@@ -51,7 +51,7 @@ function areVectors(value: unknown[][] | undefined, count: number): value is num
     value?.length === count &&
     size > 0 &&
     size <= MAX_SIZE &&
-    value.every((vector) => vector.length === size && vector.every((value) => Number.isFinite(value)))
+    value.every((vector) => vector.length === size && vector.every((number) => Number.isFinite(number)))
   );
 }
 
@@ -71,9 +71,9 @@ export function embeddingServices(embed: EmbedTexts): [string, KernelService][] 
           const message = `texts must be 1 to ${MAX_TEXTS} texts of 1 to ${COGNITION_LIMITS.prompt_chars} characters`;
           throw new BackplaneError("request.invalid", message);
         }
-        const answer = await embed(request_scope, texts);
-        if (answer === null) return null;
-        const { provider, model, vectors } = answer;
+        const embedded = await embed(request_scope, texts);
+        if (embedded === null) return null;
+        const { provider, model, vectors } = embedded;
         return { space: `${provider}/${model}/${vectors[0]!.length}`, vectors };
       },
     ],

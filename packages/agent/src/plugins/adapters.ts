@@ -20,7 +20,7 @@ import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { MintedCallers } from "./services.ts";
 import { withTimeout } from "./with-timeout.ts";
 
-interface AdapterParts {
+interface AdapterOptions {
   deps: Pick<PluginSystemDeps, "clock" | "log" | "schemas">;
   timeouts: PluginTimeouts;
   callers: MintedCallers;
@@ -29,14 +29,14 @@ interface AdapterParts {
 }
 
 export class MountedAdapters implements Adapters {
-  readonly #parts: AdapterParts;
+  readonly #options: AdapterOptions;
   readonly #instances = new Map<string, { instance: Instance; mounts: readonly MountedRoute[] }>();
   #all: readonly MountedRoute[] = [];
   #mounts: readonly AdapterMount[] = [];
   readonly #listeners = new Set<(plugin: string) => void>();
 
-  constructor(parts: AdapterParts) {
-    this.#parts = parts;
+  constructor(options: AdapterOptions) {
+    this.#options = options;
   }
 
   list(): readonly AdapterMount[] {
@@ -48,7 +48,7 @@ export class MountedAdapters implements Adapters {
   }
 
   isDisabled(plugin: string): boolean {
-    return this.#parts.isDisabled(plugin);
+    return this.#options.isDisabled(plugin);
   }
 
   onDisabled(listener: (plugin: string) => void): void {
@@ -94,12 +94,12 @@ export class MountedAdapters implements Adapters {
     mount: AdapterMount,
     request: Parameters<Adapters["handle"]>[2],
   ): ReturnType<Adapters["handle"]> {
-    const { callers, deps, timeouts } = this.#parts;
+    const { callers, deps, timeouts } = this.#options;
     const instance = this.#instances.get(mount.plugin)?.instance;
     if (instance === undefined) throw new BackplaneError("route.not_found", `${mount.plugin} is not loaded.`);
     const route = `${mount.method} ${mount.path}`;
     await checkBody(deps.schemas, mount, request.body);
-    this.#parts.subscribeOrg(caller.scope.org_id);
+    this.#options.subscribeOrg(caller.scope.org_id);
     const minted = callers.mint({
       plugin: mount.plugin,
       caller: withChannel(caller, mount.plugin),

@@ -22,7 +22,7 @@ import type { PluginSystemDeps } from "./plugins-port.ts";
 import type { ServiceAccess } from "./services.ts";
 import type { PluginSubscriptions } from "./subscriptions.ts";
 
-export interface ContextParts {
+export interface PluginContextOptions {
   deps: Pick<PluginSystemDeps, "config" | "ids" | "loader" | "log">;
   subscriptions: PluginSubscriptions;
   service: ServiceAccess;
@@ -33,8 +33,12 @@ export interface ContextParts {
   register(instance: Instance, tool: KernelTool): void;
 }
 
-export function createPluginContext(parts: ContextParts, instance: Instance, scope: Scope): PluginContext {
-  const { deps, subscriptions, service } = parts;
+export function createPluginContext(
+  options: PluginContextOptions,
+  instance: Instance,
+  scope: Scope,
+): PluginContext {
+  const { deps, subscriptions, service } = options;
   const { name, category } = instance.entry;
   const { org_id } = scope;
 
@@ -46,13 +50,12 @@ export function createPluginContext(parts: ContextParts, instance: Instance, sco
   async function emit<K extends string>(
     kind: K,
     payload: BusPayload<K>,
-    options: { session_id: string; as?: string },
+    { session_id, as }: { session_id: string; as?: string },
   ) {
     checkAlive();
-    const { session_id, as } = options;
     if (category === "tool" && kind === "tool.call.result") return acceptLegacyResult(payload, session_id);
-    const target = (as === undefined ? null : parts.resolveScope(name, as)) ?? scope;
-    parts.subscribeOrg(target.org_id);
+    const target = (as === undefined ? null : options.resolveScope(name, as)) ?? scope;
+    options.subscribeOrg(target.org_id);
     const where = { session_id, project_id: target.project_id };
     const { id } = await subscriptions.port(name, target.org_id).publish(kind, payload, where);
     return { id };
@@ -90,7 +93,7 @@ export function createPluginContext(parts: ContextParts, instance: Instance, sco
           fix: "Tools come from plugins of category tool.",
         });
       }
-      parts.register(instance, tool);
+      options.register(instance, tool);
     },
     async service(service_name, args, as): Promise<Json> {
       checkAlive();

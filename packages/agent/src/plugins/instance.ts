@@ -4,8 +4,13 @@
  * in the instance in which it began.
  */
 
-import type { BusEvent, KernelPlugin, PluginContext, PluginEntry } from "@backplane/contract";
-import { codeOf } from "@backplane/contract";
+import {
+  type BusEvent,
+  codeOf,
+  type KernelPlugin,
+  type PluginContext,
+  type PluginEntry,
+} from "@backplane/contract";
 import type { LoadedPlugin, RegisteredTool, Scope } from "@backplane/ports";
 import type { BusPort } from "@backplane/session";
 import { LegacyCalls } from "./legacy-calls.ts";

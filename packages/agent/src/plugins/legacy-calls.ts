@@ -3,8 +3,7 @@
  * here and does not reach the bus, because the kernel publishes its own result after it is on disk.
  */
 
-import type { BusPayload, StopSignal } from "@backplane/contract";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type BusPayload, type StopSignal } from "@backplane/contract";
 
 export type LegacyResult = Readonly<BusPayload<"tool.call.result">>;
 

@@ -20,7 +20,7 @@ import type { PluginTools } from "./tool-table.ts";
 import { adaptLegacyTool, adaptTypedTool, type ToolDeps } from "./tools.ts";
 import { withTimeout } from "./with-timeout.ts";
 
-export interface LifecycleParts {
+export interface LifecycleOptions {
   deps: Pick<PluginSystemDeps, "clock" | "default_scope" | "ids" | "loader" | "log">;
   timeouts: PluginTimeouts;
   subscriptions: PluginSubscriptions;
@@ -30,15 +30,15 @@ export interface LifecycleParts {
 }
 
 export class PluginLifecycle {
-  readonly #parts: LifecycleParts;
+  readonly #options: LifecycleOptions;
   readonly #tool_deps: ToolDeps;
   readonly #loaded = new Set<Instance>();
   #generation = 0;
 
-  constructor(parts: LifecycleParts) {
-    this.#parts = parts;
-    const { clock, ids } = parts.deps;
-    this.#tool_deps = { clock, ids, brief_ms: parts.timeouts.brief_ms };
+  constructor(options: LifecycleOptions) {
+    this.#options = options;
+    const { clock, ids } = options.deps;
+    this.#tool_deps = { clock, ids, brief_ms: options.timeouts.brief_ms };
   }
 
   /** The instances that receive events. */
@@ -48,7 +48,7 @@ export class PluginLifecycle {
 
   /** Loads the module or starts the process. Only `subscriptions()` of the plugin runs in this step. */
   async startInstance(entry: PluginEntry, mode: Mode, network: PluginNetworkAccess): Promise<Instance> {
-    const { deps, timeouts, hooks } = this.#parts;
+    const { deps, timeouts, hooks } = this.#options;
     const loading = deps.loader.load(entry, mode, network);
     const loaded = await withTimeout(
       deps.clock,
@@ -80,10 +80,9 @@ export class PluginLifecycle {
    */
   async activate(
     instance: Instance,
-    options: { old: Instance | null; api: boolean; stillWanted(): boolean },
+    { old, api, stillWanted }: { old: Instance | null; api: boolean; stillWanted(): boolean },
   ): Promise<void> {
-    const { deps, timeouts, subscriptions, tools, adapters } = this.#parts;
-    const { old, api } = options;
+    const { deps, timeouts, subscriptions, tools, adapters } = this.#options;
     const { name, plugin } = instance;
     try {
       checkIds(instance, this.#loaded);
@@ -98,7 +97,7 @@ export class PluginLifecycle {
       await withTimeout(deps.clock, timeouts.load_ms, `onLoad of ${name}`, () =>
         Promise.race([onLoad(), instance.died]),
       );
-      if (!options.stillWanted())
+      if (!stillWanted())
         throw new BackplaneError("cancelled", `${name} changed its state while it was loading`);
       // Checked again, because other plugins may have been loaded during onLoad. No step after this one is
       // asynchronous.
@@ -122,7 +121,7 @@ export class PluginLifecycle {
    * is activated with the plugin.
    */
   register(instance: Instance, tool: KernelTool): void {
-    const { tools } = this.#parts;
+    const { tools } = this.#options;
     const definition = adaptTypedTool(this.#tool_deps, instance, tool);
     for (const registered of instance.tools) {
       if (registered.legacy || registered.spec.name !== definition.spec.name) continue;
@@ -140,13 +139,13 @@ export class PluginLifecycle {
   deactivate(instance: Instance): void {
     instance.unbind();
     this.#loaded.delete(instance);
-    this.#parts.tools.replace(instance.tools, []);
-    this.#parts.adapters.unmount(instance);
+    this.#options.tools.replace(instance.tools, []);
+    this.#options.adapters.unmount(instance);
   }
 
   /** Waits for running work, calls onUnload and closes the instance. Never throws. */
   async retire(instance: Instance, drain_ms: number): Promise<void> {
-    const { deps, timeouts } = this.#parts;
+    const { deps, timeouts } = this.#options;
     const { name, plugin } = instance;
     if (drain_ms > 0 && !instance.dead) {
       await withTimeout(deps.clock, drain_ms, `the running calls of ${name}`, () => instance.idle()).catch(
@@ -171,7 +170,7 @@ export class PluginLifecycle {
 
   /** Closes an instance that was never loaded or whose onUnload has run. Never throws. */
   async discard(instance: Instance): Promise<void> {
-    const { deps, timeouts } = this.#parts;
+    const { deps, timeouts } = this.#options;
     const close = () => instance.close();
     await withTimeout(deps.clock, timeouts.unload_ms, `closing ${instance.name}`, close).catch(
       (error: unknown) => {

@@ -155,7 +155,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     adapters,
     tools,
     callers,
-    providers: createProviders({ ...deps, prepare, plugin: (name) => registry.get(name) }),
+    providers: createProviders({ ...deps, prepare, getPlugin: (name) => registry.get(name) }),
     async start() {
       subscribeOrg(default_scope.org_id);
       await registry.boot();

@@ -37,8 +37,7 @@ export interface PluginSystemDeps {
   ids: IdSource;
   log: Logger;
   /**
-   * The scope of `plugin.<ns>.enabled`, `.trusted`, `.services` and `.api`, because one instance serves all
-   * orgs.
+   * The scope of plugin settings such as `plugin.<ns>.enabled` and `.trusted`, because one instance serves all orgs.
    */
   default_scope: Scope;
   /** Called for each request, because services may be added after the plugin system was built. */

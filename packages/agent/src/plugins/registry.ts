@@ -13,12 +13,11 @@ import { describeThrown } from "./describe-thrown.ts";
 import type { Instance, Mode } from "./instance.ts";
 import { type PluginLifecycle, subscriberFor } from "./lifecycle.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
-import type { PluginRecord } from "./records.ts";
-import { PluginRecords } from "./records.ts";
+import { type PluginRecord, PluginRecords } from "./records.ts";
 import type { PluginSubscriptions } from "./subscriptions.ts";
 import { Supervisor } from "./supervisor.ts";
 
-export interface PluginRegistryParts {
+export interface PluginRegistryOptions {
   deps: PluginSystemDeps;
   timeouts: PluginTimeouts;
   /** Consecutive failures after which a plugin is unloaded. */
@@ -31,17 +30,17 @@ export interface PluginRegistryParts {
 const STOP_DRAIN_MS = 200;
 
 export class PluginRegistry {
-  readonly #parts: PluginRegistryParts;
+  readonly #options: PluginRegistryOptions;
   readonly #supervisor: Supervisor;
   readonly #records: PluginRecords;
   readonly #retiring = new Map<Instance, Promise<void>>();
   #stopped = false;
 
-  constructor(parts: PluginRegistryParts) {
-    this.#parts = parts;
-    this.#records = new PluginRecords(parts.deps);
+  constructor(options: PluginRegistryOptions) {
+    this.#options = options;
+    this.#records = new PluginRecords(options.deps);
     this.#supervisor = new Supervisor({
-      ...parts,
+      ...options,
       restart: (record) => this.#restart(record),
       fail: (record, error) => this.#fail(record, error),
     });
@@ -71,7 +70,7 @@ export class PluginRegistry {
     const nodes = instances.map(({ name, plugin }) => ({ name, requires: plugin.requires ?? [] }));
     const { names, cycles } = sortByDependencies(nodes);
     for (const [name, cycle] of cycles) {
-      await this.#parts.lifecycle.discard(started.get(name)!);
+      await this.#options.lifecycle.discard(started.get(name)!);
       this.#fail(this.get(name), new BackplaneError("plugin.invalid", `it requires itself: ${cycle}`));
     }
     for (const name of names) {
@@ -159,7 +158,7 @@ export class PluginRegistry {
       record.status = "disabled";
       return null;
     }
-    return await this.#parts.lifecycle.startInstance(record.entry, this.#modeFor(record), record.settings);
+    return await this.#options.lifecycle.startInstance(record.entry, this.#modeFor(record), record.settings);
   }
 
   async #activate(
@@ -169,23 +168,23 @@ export class PluginRegistry {
   ): Promise<void> {
     if (record.instance !== null) {
       // A write has enabled the plugin while the kernel was booting, so it is already loaded.
-      await this.#parts.lifecycle.discard(instance);
+      await this.#options.lifecycle.discard(instance);
       return;
     }
     await this.#checkRequires(record, instance);
     const stillWanted = () => !this.#stopped;
-    await this.#parts.lifecycle.activate(instance, { old: null, api: record.api, stillWanted });
+    await this.#options.lifecycle.activate(instance, { old: null, api: record.api, stillWanted });
     if (phase === "first") record.failures = 0;
     this.#markLoaded(record, instance);
     const { version, category } = instance.plugin;
     if (phase === "first")
-      this.#parts.announcer.publish("plugin.loaded", { name: record.name, version, category });
-    else this.#parts.announcer.publish("plugin.reloaded", { name: record.name, version });
+      this.#options.announcer.publish("plugin.loaded", { name: record.name, version, category });
+    else this.#options.announcer.publish("plugin.reloaded", { name: record.name, version });
     for (const unblocked of this.#records.unblock(record.name)) void this.load(unblocked);
   }
 
   async #reload(record: PluginRecord): Promise<void> {
-    const { lifecycle, subscriptions, timeouts } = this.#parts;
+    const { lifecycle, subscriptions, timeouts } = this.#options;
     const old = record.instance;
     if (old === null || record.status !== "loaded") {
       await this.discover();
@@ -214,7 +213,7 @@ export class PluginRegistry {
       record.entry = entry;
       record.failures = 0;
       this.#markLoaded(record, next);
-      this.#parts.announcer.publish("plugin.reloaded", { name: record.name, version: next.plugin.version });
+      this.#options.announcer.publish("plugin.reloaded", { name: record.name, version: next.plugin.version });
       const retired = lifecycle.retire(old, timeouts.retire_ms).finally(() => this.#retiring.delete(old));
       this.#retiring.set(old, retired);
     } catch (error) {
@@ -222,7 +221,7 @@ export class PluginRegistry {
       if (record.instance === null) this.#fail(record, error);
       else {
         Object.assign(record, { error: `reload failed: ${message}`, trace });
-        this.#parts.announcer.publish("plugin.error", { name: record.name, error: message });
+        this.#options.announcer.publish("plugin.error", { name: record.name, error: message });
       }
       throw new BackplaneError("plugin.invalid", `${record.name} could not be reloaded: ${message}`, {
         fix: "Correct the plugin and reload it. A version that was already running stays active.",
@@ -232,7 +231,7 @@ export class PluginRegistry {
   }
 
   async #unload(record: PluginRecord, to: "unloaded" | "disabled"): Promise<void> {
-    const { lifecycle, subscriptions, timeouts } = this.#parts;
+    const { lifecycle, subscriptions, timeouts } = this.#options;
     record.restart?.stop();
     record.blocked_by = null;
     const { instance } = record;
@@ -248,7 +247,7 @@ export class PluginRegistry {
     // A stop keeps the status `failed`, so that the failure stays visible.
     if (to === "disabled" || record.status !== "failed") record.status = to;
     if (instance !== null && !this.#stopped)
-      this.#parts.announcer.publish("plugin.removed", { name: record.name });
+      this.#options.announcer.publish("plugin.removed", { name: record.name });
   }
 
   #markLoaded(record: PluginRecord, instance: Instance): void {
@@ -263,7 +262,7 @@ export class PluginRegistry {
   }
 
   #fail(record: PluginRecord, error: unknown): void {
-    const { subscriptions, deps } = this.#parts;
+    const { subscriptions, deps } = this.#options;
     const { message, trace } = describeThrown(error);
     // A failed reload or restart must not change the state of an instance that is still running.
     if (record.instance === null) {
@@ -272,14 +271,14 @@ export class PluginRegistry {
       Object.assign(record, { error: message, trace });
     }
     deps.log.error({ plugin: record.name, code: codeOf(error), trace }, "a plugin could not be loaded");
-    this.#parts.announcer.publish("plugin.error", { name: record.name, error: message });
+    this.#options.announcer.publish("plugin.error", { name: record.name, error: message });
   }
 
   async #checkRequires(record: PluginRecord, instance: Instance): Promise<void> {
     const missing = this.#records.findMissing(instance);
     if (missing === null) return;
     const { name, status } = missing;
-    await this.#parts.lifecycle.discard(instance);
+    await this.#options.lifecycle.discard(instance);
     record.blocked_by = name;
     throw new BackplaneError(
       "plugin.invalid",
@@ -295,7 +294,7 @@ export class PluginRegistry {
   }
 
   #readSettings({ name }: PluginRecord): Promise<PluginRecord["settings"]> {
-    const { config, default_scope } = this.#parts.deps;
+    const { config, default_scope } = this.#options.deps;
     return readPluginSettings(config, default_scope.org_id, name);
   }
 }

@@ -1,7 +1,7 @@
 /**
  * Selects the subscribed events that are meant for a plugin (plug.extras). A model call goes to the plugin
- * that owns the provider instance, and a decision to the session's strategy. A tool call never reaches a
- * plugin over the bus, because tools run through the door.
+ * that owns the provider instance, a decision to the session's strategy, and a memory event to the stores that it
+ * lists. A tool call never reaches a tool plugin over the bus, because tools run through the door.
  */
 import { type BusEvent, LOOP_LIMITS } from "@backplane/contract";
 import type { InstanceOwners } from "../providers/owners.ts";

@@ -12,7 +12,7 @@ import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { PluginRecord } from "./records.ts";
 import type { PluginSubscriptions } from "./subscriptions.ts";
 
-export interface SupervisorParts {
+export interface SupervisorOptions {
   deps: Pick<PluginSystemDeps, "clock" | "log">;
   timeouts: PluginTimeouts;
   /** Consecutive failures after which a plugin is unloaded. */
@@ -27,10 +27,10 @@ export interface SupervisorParts {
 }
 
 export class Supervisor {
-  readonly #parts: SupervisorParts;
+  readonly #options: SupervisorOptions;
 
-  constructor(parts: SupervisorParts) {
-    this.#parts = parts;
+  constructor(options: SupervisorOptions) {
+    this.#options = options;
   }
 
   /**
@@ -40,7 +40,7 @@ export class Supervisor {
   recordOutcome(record: PluginRecord | undefined, instance: Instance, failure: unknown): void {
     if (record?.instance !== instance || record.status !== "loaded") return;
     if (failure === null) record.failures = 0;
-    else if (++record.failures >= this.#parts.threshold) this.#unloadFailed(record, instance, failure);
+    else if (++record.failures >= this.#options.threshold) this.#unloadFailed(record, instance, failure);
   }
 
   /** Watches for the exit of the plugin's process. */
@@ -49,7 +49,7 @@ export class Supervisor {
   }
 
   #unloadFailed(record: PluginRecord, instance: Instance, failure: unknown): void {
-    const { lifecycle, subscriptions, threshold, announcer, deps } = this.#parts;
+    const { lifecycle, subscriptions, threshold, announcer, deps } = this.#options;
     record.status = "unloading";
     lifecycle.deactivate(instance);
     const { message, trace } = describeThrown(failure);
@@ -69,7 +69,7 @@ export class Supervisor {
 
   #onExit(record: PluginRecord, instance: Instance, error: unknown): void {
     if (record.instance !== instance || record.status !== "loaded") return;
-    const { lifecycle, announcer, threshold } = this.#parts;
+    const { lifecycle, announcer, threshold } = this.#options;
     const { message, trace } = describeThrown(error);
     announcer.publish("plugin.error", { name: record.name, error: message });
     if (++record.failures >= threshold) {
@@ -85,7 +85,7 @@ export class Supervisor {
   }
 
   #restartLater(record: PluginRecord): void {
-    const { deps, timeouts } = this.#parts;
+    const { deps, timeouts } = this.#options;
     const delay_ms = timeouts.restart_ms * 2 ** (record.failures - 1);
     record.restart = deps.clock.after(delay_ms, () => void record.queue(() => this.#restart(record)));
   }
@@ -93,11 +93,11 @@ export class Supervisor {
   /** Does nothing when the plugin was loaded, disabled or removed meanwhile. Never throws. */
   async #restart(record: PluginRecord): Promise<void> {
     if (record.instance !== null || record.status !== "failed") return;
-    const { threshold, announcer } = this.#parts;
+    const { threshold, announcer } = this.#options;
     try {
-      await this.#parts.restart(record);
+      await this.#options.restart(record);
     } catch (error) {
-      this.#parts.fail(record, error);
+      this.#options.fail(record, error);
       if (++record.failures < threshold) this.#restartLater(record);
       else announcer.publish("plugin.removed", { name: record.name });
     }

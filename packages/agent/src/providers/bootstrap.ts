@@ -45,7 +45,7 @@ export async function bootstrapProviders(
     .toSorted((a, b) => Number(b === OFFLINE_PLUGIN) - Number(a === OFFLINE_PLUGIN));
   if (plugins.length === 0) return false;
   if ((await config.get(org_id, SEEDED_KEY)) !== undefined) return true;
-  const withKey: string[] = [];
+  const plugins_with_key: string[] = [];
   for (const plugin of plugins) {
     const existing = await config.list(org_id, `providers.${plugin}.`);
     const fallback = existing.size === 0 ? defaults[plugin] : undefined;
@@ -60,10 +60,10 @@ export async function bootstrapProviders(
     const model = fields.get(`providers.${plugin}.model`);
     // An instance whose key comes from the environment is made active only if it can answer.
     const usable = fallback?.api_key !== key || (typeof model === "string" && model !== "");
-    if (typeof key === "string" && key !== "" && usable) withKey.push(plugin);
+    if (typeof key === "string" && key !== "" && usable) plugins_with_key.push(plugin);
   }
   if ((await config.get(org_id, ACTIVE_INSTANCE_KEY)) === undefined) {
-    await config.write(org_id, { set: { [ACTIVE_INSTANCE_KEY]: withKey[0] ?? plugins[0]! } }, {});
+    await config.write(org_id, { set: { [ACTIVE_INSTANCE_KEY]: plugins_with_key[0] ?? plugins[0]! } }, {});
   }
   const now = new Date(clock.now()).toISOString();
   await config.write(org_id, { set: { [SEEDED_KEY]: now } }, {});

@@ -53,7 +53,7 @@ export interface ProvidersDeps {
   /** Ensures that the org's first instances exist. */
   prepare(org_id: string): Promise<void>;
   /** Throws `plugin.not_found`. */
-  plugin(name: string): { status: string; entry: { category: string }; config_schema: JsonObject | null };
+  getPlugin(name: string): { status: string; entry: { category: string }; config_schema: JsonObject | null };
 }
 
 export function createProviders(deps: ProvidersDeps): AgentProviders {
@@ -95,7 +95,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
   }
 
   function checkPlugin(name: string): void {
-    const { entry, status } = deps.plugin(name);
+    const { entry, status } = deps.getPlugin(name);
     if (entry.category !== "llm-provider") {
       throw invalid(`${name} is of category ${entry.category}, not an llm-provider`);
     }
@@ -104,7 +104,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
 
   function isLoaded(name: string): boolean {
     try {
-      return deps.plugin(name).status === "loaded";
+      return deps.getPlugin(name).status === "loaded";
     } catch {
       return false;
     }
@@ -113,7 +113,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
   /** Undefined when the plugin is not installed. */
   function schemaOf(name: string): JsonObject | null | undefined {
     try {
-      return deps.plugin(name).config_schema;
+      return deps.getPlugin(name).config_schema;
     } catch {
       return undefined;
     }

@@ -19,11 +19,11 @@ import {
 } from "@backplane/door";
 import type { RegisteredTool } from "@backplane/ports";
 import { parseSamplingRequest, type SamplingRequest } from "./sampling-request.ts";
-import { readSamplingAnswer, type SamplingToolParts, samplingTool } from "./sampling-tool.ts";
+import { readSamplingAnswer, type SamplingToolOptions, samplingTool } from "./sampling-tool.ts";
 
 const HOUR_MS = 3_600_000;
 
-export function createSampling(parts: Omit<SamplingToolParts, "open">): {
+export function createSampling(options: Omit<SamplingToolOptions, "open">): {
   access: SamplingAccess;
   tool: RegisteredTool;
 } {
@@ -89,5 +89,5 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
     sampling_caller.bound.binding.policy.sampling === undefined
       ? null
       : (params) => sample(door, live, sampling_caller, params);
-  return { access, tool: samplingTool({ ...parts, open }) };
+  return { access, tool: samplingTool({ ...options, open }) };
 }

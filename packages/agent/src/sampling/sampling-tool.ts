@@ -12,7 +12,7 @@ import type { ActiveModels } from "../models/active-models.ts";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { SamplingRequest } from "./sampling-request.ts";
 
-export interface SamplingToolParts {
+export interface SamplingToolOptions {
   deps: Pick<KernelDeps, "version">;
   models: ModelCalls;
   active_models: ActiveModels;
@@ -20,7 +20,7 @@ export interface SamplingToolParts {
   open: ReadonlyMap<string, SamplingRequest>;
 }
 
-export function samplingTool({ deps, models, active_models, open }: SamplingToolParts): RegisteredTool {
+export function samplingTool({ deps, models, active_models, open }: SamplingToolOptions): RegisteredTool {
   return createCoreTool(deps.version ?? "0.0.0", {
     spec: {
       name: SAMPLING_TOOL,

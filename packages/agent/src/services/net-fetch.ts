@@ -46,9 +46,9 @@ export function netFetch({ runner, config, live }: NetFetchDeps): KernelService 
       return response as unknown as Json;
     } catch (error) {
       const refusal = (error as BackplaneError).details?.refusal;
-      const caller = call === null ? undefined : live.get(call.invocation_id);
-      if (refusal !== undefined && caller !== undefined) {
-        caller.egress = addRefusal(caller.egress, refusal as EgressRecord["refusals"][number]);
+      const live_call = call === null ? undefined : live.get(call.invocation_id);
+      if (refusal !== undefined && live_call !== undefined) {
+        live_call.egress = addRefusal(live_call.egress, refusal as EgressRecord["refusals"][number]);
       }
       throw error;
     }

@@ -37,7 +37,7 @@ export function startDispatcher({ port, door, findRunningTurn }: DispatcherDeps)
       return await recordRefusal(toolErrorOutcome(ids, "rejected", `this agent may not use ${name}`));
     }
     if (turn.hides(tool)) {
-      const brief = `${name} has to be found with ${SEARCH_TOOL} first`;
+      const brief = `${name} must be found with ${SEARCH_TOOL} first`;
       return await recordRefusal(toolErrorOutcome(ids, "not_found", brief));
     }
     port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);

@@ -129,12 +129,20 @@ function processOperations({
   serves,
   servers,
   observe,
-  onNotice,
+  onNotification,
   fetch,
   listenerProof,
 }: Runner): Pick<
   Runner,
-  "describe" | "probe" | "request" | "serves" | "servers" | "observe" | "onNotice" | "fetch" | "listenerProof"
+  | "describe"
+  | "probe"
+  | "request"
+  | "serves"
+  | "servers"
+  | "observe"
+  | "onNotification"
+  | "fetch"
+  | "listenerProof"
 > {
   return {
     ...(describe === undefined ? {} : { describe }),
@@ -143,7 +151,7 @@ function processOperations({
     ...(serves === undefined ? {} : { serves }),
     ...(servers === undefined ? {} : { servers }),
     ...(observe === undefined ? {} : { observe }),
-    ...(onNotice === undefined ? {} : { onNotice }),
+    ...(onNotification === undefined ? {} : { onNotification }),
     ...(fetch === undefined ? {} : { fetch }),
     ...(listenerProof === undefined ? {} : { listenerProof }),
   };

@@ -81,19 +81,19 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     const requested = toolsOf(args.tools);
     const key = typeof args.key === "string" ? args.key : null;
     const child = await deps.store_wait.run("a sub-agent", () => findChild(call, key));
-    const earlier = child.run;
-    const turn = earlier === null ? await spawn(call, args, goal, requested, child.key) : null;
-    const ended = turn === null ? waitForEarlier(call, earlier!) : waitForEnd(turn);
+    const earlier_run = child.run;
+    const turn = earlier_run === null ? await spawn(call, args, goal, requested, child.key) : null;
+    const ended = turn === null ? waitForEarlierChild(call, earlier_run!) : waitForEnd(turn);
     // The call may end without waiting for the child.
     ended.catch(() => {});
     const child_id = child.key.session_id;
     children.set(child_id, { invocation_id: call.id, requested, ended });
     deps.onCallEnded(call.id, () => children.delete(child_id));
-    const { strategy } = turn?.run ?? earlier!;
-    return { child_id, strategy, resumed: earlier !== null };
+    const { strategy } = turn?.run ?? earlier_run!;
+    return { child_id, strategy, resumed: earlier_run !== null };
   }
 
-  /** Returns the session of the child, and its run if an earlier run of the call has started it. */
+  /** Returns the session of the child, and its run if an earlier attempt of the call started it. */
   async function findChild(
     call: TurnCallRow,
     key: string | null,
@@ -182,8 +182,8 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     }
   }
 
-  /** The end of a child that an earlier run of the call has started. */
-  async function waitForEarlier(call: TurnCallRow, { id }: RunRow): Promise<ChildEnd> {
+  /** Resolves with the end of a child that an earlier attempt of the call started. */
+  async function waitForEarlierChild(call: TurnCallRow, { id }: RunRow): Promise<ChildEnd> {
     for (;;) {
       const turn = deps.findTurn(id);
       if (turn !== undefined) return await waitForEnd(turn);

@@ -51,11 +51,14 @@ export function toolSearch(
   });
 }
 
-function toAnswer(found: readonly OfferedTool[]): ToolReturn {
-  const tools = found.map(
+function toAnswer(matches: readonly OfferedTool[]): ToolReturn {
+  const tools = matches.map(
     ({ name, description, parameters }): JsonObject => ({ name, description, parameters }),
   );
-  const brief = found.length === 0 ? "no such tool" : `found ${found.map(({ name }) => name).join(", ")}`;
+  const brief =
+    matches.length === 0
+      ? "no tool matches the query"
+      : `found ${matches.map(({ name }) => name).join(", ")}`;
   return { ok: true, brief, display: { kind: "json", data: { tools } as Json } };
 }
 

@@ -20,12 +20,16 @@ const SESSION_STARTS: Record<string, (fixture: TestSession, id: string) => Promi
   "gets its first run": ({ kernel }, session_id) =>
     kernel.runs.start(user, { session_id, input: { text: "hello" } }).then(({ settled }) => settled),
   "gets its first watcher": ({ kernel }, session_id) =>
-    kernel.fanout.attach({ ...user, scopes: ["sessions:write"] }, { session_id }, {
-      adapter_id: "test",
-      since_entry: null,
-      send: () => true,
-      onDetached() {},
-    } as never),
+    kernel.fanout.attach(
+      { ...user, scopes: ["sessions:write"] },
+      { session_id },
+      {
+        adapter_id: "test",
+        since_entry: null,
+        send: () => 0,
+        ended() {},
+      },
+    ),
 };
 
 for (const [event, begin] of Object.entries(SESSION_STARTS))
@@ -90,12 +94,12 @@ verifies(
 test("resets a session without an archive on request and keeps the old chain", async () => {
   const fixture = await createTestSession();
   await fixture.say("hello");
-  const before = await fixture.tape();
+  const tape_before = await fixture.tape();
   const reset = await fixture.kernel.sessions.reset(user, { session_id: "s1" }, { archive: false });
   expect(reset.archive_path).toBeNull();
   expect(await waitForPayloads(fixture, "session.reset")).toEqual([{ session_id: "s1", archive_path: null }]);
   expect(fixture.events.some(({ kind }) => kind === "session.archived")).toBe(false);
-  expect((await fixture.tape()).slice(0, before.length)).toEqual(before);
+  expect((await fixture.tape()).slice(0, tape_before.length)).toEqual(tape_before);
 });
 
 verifies(

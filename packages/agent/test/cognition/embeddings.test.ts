@@ -19,13 +19,13 @@ const INSTRUMENT = {
 interface Vendor {
   plugin: KernelPlugin;
   requests: EmbedRequest[];
-  answer(request: EmbedRequest): Promise<Embeddings>;
+  respond(request: EmbedRequest): Promise<Embeddings>;
 }
 
 function vendorPlugin(): Vendor {
   const vendor: Vendor = {
     requests: [],
-    answer: async ({ texts }) => ({ vectors: texts.map((text) => [text.length, 1, 0]) }),
+    respond: async ({ texts }) => ({ vectors: texts.map((text) => [text.length, 1, 0]) }),
     plugin: llmProviderPlugin({
       name: "llm-vectors",
       version: "1.0.0",
@@ -34,7 +34,7 @@ function vendorPlugin(): Vendor {
         async *generate() {},
         embed(request) {
           vendor.requests.push(request);
-          return vendor.answer(request);
+          return vendor.respond(request);
         },
       }),
     }),
@@ -76,13 +76,17 @@ verifies("instr.context", "embeds with the embedding model of an instance, else 
   );
 });
 
-verifies("instr.context", "never answers with another model when the embedding model fails", async () => {
-  const { vendor, addInstance, embed } = await createEmbeddingSession();
-  await addInstance("embed-1");
-  vendor.answer = () => Promise.reject(new Error("no such model"));
-  await expect(embed("tea")).rejects.toMatchObject({ code: "llm.failed" });
-  for (const vectors of [[], [[]], [[1], [2]], [[Number.NaN]], [["1" as unknown as number]]]) {
-    vendor.answer = async () => ({ vectors });
-    await expect(embed("tea"), JSON.stringify(vectors)).rejects.toMatchObject({ code: "llm.failed" });
-  }
-});
+verifies(
+  "instr.context",
+  "fails instead of hashing if the embedding model fails or returns invalid vectors",
+  async () => {
+    const { vendor, addInstance, embed } = await createEmbeddingSession();
+    await addInstance("embed-1");
+    vendor.respond = () => Promise.reject(new Error("no such model"));
+    await expect(embed("tea")).rejects.toMatchObject({ code: "llm.failed" });
+    for (const vectors of [[], [[]], [[1], [2]], [[Number.NaN]], [["1" as unknown as number]]]) {
+      vendor.respond = async () => ({ vectors });
+      await expect(embed("tea"), JSON.stringify(vectors)).rejects.toMatchObject({ code: "llm.failed" });
+    }
+  },
+);

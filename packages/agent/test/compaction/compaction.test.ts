@@ -182,7 +182,7 @@ verifies(
   },
 );
 
-test("splits before a user's message and always keeps the last one", () => {
+test("splits before a user's message, keeps the last one, and never keeps the first entry", () => {
   const message = (id: number, role: string, length: number): Entry => ({
     id,
     kind: "message",

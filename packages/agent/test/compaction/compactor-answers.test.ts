@@ -82,7 +82,7 @@ test.each<[string, Json]>([
 
 verifies(
   "compactor.repeat",
-  "compacts again after an undo without a message in between, any number of times",
+  "compacts again after each of three undos, without a message in between",
   async () => {
     let turn = 0;
     const fixture = await createSessionWithCompactor(() => ({
@@ -104,15 +104,19 @@ verifies(
   },
 );
 
-verifies("compactor.repeat", "repeats the model's summary after an undo", async () => {
-  const fixture = await createTestSession();
-  for (let n = 0; n < 6; n++) await fixture.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
-  const start = (await fixture.kernel.sessions.get(user, REF)).head_chain_id;
-  await fixture.kernel.sessions.compact(user, REF);
-  await fixture.kernel.sessions.undoCompaction(user, REF);
-  const again = await fixture.kernel.sessions.compact(user, REF);
-  expect(again).toMatchObject({ origin: "compaction", parent_chain_id: start });
-  // The conversation continues from the summary.
-  expect((await fixture.say("/say still here")).status).toBe("completed");
-  expect((await fixture.kernel.sessions.get(user, REF)).head_chain_id).toBe(again.id);
-});
+verifies(
+  "compactor.repeat",
+  "compacts with the model's summary again after an undo, and the conversation continues",
+  async () => {
+    const fixture = await createTestSession();
+    for (let n = 0; n < 6; n++) await fixture.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
+    const start = (await fixture.kernel.sessions.get(user, REF)).head_chain_id;
+    await fixture.kernel.sessions.compact(user, REF);
+    await fixture.kernel.sessions.undoCompaction(user, REF);
+    const again = await fixture.kernel.sessions.compact(user, REF);
+    expect(again).toMatchObject({ origin: "compaction", parent_chain_id: start });
+    // The conversation continues from the summary.
+    expect((await fixture.say("/say still here")).status).toBe("completed");
+    expect((await fixture.kernel.sessions.get(user, REF)).head_chain_id).toBe(again.id);
+  },
+);

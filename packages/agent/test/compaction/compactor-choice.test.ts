@@ -94,7 +94,7 @@ verifies("compactor.choice", "applies the rollout of a binding per session", asy
       served.push((await sessions.compaction(user, id)).compactor !== null);
       await sessions.undoCompaction(user, { session_id });
     }
-    // The same session always gets the same answer.
+    // The same session always gets the same compactor.
     expect(served.at(-1)).toBe(served.at(-2));
   }
   expect(new Set(served)).toEqual(new Set([true, false]));
@@ -106,12 +106,12 @@ verifies(
   async () => {
     const fixture = await createSessionWith({ id: "broken" }, { id: "greedy" }, { id: "good" });
     const { sessions } = fixture.kernel;
-    const answers: Record<string, () => ReturnType<typeof ok>> = {
+    const results: Record<string, () => ReturnType<typeof ok>> = {
       broken: () => ended("failed", "plugin_failed"),
       greedy: () => ok({ seed_blocks: [{ kind: "input" }] }),
       good: () => ok({ seed_blocks: [], summary: { text: "short" } }),
     };
-    fixture.runner.script = ({ request }) => answers[request.export_id]!();
+    fixture.runner.script = ({ request }) => results[request.export_id]!();
     const first = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
     expect(calledExports(fixture)).toEqual(["broken", "greedy", "good"]);
     expect(first.compactor).toMatchObject({ export_id: "good" });
@@ -120,7 +120,7 @@ verifies(
       ["greedy", "malformed_response"],
     ]);
     await sessions.undoCompaction(user, REF);
-    answers.good = () => ok({ seed_blocks: [], summary: { text: "too long ".repeat(2_000) } });
+    results.good = () => ok({ seed_blocks: [], summary: { text: "too long ".repeat(2_000) } });
     const second = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
     expect(second.compactor).toBeNull();
     expect(second.failed_compactors.map(({ code }) => code)).toEqual([

@@ -243,7 +243,7 @@ test("explains that a compaction is read by the id of its chain", async () => {
   }
 });
 
-verifies("compactor.contract", "leaves nothing behind after a kill during a compaction", async () => {
+verifies("compactor.contract", "changes nothing if the gateway crashes during a compaction", async () => {
   let called = () => {};
   const running = new Promise<void>((resolve) => {
     called = resolve;

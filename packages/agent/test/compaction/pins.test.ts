@@ -1,4 +1,7 @@
-/** Pins are kept by every compaction, whoever writes the seed, and follow the session through fork, undo and reset. */
+/**
+ * Every compaction keeps pinned entries, whoever writes the seed. Pins survive an undo, are copied to a fork, and are
+ * removed by a reset.
+ */
 import type { Entry, Json } from "@backplane/contract";
 import { plugin as pinTool } from "@backplane/plugin-pin-tool";
 import { manifest } from "@backplane/test-kit/kernel/manifests";

@@ -3,7 +3,7 @@ import { toTapedEntry } from "@backplane/session";
 import { expect, test } from "vitest";
 import { isTaped } from "../../src/fanout/client-events.ts";
 
-test("reads from the tape exactly the events that the tape records", () => {
+test("isTaped accepts exactly the events that the tape records", () => {
   const payloads = [{}, { persist: false }, { __persist__: false }, { persist: true }];
   const disagreeing: string[] = [];
   for (const kind of [...Object.keys(BUS_KINDS), "x.acme.thing"]) {

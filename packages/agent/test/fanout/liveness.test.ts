@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestFanout, makeKey, type Op, until, upTo } from "./test-fanout.ts";
 
-const contextEvents = (seen: readonly { kind: string; payload: unknown }[]) =>
-  seen
+const contextEvents = (events: readonly { kind: string; payload: unknown }[]) =>
+  events
     .filter(({ kind }) => kind.startsWith("session.context."))
     .map(({ kind, payload }) => ({ kind, payload }));
 
@@ -44,7 +44,7 @@ verifies(
     await fixture.idle();
     expect([departed.ended, lively.ended]).toEqual([[], ["shutdown"]]);
     const reasonsOf = (connection_id: string) =>
-      contextEvents(fixture.seen)
+      contextEvents(fixture.events)
         .filter(({ payload }) => (payload as { connection_id: string }).connection_id === connection_id)
         .map(({ payload }) => (payload as { reason?: string }).reason ?? "attached");
     const watchers = [quiet, throwing, slow, departed, lively];
@@ -83,11 +83,11 @@ test("publishes attach and detach events on the kernel session", async () => {
   watcher.detach();
   watcher.detach();
   await fixture.idle();
-  expect(contextEvents(fixture.seen)).toEqual([
+  expect(contextEvents(fixture.events)).toEqual([
     { kind: "session.context.attached", payload: { session_id: "s", connection_id, adapter_id: "test" } },
     { kind: "session.context.detached", payload: { session_id: "s", connection_id, reason: "client_close" } },
   ]);
-  expect(fixture.seen.every((event) => event.source === "kernel-session-context")).toBe(true);
+  expect(fixture.events.every((event) => event.source === "kernel-session-context")).toBe(true);
 });
 
 test("leaves no timer and no session after the last client detaches", async () => {

@@ -5,7 +5,7 @@ import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../loop/test-session.ts";
-import { harnessPackage, scriptHarness } from "./test-harness.ts";
+import { harnessPackage, runHarness, scriptHarness } from "./test-harness.ts";
 
 const START = { session_id: "s1", input: { text: "fix the bug" }, harness: { export_id: "triage" } };
 
@@ -72,13 +72,13 @@ describe("a run of a harness", () => {
         checkpoint: { kind: "checkpoint", data: 1 },
       });
       await until(() => fixture.events.some(({ kind }) => kind === "x.harness.ended"));
-      const seen = fixture.events.filter(({ kind }) => kind.startsWith("x.harness."));
-      expect(seen.map(({ kind, session_id }: BusEvent) => [kind, session_id])).toEqual([
+      const harness_events = fixture.events.filter(({ kind }) => kind.startsWith("x.harness."));
+      expect(harness_events.map(({ kind, session_id }: BusEvent) => [kind, session_id])).toEqual([
         ["x.harness.started", "s1"],
         ["x.harness.event", "s1"],
         ["x.harness.ended", "s1"],
       ]);
-      expect(seen[1]!.payload).toMatchObject({ run_id: done.id, event: { message: "looking" } });
+      expect(harness_events[1]!.payload).toMatchObject({ run_id: done.id, event: { message: "looking" } });
     },
   );
 
@@ -183,4 +183,44 @@ describe("a run of a harness", () => {
     expect(done).toMatchObject({ status: "failed", error: { code: "crashed" } });
     expect(fixture.runner.requests).toHaveLength(10);
   });
+
+  test("requires a key for each run that a harness starts", async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    const { used } = await runHarness(fixture, {}, async ({ caller }) => {
+      const body = { session_id: "child", input: { text: "/say x" } };
+      await expect(fixture.kernel.runs.start(caller, body)).rejects.toMatchObject({
+        code: "request.invalid",
+      });
+    });
+    expect(used).toMatchObject({ child_runs: 0 });
+  });
+
+  verifies(
+    "harness.contract",
+    "grants a harness only the scopes that the `supports` list of its manifest allows",
+    async () => {
+      const fixture = await createTestSession();
+      await fixture.bind(harnessPackage({ supports: ["continue"] }));
+      let scopes: readonly string[] = [];
+      let refusal: unknown;
+      await runHarness(fixture, {}, async ({ request, run }) => {
+        scopes = request.context.gateway.scopes;
+        await (await run("same", "s1", "/say x")).ticket!.settled;
+        await run("other", "elsewhere", "/say x").catch((error) => {
+          refusal = error;
+        });
+      });
+      expect(scopes).toEqual(["chains:read", "runs:read", "runs:write", "sessions:read"]);
+      expect(refusal).toMatchObject({ code: "policy.denied" });
+      const hosted = await createTestSession();
+      await hosted.bind(harnessPackage({ mode: "hosted" }));
+      await runHarness(hosted, { max_child_runs: 5 }, async ({ request, body }) => {
+        expect(request.context.gateway.scopes).not.toContain("runs:write");
+        expect(body.policy).toMatchObject({ max_child_runs: 0 });
+      });
+      expect(() => harnessPackage({ mode: "agent" })).toThrow(/mode/);
+      expect(() => harnessPackage({ supports: ["fly"] })).toThrow(/supports/);
+    },
+  );
 });

@@ -74,8 +74,8 @@ test("lets a hosted harness write only to the conversation that it continues", a
     const other = await headChainId(fixture, "other");
     await expect(chains.addBlocks(caller, other, TRANSCRIPT)).rejects.toMatchObject(denied);
     await expect(chains.create(caller, { session_id: "s1" })).rejects.toMatchObject(denied);
-    const own = await headChainId(fixture, "s1");
-    await expect(chains.fork(caller, own, { child_id: "copy" })).rejects.toMatchObject(denied);
+    const own_chain = await headChainId(fixture, "s1");
+    await expect(chains.fork(caller, own_chain, { child_id: "copy" })).rejects.toMatchObject(denied);
   });
   expect(run).toMatchObject({ status: "completed", error: null });
   expect((await fixture.tape("other")).filter(({ meta }) => meta.source === "block")).toEqual([]);

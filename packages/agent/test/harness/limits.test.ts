@@ -4,27 +4,10 @@ import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { expect, test } from "vitest";
+import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createTestSession, type TestSession } from "../loop/test-session.ts";
-import { type HarnessScript, harnessPackage, scriptHarness } from "./test-harness.ts";
-
-type Policy = NonNullable<Parameters<TestSession["kernel"]["runs"]["start"]>[1]["harness"]>["policy"];
-
-async function runHarness(
-  fixture: TestSession,
-  policy: NonNullable<Policy>,
-  script: (running: HarnessScript) => Promise<unknown>,
-): Promise<{ done: Run; used: object }> {
-  scriptHarness(fixture, async (running) => {
-    await script(running);
-    return { summary: { text: "ended" } };
-  });
-  const body = { session_id: "s1", input: { text: "go" }, harness: { export_id: "triage", policy } };
-  const done = await (await fixture.kernel.runs.start(user, body)).settled;
-  const { used } = await fixture.kernel.runs.execution(user, done.harness!.execution_id);
-  return { done, used };
-}
+import { createTestSession } from "../loop/test-session.ts";
+import { type HarnessScript, harnessPackage, type RunPolicy, runHarness } from "./test-harness.ts";
 
 const refusal = (limit: string) => ({ code: "harness.limit", details: { limit } });
 
@@ -132,7 +115,7 @@ verifies(
     const { plugin } = autoApprovePlugin();
     const fixture = await createTestSession({ plugins: [agentTool, plugin] });
     await fixture.bind(harnessPackage());
-    const runWithPolicy = async (policy: NonNullable<Policy>) => {
+    const runWithPolicy = async (policy: RunPolicy) => {
       const ended: Run[] = [];
       const { used } = await runHarness(fixture, policy, async ({ run }) => {
         ended.push(await (await run("a", `child-${JSON.stringify(policy)}`, spawn)).ticket!.settled);
@@ -155,7 +138,7 @@ verifies("harness.limits", "auto-compacts a child run only as often as the polic
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());
   await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": 2_000 });
-  const countCompactions = async (session_id: string, policy: NonNullable<Policy>) => {
+  const countCompactions = async (session_id: string, policy: RunPolicy) => {
     const { done, used } = await runHarness(fixture, policy, async ({ run }) => {
       for (let n = 0; n < 8; n++)
         await (await run(`${session_id}${n}`, session_id, `/say ${n} ${"lorem ipsum ".repeat(120)}`)).ticket!
@@ -172,38 +155,3 @@ verifies("harness.limits", "auto-compacts a child run only as often as the polic
     started.filter(({ payload }) => payload.target_session_id === id).length;
   expect([countStarted("once"), countStarted("never")]).toEqual([1, 0]);
 });
-
-test("requires a key for each run that a harness starts", async () => {
-  const fixture = await createTestSession();
-  await fixture.bind(harnessPackage());
-  const { used } = await runHarness(fixture, {}, async ({ caller }) => {
-    const body = { session_id: "child", input: { text: "/say x" } };
-    await expect(fixture.kernel.runs.start(caller, body)).rejects.toMatchObject({ code: "request.invalid" });
-  });
-  expect(used).toMatchObject({ child_runs: 0 });
-});
-
-verifies(
-  "harness.contract",
-  "grants a harness only the scopes that match supports in its manifest",
-  async () => {
-    const fixture = await createTestSession();
-    await fixture.bind(harnessPackage({ supports: ["continue"] }));
-    const seen: unknown[] = [];
-    await runHarness(fixture, {}, async ({ request, run }) => {
-      seen.push(request.context.gateway.scopes);
-      await (await run("same", "s1", "/say x")).ticket!.settled;
-      await run("other", "elsewhere", "/say x").catch((error) => void seen.push(error));
-    });
-    expect(seen[0]).toEqual(["chains:read", "runs:read", "runs:write", "sessions:read"]);
-    expect(seen[1]).toMatchObject({ code: "policy.denied" });
-    const hosted = await createTestSession();
-    await hosted.bind(harnessPackage({ mode: "hosted" }));
-    await runHarness(hosted, { max_child_runs: 5 }, async ({ request, body }) => {
-      expect(request.context.gateway.scopes).not.toContain("runs:write");
-      expect(body.policy).toMatchObject({ max_child_runs: 0 });
-    });
-    expect(() => harnessPackage({ mode: "agent" })).toThrow(/mode/);
-    expect(() => harnessPackage({ supports: ["fly"] })).toThrow(/supports/);
-  },
-);

@@ -101,7 +101,7 @@ verifies(
 );
 
 verifies("harness.checkpoint", "resumes after a gateway crash with the state for its fidelity", async () => {
-  const seen = new Map<string, JsonObject>();
+  const resumed_bodies = new Map<string, JsonObject>();
   for (const fidelity of ["lossless", "checkpoint", "prompt_replay", "summary_reseed"]) {
     const first = await createTestSession();
     await first.bind(harnessPackage({ fidelity }));
@@ -119,14 +119,14 @@ verifies("harness.checkpoint", "resumes after a gateway crash with the state for
 
     const second = await createTestSession({ file: first.file, start: false });
     scriptHarness(second, async ({ body }) => {
-      seen.set(fidelity, body);
+      resumed_bodies.set(fidelity, body);
       return { summary: { text: "done" } };
     });
     await second.kernel.start();
     await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
     const run = await second.kernel.runs.get(user, run_id);
     expect(run, fidelity).toMatchObject({ status: "completed", output: { content: "done" } });
-    const body = seen.get(fidelity)!;
+    const body = resumed_bodies.get(fidelity)!;
     expect(body).toMatchObject({
       mode: "resume",
       target: { session_id: "s1", execution_id },
@@ -145,16 +145,16 @@ verifies("harness.checkpoint", "resumes after a gateway crash with the state for
     }
   }
   const checkpoint = { kind: "checkpoint", data: { text: "half done" } };
-  expect(seen.get("lossless")).toMatchObject({ checkpoint });
-  expect(seen.get("checkpoint")).toMatchObject({ checkpoint });
-  const replay = seen.get("prompt_replay")!;
+  expect(resumed_bodies.get("lossless")).toMatchObject({ checkpoint });
+  expect(resumed_bodies.get("checkpoint")).toMatchObject({ checkpoint });
+  const replay = resumed_bodies.get("prompt_replay")!;
   expect(replay).not.toHaveProperty("checkpoint");
   const texts = (replay.chain as { blocks: { content: { text: string }[] }[] }).blocks.map(
     ({ content }) => content[0]?.text,
   );
   expect(texts).toEqual(["/say hello there", "hello there", "fix the bug"]);
-  expect(seen.get("summary_reseed")).toMatchObject({ summary: { text: "half done" } });
-  expect(seen.get("summary_reseed")).not.toHaveProperty("checkpoint");
+  expect(resumed_bodies.get("summary_reseed")).toMatchObject({ summary: { text: "half done" } });
+  expect(resumed_bodies.get("summary_reseed")).not.toHaveProperty("checkpoint");
 });
 
 const LOREM = "lorem ipsum dolor ".repeat(40);
@@ -339,7 +339,7 @@ verifies(
       await cancelled;
       throw new Error("stopped");
     });
-    first.runner.honoursCancel = true;
+    first.runner.honours_cancel = true;
     const { run_id } = await startRun(first);
     await until(() => running);
     await first.kernel.stop(1_000);

@@ -1,9 +1,9 @@
 /** A test session with a bound harness whose behaviour is a script. */
-import type { Json, JsonObject } from "@backplane/contract";
+import type { Json, JsonObject, Run } from "@backplane/contract";
 import type { Caller, Kernel } from "@backplane/ports";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok, type RunnerScript } from "@backplane/test-kit/kernel/scripted-runner";
-import type { TestKernel } from "@backplane/test-kit/kernel/test-kernel";
+import { type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 
 type Running = Parameters<RunnerScript>[0];
 
@@ -15,6 +15,7 @@ export interface HarnessScript extends Running {
 }
 
 type RunTicket = Awaited<ReturnType<Kernel["runs"]["start"]>>;
+export type RunPolicy = NonNullable<NonNullable<Parameters<Kernel["runs"]["start"]>[1]["harness"]>["policy"]>;
 
 const ALL_SCOPES = [
   "sessions:read",
@@ -61,4 +62,20 @@ export function scriptHarness(
     });
     return ok(result);
   };
+}
+
+/** Runs the bound harness once in the session `s1`, and returns its ended run and what its execution used. */
+export async function runHarness(
+  fixture: Pick<TestKernel, "kernel" | "runner">,
+  policy: RunPolicy,
+  script: (running: HarnessScript) => Promise<unknown>,
+): Promise<{ done: Run; used: object }> {
+  scriptHarness(fixture, async (running) => {
+    await script(running);
+    return { summary: { text: "ended" } };
+  });
+  const body = { session_id: "s1", input: { text: "go" }, harness: { export_id: "triage", policy } };
+  const done = await (await fixture.kernel.runs.start(user, body)).settled;
+  const { used } = await fixture.kernel.runs.execution(user, done.harness!.execution_id);
+  return { done, used };
 }

@@ -139,7 +139,7 @@ function createEndpoints() {
     },
   };
   let id = 0;
-  const parts = {
+  const options = {
     deps: {
       store,
       clock,
@@ -150,7 +150,7 @@ function createEndpoints() {
     door: {
       lease: { mayTakeOver: () => true },
       authority: { require: async () => {}, resolveRoot: ({ actor }: Caller) => ({ actor }) },
-      policies: { of: async () => ({ document: { llm: {} } }) },
+      policies: { getEffective: async () => ({ document: { llm: {} } }) },
       store_wait: { run: (_what: string, work: () => Promise<unknown>) => work() },
     },
     models: { call: () => new Promise(() => {}) },
@@ -159,7 +159,7 @@ function createEndpoints() {
     active_models: { list: async () => [{ id: "llm-silent", label: "", config: { model: "m" } }] },
     findPlugin: async () => silentProvider(),
   } as unknown as Parameters<typeof createLlmEndpoints>[0];
-  const module = createLlmEndpoints(parts);
+  const module = createLlmEndpoints(options);
   const call = (actor: string, body = request.body) =>
     module.facade.call({ ...admin, actor }, { ...request, body }, new AbortController().signal);
   const tick = async (ms: number) => {

@@ -72,13 +72,13 @@ verifies("approval.flow", "runs a tool only after an approval on the kernel sess
   const { fixture, adapter } = await createApprovalSession();
   const turn = fixture.say('/tool shell {"command": "ls"}');
   await until(() => adapter.requests.length === 1);
-  const [question] = adapter.requests;
-  expect(question).toMatchObject({
+  const [request] = adapter.requests;
+  expect(request).toMatchObject({
     session_id: "kernel",
     payload: { tool_name: "shell", params: { command: "ls" }, brief: "run: ls", target_session_id: "s1" },
   });
   expect(runs).toEqual([]);
-  await answer(adapter.ctx, question!.payload.id, "approve");
+  await answer(adapter.ctx, request!.payload.id, "approve");
   expect((await turn).output!.content).toContain("ran ls");
   expect(runs).toEqual([{ command: "ls" }]);
 });
@@ -117,9 +117,9 @@ verifies(
   async () => {
     const { fixture, adapter } = await createApprovalSession();
     const watch = async (session_id: string) => {
-      const seen: { kind: string; source: string; payload: object }[] = [];
+      const approval_events: { kind: string; source: string; payload: object }[] = [];
       const send = ({ event }: WatchedEvent) => {
-        if (event.kind.startsWith("approval.")) seen.push(event);
+        if (event.kind.startsWith("approval.")) approval_events.push(event);
         return 0;
       };
       await fixture.kernel.fanout.attach(
@@ -127,9 +127,9 @@ verifies(
         { session_id },
         { adapter_id: "test", since_entry: null, send, ended: () => {} },
       );
-      return seen;
+      return approval_events;
     };
-    const [watcher_events, other] = [await watch("s1"), await watch("s2")];
+    const [watcher_events, other_session_events] = [await watch("s1"), await watch("s2")];
     const turn = fixture.say('/tool shell {"command": "rm"}');
     await until(() => adapter.requests.length === 1);
     const { id } = adapter.requests[0]!.payload;
@@ -143,7 +143,7 @@ verifies(
       ["approval.request", "kernel", expect.objectContaining({ id })],
       ["approval.response", "surface", payload],
     ]);
-    expect(other).toEqual([]);
+    expect(other_session_events).toEqual([]);
     // A plugin receives each published answer once, and an answer over the API once.
     expect(adapter.answers.map(({ source }) => source)).toEqual(["surface", "surface", "surface"]);
     const second = fixture.say('/tool shell {"command": "ls"}');

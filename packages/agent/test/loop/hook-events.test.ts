@@ -92,7 +92,6 @@ verifies(
     await fixture.say(`/say ${"longer ".repeat(400)}`);
     const compacted = await sessions.compact(user, { session_id: "s1" });
     const fork = await sessions.fork(user, { session_id: "s1" }, { child_id: "s2" });
-    const before = compacted.id;
     await sessions.reset(user, { session_id: "s1" });
     await until(() => deliveredEvents(fixture, "session.archived").length === 1);
     const [created] = deliveredEvents(fixture, "session.created");
@@ -122,8 +121,8 @@ verifies(
       chain_id: fork.head_chain_id,
     });
     expect(deliveredEvents(fixture, "session.archived")[0]).toMatchObject({
-      summary: { task: "Archive session s1", output: `chain:${before}` },
-      chain_id: before,
+      summary: { task: "Archive session s1", output: `chain:${compacted.id}` },
+      chain_id: compacted.id,
     });
   },
 );

@@ -25,9 +25,9 @@ const needsApproval: KernelTool = { ...addTool, name: "needs_approval", requires
 
 test("records the result of each call before the next message after an interrupt", async () => {
   const fixture = await createTestSession({ tools: [addTool, slowToStop, needsApproval] });
-  // This tool runs in its own process and never answers.
+  // The runner of this tool never returns an outcome.
   await fixture.bind(manifest([toolExport("unresponsive")]));
-  fixture.runner.honoursCancel = false;
+  fixture.runner.honours_cancel = false;
   fixture.runner.script = () => new Promise(() => {});
   const random = createRandom(4711);
   const names = ["add", "slow_to_stop", "needs_approval", "unresponsive"];

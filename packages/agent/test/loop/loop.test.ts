@@ -18,8 +18,8 @@ verifies(
       iterations: 2,
       output: { content: "Tool results:\n- add: 5" },
     });
-    const seen = kinds(fixture.events).filter((kind) => !kind.endsWith(".delta"));
-    expect(seen).toEqual([
+    const published_kinds = kinds(fixture.events).filter((kind) => !kind.endsWith(".delta"));
+    expect(published_kinds).toEqual([
       "user.message.received",
       "strategy.decide.request",
       "strategy.decide.response",

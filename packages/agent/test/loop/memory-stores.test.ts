@@ -1,4 +1,4 @@
-/** Several memory plugins: the loop queries each of them and merges their hits. */
+/** Turns with several memory plugins: the stores that the loop queries and writes, and how it merges their hits. */
 import type { Decision, KernelPlugin, MemoryEntry } from "@backplane/contract";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";

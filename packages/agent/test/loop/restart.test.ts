@@ -45,7 +45,7 @@ verifies("loop.history", "continues a conversation after a restart with its full
 
 verifies(
   "approval.durable",
-  "keeps a durable approval across a restart, accepts its answer afterwards and checks the call again",
+  "keeps a durable approval across a restart and runs the call once when it is approved afterwards",
   async () => {
     deployed_to.length = 0;
     const options = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
@@ -163,10 +163,10 @@ test("finds a run by its idempotency key after the gateway died", async () => {
   });
 });
 
-test("does not record a second outcome for a call that answers after the gateway has stopped", async () => {
+test("logs no error for a call that returns after the gateway has stopped", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([toolExport("unresponsive")]), { policy: { class: "worker" } });
-  fixture.runner.honoursCancel = false;
+  fixture.runner.honours_cancel = false;
   const late = Promise.withResolvers<void>();
   fixture.runner.script = async () => {
     await late.promise;

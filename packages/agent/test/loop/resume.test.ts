@@ -200,8 +200,8 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
   const slow = "/slow 50\n/say one two three four five six";
   const first = await createTestSession();
   const { caller, revoke } = await createKeyHolder(first);
-  const own_run = await first.kernel.sessions.message(user, s1, { text: slow });
-  const keyed = await first.kernel.sessions.message(caller, { session_id: "s2" }, { text: slow });
+  const user_run = await first.kernel.sessions.message(user, s1, { text: slow });
+  const key_run = await first.kernel.sessions.message(caller, { session_id: "s2" }, { text: slow });
   await until(() => first.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
   await revoke();
   await first.crash();
@@ -209,21 +209,21 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
     file: first.file,
     host: { resume_turns: false },
   });
-  expect(await waitForEnd(second, own_run.run_id)).toMatchObject({
+  expect(await waitForEnd(second, user_run.run_id)).toMatchObject({
     status: "failed",
     error: { code: "loop.failed" },
   });
   expect(assistantTexts(await second.tape())).toEqual([""]);
-  expect((await waitForEnd(second, keyed.run_id)).resumed).toBeUndefined();
+  expect((await waitForEnd(second, key_run.run_id)).resumed).toBeUndefined();
 
   const third = await createTestSession();
   const key_holder = await createKeyHolder(third);
-  const foreign_run = await third.kernel.sessions.message(key_holder.caller, s1, { text: slow });
+  const revoked_run = await third.kernel.sessions.message(key_holder.caller, s1, { text: slow });
   await until(() => third.events.some(({ kind }) => kind === "assistant.message.delta"));
   await key_holder.revoke();
   await third.crash();
   const fourth = await createTestSession({ file: third.file });
-  expect(await waitForEnd(fourth, foreign_run.run_id)).toMatchObject({
+  expect(await waitForEnd(fourth, revoked_run.run_id)).toMatchObject({
     status: "failed",
     error: { code: "authority.key_revoked" },
   });

@@ -12,10 +12,10 @@ const s1 = { session_id: "s1" };
 
 /** Makes every read and write of a turn fail until the returned function is called. */
 function makeUnavailable(store: Store): () => void {
-  const parts = ["sessions", "runs", "invocations", "config", "policies", "bindings", "secrets"] as const;
+  const stores = ["sessions", "runs", "invocations", "config", "policies", "bindings", "secrets"] as const;
   const restores: (() => void)[] = [];
-  for (const part of parts) {
-    const methods = store[part] as unknown as Record<string, unknown>;
+  for (const store_name of stores) {
+    const methods = store[store_name] as unknown as Record<string, unknown>;
     for (const [name, method] of Object.entries(methods)) {
       if (typeof method !== "function") continue;
       methods[name] = async () => Promise.reject(new BackplaneError("store.unavailable"));
@@ -31,7 +31,7 @@ function makeUnavailable(store: Store): () => void {
 
 verifies(
   "node.store-outage",
-  "waits for an unavailable store at any step of a turn and loses no entry",
+  "waits for a store that fails during a model call or a tool call, and loses no entry",
   async () => {
     for (const step of ["model", "tool"]) {
       const { promise, resolve } = Promise.withResolvers<void>();

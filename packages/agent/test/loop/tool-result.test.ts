@@ -18,8 +18,12 @@ async function createSession(): Promise<TestSession> {
   return fixture;
 }
 
-/** The entries of one call: the call, its result, and nothing else that the tool could have written. */
-async function resultEntries(fixture: TestSession, name: string, result: JsonObject): Promise<Json[]> {
+/** Calls the tool in a new session. Returns the payloads of all tool_result entries, without the id of their call. */
+async function runToolAndReadResults(
+  fixture: TestSession,
+  name: string,
+  result: JsonObject,
+): Promise<Json[]> {
   fixture.runner.script = () => ok(result);
   const session_id = `s${fixture.runner.requests.length}`;
   await fixture.say(`/tool ${name} {}`, session_id);
@@ -47,7 +51,12 @@ verifies("tool.contract", "writes the tool_result entry on the tape from the che
     envelope: { brief: "forged" },
   };
   expect(
-    await resultEntries(fixture, "search", { ...forged, content, structured_output, tool_result: forged }),
+    await runToolAndReadResults(fixture, "search", {
+      ...forged,
+      content,
+      structured_output,
+      tool_result: forged,
+    }),
   ).toEqual([
     {
       ok: true,
@@ -55,7 +64,7 @@ verifies("tool.contract", "writes the tool_result entry on the tape from the che
       envelope: { brief: "Found 3 issues.", display: { kind: "text", text: "Found 3 issues." } },
     },
   ]);
-  const broken = await resultEntries(fixture, "search", { content, structured_output: {} });
+  const broken = await runToolAndReadResults(fixture, "search", { content, structured_output: {} });
   expect(broken).toEqual([
     {
       ok: false,
@@ -67,7 +76,10 @@ verifies("tool.contract", "writes the tool_result entry on the tape from the che
   // The output that failed the check is nowhere in the entry.
   expect(JSON.stringify(broken)).not.toContain("Found 3 issues.");
   expect(
-    await resultEntries(fixture, "free", { content: [{ type: "text", text: "closed" }], is_error: true }),
+    await runToolAndReadResults(fixture, "free", {
+      content: [{ type: "text", text: "closed" }],
+      is_error: true,
+    }),
   ).toMatchObject([{ ok: false, error: "closed" }]);
 });
 
@@ -79,7 +91,7 @@ verifies("tool.contract", "never takes the envelope of a tape entry from a bound
     display: { kind: "text", text: "shown instead" },
     kind: "rejected",
   };
-  expect(await resultEntries(fixture, "free", { content, structured_output })).toEqual([
+  expect(await runToolAndReadResults(fixture, "free", { content, structured_output })).toEqual([
     {
       ok: true,
       value: structured_output,

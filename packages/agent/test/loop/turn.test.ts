@@ -80,18 +80,18 @@ test("offers the allowed tools, and deferred ones after they were found", () => 
   expect(turn.offered()).toEqual(["plain", "late"]);
 });
 
-describe("a message joins a running turn", () => {
+describe("a message", () => {
   const other = (more: Partial<Caller>): Caller => ({ ...user, actor: "key_other", ...more });
   const delegation = { invocation_id: "inv_1", scopes: [], grant: {} } as unknown as Caller["delegation"];
 
   test.for<[string, Caller, Caller, boolean]>([
-    ["from its own caller", user, { ...user, role: "guest" }, true],
-    ["from a caller with the same role", user, other({}), true],
-    ["from a caller with a higher role", user, other({ role: "owner" }), true],
-    ["not from a caller with a lower role", user, other({ role: "guest" }), false],
-    ["not from a caller without admin rights if an admin began it", other({ admin: true }), user, false],
-    ["not from a plugin", user, other({ delegation: delegation! }), false],
-    ["not if the host's admin began it", admin, other({ role: "owner", admin: true }), false],
+    ["joins a turn of its own sender", user, { ...user, role: "guest" }, true],
+    ["joins a turn of a caller with the same role", user, other({}), true],
+    ["joins a turn of a caller with a lower role", user, other({ role: "owner" }), true],
+    ["does not join a turn of a caller with a higher role", user, other({ role: "guest" }), false],
+    ["does not join a turn of an admin if its sender is not an admin", other({ admin: true }), user, false],
+    ["does not join a turn if a plugin sent it", user, other({ delegation: delegation! }), false],
+    ["does not join a turn of the host's admin", admin, other({ role: "owner", admin: true }), false],
   ])("%s", ([, turn, sender, joins]) => {
     expect(mayJoin(turn, sender)).toBe(joins);
   });

@@ -1,4 +1,4 @@
-/** Model calls outside a conversation have sessions of their own and reach neither tapes nor watchers. */
+/** Model calls outside a conversation run on bridge sessions, which have no tape. */
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

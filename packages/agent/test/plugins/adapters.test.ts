@@ -53,10 +53,10 @@ test("fails a plugin whose route is already taken by another adapter", async () 
   });
   const route = { method: "GET", path: "/a", summary: "s", scope: "admin" } as const;
   const twice = { routes: [route, route] };
-  const own = await createTestPlugins((loader) =>
+  const duplicate = await createTestPlugins((loader) =>
     loader.add(adapter("web", "/a", () => ({ status: 204 }), twice)),
   );
-  expect(own.system.snapshot()[0]).toMatchObject({ error: "the route GET /x/web/a is taken by web" });
+  expect(duplicate.system.snapshot()[0]).toMatchObject({ error: "the route GET /x/web/a is taken by web" });
 });
 
 test("lets an adapter act for its caller through `as` until the request is answered", async () => {

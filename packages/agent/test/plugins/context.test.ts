@@ -31,7 +31,7 @@ verifies(
     // The kernel sets id, time, source, org and project.
     const { id } = await ctx.emit("x.my-skill.done", { n: 1 }, { session_id: "s1" });
     await drainBus(fixture.bus);
-    expect(fixture.seen.find((event) => event.id === id)).toMatchObject({
+    expect(fixture.events.find((event) => event.id === id)).toMatchObject({
       kind: "x.my-skill.done",
       source: "my-skill",
       session_id: "s1",
@@ -117,7 +117,7 @@ verifies(
     expect(await emit("tool", "x.a-tool.kind", {}, "_bridge:a-tool:1")).toBe(ALLOWED);
     expect(await emit("tool", "x.a-tool.kind", {}, "kernel")).toBe("policy.denied");
     await drainBus(fixture.bus);
-    expect(new Set(fixture.seen.map(({ source }) => source))).toEqual(
+    expect(new Set(fixture.events.map(({ source }) => source))).toEqual(
       new Set(["kernel", "an-adapter", "a-skill", "a-tool"]),
     );
     // Spawning sub-agents and testing providers are services that need a grant.

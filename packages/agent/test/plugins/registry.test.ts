@@ -52,7 +52,7 @@ verifies("plug.abi", "loads one plugin of each category and calls every ABI hook
     })),
   );
   await drainBus(fixture.bus);
-  const events = fixture.seen.filter(({ kind }) => kind === "plugin.loaded");
+  const events = fixture.events.filter(({ kind }) => kind === "plugin.loaded");
   expect(events.map(({ payload }) => payload)).toEqual(
     loaded.map((name) => ({ name, version: "2.1.0", category: name.slice(2) })),
   );
@@ -185,7 +185,7 @@ test("subscribes a plugin once in an org that is entered twice, and gives it a c
   await fixture.publish("user.message.received", { text: "hi" });
   await drainBus(fixture.bus);
   expect(received.toSorted()).toEqual(['org_acme/proj_one "loud"', 'org_local/proj_default "plain"']);
-  const emitted = fixture.seen.filter(({ kind }) => kind === "x.echo-skill.heard");
+  const emitted = fixture.events.filter(({ kind }) => kind === "x.echo-skill.heard");
   expect(emitted.map(({ org_id, project_id }) => `${org_id}/${project_id}`).toSorted()).toEqual([
     "org_acme/proj_one",
     "org_local/proj_default",

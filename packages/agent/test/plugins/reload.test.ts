@@ -56,7 +56,7 @@ test("reloads immediately, finishes running calls in the old instance, and deliv
   await until(() => log.includes("unload 1.0.0"));
   await drainBus(fixture.bus);
   expect(fixture.announced()).toEqual(["plugin.loaded hot", "plugin.reloaded hot"]);
-  expect(fixture.seen.filter(({ kind }) => kind === "x.hot.ran").map(({ payload }) => payload)).toEqual([
+  expect(fixture.events.filter(({ kind }) => kind === "x.hot.ran").map(({ payload }) => payload)).toEqual([
     { version: "1.0.0" },
   ]);
 });

@@ -10,7 +10,7 @@ verifies(
   async () => {
     const unloading = Promise.withResolvers<void>();
     let unloads = 0;
-    let statusAtUnload = "";
+    let status_at_unload = "";
     let mode: "throw" | "reject" | "fine" | "hold" = "throw";
     const pending_events: PromiseWithResolvers<void>[] = [];
     const received: BusEvent[] = [];
@@ -29,7 +29,7 @@ verifies(
           },
           onUnload: async () => {
             unloads++;
-            statusAtUnload = fixture.status("shaky");
+            status_at_unload = fixture.status("shaky");
             await unloading.promise;
           },
         }),
@@ -41,23 +41,23 @@ verifies(
         }),
       );
       loader.add(() =>
-        plugin("stillborn", "skill", {
+        plugin("broken", "skill", {
           onLoad: () => {
             throw new Error("cannot open my file");
           },
         }),
       );
     });
-    const stillborn = fixture.system.snapshot().find(({ name }) => name === "stillborn");
-    expect(stillborn).toMatchObject({ status: "failed", error: "cannot open my file" });
-    expect(stillborn?.trace).toContain("supervisor.test.ts");
+    const broken = fixture.system.snapshot().find(({ name }) => name === "broken");
+    expect(broken).toMatchObject({ status: "failed", error: "cannot open my file" });
+    expect(broken?.trace).toContain("supervisor.test.ts");
     await drainBus(fixture.bus);
     expect(fixture.announced()).toEqual([
       "plugin.loaded shaky",
       "plugin.loaded steady",
-      "plugin.error stillborn",
+      "plugin.error broken",
     ]);
-    fixture.seen.length = 0;
+    fixture.events.length = 0;
 
     const say = async () => {
       await fixture.publish("user.message.received", { text: "hi" });
@@ -86,7 +86,7 @@ verifies(
     unloading.resolve();
     await until(() => fixture.status("shaky") === "failed");
     await drainBus(fixture.bus);
-    expect({ unloads, statusAtUnload }).toEqual({ unloads: 1, statusAtUnload: "unloading" });
+    expect({ unloads, status_at_unload }).toEqual({ unloads: 1, status_at_unload: "unloading" });
     expect(fixture.announced().filter((line) => line.startsWith("plugin.removed"))).toEqual([
       "plugin.removed shaky",
     ]);

@@ -149,7 +149,7 @@ export interface TestPlugins {
   services: Map<string, KernelService>;
   logged: { level: string; fields: object; message: string }[];
   /** Every event, in order. */
-  seen: BusEvent[];
+  events: BusEvent[];
   /** `kind name` of each plugin lifecycle event in the default org. */
   announced(): string[];
   status(name: string): string;
@@ -174,9 +174,9 @@ export async function createTestPlugins(
   const changes = new Changes(log);
   const config = createLiveConfig({ store, vault, clock }, changes);
   const bus = createBus({ clock, ids, log, ...(options.limits ? { limits: options.limits } : {}) });
-  const seen: BusEvent[] = [];
+  const events: BusEvent[] = [];
   const kernel = bus.kernel();
-  kernel.subscribe("*", (event) => void seen.push(event));
+  kernel.subscribe("*", (event) => void events.push(event));
   const loader = new MemoryLoader();
   prepare(loader);
   const services = new Map<string, KernelService>();
@@ -213,9 +213,9 @@ export async function createTestPlugins(
     deps,
     services,
     logged,
-    seen,
+    events,
     announced: () =>
-      seen
+      events
         .filter(({ kind, org_id }) => kind.startsWith("plugin.") && org_id === scope.org_id)
         .map(({ kind, payload }) => `${kind} ${String(payload.name)}`),
     status: (name) => system.snapshot().find((state) => state.name === name)?.status ?? "unknown",
@@ -237,13 +237,13 @@ export async function drainBus(bus: Bus): Promise<void> {
 
 /** Captures the context that a plugin receives in onLoad. */
 export function captureContext(): { ctx: PluginContext; onLoad: (ctx: PluginContext) => void } {
-  const parts = {
+  const holder = {
     ctx: null as unknown as PluginContext,
     onLoad: (ctx: PluginContext) => {
-      parts.ctx = ctx;
+      holder.ctx = ctx;
     },
   };
-  return parts;
+  return holder;
 }
 
 export function createToolCall(more: Partial<KernelToolCall> = {}): KernelToolCall & { scope: Scope } {

@@ -252,7 +252,7 @@ test("calls a legacy tool through an event and does not publish its result", asy
   await expect(runLegacy("throw")).rejects.toThrow("legacy crash");
   expect(fixture.system.snapshot()[0]?.failures).toBe(1);
   await drainBus(fixture.bus);
-  expect(fixture.seen.find(({ kind }) => kind === "plugin.error")?.payload).toEqual({
+  expect(fixture.events.find(({ kind }) => kind === "plugin.error")?.payload).toEqual({
     name: "old",
     error: "legacy crash",
   });
@@ -263,6 +263,6 @@ test("calls a legacy tool through an event and does not publish its result", asy
   stop.abort();
   expect(await codeOfRejected(silent)).toBe("cancelled");
   await drainBus(fixture.bus);
-  expect(fixture.seen.filter(({ kind }) => kind === "tool.call.result")).toEqual([]);
+  expect(fixture.events.filter(({ kind }) => kind === "tool.call.result")).toEqual([]);
   expect(fixture.logged.filter(({ message }) => message.includes("no call waits for"))).toHaveLength(7);
 });

@@ -9,7 +9,7 @@ import { createTestPlugins, plugin, scope } from "../plugins/test-plugins.ts";
 const ORG = scope.org_id;
 
 async function createSystem(
-  before: Record<string, Json>,
+  initial: Record<string, Json>,
   plugins = ["llm-openai", "llm-anthropic", "llm-echo"],
 ) {
   const fixture = await createTestPlugins(
@@ -18,7 +18,7 @@ async function createSystem(
     },
     { start: false },
   );
-  if (Object.keys(before).length > 0) await fixture.set(before);
+  if (Object.keys(initial).length > 0) await fixture.set(initial);
   return { ...fixture, values: async () => Object.fromEntries(await fixture.config.list(ORG)) };
 }
 
@@ -27,8 +27,8 @@ verifies("llm.instances", "fills the initial instances from the environment of t
     "llm-openai": { api_key: "sk-env-1234", base_url: "https://llm.example.com/v1", model: "m-1" },
     "llm-anthropic": { api_key: "sk-ant-1234" },
   };
-  const bootstrap = async (before: Record<string, Json>) => {
-    const fixture = await createSystem(before);
+  const bootstrap = async (initial: Record<string, Json>) => {
+    const fixture = await createSystem(initial);
     await bootstrapProviders(fixture.deps, ORG, ["llm-openai", "llm-anthropic", "llm-echo"], defaults);
     return await fixture.values();
   };
@@ -161,7 +161,7 @@ verifies(
       "providers.llm-openai.base_url": "https://evil.example",
       "providers.llm-openai.model": "m",
     });
-    // The same holds for an instance that was moved before the bootstrap is repeated.
+    // The same holds when the bootstrap is repeated after the destination was changed.
     await fixture.config.write(ORG, { unset: [SEEDED_KEY] }, {});
     await bootstrapProviders(fixture.deps, ORG, ["llm-openai"]);
     expect(await instance()).not.toHaveProperty(["providers.llm-openai.api_key"]);

@@ -56,10 +56,10 @@ verifies(
       params: null,
       model: "m2",
     } as JsonObject;
-    const moved = await providers.patch(user, "prod", { config: patch });
-    expect(moved).toMatchObject({ label: "OpenAI prod" });
+    const patched = await providers.patch(user, "prod", { config: patch });
+    expect(patched).toMatchObject({ label: "OpenAI prod" });
     // The key was meant for the old address, so it is removed.
-    expect(moved.config).toEqual({ base_url: "https://other.example.com", model: "m2" });
+    expect(patched.config).toEqual({ base_url: "https://other.example.com", model: "m2" });
     expect(received.toSorted()).toEqual([
       "providers.prod.api_key",
       "providers.prod.base_url",
@@ -159,7 +159,7 @@ test("shows secrets only to an admin on request and audits it", async () => {
   expect(JSON.stringify(audit)).not.toContain("sk-secret");
 });
 
-test("accepts one of ten concurrent creates, and never removes the last instance", async () => {
+test("accepts only one of ten concurrent creates, and one of two concurrent removals of the last instances", async () => {
   const fixture = await createSystem();
   const { providers } = fixture.system;
   const attempts = Array.from({ length: 10 }, (_, n) =>

@@ -39,10 +39,10 @@ async function createSamplingSession(policy: BindingPolicy) {
 /** The server sends one sampling request for each call. */
 function scriptSamplingServer(session: TestSession) {
   const answers: Json[] = [];
-  let question: JsonObject = samplingParams("hi there");
+  let next_params: JsonObject = samplingParams("hi there");
   session.runner.script = async ({ answerRequest }) => {
     const answer = await (
-      answerRequest?.("sampling/createMessage", question) ?? Promise.resolve("nobody")
+      answerRequest?.("sampling/createMessage", next_params) ?? Promise.resolve("nobody")
     ).catch((error: BackplaneError) => `${error.code}: ${error.message}`);
     answers.push(answer as Json);
     return ok();
@@ -60,8 +60,8 @@ function scriptSamplingServer(session: TestSession) {
     answers,
     call,
     listSamplingCalls,
-    answerRequest: (sampling_params: JsonObject) => {
-      question = sampling_params;
+    setSamplingParams: (params: JsonObject) => {
+      next_params = params;
     },
   };
 }
@@ -102,14 +102,14 @@ verifies(
     expect(request?.payload).toMatchObject({ params: { max_tokens: 100 }, tools: [] });
 
     // Only text without tools is accepted. An invalid request does not count against the quota.
-    fixture.answerRequest(samplingParams("x", { tools: [] }));
+    fixture.setSamplingParams(samplingParams("x", { tools: [] }));
     await (await fixture.call()).settled;
-    fixture.answerRequest({
+    fixture.setSamplingParams({
       messages: [{ role: "user", content: { type: "image", data: "" } }],
       maxTokens: 1,
     });
     await (await fixture.call()).settled;
-    fixture.answerRequest(samplingParams("again"));
+    fixture.setSamplingParams(samplingParams("again"));
     for (let n = 0; n < 2; n++) await (await fixture.call()).settled;
     expect(fixture.answers.slice(1)).toEqual([
       expect.stringContaining("request.invalid: sampling: tools are not supported"),

@@ -1,6 +1,6 @@
 /**
- * Turns the credential of a request into a Caller. A token in the Authorization header takes precedence over the cookie.
- * The admin acts in the default project unless Backplane-Org and Backplane-Project select another one; no other
+ * Turns the credential of a request into a Caller. A token in the Authorization header takes precedence over the
+ * cookie. The admin acts in the default project unless Backplane-Org and Backplane-Project select another one; no other
  * credential may send those headers.
  */
 import { hash, timingSafeEqual } from "node:crypto";
@@ -83,8 +83,8 @@ export function createAuthenticator(deps: {
 }
 
 /**
- * The last Authorization header that held the admin token. Comparing its bytes in constant time costs a tenth of hashing
- * the same token again for every request (benchmark http.invoke.cpu).
+ * The last Authorization header that held the admin token. Comparing its bytes in constant time costs a tenth of
+ * hashing the same token again for every request (benchmark http.invoke.cpu).
  */
 function createVerifiedHeader() {
   let expected = Buffer.alloc(0);

@@ -1,6 +1,6 @@
 /**
- * Login to the console: a one-time code in a link is exchanged for a session cookie. Codes expire after 5 minutes and work
- * once. Sessions expire after 12 hours and are saved, so that a restart logs nobody out. Only hashes are stored.
+ * Login to the console: a one-time code in a link is exchanged for a session cookie. Codes expire after 5 minutes and
+ * work once. Sessions expire after 12 hours and are saved, so that a restart logs nobody out. Only hashes are stored.
  */
 import { hash, randomBytes } from "node:crypto";
 import type { Clock } from "@backplane/ports";

@@ -20,7 +20,9 @@ export interface HostCheck {
   sameOrigin(headers: IncomingHttpHeaders): boolean;
 }
 
-/** An entry with a port allows that port only; one without a port allows any, because a proxy or tunnel may change it. */
+/**
+ * An entry with a port allows that port only; one without a port allows any, because a proxy or tunnel may change it.
+ */
 export function createHostCheck(configured: readonly string[]): HostCheck {
   const allowed = new Set([...LOOPBACK, ...configured.map((name) => name.toLowerCase())]);
   const isAllowed = (host: string) => {

@@ -1,8 +1,8 @@
 /**
  * Turns any thrown value into a status and an error envelope; the only place that reads ERROR_CODES[…].http. An error
  * without one of our codes becomes `internal`, or `store.unavailable` for a failing disk: its text is logged and never
- * sent. All not-found errors of one code have the same bytes, so that a row of another project cannot be distinguished
- * from a missing one (bind.scope).
+ * sent. Not-found errors of one code differ only in the request id, so that a row of another project cannot be
+ * distinguished from a missing one (bind.scope).
  */
 import {
   BackplaneError,
@@ -46,7 +46,7 @@ export function toErrorResponse(thrown: unknown, request_id: string, docs_base: 
     envelope: {
       error: {
         code,
-        message: hidden ? spec.what : error.message,
+        message: hidden ? spec.description : error.message,
         retryable: error.retryable ?? spec.retryable,
         details,
         request_id,

@@ -99,8 +99,8 @@ export interface Route<
   /** Accepts If-Match or If-None-Match and responds with an ETag. */
   etag?: boolean;
   /**
-   * If it prefers `text/event-stream` to JSON, the client receives the progress and then the body, and cancels the work when it
-   * disconnects.
+   * A client that prefers `text/event-stream` to JSON receives the progress and then the body, and cancels the work by
+   * disconnecting.
    */
   progress?: boolean;
   responses: Record<number, { description: string; schema?: z.ZodType; type?: string }>;

@@ -12,9 +12,9 @@ import { SuspendedCalls } from "./calls/suspended-calls.ts";
 import { createPrompts } from "./lists/prompts.ts";
 import { createResources } from "./lists/resources.ts";
 import { createServerLists } from "./lists/server-lists.ts";
-import { createToolNames } from "./lists/tool-names.ts";
 import { createToolPages } from "./lists/tool-pages.ts";
 import { findView, type View, WHOLE_CATALOG } from "./lists/view.ts";
+import { createViewTools } from "./lists/view-tools.ts";
 import { createMethods } from "./methods.ts";
 import { createLogLevelForwarding } from "./notifications/forward-log-level.ts";
 import { createListWatch } from "./notifications/list-watch.ts";
@@ -44,7 +44,7 @@ const AUTH = { scope: "invocations:write", delegated: "tools:invoke" } as const;
 const Message = z
   .unknown()
   .describe(
-    "A JSON-RPC 2.0 message of MCP 2025-11-25 or 2026-07-28; revision 2025-03-26 also allows a batch.",
+    "A JSON-RPC 2.0 message of a supported MCP revision; revisions 2024-11-05 and 2025-03-26 also allow a batch.",
   );
 
 const ServerParams = z.object({
@@ -56,10 +56,10 @@ export function createMcpServer(deps: McpDeps): McpServer {
   const sessions = new McpSessions(clock);
   const lists = createListWatch(kernel, clock);
   const suspended = new SuspendedCalls(clock);
-  const names = createToolNames(kernel.catalog);
+  const view_tools = createViewTools(kernel.catalog);
   const server_lists = createServerLists(kernel, clock, deps.log);
   const services = {
-    names,
+    view_tools,
     resources: createResources(server_lists),
     prompts: createPrompts(server_lists),
     subscriptions: createSubscriptions(kernel, clock),
@@ -82,7 +82,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
     return sessions.find(caller, id, view.server?.binding_id ?? null) ?? unknownSession();
   }
 
-  function endpoint(
+  function createEndpoint(
     path: string,
     suffix: string,
     target: string,
@@ -159,8 +159,8 @@ export function createMcpServer(deps: McpDeps): McpServer {
   }
 
   const routes = [
-    ...endpoint("/mcp", "", "the catalog", () => null),
-    ...endpoint(
+    ...createEndpoint("/mcp", "", "the catalog", () => null),
+    ...createEndpoint(
       "/mcp/servers/{server}",
       "OfServer",
       "one MCP server, whose tools keep their own names",

@@ -11,16 +11,16 @@ import {
 } from "@backplane/contract";
 import type { Prompts } from "./lists/prompts.ts";
 import type { Resources } from "./lists/resources.ts";
-import type { ToolNames } from "./lists/tool-names.ts";
 import type { ToolPages } from "./lists/tool-pages.ts";
 import type { View } from "./lists/view.ts";
+import type { ViewTools } from "./lists/view-tools.ts";
 import { MAX_SUBSCRIPTIONS, type Subscriptions } from "./notifications/subscriptions.ts";
 import { McpError } from "./protocol/json-rpc.ts";
 import { type LogLevel, parseLogLevel } from "./protocol/log-levels.ts";
 import type { McpExchange } from "./session/exchange.ts";
 
 export interface MethodDeps {
-  names: ToolNames;
+  view_tools: ViewTools;
   pages: ToolPages;
   resources: Resources;
   prompts: Prompts;
@@ -48,11 +48,11 @@ export function instructionsOf({ server }: View): string {
 
 /** `negotiated` is for revisions up to 2025-11-25, `stateless` for later ones. */
 export function createMethods(deps: MethodDeps): { negotiated: Methods; stateless: Methods } {
-  const { names, pages, resources, prompts } = deps;
+  const { view_tools, pages, resources, prompts } = deps;
   const shared: [string, Method][] = [
     [
       "tools/list",
-      async ({ cursor }, { caller, view }) => pages.page(await names.list(caller, view), cursor),
+      async ({ cursor }, { caller, view }) => pages.page(await view_tools.list(caller, view), cursor),
     ],
     ["resources/list", ({ cursor }, { caller, view }) => resources.list(caller, view, cursor)],
     ["resources/templates/list", ({ cursor }, { caller, view }) => resources.templates(caller, view, cursor)],

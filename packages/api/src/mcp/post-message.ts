@@ -1,6 +1,6 @@
 /**
- * Handles a POST: determines the revision and the session, then runs the method. An invalid request gets a JSON-RPC error
- * with the HTTP status that its revision requires.
+ * Handles a POST: determines the revision and the session, then runs the method. An invalid request gets a JSON-RPC
+ * error with the HTTP status that its revision requires.
  */
 import type { IncomingHttpHeaders } from "node:http";
 import { isObject, type Json, type JsonObject, MCP_ERRORS, toBackplaneError } from "@backplane/contract";
@@ -33,9 +33,9 @@ import {
   requestHeader,
 } from "./protocol/revisions.ts";
 import {
+  createNegotiatedExchange,
+  createStatelessExchange,
   type McpExchange,
-  negotiatedExchange,
-  statelessExchange,
   withCacheFields,
 } from "./session/exchange.ts";
 import type { McpSession, McpSessions } from "./session/sessions.ts";
@@ -96,9 +96,9 @@ export function createPostHandler(deps: PostDeps): (post: Post) => Promise<Route
     }
     try {
       if (stateless)
-        return await serve(message, statelessExchange(post, message, streams, server_info), post.reply);
+        return await serve(message, createStatelessExchange(post, message, streams, server_info), post.reply);
       if (message.method === "initialize") return initialize(post, message);
-      return await serve(message, negotiatedExchange(post, findSession(post), streams), post.reply);
+      return await serve(message, createNegotiatedExchange(post, findSession(post), streams), post.reply);
     } catch (error) {
       return errorResponse(error, message.id, stateless && codeIn(error) === MCP_ERRORS.method_not_found);
     }
@@ -155,10 +155,10 @@ export function createPostHandler(deps: PostDeps): (post: Post) => Promise<Route
     return session;
   }
 
-  /** Handles a notification, or the client's answer to a question. */
+  /** Handles a notification, or the client's response to a question. */
   function receive(session: McpSession | null, message: McpClientNotification | McpClientResponse): void {
     if (session === null) return;
-    if (message.kind === "answer") {
+    if (message.kind === "response") {
       session.receiveResponse(message);
       return;
     }
@@ -200,7 +200,7 @@ export function createPostHandler(deps: PostDeps): (post: Post) => Promise<Route
       return null;
     }
     try {
-      const response = await serve(message, negotiatedExchange(post, session, false), null);
+      const response = await serve(message, createNegotiatedExchange(post, session, false), null);
       return "json" in response ? (response.json as Json) : null;
     } catch (error) {
       return errorMessage(message.id, toRpcError(error));

@@ -113,7 +113,9 @@ function describe(route: Route, components: Components): JsonSchema {
   return operation;
 }
 
-/** The bodies of other formats are described as in their own documentation: model vendors, and the web API of `/api`. */
+/**
+ * The bodies of other formats are described as in their own documentation: model vendors, and the web API of `/api`.
+ */
 function describesScope({ auth, path, error_schema }: Route): boolean {
   return auth !== "public" && path.startsWith("/v1/") && error_schema === undefined;
 }

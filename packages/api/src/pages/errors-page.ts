@@ -39,7 +39,7 @@ ${sections.join("\n")}
 
 function renderCode(code: string, spec: ErrorSpec): string {
   const retry_tag = spec.retryable ? '<span class="tag">retryable</span>' : "";
-  return `<article class="card code" id="${code}"><h3><a href="#${code}"><code>${code}</code></a> <span class="tag">${spec.http}</span> ${retry_tag}</h3><p>${renderProse(spec.what)}</p><p class="fix">${renderProse(spec.remedy)}</p></article>`;
+  return `<article class="card code" id="${code}"><h3><a href="#${code}"><code>${code}</code></a> <span class="tag">${spec.http}</span> ${retry_tag}</h3><p>${renderProse(spec.description)}</p><p class="fix">${renderProse(spec.remedy)}</p></article>`;
 }
 
 /** Text in which backticks mark code. */

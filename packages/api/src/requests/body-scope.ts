@@ -1,7 +1,7 @@
 /**
- * A body may state the scope that it is meant for, as the binding record of VAI does: `scope: {org_id, project_id}`. The
- * scope must be that of the credential, or a project of the credential's whole organization. `project_id: null`, the scope
- * of a row for all projects, is the same as `org_wide: true` and needs the same right.
+ * A body may state the scope that it is meant for, as the binding record of VAI does: `scope: {org_id, project_id}`.
+ * The scope must be that of the credential, or a project of the credential's whole organization. `project_id: null`,
+ * the scope of a row for all projects, is the same as `org_wide: true` and needs the same right.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
 import { type Caller, HOST_ADMIN, isWholeOrg, type Scope } from "@backplane/ports";
@@ -44,8 +44,8 @@ export function extractBodyScope(caller: Caller | null, schema: z.ZodType, body:
   if (caller === null || !isObject(body) || !isObject(body.scope) || !acceptsBodyScope(schema))
     return { body, scope: null };
   const { scope: stated, ...rest } = body;
-  const { org_id = caller.scope.org_id, project_id = caller.scope.project_id, ...other } = stated;
-  const unknown_fields = Object.keys(other);
+  const { org_id = caller.scope.org_id, project_id = caller.scope.project_id, ...further_fields } = stated;
+  const unknown_fields = Object.keys(further_fields);
   if (unknown_fields.length > 0) {
     const message = `body.scope: ${unknown_fields[0]} is not a field of a scope; use org_id and project_id`;
     throw new BackplaneError("request.invalid", message);
@@ -75,8 +75,8 @@ function hasField(schema: z.ZodType, name: string): boolean {
 }
 
 function scopeMismatch(caller: Caller, noun: "organization" | "project", stated: unknown): BackplaneError {
-  const own = noun === "organization" ? caller.scope.org_id : caller.scope.project_id;
-  const message = `body.scope names the ${noun} ${JSON.stringify(stated)}, but the credential is for ${own ?? "the whole organization"}.`;
+  const credential_value = noun === "organization" ? caller.scope.org_id : caller.scope.project_id;
+  const message = `body.scope names the ${noun} ${JSON.stringify(stated)}, but the credential is for ${credential_value ?? "the whole organization"}.`;
   return new BackplaneError("auth.scope", message, { fix: fixFor(caller, noun, stated) });
 }
 

@@ -1,7 +1,7 @@
 /**
  * Idempotency-Key: the first request with a key does the work, and repeats get the stored response. Keys are scoped to
  * the caller's project. The actor is part of the digest, so another caller that uses the same key for the same request
- * gets a conflict and not somebody else's response.
+ * gets a conflict instead of the other caller's response.
  */
 import { hash } from "node:crypto";
 import { BackplaneError, canonicalJson } from "@backplane/contract";
@@ -65,9 +65,9 @@ export async function createInTransaction<T, B>(
   const key = readIdempotencyKey(request);
   if (key === null) return { status, json: await run.create() };
   const digest = requestDigest(caller, request, body);
-  const { began, before } = await kernel.idempotency.open(caller, key, digest, run.create);
-  if (before === null) return { status, json: began };
-  return { status, json: await run.readExisting(JSON.parse(before) as B), headers: REPLAYED_HEADERS };
+  const { result, stored } = await kernel.idempotency.open(caller, key, digest, run.create);
+  if (stored === null) return { status, json: result };
+  return { status, json: await run.readExisting(JSON.parse(stored) as B), headers: REPLAYED_HEADERS };
 }
 
 export const REPLAYED_HEADERS = { "idempotency-replayed": "true" };

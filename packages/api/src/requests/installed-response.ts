@@ -1,6 +1,6 @@
 import type { Installation } from "@backplane/contract";
 
-/** 201 if the installation stored or moved anything, 200 if everything was already in place. */
+/** 201 if the installation stored a package or changed a binding, 200 if everything was already in place. */
 export function installedResponse(installation: Installation): { status: number; json: Installation } {
   const changed =
     installation.packages.some(({ created }) => created) ||

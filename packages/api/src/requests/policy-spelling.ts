@@ -16,10 +16,10 @@ export function canonicalPolicy(body: unknown): unknown {
     const role = ROLES.find((name) => field === `${name}_allowed_origins`);
     if (role !== undefined) {
       const roles = isObject(policy.roles) ? policy.roles : isObject(body.roles) ? body.roles : {};
-      const own = isObject(roles[role]) ? roles[role] : {};
-      const allow = isObject(own.allow) ? own.allow : {};
+      const role_policy = isObject(roles[role]) ? roles[role] : {};
+      const allow = isObject(role_policy.allow) ? role_policy.allow : {};
       if (allow.origins !== undefined) throw duplicateField(key, `roles.${role}.allow.origins`);
-      policy.roles = { ...roles, [role]: { ...own, allow: { ...allow, origins: value } } };
+      policy.roles = { ...roles, [role]: { ...role_policy, allow: { ...allow, origins: value } } };
       continue;
     }
     const target = FIELDS.has(field) ? field : key;
@@ -32,19 +32,19 @@ export function canonicalPolicy(body: unknown): unknown {
 
 function canonicalChannels(channels: JsonObject): JsonObject {
   return Object.fromEntries(
-    Object.entries(channels).map(([name, own]) => [
+    Object.entries(channels).map(([name, channel_policy]) => [
       name,
-      isObject(own) ? canonicalChannel(own, `channels.${name}`) : own,
+      isObject(channel_policy) ? canonicalChannel(channel_policy, `channels.${name}`) : channel_policy,
     ]),
   );
 }
 
-function canonicalChannel(own: JsonObject, path: string): JsonObject {
+function canonicalChannel(channel_policy: JsonObject, path: string): JsonObject {
   return Object.fromEntries(
-    Object.entries(own).map(([key, value]) => {
+    Object.entries(channel_policy).map(([key, value]) => {
       const field = CHANNEL_FIELDS.has(key) ? key : snakeCase(key);
       if (!CHANNEL_FIELDS.has(field)) return [key, value];
-      if (field !== key && own[field] !== undefined)
+      if (field !== key && channel_policy[field] !== undefined)
         throw duplicateField(`${path}.${key}`, `${path}.${field}`);
       return [field, value];
     }),

@@ -1,4 +1,6 @@
-/** Bindings. The generation is the ETag: with If-Match, a write fails when the binding has changed since it was read. */
+/**
+ * Bindings. The generation is the ETag: with If-Match, a write fails when the binding has changed since it was read.
+ */
 import { EXPORT_KINDS } from "@backplane/contract";
 import {
   BindingCreateSchema,
@@ -38,7 +40,7 @@ const ReportSchema = z.object({
 
 const UpgradedSchema = z.object({ items: z.array(BindingSchema) });
 
-/** The maximum page size. */
+/** The maximum page size, at which the count stops. */
 const MAX_WAITING_COUNT = 500;
 
 export function bindingRoutes({ kernel }: RouteDeps): Route[] {
@@ -49,7 +51,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "createBinding",
       summary: "Bind an export",
       description:
-        "A secret slot without a secret leaves the binding inactive and is listed in unbound_slots. If the export is bound in another version in this scope, that binding moves to this version, unless rollout gives the new version its own share.",
+        "A secret slot without a secret leaves the binding inactive and is listed in unbound_slots. If the export is bound in another version in this scope, that binding is changed to this version, unless rollout gives the new version its own share.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       body: BindingCreateSchema,
@@ -57,7 +59,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       etag: true,
       progress: true,
       responses: {
-        200: { description: "An existing binding was moved to this version.", schema: BindingSchema },
+        200: { description: "An existing binding was changed to this version.", schema: BindingSchema },
         201: { description: "Created.", schema: BindingSchema },
       },
       handler: ({ caller, body, request, operation }) =>
@@ -71,9 +73,9 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/plugin-bindings:upgrade",
       operation_id: "upgradeBindings",
-      summary: "Move all bindings of a package to another version",
+      summary: "Change all bindings of a package to another version",
       description:
-        "Moves all of them or none. Policy, config, secrets and rollout are kept. Trust in the old bytes (policy.host_target, a lowered class) is dropped and permissions that only the new version requests are withheld; `previous` lists both. With `percent` below 100 the bindings keep their version, and additional bindings (`share_of`) get that share of the calls; an upgrade with a higher percentage continues the rollout, and one with 100 completes it. With `new_permissions: hold` a version that requests more permissions waits in `held_upgrade` until an admin upgrades with `grant`. A version that crashes or fails too often during its `trial` is rolled back by the gateway. Responds 409 if a binding was changed concurrently.",
+        "Changes all of them or none. Policy, config, secrets and rollout are kept. Trust in the old bytes (policy.host_target, a lowered class) is dropped and permissions that only the new version requests are withheld; `previous` lists both. With `percent` below 100 the bindings keep their version, and additional bindings (`share_of`) get that share of the calls; an upgrade with a higher percentage continues the rollout, and one with 100 completes it. With `new_permissions: hold` a version that requests more permissions is held in `held_upgrade` until an admin upgrades with `grant`. A version that crashes or fails too often during its `trial` is rolled back by the gateway. Responds 409 if a binding was changed concurrently.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       body: BindingUpgradeSchema,
@@ -176,7 +178,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       async handler({ caller, params, body, request, operation }) {
         const now = () => kernel.bindings.get(caller, params.id);
         const expected = await expectedGeneration(request.headers["if-match"], now);
-        // Counted before the change, because the gateway drops them afterwards.
+        // Counted before the change, because the response reports what was pending when the hook was disabled.
         const waiting = body.status === "disabled" ? await countWaiting(caller, params.id) : {};
         const binding = await kernel.bindings.patch(caller, params.id, body, expected, operation);
         return { status: 200, json: { ...binding, ...waiting }, headers: { etag: etagOf(binding) } };

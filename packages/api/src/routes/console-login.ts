@@ -3,7 +3,7 @@ import { BackplaneError } from "@backplane/contract";
 import { z } from "zod";
 import { CODE_TTL_MS, readSessionCookie, sessionCookieHeader } from "../auth/console-login.ts";
 import { defineRoute, type Route } from "../http/route.ts";
-import { renderOauthPage, SIGN_IN_PAGE_HEADERS } from "../pages/oauth-page.ts";
+import { renderSignInPage, SIGN_IN_PAGE_HEADERS } from "../pages/sign-in-page.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 export function consoleLoginRoutes({ console_login, secure, clock }: RouteDeps): Route[] {
@@ -32,7 +32,7 @@ export function consoleLoginRoutes({ console_login, secure, clock }: RouteDeps):
           if (!(request.headers.accept ?? "").includes("text/html")) throw error;
           return {
             status: 401,
-            text: renderOauthPage("Not signed in", `${error.message} ${error.fix}`.replaceAll("`", "")),
+            text: renderSignInPage("Not signed in", `${error.message} ${error.fix}`.replaceAll("`", "")),
             type: "text/html; charset=utf-8",
             headers: SIGN_IN_PAGE_HEADERS,
           };

@@ -3,7 +3,7 @@ import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import type { SseItem } from "../sse/event-streams.ts";
-import { lastEventId } from "../sse/last-event-id.ts";
+import { readResumeCursor } from "../sse/resume-cursor.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 export function eventRoutes({ kernel, streams }: RouteDeps): Route[] {
@@ -30,7 +30,7 @@ export function eventRoutes({ kernel, streams }: RouteDeps): Route[] {
         const { after } = query;
         const resumes = (request.headers["last-event-id"] ?? "") !== "";
         if (after === "latest" && !resumes) return streams.stream(reply, (stop) => newSseItems(caller, stop));
-        const seq = lastEventId(request, after === "latest" ? undefined : after);
+        const seq = readResumeCursor(request, after === "latest" ? undefined : after);
         return streams.stream(reply, (stop) => sseItems(caller, seq, stop));
       },
     }),

@@ -30,7 +30,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
       summary: "Install and bind packages",
       description:
         "The body is JSON that specifies a source with the settings of its bindings, or an archive of any format. Packages, " +
-        "new bindings and bindings that move from another version are stored in one transaction; after an error nothing " +
+        "new bindings and bindings that are changed from another version are stored in one transaction; after an error nothing " +
         "is installed. Binding needs the scope bindings:write as well. `left_out` lists the servers and skills that cannot " +
         "be used. Responds 200 if everything was already installed and bound.",
       tag: "Packages",

@@ -85,7 +85,7 @@ export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "unloadInstrumentPlugin",
       summary: "Unload an instrument plugin",
       description:
-        "Removes its binding and its instruments. The package and the data of the plugin are kept.",
+        "Disables its binding and removes its instruments. The settings, package and data of the plugin are kept.",
       tag: "Plugins",
       auth: { scope: "admin" },
       params: IdParams,

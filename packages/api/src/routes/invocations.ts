@@ -1,7 +1,8 @@
 /**
- * Invocations over HTTP. Without `wait`, POST responds 202 as soon as the row is on disk. With `wait`, it responds 200 with
- * the record once the invocation has ended, even when the invocation failed: the request itself succeeded. An invocation
- * refused by the door is recorded by the kernel, whose error carries details.invocation_id.
+ * Invocations over HTTP. Without `wait`, POST responds 202 as soon as the row is on disk. With `wait`, it responds 200
+ * with the record once the invocation has ended, even when the invocation failed, because the request itself
+ * succeeded; or 202 if the wait is over first. An invocation refused by the door is recorded by the kernel, whose
+ * error carries details.invocation_id.
  */
 import { FRAME_LIMITS, INVOCATION_STATUSES, type Invocation, isTerminal } from "@backplane/contract";
 import {
@@ -26,7 +27,7 @@ import {
   waitMs,
 } from "../requests/parameters.ts";
 import type { SseItem } from "../sse/event-streams.ts";
-import { lastEventId } from "../sse/last-event-id.ts";
+import { readResumeCursor } from "../sse/resume-cursor.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 /**
@@ -248,14 +249,14 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       summary: "Follow an invocation",
       description:
         "Server-sent events: each `data` is `{seq, at, event}` and its `id` is the seq. The last one is `event: settled` " +
-        "with the final record. A client that reconnects with Last-Event-ID misses and repeats nothing.",
+        "with the final record. A client that reconnects with Last-Event-ID neither misses nor repeats an event.",
       tag: "Invocations",
       auth: { scope: "invocations:read" },
       params: IdParams,
       query: AfterQuery,
       responses: { 200: { description: "The stream.", type: "text/event-stream" } },
       async handler({ caller, params, query, request, reply }) {
-        const after = lastEventId(request, query.after);
+        const after = readResumeCursor(request, query.after);
         // An unknown id must fail before the stream's headers are sent.
         await kernel.invocations.get(caller, params.id);
         return streams.stream(reply, (stop) => items(caller, params.id, after, stop));
@@ -297,13 +298,13 @@ function respond(record: Invocation): { status: number; json: Invocation } {
   return { status: isTerminal(record.status) ? 200 : 202, json: record };
 }
 
-/** Resolves with the final record, or with the current one when the time runs out. */
+/** The methods resolve with the final record, or with the current one when the time runs out. */
 function createInvocationWaiter({ kernel, clock }: Pick<RouteDeps, "kernel" | "clock">) {
   return {
     /** For an invocation that this request has started. */
     async forTicket(caller: Caller, ticket: Ticket, wait_ms: number): Promise<Invocation> {
       if (wait_ms === 0) return ticket.invocation;
-      const ended = await endedWithin(ticket.settled, wait_ms);
+      const ended = await waitForEnd(ticket.settled, wait_ms);
       return ended ?? kernel.invocations.get(caller, ticket.id);
     },
     /** For any invocation. */
@@ -323,7 +324,7 @@ function createInvocationWaiter({ kernel, clock }: Pick<RouteDeps, "kernel" | "c
     },
   };
 
-  function endedWithin(settled: Promise<Invocation>, wait_ms: number): Promise<Invocation | null> {
+  function waitForEnd(settled: Promise<Invocation>, wait_ms: number): Promise<Invocation | null> {
     return new Promise((resolve) => {
       const timer = clock.after(wait_ms, () => resolve(null));
       void settled.then((ended) => {

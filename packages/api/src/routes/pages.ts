@@ -1,4 +1,4 @@
-/** The pages of the console: chat, overview, API explorer and error codes, with their scripts and styles. */
+/** The pages for browsers: chat, console, overview, API explorer and error codes, with their scripts and styles. */
 import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { BackplaneError } from "@backplane/contract";

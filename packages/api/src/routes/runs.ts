@@ -1,6 +1,7 @@
 /**
- * Runs: turns of the agent loop that a client starts and follows. Without `wait`, POST responds 202 as soon as the message
- * and the run are on disk. With `wait`, or as a stream, the response ends when the run has ended.
+ * Runs: turns of the agent loop that a client starts and follows. Without `wait`, POST responds 202 as soon as the
+ * message and the run are on disk. With `wait`, POST responds when the run has ended or the wait is over; a stream
+ * ends with the run.
  */
 import { definedFields, HARNESS_MODES, RISK_CONTEXTS, type Run } from "@backplane/contract";
 import {
@@ -32,7 +33,7 @@ import {
 } from "../requests/parameters.ts";
 import { openRunStream } from "../session-streams/run-stream.ts";
 import type { SseItem } from "../sse/event-streams.ts";
-import { lastEventId } from "../sse/last-event-id.ts";
+import { readResumeCursor } from "../sse/resume-cursor.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const READ = { scope: "sessions:read", delegated: "runs:read" } as const;
@@ -47,7 +48,7 @@ const HarnessBody = z
     execution_id: nameSchema(128)
       .min(1)
       .optional()
-      .describe("With the mode resume: the execution that continues at its last checkpoint."),
+      .describe("With mode `resume`: the execution that continues at its last checkpoint."),
     policy: HarnessPolicySchema.optional().describe(
       "Limits of a new execution. A resumed one keeps its own.",
     ),
@@ -58,7 +59,7 @@ const HarnessBody = z
     path: ["export_id"],
   })
   .refine(({ mode = "start", execution_id }) => (mode === "resume") === (execution_id !== undefined), {
-    message: "is required with the mode resume, and allowed only there",
+    message: "is required with mode `resume` and not allowed with any other mode",
     path: ["execution_id"],
   })
   .refine(({ mode, policy }) => mode !== "resume" || policy === undefined, {
@@ -97,7 +98,8 @@ const RunQuery = WorkspaceQuery.extend({
 const STREAM =
   "Server-sent events: `event` is the kind, `data` the op `{op, session_id, event, entry_id?}`, and `id` the entry id of " +
   "events that are on the tape. First comes `run.started` with the run, then its messages, deltas, tool calls and approval " +
-  "requests, and last `run` with the ended run. A client that reconnects with Last-Event-ID misses and repeats nothing.";
+  "requests, and last `run` with the ended run. A client that reconnects with Last-Event-ID neither misses nor repeats an " +
+  "entry; deltas that were sent meanwhile are not replayed.";
 
 /** Stored for repeats with the same idempotency key, which get the current state of the same run. */
 interface StartedRun {
@@ -115,7 +117,8 @@ export function runRoutes(deps: RouteDeps): Route[] {
       operation_id: "startRun",
       summary: "Start a run with a message",
       description:
-        "Responds 202 once the message is on disk. With `?wait=`, responds 200 with the ended run, even when it failed. " +
+        "Responds 202 once the message is on disk. With `?wait=`, responds 200 with the ended run, even if it failed, or 202 " +
+        "if it is still running when the wait is over. " +
         "A message to a session whose turn is running joins that turn. With `harness`, the run executes a bound harness; " +
         "the harness itself starts runs here with its delegated token, each with an Idempotency-Key. " +
         `As a stream: ${STREAM}`,
@@ -204,7 +207,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       query: z.strictObject({ after: EntryCursor.optional().describe("Same as Last-Event-ID.") }),
       responses: { 200: { description: "The stream.", type: "text/event-stream" } },
       handler({ caller, params, query, request, reply }) {
-        const after = lastEventId(request, query.after);
+        const after = readResumeCursor(request, query.after);
         return stream(caller, params.id, after === 0 ? null : after, reply, after === 0);
       },
     }),
@@ -235,7 +238,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       return stream(caller, started.id, started.entry_id - 1, reply, true);
     const wait_ms = waitMs(query.wait);
     const run =
-      (wait_ms === 0 ? ticket?.run : await endedWithin(caller, started, ticket, wait_ms)) ??
+      (wait_ms === 0 ? ticket?.run : await waitForEnd(caller, started, ticket, wait_ms)) ??
       (await runs.get(caller, started.id));
     return { status: run.status === "running" ? 202 : 200, json: run, headers };
   }
@@ -260,7 +263,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
   }
 
   /** Null when the time runs out first. */
-  async function endedWithin(
+  async function waitForEnd(
     caller: Caller,
     { id, entry_id }: StartedRun,
     ticket: RunTicket | null,
@@ -272,7 +275,10 @@ export function runRoutes(deps: RouteDeps): Route[] {
     });
     const timer = clock.after(wait_ms, () => stop.abort());
     try {
-      return await Promise.race([timeout, ticket?.settled ?? waitForEnd(caller, id, entry_id, stop.signal)]);
+      return await Promise.race([
+        timeout,
+        ticket?.settled ?? waitForEndOfStream(caller, id, entry_id, stop.signal),
+      ]);
     } finally {
       timer.stop();
       stop.abort();
@@ -280,7 +286,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
   }
 
   /** For a run that another request has started. */
-  async function waitForEnd(
+  async function waitForEndOfStream(
     caller: Caller,
     id: string,
     entry_id: number,

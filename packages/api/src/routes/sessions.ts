@@ -20,7 +20,7 @@ import {
 } from "../requests/parameters.ts";
 import { watchSession } from "../session-streams/watch-session.ts";
 import type { SseItem } from "../sse/event-streams.ts";
-import { lastEventId } from "../sse/last-event-id.ts";
+import { readResumeCursor } from "../sse/resume-cursor.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const READ = { scope: "sessions:read", delegated: "sessions:read" } as const;
@@ -279,7 +279,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 200: { description: "The stream.", type: "text/event-stream" } },
       async handler({ caller, params, query, request, reply }) {
         const resumed = request.headers["last-event-id"] !== undefined;
-        const since = resumed ? lastEventId(request, query.since_entry) : (query.since_entry ?? null);
+        const since = resumed ? readResumeCursor(request, query.since_entry) : (query.since_entry ?? null);
         const ref = toSessionRef(params.id, query);
         // Attaching would create a missing session.
         await sessions.get(caller, ref);

@@ -9,7 +9,7 @@ import {
 } from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { renderOauthPage, SIGN_IN_PAGE_HEADERS } from "../pages/oauth-page.ts";
+import { renderSignInPage, SIGN_IN_PAGE_HEADERS } from "../pages/sign-in-page.ts";
 import { IdParams } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -172,7 +172,7 @@ function errorPage(thrown: unknown) {
 }
 
 function page(status: number, title: string, message: string) {
-  const text = renderOauthPage(title, message);
+  const text = renderSignInPage(title, message);
   return { status, text, type: "text/html; charset=utf-8", headers: SIGN_IN_PAGE_HEADERS };
 }
 

@@ -1,4 +1,6 @@
-/** Trusted folders on the host with tool files. They belong to the host, so only the admin token may use these routes. */
+/**
+ * Trusted folders on the host with tool files. They belong to the host, so only the admin token may use these routes.
+ */
 import {
   WorkspaceFolderSchema,
   WorkspaceReviewSchema,

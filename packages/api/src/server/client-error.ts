@@ -1,4 +1,4 @@
-/** Answers requests that Node's HTTP parser rejects. They never reach Fastify, but get the same error envelope. */
+/** Responds to requests that Node's HTTP parser rejects. They never reach Fastify, but get the same error envelope. */
 import type { Socket } from "node:net";
 import { BackplaneError } from "@backplane/contract";
 import type { ErrorResponse } from "../http/error-envelope.ts";

@@ -1,6 +1,7 @@
 /**
- * A run as a stream: its entries on the session's tape, then live events, and last `run` with the final record. The id of
- * an item is its entry id, so a client that reconnects with the last one misses and repeats nothing.
+ * A run as a stream: its entries on the session's tape, then live events, and last `run` with the final record. The id
+ * of an item is its entry id, so a client that reconnects with the last one neither misses nor repeats an entry.
+ * Deltas that were sent meanwhile are not replayed.
  */
 import { type Approval, codeOf, type JsonObject, type Run } from "@backplane/contract";
 import type { Caller, Clock, Kernel, SessionRef } from "@backplane/ports";
@@ -20,7 +21,9 @@ export interface RunStream {
 
 const PAGE = 200;
 
-/** Throws when the caller may not see the run. `after` is an entry id; null starts at the message that began the run. */
+/**
+ * Throws when the caller may not see the run. `after` is an entry id; null starts at the message that began the run.
+ */
 export async function openRunStream(
   deps: RunStreamDeps,
   requested_by: Caller,

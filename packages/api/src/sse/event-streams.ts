@@ -1,6 +1,6 @@
 /**
- * Server-sent events. A stream ends when its source ends, when the client disconnects or when the server closes. All three
- * abort the same signal, so that no source outlives its reader.
+ * Server-sent events. A stream ends when its source ends, when the client disconnects, when its delegated token
+ * expires or when the server closes. Each aborts the same signal, so that no source outlives its reader.
  */
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";

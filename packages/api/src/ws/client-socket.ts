@@ -149,15 +149,15 @@ export class ClientSocket {
   }
 
   async #handle(data: RawData, binary: boolean): Promise<void> {
-    let sent: unknown;
+    let parsed: unknown;
     try {
       if (binary) throw invalid("A frame must be a text frame.");
-      sent = parseJsonBody(data as Buffer);
-      const op = checkRequest(WsClientOpSchema, "body", sent) as WsClientOp;
+      parsed = parseJsonBody(data as Buffer);
+      const op = checkRequest(WsClientOpSchema, "body", parsed) as WsClientOp;
       this.#invalid_frames = 0;
       await this.#perform(op);
     } catch (error) {
-      this.#sendError(error, sent);
+      this.#sendError(error, parsed);
       if (++this.#invalid_frames > MAX_INVALID_FRAMES) this.close("abuse");
     }
   }
@@ -268,8 +268,11 @@ export class ClientSocket {
     return first;
   }
 
-  #sendError(error: unknown, sent: unknown): void {
-    const { op, ref } = (typeof sent === "object" && sent !== null ? sent : {}) as Record<string, unknown>;
+  #sendError(error: unknown, parsed: unknown): void {
+    const { op, ref } = (typeof parsed === "object" && parsed !== null ? parsed : {}) as Record<
+      string,
+      unknown
+    >;
     this.#send({
       op: "error",
       ...(typeof op === "string" ? { of: op.slice(0, 64) } : {}),

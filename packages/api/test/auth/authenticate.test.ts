@@ -45,7 +45,7 @@ const PUBLIC_ROUTES = new Set([
 
 verifies(
   "webapi.auth",
-  "requires a credential on every route except health, one-time links and static files",
+  "requires a credential on every route except health, one-time links, pages and static files",
   async () => {
     const mounts = api.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted }));
     expect(mounts.length).toBeGreaterThan(20);
@@ -191,12 +191,12 @@ test("limits a delegated token to tool calls and their records until its invocat
     await api.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id },
     });
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   const parent = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" } },
   });
-  await api.runner.started(before + 1);
-  const token = api.runner.requests[before]!.context.gateway!.delegation_token;
+  await api.runner.started(request_count + 1);
+  const token = api.runner.requests[request_count]!.context.gateway!.delegation_token;
   expect(token).toMatch(/^vai_dlg_/);
 
   const child = await api.call("POST", "/v1/invocations?wait", {

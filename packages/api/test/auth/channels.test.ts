@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 const setChannelPolicies = (channels: object) => api.call("PUT", "/v1/policy", { body: { channels } });
-const noEcho = { deny: { tools: ["echo"] } };
+const no_echo = { deny: { tools: ["echo"] } };
 const invoke = async (more: object = {}) =>
   (await api.call("POST", "/v1/invocations?wait=5", { body: { export_id: "echo" }, ...more })).json;
 const listsEcho = async (token?: string) => {
@@ -55,7 +55,7 @@ test.for<[string, (session_id: string) => Promise<unknown>]>([
 });
 
 test("applies the policy of the request's channel to calls, the catalog and explanations", async () => {
-  await setChannelPolicies({ api: noEcho });
+  await setChannelPolicies({ api: no_echo });
   const refused = await invoke({ headers: { "backplane-channel": "mcp", "x-channel": "mcp" } });
   expect(refused.error).toMatchObject({ code: "policy.denied", details: { rule: "channel" } });
   const key = await api.call("POST", "/v1/keys", {
@@ -78,7 +78,7 @@ test("applies the policy of the request's channel to calls, the catalog and expl
     tolerance_channel: "ws",
   });
   expect(await explain("")).toMatchObject({ outcome: "run", tolerance: "low", tolerance_channel: null });
-  await setChannelPolicies({ mcp: noEcho });
+  await setChannelPolicies({ mcp: no_echo });
   expect((await invoke()).status).toBe("succeeded");
   expect(await listsEcho()).toBe(false);
   expect((await explain("&channel=mcp")).winner).toMatchObject({ status: "hidden" });
@@ -86,16 +86,16 @@ test("applies the policy of the request's channel to calls, the catalog and expl
 });
 
 test("keeps a plugin on the channel of its call, whichever endpoint it uses", async () => {
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   const body = { export_id: "echo", input: { do: "wait" } };
   const { id } = (await api.call("POST", "/v1/invocations", { body })).json;
-  await api.runner.started(before + 1);
-  const token = api.runner.requests[before]!.context.gateway.delegation_token!;
+  await api.runner.started(request_count + 1);
+  const token = api.runner.requests[request_count]!.context.gateway.delegation_token!;
   const callError = async () =>
     (await api.call("POST", "/v1/invocations", { token, body: { export_id: "echo" } })).json.error;
-  await setChannelPolicies({ mcp: noEcho });
+  await setChannelPolicies({ mcp: no_echo });
   expect(await listsEcho(token)).toBe(true);
-  await setChannelPolicies({ api: noEcho });
+  await setChannelPolicies({ api: no_echo });
   expect(await listsEcho(token)).toBe(false);
   expect(await callError()).toMatchObject({ code: "policy.denied", details: { rule: "channel" } });
   await setChannelPolicies({});

@@ -36,14 +36,14 @@ test("keeps sessions across a restart for the life of their cookie, but not ende
       sessions_on_disk = sessions;
     },
   };
-  const before = createConsoleLogin(clock, saved);
-  const [cookie, other] = [1, 2].map(() => before.redeem(before.mintCode())!);
+  const first_login = createConsoleLogin(clock, saved);
+  const [cookie, ended_cookie] = [1, 2].map(() => first_login.redeem(first_login.mintCode())!);
   expect(JSON.stringify(sessions_on_disk)).not.toContain(cookie!);
-  before.end(other!);
-  const after = createConsoleLogin(clock, saved);
-  expect([after.isValid(cookie!), after.isValid(other!)]).toEqual([true, false]);
+  first_login.end(ended_cookie!);
+  const restarted_login = createConsoleLogin(clock, saved);
+  expect([restarted_login.isValid(cookie!), restarted_login.isValid(ended_cookie!)]).toEqual([true, false]);
   now += SESSION_TTL_MS;
-  expect(after.isValid(cookie!)).toBe(false);
+  expect(restarted_login.isValid(cookie!)).toBe(false);
   sessions_on_disk = [[sessions_on_disk[0]![0], now + 10 * SESSION_TTL_MS]];
   expect(createConsoleLogin(clock, saved).isValid(cookie!)).toBe(false);
 });

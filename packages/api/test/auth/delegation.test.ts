@@ -80,13 +80,13 @@ afterAll(() => api.close());
 
 /** Starts a call with only these scopes and returns its token. */
 async function startCall(...scopes: DelegationScope[]): Promise<{ id: string; token: string }> {
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   const narrow = { gateway_api_scopes: scopes };
   const { json } = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" }, narrow },
   });
-  await api.runner.started(before + 1);
-  const { gateway } = api.runner.requests[before]!.context;
+  await api.runner.started(request_count + 1);
+  const { gateway } = api.runner.requests[request_count]!.context;
   expect(gateway.scopes).toEqual(scopes);
   return { id: json.id as string, token: gateway.delegation_token! };
 }
@@ -163,7 +163,10 @@ verifies(
     await once(ws, "open");
     ws.send(JSON.stringify({ op: "attach", session_id: "shown" }));
     await once(ws, "message");
-    const gone = once(ws, "close").then(([code]) => ({ code: code as number, at: performance.now() }));
+    const socket_closed = once(ws, "close").then(([code]) => ({
+      code: code as number,
+      at: performance.now(),
+    }));
     const response = await fetch(`${base}/v1/sessions/shown/events`, { headers: { authorization } });
     expect(response.status).toBe(200);
     const ended = response.text().then(() => performance.now());
@@ -175,7 +178,7 @@ verifies(
     await endCall(id);
     const dead = await api.call("GET", "/v1/sessions/shown", { token });
     expect([dead.status, dead.json.error.code]).toEqual([401, "auth.invalid"]);
-    const closed = await gone;
+    const closed = await socket_closed;
     expect(closed.code).toBe(4401);
     expect(closed.at - since).toBeLessThan(1_000);
     expect((await ended) - since).toBeLessThan(1_000);
@@ -198,7 +201,7 @@ test("rejects ended, altered and invented delegated tokens", async () => {
   expect((await api.call("GET", "/v1/sessions", { token })).status).toBe(200);
   expect((await api.call("GET", "/v1/sessions", { token: `${token}x` })).status).toBe(401);
   await endCall(id);
-  for (const other of [token, "vai_dlg_", `vai_dlg_${"A".repeat(43)}`]) {
-    expect((await api.call("GET", "/v1/sessions", { token: other })).status).toBe(401);
+  for (const invalid_token of [token, "vai_dlg_", `vai_dlg_${"A".repeat(43)}`]) {
+    expect((await api.call("GET", "/v1/sessions", { token: invalid_token })).status).toBe(401);
   }
 });

@@ -1,6 +1,6 @@
 /**
- * Every operation that changes something, by the object that it changes and whom the change affects. The test reads the
- * operations from the served OpenAPI document and fails for one that is missing here.
+ * Every POST, PUT, PATCH and DELETE operation, by the object that it concerns and whom a change of it affects. The
+ * test reads the operations from the served OpenAPI document and fails for one that is missing here.
  */
 import { generateKeyPairSync } from "node:crypto";
 import type { KeyScope } from "@backplane/contract";
@@ -50,10 +50,10 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   "DELETE /v1/plugin-bindings/{id}": bindings("bindings:write", (id) => ({
     path: `/v1/plugin-bindings/${id}`,
   })),
-  // No binding has moved yet, so authorized callers get status 400.
+  // No binding has a previous version yet, so authorized callers get status 400.
   "POST /v1/plugin-bindings/{id}:rollback": bindings("bindings:write", (id) => ({
     path: `/v1/plugin-bindings/${id}:rollback`,
-  })).map((scopeCase) => ({ ...scopeCase, also: [400] })),
+  })).map((scope_case) => ({ ...scope_case, also: [400] })),
   "POST /v1/plugin-bindings:upgrade": [
     {
       object: "bindings of a project",

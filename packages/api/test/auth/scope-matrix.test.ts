@@ -1,4 +1,6 @@
-/** Every operation that changes something × every kind of credential × objects of a project, an org and the host. */
+/**
+ * Every POST, PUT, PATCH and DELETE operation × every kind of credential × objects of a project, an org and the host.
+ */
 import { join } from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { KEY_SCOPES, type KernelPlugin, type KeyScope } from "@backplane/contract";
@@ -178,7 +180,7 @@ const pluginStates = async () => (await fixture.admin("GET", "/api/plugins")).pl
 
 verifies(
   "sec.scope-of-change",
-  "classifies every operation of the OpenAPI document that writes, and no other",
+  "classifies every POST, PUT, PATCH and DELETE operation of the OpenAPI document, and no other",
   async () => {
     const { paths } = (await fixture.admin("GET", "/openapi.json")) as { paths: Record<string, object> };
     const served = Object.entries(paths).flatMap(([path, methods]) =>
@@ -193,35 +195,40 @@ verifies(
 
 for (const [operation, cases] of Object.entries(MATRIX)) {
   const [method] = operation.split(" ") as [string];
-  for (const scopeCase of cases) {
+  for (const scope_case of cases) {
     verifies(
       "sec.scope-of-change",
-      `${operation}: ${scopeCase.object}, reach ${scopeCase.reach}`,
+      `${operation}: ${scope_case.object}, reach ${scope_case.reach}`,
       async () => {
-        for (const who of CREDENTIAL_KINDS) await check(method, operation, scopeCase, who);
+        for (const who of CREDENTIAL_KINDS) await check(method, operation, scope_case, who);
       },
     );
   }
 }
 
-async function check(method: string, operation: string, scopeCase: Case, who: CredentialKind): Promise<void> {
-  const token = await issueToken(who, scopeCase.scope);
-  const { path, body, headers = {} } = await scopeCase.request(fixture);
-  const before = { all: dumpRows(), own: dumpRows("org_local"), plugins: await pluginStates() };
+async function check(
+  method: string,
+  operation: string,
+  scope_case: Case,
+  who: CredentialKind,
+): Promise<void> {
+  const token = await issueToken(who, scope_case.scope);
+  const { path, body, headers = {} } = await scope_case.request(fixture);
+  const state_before = { all: dumpRows(), own_org: dumpRows("org_local"), plugins: await pluginStates() };
   const response = await api.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
-  const summary = `${operation} (${scopeCase.object}) by ${who}: ${response.status} ${response.text.slice(0, 300)}`;
+  const summary = `${operation} (${scope_case.object}) by ${who}: ${response.status} ${response.text.slice(0, 300)}`;
   // If any credential is accepted, no credential lacks the scope.
-  const normal = who === "unscoped" && scopeCase.scope === "any" ? "ok" : EXPECTED[scopeCase.reach][who];
-  const expected = scopeCase.except?.[who] ?? normal;
+  const normal = who === "unscoped" && scope_case.scope === "any" ? "ok" : EXPECTED[scope_case.reach][who];
+  const expected = scope_case.except?.[who] ?? normal;
   if (expected === "ok") {
-    const accepted = response.status < 300 || scopeCase.also?.includes(response.status) === true;
+    const accepted = response.status < 300 || scope_case.also?.includes(response.status) === true;
     expect(accepted, summary).toBe(true);
   } else if (typeof expected === "number") expect(response.status, summary).toBe(expected);
   else expect(expected, summary).toContain(response.status);
   // A refusal changes nothing, and another org's credential changes nothing of this org.
-  if (expected !== "ok" && response.status >= 400) expect(dumpRows(), summary).toBe(before.all);
-  if (who === "foreignOrg") expect(dumpRows("org_local"), summary).toBe(before.own);
-  if (response.status >= 400) expect(await pluginStates(), summary).toEqual(before.plugins);
+  if (expected !== "ok" && response.status >= 400) expect(dumpRows(), summary).toBe(state_before.all);
+  if (who === "foreignOrg") expect(dumpRows("org_local"), summary).toBe(state_before.own_org);
+  if (response.status >= 400) expect(await pluginStates(), summary).toEqual(state_before.plugins);
 }
 
 test("enables and disables a plugin over both APIs, for callers that are allowed to", async () => {

@@ -14,7 +14,7 @@ verifies(
   "bind.scope",
   "responds to ids of another project with the same bytes as to unknown ids",
   async () => {
-    const other = { "backplane-project": "proj_other" };
+    const other_project = { "backplane-project": "proj_other" };
     const folder = writeSamplePackage(api.home);
     await api.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
     const foreign = await api.call("POST", "/v1/plugin-packages", {
@@ -25,17 +25,17 @@ verifies(
     for (const export_id of ["echo", "ask"]) {
       const binding = await api.call("POST", "/v1/plugin-bindings", {
         body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id },
-        headers: other,
+        headers: other_project,
       });
       binding_ids[export_id] = binding.json.binding_id;
     }
     const call = await api.call("POST", "/v1/invocations", {
       body: { export_id: "ask", input: {}, session_id: "sess_1" },
-      headers: other,
+      headers: other_project,
     });
     const key = await api.call("POST", "/v1/keys", {
       body: { name: "k", scopes: ["audit:read"] },
-      headers: other,
+      headers: other_project,
     });
 
     const requests: [string, (id: string) => string, string, unknown?][] = [
@@ -86,18 +86,18 @@ verifies(
     const installed = (await api.call("GET", "/v1/plugin-packages", { token })).json.items[0];
     // A project may not remove the org's package, and may remove its own unless others use it.
     const archive = await packToBuffer(writeSamplePackage(api.home, "2.0.0"));
-    const own = await api.call("POST", "/v1/plugin-packages", {
+    const own_package = await api.call("POST", "/v1/plugin-packages", {
       body: archive,
       headers: { "content-type": "application/octet-stream" },
       token,
     });
     const using = await api.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: "2.0.0", export_id: "echo" },
-      headers: other,
+      headers: other_project,
     });
     other_ids.push(using.json.binding_id);
     const responses = [];
-    for (const id of [installed.id, own.json.id])
+    for (const id of [installed.id, own_package.json.id])
       responses.push(await api.call("DELETE", `/v1/plugin-packages/${id}`, { token }));
     expect(responses.map(({ json }) => json.error.code)).toEqual(["policy.denied", "package.bound"]);
     for (const list of ["plugin-bindings", "plugin-tools", "invocations", "approvals", "keys", "audit"])
@@ -114,10 +114,12 @@ verifies(
 
     // Everything still exists for its owner.
     expect(
-      (await api.call("GET", `/v1/plugin-bindings/${binding_ids.echo}`, { headers: other })).json.status,
+      (await api.call("GET", `/v1/plugin-bindings/${binding_ids.echo}`, { headers: other_project })).json
+        .status,
     ).toBe("active");
     expect(
-      (await api.call("GET", `/v1/approvals/${call.json.approval_id}`, { headers: other })).json.status,
+      (await api.call("GET", `/v1/approvals/${call.json.approval_id}`, { headers: other_project })).json
+        .status,
     ).toBe("pending");
   },
 );

@@ -126,13 +126,13 @@ verifies(
     for (const [code, problem] of Object.entries(failures)) {
       const cause = Object.assign(new Error(`${code}: open '/srv/home/x'`), { code, syscall: "open" });
       for (next_error of [cause, diskFault(cause, "the package store")]) {
-        const answer = await api.call("GET", "/v1/audit");
-        const { message, retryable, details, ...error } = envelope(answer);
-        expect([answer.status, error.code, retryable]).toEqual([503, "store.unavailable", true]);
-        expect(answer.headers["retry-after"]).toBe("1");
+        const response = await api.call("GET", "/v1/audit");
+        const { message, retryable, details, ...error } = envelope(response);
+        expect([response.status, error.code, retryable]).toEqual([503, "store.unavailable", true]);
+        expect(response.headers["retry-after"]).toBe("1");
         expect(message).toMatch(problem);
         expect(details?.fix).toMatch(/then try again/);
-        expect(answer.text).not.toContain("/srv");
+        expect(response.text).not.toContain("/srv");
         expect(api.logged.at(-1)?.fields).toMatchObject({ err: { cause } });
       }
     }
@@ -154,8 +154,8 @@ test("keeps message, details and fix of kernel errors, and adds Retry-After to 4
 });
 
 test("accepts a well-formed request id and replaces any other", async () => {
-  const sent = await api.call("GET", "/healthz", { headers: { "x-request-id": "client-7.a" } });
-  expect(sent.headers["x-request-id"]).toBe("client-7.a");
+  const accepted = await api.call("GET", "/healthz", { headers: { "x-request-id": "client-7.a" } });
+  expect(accepted.headers["x-request-id"]).toBe("client-7.a");
   for (const bad of ["a b", "<script>", "x".repeat(200), ""]) {
     const created = await api.call("GET", "/healthz", { headers: { "x-request-id": bad } });
     expect(created.headers["x-request-id"]).toMatch(/^req_[0-9a-z]{26}$/);
@@ -163,17 +163,17 @@ test("accepts a well-formed request id and replaces any other", async () => {
 });
 
 test("sends the same bytes for all not-found errors of one code", () => {
-  const errorResponse = toErrorResponse(
+  const first_response = toErrorResponse(
     new BackplaneError("binding.not_found", "bind_1 is in proj_b"),
     "req_1",
     "/d",
   );
-  const other = toErrorResponse(
+  const second_response = toErrorResponse(
     new BackplaneError("binding.not_found", undefined, { details: { a: 1 } }),
     "req_1",
     "/d",
   );
-  expect(JSON.stringify(errorResponse.envelope)).toBe(JSON.stringify(other.envelope));
+  expect(JSON.stringify(first_response.envelope)).toBe(JSON.stringify(second_response.envelope));
 });
 
 test("responds with the envelope to requests that are not HTTP", async () => {

@@ -6,7 +6,7 @@ import { startWs } from "../support/test-agent.ts";
 
 verifies(
   "plug.web-adapter",
-  "closes the chat page and its sockets while the web adapter is disabled, and opens them again",
+  "serves the chat page and its sockets only while the web adapter is enabled",
   async () => {
     const api = await startWs({ plugins: await loadBundledPlugins("web") });
     const enable = (enabled: boolean) => api.call("PATCH", "/v1/plugins/web", { body: { enabled } });

@@ -32,8 +32,8 @@ verifies("llm.gateway", "passes messages through unchanged, with beta headers an
     stop_sequence: null,
     usage: { input_tokens: 5, cache_read_input_tokens: 4, output_tokens: 3, service_tier: "standard" },
   };
-  api.vendor.answer({ json: message });
-  const sent = {
+  api.vendor.queueReplies({ json: message });
+  const request = {
     max_tokens: 2_000,
     system: [{ type: "text", text: "Be brief.", cache_control: { type: "ephemeral" } }],
     thinking: { type: "enabled", budget_tokens: 1_024 },
@@ -54,13 +54,13 @@ verifies("llm.gateway", "passes messages through unchanged, with beta headers an
   const received = await api
     .anthropic()
     .messages.create(
-      { ...sent, model: "claude/claude-up" } as unknown as Anthropic.MessageCreateParamsNonStreaming,
+      { ...request, model: "claude/claude-up" } as unknown as Anthropic.MessageCreateParamsNonStreaming,
       {
         headers: { "anthropic-beta": "feature-2026-01-01" },
       },
     );
   expect(received).toEqual(message);
-  expect(upstream().body).toEqual({ ...sent, model: "claude-up" });
+  expect(upstream().body).toEqual({ ...request, model: "claude-up" });
   expect(upstream().headers).toMatchObject({
     authorization: "Bearer sk-ant",
     "anthropic-beta": "feature-2026-01-01",
@@ -84,7 +84,7 @@ verifies("llm.gateway", "streams message events as the provider sent them", asyn
     ],
     "tool_use",
   );
-  api.vendor.answer({ sse });
+  api.vendor.queueReplies({ sse });
   const response = await fetch(`${api.url}/v1/messages?beta=true`, {
     method: "POST",
     headers: { "content-type": "application/json", "x-api-key": await api.key() },
@@ -92,7 +92,7 @@ verifies("llm.gateway", "streams message events as the provider sent them", asyn
   });
   expect(response.headers.get("content-type")).toContain("text/event-stream");
   expect(await response.text()).toBe(sse);
-  api.vendor.answer({ sse });
+  api.vendor.queueReplies({ sse });
   const final_message = await api
     .anthropic()
     .messages.stream({ model: "claude-up", max_tokens: 100, messages: hello })
@@ -109,7 +109,7 @@ verifies("llm.gateway", "streams message events as the provider sent them", asyn
 });
 
 verifies("llm.gateway", "translates tools, images and results of messages to chat completions", async () => {
-  api.vendor.answer({
+  api.vendor.queueReplies({
     sse: chatStream(
       [
         { content: "Let me " },
@@ -161,10 +161,10 @@ verifies("llm.gateway", "translates tools, images and results of messages to cha
       },
     ],
   });
-  const seen: string[] = [];
-  for await (const event of stream) seen.push(event.type);
+  const event_types: string[] = [];
+  for await (const event of stream) event_types.push(event.type);
   const final_message = await stream.finalMessage();
-  expect(seen).toEqual([
+  expect(event_types).toEqual([
     "message_start",
     "content_block_start",
     "content_block_delta",
@@ -231,7 +231,7 @@ verifies(
       model: "m",
       output,
     });
-    api.vendor.answer({
+    api.vendor.queueReplies({
       sse: responseEvents(
         { type: "response.created", response: response([]) },
         {
@@ -261,7 +261,7 @@ verifies(
       include: ["reasoning.encrypted_content"],
     });
     const next = { messages: [...hello, { role: "assistant" as const, content: first.content }, ...hello] };
-    api.vendor.answer({
+    api.vendor.queueReplies({
       sse: responseEvents(
         { type: "response.output_text.delta", item_id: "m", output_index: 0, content_index: 0, delta: "ok" },
         { type: "response.completed", response: response([]) },
@@ -280,7 +280,9 @@ verifies(
       { role: "user" },
     ]);
     // The same conversation at Anthropic: its API would refuse the foreign signature.
-    api.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
+    api.vendor.queueReplies({
+      json: { id: "m", type: "message", role: "assistant", content: [], usage: {} },
+    });
     await api.anthropic().messages.create({ ...settings, ...next, model: "claude/claude-up" });
     expect(upstream().body.messages).toMatchObject([
       { role: "user" },
@@ -291,7 +293,7 @@ verifies(
 );
 
 test("leaves out unsigned thinking of another model, and messages that contain nothing else", async () => {
-  api.vendor.answer({
+  api.vendor.queueReplies({
     sse: chatStream([{ reasoning_content: "unsigned" }, { content: "so" }], "stop"),
   });
   const settings = { model: "chat/gpt-up", max_tokens: 50 };
@@ -300,7 +302,7 @@ test("leaves out unsigned thinking of another model, and messages that contain n
     { type: "thinking", thinking: "unsigned", signature: "" },
     { type: "text", text: "so" },
   ]);
-  api.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
+  api.vendor.queueReplies({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
   const messages: Anthropic.MessageParam[] = [
     ...hello,
     { role: "assistant", content },
@@ -316,19 +318,19 @@ test("leaves out unsigned thinking of another model, and messages that contain n
 });
 
 test("counts tokens at the vendor, and estimates them for other providers", async () => {
-  api.vendor.answer({ json: { input_tokens: 321 } });
+  api.vendor.queueReplies({ json: { input_tokens: 321 } });
   const counted = await api.anthropic().messages.countTokens({ model: "claude/claude-up", messages: hello });
   expect(counted).toEqual({ input_tokens: 321 });
   expect(upstream()).toMatchObject({
     path: "/v1/messages/count_tokens",
     body: { model: "claude-up", messages: hello },
   });
-  const before = api.vendor.requests.length;
+  const request_count = api.vendor.requests.length;
   const text = "four letters a word ".repeat(100);
   const estimated = await api
     .anthropic()
     .messages.countTokens({ model: "chat/gpt-up", messages: [{ role: "user", content: text }] });
   expect(estimated.input_tokens).toBeGreaterThan(400);
   expect(estimated.input_tokens).toBeLessThan(700);
-  expect(api.vendor.requests).toHaveLength(before);
+  expect(api.vendor.requests).toHaveLength(request_count);
 });

@@ -81,18 +81,18 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
   const upstream = {
     error: { message: "secret detail sk-vendor", type: "rate_limit_error", code: "rate_limit_exceeded" },
   };
-  api.vendor.answer({ status: 429, json: upstream, headers: { "retry-after": "7" } });
+  api.vendor.queueReplies({ status: 429, json: upstream, headers: { "retry-after": "7" } });
   const limited = await failure(chat());
   expect(limited).toMatchObject({ status: 429, error: { code: "rate_limit_exceeded" } });
   expect(limited.headers.get("retry-after")).toBe("7");
   expect(JSON.stringify(limited.error)).not.toContain("secret detail");
   // The gateway's credential is wrong, not the client's.
-  api.vendor.answer({ status: 401, json: upstream });
+  api.vendor.queueReplies({ status: 401, json: upstream });
   expect(await failure(chat({ stream: true }))).toMatchObject({
     status: 502,
     error: { type: "server_error" },
   });
-  api.vendor.answer({
+  api.vendor.queueReplies({
     status: 529,
     json: { type: "error", error: { type: "overloaded_error", message: "x" } },
   });
@@ -100,7 +100,7 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
     status: 529,
     error: { error: { type: "overloaded_error" } },
   });
-  api.vendor.answer({ status: 400, json: upstream });
+  api.vendor.queueReplies({ status: 400, json: upstream });
   expect(await failure(message({ model: "chat/gpt-up" }))).toMatchObject({
     status: 400,
     error: { error: { type: "invalid_request_error" } },
@@ -109,20 +109,20 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
 
 test("ends a stream that fails after it began with an error event", async () => {
   const first = chatStream([{ content: "a" }], "stop").split("\n\n")[0]!;
-  api.vendor.answer({ sse: `${first}\n\n` });
+  api.vendor.queueReplies({ sse: `${first}\n\n` });
   const stream = (await chat({ stream: true })) as unknown as AsyncIterable<OpenAI.ChatCompletionChunk>;
-  const seen: string[] = [];
+  const contents: string[] = [];
   const read = async () => {
-    for await (const { choices } of stream) seen.push(choices[0]!.delta.content!);
+    for await (const { choices } of stream) contents.push(choices[0]!.delta.content!);
   };
   await expect(read()).rejects.toBeInstanceOf(APIError);
-  expect(seen).toEqual(["a"]);
-  api.vendor.answer({ sse: `${first}\n\n` });
+  expect(contents).toEqual(["a"]);
+  api.vendor.queueReplies({ sse: `${first}\n\n` });
   const translated = api
     .anthropic()
     .messages.stream({ model: "chat/gpt-up", max_tokens: 9, messages: hello });
   await expect(translated.finalMessage()).rejects.toMatchObject({ error: { type: "error" } });
-  api.vendor.answer({ sse: `${first}\n\n` });
+  api.vendor.queueReplies({ sse: `${first}\n\n` });
   const events: { type: string }[] = [];
   for await (const event of await api
     .openai()
@@ -135,6 +135,6 @@ test("ends a stream that fails after it began with an error event", async () => 
 });
 
 test("responds 504 when the provider sends nothing until its timeout", async () => {
-  api.vendor.answer({ sse: "", hold: true });
+  api.vendor.queueReplies({ sse: "", hold: true });
   expect(await failure(chat())).toMatchObject({ status: 504, error: { type: "server_error" } });
 });

@@ -34,12 +34,12 @@ const lastCall = async () => (await api.call("GET", "/v1/llm-calls?limit=1")).js
 
 /** Streams the beginning of an answer and disconnects. */
 async function cancel(token: string, body: JsonObject, deltas: object[] = [{ content: "a" }]): Promise<void> {
-  api.vendor.answer({ sse: chatStream(deltas, "stop").split("data: [DONE]")[0]!, hold: true });
+  api.vendor.queueReplies({ sse: chatStream(deltas, "stop").split("data: [DONE]")[0]!, hold: true });
   const response = await ask(token, { ...body, stream: true });
   expect(response.status).toBe(200);
   const reader = response.body!.getReader();
-  let seen = "";
-  while (!seen.includes('"stop"')) seen += Buffer.from((await reader.read()).value!).toString();
+  let received = "";
+  while (!received.includes('"stop"')) received += Buffer.from((await reader.read()).value!).toString();
   await reader.cancel();
   await expect.poll(async () => (await lastCall()).status).toBe("cancelled");
 }
@@ -47,7 +47,7 @@ async function cancel(token: string, body: JsonObject, deltas: object[] = [{ con
 verifies("llm.gateway", "reserves no negative, fractional or enormous number of tokens", async () => {
   const token = await api.key({ llm: { tokens_per_day: 5_000_000 } });
   for (const max_tokens of [-10_000_000, 0.5, 1e300]) await cancel(token, { max_tokens });
-  api.vendor.answer({ json: { ...completion, usage: { ...usage, prompt_tokens: 5_000_000 } } });
+  api.vendor.queueReplies({ json: { ...completion, usage: { ...usage, prompt_tokens: 5_000_000 } } });
   expect(await statusOf(ask(token, {}))).toBe(200);
   // A remaining negative reservation would allow this call.
   expect(await statusOf(ask(token, {}))).toBe(429);
@@ -62,7 +62,7 @@ verifies("llm.gateway", "counts the tokens that were streamed before a client di
 
 verifies("llm.gateway", "counts the estimate of a call whose provider reports no usage", async () => {
   const token = await api.key({ llm: { tokens_per_day: 1_000 } });
-  api.vendor.answer({ json: { ...completion, usage: undefined } });
+  api.vendor.queueReplies({ json: { ...completion, usage: undefined } });
   expect(await statusOf(ask(token, { max_tokens: 1_000 }))).toBe(200);
   expect(await statusOf(ask(token, {}))).toBe(429);
 });
@@ -72,10 +72,10 @@ verifies("llm.gateway", "keeps a client's stream_options when it retries without
   const refusal = {
     error: { message: "Unknown parameter: stream_options.x", type: "invalid_request_error" },
   };
-  api.vendor.answer({ status: 400, json: refusal }, { status: 400, json: refusal });
-  const before = api.vendor.requests.length;
+  api.vendor.queueReplies({ status: 400, json: refusal }, { status: 400, json: refusal });
+  const request_count = api.vendor.requests.length;
   expect(await statusOf(ask(token, { stream: true, stream_options: { x: 1 } }))).toBe(400);
-  expect(api.vendor.requests.slice(before).map(({ body }) => body.stream_options)).toEqual([
+  expect(api.vendor.requests.slice(request_count).map(({ body }) => body.stream_options)).toEqual([
     { x: 1, include_usage: true },
     { x: 1 },
   ]);

@@ -25,7 +25,7 @@ const tools: OpenAI.ChatCompletionFunctionTool[] = [
 const upstream = () => api.vendor.requests.at(-1)!;
 
 verifies("llm.gateway", "passes a chat completion through unchanged, unknown fields included", async () => {
-  const answer = {
+  const completion = {
     id: "chatcmpl-1",
     object: "chat.completion",
     created: 5,
@@ -45,8 +45,8 @@ verifies("llm.gateway", "passes a chat completion through unchanged, unknown fie
       prompt_tokens_details: { cached_tokens: 4 },
     },
   };
-  api.vendor.answer({ json: answer });
-  const sent = {
+  api.vendor.queueReplies({ json: completion });
+  const request = {
     model: "chat/gpt-up",
     messages: hello,
     logit_bias: { "50256": -100 },
@@ -54,16 +54,16 @@ verifies("llm.gateway", "passes a chat completion through unchanged, unknown fie
   };
   const received = await api
     .openai()
-    .chat.completions.create(sent as OpenAI.ChatCompletionCreateParamsNonStreaming);
-  expect(received).toEqual(answer);
+    .chat.completions.create(request as OpenAI.ChatCompletionCreateParamsNonStreaming);
+  expect(received).toEqual(completion);
   expect(upstream().path).toBe("/v1/chat/completions");
   expect(upstream().headers.authorization).toBe("Bearer sk-vendor");
-  expect(upstream().body).toEqual({ ...sent, model: "gpt-up", stream: false });
+  expect(upstream().body).toEqual({ ...request, model: "gpt-up", stream: false });
 });
 
 verifies("llm.gateway", "streams chat chunks as the provider sent them", async () => {
   const usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
-  api.vendor.answer({
+  api.vendor.queueReplies({
     sse: chatStream(
       [
         { role: "assistant", content: "a" },
@@ -85,7 +85,7 @@ verifies("llm.gateway", "streams chat chunks as the provider sent them", async (
   ]);
   // The gateway asked for the usage, the client did not.
   expect(upstream().body.stream_options).toEqual({ include_usage: true });
-  api.vendor.answer({ sse: chatStream([{ content: "a" }], "stop", usage) });
+  api.vendor.queueReplies({ sse: chatStream([{ content: "a" }], "stop", usage) });
   const counted = await api.openai().chat.completions.create({
     model: "gpt-up",
     messages: hello,
@@ -101,7 +101,7 @@ verifies(
   "llm.gateway",
   "translates tools, images and system messages from chat completions to messages",
   async () => {
-    api.vendor.answer({
+    api.vendor.queueReplies({
       sse: messageStream(
         [
           { start: { type: "text", text: "" }, deltas: [{ type: "text_delta", text: "Let me see. " }] },
@@ -193,7 +193,7 @@ verifies(
 );
 
 test("returns a translated completion without a stream", async () => {
-  api.vendor.answer({
+  api.vendor.queueReplies({
     sse: messageStream(
       [
         {
@@ -257,7 +257,7 @@ verifies("llm.gateway", "passes responses with encrypted reasoning through uncha
     { type: "response.output_item.done", output_index: 0, item: REASONING },
     { type: "response.completed", response: finished([REASONING]) },
   ];
-  api.vendor.answer({ sse: responseEvents(...events) });
+  api.vendor.queueReplies({ sse: responseEvents(...events) });
   const input = [REASONING, { type: "message" as const, role: "user" as const, content: "go on" }];
   const stream = await api.openai().responses.create({
     model: "resp/gpt-resp",
@@ -278,14 +278,14 @@ verifies("llm.gateway", "passes responses with encrypted reasoning through uncha
     stream: true,
     prompt_cache_key: "k",
   });
-  api.vendor.answer({ json: finished([REASONING]) });
+  api.vendor.queueReplies({ json: finished([REASONING]) });
   const final_answer = await api.openai().responses.create({ model: "gpt-resp", input: "hi" });
   expect(final_answer).toMatchObject({ id: "resp_up", output: [REASONING] });
   expect(upstream().body).toMatchObject({ store: false, stream: false });
 });
 
 verifies("llm.gateway", "streams responses from a chat provider with free-text tools", async () => {
-  api.vendor.answer({
+  api.vendor.queueReplies({
     sse: chatStream(
       [
         { reasoning_content: "thinking" },
@@ -319,14 +319,14 @@ verifies("llm.gateway", "streams responses from a chat provider with free-text t
     tool_choice: "auto",
     store: false,
   });
-  const seen: string[] = [];
+  const event_types: string[] = [];
   const numbers: number[] = [];
   for await (const event of stream) {
-    seen.push(event.type);
+    event_types.push(event.type);
     numbers.push(event.sequence_number);
   }
   const final_answer = await stream.finalResponse();
-  expect(seen).toEqual([
+  expect(event_types).toEqual([
     "response.created",
     "response.in_progress",
     "response.output_item.added",
@@ -353,7 +353,7 @@ verifies("llm.gateway", "streams responses from a chat provider with free-text t
     "response.output_item.done",
     "response.completed",
   ]);
-  expect(numbers).toEqual(seen.map((_, n) => n));
+  expect(numbers).toEqual(event_types.map((_, n) => n));
   expect(final_answer.status).toBe("completed");
   expect(final_answer.output).toMatchObject([
     { type: "reasoning", summary: [{ type: "summary_text", text: "thinking" }] },
@@ -392,7 +392,7 @@ verifies(
       start: { type: "tool_use", id: "toolu_9", name: "shell", input: {} },
       deltas: [{ type: "input_json_delta", partial_json: "{}" }],
     };
-    api.vendor.answer({ sse: messageStream([signed, call], "tool_use") });
+    api.vendor.queueReplies({ sse: messageStream([signed, call], "tool_use") });
     const tool = { type: "function" as const, name: "shell", parameters: { type: "object" }, strict: false };
     const settings = { model: "claude/claude-up", tools: [tool], reasoning: { effort: "high" as const } };
     const first = await api.openai().responses.create({ ...settings, input: "hi" });
@@ -400,7 +400,7 @@ verifies(
       { type: "reasoning" },
       { type: "function_call", call_id: "toolu_9" },
     ]);
-    api.vendor.answer({ sse: messageStream([], "end_turn") });
+    api.vendor.queueReplies({ sse: messageStream([], "end_turn") });
     await api.openai().responses.create({
       ...settings,
       input: [
@@ -443,9 +443,9 @@ test("lists the models for both vendors' clients", async () => {
   expect(ids).toEqual(
     expect.arrayContaining(["chat/gpt-up", "resp/gpt-resp", "claude/claude-up", "echo/echo-1"]),
   );
-  const seen: string[] = [];
-  for await (const { id, type } of api.anthropic().models.list()) seen.push(`${type} ${id}`);
-  expect(seen).toContain("model claude/claude-up");
+  const anthropic_models: string[] = [];
+  for await (const { id, type } of api.anthropic().models.list()) anthropic_models.push(`${type} ${id}`);
+  expect(anthropic_models).toContain("model claude/claude-up");
   expect(await api.openai().models.retrieve("chat/gpt-up")).toMatchObject({
     id: "chat/gpt-up",
     object: "model",
@@ -454,7 +454,7 @@ test("lists the models for both vendors' clients", async () => {
 
 verifies("llm.gateway", "offers tools of a namespace to a provider without namespaces", async () => {
   const call = { index: 0, id: "call_1", function: { name: "mcp__files__read", arguments: '{"path":"a"}' } };
-  api.vendor.answer({ sse: chatStream([{ tool_calls: [call] }], "tool_calls") });
+  api.vendor.queueReplies({ sse: chatStream([{ tool_calls: [call] }], "tool_calls") });
   const files = {
     type: "namespace",
     name: "mcp__files",

@@ -23,8 +23,8 @@ const completion = {
   usage,
 };
 const calls = async (query = "") => (await api.call("GET", `/v1/llm-calls${query}`)).json.items;
-const refusalOf = async (answer: Promise<unknown>) => {
-  const error = await answer.then(
+const refusalOf = async (call: Promise<unknown>) => {
+  const error = await call.then(
     () => null,
     (thrown: unknown) => thrown as { status: number; code: string; headers: Headers },
   );
@@ -35,7 +35,7 @@ verifies(
   "llm.gateway",
   "writes the record to disk before the provider answers and completes it with the usage",
   async () => {
-    api.vendor.answer({
+    api.vendor.queueReplies({
       sse: chatStream([{ content: "a" }], "stop", usage)
         .split("\n\n")[0]!
         .concat("\n\n"),
@@ -62,7 +62,7 @@ verifies(
     // The provider's connection is closed because the client has disconnected.
     await upstream.closed;
     await expect.poll(async () => (await calls())[0]).toMatchObject({ id: running.id, status: "cancelled" });
-    api.vendor.answer({ json: completion });
+    api.vendor.queueReplies({ json: completion });
     const { response } = await ask(token).withResponse();
     const id = response.headers.get("backplane-llm-call")!;
     expect((await api.call("GET", `/v1/llm-calls/${id}`)).json).toMatchObject({
@@ -71,7 +71,7 @@ verifies(
       usage: { input: 10, output: 5, total: 15 },
       error: null,
     });
-    api.vendor.answer({ status: 503, json: {} });
+    api.vendor.queueReplies({ status: 503, json: {} });
     await expect(ask(token)).rejects.toMatchObject({ status: 503 });
     expect((await calls())[0]).toMatchObject({
       status: "failed",
@@ -82,12 +82,12 @@ verifies(
 
 verifies("llm.gateway", "admits no more concurrent calls than the budget of a key allows", async () => {
   const token = await api.key({ llm: { requests_per_day: 3 } });
-  api.vendor.answer(...Array.from({ length: 3 }, () => ({ json: completion })));
-  const before = api.vendor.requests.length;
-  const answers = await Promise.all(Array.from({ length: 8 }, () => refusalOf(ask(token))));
-  expect(answers.filter((each) => each === null)).toHaveLength(3);
-  expect(answers.filter((each) => each?.join() === "429,insufficient_quota")).toHaveLength(5);
-  expect(api.vendor.requests).toHaveLength(before + 3);
+  api.vendor.queueReplies(...Array.from({ length: 3 }, () => ({ json: completion })));
+  const request_count = api.vendor.requests.length;
+  const refusals = await Promise.all(Array.from({ length: 8 }, () => refusalOf(ask(token))));
+  expect(refusals.filter((each) => each === null)).toHaveLength(3);
+  expect(refusals.filter((each) => each?.join() === "429,insufficient_quota")).toHaveLength(5);
+  expect(api.vendor.requests).toHaveLength(request_count + 3);
   const failed = await api
     .anthropic(token)
     .messages.create({ model: "claude-up", max_tokens: 5, messages: hello })
@@ -104,15 +104,15 @@ verifies(
   "counts running calls towards a token budget and replaces the estimate at their end",
   async () => {
     const token = await api.key({ llm: { tokens_per_day: 1_000 } });
-    api.vendor.answer({ json: completion }, { json: completion });
+    api.vendor.queueReplies({ json: completion }, { json: completion });
     // Each call reserves about 900 tokens, so the third would start above the limit; each really uses 15.
-    const many = await Promise.all(
+    const refusals = await Promise.all(
       Array.from({ length: 4 }, () => refusalOf(ask(token, { max_tokens: 900 }))),
     );
-    expect(many.filter((each) => each === null)).toHaveLength(2);
-    api.vendor.answer({ json: completion });
+    expect(refusals.filter((each) => each === null)).toHaveLength(2);
+    api.vendor.queueReplies({ json: completion });
     expect(await refusalOf(ask(token, { max_tokens: 900 }))).toBeNull();
-    api.vendor.answer({ json: { ...completion, usage: { ...usage, prompt_tokens: 2_000 } } });
+    api.vendor.queueReplies({ json: { ...completion, usage: { ...usage, prompt_tokens: 2_000 } } });
     expect(await refusalOf(ask(token))).toBeNull();
     expect(await refusalOf(ask(token))).toEqual([429, "insufficient_quota"]);
   },
@@ -120,7 +120,7 @@ verifies(
 
 verifies(
   "llm.gateway",
-  "applies the policy of a project to all its keys and resets it with the period",
+  "applies the budget of a project to all its keys and resets it with the period",
   async () => {
     const project = { project_id: "proj_budget" };
     const scoped = { "backplane-project": "proj_budget" };
@@ -130,7 +130,7 @@ verifies(
     });
     expect(set.status, set.text).toBe(200);
     const [a, b] = [await api.key(project), await api.key(project)];
-    api.vendor.answer({ json: completion }, { json: completion }, { json: completion });
+    api.vendor.queueReplies({ json: completion }, { json: completion }, { json: completion });
     expect(await refusalOf(ask(a))).toBeNull();
     expect(await refusalOf(ask(b))).toBeNull();
     expect(await refusalOf(ask(a))).toEqual([429, "insufficient_quota"]);
@@ -161,20 +161,20 @@ verifies(
         body: { name: "owner", role: "owner", scopes: ["admin"], llm: { requests_per_day: 2 } },
       })
     ).json;
-    const before = api.runner.requests.length;
+    const request_count = api.runner.requests.length;
     const { json } = await api.call("POST", "/v1/invocations", {
       body: { export_id: "echo", input: { do: "wait" } },
       token: key,
     });
-    await api.runner.started(before + 1);
-    const token = api.runner.requests[before]!.context.gateway.delegation_token!;
-    api.vendor.answer({ json: completion });
+    await api.runner.started(request_count + 1);
+    const token = api.runner.requests[request_count]!.context.gateway.delegation_token!;
+    api.vendor.queueReplies({ json: completion });
     expect(await refusalOf(ask(token))).toBeNull();
     const [call] = await calls(`?invocation_id=${json.id}`);
     expect(call).toMatchObject({ actor: json.id, invocation_id: json.id, status: "succeeded" });
     expect(call.key_id).toMatch(/^key_/);
     // The token is sent in Anthropic's header, and the stream ends with the call that owns the token.
-    api.vendor.answer({ sse: "event: ping\ndata: {}\n\n", hold: true });
+    api.vendor.queueReplies({ sse: "event: ping\ndata: {}\n\n", hold: true });
     const held = api
       .anthropic(token)
       .messages.create({ model: "claude-up", max_tokens: 5, messages: hello, stream: true });

@@ -157,10 +157,10 @@ test("checks credential, host and origin like every route", async () => {
 });
 
 test("hides a session, its calls and its tools from other callers", async () => {
-  const other = { "backplane-project": "proj_other" };
+  const other_project = { "backplane-project": "proj_other" };
   const key = await api.call("POST", "/v1/keys", {
     body: { name: "other", scopes: ["invocations:write"] },
-    headers: other,
+    headers: other_project,
   });
   const token = key.json.token as string;
   const other_client = await connect(base, "2025-11-25", token);
@@ -168,10 +168,10 @@ test("hides a session, its calls and its tools from other callers", async () => 
   expect((await other_client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
 
   const admin_client = await connect(base, "2025-11-25");
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   const running = admin_client.ask("tools/call", call("echo", { do: "wait" }), { id: 77 });
-  await api.runner.started(before + 1);
-  const { invocation_id } = api.runner.requests[before]!;
+  await api.runner.started(request_count + 1);
+  const { invocation_id } = api.runner.requests[request_count]!;
   const stolen = { ...admin_client.headers };
   expect((await send(base, plain, { token, headers: stolen })).status).toBe(404);
   const cancel = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 77 } };
@@ -183,13 +183,13 @@ test("hides a session, its calls and its tools from other callers", async () => 
 });
 
 test("limits a delegated token with tools:invoke to the tools of its grant", async () => {
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   const narrow = { gateway_api_scopes: ["tools:invoke"], tools: ["ask"] };
   const held = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" }, narrow },
   });
-  await api.runner.started(before + 1);
-  const { gateway } = api.runner.requests[before]!.context;
+  await api.runner.started(request_count + 1);
+  const { gateway } = api.runner.requests[request_count]!.context;
   const client = await connect(base, "2026-07-28", gateway.delegation_token!);
   expect((await client.ask("tools/list")).last.result.tools).toEqual([]);
   expect((await client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
@@ -197,13 +197,13 @@ test("limits a delegated token with tools:invoke to the tools of its grant", asy
 });
 
 test("records a call with a delegated token under the session of the call that owns the token", async () => {
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   const narrow = { gateway_api_scopes: ["tools:invoke"] };
   const held = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" }, session_id: "talk", narrow },
   });
-  await api.runner.started(before + 1);
-  const { gateway } = api.runner.requests[before]!.context;
+  await api.runner.started(request_count + 1);
+  const { gateway } = api.runner.requests[request_count]!.context;
   const client = await connect(base, "2025-11-25", gateway.delegation_token!);
   const { last } = await client.ask("tools/call", call("echo"));
   const id = last.result._meta["backplane/invocation_id"] as string;

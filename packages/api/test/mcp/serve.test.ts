@@ -6,7 +6,7 @@ import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { call, connect, type McpClient, META, read, request, send } from "../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
-const progressReporter: KernelPlugin = {
+const progress_reporter: KernelPlugin = {
   name: "progress-reporter",
   version: "1.0.0",
   category: "tool",
@@ -32,7 +32,7 @@ let base = "";
 let ask_binding_id = "";
 beforeAll(async () => {
   ({ api, base } = await startBoundApi(["echo", "notify"], [], {
-    plugins: await loadBundledPlugins(progressReporter),
+    plugins: await loadBundledPlugins(progress_reporter),
   }));
   await api.call("PATCH", "/v1/policy", { body: { tolerance: { conversation: "medium" } } });
   ask_binding_id = await bind("ask");
@@ -121,16 +121,16 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
   test("notifies that a call is awaiting approval and continues when it is approved", async () => {
     const notifications: JsonObject[] = [];
     const level: JsonObject = stateless ? { [META.level]: "notice" } : {};
-    const waits = Promise.withResolvers<string>();
+    const approval_id = Promise.withResolvers<string>();
     const params = { name: "ask", arguments: {}, _meta: { progressToken: 9, ...level } };
     const running = client.ask("tools/call", params, {
       each(message) {
         notifications.push(message);
         const data = (message.params as JsonObject | undefined)?.data as JsonObject | undefined;
-        if (typeof data?.approval_id === "string") waits.resolve(data.approval_id);
+        if (typeof data?.approval_id === "string") approval_id.resolve(data.approval_id);
       },
     });
-    const approval = await waits.promise;
+    const approval = await approval_id.promise;
     expect(notifications.map(({ method }) => method)).toEqual([
       "notifications/progress",
       "notifications/message",
@@ -210,8 +210,8 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     expect((await client.ask("tools/list", { cursor: "!" })).last.error.code).toBe(-32602);
     const unknown = await client.ask("tools/explode");
     expect([unknown.status, unknown.last.error.code]).toEqual([stateless ? 404 : 200, -32601]);
-    const gone = await client.ask(stateless ? "ping" : "server/discover");
-    expect(gone.last.error.code).toBe(-32601);
+    const unsupported = await client.ask(stateless ? "ping" : "server/discover");
+    expect(unsupported.last.error.code).toBe(-32601);
   });
 });
 
@@ -262,11 +262,11 @@ test("sends no log messages to a stateless call that did not request them", asyn
 });
 
 test("limits an approval for the session to the MCP session that requested it", async () => {
-  const [first, other] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
+  const [first, second] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
   const callAndAnswer = async (client: McpClient, response: string) => {
-    const seen = Promise.withResolvers<void>();
-    const running = client.ask("tools/call", call("ask", {}, "p"), { each: () => seen.resolve() });
-    await seen.promise;
+    const notified = Promise.withResolvers<void>();
+    const running = client.ask("tools/call", call("ask", {}, "p"), { each: () => notified.resolve() });
+    await notified.promise;
     const { json } = await api.call("GET", "/v1/approvals?status=pending");
     await api.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response } });
     return (await running).last.result.isError as boolean;
@@ -274,5 +274,5 @@ test("limits an approval for the session to the MCP session that requested it", 
   expect(await callAndAnswer(first, "approve_for_session")).toBe(false);
   const again = await first.ask("tools/call", call("ask"));
   expect([again.form, again.last.result.isError]).toEqual(["json", false]);
-  expect(await callAndAnswer(other, "reject")).toBe(true);
+  expect(await callAndAnswer(second, "reject")).toBe(true);
 });

@@ -21,7 +21,7 @@ verifies(
       expect(documented[code]).toEqual([
         String(spec.http),
         spec.retryable ? "yes" : "no",
-        spec.what.replaceAll("|", "\\|"),
+        spec.description.replaceAll("|", "\\|"),
         spec.remedy.replaceAll("|", "\\|"),
       ]);
     }

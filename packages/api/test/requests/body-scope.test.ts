@@ -63,10 +63,10 @@ test("refuses a scope that is not the credential's own or is wider", async () =>
   const call = { export_id: "echo", input: {}, scope: { project_id: null } };
   const wide = await api.call("POST", "/v1/invocations", { body: call });
   expect([wide.status, wide.json.error.code]).toEqual([403, "auth.scope"]);
-  const other = await api.call("POST", "/v1/plugin-bindings", {
+  const other_project = await api.call("POST", "/v1/plugin-bindings", {
     body: { ...binding, scope: { project_id: "proj_other" } },
   });
-  expect(other.json.error).toMatchObject({
+  expect(other_project.json.error).toMatchObject({
     code: "auth.scope",
     details: { fix: expect.stringContaining("Backplane-Project") },
   });

@@ -16,10 +16,10 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 const ask = async (text: string, session_id?: string) => {
-  const answer = await api.call("POST", "/v1/invocations", {
+  const response = await api.call("POST", "/v1/invocations", {
     body: { export_id: "ask", input: { text }, ...(session_id && { session_id }) },
   });
-  return answer.json as { id: string; status: string; approval_id: string };
+  return response.json as { id: string; status: string; approval_id: string };
 };
 const reply = (id: string, body: object) => api.call("POST", `/v1/approvals/${id}:answer`, { body });
 

@@ -100,8 +100,8 @@ test("returns the first response for a repeated Idempotency-Key and a conflict f
     undefined,
     "true",
   ]);
-  const other = await bind("triage", { config: {} }, headers);
-  expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
+  const conflict = await bind("triage", { config: {} }, headers);
+  expect([conflict.status, conflict.json.error.code]).toEqual([409, "idempotency.conflict"]);
   expect((await bind("triage", {}, { "idempotency-key": "sp ace" })).status).toBe(400);
 });
 
@@ -117,30 +117,30 @@ test("stores a response for 24 hours", async () => {
   expect([late.status, late.json.error.code]).toEqual([409, "binding.conflict"]);
 });
 
-test("moves a binding to another version on create, :upgrade and :rollback", async () => {
+test("changes the version of a binding on create and :rollback, and refuses an ambiguous :upgrade", async () => {
   const bound = await bind("ask", { policy: { approval: "always" } });
-  const moved = await bind("ask", { package_version: "1.1.0" });
-  expect([bound.status, moved.status]).toEqual([201, 200]);
+  const upgraded = await bind("ask", { package_version: "1.1.0" });
+  expect([bound.status, upgraded.status]).toEqual([201, 200]);
   const { binding_id } = bound.json;
-  expect(moved.json).toMatchObject({ binding_id, generation: 2, policy: { approval: "always" } });
-  const back = await api.call("POST", `/v1/plugin-bindings/${binding_id}:rollback`, {
+  expect(upgraded.json).toMatchObject({ binding_id, generation: 2, policy: { approval: "always" } });
+  const rolled_back = await api.call("POST", `/v1/plugin-bindings/${binding_id}:rollback`, {
     headers: { "if-match": '"2"' },
   });
-  expect([back.status, back.json.package_version]).toEqual([200, "1.0.0"]);
+  expect([rolled_back.status, rolled_back.json.package_version]).toEqual([200, "1.0.0"]);
   const stale = await api.call("POST", `/v1/plugin-bindings/${binding_id}:rollback`, {
     headers: { "if-match": '"2"' },
   });
   expect(stale.status).toBe(412);
   const none = { package_id: "acme/none", package_version: "1.0.0" };
   expect((await api.call("POST", "/v1/plugin-bindings:upgrade", { body: none })).status).toBe(404);
-  const both = await api.call("POST", "/v1/plugin-bindings:upgrade", {
+  const ambiguous = await api.call("POST", "/v1/plugin-bindings:upgrade", {
     body: { package_id: PACKAGE_ID, package_version: "1.1.0" },
   });
   // `echo` is bound in two versions by now.
-  expect([both.status, both.json.error.code]).toEqual([409, "binding.conflict"]);
+  expect([ambiguous.status, ambiguous.json.error.code]).toEqual([409, "binding.conflict"]);
 });
 
-verifies("api.bindings", "reports the deliveries that wait for a hook when it is disabled", async () => {
+verifies("api.bindings", "reports the pending deliveries of a hook when it is disabled", async () => {
   const url = `/v1/plugin-bindings/${(await bind("notify")).json.binding_id}`;
   await api.call("POST", `${url}:pause`);
   for (let n = 0; n < 2; n++) await api.call("POST", `${url}:test`, { body: {} });
@@ -160,13 +160,13 @@ verifies("api.bindings", "reports the deliveries that wait for a hook when it is
   expect(off.json).not.toHaveProperty("waiting_deliveries");
 });
 
-verifies("api.bindings", "lists upgrades that wait for permissions", async () => {
+verifies("api.bindings", "lists upgrades that are held because they request more permissions", async () => {
   const list = () => api.call("GET", "/v1/plugin-bindings:waiting-upgrades");
   expect((await list()).json).toEqual({ items: [], next: null });
   const source = { folder: writeSamplePackage(api.home, "1.2.0", "", ["chains:read"]) };
   await api.call("POST", "/v1/plugin-packages", { body: { source } });
-  const before = await api.call("GET", `/v1/plugin-bindings?package_id=${PACKAGE_ID}`);
-  for (const { binding_id } of before.json.items)
+  const existing = await api.call("GET", `/v1/plugin-bindings?package_id=${PACKAGE_ID}`);
+  for (const { binding_id } of existing.json.items)
     await api.call("DELETE", `/v1/plugin-bindings/${binding_id}`);
   const bound = await bind("echo", { config: {} });
   const body = { package_id: PACKAGE_ID, package_version: "1.2.0", new_permissions: "hold" };

@@ -126,10 +126,10 @@ verifies("webapi.config", "adds the field detail to the error envelope under /ap
 });
 
 test("separates the configuration of orgs", async () => {
-  const other = { "backplane-org": "org_other" };
+  const other_org = { "backplane-org": "org_other" };
   await api.call("PATCH", "/api/config/shared.key", { body: { value: 1 } });
-  await api.call("PATCH", "/api/config/shared.key", { body: { value: 2 }, headers: other });
+  await api.call("PATCH", "/api/config/shared.key", { body: { value: 2 }, headers: other_org });
   expect((await api.call("GET", "/api/config/shared.key")).json.value).toBe(1);
-  expect((await api.call("DELETE", "/api/config/shared.*", { headers: other })).json.removed).toBe(true);
+  expect((await api.call("DELETE", "/api/config/shared.*", { headers: other_org })).json.removed).toBe(true);
   expect((await api.call("GET", "/api/config/shared.key")).json.value).toBe(1);
 });

@@ -73,9 +73,9 @@ verifies(
       headers: { ...AUTHORIZED, "content-type": "application/json" },
       body: JSON.stringify(makeBody("sse", { export_id: "triage" })),
     });
-    const seen = items.filter(({ event }) => event.startsWith("x.harness."));
-    expect(seen.map(({ event }) => event)).toEqual(EVENTS);
-    expect(JSON.parse(seen[1]!.data)).toMatchObject({
+    const harness_events = items.filter(({ event }) => event.startsWith("x.harness."));
+    expect(harness_events.map(({ event }) => event)).toEqual(EVENTS);
+    expect(JSON.parse(harness_events[1]!.data)).toMatchObject({
       op: "event",
       session_id: "sse",
       event: { payload: { event: { type: "progress", message: "looking" } } },

@@ -56,7 +56,7 @@ verifies(
 
 verifies(
   "api.invocations",
-  "with wait, responds when the invocation has ended, even when it failed",
+  "responds to a request with wait when the invocation has ended, even when it failed",
   async () => {
     for (const query of ["?wait", "?wait=true", "?wait=5"]) {
       const done = await invoke(query, { export_id: "echo", input: { text: "hi" } });
@@ -143,29 +143,29 @@ verifies("api.invocations", "replays events after Last-Event-ID and ends with th
 
 test("runs a call once for repeats of an Idempotency-Key, even while it is running", async () => {
   const headers = { "idempotency-key": "invoke-1" };
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   const body = { export_id: "echo", input: { do: "wait" } };
   const first = await invoke("", body, headers);
   const repeat = await invoke("", body, headers);
   expect([first.status, repeat.status, repeat.json.id]).toEqual([202, 202, first.json.id]);
   expect(repeat.headers["idempotency-replayed"]).toBe("true");
   const held = invoke("?wait=30", { input: { do: "wait" }, export_id: "echo" }, headers);
-  await api.runner.started(before + 1);
+  await api.runner.started(request_count + 1);
   api.runner.release(first.json.id);
   const ended = await held;
   expect([ended.status, ended.json.id, ended.json.status]).toEqual([200, first.json.id, "succeeded"]);
-  expect(api.runner.requests.length).toBe(before + 1);
-  const other = await invoke("", { export_id: "echo" }, headers);
-  expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
+  expect(api.runner.requests.length).toBe(request_count + 1);
+  const conflict = await invoke("", { export_id: "echo" }, headers);
+  expect([conflict.status, conflict.json.error.code]).toEqual([409, "idempotency.conflict"]);
 });
 
 test("returns each of 32 concurrent callers its own result", async () => {
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 32 }, (_, i) =>
       invoke("?wait", { export_id: "echo", input: { text: `call ${i}` } }),
     ),
   );
-  expect(answers.map(({ json }) => json.result.content[0].text)).toEqual(
+  expect(responses.map(({ json }) => json.result.content[0].text)).toEqual(
     Array.from({ length: 32 }, (_, i) => `call ${i}`),
   );
 });

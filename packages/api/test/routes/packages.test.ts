@@ -65,23 +65,23 @@ verifies("api.packages", "accepts a folder on the host only with the admin token
   expect([object.status, object.json.id]).toEqual([200, text.json.id]);
 
   const token = await keyWith(["packages:write"]);
-  for (const other of [token, await keyWith(["admin"])]) {
+  for (const key of [token, await keyWith(["admin"])]) {
     const refused = await api.call("POST", "/v1/plugin-packages", {
       body: { source: { folder } },
-      token: other,
+      token: key,
     });
     expect([refused.status, refused.json.error.code]).toEqual([403, "package.source_forbidden"]);
   }
   const relative = await api.call("POST", "/v1/plugin-packages", { body: { source: "folder:../x" } });
   expect([relative.status, relative.json.error.code]).toEqual([400, "request.invalid"]);
-  const asArchive = await upload(await sampleArchive("2.0.1"), {}, token);
-  expect(asArchive.status).toBe(201);
+  const as_archive = await upload(await sampleArchive("2.0.1"), {}, token);
+  expect(as_archive.status).toBe(201);
 });
 
 verifies("pkg.immutable", "rejects different bytes under the same version", async () => {
   expect((await upload(await sampleArchive("3.0.0"))).status).toBe(201);
-  const other = await upload(await sampleArchive("3.0.0", "changed"));
-  expect([other.status, other.json.error.code]).toEqual([409, "package.conflict"]);
+  const conflict = await upload(await sampleArchive("3.0.0", "changed"));
+  expect([conflict.status, conflict.json.error.code]).toEqual([409, "package.conflict"]);
 });
 
 test("rejects an upload over the limit and a body that is not an archive", async () => {
@@ -122,8 +122,8 @@ test("replays the response to a repeated upload and rejects other bytes under th
     first.text,
     "true",
   ]);
-  const other = await upload(await sampleArchive("4.0.1"), headers);
-  expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
+  const conflict = await upload(await sampleArchive("4.0.1"), headers);
+  expect([conflict.status, conflict.json.error.code]).toEqual([409, "idempotency.conflict"]);
   const versions = (await api.call("GET", "/v1/plugin-packages")).json.items.map(
     (item: { version: string }) => item.version,
   );

@@ -113,8 +113,8 @@ test("lets project admins write only their project's policy, users only read it,
   const admin = await createKey("admin", scopes);
   expect((await api.call("PUT", "/v1/policy", { token: admin, body: {} })).status).toBe(403);
   const body = { tolerance: { conversation: "none" } };
-  const own = await api.call("PUT", "/v1/policy?level=project", { token: admin, body });
-  expect([own.status, own.json.project_id]).toEqual([200, "proj_default"]);
+  const project_policy = await api.call("PUT", "/v1/policy?level=project", { token: admin, body });
+  expect([project_policy.status, project_policy.json.project_id]).toEqual([200, "proj_default"]);
   expect(await explain("echo")).toMatchObject({ outcome: "ask", decided_by: "risk", tolerance: "none" });
   await api.call("PUT", "/v1/policy?level=project", { body: {} });
 });
@@ -147,8 +147,8 @@ test("explains the deciding rule, all rules in order and the source of the risk"
 
 test("lists the catalog with origin, risk and cost, and hidden tools with the reason", async () => {
   const { items } = (await api.call("GET", "/v1/catalog")).json;
-  const own = ["plugin_install", "plugin_unload", "plugins_list"];
-  expect(items.map(({ name }: { name: string }) => name)).toEqual(["ask", "echo", ...own]);
+  const core_tools = ["plugin_install", "plugin_unload", "plugins_list"];
+  expect(items.map(({ name }: { name: string }) => name)).toEqual(["ask", "echo", ...core_tools]);
   expect(items[1]).toMatchObject({ origin: "plugin", risk: "low", status: "offered", reason: null });
   expect(items[1].token_cost).toBeGreaterThan(10);
   await api.call("PATCH", "/v1/policy", { body: { roles: { owner: { deny: { tools: ["ask"] } } } } });
@@ -156,14 +156,14 @@ test("lists the catalog with origin, risk and cost, and hidden tools with the re
     (await api.call("GET", `/v1/catalog${query}`)).json.items.map(
       (item: { name: string; status: string }) => `${item.name} ${item.status}`,
     );
-  const core = own.map((name) => `${name} offered`);
-  expect(await names("")).toEqual(["echo offered", ...core]);
+  const offered_core_tools = core_tools.map((name) => `${name} offered`);
+  expect(await names("")).toEqual(["echo offered", ...offered_core_tools]);
   expect(await names("?all=1")).toEqual([
     "ask hidden",
     "echo offered",
     "harness_action hidden",
     "model_sampling hidden",
-    ...core,
+    ...offered_core_tools,
     "server_request hidden",
     "tool_search hidden",
   ]);

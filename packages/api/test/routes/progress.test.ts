@@ -1,4 +1,6 @@
-/** Every route that installs something streams its progress, and is cancelled when its client disconnects. */
+/**
+ * Routes that install packages, plugins or folders stream their progress and pass a signal that can cancel the work.
+ */
 import type { Kernel, Operation } from "@backplane/ports";
 import { expect, onTestFinished } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -14,7 +16,7 @@ function reportStep(signals: (AbortSignal | undefined)[], result: unknown) {
   };
 }
 
-verifies("run.progress", "streams the progress of every request that installs something", async () => {
+verifies("run.progress", "streams the progress of requests that install something", async () => {
   const signals: (AbortSignal | undefined)[] = [];
   const wrap = (kernel: Kernel): Kernel => ({
     ...kernel,
@@ -23,7 +25,11 @@ verifies("run.progress", "streams the progress of every request that installs so
       install: reportStep(signals, { package: {}, created: true }),
       installAgentPlugin: reportStep(signals, {}),
     },
-    installations: { ...kernel.installations, install: reportStep(signals, { packages: [], bindings: [] }) },
+    installations: {
+      ...kernel.installations,
+      install: reportStep(signals, { packages: [], bindings: [] }),
+    },
+    marketplace: { ...kernel.marketplace, install: reportStep(signals, { packages: [], bindings: [] }) },
     workspaces: { ...kernel.workspaces, trust: reportStep(signals, {}) },
     plugins: { ...kernel.plugins, inspect: reportStep(signals, []), install: reportStep(signals, []) },
   });
@@ -34,6 +40,7 @@ verifies("run.progress", "streams the progress of every request that installs so
     ["/v1/plugin-packages", folder],
     ["/v1/agent-plugins", folder],
     ["/v1/plugin-installations", { source: { kind: "folder", path: "/srv/plugin" } }],
+    ["/v1/marketplace/acme-tools:install", {}],
     ["/v1/workspaces", { path: "/srv/tools" }],
     ["/v1/plugins:inspect", { source: "acme" }],
     ["/v1/plugins:install", { source: "acme" }],

@@ -146,11 +146,11 @@ test("limits a delegated token to the routes of its scope", async () => {
     const bound = await api.call("POST", "/v1/plugin-bindings", {
       body: { package_id: PACKAGE_ID, package_version: version, export_id: "echo" },
     });
-    const before = api.runner.requests.length;
+    const request_count = api.runner.requests.length;
     const { binding_id } = bound.json;
     await api.call("POST", "/v1/invocations", { body: { binding_id, input: { do: "wait" } } });
-    await api.runner.started(before + 1);
-    return { binding_id, token: api.runner.requests[before]!.context.gateway!.delegation_token };
+    await api.runner.started(request_count + 1);
+    return { binding_id, token: api.runner.requests[request_count]!.context.gateway!.delegation_token };
   };
   const { json: session } = await api.call("GET", "/v1/sessions/ids-1");
   const chain = session.head_chain_id as string;
@@ -174,7 +174,7 @@ test("limits a delegated token to the routes of its scope", async () => {
       if (needs === scope) expect(status, `${scope}: ${method} ${path}`).toBeLessThan(300);
       else expect(status, `${scope}: ${method} ${path}`).toBe(403);
     }
-    // Otherwise the next version would move this binding, and a moved binding does not get new scopes.
+    // Otherwise the next version would change this binding, and a changed binding does not get new scopes.
     expect((await api.call("DELETE", `/v1/plugin-bindings/${binding_id}`)).status).toBe(204);
   }
 });

@@ -244,24 +244,24 @@ test("sends a pending approval request once to a client that connects later", as
   });
 });
 
-test("follows all events of a session without creating it", async () => {
+test("follows all events of a session, and does not create a missing one", async () => {
   await run("watch-1", "/say before");
   const stop = new AbortController();
-  const seen: string[] = [];
+  const event_kinds: string[] = [];
   const watching = readStream(`${url}/v1/sessions/watch-1/events?since_entry=0`, {
     headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
     signal: stop.signal,
     each({ event }) {
-      seen.push(event);
+      event_kinds.push(event);
       if (event === "session.replay.done") void run("watch-1", "/say after");
-      if (seen.includes("session.replay.done") && event === "assistant.message.done") stop.abort();
+      if (event_kinds.includes("session.replay.done") && event === "assistant.message.done") stop.abort();
     },
   });
   const items = await watching;
   const ids = items.filter(({ id }) => id !== null).map(({ id }) => Number(id));
   expect(ids).toEqual(ids.map((_, n) => n + 1));
-  expect(seen.filter((kind) => kind === "session.replay.done")).toHaveLength(1);
-  expect(seen).toContain("assistant.message.delta");
+  expect(event_kinds.filter((kind) => kind === "session.replay.done")).toHaveLength(1);
+  expect(event_kinds).toContain("assistant.message.delta");
   await expect.poll(() => api.kernel.fanout.stats().connections).toBe(0);
   expect(statusAndCode(await api.call("GET", "/v1/sessions/nobody/events"))).toEqual([
     404,

@@ -53,10 +53,10 @@ test("lets only an admin begin, complete or end a sign-in, and rejects unknown f
     const response = await api.call("POST", path, { token, body: {} });
     expect([response.status, response.json.error.code], path).toEqual([403, "auth.scope"]);
   }
-  const unknownField = await api.call("POST", "/v1/plugin-bindings/bind_x:login", {
+  const unknown_field = await api.call("POST", "/v1/plugin-bindings/bind_x:login", {
     body: { password: "x" },
   });
-  expect(unknownField.json.error.code).toBe("request.invalid");
+  expect(unknown_field.json.error.code).toBe("request.invalid");
   const none = await api.call("POST", "/v1/plugin-bindings/bind_x:login", { body: {} });
   expect(none.json.error.code).toBe("binding.not_found");
 });

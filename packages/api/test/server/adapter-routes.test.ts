@@ -74,13 +74,13 @@ test("serves the routes of a third-party plugin under /x/NAME, always as JSON", 
     "<script>alert(1)</script>",
   ]);
   expect(page.headers["x-content-type-options"]).toBe("nosniff");
-  const gone = await api.call("DELETE", "/x/weather/all");
-  expect([gone.status, gone.text]).toEqual([204, ""]);
-  expect(gone.headers["x-content-type-options"]).toBe("nosniff");
+  const deleted = await api.call("DELETE", "/x/weather/all");
+  expect([deleted.status, deleted.text]).toEqual([204, ""]);
+  expect(deleted.headers["x-content-type-options"]).toBe("nosniff");
 });
 
 test("checks host, origin, credential and scope before it calls the plugin", async () => {
-  const before = plugin_requests.length;
+  const request_count = plugin_requests.length;
   const reader = await keyWith("sessions:read");
   const url = "/x/weather/cities/Oslo";
   const body = { days: 1 };
@@ -100,10 +100,14 @@ test("checks host, origin, credential and scope before it calls the plugin", asy
     [api.call("GET", "/x/nobody/page"), 404, "route.not_found"],
   ];
   for (const [input, status, code] of cases) expect(statusAndCode(await input)).toEqual([status, code]);
-  const other = await api.call("PUT", url, { body });
-  expect([...statusAndCode(other), other.headers.allow]).toEqual([404, "route.not_found", "POST"]);
-  expect(other.json.error.details.allow).toEqual(["POST"]);
-  expect(plugin_requests.length).toBe(before);
+  const wrong_method = await api.call("PUT", url, { body });
+  expect([...statusAndCode(wrong_method), wrong_method.headers.allow]).toEqual([
+    404,
+    "route.not_found",
+    "POST",
+  ]);
+  expect(wrong_method.json.error.details.allow).toEqual(["POST"]);
+  expect(plugin_requests.length).toBe(request_count);
 });
 
 test("reports which plugin failed and hides the text of its error", async () => {
@@ -152,11 +156,11 @@ verifies(
     });
     const mounted = () =>
       api.kernel.adapters.list().flatMap((mount) => (mount.plugin === "web" ? [mount.mounted] : []));
-    const before = mounted();
-    expect(before.length).toBeGreaterThan(10);
-    expect(before.filter((path) => !path.startsWith("/api/"))).toEqual([]);
+    const mounted_before = mounted();
+    expect(mounted_before.length).toBeGreaterThan(10);
+    expect(mounted_before.filter((path) => !path.startsWith("/api/"))).toEqual([]);
     await api.kernel.plugins.reload(ADMIN, "web");
-    expect(mounted().toSorted()).toEqual(before.toSorted());
+    expect(mounted().toSorted()).toEqual(mounted_before.toSorted());
     expect((await api.call("GET", "/api/config")).status).toBe(200);
     expect(statusAndCode(await api.call("GET", "/x/web/api/config"))).toEqual([404, "route.not_found"]);
   },

@@ -46,11 +46,11 @@ const open = (path: string, headers: Record<string, string> = {}, signal?: Abort
   });
 
 async function startCall(): Promise<string> {
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   const started = await api.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" } },
   });
-  await api.runner.started(before + 1);
+  await api.runner.started(request_count + 1);
   return started.json.id;
 }
 
@@ -78,8 +78,8 @@ verifies(
     const client = new AbortController();
     const first = await open(`/v1/invocations/${id}/events`, {}, client.signal);
     for (const message of ["one", "two"]) api.runner.emit(id, { type: "progress", message });
-    const seen = await readUntil(first, (text) => text.includes('"two"'));
-    expect(seen).toMatch(/id: 1\ndata: .*"one".*\n\nid: 2\ndata: .*"two"/);
+    const first_text = await readUntil(first, (text) => text.includes('"two"'));
+    expect(first_text).toMatch(/id: 1\ndata: .*"one".*\n\nid: 2\ndata: .*"two"/);
     client.abort();
     api.runner.emit(id, { type: "progress", message: "three" });
     const second = await open(`/v1/invocations/${id}/events`, { "last-event-id": "2" });
@@ -139,8 +139,8 @@ test("streams semantic events with type and cursor and resumes after a cursor", 
 });
 
 test("starts after the latest event and reports the position to resume after", async () => {
-  const before = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
-  await readUntil(await open("/v1/events"), (so_far) => so_far.includes(before.json.id));
+  const earlier = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  await readUntil(await open("/v1/events"), (so_far) => so_far.includes(earlier.json.id));
   // The position follows the commits with a short delay.
   const position = async () => {
     const text = await readUntil(await open("/v1/events?after=latest"), (so_far) =>
@@ -150,15 +150,15 @@ test("starts after the latest event and reports the position to resume after", a
     expect(id).toBe(seq);
     return Number(id);
   };
-  const all = await readUntil(await open("/v1/events"), (so_far) => so_far.includes(before.json.id));
+  const all = await readUntil(await open("/v1/events"), (so_far) => so_far.includes(earlier.json.id));
   const last = Number([...all.matchAll(/^id: (\d+)$/gm)].at(-1)![1]);
   await vi.waitFor(async () => expect(await position()).toBeGreaterThanOrEqual(last), 10_000);
   const stream = await open("/v1/events?after=latest");
-  const after = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
-  const text = await readUntil(stream, (so_far) => so_far.includes(after.json.id));
-  expect(text).not.toContain(before.json.id);
+  const later = await api.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  const text = await readUntil(stream, (so_far) => so_far.includes(later.json.id));
+  expect(text).not.toContain(earlier.json.id);
   const resumed = await open("/v1/events?after=latest", { "last-event-id": String(last) });
-  expect(await readUntil(resumed, (so_far) => so_far.includes(after.json.id))).not.toContain("position");
+  expect(await readUntil(resumed, (so_far) => so_far.includes(later.json.id))).not.toContain("position");
 });
 
 test("responds 413 to an upload over the limit while the client is still sending", async () => {
@@ -175,8 +175,8 @@ test("responds 413 to an upload over the limit while the client is still sending
   const header = tarHeader("noise.bin", 300_000);
   for (const part of [header, ...Array<Buffer>(3).fill(Buffer.alloc(50_000, 7))])
     socket.write(Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from("\r\n")]));
-  const [answer] = (await once(socket, "data")) as [Buffer];
-  expect(answer.toString()).toMatch(/^HTTP\/1\.1 413 .*request\.too_large/s);
+  const [response] = (await once(socket, "data")) as [Buffer];
+  expect(response.toString()).toMatch(/^HTTP\/1\.1 413 .*request\.too_large/s);
   socket.destroy();
 });
 
@@ -200,8 +200,8 @@ test("rejects an invalid upload before the rest of it is sent", async () => {
       "Content-Type: application/octet-stream\r\nContent-Length: 100000000\r\n\r\n",
   );
   socket.write(Buffer.alloc(64 * 1024, 1));
-  const [answer] = (await once(socket, "data")) as [Buffer];
-  expect(answer.toString()).toMatch(/^HTTP\/1\.1 422 /);
+  const [response] = (await once(socket, "data")) as [Buffer];
+  expect(response.toString()).toMatch(/^HTTP\/1\.1 422 /);
   socket.destroy();
 });
 

@@ -14,7 +14,7 @@ const count = (done: number): ProgressReport => ({
 });
 
 /** A clock that only moves by `advance`. */
-function manualClock() {
+function createManualClock() {
   let now = 0;
   const timers = new Set<{ due: number; run: () => void }>();
   const clock: Clock = {
@@ -40,7 +40,7 @@ function manualClock() {
 }
 
 function startStream() {
-  const { clock, advance } = manualClock();
+  const { clock, advance } = createManualClock();
   const done = Promise.withResolvers<RouteResponse>();
   const stop = new AbortController();
   const items: { event: string; data: Record<string, unknown> }[] = [];

@@ -1,6 +1,6 @@
 import type { CatalogTool } from "@backplane/ports";
 
-export const catalogTool = (name: string): CatalogTool => ({
+export const createCatalogTool = (name: string): CatalogTool => ({
   name,
   title: null,
   description: "",

@@ -1,19 +1,13 @@
-/** The API with provider instances of both vendors behind it, listening on a real port, and the vendors' own clients. */
+/**
+ * The API with provider instances of both vendors behind it, listening on a real port, and the vendors' own clients.
+ */
 import { Anthropic } from "@anthropic-ai/sdk";
 import type { JsonObject, KeyCreate } from "@backplane/contract";
-import type { Caller } from "@backplane/ports";
 import { OpenAI } from "openai";
 import { loadBundledPlugins } from "./bundled-plugins.ts";
+import { ADMIN } from "./callers.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
 import { startVendorServer, type VendorServer } from "./vendor-server.ts";
-
-const ADMIN: Caller = {
-  actor: "admin",
-  scope: { org_id: "org_local", project_id: "proj_default" },
-  role: "owner",
-  scopes: ["admin"],
-  admin: true,
-};
 
 export interface LlmApi extends TestApi {
   vendor: VendorServer;

@@ -1,4 +1,4 @@
-/** A minimal MCP client that tolerates no deviation from the protocol, unlike a library. */
+/** A minimal MCP client that returns every message as it was received, unlike a library. */
 import type { Json, JsonObject } from "@backplane/contract";
 import { ADMIN_TOKEN } from "./start-api.ts";
 

@@ -56,12 +56,7 @@ export interface TestResponse {
 }
 
 export async function startApi(
-  options: {
-    wrap?: (kernel: Kernel) => Kernel;
-    api?: Partial<ApiOptions>;
-    offset_ms?: number;
-    plugins?: PluginLoader;
-  } = {},
+  options: { wrap?: (kernel: Kernel) => Kernel; api?: Partial<ApiOptions>; plugins?: PluginLoader } = {},
 ): Promise<TestApi> {
   const home = createMemoryFolder("backplane-api-");
   const clock = createTestClock();
@@ -129,16 +124,16 @@ async function inject(
   if (call.token !== null) headers.authorization ??= `Bearer ${call.token ?? ADMIN_TOKEN}`;
   const raw = typeof call.body === "string" || Buffer.isBuffer(call.body);
   if (call.body !== undefined && !raw) headers["content-type"] ??= "application/json";
-  const answer = await api.inject({
+  const response = await api.inject({
     method: method as "GET",
     url,
     headers,
     ...(call.body === undefined ? {} : { payload: raw ? (call.body as string) : JSON.stringify(call.body) }),
   });
-  const isJson = String(answer.headers["content-type"] ?? "").startsWith("application/json");
-  const json = isJson && answer.body !== "" ? JSON.parse(answer.body) : undefined;
-  assertDescribed(api, kernel, method, url, answer.statusCode, json);
-  return { status: answer.statusCode, headers: answer.headers, text: answer.body, json };
+  const is_json = String(response.headers["content-type"] ?? "").startsWith("application/json");
+  const json = is_json && response.body !== "" ? JSON.parse(response.body) : undefined;
+  assertDescribed(api, kernel, method, url, response.statusCode, json);
+  return { status: response.statusCode, headers: response.headers, text: response.body, json };
 }
 
 /** Checks that the status and body of every response in any test match the description of its route. */

@@ -1,6 +1,6 @@
 /**
- * The agent behind `/ws` without a loop, but with a real bus, store, tape and fan-out. A message is on disk before it is
- * acknowledged; interrupts are recorded.
+ * The agent behind `/ws` without a loop, but with a real bus, store, tape and fan-out. A message is on disk before it
+ * is acknowledged; interrupts are recorded.
  */
 
 import { randomFillSync } from "node:crypto";

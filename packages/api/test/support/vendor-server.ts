@@ -1,4 +1,7 @@
-/** A local server in place of the vendors' APIs. It records every request and returns the replies that the test has queued. */
+/**
+ * A local server in place of the vendors' APIs. It records every request and returns the replies that the test has
+ * queued.
+ */
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -20,7 +23,7 @@ type VendorReply =
 export interface VendorServer {
   url: string;
   requests: VendorRequest[];
-  answer(...answers: VendorReply[]): void;
+  queueReplies(...replies: VendorReply[]): void;
   close(): Promise<void>;
 }
 
@@ -42,7 +45,7 @@ export async function startVendorServer(): Promise<VendorServer> {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     requests,
-    answer: (...answers) => void queued.push(...answers),
+    queueReplies: (...replies) => void queued.push(...replies),
     async close() {
       server.closeAllConnections();
       server.close();
@@ -51,15 +54,15 @@ export async function startVendorServer(): Promise<VendorServer> {
   };
 }
 
-function write(response: ServerResponse, answer: VendorReply): void {
-  if ("json" in answer) {
-    response.writeHead(answer.status ?? 200, { "content-type": "application/json", ...answer.headers });
-    response.end(JSON.stringify(answer.json));
+function write(response: ServerResponse, reply: VendorReply): void {
+  if ("json" in reply) {
+    response.writeHead(reply.status ?? 200, { "content-type": "application/json", ...reply.headers });
+    response.end(JSON.stringify(reply.json));
     return;
   }
   response.writeHead(200, { "content-type": "text/event-stream" });
-  if (answer.hold === true) response.write(answer.sse);
-  else response.end(answer.sse);
+  if (reply.hold === true) response.write(reply.sse);
+  else response.end(reply.sse);
 }
 
 const data = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;

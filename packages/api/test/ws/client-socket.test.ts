@@ -204,15 +204,15 @@ test("notifies all clients when the server closes, even when one does not respon
   const remote = await connectAttached();
   const unresponsive = await connectAttached();
   unresponsive.ws.pause();
-  const seen: unknown[] = [];
+  const detach_reasons: unknown[] = [];
   api.agent.bus
     .kernel("test")
-    .subscribe("session.context.detached", ({ payload }) => void seen.push(payload.reason));
+    .subscribe("session.context.detached", ({ payload }) => void detach_reasons.push(payload.reason));
   const closing = api.api.close();
   expect(await remote.next("detached")).toMatchObject({ reason: "shutdown" });
   expect((await remote.closed).code).toBe(1001);
   await closing;
-  expect(seen).toEqual(["shutdown", "shutdown"]);
+  expect(detach_reasons).toEqual(["shutdown", "shutdown"]);
 });
 
 test("closes the socket when the fan-out ends", async () => {

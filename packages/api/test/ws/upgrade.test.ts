@@ -88,7 +88,7 @@ test("rejects sockets over the limit with 429", async () => {
 });
 
 test("treats other upgrades as ordinary requests and responds to an invalid handshake with the envelope", async () => {
-  const answer = async (lines: string[]) => {
+  const sendUpgrade = async (lines: string[]) => {
     const socket = dial(Number(new URL(api.url).port), "127.0.0.1");
     socket.end(`${["GET /healthz HTTP/1.1", "Host: 127.0.0.1", ...lines].join("\r\n")}\r\n\r\n`);
     let text = "";
@@ -96,9 +96,9 @@ test("treats other upgrades as ordinary requests and responds to an invalid hand
     await once(socket, "close");
     return text;
   };
-  const h2c = await answer(["Connection: Upgrade, close", "Upgrade: h2c"]);
+  const h2c = await sendUpgrade(["Connection: Upgrade, close", "Upgrade: h2c"]);
   expect(h2c).toMatch(/^HTTP\/1\.1 200 /);
-  const broken = await answer([
+  const broken = await sendUpgrade([
     "Connection: Upgrade",
     "Upgrade: websocket",
     `Authorization: Bearer ${ADMIN_TOKEN}`,
@@ -117,14 +117,16 @@ test("rejects operations of a revoked key and closes its socket at the next chec
     body: { name: "watcher", scopes: ["sessions:read", "sessions:write"] },
   });
   const socket = await api.connect({ token: key.json.token });
-  const other = await api.connect({ token: key.json.token });
+  const idle_socket = await api.connect({ token: key.json.token });
   socket.send({ op: "attach", session_id: "s" });
   await socket.next("attached");
   await api.call("DELETE", `/v1/keys/${key.json.key.id}`);
   socket.send({ op: "message", text: "hello" });
   expect(await socket.next("error")).toMatchObject({ of: "message", code: "auth.invalid" });
   api.clock.advance(30_000);
-  expect((await Promise.all([socket.closed, other.closed])).map(({ code }) => code)).toEqual([4401, 4401]);
+  expect((await Promise.all([socket.closed, idle_socket.closed])).map(({ code }) => code)).toEqual([
+    4401, 4401,
+  ]);
 });
 
 test("keeps sockets open while the store is unavailable", async () => {

@@ -56,14 +56,14 @@ test("disconnects a client that does not read, without affecting the others", as
       .subscribe("session.context.detached", ({ payload }) => resolve(payload.reason));
   });
   const content = "x".repeat(100_000);
-  let sent = 0;
+  let sent_count = 0;
   let reason: unknown = null;
   void detached.then((value) => {
     reason = value;
   });
-  while (reason === null && sent < 1_000) {
+  while (reason === null && sent_count < 1_000) {
     await api.agent.publish("assistant.message.delta", { content }, "s");
-    sent++;
+    sent_count++;
     await fast.event("assistant.message.delta");
   }
   expect(reason).toBe("send_failed");
@@ -71,7 +71,7 @@ test("disconnects a client that does not read, without affecting the others", as
   expect((await slow.closed).code).toBe(1006);
   expect(api.agent.fanout.stats().connections).toBe(1);
   // Buffers of the operating system are added to the limit.
-  expect(sent * content.length).toBeLessThan(40 * 1024 * 1024);
+  expect(sent_count * content.length).toBeLessThan(40 * 1024 * 1024);
 }, 20_000);
 
 test("disconnects a client that keeps sending pings and does not read the pongs", async () => {

@@ -58,25 +58,27 @@ const FIELDS = ["name", "export", "input", "config", "secrets", "expect"];
 const EXPECTED_FIELDS = ["status", "output", "text", "error"];
 
 function readCase(value: unknown, where: string, export_ids: readonly string[]): AuthorCase {
-  if (!isObject(value)) throw invalidCase(where, "a case is an object");
+  if (!isObject(value)) throw invalidCase(where, "a case must be an object");
   const unknown = Object.keys(value).find((field) => !FIELDS.includes(field));
   if (unknown !== undefined) throw invalidCase(where, `${unknown} is not one of ${FIELDS.join(", ")}`);
   const { name, export: export_id, expect } = value;
   if (typeof name !== "string" || name === "") throw invalidCase(where, "name must be a non-empty string");
   if (typeof export_id !== "string" || !export_ids.includes(export_id))
     throw invalidCase(where, `export is not one of ${export_ids.join(", ")}`);
-  if (!isObject(expect)) throw invalidCase(where, "expect is not an object");
+  if (!isObject(expect)) throw invalidCase(where, "expect must be an object");
   const unknown_expectation = Object.keys(expect).find((field) => !EXPECTED_FIELDS.includes(field));
   if (unknown_expectation !== undefined)
     throw invalidCase(where, `expect.${unknown_expectation} is not one of ${EXPECTED_FIELDS.join(", ")}`);
   for (const field of ["config", "secrets"])
     if (value[field] !== undefined && !isObject(value[field]))
-      throw invalidCase(where, `${field} is not an object`);
+      throw invalidCase(where, `${field} must be an object`);
   return value as unknown as AuthorCase;
 }
 
 function invalidCase(where: string, problem: string): BackplaneError {
-  return new BackplaneError("cli.usage", `${where}: ${problem}.`, { fix: "See docs/authoring.md, Test it." });
+  return new BackplaneError("cli.usage", `${where}: ${problem}.`, {
+    fix: 'See "Test it" in docs/authoring.md.',
+  });
 }
 
 /** The outcome of a call, in the terms of a case. */

@@ -4,7 +4,7 @@ import type { ProtocolRule, RuleId } from "./rules.ts";
 import type { TranscriptLine } from "./transcript.ts";
 
 export interface Failure {
-  /** The problem, with the export that was called. */
+  /** The problem, as one or more sentences. */
   message: string;
   export_id: string | null;
   /** The frame that broke the rule, or the output that is not a frame. */

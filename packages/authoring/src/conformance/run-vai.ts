@@ -10,8 +10,8 @@ import { callExport, checkResult, describeExport, type TestedExport } from "./va
 import { ENDING_CHECKS, EXPORT_CHECKS, PROTOCOL_CHECKS, type VaiCheck } from "./vai-checks.ts";
 import { ProcessEnded, VaiTestSession } from "./vai-test-session.ts";
 
-/** Rules that apply to every frame. Each passes unless a session broke it. */
-const RULES_OF_EVERY_FRAME: readonly VaiRule[] = [
+/** Rules that are checked in every session. Each passes unless a session broke it. */
+const RULES_OF_EVERY_SESSION: readonly VaiRule[] = [
   "start.runs",
   "hello.answers",
   "hello.shape",
@@ -54,7 +54,7 @@ export async function runVaiChecks(
     await ending_checks;
     await suite.close();
   }
-  findings.markPassed(...RULES_OF_EVERY_FRAME);
+  findings.markPassed(...RULES_OF_EVERY_SESSION);
   if (tested.some(({ exported }) => exported.kind === "compactor")) findings.markPassed("compactor.retains");
   if (tested.some(({ checkOutput }) => checkOutput !== null)) findings.markPassed("result.schema");
   const hasSecrets = ({ grant }: TestedExport) =>

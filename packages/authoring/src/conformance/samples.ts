@@ -18,7 +18,7 @@ export function makeSample(schema: Json | null, root: Json | null = schema, dept
   for (const key of ["oneOf", "anyOf"])
     if (Array.isArray(schema[key]) && schema[key].length > 0)
       return makeSample(schema[key][0]!, root, depth + 1);
-  if (Array.isArray(schema.allOf)) return makeSample(mergeAllParts(schema, root), root, depth + 1);
+  if (Array.isArray(schema.allOf)) return makeSample(mergeSubschemas(schema, root), root, depth + 1);
   return makeSampleOfType(schema, root, depth);
 }
 
@@ -72,7 +72,7 @@ function sampleNumber({ minimum, exclusiveMinimum, maximum, multipleOf }: JsonOb
   return typeof maximum === "number" ? Math.min(maximum, 1) : 1;
 }
 
-function mergeAllParts(schema: JsonObject, root: Json | null): JsonObject {
+function mergeSubschemas(schema: JsonObject, root: Json | null): JsonObject {
   const { allOf, ...rest } = schema;
   const parts = [rest, ...(allOf as Json[])].map((part) =>
     isObject(part) && typeof part.$ref === "string" ? resolveRef(root, part.$ref) : part,

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { compareOutcome } from "../../src/conformance/cases.ts";
 import { formatJunit } from "../../src/index.ts";
-import { pluginFolder, useSuite } from "./plugin-folder.ts";
+import { createPluginFolder, useSuite } from "./plugin-folder.ts";
 
 const suite = useSuite();
 
@@ -15,7 +15,7 @@ const CASES = [
 
 verifies("author.test", "runs the author's cases and reports the differences", async () => {
   for (const program of ["plugin.py", "side.py"] as const) {
-    const report = await suite.run(pluginFolder(program, "", { cases: CASES }));
+    const report = await suite.run(createPluginFolder(program, "", { cases: CASES }));
     const cases = report.results.filter(({ id }) => id.startsWith("case:"));
     expect(cases.map(({ id, status }) => `${id} ${status}`)).toEqual([
       "case:counts passed",
@@ -33,7 +33,7 @@ verifies("author.test", "runs the author's cases and reports the differences", a
 });
 
 test("rejects a case with an unknown export or an unknown field", async () => {
-  const folder = (value: unknown) => pluginFolder("plugin.py", "", { cases: value });
+  const folder = (value: unknown) => createPluginFolder("plugin.py", "", { cases: value });
   const expectations: [unknown, string][] = [
     [{ name: "a", export: "other", expect: {} }, "tests/cases.json[0]: export is not one of count."],
     [

@@ -1,6 +1,6 @@
 /** The defects of the fixture programs, each with the only rule that it breaks. */
 import type { ConformanceReport, RuleResult } from "../../src/index.ts";
-import { type Program, pluginFolder } from "./plugin-folder.ts";
+import { createPluginFolder, type Program } from "./plugin-folder.ts";
 
 export const VAI_DEFECTS: Record<string, string> = {
   "does-not-start": "start.runs",
@@ -69,7 +69,7 @@ export async function findBrokenRules(
   defects: readonly string[],
 ): Promise<Record<string, string[]>> {
   const results: Record<string, string[]> = {};
-  const queue = defects.map((defect) => ({ defect, folder: pluginFolder(program, defect) }));
+  const queue = defects.map((defect) => ({ defect, folder: createPluginFolder(program, defect) }));
   const testQueue = async () => {
     for (let next = queue.shift(); next !== undefined; next = queue.shift())
       results[next.defect] = failuresOf(await run(next.folder)).map(({ id }) => id);

@@ -11,11 +11,11 @@ import {
   SIDE_DEFECTS,
   VAI_DEFECTS,
 } from "./defective-plugins.ts";
-import { type Program, pluginFolder, useSuite } from "./plugin-folder.ts";
+import { createPluginFolder, type Program, useSuite } from "./plugin-folder.ts";
 
 const suite = useSuite();
 
-const testDefect = (program: Program, defect: string) => suite.run(pluginFolder(program, defect));
+const testDefect = (program: Program, defect: string) => suite.run(createPluginFolder(program, defect));
 
 /** Defects that are detected without waiting for a limit. */
 const QUICK_VAI = [

@@ -1,4 +1,4 @@
-/** A plugin folder with one of the fixture programs and an optional defect. */
+/** Creates plugin folders with one of the fixture programs and an optional defect. */
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,7 +15,7 @@ export interface FolderOptions {
   timeout_ms?: number;
 }
 
-export function pluginFolder(program: Program, defect = "", options: FolderOptions = {}): string {
+export function createPluginFolder(program: Program, defect = "", options: FolderOptions = {}): string {
   const { cases, timeout_ms = 1_000 } = options;
   const folder = mkdtempSync(join(tmpdir(), "backplane-conformance-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

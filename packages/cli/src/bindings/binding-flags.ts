@@ -1,4 +1,4 @@
-/** The flags with settings of a binding, for `binding create`, `binding set` and `plugin install --bind`. */
+/** The flags that set settings of a binding, for `binding create`, `binding set` and `plugin install --bind`. */
 import {
   BackplaneError,
   type BindingPolicy,
@@ -99,7 +99,7 @@ export function bindingFlags(command: Command): Command {
     .option("--percent <number>", "percentage of calls that this version gets", percentage("--percent"));
 }
 
-export interface BindingParts {
+export interface BindingFlagSettings {
   config?: JsonObject;
   secrets?: Record<string, string>;
   rollout?: { traffic_percent: number };
@@ -107,35 +107,35 @@ export interface BindingParts {
 }
 
 /**
- * Returns only the settings that were set by a flag. Flags for servers change a part of `current`, the current config.
- * Secret names are resolved to references; an unknown name throws.
+ * Returns only the settings that were set by a flag. Flags for servers change only some fields of `current`, the current
+ * config. Secret names are resolved to references; an unknown name throws.
  */
-export async function bindingParts(
+export async function readBindingSettings(
   context: CommandContext,
   options: BindingOptions,
   current: JsonObject = {},
-): Promise<BindingParts> {
+): Promise<BindingFlagSettings> {
   const policy = policyFromFlags(options);
   const config =
     options.config === undefined ? null : await readJsonObject(context.io, "--config", options.config);
   const server = serverConfig(options, config ?? current);
   return {
     ...(config === null && server === null ? {} : { config: server ?? config! }),
-    ...(options.secret === undefined ? {} : { secrets: await secretRefs(context, options.secret) }),
+    ...(options.secret === undefined ? {} : { secrets: await resolveSecretRefs(context, options.secret) }),
     ...(options.percent === undefined ? {} : { rollout: { traffic_percent: options.percent } }),
     ...(Object.keys(policy).length === 0 ? {} : { policy }),
   };
 }
 
 /** A patch replaces secrets and policy as a whole, so values without a flag are copied from the current binding. */
-export function mergeParts(
+export function mergeSettings(
   current: { secrets: Record<string, string>; policy: BindingPolicy },
-  parts: BindingParts,
-): BindingParts {
+  changes: BindingFlagSettings,
+): BindingFlagSettings {
   return {
-    ...parts,
-    ...(parts.secrets === undefined ? {} : { secrets: { ...current.secrets, ...parts.secrets } }),
-    ...(parts.policy === undefined ? {} : { policy: { ...current.policy, ...parts.policy } }),
+    ...changes,
+    ...(changes.secrets === undefined ? {} : { secrets: { ...current.secrets, ...changes.secrets } }),
+    ...(changes.policy === undefined ? {} : { policy: { ...current.policy, ...changes.policy } }),
   };
 }
 
@@ -183,7 +183,7 @@ function approvalPolicy(approval: BindingOptions["approval"]): BindingPolicy {
   return approval === undefined ? {} : { approval };
 }
 
-async function secretRefs(
+async function resolveSecretRefs(
   context: CommandContext,
   names: Record<string, string>,
 ): Promise<Record<string, string>> {

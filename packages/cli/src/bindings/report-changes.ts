@@ -7,12 +7,16 @@ import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 import { ifAllowed, reportTools, reportUnavailable } from "./report-tools.ts";
 
-export async function reportChanges(context: CommandContext, before: Binding, now: Binding): Promise<void> {
-  await reportNarrowedGrant(context, now);
-  if (now.export_id !== WHOLE_PACKAGE || now.status !== "active") return;
+export async function reportChanges(
+  context: CommandContext,
+  previous: Binding,
+  current: Binding,
+): Promise<void> {
+  await reportNarrowedGrant(context, current);
+  if (current.export_id !== WHOLE_PACKAGE || current.status !== "active") return;
   // A binding that has just become active lists its tools; otherwise only errors are reported.
-  if (before.status === "active") await reportUnavailable(context, now);
-  else await reportTools(context, now);
+  if (previous.status === "active") await reportUnavailable(context, current);
+  else await reportTools(context, current);
 }
 
 export async function reportNarrowedGrant(context: CommandContext, binding: Binding): Promise<void> {
@@ -59,7 +63,7 @@ export function reportVersionChange({ out }: CommandContext, binding: Binding): 
   if (previous === undefined) return;
   const set = `backplane binding set ${binding_id}`;
   const lines = [
-    `${binding_id} moved from ${previous.package_version} to ${package_version}; its settings are kept. To undo: backplane binding rollback ${binding_id}`,
+    `${binding_id} was changed from ${previous.package_version} to ${package_version}; its settings are kept. To undo: backplane binding rollback ${binding_id}`,
   ];
   if (previous.trust_dropped.includes("host_target"))
     lines.push(

@@ -80,7 +80,7 @@ export class ApprovalQueue {
       const code = codeOf(error);
       if (code === "approval.closed") this.#print("The approval has already been answered or has expired.");
       else this.#print(errorLines(toErrorReport(toBackplaneError(error))));
-      // The policy may have become stricter since the question was shown; the call still waits.
+      // The policy may have become stricter since the question was shown; the call still awaits approval.
       if (code === "allow_rule.refused") {
         this.#current = approval;
         return this.#askApproval(approval);

@@ -9,7 +9,7 @@ import type { MessageReceipt } from "@backplane/client";
 import { type Approval, codeOf, type Run } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import { type ChatEvent, readEvent } from "./chat-events.ts";
-import { pendingApprovals } from "./session-approvals.ts";
+import { listPendingApprovals } from "./session-approvals.ts";
 
 export interface Listener {
   onEvent(chat_event: ChatEvent): void;
@@ -22,7 +22,7 @@ export interface Listener {
 /** Approval requests of a sub-agent are events of its own session, so they are polled. */
 const SUBAGENT_POLL_MS = 1_000;
 /** About half a minute, enough for a restart of the gateway. */
-const ATTEMPTS = 10;
+const RECONNECT_ATTEMPTS = 10;
 const SEND_ATTEMPTS = 3;
 const SEND_PAUSE_MS = 250;
 
@@ -128,7 +128,11 @@ export class Conversation {
   }
 
   async #listen(): Promise<void> {
-    const options = { since_entry: this.#last_entry_id, signal: this.#stop.signal, attempts: ATTEMPTS };
+    const options = {
+      since_entry: this.#last_entry_id,
+      signal: this.#stop.signal,
+      attempts: RECONNECT_ATTEMPTS,
+    };
     try {
       for await (const { event, entry_id } of this.#context.client().watchSession(this.ref, options)) {
         this.#last_entry_id = entry_id ?? this.#last_entry_id;
@@ -190,7 +194,7 @@ export class Conversation {
 
   async #findApprovals(): Promise<void> {
     // A failure is ignored: the next event triggers another request.
-    const approvals = await pendingApprovals(this.#context, this.ref.session_id).catch(() => []);
+    const approvals = await listPendingApprovals(this.#context, this.ref.session_id).catch(() => []);
     for (const approval of approvals) {
       if (this.approvals.has(approval.id) || this.#stop.signal.aborted) continue;
       this.approvals.set(approval.id, approval);

@@ -5,12 +5,12 @@ import type { CommandContext } from "../context/context.ts";
 const PAGE_SIZE = 200;
 
 /** Empty if this credential may not list approvals. */
-export async function pendingApprovals(context: CommandContext, session_id: string): Promise<Approval[]> {
-  return await sessionApprovals(context, session_id, { status: "pending" });
+export async function listPendingApprovals(context: CommandContext, session_id: string): Promise<Approval[]> {
+  return await listSessionApprovals(context, session_id, { status: "pending" });
 }
 
 /** Searches the newest approvals only; an old session may have more. */
-export async function sessionApprovals(
+export async function listSessionApprovals(
   context: CommandContext,
   session_id: string,
   filter: { status?: "pending" } = {},

@@ -2,8 +2,7 @@
  * A chat at a terminal. One line editor reads all input. A line answers the open question, joins the running turn, or
  * starts a new turn.
  */
-import type { Run, Session } from "@backplane/contract";
-import { toBackplaneError } from "@backplane/contract";
+import { type Run, type Session, toBackplaneError } from "@backplane/contract";
 import { errorLines, toErrorReport } from "../command-line/error-report.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { WorkspaceOptions } from "../command-line/workspace-flag.ts";

@@ -52,16 +52,16 @@ export function readConfigFile(path: string): ConfigFile {
 
 function read(path: string): ConfigFile {
   if (!existsSync(path)) {
-    if (isLink(path)) throw invalidFile(path, "it is a symbolic link to a file that does not exist");
+    if (isLink(path)) throw invalidFileError(path, "it is a symbolic link to a file that does not exist");
     return { path, target: path, text: null, mode: PRIVATE_MODE, owner: null };
   }
   const target = realpathSync(path);
-  const { size, mode, uid, gid } = regularFile(path, target);
-  if (size > MAX_BYTES) throw invalidFile(path, `it is larger than ${MAX_BYTES / 1024 / 1024} MiB`);
+  const { size, mode, uid, gid } = statRegularFile(path, target);
+  if (size > MAX_BYTES) throw invalidFileError(path, `it is larger than ${MAX_BYTES / 1024 / 1024} MiB`);
   const bytes = readFileSync(target);
   const text = bytes.toString("utf8");
   // Writing a file that is not UTF-8 would change other bytes of it.
-  if (!Buffer.from(text).equals(bytes)) throw invalidFile(path, "it is not UTF-8");
+  if (!Buffer.from(text).equals(bytes)) throw invalidFileError(path, "it is not UTF-8");
   return { path, target, text, mode: mode & 0o7777, owner: { uid, gid } };
 }
 
@@ -102,7 +102,7 @@ export function restoreConfigFile(file: ConfigFile, text: string | null): void {
 
 function assertUnchanged({ path, target, text, mode }: ConfigFile): void {
   // A rename would replace a file that its owner has made read-only, and root may write any file.
-  if (text !== null && (mode & 0o222) === 0) throw invalidFile(path, "it is read-only");
+  if (text !== null && (mode & 0o222) === 0) throw invalidFileError(path, "it is read-only");
   if (text !== null) accessSync(target, constants.W_OK);
   if (read(path).text !== text)
     throw new BackplaneError("client.config_changed", `${path} was changed by another program.`);
@@ -113,7 +113,7 @@ export function isReadableByOthers({ text, mode }: ConfigFile): boolean {
   return text !== null && process.platform !== "win32" && (mode & 0o044) !== 0;
 }
 
-export function invalidFile(path: string, reason: string): BackplaneError {
+export function invalidFileError(path: string, reason: string): BackplaneError {
   return new BackplaneError("client.config_invalid", `${path} was not changed: ${reason}.`);
 }
 
@@ -124,13 +124,13 @@ function explainFailure<T>(path: string, run: () => T): T {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (error instanceof BackplaneError || code === undefined) throw error;
-    throw diskFault(error, path) ?? invalidFile(path, `the file system reports ${code}`);
+    throw diskFault(error, path) ?? invalidFileError(path, `the file system reports ${code}`);
   }
 }
 
-function regularFile(path: string, target: string) {
+function statRegularFile(path: string, target: string) {
   const stat = statSync(target);
-  if (!stat.isFile()) throw invalidFile(path, "it is not a regular file");
+  if (!stat.isFile()) throw invalidFileError(path, "it is not a regular file");
   return stat;
 }
 

@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
-import { invalidFile } from "./config-file.ts";
+import { invalidFileError } from "./config-file.ts";
 import { ConfigSyntaxError, parseJsonc, removeJsonProperty, setJsonProperty } from "./jsonc.ts";
 import type { KnownClient } from "./known-clients.ts";
 import { appendTomlTable, removeTomlTable } from "./toml-table.ts";
@@ -31,7 +31,7 @@ export async function parseClientConfig(
     return { path, client, text: source, document: parse(source) };
   } catch (error) {
     if (!(error instanceof ConfigSyntaxError)) throw error;
-    throw invalidFile(path, `line ${error.line} cannot be parsed, ${error.message}`);
+    throw invalidFileError(path, `line ${error.line} cannot be parsed, ${error.message}`);
   }
 }
 
@@ -48,12 +48,12 @@ export function findServerEntry({ client, document }: ClientConfig, name: string
 export async function setServerEntry(config: ClientConfig, name: string, entry: JsonObject): Promise<string> {
   const { client, text, document } = config;
   const path = [...client.serversPath(document), name];
-  const before = findServerEntry(config, name);
+  const current = findServerEntry(config, name);
   const rewritten =
     client.format === "toml"
-      ? appendTomlTable(before === undefined ? text : (removeTomlTable(text, path) ?? text), path, entry)
+      ? appendTomlTable(current === undefined ? text : (removeTomlTable(text, path) ?? text), path, entry)
       : setJsonProperty(text, parseJsonc(text, true), path, entry);
-  const edits = before === undefined ? [rewritten] : [replaceValues(text, before, entry), rewritten];
+  const edits = current === undefined ? [rewritten] : [replaceValues(text, current, entry), rewritten];
   return await chooseVerifiedEdit(config, edits, (expected) => {
     let parent = expected;
     for (const part of path.slice(0, -1)) {

@@ -1,6 +1,6 @@
 /**
- * Formats a change to a file as a diff. Null means that the file does not exist. Keys are masked, because the output may
- * end up in a log.
+ * Formats a change to a file as a diff. Null means that the file does not exist. Keys are masked, because the output
+ * may end up in a log.
  */
 export function formatDiff(path: string, before: string | null, after: string | null): string {
   const old_lines = splitLines(before);

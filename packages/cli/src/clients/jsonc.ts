@@ -222,7 +222,7 @@ function removalEdits(
   index: number,
 ): Edit[] {
   const { start, node, comma } = siblings[index]!;
-  const before = siblings[index - 1];
+  const previous = siblings[index - 1];
   const to = comma === null ? node.end : comma + 1;
   if (siblings.length === 1) {
     const remainder = text.slice(parent.start + 1, start) + text.slice(to, parent.end - 1);
@@ -231,9 +231,9 @@ function removalEdits(
   let from = start;
   while (from > 0 && " \t".includes(text[from - 1]!)) from--;
   if (text[from - 1] === "\n") from -= text[from - 2] === "\r" ? 2 : 1;
-  const cut = { from, to, text: "" };
-  if (comma !== null || before === undefined || before.comma === null) return [cut];
-  return [{ from: before.comma, to: before.comma + 1, text: "" }, cut];
+  const removal = { from, to, text: "" };
+  if (comma !== null || previous === undefined || previous.comma === null) return [removal];
+  return [{ from: previous.comma, to: previous.comma + 1, text: "" }, removal];
 }
 
 /** Whether the first property is on the line of the opening brace. */

@@ -15,7 +15,7 @@ export interface ErrorReport {
 export function errorLines(failure: ErrorReport): string {
   const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
   const description =
-    spec?.what ?? "The gateway reported an error code that this version does not recognize.";
+    spec?.description ?? "The gateway reported an error code that this version does not recognize.";
   return [
     `error[${failure.code}] ${description}`,
     reasonText(failure, description),
@@ -25,7 +25,7 @@ export function errorLines(failure: ErrorReport): string {
     .join("\n");
 }
 
-export function errorDocument(failure: ErrorReport, exitCode: number): { error: Record<string, unknown> } {
+export function errorDocument(failure: ErrorReport, exit_code: number): { error: Record<string, unknown> } {
   const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
   return {
     error: {
@@ -35,7 +35,7 @@ export function errorDocument(failure: ErrorReport, exitCode: number): { error: 
       fix: fixText(failure),
       details: failure.details,
       request_id: failure.request_id,
-      exit_code: exitCode,
+      exit_code,
     },
   };
 }

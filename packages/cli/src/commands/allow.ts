@@ -55,25 +55,30 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
 /** Collects `name=pattern` pairs. A pattern without `*` is the text itself. */
 function parseArgument(
   text: string,
-  before: Record<string, ArgumentCondition> = {},
+  previous: Record<string, ArgumentCondition> = {},
 ): Record<string, ArgumentCondition> {
   const at = text.indexOf("=");
   if (at <= 0 || at === text.length - 1)
     throw new InvalidArgumentError("--argument takes NAME=PATTERN, as in command='git *'.");
-  return { ...before, [text.slice(0, at)]: { matches: text.slice(at + 1) } };
+  return { ...previous, [text.slice(0, at)]: { matches: text.slice(at + 1) } };
 }
 
 async function list(context: CommandContext, options: PageFlags): Promise<undefined> {
   const rules = await context.client().allow_rules.list(options);
-  showPage(context, rules, ["ID", "COVERS", "UP TO", "FOR", "BY", "SINCE", "STATUS"], (rule) => [
-    rule.id,
-    coverageText(rule),
-    rule.max_risk,
-    rule.identity ?? "everyone",
-    rule.created_by,
-    rule.created_at,
-    rule.ended ?? rule.suspended ?? "in effect",
-  ]);
+  showPage(
+    context,
+    rules,
+    ["ID", "COVERS", "MAX RISK", "CALLER", "CREATED BY", "CREATED", "STATUS"],
+    (rule) => [
+      rule.id,
+      coverageText(rule),
+      rule.max_risk,
+      rule.identity ?? "everyone",
+      rule.created_by,
+      rule.created_at,
+      rule.ended ?? rule.suspended ?? "in effect",
+    ],
+  );
   return undefined;
 }
 

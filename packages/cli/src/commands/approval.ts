@@ -1,6 +1,12 @@
 /** `approve`: lists and answers approval requests. */
-import type { AnswerCoverage, Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
-import { ANSWER_COVERAGES, APPROVAL_STATUSES } from "@backplane/contract";
+import {
+  ANSWER_COVERAGES,
+  type AnswerCoverage,
+  APPROVAL_STATUSES,
+  type Approval,
+  type ApprovalResponse,
+  type ApprovalStatus,
+} from "@backplane/contract";
 import { type Command, Option } from "commander";
 import { listWaitingUpgrades, noteWaitingUpgrades } from "../bindings/waiting-upgrades.ts";
 import type { ToAction } from "../context/action.ts";
@@ -131,7 +137,12 @@ async function grants(context: CommandContext): Promise<undefined> {
     item.granted_by,
     item.granted_at,
   ]);
-  showRows(context, { items }, ["ID", "TOOL", "COVERS", "SESSION", "FOR", "BY", "SINCE"], rows);
+  showRows(
+    context,
+    { items },
+    ["ID", "TOOL", "COVERS", "SESSION", "CALLER", "APPROVED BY", "APPROVED"],
+    rows,
+  );
   return undefined;
 }
 

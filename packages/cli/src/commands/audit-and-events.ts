@@ -39,7 +39,7 @@ async function listAudit(
   options: PageFlags & { action?: string },
 ): Promise<undefined> {
   const page = await context.client().audit.list(options);
-  showPage(context, page, ["AT", "ACTOR", "ACTION", "SUBJECT", "DETAILS"], (item) => [
+  showPage(context, page, ["TIME", "ACTOR", "ACTION", "SUBJECT", "DETAILS"], (item) => [
     item.at,
     item.actor,
     item.action,

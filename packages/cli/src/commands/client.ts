@@ -125,11 +125,11 @@ async function connect(
 ): Promise<number | undefined> {
   const { out } = context;
   const known = requireKnownClient(client_name);
-  assertUsable(context, options);
+  assertValidOptions(context, options);
   const client_file = await readClientFile(context, known, options);
   const { client, file, config, entry, connection } = client_file;
   const url = `${context.url()}/mcp`;
-  if (entry !== undefined && connection === null) throw entryConflict(client_file, options.name);
+  if (entry !== undefined && connection === null) throw entryConflictError(client_file, options.name);
   const unchanged = connection?.url === url && options.tools === undefined && options.role === undefined;
   if (unchanged && (await findProblem(connection)) === null) {
     report(context, client_file, url, false, () => `${client.title} is already connected to ${url}.`);
@@ -170,7 +170,7 @@ async function connect(
   return undefined;
 }
 
-function assertUsable({ io }: CommandContext, { name, folder }: FileOptions): void {
+function assertValidOptions({ io }: CommandContext, { name, folder }: FileOptions): void {
   if (!ENTRY_NAME.test(name))
     throw new BackplaneError(
       "cli.usage",
@@ -212,7 +212,7 @@ async function disconnect(
     report(context, client_file, null, false, () => `${client.title} is not connected in ${file.path}`);
     return undefined;
   }
-  if (connection === null) throw entryConflict(client_file, options.name);
+  if (connection === null) throw entryConflictError(client_file, options.name);
   const original = await findOriginal(config, options.name, possibleOriginals(file));
   const text = original === undefined ? await removeServerEntry(config, options.name) : original;
   if (options.dryRun === true) {
@@ -311,16 +311,16 @@ function requireKnownClient(client_name: string): KnownClient {
 function mergeEntry(client: KnownClient, entry: Json | undefined, connection: Connection): JsonObject {
   const built = client.buildEntry(connection);
   if (entry === undefined) return built;
-  const before = entry as JsonObject;
+  const current = entry as JsonObject;
   const headers = client.headers_field;
   return {
-    ...before,
+    ...current,
     ...built,
-    [headers]: { ...(before[headers] as JsonObject), ...(built[headers] as JsonObject) },
+    [headers]: { ...(current[headers] as JsonObject), ...(built[headers] as JsonObject) },
   };
 }
 
-function entryConflict({ file }: ClientFile, name: string): BackplaneError {
+function entryConflictError({ file }: ClientFile, name: string): BackplaneError {
   return new BackplaneError(
     "client.entry_conflict",
     `The server ${name} in ${file.path} was not written by \`backplane client connect\`.`,
@@ -425,7 +425,7 @@ async function findProblem({ url, token }: Connection): Promise<string | null> {
       ? "the key is not valid"
       : `the gateway responds with status ${response.status}`;
   } catch {
-    return "no gateway is running";
+    return "the gateway cannot be reached";
   }
 }
 

@@ -1,6 +1,5 @@
 /** `completion`: shell completion scripts, generated from the command tree. */
-import type { Command } from "commander";
-import { Argument } from "commander";
+import { Argument, type Command } from "commander";
 import type { Io } from "../terminal/io.ts";
 
 export function addCompletionCommand(program: Command, io: Io): void {

@@ -38,7 +38,7 @@ async function calls(
     ...(run === undefined ? {} : { run_id: run }),
     ...(invocation === undefined ? {} : { invocation_id: invocation }),
   });
-  showPage(context, calls, ["ID", "STATUS", "MODEL", "BY", "TOKENS", "MS"], (item) => [
+  showPage(context, calls, ["ID", "STATUS", "MODEL", "CALLER", "TOKENS", "MS"], (item) => [
     item.id,
     item.status,
     plainLine(`${item.provider}/${item.model}`),
@@ -57,7 +57,7 @@ async function show(context: CommandContext, _options: object, id: string): Prom
       status: call.status,
       protocol: call.stream ? `${call.protocol}, streamed` : call.protocol,
       model: plainLine(`${call.provider}/${call.model}`),
-      by: call.actor,
+      caller: call.actor,
       key: call.key_id ?? undefined,
       invocation: call.invocation_id ?? undefined,
       run: call.run_id ?? undefined,

@@ -249,7 +249,7 @@ function describeExplanation(out: Output, explanation: PolicyExplanation): strin
     "",
     table(
       out,
-      ["RISK FROM", "BAND", "WHY"],
+      ["RISK FROM", "RISK", "WHY"],
       risk_sources.map(({ source, risk, why: text }) => [source, risk, text]),
     ),
     "",

@@ -46,7 +46,7 @@ export async function trustKey(
       fix: `backplane key trust ${file}.pub --name ${options.name}`,
     });
   const { name, packages, notBefore: not_before, notAfter: not_after } = options;
-  const key = await context.client().trustedKeys.trust({
+  const key = await context.client().trusted_keys.trust({
     name,
     public_key,
     ...(packages === undefined ? {} : { packages }),
@@ -62,7 +62,7 @@ export async function trustKey(
 
 /** Reads one page, because an org has few signing keys. */
 export async function listSigningKeys(context: CommandContext): Promise<TrustedKey[]> {
-  return (await context.client().trustedKeys.list({ limit: 100 })).items;
+  return (await context.client().trusted_keys.list({ limit: 100 })).items;
 }
 
 export function signingKeyCells(key: TrustedKey): Cell[] {
@@ -84,7 +84,7 @@ export async function revokeSigningKey(
     context.flags,
     `Revoke the signing key ${id}? Packages that it signed can no longer be installed.`,
   );
-  const key = await context.client().trustedKeys.revoke(id, reason === undefined ? {} : { reason });
+  const key = await context.client().trusted_keys.revoke(id, reason === undefined ? {} : { reason });
   context.out.data(key, () => `Revoked ${key.key_id} (${key.name})`);
   return undefined;
 }

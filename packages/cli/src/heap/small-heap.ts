@@ -3,6 +3,7 @@
  * malloc keeps an arena per thread. Both can be set only before a process starts, so the process replaces itself once
  * with execve, which keeps its process id. limit-heap-growth.ts sets the remaining flags when the gateway is ready.
  */
+
 const SEMI_SPACE = "--max-semi-space-size=";
 /**
  * Measured with MCP calls of 1 kB: 159–194 MB with this and limited growth, up to 262 MB with V8's default growth, up

@@ -1,6 +1,6 @@
 /** The settings of an installation, from the flags of `plugin install`. */
 import { BackplaneError, type InstallationSettings } from "@backplane/contract";
-import { type BindingOptions, bindingParts } from "../bindings/binding-flags.ts";
+import { type BindingOptions, readBindingSettings } from "../bindings/binding-flags.ts";
 import type { CommandContext } from "../context/context.ts";
 
 export interface InstallOptions extends BindingOptions {
@@ -25,7 +25,7 @@ export async function installationSettings(
   const { bind, orgWide, strict, acceptSource, allowDowngrade } = options;
   const { allowScripts: allow_scripts, allowBuild: allow_builds } = options;
   return {
-    ...(bind === false ? {} : await bindingParts(context, options)),
+    ...(bind === false ? {} : await readBindingSettings(context, options)),
     ...(bind === undefined ? {} : { bind }),
     ...(orgWide === true ? { org_wide: true } : {}),
     ...(strict === true ? { strict: true } : {}),

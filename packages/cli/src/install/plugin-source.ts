@@ -42,7 +42,7 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   if (text.startsWith(MARKETPLACE)) return { kind: "marketplace", id: text.slice(MARKETPLACE.length) };
   if (text.startsWith(EXAMPLE)) return readPluginSource(cwd, exampleFolder(text.slice(EXAMPLE.length)));
   const path = resolve(cwd, text);
-  if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw sourceNotFound(text);
+  if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw sourceNotFoundError(text);
   const folder = statSource(path, text).isDirectory();
   if (!folder && path.endsWith(".json")) return { kind: "mcp", path };
   if (folder && !existsSync(join(path, MANIFEST)) && declaresKernelPlugins(path))
@@ -77,13 +77,13 @@ export function readMcpFile(path: string): { document: JsonObject; file: string 
   try {
     document = JSON.parse(readFileSync(path, "utf8").replace(/^\ufeff/, ""));
   } catch (error) {
-    throw invalidFile(`${file} is not valid JSON: ${(error as Error).message.split("\n")[0]}.`);
+    throw invalidFileError(`${file} is not valid JSON: ${(error as Error).message.split("\n")[0]}.`);
   }
-  if (!isObject(document)) throw invalidFile(`${file} has no "mcpServers".`);
+  if (!isObject(document)) throw invalidFileError(`${file} has no "mcpServers".`);
   return { document: document as JsonObject, file };
 }
 
-function invalidFile(message: string): BackplaneError {
+function invalidFileError(message: string): BackplaneError {
   return new BackplaneError("package.invalid", message);
 }
 
@@ -109,7 +109,7 @@ export function pluginSourceError(label: string, reason: string): BackplaneError
   });
 }
 
-function sourceNotFound(text: string): BackplaneError {
+function sourceNotFoundError(text: string): BackplaneError {
   return new BackplaneError("cli.usage", `${text} does not exist or cannot be read.`, {
     fix: `Correct the path. To install the npm package of that name: backplane plugin install npm:${text}`,
   });

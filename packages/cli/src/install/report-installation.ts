@@ -106,7 +106,7 @@ function installedLine({ package_id, version, digest }: Package): string {
   return `Installed ${package_id}@${version} (${digest})`;
 }
 
-/** Bindings that existed before: they were moved to the new version, or are unchanged. */
+/** Reports the bindings that existed before: changed to the new version, or unchanged. */
 function reportExisting(
   context: CommandContext,
   { bindings }: Installation,

@@ -32,7 +32,7 @@ export async function sendInstallation(
       : await sendArchive(context, source, settings);
   } catch (error) {
     if (codeOf(error) === "request.cancelled")
-      throw interruptedInstallation(error, "gateway_source" in source ? source.label : source.path);
+      throw interruptedInstallationError(error, "gateway_source" in source ? source.label : source.path);
     // On the command line, an unknown slot is an invalid flag.
     const { details, fix } = error as { details?: ErrorDetails; fix?: string };
     if (codeOf(error) !== "binding.invalid" || details?.unknown_slot === undefined) throw error;
@@ -41,7 +41,7 @@ export async function sendInstallation(
 }
 
 /** States whether anything was installed. The gateway stores everything in one step, `store`. */
-export function interruptedInstallation(error: unknown, label: string): BackplaneError {
+export function interruptedInstallationError(error: unknown, label: string): BackplaneError {
   const { details } = error as { details?: ErrorDetails & { step?: ProgressStep | null } };
   const step = PROGRESS_STEPS.indexOf(details?.step ?? "read");
   const stored = step >= PROGRESS_STEPS.indexOf("store");

@@ -16,19 +16,20 @@ export function readSignatureFile(
   const info = statSync(file, { throwIfNoEntry: false });
   if (info === undefined) {
     if (specified === undefined) return undefined;
-    throw invalidSignature(specified, "does not exist");
+    throw invalidSignatureError(specified, "does not exist");
   }
-  if (!info.isFile() || info.size > MAX_BYTES) throw invalidSignature(file, "is not a file of at most 64 kB");
+  if (!info.isFile() || info.size > MAX_BYTES)
+    throw invalidSignatureError(file, "is not a file of at most 64 kB");
   try {
     const json: unknown = JSON.parse(readFileSync(file, "utf8"));
     if (isObject(json)) return json;
   } catch {
     // Reported below.
   }
-  throw invalidSignature(file, "is not a JSON object");
+  throw invalidSignatureError(file, "is not a JSON object");
 }
 
-function invalidSignature(file: string, problem: string): BackplaneError {
+function invalidSignatureError(file: string, problem: string): BackplaneError {
   return new BackplaneError("cli.usage", `${file} ${problem}.`, {
     fix: "Specify a file that `backplane plugin sign` wrote.",
   });

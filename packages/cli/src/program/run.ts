@@ -31,7 +31,7 @@ function report(error: BackplaneError, io: Io, json: boolean): number {
 /** Converts a commander error; null for help and version, which are not failures. */
 function toReportedError(thrown: unknown, command: () => string, json: boolean): BackplaneError | null {
   if (!(thrown instanceof CommanderError)) return toInternalError(thrown);
-  if (thrown.code === "commander.help" && json) return missingSubcommand(command());
+  if (thrown.code === "commander.help" && json) return missingSubcommandError(command());
   if (thrown.exitCode === 0 || thrown.code === "commander.help") return null;
   const message = thrown.message.replace(/^error: /, "").replace(/\n/g, " ");
   return new BackplaneError("cli.usage", `${message.charAt(0).toUpperCase()}${message.slice(1)}`, {
@@ -40,7 +40,7 @@ function toReportedError(thrown: unknown, command: () => string, json: boolean):
 }
 
 /** With --json, a command group without a subcommand prints an error document instead of its help. */
-function missingSubcommand(command: string): BackplaneError {
+function missingSubcommandError(command: string): BackplaneError {
   return new BackplaneError("cli.usage", `${command} needs a subcommand.`, { fix: `${command} --help` });
 }
 

@@ -13,9 +13,9 @@ export interface Io {
   cwd: string;
   /** How `up --detach` starts this program again, with the same Node flags. */
   entry: { node: string; args: string[] };
-  /** Returns a function that removes the listener. While a listener is registered, signals do not end the process. */
+  /** Returns a function that removes the listener. While one is registered, signals do not end the process. */
   onSignal(listener: (signal: Signal) => void): () => void;
-  /** Returns a function that removes the listener. While a listener is registered, uncaught errors do not end the process. */
+  /** Returns a function that removes the listener. While one is registered, uncaught errors do not end the process. */
   onCrash(listener: (error: unknown) => void): () => void;
   /** Exits immediately, for a second Ctrl-C. */
   exit(code: number): void;
@@ -66,7 +66,10 @@ export function processIo(entry: string, same_key_press_ms = SAME_KEY_PRESS_MS):
   };
 }
 
-/** Runs `work` until it ends or a signal aborts it; then throws `cancelled`, which the command line maps to exit code 130. */
+/**
+ * Runs `work` until it ends or a signal aborts it. After a signal, throws `cancelled`, which the command line maps to
+ * exit code 130.
+ */
 export async function runUntilInterrupted(
   io: Io,
   work: (signal: AbortSignal) => Promise<void>,
@@ -81,6 +84,7 @@ export async function runUntilInterrupted(
     stopListening();
   }
   if (stop.signal.aborted) {
+    // SIGTERM is reported like Ctrl-C: the command exits with 130.
     throw new BackplaneError("cancelled", "Interrupted.", { details: { signal: "SIGINT" } });
   }
 }

@@ -35,13 +35,9 @@ async function readText(io: Io, flag: string, text: string): Promise<string> {
     return await readFile(resolve(io.cwd, text.slice(1)), "utf8");
   } catch (cause) {
     const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
-    throw new BackplaneError(
-      "cli.usage",
-      `The file of ${flag}, ${text.slice(1)}, cannot be read (${reason}).`,
-      {
-        fix: "Check the path; it is relative to the current directory.",
-      },
-    );
+    throw new BackplaneError("cli.usage", `Cannot read ${text.slice(1)} (${flag}): ${reason}.`, {
+      fix: "Check the path; it is relative to the current directory.",
+    });
   }
 }
 
@@ -76,15 +72,15 @@ export async function readSecretValue(
 ): Promise<string> {
   const can_prompt = canAsk(io, flags);
   if (io.stdin.isTTY === true && !can_prompt)
-    throw missingValue("stdin is a terminal, and --no-input forbids prompts.", fix);
+    throw missingValueError("stdin is a terminal, and --no-input forbids prompts.", fix);
   const text = can_prompt
     ? await readHidden(io, `Value of ${name}: `)
     : (await readStdin(io)).toString("utf8");
   const value = text.replace(/\r?\n$/, "");
-  if (value === "") throw missingValue("The value is empty.", fix);
+  if (value === "") throw missingValueError("The value is empty.", fix);
   return value;
 }
 
-function missingValue(reason: string, fix: string): BackplaneError {
+function missingValueError(reason: string, fix: string): BackplaneError {
   return new BackplaneError("cli.usage", reason, { fix: `Pipe the value in: ${fix}` });
 }

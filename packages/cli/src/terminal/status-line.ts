@@ -1,6 +1,6 @@
 /**
- * Shows on stderr why a command is waiting, and for how long. On a terminal it is one line that is redrawn and
- * removed at the end; elsewhere a plain line is printed whenever nothing was printed for a while.
+ * Shows on stderr why a command is waiting, and for how long. On a terminal the status is one line that is redrawn
+ * and removed at the end; elsewhere a plain line is printed whenever nothing was printed for a while.
  */
 import type { ProgressEvent } from "@backplane/contract";
 import type { Io } from "./io.ts";
@@ -90,7 +90,7 @@ function shorten(text: string, length: number): string {
 export function progressText({ message, done, total, unit = "files" }: ProgressEvent): string {
   // Before the first byte there is nothing to count, for example while npm retries a connection.
   if (done === undefined || (done === 0 && total === undefined)) return message;
-  const number = (count: number) => (unit === "bytes" ? (count / 1_000_000).toFixed(1) : count);
-  const amount = total === undefined ? number(done) : `${number(done)} of ${number(total)}`;
+  const formatCount = (count: number) => (unit === "bytes" ? (count / 1_000_000).toFixed(1) : count);
+  const amount = total === undefined ? formatCount(done) : `${formatCount(done)} of ${formatCount(total)}`;
   return `${message}: ${amount} ${unit === "bytes" ? "MB" : unit}`;
 }

@@ -19,7 +19,7 @@ out, mark, end = b"", 0, time.time() + 110
 def read():
     global out
     if not select.select([fd], [], [], max(0, end - time.time()))[0]:
-        sys.exit("nothing more came after: " + out.decode(errors="replace"))
+        sys.exit("timed out waiting for output; received so far: " + out.decode(errors="replace"))
     try:
         data = os.read(fd, 65536)
     except OSError:

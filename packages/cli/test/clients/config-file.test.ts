@@ -28,8 +28,8 @@ beforeEach(() => {
 
 verifies("client.connect", "refuses to overwrite a file that changed after it was read", () => {
   const path = join(folder, "config.json");
-  for (const before of [null, "{}"]) {
-    if (before !== null) writeFileSync(path, before);
+  for (const initial of [null, "{}"]) {
+    if (initial !== null) writeFileSync(path, initial);
     const file = readConfigFile(path);
     writeFileSync(path, '{"theirs": 1}');
     for (const change of [() => replaceConfigFile(file, "{}"), () => restoreConfigFile(file, null)])
@@ -39,7 +39,7 @@ verifies("client.connect", "refuses to overwrite a file that changed after it wa
   }
 });
 
-test("loses no edit when two programs add an entry at the same time", () => {
+test("refuses the second of two edits that are based on the same content", () => {
   const path = join(folder, "config.json");
   writeFileSync(path, "0");
   const first = readConfigFile(path);

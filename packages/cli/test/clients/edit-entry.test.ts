@@ -64,10 +64,10 @@ describe("JSON", () => {
     ["one line", '{"mcpServers": {"a": {}}, "z": [1, {"y": "}"}]}'],
     ["an empty object", '{\n  "mcpServers": {},\n  "b": 1\n}\n'],
     ["a byte order mark", '\uFEFF{\n  "mcpServers": {\n    "a": "\\u00e4\\""\n  }\n}\n'],
-  ])("restores every byte when an added entry is removed again: %s", async (_case, before) => {
-    const after = await add("gemini", before);
+  ])("restores every byte when an added entry is removed again: %s", async (_case, original) => {
+    const after = await add("gemini", original);
     expect(findServerEntry(await read("gemini", after), "backplane")).toEqual(ENTRY);
-    expect(await remove("gemini", after)).toBe(before);
+    expect(await remove("gemini", after)).toBe(original);
   });
 
   test("removes only the entry when it is first, in the middle or last", async () => {
@@ -125,8 +125,8 @@ describe("JSON", () => {
   });
 
   test("keeps a property named __proto__", async () => {
-    const before = '{\n  "__proto__": {\n    "a": 1\n  },\n  "mcpServers": {\n    "x": {}\n  }\n}\n';
-    expect(await remove("claude", await add("claude", before))).toBe(before);
+    const original = '{\n  "__proto__": {\n    "a": 1\n  },\n  "mcpServers": {\n    "x": {}\n  }\n}\n';
+    expect(await remove("claude", await add("claude", original))).toBe(original);
   });
 
   test("uses mcp.servers of OpenCode 2 only in a file that has it", async () => {
@@ -235,12 +235,12 @@ http_headers = { Authorization = "Bearer bpk_a-B_9" }
   });
 
   test("removes the table and its sub-tables, and keeps the comment of the next table", async () => {
-    const before = `[mcp_servers.files]\ncommand = "x"\n\n# Next.\n[tui]\na = 1\n`;
-    const middle = before.replace(
+    const original = `[mcp_servers.files]\ncommand = "x"\n\n# Next.\n[tui]\na = 1\n`;
+    const middle = original.replace(
       "\n# Next.",
       '\n[mcp_servers."backplane"]\nurl = "u"\n[mcp_servers.backplane.env_http_headers]\nA = "B"\n\n# Next.',
     );
-    expect(await remove("codex", middle)).toBe(before);
+    expect(await remove("codex", middle)).toBe(original);
   });
 
   test("refuses inline tables and a header that is part of a string", async () => {
@@ -256,8 +256,8 @@ http_headers = { Authorization = "Bearer bpk_a-B_9" }
   });
 
   test("restores every byte when an added table is removed again", async () => {
-    for (const before of ["a = 1\n", "a = 1\r\n[b]\r\nc = 2\r\n", "[mcp_servers.files]\ncommand = 'x'\n"])
-      expect(await remove("codex", await add("codex", before, entry))).toBe(before);
+    for (const original of ["a = 1\n", "a = 1\r\n[b]\r\nc = 2\r\n", "[mcp_servers.files]\ncommand = 'x'\n"])
+      expect(await remove("codex", await add("codex", original, entry))).toBe(original);
   });
 });
 
@@ -268,7 +268,7 @@ test("recognizes an entry as written by `client connect` only if it has a gatewa
     url: "http://a/mcp",
     token: "bpk_abc",
   });
-  const others: (Json | undefined)[] = [
+  const other_entries: (Json | undefined)[] = [
     undefined,
     null,
     "x",
@@ -277,7 +277,7 @@ test("recognizes an entry as written by `client connect` only if it has a gatewa
     { url: "http://a/mcp", headers: { Authorization: "Bearer sk-other" } },
     { url: 7, headers },
   ];
-  for (const entry of others) expect(readConnection(claude, entry), JSON.stringify(entry)).toBeNull();
+  for (const entry of other_entries) expect(readConnection(claude, entry), JSON.stringify(entry)).toBeNull();
 });
 
 test("formats the changed lines as a diff and masks keys", () => {

@@ -71,10 +71,10 @@ describe("error report", () => {
       "There is no key nobody. body.note: is too long",
       "fix: Correct the fields named above.",
     ]);
-    const { what } = ERROR_CODES["backup.invalid"];
-    const invalid = { code: "backup.invalid", message: `${what.slice(0, -1)}: it is not a tar file.` };
+    const { description } = ERROR_CODES["backup.invalid"];
+    const invalid = { code: "backup.invalid", message: `${description.slice(0, -1)}: it is not a tar file.` };
     expect(errorLines(invalid).split("\n")[1]).toBe("It is not a tar file.");
-    const ended = { code: "cancelled", message: `${ERROR_CODES.cancelled.what} (inv_1)` };
+    const ended = { code: "cancelled", message: `${ERROR_CODES.cancelled.description} (inv_1)` };
     expect(errorLines(ended).split("\n")[1]).toBe("(inv_1)");
   });
 

@@ -183,9 +183,9 @@ verifies(
   async () => {
     const target = join(home, "dotfiles", "claude.json");
     mkdirSync(dirname(target));
-    const before =
+    const original =
       '{\n  "mcpServers": {\n    "other": { "headers": { "Authorization": "Bearer mine" } }\n  }\n}\n';
-    writeFileSync(target, before);
+    writeFileSync(target, original);
     chmodSync(target, 0o644);
     const root = process.getuid?.() === 0;
     if (root) chownSync(target, 65_534, 65_534);
@@ -195,10 +195,10 @@ verifies(
     expect(err).toContain("claude.json.backplane-backup");
     expect(modeOf(target)).toBe(0o644);
     if (root) expect(statSync(target)).toMatchObject({ uid: 65_534, gid: 65_534 });
-    expect(readFileSync(`${target}.backplane-backup`, "utf8")).toBe(before);
+    expect(readFileSync(`${target}.backplane-backup`, "utf8")).toBe(original);
     expect(modeOf(`${target}.backplane-backup`)).toBe(0o600);
     await client("disconnect", "claude");
-    expect(readFileSync(target, "utf8")).toBe(before);
+    expect(readFileSync(target, "utf8")).toBe(original);
     expect(lstatSync(join(home, ".claude.json")).isSymbolicLink()).toBe(true);
     expect(existsSync(`${target}.backplane-backup`)).toBe(false);
   },
@@ -208,7 +208,7 @@ verifies(
   "client.connect",
   "restores every byte of a file without servers, and removes only its entry from a file that was edited since",
   async () => {
-    for (const [name, path, before, edited] of [
+    for (const [name, path, original, edited] of [
       [
         "claude",
         ".claude.json",
@@ -221,11 +221,11 @@ verifies(
     ] as const) {
       const file = join(home, path);
       mkdirSync(dirname(file), { recursive: true });
-      writeFileSync(file, before);
+      writeFileSync(file, original);
       await client("connect", name);
       expect(readToken(file)).toMatch(/^bpk_/);
       expect((await client("disconnect", name)).exit, name).toBe(EXIT.ok);
-      expect(readFileSync(file, "utf8"), name).toBe(before);
+      expect(readFileSync(file, "utf8"), name).toBe(original);
       if (edited === null) continue;
       await client("connect", name);
       const text = readFileSync(file, "utf8");
@@ -265,11 +265,11 @@ test("changes only the key of an entry that is connected again, and keeps its co
     await client("connect", name);
     const comment = name === "codex" ? "# mine\n" : "// mine\n";
     writeFileSync(file, readFileSync(file, "utf8").replace(/( *"?url"?)/, `${comment}$1`));
-    const before = readFileSync(file, "utf8");
+    const original = readFileSync(file, "utf8");
     const old = readToken(file);
     await client("connect", name, "--role", "guest");
     expect(readToken(file)).not.toBe(old);
-    expect(readFileSync(file, "utf8")).toBe(before.replace(old, readToken(file)));
+    expect(readFileSync(file, "utf8")).toBe(original.replace(old, readToken(file)));
     await client("disconnect", name);
   }
 });

@@ -42,12 +42,12 @@ async function readStoreRow() {
 }
 
 test("reports an intact store on `check`, with the gateway running or stopped, and changes no file", async () => {
-  const before = readFileSync(file);
+  const original_bytes = readFileSync(file);
   expect(await backplane("store", "check")).toMatchObject({
     exit: EXIT.ok,
     json: { status: "ok", lost_commits: 0 },
   });
-  expect(readFileSync(file).equals(before)).toBe(true);
+  expect(readFileSync(file).equals(original_bytes)).toBe(true);
   expect(readdirSync(home).filter((name) => name.includes("check-"))).toEqual([]);
   const gateway = await start();
   expect(await backplane("store", "check")).toMatchObject({ exit: EXIT.ok, json: { status: "ok" } });
@@ -125,7 +125,7 @@ test("refuses to restore a damaged backup or to overwrite an existing one", asyn
   expect((await backplane("store", "backup", json.backup)).err).toContain("already exists");
   const bytes = readFileSync(json.backup);
   writeFileSync(json.backup, bytes.subarray(0, bytes.length - 4_096));
-  const before = readFileSync(file);
+  const original_bytes = readFileSync(file);
   expect((await backplane("store", "restore", json.backup)).err).toContain("is damaged too");
-  expect(readFileSync(file).equals(before)).toBe(true);
+  expect(readFileSync(file).equals(original_bytes)).toBe(true);
 });

@@ -64,10 +64,10 @@ describe("url", () => {
 
   test("never sends the token of a home without a running gateway", () => {
     writeFileSync(join(home, "admin.token"), "bpa_file\n");
-    const none = expect.objectContaining({ code: "daemon.unreachable" });
-    expect(() => locateUrl({}, {}, home)).toThrow(none);
+    const unreachable = expect.objectContaining({ code: "daemon.unreachable" });
+    expect(() => locateUrl({}, {}, home)).toThrow(unreachable);
     writeFileSync(join(home, "gateway.json"), "{");
-    expect(() => locateUrl({}, {}, home)).toThrow(none);
+    expect(() => locateUrl({}, {}, home)).toThrow(unreachable);
   });
 
   test.each(["nonsense", "ftp://x", "file:///etc/passwd"])("rejects the URL %s", (url) => {

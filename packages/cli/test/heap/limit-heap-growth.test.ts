@@ -18,8 +18,8 @@ function readCodeTags(...flags: string[]): { before: number; after: number } {
 
 test("accepts Node's compiled code at the start and limits the growth of the heap afterwards", () => {
   const plain = readCodeTags();
-  const own = readCodeTags(...OWN_HEAP_FLAGS);
+  const with_own_flags = readCodeTags(...OWN_HEAP_FLAGS);
   expect(plain.after).toBe(plain.before);
-  expect(own.before).toBe(plain.before);
-  expect(own.after).not.toBe(own.before);
+  expect(with_own_flags.before).toBe(plain.before);
+  expect(with_own_flags.after).not.toBe(with_own_flags.before);
 });

@@ -28,14 +28,14 @@ const versions = async () => {
   return items.map(({ version }) => version);
 };
 
-test("moves the bindings of a package to its linked folder, and removes them with the link", async () => {
+test("changes the bindings of a package to its linked folder, and removes them with the link", async () => {
   const path = join(base, "hello");
   cpSync(resolve("examples/hello-tool"), path, { recursive: true });
   const program = join(path, "bin/plugin.mjs");
   const changeGreeting = (from: string, to: string) =>
     writeFileSync(program, readFileSync(program, "utf8").replace(`?? "${from}"`, `?? "${to}"`));
   expect((await gateway.backplane(["plugin", "install", path, "--bind"])).exit).toBe(EXIT.ok);
-  const [before] = await bindings();
+  const [binding] = await bindings();
   changeGreeting("Hello", "Servus");
   const refused = await gateway.backplane(["plugin", "install", path, "--bind"]);
   expect(refused.exit).toBe(EXIT.failed);
@@ -43,7 +43,7 @@ test("moves the bindings of a package to its linked folder, and removes them wit
 
   const linked = await gateway.backplane(["plugin", "install", path, "--editable"]);
   expect(linked.out).toMatch(/as acme\/hello@0\.1\.0\+edit\.d[0-9a-f]{12}/);
-  expect((await bindings()).map(({ binding_id }) => binding_id)).toEqual([before!.binding_id]);
+  expect((await bindings()).map(({ binding_id }) => binding_id)).toEqual([binding!.binding_id]);
   expect(await greeting()).toContain("Servus, Ada!");
   changeGreeting("Servus", "Moin");
   await expect.poll(greeting).toContain("Moin, Ada!");

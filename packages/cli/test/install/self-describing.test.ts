@@ -80,12 +80,20 @@ test("reports immediately that a changed binding no longer starts, and lists the
   await gateway.backplane(["secret", "set", "look"], { stdin: "a value of a secret\n" });
   const bound = await gateway.backplane(["binding", "set", "local/gone", "--secret", "token=look"]);
   expect(bound.err).toContain("Tools: looks\n");
-  const away = await gateway.backplane(["binding", "set", "gone", "--mount", `${root}/nowhere:/data`]);
-  expect(away.exit).toBe(EXIT.ok);
-  expect(away.err).toContain(
+  const missing_mount = await gateway.backplane([
+    "binding",
+    "set",
+    "gone",
+    "--mount",
+    `${root}/nowhere:/data`,
+  ]);
+  expect(missing_mount.exit).toBe(EXIT.ok);
+  expect(missing_mount.err).toContain(
     `The binding mounts "${root}/nowhere": the folder does not exist on the gateway's machine.`,
   );
-  expect(away.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
+  expect(missing_mount.err).toContain(
+    "fix: Correct the mounts of the binding: backplane binding set ID --mount",
+  );
   // The record also contains the remedy.
   const called = await gateway.backplane(["invoke", "looks"]);
   expect(called.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
@@ -133,7 +141,7 @@ test("reports hidden characters in descriptions to the operator", async () => {
   const { checks } = JSON.parse((await gateway.backplane(["doctor", "--json"])).out) as {
     checks: { name: string }[];
   };
-  expect(checks.find(({ name }) => name === "words local/sly")).toMatchObject({
+  expect(checks.find(({ name }) => name === "hidden characters local/sly")).toMatchObject({
     status: "degraded",
     message: expect.stringContaining(
       "hidden characters were removed from slyly: /description: 3 hidden characters",
@@ -168,12 +176,23 @@ test("keeps the settings of the binding but not its trust for a new version", as
     "tools/kept.ts": toolSource("low"),
   });
   await gateway.backplane(["plugin", "install", first, "--config", '{"a":1}']);
-  const [before] = await bound();
-  await gateway.backplane(["binding", "set", before!.binding_id, "--host-target", "--timeout", "5000"]);
+  const [first_binding] = await bound();
+  await gateway.backplane([
+    "binding",
+    "set",
+    first_binding!.binding_id,
+    "--host-target",
+    "--timeout",
+    "5000",
+  ]);
   rmSync(join(first, "tools/early.ts"));
   const { err } = await gateway.backplane(["plugin", "install", first]);
-  expect(err).toContain(`${before!.binding_id} moved from ${before!.package_version} to `);
-  expect(err).toContain(`trust this version: backplane binding set ${before!.binding_id} --host-target`);
+  expect(err).toContain(
+    `${first_binding!.binding_id} was changed from ${first_binding!.package_version} to `,
+  );
+  expect(err).toContain(
+    `trust this version: backplane binding set ${first_binding!.binding_id} --host-target`,
+  );
   const after = await bound();
   expect(after).toHaveLength(1);
   expect(after[0]).toMatchObject({ config: { a: 1 }, policy: { timeout_ms: 5_000 } });
@@ -247,8 +266,8 @@ test("suggests the current name of a tool whose server was renamed", async () =>
   const rename = (name: string) => gateway.json(["binding", "set", findBindingId(out), "--name", name]);
   await rename("second-name");
   await rename("a-third-and-last");
-  for (const former of ["mcp_first_fold", "mcp_second-name_fold", "mcp_stationery_fold"]) {
-    const { err } = await gateway.backplane(["invoke", former]);
+  for (const former_name of ["mcp_first_fold", "mcp_second-name_fold", "mcp_stationery_fold"]) {
+    const { err } = await gateway.backplane(["invoke", former_name]);
     expect(err).toContain("Did you mean mcp_a-third-and-last_fold?");
     expect(err).toContain("fix: backplane invoke mcp_a-third-and-last_fold");
   }
@@ -403,14 +422,14 @@ test("refuses a folder that is not a plugin and explains what may be missing", a
 const SERVER = `
 import { createInterface } from "node:readline";
 const tool = (name) => ({ name, description: name, inputSchema: { type: "object" } });
-const answers = {
+const results = {
   initialize: { protocolVersion: "2025-11-25", capabilities: { tools: {} }, serverInfo: { name: "desk", version: "1" } },
   "tools/list": { tools: [tool("stamp"), tool("fold")] },
 };
 createInterface({ input: process.stdin }).on("line", (line) => {
   const { id, method } = JSON.parse(line);
   if (id === undefined) return;
-  const result = answers[method];
+  const result = results[method];
   const reply = result === undefined ? { error: { code: -32601, message: "unknown" } } : { result };
   process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, ...reply }) + "\\n");
 });

@@ -30,7 +30,7 @@ function listCommands(command: Command, path: string[] = []): string[][] {
 const COMMANDS = listCommands(buildProgram(captureIo(), false, () => {}));
 
 describe("--json", () => {
-  test("covers every command", () => {
+  test("covers more than 55 commands", () => {
     expect(COMMANDS.length).toBeGreaterThan(55);
   });
 

@@ -23,7 +23,7 @@ const SERVER_MODULES =
   /node_modules\/(zod|fastify|pino|kysely|ajv)\/|packages\/(gateway|api|kernel|store|runner|supply)\//;
 
 describe("start-up", () => {
-  test("loads commander, contract and client for `invoke`, but not the server", () => {
+  test("loads the client for `invoke`, but not the server", () => {
     const loaded = listLoadedModules([
       "invoke",
       "x",

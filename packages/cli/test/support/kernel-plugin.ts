@@ -9,7 +9,7 @@ export interface KernelPluginFolder {
 }
 
 /** `body` contains the members of the plugin object except name, version and category. */
-export function kernelPluginFolder(name: string, body: string, category = "tool"): KernelPluginFolder {
+export function createKernelPluginFolder(name: string, body: string, category = "tool"): KernelPluginFolder {
   const root = mkdtempSync(join(tmpdir(), "backplane-plugin-"));
   const dir = join(root, name);
   mkdirSync(dir);

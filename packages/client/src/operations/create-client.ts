@@ -212,7 +212,7 @@ export function createClient(options: ClientOptions) {
           `/v1/keys/${pathSegment(id)}${project === undefined ? "" : `?project=${pathSegment(project)}`}`,
         ),
     },
-    trustedKeys: {
+    trusted_keys: {
       list: (page: PageOptions = {}) => get<ListOf<TrustedKey>>("/v1/trusted-keys", { ...page }),
       trust: (body: TrustedKeyCreate, call?: CallOptions) => post<TrustedKey>("/v1/trusted-keys", body, call),
       revoke: (id: string, body: { reason?: string } = {}) =>

@@ -88,7 +88,7 @@ export function createPluginClient(http: Http) {
           path: "/v1/plugin-installations",
           query: from,
           upload: bytes,
-          headers: { "installation-settings": asciiJson(settings), ...idempotencyHeader(call) },
+          headers: { "installation-settings": toAsciiJson(settings), ...idempotencyHeader(call) },
           signal: call.signal,
           progress: true,
         }),
@@ -103,7 +103,7 @@ export function createPluginClient(http: Http) {
       get: (id: string) => get<MarketplaceCard>(`/v1/marketplace/${pathSegment(id)}`),
       install: (id: string, settings: InstallationSettings, call?: CallOptions) =>
         postWithProgress<Installation>(`/v1/marketplace/${pathSegment(id)}:install`, settings, call),
-      /** Servers of a public registry, which nobody has reviewed. */
+      /** Servers of a public registry, which have not been reviewed. */
       searchServers: (search: string) => get<ServerSearch>("/v1/marketplace-servers", { search }),
     },
     packages: {
@@ -189,12 +189,12 @@ export function createPluginClient(http: Http) {
       remove: (id: string) => remove(`/v1/plugin-bindings/${pathSegment(id)}`),
       /** The tools as the server has described them. */
       definitions: (id: string) => get<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}/definitions`),
-      /** Asks the server for its tools again. */
+      /** Requests the list of tools from the server again. */
       describe: (id: string) =>
         postWithProgress<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:describe`, undefined),
       /** Whether the gateway is signed in to the server of the binding. */
       signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${pathSegment(id)}/sign-in`),
-      /** Starts a sign-in; for admins only, like the two below. */
+      /** Starts a sign-in. Only admins may use `login`, `completeLogin` and `logout`. */
       login: (id: string, options: SignInBegin = {}) =>
         post<SignInStarted>(`/v1/plugin-bindings/${pathSegment(id)}:login`, options),
       /** Completes a sign-in with the URL that the browser was redirected to. */
@@ -241,7 +241,7 @@ export function createPluginClient(http: Http) {
 }
 
 /** JSON for a header, which carries ASCII only. */
-function asciiJson(value: object): string {
+function toAsciiJson(value: object): string {
   return JSON.stringify(value).replace(
     /[^\x20-\x7e]/g,
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,

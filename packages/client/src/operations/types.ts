@@ -101,7 +101,7 @@ export type RunBody = ({ session_id: string; workspace?: string } | { chain_id: 
   harness?: HarnessBody;
 };
 
-/** Selects a binding or an export. With `mode: "resume"`, `execution_id` continues at its last checkpoint. */
+/** Selects a binding or an export. `mode: "resume"` continues the execution `execution_id` from its last checkpoint. */
 export interface HarnessBody {
   binding_id?: string;
   package_id?: string;

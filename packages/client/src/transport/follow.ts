@@ -1,9 +1,9 @@
 /**
  * An event stream that reconnects with Last-Event-ID after a lost connection, so that no event is missed or repeated. It
- * fails when the gateway refuses the request, or is unreachable in `attempts` consecutive attempts.
+ * fails when the gateway refuses the request, or when `attempts` consecutive attempts deliver no event.
  */
 import { BackplaneError, codeOf, isErrorCode } from "@backplane/contract";
-import { type Http, unreachableError } from "./http.ts";
+import type { Http } from "./http.ts";
 import { readSse, type SseMessage } from "./sse.ts";
 
 export interface FollowOptions {
@@ -47,10 +47,14 @@ export async function* follow(
       if (code !== undefined && code !== "daemon.unreachable" && code !== "gateway_stopping") throw error;
       failure = error;
     }
-    if (++failures >= attempts)
-      throw codeOf(failure) ? failure : unreachableError("the event stream", failure);
+    if (++failures >= attempts) throw codeOf(failure) ? failure : interruptedError(path, attempts, failure);
     await delay(Math.min((options.retry_ms ?? 250) * 2 ** (failures - 1), 5_000), options.signal);
   }
+}
+
+function interruptedError(path: string, attempts: number, cause: unknown): BackplaneError {
+  const message = `The event stream ${path} ended ${attempts} times in a row without an event.`;
+  return new BackplaneError("daemon.unreachable", message, { cause });
 }
 
 function parseError(data: string): BackplaneError {

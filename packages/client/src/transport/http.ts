@@ -126,7 +126,7 @@ export function createHttp(options: HttpOptions): Http {
   };
 }
 
-export function unreachableError(base: string, cause: unknown): BackplaneError {
+function unreachableError(base: string, cause: unknown): BackplaneError {
   return new BackplaneError("daemon.unreachable", `No gateway responds at ${base}.`, { cause });
 }
 

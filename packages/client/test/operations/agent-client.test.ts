@@ -53,14 +53,14 @@ test("creates, reads and changes sessions, chains and runs", async () => {
   await expect(client.compactions.undo(chain.id)).rejects.toMatchObject({ code: "request.invalid" });
 });
 
-/** Cuts the first stream after the first item that has an id. */
-function createCuttingFetch(): { fetch: typeof fetch; cuts(): number } {
-  let cuts = 0;
+/** A fetch that interrupts the first event stream after the first event that has an id. */
+function createInterruptingFetch(): { fetch: typeof fetch; interruptions(): number } {
+  let interruptions = 0;
   return {
-    cuts: () => cuts,
+    interruptions: () => interruptions,
     async fetch(target, init) {
       const response = await fetch(target, init);
-      if (!(target as string).includes("/events") || cuts > 0) return response;
+      if (!(target as string).includes("/events") || interruptions > 0) return response;
       const reader = response.body!.getReader();
       let text = "";
       const body = new ReadableStream({
@@ -71,10 +71,10 @@ function createCuttingFetch(): { fetch: typeof fetch; cuts(): number } {
           const at = /^id: \d+\n(?:.*\n)+?\n/m.exec(text);
           if (at === null) return;
           controller.enqueue(new TextEncoder().encode(text.slice(0, at.index + at[0].length)));
-          cuts++;
+          interruptions++;
           await reader.cancel();
           // The client reads the enqueued events before the connection breaks.
-          setImmediate(() => controller.error(new Error("the line broke")));
+          setImmediate(() => controller.error(new Error("the connection broke")));
         },
       });
       return new Response(body, response);
@@ -83,34 +83,34 @@ function createCuttingFetch(): { fetch: typeof fetch; cuts(): number } {
 }
 
 test("streams a run across a lost connection without missing or repeating an event", async () => {
-  const cutting = createCuttingFetch();
-  const cut_client = createClient({ url, token: ADMIN_TOKEN, fetch: cutting.fetch });
-  const seen: RunUpdate[] = [];
+  const interrupting = createInterruptingFetch();
+  const interrupted_client = createClient({ url, token: ADMIN_TOKEN, fetch: interrupting.fetch });
+  const updates: RunUpdate[] = [];
   const body = { session_id: "stream", input: input("/slow 5\n/say one two three four") };
-  for await (const update of cut_client.runs.stream(body, { retry_ms: 1 })) seen.push(update);
-  expect(cutting.cuts()).toBe(1);
-  const ended = seen.at(-1) as { ended: { output: { content: string; entry_id: number } } };
+  for await (const update of interrupted_client.runs.stream(body, { retry_ms: 1 })) updates.push(update);
+  expect(interrupting.interruptions()).toBe(1);
+  const ended = updates.at(-1) as { ended: { output: { content: string; entry_id: number } } };
   expect(ended.ended.output.content).toBe("one two three four");
-  const ids = seen.flatMap((update) =>
+  const ids = updates.flatMap((update) =>
     "event" in update && update.entry_id !== null ? [update.entry_id] : [],
   );
   expect(ids).toEqual([...new Set(ids)].toSorted((a, b) => a - b));
   expect(ids.at(-1)).toBe(ended.ended.output.entry_id);
-  expect(seen.filter((update) => "started" in update)).toHaveLength(1);
+  expect(updates.filter((update) => "started" in update)).toHaveLength(1);
 });
 
 test("watches a session from a cursor across a lost connection, each entry once", async () => {
   await client.runs.start({ session_id: "watch", input: input("/say before") }, { wait: true });
-  const cutting = createCuttingFetch();
-  const cut_client = createClient({ url, token: ADMIN_TOKEN, fetch: cutting.fetch });
+  const interrupting = createInterruptingFetch();
+  const interrupted_client = createClient({ url, token: ADMIN_TOKEN, fetch: interrupting.fetch });
   const stop = new AbortController();
-  const seen: SessionUpdate[] = [];
+  const updates: SessionUpdate[] = [];
   let requested = false;
-  for await (const update of cut_client.watchSession(
+  for await (const update of interrupted_client.watchSession(
     { session_id: "watch" },
     { since_entry: 0, signal: stop.signal, retry_ms: 1 },
   )) {
-    seen.push(update);
+    updates.push(update);
     const { kind } = update.event;
     if (kind === "session.replay.done" && !requested) {
       requested = true;
@@ -118,10 +118,10 @@ test("watches a session from a cursor across a lost connection, each entry once"
     }
     if (kind === "assistant.message.done") stop.abort();
   }
-  expect(cutting.cuts()).toBe(1);
-  const ids = seen.flatMap(({ entry_id }) => (entry_id === null ? [] : [entry_id]));
+  expect(interrupting.interruptions()).toBe(1);
+  const ids = updates.flatMap(({ entry_id }) => (entry_id === null ? [] : [entry_id]));
   expect(ids).toEqual(ids.map((_, n) => n + 1));
-  expect(seen.at(-1)?.event.payload).toMatchObject({ content: "after" });
+  expect(updates.at(-1)?.event.payload).toMatchObject({ content: "after" });
 });
 
 test("watches new events without a cursor, and rejects an unknown session", async () => {

@@ -51,10 +51,10 @@ test("installs, binds, invokes and removes a plugin", async () => {
   expect((await client.bindings.list({ kind: "tool" })).items).toEqual([binding]);
   const changed = await client.bindings.patch(binding.binding_id, { status: "active" }, { generation: 1 });
   expect(changed.generation).toBe(2);
-  const late = await catchError(
+  const conflict = await catchError(
     client.bindings.patch(binding.binding_id, { status: "active" }, { generation: 1 }),
   );
-  expect(late.code).toBe("request.precondition");
+  expect(conflict.code).toBe("request.precondition");
   expect((await client.exports.list("tool")).map((tool) => tool.export_id)).toEqual(["search"]);
 
   const done = await client.invocations.invoke(
@@ -103,10 +103,10 @@ test("answers approvals, and creates, uses and revokes allow rules and keys", as
     { idempotency_key: "one" },
   );
   expect([repeat.key.id, repeat.token]).toEqual([created.key.id, null]);
-  const weak = createClient({ url, token: created.token! });
-  expect((await catchError(weak.keys.list())).code).toBe("auth.scope");
+  const limited_client = createClient({ url, token: created.token! });
+  expect((await catchError(limited_client.keys.list())).code).toBe("auth.scope");
   await client.keys.revoke(created.key.id);
-  expect((await catchError(weak.secrets.list())).code).toBe("auth.invalid");
+  expect((await catchError(limited_client.secrets.list())).code).toBe("auth.invalid");
   expect((await client.loginLink()).path).toMatch(/^\/login\?code=/);
 });
 
@@ -128,14 +128,14 @@ test("throws the error of the gateway when an upload is rejected midway", async 
 
 test("reconnects a broken stream without missing or repeating an event", async () => {
   await client.bindings.create({ package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" });
-  const before = api.runner.requests.length;
+  const earlier_requests = api.runner.requests.length;
   const started = await client.invocations.invoke({ export_id: "echo", input: { do: "wait" } });
-  await api.runner.started(before + 1);
+  await api.runner.started(earlier_requests + 1);
   // The first stream is interrupted after its first event.
-  let cuts = 0;
-  const cutting: typeof fetch = async (input, init) => {
+  let streams = 0;
+  const interruptingFetch: typeof fetch = async (input, init) => {
     const response = await fetch(input, init);
-    if (!(input as string).endsWith("/events") || cuts++ > 0) return response;
+    if (!(input as string).endsWith("/events") || streams++ > 0) return response;
     const reader = response.body!.getReader();
     const body = new ReadableStream({
       async pull(controller) {
@@ -143,26 +143,26 @@ test("reconnects a broken stream without missing or repeating an event", async (
         controller.enqueue(value);
         if (new TextDecoder().decode(value).includes("id: 1")) {
           await reader.cancel();
-          controller.error(new Error("the line broke"));
+          controller.error(new Error("the connection broke"));
         }
       },
     });
     return new Response(body, response);
   };
-  const cut_client = createClient({ url, token: ADMIN_TOKEN, fetch: cutting });
+  const interrupted_client = createClient({ url, token: ADMIN_TOKEN, fetch: interruptingFetch });
   api.runner.emit(started.id, { type: "progress", message: "one" });
-  const seen: InvocationUpdate[] = [];
-  for await (const update of cut_client.invocations.watch(started.id, { retry_ms: 1 })) {
-    seen.push(update);
-    if (seen.length === 1) api.runner.emit(started.id, { type: "progress", message: "two" });
-    if (seen.length === 2) api.runner.release(started.id);
+  const updates: InvocationUpdate[] = [];
+  for await (const update of interrupted_client.invocations.watch(started.id, { retry_ms: 1 })) {
+    updates.push(update);
+    if (updates.length === 1) api.runner.emit(started.id, { type: "progress", message: "two" });
+    if (updates.length === 2) api.runner.release(started.id);
   }
-  expect(seen.map((update) => ("seq" in update ? update.seq : update.settled.status))).toEqual([
+  expect(updates.map((update) => ("seq" in update ? update.seq : update.settled.status))).toEqual([
     1,
     2,
     "succeeded",
   ]);
-  expect(cuts).toBe(2);
+  expect(streams).toBe(2);
 });
 
 test("throws daemon.unreachable when no gateway or another server responds", async () => {

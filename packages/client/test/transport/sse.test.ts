@@ -14,8 +14,8 @@ test("parses the same messages however the bytes are split", async () => {
     { id: "2", event: "settled", data: "one\ntwo" },
   ];
   for (let size = 1; size < 20; size++) {
-    const seen: SseMessage[] = [];
-    for await (const message of readSse(chunks(text, size))) seen.push(message);
-    expect(seen, `chunks of ${size}`).toEqual(expected);
+    const messages: SseMessage[] = [];
+    for await (const message of readSse(chunks(text, size))) messages.push(message);
+    expect(messages, `chunks of ${size}`).toEqual(expected);
   }
 });

@@ -1,7 +1,7 @@
 import type { Client } from "@backplane/client";
 import { codeOf, definedFields, type ExportKind } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";
-import { listAllPages, pagedQuery } from "./pages.ts";
+import { listAllPages, pagedQuery } from "./paged-query.ts";
 
 export interface BindingFilter {
   kind?: ExportKind | undefined;

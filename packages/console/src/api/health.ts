@@ -3,7 +3,7 @@ import type { Client } from "@backplane/client";
 import { WHOLE_PACKAGE } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";
 import { nullIfMissing } from "./bindings.ts";
-import { listAllPages } from "./pages.ts";
+import { listAllPages } from "./paged-query.ts";
 
 const POLL_MS = 30_000;
 /** The time that a plugin's own check may take. */

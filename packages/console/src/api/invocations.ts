@@ -1,7 +1,7 @@
 import type { Client } from "@backplane/client";
 import { definedFields, type Invocation, type InvocationStatus, isTerminal } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";
-import { pagedQuery } from "./pages.ts";
+import { pagedQuery } from "./paged-query.ts";
 
 /** An open call has no event until it ends, so its progress is polled. */
 const POLL_MS = 2_000;

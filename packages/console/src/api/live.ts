@@ -1,11 +1,12 @@
 /**
- * The event stream of this tab. Each event marks the cached lists of its noun as outdated, so that pages show the change.
+ * The event stream of this tab. Each event marks the cached lists of its noun as outdated, so that pages show the
+ * change.
  *
- *   connecting → live → reconnecting → live …, and signed-out while this browser has no login
+ *   connecting → live → reconnecting → live …; paused while the tab is hidden; signed-out without a login
  *
  * After a lost connection the stream resumes after the last event, and every list is loaded again, because not every
- * change has an event. A browser opens only six connections to one host over all of its tabs, so a hidden tab
- * closes its connection after a minute.
+ * change has an event. A browser opens only six connections to one host over all of its tabs, so a hidden tab closes
+ * its connection after a minute.
  */
 import { readSse } from "@backplane/client";
 import type { SemanticEvent } from "@backplane/contract";

@@ -2,7 +2,7 @@
 import type { Client } from "@backplane/client";
 import { definedFields } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";
-import { pagedQuery } from "./pages.ts";
+import { pagedQuery } from "./paged-query.ts";
 
 /** The calls have no events of their own. */
 const POLL_MS = 5_000;

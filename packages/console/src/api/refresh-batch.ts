@@ -2,7 +2,7 @@
 import type { QueryClient } from "@tanstack/react-query";
 
 const BATCH_MS = 60;
-/** Some requests take minutes, for instance an installation. */
+/** Bounds the wait for running mutations: some of them take minutes, such as an installation. */
 const MAX_WAIT_MS = 2_000;
 
 export interface RefreshBatch {

@@ -1,7 +1,7 @@
 import type { Client } from "@backplane/client";
 import { definedFields } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";
-import { pagedQuery } from "./pages.ts";
+import { pagedQuery } from "./paged-query.ts";
 
 export const runQueries = {
   list: (client: Client, filter: { session_id?: string | undefined; workspace?: string | undefined } = {}) =>

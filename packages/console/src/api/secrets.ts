@@ -1,6 +1,6 @@
 import type { Client } from "@backplane/client";
 import { queryOptions } from "@tanstack/react-query";
-import { listAllPages, pagedQuery } from "./pages.ts";
+import { listAllPages, pagedQuery } from "./paged-query.ts";
 
 export const secretQueries = {
   list: (client: Client) =>

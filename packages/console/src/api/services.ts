@@ -3,9 +3,9 @@ import { type Client, createClient } from "@backplane/client";
 import { codeOf } from "@backplane/contract";
 import { MutationCache, QueryCache, type QueryClient } from "@tanstack/react-query";
 import { createContext, useContext } from "react";
-import { withAnswerTimeout } from "./answer-timeout.ts";
 import { createLiveConnection, type LiveConnection } from "./live.ts";
 import { ConsoleQueryClient } from "./query-client.ts";
+import { withResponseTimeout } from "./response-timeout.ts";
 
 export interface Services {
   client: Client;
@@ -14,7 +14,10 @@ export interface Services {
 }
 
 export function createServices(origin = location.origin): Services {
-  const client = createClient({ url: origin, fetch: withAnswerTimeout((input, init) => fetch(input, init)) });
+  const client = createClient({
+    url: origin,
+    fetch: withResponseTimeout((input, init) => fetch(input, init)),
+  });
   const onError = (error: unknown) => {
     if (codeOf(error)?.startsWith("auth.") === true) live.recheck();
   };

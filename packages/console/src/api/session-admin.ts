@@ -1,8 +1,8 @@
-/** Compactions of a session and the entries that they dropped. */
+/** Queries for the compactions of a session and their outcome for each entry. */
 import type { Client } from "@backplane/client";
 import type { CompactedEntry } from "@backplane/contract";
 import { type QueryClient, queryOptions } from "@tanstack/react-query";
-import { listAllPages, pagedQuery } from "./pages.ts";
+import { listAllPages, pagedQuery } from "./paged-query.ts";
 import type { SessionAddress } from "./sessions.ts";
 
 const PAGE_SIZE = 1_000;

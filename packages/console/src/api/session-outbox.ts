@@ -152,13 +152,13 @@ export function createOutbox(options: OutboxOptions): Outbox {
       void deliver();
     },
     discard(key) {
-      const found = messages.find((message) => message.key === key && message.state !== "stored");
-      if (found !== undefined) change(messages.filter((message) => message !== found));
-      return found;
+      const discarded = messages.find((message) => message.key === key && message.state !== "stored");
+      if (discarded !== undefined) change(messages.filter((message) => message !== discarded));
+      return discarded;
     },
     settle(last_entry_id) {
-      const left = messages.filter(({ entry_id }) => entry_id === null || entry_id > last_entry_id);
-      if (left.length < messages.length) change(left);
+      const remaining = messages.filter(({ entry_id }) => entry_id === null || entry_id > last_entry_id);
+      if (remaining.length < messages.length) change(remaining);
     },
     close() {
       closed = true;

@@ -1,7 +1,7 @@
 import type { Client } from "@backplane/client";
 import { AGENT_SEPARATOR, BRIDGE_PREFIX, definedFields, type Entry } from "@backplane/contract";
 import { type QueryClient, type QueryKey, queryOptions } from "@tanstack/react-query";
-import { listAllPages, pagedQuery } from "./pages.ts";
+import { listAllPages, pagedQuery } from "./paged-query.ts";
 
 /** Sessions of different workspaces may have the same id. */
 export interface SessionAddress {
@@ -75,9 +75,9 @@ export const sessionQueries = {
     queryOptions({
       queryKey: tapeKey(key),
       queryFn: async ({ client: queries, queryKey }): Promise<LoadedTape> => {
-        const known = queries.getQueryData<LoadedTape>(queryKey);
-        const missing_to = known?.missing_to ?? Math.max(0, last_entry_id - newest);
-        const added = await loadEntries(client, key, known?.entries.at(-1)?.id ?? missing_to);
+        const cached = queries.getQueryData<LoadedTape>(queryKey);
+        const missing_to = cached?.missing_to ?? Math.max(0, last_entry_id - newest);
+        const added = await loadEntries(client, key, cached?.entries.at(-1)?.id ?? missing_to);
         // Earlier entries may have been loaded during the request.
         const current = queries.getQueryData<LoadedTape>(queryKey);
         if (current !== undefined && added.length === 0) return current;

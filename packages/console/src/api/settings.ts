@@ -1,8 +1,10 @@
-/** Queries of the settings page: providers, policy, keys, trusted keys, configuration, kernel plugins and workspaces. */
+/**
+ * Queries of the settings page: providers, policy, keys, trusted keys, configuration, kernel plugins and workspaces.
+ */
 import type { Client } from "@backplane/client";
 import type { PolicyLevel } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";
-import { pagedQuery } from "./pages.ts";
+import { pagedQuery } from "./paged-query.ts";
 
 export const providerQueries = {
   list: (client: Client) =>
@@ -21,7 +23,7 @@ export const keyQueries = {
 
 export const trustedKeyQueries = {
   list: (client: Client) =>
-    pagedQuery(["trusted-keys", "list"], (page) => client.trustedKeys.list({ ...page, limit: 200 })),
+    pagedQuery(["trusted-keys", "list"], (page) => client.trusted_keys.list({ ...page, limit: 200 })),
 };
 
 export const configQueries = {

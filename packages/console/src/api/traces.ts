@@ -3,7 +3,7 @@ import type { Client } from "@backplane/client";
 import type { Run } from "@backplane/contract";
 import { queryOptions } from "@tanstack/react-query";
 import { useEffect } from "react";
-import { pagedQuery } from "./pages.ts";
+import { pagedQuery } from "./paged-query.ts";
 import { useServices } from "./services.ts";
 
 const PAGE_SPANS = 1_000;
@@ -19,7 +19,7 @@ export const traceQueries = {
     queryOptions<Run>({ queryKey: ["traces", "run", id], queryFn: () => client.runs.get(id) }),
 };
 
-/** Loads a trace again when one of its own calls or runs has changed, because a long one takes several requests. */
+/** Loads a trace again only after an event of that trace, because a long one takes several requests. */
 export function useTraceUpdates(trace_id: string): void {
   const { live, queries } = useServices();
   useEffect(() => {

@@ -39,7 +39,7 @@ function SignedInShell() {
       </a>
       <Sidebar
         open={menu_open}
-        waiting={status.data?.invocations.waiting_approval ?? 0}
+        pending_approvals={status.data?.invocations.waiting_approval ?? 0}
         version={status.data?.version ?? null}
       />
       <div className={styles.column}>

@@ -6,11 +6,11 @@ import styles from "./shell.module.css";
 export interface SidebarProps {
   open: boolean;
   /** The number of calls that await approval. */
-  waiting: number;
+  pending_approvals: number;
   version: string | null;
 }
 
-export function Sidebar({ open, waiting, version }: SidebarProps) {
+export function Sidebar({ open, pending_approvals, version }: SidebarProps) {
   return (
     <nav className={styles.sidebar} aria-label="Pages" data-open={open ? "" : undefined}>
       <Link to="/" className={styles.brand}>
@@ -25,7 +25,7 @@ export function Sidebar({ open, waiting, version }: SidebarProps) {
           <ul className={styles.group}>
             {items.map((item) => (
               <li key={item.to}>
-                <SidebarLink item={item} count={item.to === "/approvals" ? waiting : 0} />
+                <SidebarLink item={item} count={item.to === "/approvals" ? pending_approvals : 0} />
               </li>
             ))}
           </ul>
@@ -50,7 +50,7 @@ function SidebarLink({
       {count > 0 && (
         <span className={styles.count}>
           {count}
-          <span className="visually-hidden"> waiting</span>
+          <span className="visually-hidden"> pending</span>
         </span>
       )}
     </>

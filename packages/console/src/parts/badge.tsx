@@ -17,37 +17,37 @@ export function Badge({ tone, icon, children }: { tone: Tone; icon: IconName; ch
   );
 }
 
-const RISKS: Record<Risk, { tone: Tone; icon: IconName; word: string }> = {
-  low: { tone: "good", icon: "shield", word: "Low" },
-  medium: { tone: "info", icon: "alert", word: "Medium" },
-  high: { tone: "bad", icon: "octagon", word: "High" },
-  critical: { tone: "severe", icon: "octagon", word: "Critical" },
-  unknown: { tone: "warn", icon: "question", word: "Unknown" },
+const RISKS: Record<Risk, { tone: Tone; icon: IconName; label: string }> = {
+  low: { tone: "good", icon: "shield", label: "Low" },
+  medium: { tone: "info", icon: "alert", label: "Medium" },
+  high: { tone: "bad", icon: "octagon", label: "High" },
+  critical: { tone: "severe", icon: "octagon", label: "Critical" },
+  unknown: { tone: "warn", icon: "question", label: "Unknown" },
 };
 
 export function RiskBadge({ risk }: { risk: Risk }) {
-  const { tone, icon, word } = RISKS[risk];
+  const { tone, icon, label } = RISKS[risk];
   return (
     <Badge tone={tone} icon={icon}>
-      {`${word} risk`}
+      {`${label} risk`}
     </Badge>
   );
 }
 
-const STATUSES: Record<InvocationStatus, { tone: Tone; icon: IconName; word: string }> = {
-  waiting_approval: { tone: "warn", icon: "clock", word: "Awaiting approval" },
-  running: { tone: "info", icon: "play", word: "Running" },
-  succeeded: { tone: "good", icon: "check", word: "Succeeded" },
-  failed: { tone: "bad", icon: "cross", word: "Failed" },
-  retryable_failure: { tone: "bad", icon: "rerun", word: "Failed, can be retried" },
-  cancelled: { tone: "quiet", icon: "cross", word: "Cancelled" },
+const STATUSES: Record<InvocationStatus, { tone: Tone; icon: IconName; label: string }> = {
+  waiting_approval: { tone: "warn", icon: "clock", label: "Awaiting approval" },
+  running: { tone: "info", icon: "play", label: "Running" },
+  succeeded: { tone: "good", icon: "check", label: "Succeeded" },
+  failed: { tone: "bad", icon: "cross", label: "Failed" },
+  retryable_failure: { tone: "bad", icon: "rerun", label: "Failed, can be retried" },
+  cancelled: { tone: "quiet", icon: "cross", label: "Cancelled" },
 };
 
 export function InvocationBadge({ status }: { status: InvocationStatus }) {
-  const { tone, icon, word } = STATUSES[status];
+  const { tone, icon, label } = STATUSES[status];
   return (
     <Badge tone={tone} icon={icon}>
-      {word}
+      {label}
     </Badge>
   );
 }

@@ -1,6 +1,6 @@
 /**
- * A list of any length. Only the visible rows are in the document. `j` and `k` move between the links of the rows, Enter
- * opens one.
+ * A list of any length. Only the visible rows are in the document. `j` and `k` move between the links of the rows,
+ * Enter opens one.
  */
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type KeyboardEvent, type ReactNode, useEffect, useRef } from "react";
@@ -8,7 +8,7 @@ import styles from "./parts.module.css";
 
 export interface Column<T> {
   header: string;
-  /** The first column contains the link of the row, with the class `rowLink`. */
+  /** If the row has a page, the first column contains its `RowLink`. */
   cell: (row: T) => ReactNode;
   numeric?: boolean;
   /** Left out on narrow screens. */

@@ -11,19 +11,19 @@ import { RowLink } from "./row-link.tsx";
 import { Time } from "./time.tsx";
 import { useToast } from "./toast.tsx";
 
-export const DELIVERY_STATES: Record<DeliveryStatus, { tone: Tone; icon: IconName; word: string }> = {
-  pending: { tone: "info", icon: "clock", word: "Waiting" },
-  running: { tone: "info", icon: "play", word: "Running" },
-  delivered: { tone: "good", icon: "check", word: "Delivered" },
-  dead: { tone: "bad", icon: "octagon", word: "Gave up" },
-  discarded: { tone: "quiet", icon: "cross", word: "Discarded" },
+export const DELIVERY_STATES: Record<DeliveryStatus, { tone: Tone; icon: IconName; label: string }> = {
+  pending: { tone: "info", icon: "clock", label: "Pending" },
+  running: { tone: "info", icon: "play", label: "Running" },
+  delivered: { tone: "good", icon: "check", label: "Delivered" },
+  dead: { tone: "bad", icon: "octagon", label: "Dead" },
+  discarded: { tone: "quiet", icon: "cross", label: "Discarded" },
 };
 
 export function DeliveryBadge({ status }: { status: DeliveryStatus }) {
-  const { tone, icon, word } = DELIVERY_STATES[status];
+  const { tone, icon, label } = DELIVERY_STATES[status];
   return (
     <Badge tone={tone} icon={icon}>
-      {word}
+      {label}
     </Badge>
   );
 }

@@ -133,7 +133,7 @@ export function checkDefinitions(bindings: readonly DescribedBinding[]): HealthC
     return [{ name: `binding ${binding.package_id}`, status: "degraded", message, fix }];
   });
   const healthy = bindings.length - problems.length;
-  const summary = `${healthy} of ${bindings.length} servers and tool folders respond, and all their tools load`;
+  const summary = `${healthy} of ${bindings.length} servers and tool folders have no known problem`;
   return [{ name: "bindings", status: "ok", message: summary }, ...problems];
 }
 

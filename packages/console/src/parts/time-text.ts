@@ -12,7 +12,7 @@ const EXACT = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "m
 const WEEK_MS = 7 * 86_400_000;
 const DATE = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
 
-/** `3 min ago`; the date if it is more than a week away. */
+/** `3 min. ago`; the date if it is more than a week away. */
 export function relativeTime(at: number, now: number): string {
   const difference = at - now;
   if (Math.abs(difference) > WEEK_MS) return DATE.format(at);

@@ -1,4 +1,4 @@
-/** The health of the gateway, as every page shows it. A check that cannot be made is a failed check. */
+/** The health checks that all pages share. A check that cannot run is reported as failed. */
 import { type UseQueryResult, useQuery } from "@tanstack/react-query";
 import { auditQueries } from "../api/audit.ts";
 import { bindingQueries } from "../api/bindings.ts";

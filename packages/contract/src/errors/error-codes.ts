@@ -743,11 +743,11 @@ export const ERROR_CODES = {
   "sign_in.failed": refusalSpec(
     502,
     "The sign-in to the server failed.",
-    "Read the authorization server's answer in the message, then start again with `backplane binding login ID`.",
+    "Read the authorization server's response in the message, then start again with `backplane binding login ID`.",
   ),
   "sign_in.expired": refusalSpec(
     400,
-    "No pending sign-in matches this answer: the sign-in was completed, replaced or has expired.",
+    "No pending sign-in matches this redirect: the sign-in was completed or replaced, or has expired.",
     "Start again with `backplane binding login ID`.",
   ),
   "sign_in.other_browser": refusalSpec(

@@ -19,7 +19,7 @@ export class BackplaneError extends Error {
     options: { details?: ErrorDetails; fix?: string; cause?: unknown; retryable?: boolean } = {},
   ) {
     super(
-      message ?? ERROR_CODES[code].what,
+      message ?? ERROR_CODES[code].description,
       options.cause === undefined ? undefined : { cause: options.cause },
     );
     this.name = "BackplaneError";
@@ -57,22 +57,22 @@ export function toBackplaneError(error: unknown): BackplaneError {
 
 type DiskError = "ENOSPC" | "EDQUOT" | "EIO" | "EROFS";
 
-const DISK_FAULTS: Readonly<Record<DiskError, { problem: (place: string) => string; fix: string }>> = {
+const DISK_FAULTS: Readonly<Record<DiskError, { problem: (location: string) => string; fix: string }>> = {
   ENOSPC: {
-    problem: (place) => `There is no space left on the disk of ${place}.`,
+    problem: (location) => `There is no space left on the disk of ${location}.`,
     fix: "Free space on that disk, then try again.",
   },
   EDQUOT: {
-    problem: (place) => `The disk quota of ${place} is used up.`,
+    problem: (location) => `The disk quota of ${location} is used up.`,
     fix: "Remove files or raise the quota, then try again.",
   },
   EIO: {
-    problem: (place) => `The disk of ${place} failed with an I/O error.`,
+    problem: (location) => `The disk of ${location} failed with an I/O error.`,
     fix: "Check the disk and the log of the operating system, then try again.",
   },
   // Linux makes a file system read-only after a disk error.
   EROFS: {
-    problem: (place) => `The disk of ${place} is read-only.`,
+    problem: (location) => `The disk of ${location} is read-only.`,
     fix: "Make the file system writable and check why it was not, then try again.",
   },
 };
@@ -92,12 +92,13 @@ export function diskErrorOf(error: unknown): DiskError | null {
 }
 
 /**
- * Converts the error of a full or failing disk, which only the operator can repair; null for any other error. `place`
- * describes the file or folder to the reader, without paths of the host if the reader may be a remote client.
+ * Converts the error of a full or failing disk, which only the operator can repair; null for any other error.
+ * `location` describes the file or folder to the reader, without paths of the host if the reader may be a remote
+ * client.
  */
-export function diskFault(error: unknown, place = "the gateway"): BackplaneError | null {
+export function diskFault(error: unknown, location = "the gateway"): BackplaneError | null {
   const name = diskErrorOf(error);
   if (name === null) return null;
   const { problem, fix } = DISK_FAULTS[name];
-  return new BackplaneError("store.unavailable", problem(place), { fix, cause: error });
+  return new BackplaneError("store.unavailable", problem(location), { fix, cause: error });
 }

@@ -41,16 +41,17 @@ const METADATA_FIELDS = [
 
 /** Throws a plain Error whose message is a clause about the plugin, with the remedy. */
 export function checkInstruments(list: unknown): CheckedInstruments {
-  if (list === undefined) throw new Error("it has no instruments after initialize; set `instruments` there");
+  if (list === undefined)
+    throw new Error("it has no instruments after initialize; set `instruments` in initialize");
   if (!Array.isArray(list)) throw new Error("its instruments are not a list");
   if (list.length > MAX_INSTRUMENTS) throw new Error(`it has more than ${MAX_INSTRUMENTS} instruments`);
-  const seen = new Set<string>();
+  const names = new Set<string>();
   const warnings: string[] = [];
   const instruments = list.map((value: unknown, index) => {
     const declaration = checkInstrument(value, index);
     const { name, metadata } = declaration;
-    if (seen.has(name)) throw new Error(`it offers the instrument ${name} twice; give each its own name`);
-    seen.add(name);
+    if (names.has(name)) throw new Error(`it offers the instrument ${name} twice; give each its own name`);
+    names.add(name);
     const { category, sideEffects } = metadata;
     if ((category === "Network" || category === "Shell") && sideEffects.length === 0) {
       warnings.push(
@@ -69,10 +70,10 @@ export function findInstrumentProvider(
 ): InstrumentProvider | string {
   const nested = isRecord(exports.default) ? exports.default[name] : undefined;
   const exported = exports[name] ?? nested;
-  if (exported === undefined) return `the module exports no ${name}`;
-  const isClass =
+  if (exported === undefined) return `the module does not export ${name}`;
+  const is_class =
     typeof exported === "function" && isRecord(exported.prototype) && "initialize" in exported.prototype;
-  const provider: unknown = isClass ? new (exported as unknown as new () => unknown)() : exported;
+  const provider: unknown = is_class ? new (exported as unknown as new () => unknown)() : exported;
   if (!isRecord(provider)) return `${name} is not an InstrumentProvider; export an object or a class`;
   if (typeof provider.initialize !== "function") return `${name} has no initialize(context)`;
   if (provider.shutdown !== undefined && typeof provider.shutdown !== "function") {
@@ -163,26 +164,26 @@ function checkTimeout(
 function checkRules(value: unknown, label: string): InstrumentRule[] {
   if (!Array.isArray(value)) throw new Error(`${label}: securityRules is not a list`);
   return value.map((rule: unknown, index) => {
-    const ruleLabel = `${label}: securityRules[${index}]`;
-    if (!isRecord(rule)) throw new Error(`${ruleLabel} is not an object`);
+    const rule_label = `${label}: securityRules[${index}]`;
+    if (!isRecord(rule)) throw new Error(`${rule_label} is not an object`);
     const unknown = Object.keys(rule).find((field) => !["match", "effect", "risk", "reason"].includes(field));
-    if (unknown !== undefined) throw new Error(`${ruleLabel}.${unknown} is not a field of a rule`);
+    if (unknown !== undefined) throw new Error(`${rule_label}.${unknown} is not a field of a rule`);
     const { effect, match, reason, risk } = rule;
     if (effect !== "deny" && effect !== "raise") {
       throw new Error(
-        `${ruleLabel}.effect is ${formatValue(effect)}; a plugin's rule can only "deny" or "raise"`,
+        `${rule_label}.effect is ${formatValue(effect)}; a plugin's rule can only "deny" or "raise"`,
       );
     }
     if (typeof reason !== "string" || reason === "" || reason.length > 300) {
-      throw new Error(`${ruleLabel}.reason must say why, in at most 300 characters`);
+      throw new Error(`${rule_label}.reason must say why, in at most 300 characters`);
     }
-    if (effect === "raise") checkChoice(risk, INSTRUMENT_RISKS, `${ruleLabel}.risk`);
-    else if (risk !== undefined) throw new Error(`${ruleLabel}.risk belongs to "raise" only`);
+    if (effect === "raise") checkChoice(risk, INSTRUMENT_RISKS, `${rule_label}.risk`);
+    else if (risk !== undefined) throw new Error(`${rule_label}.risk belongs to "raise" only`);
     return {
       effect,
       reason,
       ...(effect === "raise" ? { risk: risk as NonNullable<InstrumentRule["risk"]> } : {}),
-      ...(match === undefined || match === null ? {} : { match: checkMatch(match, ruleLabel) }),
+      ...(match === undefined || match === null ? {} : { match: checkMatch(match, rule_label) }),
     };
   });
 }

@@ -83,14 +83,14 @@ function seedBlockIssue(block: Json): string | null {
   const { kind, content, tool_call_id, name, is_error, from_entries = [] } = block;
   if (!KINDS.has(kind))
     return `has the kind ${JSON.stringify(kind ?? null)}, not one of ${BLOCK_KINDS.join(", ")}`;
-  const needsCallId = kind === "tool_call" || kind === "tool_result";
-  if (needsCallId && !isText(tool_call_id)) return "has no tool_call_id";
+  const needs_call_id = kind === "tool_call" || kind === "tool_result";
+  if (needs_call_id && !isText(tool_call_id)) return "has no tool_call_id";
   if (kind === "tool_call" && !isText(name)) return "has no name";
   if (is_error !== undefined && typeof is_error !== "boolean") return "has an is_error that is not a boolean";
   if (!Array.isArray(from_entries) || !from_entries.every((id) => Number.isSafeInteger(id)))
     return "has from_entries that are not entry ids";
-  const contentIsOptional = kind === "tool_call" || block.structured_output !== undefined;
-  if (content === undefined) return contentIsOptional ? null : "has no content";
+  const content_is_optional = kind === "tool_call" || block.structured_output !== undefined;
+  if (content === undefined) return content_is_optional ? null : "has no content";
   if (!Array.isArray(content)) return "has content that is not a list";
   return content.every((part) => isObject(part) && isText(part.type))
     ? null

@@ -20,7 +20,7 @@ export const instrumentReturn = {
 
 /** The module that authors import; a host resolves it to the source below if it is not bundled. */
 export const INSTRUMENT_API = "@backplane/sdk/instruments";
-/** Self-contained, because the module graph of a plugin has no access to ours; a test compares it with the original. */
+/** Self-contained, because a plugin cannot import the gateway's modules; a test compares it with the original. */
 export const INSTRUMENT_API_SOURCE = `
   export const HEFTY_VERSION = ${JSON.stringify(HEFTY_VERSION)};
   export const InstrumentResult = {

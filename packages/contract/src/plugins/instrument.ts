@@ -147,17 +147,17 @@ export interface InstrumentHealth {
   message?: string;
 }
 
-/** Host to plugin: parameters and answer of each method (instr.rpc). `cancel` is a notification. */
+/** Host to plugin: parameters and result of each method (instr.rpc). `cancel` is a notification. */
 export interface InstrumentMethods {
   initialize: [
     params: { pluginId: string; dataDir: string; config: Record<string, string>; heftyVersion: string },
-    answer: { success: true },
+    result: { success: true },
   ];
-  listInstruments: [params: Record<string, never>, answer: { instruments: InstrumentDeclaration[] }];
-  invoke: [params: InstrumentInvocation, answer: InstrumentReturn];
-  healthCheck: [params: { instrument: string }, answer: InstrumentHealth];
-  shutdown: [params: Record<string, never>, answer: { success: true }];
-  cancel: [params: { invocationId: string; reason: string }, answer: null];
+  listInstruments: [params: Record<string, never>, result: { instruments: InstrumentDeclaration[] }];
+  invoke: [params: InstrumentInvocation, result: InstrumentReturn];
+  healthCheck: [params: { instrument: string }, result: InstrumentHealth];
+  shutdown: [params: Record<string, never>, result: { success: true }];
+  cancel: [params: { invocationId: string; reason: string }, result: null];
 }
 
 export interface InstrumentInvocation extends Omit<InstrumentCall, "signal"> {

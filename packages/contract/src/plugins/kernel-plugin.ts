@@ -88,7 +88,7 @@ export interface ProviderInstance {
   config: Record<string, Json>;
 }
 
-/** A read-only view of the live configuration. Instances of other plugins have no secrets. */
+/** A read-only view of the live configuration. Instances of other plugins are returned without their secrets. */
 export interface ProvidersView {
   listInstances(): Promise<ProviderInstance[]>;
   instancesForPlugin(plugin: string): Promise<ProviderInstance[]>;
@@ -144,7 +144,7 @@ export interface KernelToolSpec {
 
 export interface KernelTool extends KernelToolSpec {
   run(args: JsonObject, call: KernelToolCall): MaybePromise<ToolReturn>;
-  /** A one-line description for the approval prompt, cut at 80 characters. */
+  /** A one-line description for the approval prompt, truncated to 80 characters. */
   approvalBrief?(args: JsonObject): MaybePromise<string>;
   /**
    * Called for each admitted call before approval is requested. Only `true` lets the call continue to the approval that
@@ -211,7 +211,7 @@ export interface AdapterRequest {
   as: string;
 }
 
-/** The answer of an adapter. Without a body the answer is empty. */
+/** The response of an adapter. Without a body the response is empty. */
 export interface AdapterResponse {
   status: number;
   body?: Json;

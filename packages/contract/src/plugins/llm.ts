@@ -24,8 +24,8 @@ export interface ToolCallRequest {
 }
 
 /**
- * `seal` is the vendor's proof that its model wrote the text, as `VENDOR:PROOF`. A provider sends blocks of its own vendor
- * back to the model and leaves out all others.
+ * `seal` is the vendor's proof that its model wrote the text, as `VENDOR:PROOF`. A provider sends blocks of its own
+ * vendor back to the model and leaves out all others.
  */
 export interface ThinkingBlock {
   text: string;
@@ -44,7 +44,9 @@ export interface LlmTool {
   parameters: JsonObject;
 }
 
-/** One chunk of the stream. The first chunk of a tool call has its id and name; `args` are fragments of its JSON text. */
+/**
+ * One chunk of the stream. The first chunk of a tool call has its id and name; `args` are fragments of its JSON text.
+ */
 export type LlmPart =
   | { type: "content"; text: string }
   | { type: "thinking"; text: string }
@@ -58,8 +60,8 @@ export type LlmPart =
   | { type: "native"; event: JsonObject };
 
 /**
- * A request in the vendor's own protocol. A provider that speaks it passes the body on and reports the vendor's events as
- * `native` parts, so that nothing is lost in a translation. Every other provider uses the rest of the request.
+ * A request in the vendor's own protocol. A provider that speaks it passes the body on and reports the vendor's events
+ * as `native` parts, so that nothing is lost in a translation. Every other provider uses the rest of the request.
  */
 export interface NativeRequest {
   protocol: LlmProtocol;

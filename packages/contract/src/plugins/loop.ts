@@ -14,8 +14,8 @@ export interface MemoryEntry {
   meta?: JsonObject;
   at?: string;
   /**
-   * The memory plugin and the kind of its store. Set by the kernel for a query result; in a write they select the stores
-   * that receive the entry.
+   * The memory plugin and the kind of its store. Set by the kernel for a query result; in a write they select the
+   * stores that receive the entry.
    */
   source?: string;
   store?: "short-term" | "long-term";

@@ -74,40 +74,40 @@ export interface HostedToolCall extends Omit<KernelToolCall, "signal" | "progres
   call_id: number;
 }
 
-/** Gateway to plugin: parameters and answer of each method. `cancel` is a notification. */
+/** Gateway to plugin: parameters and result of each method. `cancel` is a notification. */
 export interface ModuleHostMethods {
-  load: [params: { module: string; name: string }, answer: null];
-  describe: [params: Record<string, never>, answer: PluginDescription];
-  onLoad: [params: { ctx: ContextRef }, answer: null];
-  event: [params: { event: BusEvent; ctx: ContextRef }, answer: null];
-  unload: [params: { ctx: ContextRef }, answer: null];
-  health: [params: { ctx: ContextRef }, answer: HealthReport];
-  request: [params: { request: AdapterRequest; ctx: ContextRef }, answer: AdapterResponse];
-  tool: [params: { tool: number; args: JsonObject; call: HostedToolCall }, answer: ToolReturn];
-  brief: [params: { tool: number; args: JsonObject }, answer: string];
-  preApprove: [params: { tool: number; args: JsonObject }, answer: boolean];
-  cancel: [params: { call_id: number }, answer: null];
+  load: [params: { module: string; name: string }, result: null];
+  describe: [params: Record<string, never>, result: PluginDescription];
+  onLoad: [params: { ctx: ContextRef }, result: null];
+  event: [params: { event: BusEvent; ctx: ContextRef }, result: null];
+  unload: [params: { ctx: ContextRef }, result: null];
+  health: [params: { ctx: ContextRef }, result: HealthReport];
+  request: [params: { request: AdapterRequest; ctx: ContextRef }, result: AdapterResponse];
+  tool: [params: { tool: number; args: JsonObject; call: HostedToolCall }, result: ToolReturn];
+  brief: [params: { tool: number; args: JsonObject }, result: string];
+  preApprove: [params: { tool: number; args: JsonObject }, result: boolean];
+  cancel: [params: { call_id: number }, result: null];
 }
 
 /** Plugin to gateway. `log` and `progress` are notifications; `ctx` is a ContextRef's id. */
 export interface ModuleContextMethods {
   emit: [
     params: { ctx: number; kind: string; payload: JsonObject; session_id: string; as?: string },
-    answer: { id: string },
+    result: { id: string },
   ];
-  log: [params: { ctx: number; level: PluginLogLevel; fields: JsonObject; message: string }, answer: null];
-  config: [params: { ctx: number }, answer: JsonObject];
-  "providers.list": [params: { ctx: number }, answer: ProviderInstance[]];
-  "providers.for_plugin": [params: { ctx: number; plugin: string }, answer: ProviderInstance[]];
-  "providers.get": [params: { ctx: number; id: string }, answer: ProviderInstance | null];
-  "providers.active": [params: { ctx: number }, answer: string | null];
+  log: [params: { ctx: number; level: PluginLogLevel; fields: JsonObject; message: string }, result: null];
+  config: [params: { ctx: number }, result: JsonObject];
+  "providers.list": [params: { ctx: number }, result: ProviderInstance[]];
+  "providers.for_plugin": [params: { ctx: number; plugin: string }, result: ProviderInstance[]];
+  "providers.get": [params: { ctx: number; id: string }, result: ProviderInstance | null];
+  "providers.active": [params: { ctx: number }, result: string | null];
   /** `brief` and `pre_approve` say which optional methods the tool has. */
   registerTool: [
     params: { ctx: number; tool: number; spec: KernelToolSpec; brief: boolean; pre_approve: boolean },
-    answer: null,
+    result: null,
   ];
-  service: [params: { ctx: number; name: string; args: JsonObject; as?: string }, answer: Json];
-  progress: [params: { call_id: number; event: JsonObject & { type: string } }, answer: null];
+  service: [params: { ctx: number; name: string; args: JsonObject; as?: string }, result: Json];
+  progress: [params: { call_id: number; event: JsonObject & { type: string } }, result: null];
 }
 
 /** The JSON-RPC code of an error that is described in its `data`. */

@@ -11,7 +11,7 @@ import type { TerminalStatus, ToolErrorKind } from "../vocabulary/vocabulary.ts"
 
 const FAILURE_LIMITS = { stderr_chars: 2_000, code_chars: 200 } as const;
 
-interface FailedCall {
+interface SettledCall {
   status: TerminalStatus;
   result: Json | null;
   error: InvocationError | null;
@@ -19,7 +19,7 @@ interface FailedCall {
 }
 
 /** Null for a call that succeeded. */
-export function toolFailureOf({ status, result, error, stderr_tail }: FailedCall): ToolFailure | null {
+export function toolFailureOf({ status, result, error, stderr_tail }: SettledCall): ToolFailure | null {
   const is_error = isObject(result) && result.is_error === true;
   if (error === null && !is_error && status === "succeeded") return null;
   const code = error?.code ?? "plugin_failed";

@@ -142,7 +142,9 @@ const TrialSchema = z.object({
 /** An upgrade that an admin has to approve, because the version requests more permissions. */
 const HeldUpgradeSchema = z.object({
   package_version: z.string(),
-  /** The content that the permissions belong to. Absent in rows of an earlier version, which have to be requested again. */
+  /**
+   * The content that the permissions belong to. Absent in rows of an earlier version, which have to be requested again.
+   */
   digest: z.string().optional(),
   permissions: z.array(z.string()),
   requested_by: z.string(),
@@ -191,7 +193,7 @@ export const BindingSchema = z.object({
   trial: TrialSchema.optional(),
   held_upgrade: HeldUpgradeSchema.optional(),
   rolled_back: RolledBackSchema.optional(),
-  /** Present until the binding moves to another version. */
+  /** Present until the binding changes to another version. */
   rollback_failed: RollbackFailedSchema.optional(),
   /** For a binding that serves a share of the calls during a rollout: the binding that serves the others. */
   share_of: z.string().optional(),
@@ -201,7 +203,7 @@ export const BindingSchema = z.object({
   updated_at: TimestampSchema,
 });
 
-/** The answer to a change. */
+/** The response to a change. */
 export const ChangedBindingSchema = BindingSchema.extend({
   waiting_deliveries: z
     .int()
@@ -211,7 +213,7 @@ export const ChangedBindingSchema = BindingSchema.extend({
     ),
 });
 
-/** Moves all bindings of the package in the scope to this version; settings in the request override theirs. */
+/** Upgrades all bindings of the package in the scope to this version; settings in the request override theirs. */
 export const BindingUpgradeSchema = z.strictObject({
   package_id: PackageIdSchema,
   package_version: VersionSchema,

@@ -9,7 +9,7 @@ import { GrantSchema } from "./grant.ts";
 import { JsonObjectSchema, JsonValueSchema, TimestampSchema } from "./scalars.ts";
 
 const protocol = z.literal("vai.rpc.v1");
-const wireError = z.object({ code: z.string().min(1), message: z.string() });
+const wire_error = z.object({ code: z.string().min(1), message: z.string() });
 
 export const ContextSchema = z.object({
   invocation_id: z.string(),
@@ -72,7 +72,7 @@ export const VaiErrorResponseSchema = z.object({
   type: z.literal("response"),
   id: z.string().min(1),
   ok: z.literal(false),
-  error: wireError,
+  error: wire_error,
 });
 export const VaiCancelSchema = z.object({
   protocol,
@@ -121,20 +121,20 @@ export const SideResponseSchema = z.object({
   request_id: z.string().min(1),
   status: z.enum(["ok", "error"]),
   output: JsonValueSchema.optional(),
-  error: wireError.optional(),
+  error: wire_error.optional(),
   metadata: JsonObjectSchema.optional(),
 });
 
-const rpcId = z.union([z.string(), z.number(), z.null()]);
+const rpc_id = z.union([z.string(), z.number(), z.null()]);
 export const RpcRequestSchema = z.object({
   jsonrpc: z.literal("2.0"),
-  id: rpcId.optional(),
+  id: rpc_id.optional(),
   method: z.string(),
   params: z.union([JsonObjectSchema, z.array(JsonValueSchema)]).optional(),
 });
 export const RpcResponseSchema = z.object({
   jsonrpc: z.literal("2.0"),
-  id: rpcId,
+  id: rpc_id,
   result: JsonValueSchema.optional(),
   error: z.object({ code: z.int(), message: z.string(), data: JsonValueSchema.optional() }).optional(),
 });

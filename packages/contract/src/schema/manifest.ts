@@ -64,7 +64,15 @@ export const RuntimeSchema = z.strictObject({
   arch: uniqueList(z.enum(["amd64", "arm64"])).optional(),
   /** Environment variables of the process; never secrets. */
   env: z
-    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use letters, digits and _"), z.string().max(4096))
+    .record(
+      z
+        .string()
+        .regex(
+          /^[A-Za-z_][A-Za-z0-9_]*$/,
+          "a variable name may contain only letters, digits and _, and must not start with a digit",
+        ),
+      z.string().max(4096),
+    )
     .default({}),
   /** The package is a container image, whose files are the root of its process; only the gateway sets it. */
   image: z.strictObject({ workdir: z.string().regex(/^\//).max(4096) }).optional(),
@@ -87,7 +95,7 @@ export const RuntimeSchema = z.strictObject({
   permissions: PermissionsSchema.optional(),
 });
 
-const exportBase = {
+const export_base = {
   id: ExportIdSchema,
   display_name: z.string().min(1).max(120).optional(),
   description: z.string().max(4000).optional(),
@@ -116,7 +124,7 @@ export const SkillSchema = z.strictObject({
 });
 
 export const ToolExportSchema = z.strictObject({
-  ...exportBase,
+  ...export_base,
   kind: z.literal("tool"),
   tool: z.strictObject({
     effect_class: z.enum(EFFECT_CLASSES).default("unknown"),
@@ -153,7 +161,7 @@ export const ToolExportSchema = z.strictObject({
 });
 
 export const HookExportSchema = z.strictObject({
-  ...exportBase,
+  ...export_base,
   kind: z.literal("hook"),
   hook: z.strictObject({
     subscribes_to: uniqueList(z.enum(SEMANTIC_EVENTS)).min(1, "list at least one event"),
@@ -162,7 +170,7 @@ export const HookExportSchema = z.strictObject({
 });
 
 export const CompactorExportSchema = z.strictObject({
-  ...exportBase,
+  ...export_base,
   kind: z.literal("compactor"),
   compactor: z.strictObject({
     target_context: z.string().min(1).max(64).default("general"),
@@ -171,7 +179,7 @@ export const CompactorExportSchema = z.strictObject({
 });
 
 export const HarnessExportSchema = z.strictObject({
-  ...exportBase,
+  ...export_base,
   kind: z.literal("harness"),
   harness: z.strictObject({
     mode: z.enum(HARNESS_KINDS).default("composite"),

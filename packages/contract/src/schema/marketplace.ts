@@ -167,7 +167,9 @@ export const ListedServerSchema = z.object({
   description: z.string(),
   version: z.string(),
   repository: z.string().nullable(),
-  /** Arguments of `backplane plugin install`, best first; empty if its packages are of kinds that cannot be installed. */
+  /**
+   * Arguments of `backplane plugin install`, best first; empty if its packages are of kinds that cannot be installed.
+   */
   sources: z.array(z.string()),
   /** Variables that the server requires. */
   variables: z.array(z.object({ name: z.string(), secret: z.boolean() })),

@@ -38,7 +38,9 @@ export const PackageSchema = z.object({
   manifest: ManifestSchema,
   /** The parsed schema files of the manifest, keyed by path. */
   schemas: z.record(z.string(), z.json()),
-  /** When the plugin was first installed, possibly before this gateway; the older plugin keeps a contested tool name. */
+  /**
+   * When the plugin was first installed, possibly before this gateway; the older plugin keeps a contested tool name.
+   */
   first_installed_at: TimestampSchema.nullable().optional(),
   installed_at: TimestampSchema,
   installed_by: z.string(),

@@ -66,7 +66,7 @@ export const ReplayReportSchema = z.object({
   }),
   /** Medians over the calls that both versions ran; `ratio` is candidate divided by current. Null if there are none. */
   latency: z.object({ current_ms: z.number(), candidate_ms: z.number(), ratio: z.number() }).nullable(),
-  /** Bindings that cannot move to the candidate, with the reason. */
+  /** Bindings that cannot be upgraded to the candidate, with the reason. */
   problems: z.array(z.object({ binding_id: z.string(), message: z.string() })),
   calls: z.array(ReplayedCallSchema),
 });

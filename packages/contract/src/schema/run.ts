@@ -13,7 +13,9 @@ export const RunSchema = z.object({
   session_id: z.string(),
   chain_id: z.string(),
   parent_run_id: z.string().nullable(),
-  /** Shared by the run, its calls and sub-agents, and by the call that started it. Absent in runs of earlier versions. */
+  /**
+   * Shared by the run, its calls and sub-agents, and by the call that started it. Absent in runs of earlier versions.
+   */
   trace_id: z.string().optional(),
   trigger: z.enum(RUN_TRIGGERS),
   status: z.enum(RUN_STATUSES),

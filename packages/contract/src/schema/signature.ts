@@ -72,7 +72,8 @@ export const TrustedKeyRevokeSchema = z.strictObject({
 });
 
 /**
- * The signature of an installed package. `revoked` and `expired` mean that it was verified but its key is no longer valid.
+ * The signature of an installed package. `revoked` and `expired` mean that it was verified but its key is no longer
+ * valid.
  */
 export const SignatureStateSchema = z.object({
   state: z.enum(["verified", "revoked", "expired", "unverified", "unsigned"]),

@@ -1,4 +1,7 @@
-/** A trusted folder on the gateway's machine whose tool files are offered as tools. */
+/**
+ * A folder on the gateway's machine that the operator trusts: its tool files become tools (`workspace`), or the whole
+ * folder becomes a plugin (`plugin`). Not the `workspace` in the key of a session.
+ */
 import { z } from "zod";
 import { DigestSchema, TimestampSchema } from "./scalars.ts";
 

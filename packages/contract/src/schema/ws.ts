@@ -53,12 +53,12 @@ export const WsEventSchema = z.object({
   payload: z.record(z.string(), z.unknown()),
 });
 
-const acceptedFields = { op: z.literal("accepted"), ref };
+const accepted_fields = { op: z.literal("accepted"), ref };
 
 const AcceptedSchema = z.discriminatedUnion("of", [
   /** The message is on disk. */
   z.object({
-    ...acceptedFields,
+    ...accepted_fields,
     of: z.literal("message"),
     connection_id: z.string(),
     entry_id: z.int(),
@@ -66,14 +66,14 @@ const AcceptedSchema = z.discriminatedUnion("of", [
     run_id: z.string(),
   }),
   z.object({
-    ...acceptedFields,
+    ...accepted_fields,
     of: z.literal("interrupt"),
     connection_id: z.string(),
     /** False if no turn was running. */
     interrupted: z.boolean(),
   }),
   z.object({
-    ...acceptedFields,
+    ...accepted_fields,
     of: z.literal("approve"),
     id: z.string(),
     status: z.enum(APPROVAL_STATUSES),

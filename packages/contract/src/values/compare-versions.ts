@@ -24,10 +24,10 @@ function comparePrerelease(a: string[], b: string[]): number {
     if (left === undefined) return -1;
     if (right === undefined) return 1;
     if (left === right) continue;
-    const leftIsNumber = /^\d+$/.test(left);
-    const rightIsNumber = /^\d+$/.test(right);
-    if (leftIsNumber && rightIsNumber) return Number(left) - Number(right);
-    if (leftIsNumber !== rightIsNumber) return leftIsNumber ? -1 : 1;
+    const left_is_number = /^\d+$/.test(left);
+    const right_is_number = /^\d+$/.test(right);
+    if (left_is_number && right_is_number) return Number(left) - Number(right);
+    if (left_is_number !== right_is_number) return left_is_number ? -1 : 1;
     return left < right ? -1 : 1;
   }
   return 0;

@@ -92,8 +92,8 @@ export function describeContent(block: ContentBlock): string {
   const facts = [inner.uri ?? inner.name ?? block.path, mimeTypeIn(inner), formatSize(block, data)].filter(
     isText,
   );
-  const place = stored === null ? "" : `, stored as artifact ${stored}${ownerOf(block)}`;
-  const head = `[${type}: ${facts.join(", ")}${place}]`;
+  const location = stored === null ? "" : `, stored as artifact ${stored}${ownerOf(block)}`;
+  const head = `[${type}: ${facts.join(", ")}${location}]`;
   return data?.text === undefined ? head : `${head}\n${data.text}`;
 }
 

@@ -52,33 +52,33 @@ const BUFFERED_DRAWS = 64;
 
 /** `random` fills an array with random bytes; it is a parameter because this module is platform independent. */
 export function createIdSource(now: () => number, random: (bytes: Uint8Array) => void): IdSource {
-  let lastMs = -1;
+  let last_ms = -1;
   const digits = new Uint8Array(RANDOM_LENGTH);
   const buffer = new Uint8Array(BUFFERED_DRAWS * RANDOM_LENGTH);
-  let bufferOffset = buffer.length;
+  let buffer_offset = buffer.length;
   let stem = "";
   const drawDigits = () => {
-    if (bufferOffset === buffer.length) {
+    if (buffer_offset === buffer.length) {
       random(buffer);
-      bufferOffset = 0;
+      buffer_offset = 0;
     }
-    for (let i = 0; i < RANDOM_LENGTH; i++) digits[i] = buffer[bufferOffset++]! & 31;
+    for (let i = 0; i < RANDOM_LENGTH; i++) digits[i] = buffer[buffer_offset++]! & 31;
     // The top digit starts low, so that incrementing within one millisecond cannot overflow.
     digits[0] = digits[0]! & 15;
   };
   const encodeStem = () => {
-    const parts = encodeTime(lastMs);
+    const parts = encodeTime(last_ms);
     for (let i = 0; i < STEM_LENGTH; i += 2) parts.push(pairAt(digits, i));
     stem = parts.join("");
   };
   return {
     next(noun) {
-      const ms = Math.max(now(), lastMs);
-      if (ms === lastMs) {
+      const ms = Math.max(now(), last_ms);
+      if (ms === last_ms) {
         if (increment(digits) < STEM_LENGTH) encodeStem();
       } else {
         drawDigits();
-        lastMs = ms;
+        last_ms = ms;
         encodeStem();
       }
       // Joined, not concatenated: V8 represents a concatenation as a tree, and JSON.stringify of a record that contains

@@ -2,8 +2,8 @@
 import type { Json } from "./json.ts";
 
 /**
- * Returns how many of `budget` characters are left after the value, negative if the value is larger. Numbers, booleans and
- * null count as `scalar` characters.
+ * Returns how many of `budget` characters are left after the value, negative if the value is larger. Numbers, booleans
+ * and null count as `scalar` characters.
  */
 export function remainingJsonBudget(value: Json, budget: number, scalar: number): number {
   if (budget < 0) return budget;

@@ -1,5 +1,6 @@
 /** The text that a signature of a package covers. Signing and verifying are in other modules; both use this text. */
 
+/** The file that contains the signature of a package. */
 export const SIGNATURE_FILE = "marketplace.signature.json";
 export const SIGNATURE_FORMAT = "vai.signature.v1";
 

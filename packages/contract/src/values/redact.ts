@@ -36,19 +36,19 @@ export function createRedactor(secrets: readonly string[]): Redactor | null {
   if (encodings.size === 0) return null;
   const needles = [...encodings];
   const ranges = createFinder(needles);
-  const text = (value: string) => withoutRanges(value, ranges(value));
+  const text = (value: string) => replaceRanges(value, ranges(value));
   // A numeric secret may be printed as a number.
   const numeric = needles.some((needle) => /^[-+.\deE]+$/.test(needle));
   return {
     text,
     ranges,
     json: (value) => redactJson(value, text, numeric) as typeof value,
-    excerpt: (value) => dropCutEnds(text(value), needles),
-    partialSecretLength: (value) => longest(needles, (needle) => overlap(value, needle)),
+    excerpt: (value) => dropPartialSecrets(text(value), needles),
+    partialSecretLength: (value) => maxLength(needles, (needle) => overlapLength(value, needle)),
   };
 }
 
-function withoutRanges(value: string, ranges: readonly TextRange[]): string {
+function replaceRanges(value: string, ranges: readonly TextRange[]): string {
   if (ranges.length === 0) return value;
   let clean = "";
   let from = 0;
@@ -81,18 +81,18 @@ function createFinder(needles: readonly string[]): (text: string) => TextRange[]
         continue;
       }
       const start = at - window + 1;
-      const length = longest(buckets.get(pair) ?? [], (needle) => matchLength(text, start, needle));
+      const length = maxLength(buckets.get(pair) ?? [], (needle) => matchLength(text, start, needle));
       if (length > 0) addRange(ranges, start, start + length);
       // Another secret may begin inside a short match; searching inside a long match would compare every position
       // again.
       at += length > MAX_COMPARED ? length : 1;
     }
-    return text.includes(TOKEN_PREFIX) ? withTokens(ranges, text) : ranges;
+    return text.includes(TOKEN_PREFIX) ? addTokens(ranges, text) : ranges;
   };
 }
 
 /** Delegated tokens are recognized by their format, so that tokens of other calls are redacted as well. */
-function withTokens(ranges: readonly TextRange[], text: string): TextRange[] {
+function addTokens(ranges: readonly TextRange[], text: string): TextRange[] {
   const tokens = [...text.matchAll(TOKEN)].map((hit): TextRange => [hit.index, hit.index + hit[0].length]);
   const merged: TextRange[] = [];
   for (const [from, to] of [...ranges, ...tokens].toSorted((a, b) => a[0] - b[0])) addRange(merged, from, to);
@@ -116,9 +116,9 @@ function addRange(ranges: TextRange[], start: number, end: number): void {
   else last[1] = Math.max(last[1], end);
 }
 
-function longest(needles: readonly string[], length: (needle: string) => number): number {
+function maxLength(needles: readonly string[], lengthOf: (needle: string) => number): number {
   let longest = 0;
-  for (const needle of needles) longest = Math.max(longest, length(needle));
+  for (const needle of needles) longest = Math.max(longest, lengthOf(needle));
   return longest;
 }
 
@@ -147,14 +147,14 @@ function redactJson(value: Json, text: (value: string) => string, numeric: boole
   return dirty ? Object.fromEntries(entries) : value;
 }
 
-function dropCutEnds(value: string, needles: readonly string[]): string {
-  const start = longest(needles, (needle) => overlap(needle, value));
-  const end = value.length - longest(needles, (needle) => overlap(value, needle));
+function dropPartialSecrets(value: string, needles: readonly string[]): string {
+  const start = maxLength(needles, (needle) => overlapLength(needle, value));
+  const end = value.length - maxLength(needles, (needle) => overlapLength(value, needle));
   return start === 0 && end === value.length ? value : value.slice(start, Math.max(start, end));
 }
 
 /** Length of the longest suffix of `left` that starts `right`; 0 below four characters (Knuth, Morris and Pratt). */
-function overlap(left: string, right: string): number {
+function overlapLength(left: string, right: string): number {
   const tail = left.slice(Math.max(0, left.length - right.length));
   const head = right.slice(0, tail.length);
   const borders = new Uint32Array(head.length);

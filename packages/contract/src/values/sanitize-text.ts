@@ -78,9 +78,9 @@ export function findHiddenCharacters(value: Json): HiddenCharacters[] {
       for (const [i, item] of at.entries()) walk(item, `${path}/${i}`);
     } else if (typeof at === "object" && at !== null)
       for (const [key, item] of Object.entries(at)) {
-        const childPath = `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
-        inspect(key, childPath);
-        walk(item, childPath);
+        const child_path = `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+        inspect(key, child_path);
+        walk(item, child_path);
       }
   };
   walk(value, "");

@@ -57,8 +57,8 @@ function urlEncodings(secret: string): string[] {
 }
 
 /**
- * The encodings of `bytes` after `shift` unknown bytes: at the end of a text, with and without padding, and in the middle
- * of one, without the last character, which also depends on the next byte.
+ * The encodings of `bytes` after `shift` unknown bytes: at the end of a text, with and without padding, and in the
+ * middle of one, without the last character, which also depends on the next byte.
  */
 function base64At(bytes: readonly number[], shift: number): string[] {
   const encoded = base64([...Array.from({ length: shift }, () => 0), ...bytes]);

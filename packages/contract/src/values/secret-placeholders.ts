@@ -1,6 +1,6 @@
 /**
- * `${slot}` in the configuration of a server is replaced by the secret in that slot of its binding. Slots are lower case,
- * but placeholders may be written like variables, `${SLOT}`. `$${NAME}` is replaced by the text `${NAME}`.
+ * `${slot}` in the configuration of a server is replaced by the secret in that slot of its binding. Slots are lower
+ * case, but placeholders may be written like variables, `${SLOT}`. `$${NAME}` is replaced by the text `${NAME}`.
  */
 import { isObject } from "./json.ts";
 

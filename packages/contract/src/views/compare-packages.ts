@@ -41,7 +41,7 @@ export function comparePackages(before: Package, after: Package): string[] {
     lines.push(`It uses the protocol ${next.runtime.protocol} instead of ${old.runtime.protocol}.`);
   if (isSelfDescribing(next.runtime.protocol))
     lines.push(
-      "Its tools are read when it starts; a tool whose definition changed waits until you accept it.",
+      "Its tools are read when it starts; a tool whose definition has changed is hidden until you accept it.",
     );
   return lines;
 }
@@ -77,7 +77,7 @@ function definitionChanges(before: Package, old: PluginExport, after: Package, n
   const { id } = next;
   const lines: string[] = [];
   if (old.tool.effect_class !== next.tool.effect_class)
-    lines.push(`${id} is ${next.tool.effect_class} instead of ${old.tool.effect_class}.`);
+    lines.push(`${id} has the effect class ${next.tool.effect_class} instead of ${old.tool.effect_class}.`);
   if (old.tool.requires_approval !== next.tool.requires_approval)
     lines.push(
       next.tool.requires_approval

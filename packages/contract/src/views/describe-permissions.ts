@@ -28,12 +28,12 @@ export function permissionDetails(permissions: Permissions): DescribedPermission
   const reasonsFor = (...keys: readonly string[]) => [
     ...new Set(keys.map((key) => reasons[key]).filter((reason) => reason !== undefined)),
   ];
-  const canConnect = network !== "none" && domains?.length !== 0;
+  const can_connect = network !== "none" && domains?.length !== 0;
   return [
     {
       permission: "network",
-      sentence: describeNetwork(canConnect, domains),
-      granted: canConnect,
+      sentence: describeNetwork(can_connect, domains),
+      granted: can_connect,
       reasons: reasonsFor("network", "allowed_domains", ...(domains ?? [])),
     },
     {
@@ -64,8 +64,8 @@ export function permissionDetails(permissions: Permissions): DescribedPermission
   ];
 }
 
-function describeNetwork(canConnect: boolean, domains: Permissions["allowed_domains"]): string {
-  if (!canConnect) return "It cannot use the network.";
+function describeNetwork(can_connect: boolean, domains: Permissions["allowed_domains"]): string {
+  if (!can_connect) return "It cannot use the network.";
   return domains === undefined
     ? "It can connect to the domains that you allow."
     : `It can connect to ${domains.join(", ")}.`;

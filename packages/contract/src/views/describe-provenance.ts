@@ -5,9 +5,7 @@ import type { Package, Provenance, ProvenanceBuild } from "../schema/index.ts";
 export function describeProvenance({ state, reason, build, checked_at, trust_root }: Provenance): string {
   if (build !== null)
     return `built from ${describeBuild(build)}; verified ${checked_at} with ${trust_root?.name}`;
-  return state === "none"
-    ? "the publisher published no provenance"
-    : `published, but not verified: ${reason}`;
+  return state === "none" ? "the publisher provides no provenance" : `published, but not verified: ${reason}`;
 }
 
 function describeBuild({ repository, commit, workflow, runner, issuer }: ProvenanceBuild): string {
@@ -28,10 +26,12 @@ export function compareProvenance(
   if (after === undefined) return [];
   const [old, next] = [before?.build ?? null, after.build];
   if (old === null) return next === null ? [] : [`It now has provenance: ${describeProvenance(after)}.`];
-  if (next === null)
+  if (next === null) {
+    const reason = after.state === "none" ? "the publisher provides none" : describeProvenance(after);
     return [
-      `Its provenance is lost: ${describeProvenance(after)}. The version in use was built from ${old.repository}.`,
+      `It no longer has verified provenance: ${reason}. The version in use was built from ${old.repository}.`,
     ];
+  }
   const changes: [what: string, before: string | null, after: string | null][] = [
     ["repository", old.repository, next.repository],
     ["workflow", old.workflow, next.workflow],
@@ -40,8 +40,5 @@ export function compareProvenance(
   ];
   return changes
     .filter(([, from, to]) => from !== to)
-    .map(
-      ([what, from, to]) =>
-        `It was built with another ${what}: ${to ?? "unknown"} instead of ${from ?? "unknown"}.`,
-    );
+    .map(([what, from, to]) => `Its ${what} changed: ${to ?? "unknown"} instead of ${from ?? "unknown"}.`);
 }

@@ -2,6 +2,7 @@
  * The closed catalog of the kernel's bus: every public kind, who may publish it, and on which session. The payload
  * schemas are in schema/bus.ts. Any other kind must be an extension `x.<prefix>.…`, owned by one plugin.
  */
+/** The categories of kernel plugins. */
 export const PLUGIN_CATEGORIES = ["adapter", "tool", "llm-provider", "strategy", "memory", "skill"] as const;
 export type PluginCategory = (typeof PLUGIN_CATEGORIES)[number];
 
@@ -10,8 +11,8 @@ export const KERNEL_SESSION = "kernel";
 /** `_bridge:<plugin>` and `_bridge:<plugin>:…` are that plugin's private sessions. */
 export const BRIDGE_PREFIX = "_bridge:";
 /**
- * The sessions of model calls that the kernel makes outside a conversation, `_bridge:<name>:<uuid>`. They have no tape and
- * no watchers, and every provider may answer there.
+ * The sessions of model calls that the kernel makes outside a conversation, `_bridge:<name>:<uuid>`. They have no tape
+ * and no watchers, and every provider may answer there.
  */
 export const MODEL_BRIDGES = [
   "web-api-test",

@@ -1,4 +1,5 @@
-/** Default limits. Operators can change most of them in backplane.toml; the docs are generated from this list. */
+/** Default limits. Operators can change most of them in backplane.toml. */
+/** Limits of the connection to one plugin process. */
 export const WIRE_LIMITS = {
   frame_bytes: 1024 * 1024,
   header_bytes: 4096,
@@ -20,7 +21,7 @@ export const SIDE_INVOKE_MS = 5_000;
 /** Consecutive failures after which a kernel plugin is unloaded. */
 export const PLUGIN_FAILURES = 3;
 
-/** A server may take a long time to send its first answer, because it often starts a whole runtime. */
+/** A server may take a long time to send its first response, because it often starts a whole runtime. */
 export const MCP_TIMEOUTS = {
   /** For `server/discover`, which older servers may not answer at all. */
   discover_ms: 5_000,

@@ -1,5 +1,6 @@
 /** Constants of JSON-RPC 2.0 and of the Model Context Protocol, for both sides of the gateway. */
 
+/** Error codes of JSON-RPC. */
 export const RPC_ERRORS = {
   parse_error: -32700,
   invalid_request: -32600,

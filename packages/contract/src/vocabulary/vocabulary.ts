@@ -227,7 +227,10 @@ export type ToolTarget = (typeof TOOL_TARGETS)[number];
 export const TOLERANCES = ["none", "low", "medium", "full"] as const;
 export type Tolerance = (typeof TOLERANCES)[number];
 
-/** The origin of the decision to call the tool, if not the caller itself. Each context has its own tolerance. */
+/**
+ * The situation in which a model decides to call a tool: a person is watching (`conversation`), nobody is watching
+ * (`background`), or nobody can approve a call (`headless`). Each context has its own tolerance.
+ */
 export const RISK_CONTEXTS = ["conversation", "background", "headless"] as const;
 export type RiskContext = (typeof RISK_CONTEXTS)[number];
 

@@ -12,7 +12,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 
 test("every code has a sentence for what happened, a remedy and an HTTP status", () => {
   for (const [code, spec] of Object.entries(ERROR_CODES)) {
-    expect(spec.what, code).toMatch(/^[A-Z].*\.$/);
+    expect(spec.description, code).toMatch(/^[A-Z].*\.$/);
     expect(spec.remedy.length, code).toBeGreaterThan(10);
     expect(spec.http, code).toBeGreaterThanOrEqual(200);
     expect(spec.http, code).toBeLessThan(600);
@@ -47,16 +47,16 @@ test("recognizes an error of another bundle by its code", () => {
   expect(codeOf("policy.denied")).toBeUndefined();
 });
 
-test("wraps an unknown error as internal without exposing its message", () => {
+test("wraps an unknown error as internal without exposing its message, and returns a known error unchanged", () => {
   const wrapped = toBackplaneError(new Error("password=hunter2 at /etc/x"));
   expect(wrapped.code).toBe("internal");
   expect(wrapped.message).not.toContain("hunter2");
-  const own = new BackplaneError("timeout", "too slow");
-  expect(toBackplaneError(own)).toBe(own);
+  const known = new BackplaneError("timeout", "too slow");
+  expect(toBackplaneError(known)).toBe(known);
 });
 
 verifies("fault.disk", "reports a full, failing or read-only disk with its location and the remedy", () => {
-  const failed = (code: string) =>
+  const diskError = (code: string) =>
     Object.assign(new Error(`${code}: write '/home/acme/x'`), { code, syscall: "write" });
   const problems = {
     ENOSPC: "There is no space left on the disk of the gateway.",
@@ -65,15 +65,15 @@ verifies("fault.disk", "reports a full, failing or read-only disk with its locat
     EROFS: "The disk of the gateway is read-only.",
   };
   for (const [code, problem] of Object.entries(problems)) {
-    const error = toBackplaneError(failed(code));
+    const error = toBackplaneError(diskError(code));
     expect([error.code, error.message, error.retryable]).toEqual(["store.unavailable", problem, true]);
     expect(error.fix).toMatch(/, then try again\.$/);
     expect(error.cause).toMatchObject({ code });
-    expect(diskFault(failed(code), "store.db")?.message).toBe(problem.replace("the gateway", "store.db"));
+    expect(diskFault(diskError(code), "store.db")?.message).toBe(problem.replace("the gateway", "store.db"));
   }
-  expect(toBackplaneError(failed("Unknown system error -122")).message).toBe(problems.EDQUOT);
+  expect(toBackplaneError(diskError("Unknown system error -122")).message).toBe(problems.EDQUOT);
   for (const code of ["ENOENT", "Unknown system error -1222"])
-    expect(toBackplaneError(failed(code)).code).toBe("internal");
+    expect(toBackplaneError(diskError(code)).code).toBe("internal");
 });
 
 verifies(

@@ -28,7 +28,7 @@ describe("checkInstruments", () => {
       reason: "it deletes",
       match: { pointer: "/path", pattern: "^/" },
     };
-    const metadata = {
+    const instrument = {
       ...withMetadata({
         inputSchema: { type: "object" },
         outputSchema: {},
@@ -37,14 +37,14 @@ describe("checkInstruments", () => {
       }),
       securityRules: [rule, { effect: "deny", reason: "never" }],
     };
-    const [checked] = checkInstruments([metadata]).instruments;
+    const [checked] = checkInstruments([instrument]).instruments;
     expect(checked?.metadata).toMatchObject({
       inputSchema: { type: "object" },
       defaultTimeoutMs: 5,
       maxTimeoutMs: 10,
     });
     expect(checked?.metadata).not.toHaveProperty("outputSchema");
-    expect(checked?.securityRules).toEqual(metadata.securityRules);
+    expect(checked?.securityRules).toEqual(instrument.securityRules);
   });
 
   const INVALID_LISTS: [label: string, list: unknown, reason: RegExp][] = [
@@ -133,7 +133,7 @@ describe("findInstrumentProvider", () => {
     expect(findInstrumentProvider({ default: { Hello } }, "Hello")).toBeInstanceOf(Hello);
   });
   test("describes the problem of an invalid export", () => {
-    expect(findInstrumentProvider({}, "Hello")).toBe("the module exports no Hello");
+    expect(findInstrumentProvider({}, "Hello")).toBe("the module does not export Hello");
     expect(findInstrumentProvider({ Hello: 1 }, "Hello")).toMatch(/not an InstrumentProvider/);
     expect(findInstrumentProvider({ Hello: { instruments: [] } }, "Hello")).toMatch(/no initialize/);
     // A provider may set its instruments in initialize, so they are checked when they are listed.

@@ -119,7 +119,7 @@ test("restores the data of a stored block", () => {
   expect(inlineDataOf(withInlineData({ type: "file", ...reference }, "AAAA"))?.base64).toBe("AAAA");
 });
 
-test("counts an image by an estimate and every other block by its text form", () => {
+test("counts an image by an estimate, and text and audio by their text form", () => {
   const big = { ...image, data: "A".repeat(100_000) };
   expect(contentChars([big])).toBe(CONTENT_LIMITS.image_tokens * 4);
   expect(contentChars([{ type: "text", text: "1234" }])).toBe(4);

@@ -9,7 +9,7 @@ test("removes tokens of the gateway from the text of an event, even at the limit
   expect(text).toHaveLength(EVENT_TEXT_CHARS - 20 + "[redacted]".length);
 });
 
-test("cuts the text of an event at the limit", () => {
+test("truncates the text of an event at the limit", () => {
   expect(eventText("short")).toBe("short");
   const text = eventText("a".repeat(EVENT_TEXT_CHARS + 1));
   expect(text).toHaveLength(EVENT_TEXT_CHARS);

@@ -46,11 +46,11 @@ describe("IdTable", () => {
 
   test("releases deleted values without a full garbage collection", async () => {
     // V8 may be in the middle of a full collection, which keeps new values alive until it ends.
-    let least = Number.POSITIVE_INFINITY;
-    for (let turns = 0; turns < 3 && least >= 100; turns++) {
-      least = Math.min(least, await survivors(new IdTable<object>()));
+    let fewest_survivors = Number.POSITIVE_INFINITY;
+    for (let turns = 0; turns < 3 && fewest_survivors >= 100; turns++) {
+      fewest_survivors = Math.min(fewest_survivors, await countSurvivors(new IdTable<object>()));
     }
-    expect(least).toBeLessThan(100);
+    expect(fewest_survivors).toBeLessThan(100);
   });
 });
 
@@ -60,7 +60,7 @@ interface Table {
 }
 
 /** How many of 10,000 deleted values outlive young collections while 64 are always in flight. */
-async function survivors(table: Table): Promise<number> {
+async function countSurvivors(table: Table): Promise<number> {
   setFlagsFromString("--expose-gc");
   // V8 may allocate the values in old space, which young collections do not scan.
   setFlagsFromString("--no-allocation-site-pretenuring");

@@ -121,10 +121,10 @@ test("redacts values, keys and numbers and copies only changed parts", () => {
 test("redacts a partial secret at both ends of an excerpt", () => {
   const long = "k".repeat(10) + Array.from({ length: 9_000 }, (_, i) => i).join(".");
   const both = createRedactor([long, SECRET])!;
-  for (const cut of [4, 17, 500, 20_000]) {
-    expect(both.excerpt(`${long.slice(-cut)} log`)).toBe(" log");
+  for (const length of [4, 17, 500, 20_000]) {
+    expect(both.excerpt(`${long.slice(-length)} log`)).toBe(" log");
     // From 64 characters on, the start of a secret counts as a match and is replaced instead of dropped.
-    expect(both.excerpt(`log ${long.slice(0, cut)}`)).toBe(cut < 64 ? "log " : `log ${REDACTED}`);
+    expect(both.excerpt(`log ${long.slice(0, length)}`)).toBe(length < 64 ? "log " : `log ${REDACTED}`);
   }
   expect(both.excerpt(SECRET.slice(5))).toBe("");
   expect(both.partialSecretLength(`x${SECRET.slice(0, 6)}`)).toBe(6);

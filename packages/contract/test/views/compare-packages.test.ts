@@ -4,12 +4,12 @@ import { comparePackages } from "../../src/views/compare-packages.ts";
 
 const NONE = { network: "none", filesystem: "none", gateway_api_scopes: [], secret_slots: [] };
 
-function makePackage(exports: object[], schemas: object = {}, protocol = "vai.rpc.v1"): Package {
+function createPackage(exports: object[], schemas: object = {}, protocol = "vai.rpc.v1"): Package {
   return { manifest: { runtime: { protocol }, exports }, schemas } as unknown as Package;
 }
 
 test("lists exports, permissions, slots and configuration that an upgrade changes", () => {
-  const before = makePackage(
+  const before = createPackage(
     [
       { id: "search", permissions: { ...NONE, allowed_domains: ["a.test"] }, config_schema: "c.json" },
       { id: "old", permissions: NONE },
@@ -17,7 +17,7 @@ test("lists exports, permissions, slots and configuration that an upgrade change
     { "c.json": { properties: { team: {}, gone: {} }, required: ["team"] } },
   );
   const wider = { ...NONE, network: "egress", allowed_domains: ["b.test"], secret_slots: ["token"] };
-  const after = makePackage(
+  const after = createPackage(
     [
       { id: "search", permissions: wider, config_schema: "c.json" },
       { id: "new", permissions: NONE },
@@ -39,8 +39,8 @@ test("lists exports, permissions, slots and configuration that an upgrade change
 test("lists what changes for callers of a tool", () => {
   const tool = { effect_class: "read_only", requires_approval: true, input_schema: "i.json" };
   const search = { id: "search", kind: "tool", description: "Finds.", permissions: NONE, tool };
-  const before = makePackage([search], { "i.json": { type: "object" } });
-  const after = makePackage(
+  const before = createPackage([search], { "i.json": { type: "object" } });
+  const after = createPackage(
     [
       {
         ...search,
@@ -54,7 +54,7 @@ test("lists what changes for callers of a tool", () => {
   expect(comparePackages(before, after)).toEqual([
     "search will have the file access scratch instead of none.",
     "search will be able to call the gateway with tools:invoke.",
-    "search is unknown instead of read_only.",
+    "search has the effect class unknown instead of read_only.",
     "search will no longer ask for approval of every call.",
     "The description of search changes.",
     "The arguments of search change.",
@@ -63,6 +63,6 @@ test("lists what changes for callers of a tool", () => {
 });
 
 test("explains that the tools of a server are known only when it runs", () => {
-  const server = makePackage([], {}, "mcp.stdio");
-  expect(comparePackages(server, server)).toEqual([expect.stringContaining("waits until you accept it")]);
+  const server = createPackage([], {}, "mcp.stdio");
+  expect(comparePackages(server, server)).toEqual([expect.stringContaining("is hidden until you accept it")]);
 });

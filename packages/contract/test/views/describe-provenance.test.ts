@@ -27,7 +27,7 @@ verifies("pkg.sign", "describes where a package was built, or why that is not kn
   expect(describeProvenance(verified)).toBe(
     "built from https://github.com/acme/server at 5d41402abc4b2a76b9719d911017c592f8b1a3e7 by .github/workflows/release.yml on github-hosted (https://token.actions.githubusercontent.com); verified 2026-05-01T00:00:00.000Z with the public Sigstore",
   );
-  expect(describeProvenance(none)).toBe("the publisher published no provenance");
+  expect(describeProvenance(none)).toBe("the publisher provides no provenance");
   const unavailable: Provenance = { ...none, state: "unavailable", reason: "npm.lan answered 401" };
   expect(describeProvenance(unavailable)).toBe("published, but not verified: npm.lan answered 401");
 });
@@ -45,16 +45,16 @@ test("describes how an upgrade changes the provenance", () => {
   });
   expect(compare(verified, verifiedWith({ commit: "0".repeat(40), ref: "refs/tags/v1.1.0" }))).toEqual([]);
   expect(compare(verified, verifiedWith({ repository: "https://github.com/mallory/server" }))).toEqual([
-    "It was built with another repository: https://github.com/mallory/server instead of https://github.com/acme/server.",
+    "Its repository changed: https://github.com/mallory/server instead of https://github.com/acme/server.",
   ]);
   expect(compare(verified, verifiedWith({ workflow: "https://github.com/acme/server/x.yml" }))).toEqual([
-    expect.stringContaining("another workflow: https://github.com/acme/server/x.yml"),
+    expect.stringContaining("Its workflow changed: https://github.com/acme/server/x.yml"),
   ]);
   expect(compare(verified, verifiedWith({ runner: null }))).toEqual([
-    "It was built with another kind of machine: unknown instead of github-hosted.",
+    "Its kind of machine changed: unknown instead of github-hosted.",
   ]);
   expect(compare(verified, none)).toEqual([
-    "Its provenance is lost: the publisher published no provenance. The version in use was built from https://github.com/acme/server.",
+    "It no longer has verified provenance: the publisher provides none. The version in use was built from https://github.com/acme/server.",
   ]);
   expect(compare(none, verified)).toEqual([expect.stringContaining("It now has provenance: built from")]);
   expect(compare(undefined, none)).toEqual([]);

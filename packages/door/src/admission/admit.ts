@@ -16,7 +16,7 @@ class AdmittedCall {
   readonly call: Opened;
   readonly grant: Grant;
   readonly pool_key: string;
-  /** Set when a person must approve the call before it runs. */
+  /** Set when the call needs an approval, which may be one that a person gave earlier for its session. */
   readonly ask: { rule: string; reason: string; risk: Risk } | null;
   /** The id of the allow rule or binding without which the call would need approval. */
   readonly allowed_by: string | null;

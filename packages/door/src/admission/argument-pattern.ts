@@ -3,8 +3,7 @@
  * so that the call needs approval. In a pattern `*` matches neither control characters nor the characters that a
  * shell interprets, because `git *` must not allow `git log; rm -rf ~`.
  */
-import type { AllowRule, ArgumentCondition, Json } from "@backplane/contract";
-import { canonicalJson } from "@backplane/contract";
+import { type AllowRule, type ArgumentCondition, canonicalJson, type Json } from "@backplane/contract";
 
 export function matchesArguments(
   { arguments: conditions, other_arguments }: Pick<AllowRule, "arguments" | "other_arguments">,

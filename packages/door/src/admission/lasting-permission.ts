@@ -15,14 +15,14 @@ import {
   computeRisk,
   type EffectivePolicy,
   type ExportPlan,
+  listWiderParts,
   type RuleHit,
-  widerParts,
 } from "@backplane/registry";
 import type { RootCaller } from "../calls/revocation.ts";
 import { originOf } from "../tools/precedence.ts";
 import { matchesArguments } from "./argument-pattern.ts";
 
-interface JudgedCall {
+interface PermissionInput {
   plan: ExportPlan;
   policy: EffectivePolicy;
   hits: readonly RuleHit[];
@@ -43,7 +43,11 @@ const NO_PERMISSION: Permission = { allowed_by: null, unmet: null };
  * Finds the allow rule or binding that permits a call that would need approval. `rules` are those of its package whose
  * creators are still authorized.
  */
-export function findPermission(call: JudgedCall, grant: Grant, rules: readonly AllowRuleRow[]): Permission {
+export function findPermission(
+  call: PermissionInput,
+  grant: Grant,
+  rules: readonly AllowRuleRow[],
+): Permission {
   const { plan, policy, hits } = call;
   const { approval } = plan.bound.binding.policy;
   if (approval === "always" || plan.export.kind !== "tool") return NO_PERMISSION;
@@ -53,14 +57,14 @@ export function findPermission(call: JudgedCall, grant: Grant, rules: readonly A
   let unmet: string | null = null;
   for (const rule of rules) {
     if (!appliesTo(rule, call) || compareRisk(risk, rule.max_risk) > 0) continue;
-    const wider = widerParts(rule.grant, grant);
+    const wider = listWiderParts(rule.grant, grant);
     if (wider.length === 0) return { allowed_by: rule.id, unmet: null };
     unmet ??= `the allow rule ${rule.id} does not hold, because the grant is now wider: ${wider.join(", ")}`;
   }
   return { allowed_by: null, unmet };
 }
 
-function appliesTo(rule: AllowRuleRow, { plan, input, root }: JudgedCall): boolean {
+function appliesTo(rule: AllowRuleRow, { plan, input, root }: PermissionInput): boolean {
   const { export: item, bound } = plan;
   if (rule.package_id !== bound.package.package_id || originOf(bound) === "core") return false;
   if (rule.identity !== null && rule.identity !== root.actor) return false;
@@ -80,7 +84,7 @@ export interface LastingRefusal {
 
 /** Why an answer or rule may not permit further calls like this one, or null. */
 export function findLastingRefusal(
-  { plan, policy }: Pick<JudgedCall, "plan" | "policy">,
+  { plan, policy }: Pick<PermissionInput, "plan" | "policy">,
   risk: Risk,
   lasting: "session" | "always",
   covers: AnswerCoverage,
@@ -119,8 +123,8 @@ export function findLastingRefusal(
 const ANSWER_ONCE = "Approve each call individually with the response approve.";
 
 /** The further calls that an answer to a call may cover. */
-export function answerCoverages(
-  call: Pick<JudgedCall, "plan" | "policy" | "input">,
+export function listAnswerCoverages(
+  call: Pick<PermissionInput, "plan" | "policy" | "input">,
   risk: Risk,
   has_session: boolean,
 ): { session: AnswerCoverage[]; always: AnswerCoverage[] } {

@@ -38,7 +38,7 @@ import type { Opened } from "../open/open.ts";
 import { creatorOf } from "./admit-with-allow-rules.ts";
 import { BUS_ACTOR } from "./approval-events.ts";
 
-interface AllowRulesParts {
+interface AllowRulesServiceDeps {
   deps: KernelDeps;
   authority: Authority;
   policies: Policies;
@@ -51,11 +51,11 @@ export function createAllowRules({
   authority,
   policies,
   listTools,
-}: AllowRulesParts): Kernel["allow_rules"] {
+}: AllowRulesServiceDeps): Kernel["allow_rules"] {
   const { store } = deps;
 
   async function toAllowRules(scope: Scope, rules: readonly AllowRuleRow[]): Promise<AllowRule[]> {
-    const { lasting_approvals } = (await policies.of(scope)).document;
+    const { lasting_approvals } = (await policies.getEffective(scope)).document;
     const visible_rules: AllowRule[] = [];
     for (const rule of rules) {
       const revocation = await authority.findRevocation(creatorOf(rule));
@@ -95,7 +95,7 @@ export function createAllowRules({
     const identity = await requireIdentity(caller, body.identity);
     const plans = await findPlans(caller, body);
     for (const name of Object.keys(body.arguments ?? {})) assertArgument(plans[0]!, name);
-    const policy = await policies.of(scope);
+    const policy = await policies.getEffective(scope);
     const covers = body.tool === undefined ? "server" : "tool";
     const assessments = plans.map((plan) => {
       const grant = widestGrant(plan, policy);

@@ -1,5 +1,6 @@
 /**
- * Answers to approvals. An approval is answered once, while it is pending, and only for the digest that the person saw.
+ * Answers to approvals. An approval is answered once, while it is pending. An answer that contains a digest is accepted
+ * only if that is the digest of the approval.
  */
 
 import {
@@ -27,7 +28,7 @@ import { toolDigestOf } from "./coverage.ts";
 import { type ApprovalPublisher, endApproval, type PendingApprovals } from "./pending-approvals.ts";
 import { type SessionCall, type SessionGrants, toSessionCall } from "./session-grants.ts";
 
-interface ApprovalsParts extends OpenDeps {
+interface ApprovalsDeps extends OpenDeps {
   deps: KernelDeps;
   pending: PendingApprovals;
   grants: SessionGrants;
@@ -40,10 +41,10 @@ interface LastingConsent {
 }
 
 export function createApprovals(
-  parts: ApprovalsParts,
+  door: ApprovalsDeps,
   publisher: Pick<ApprovalPublisher, "answered" | "answeredOnBus">,
 ): Kernel["approvals"] {
-  const { deps, pending, grants, authority } = parts;
+  const { deps, pending, grants, authority } = door;
   const { store } = deps;
 
   async function get(caller: Caller, id: string): Promise<Approval> {
@@ -80,9 +81,12 @@ export function createApprovals(
       throw invalidField("covers", `The response ${response} covers only this call. Leave out covers.`);
     }
     if (response === "approve_for_session" && approval.session_id === null)
-      throw invalidField("response", "The call belongs to no session, so it can be approved only once.");
+      throw invalidField(
+        "response",
+        "The call does not belong to a session, so an approval covers only this call.",
+      );
     if (row === null) throw alreadyClosed(approval);
-    const call = await reopen(parts, row);
+    const call = await reopen(door, row);
     if (response === "approve_always")
       return { new_rule: buildRuleFromAnswer(deps, caller, approval, call, covers ?? "tool") };
     const covered = await coverSession(approval, covers ?? "arguments");
@@ -99,10 +103,9 @@ export function createApprovals(
     if (covers === "arguments") return { covers, digest: approval.digest };
     if (covers === "server")
       throw invalidField("covers", "An answer for a session covers the arguments or the tool.");
-    const covered_parts = await store.approvals.covers(approval, approval.id);
+    const covered_parts = await store.approvals.getCoveredDigests(approval, approval.id);
     // Approvals of an earlier gateway version did not store their parts.
-    if (covered_parts === null)
-      throw invalidField("covers", "This approval can be answered only for its arguments.");
+    if (covered_parts === null) throw invalidField("covers", "This approval can cover only its arguments.");
     return { covers, digest: toolDigestOf(covered_parts) };
   }
 

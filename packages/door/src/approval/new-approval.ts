@@ -3,7 +3,7 @@
 import { APPROVAL_TIMEOUT_MS, type Approval, canonicalJson, type Invocation } from "@backplane/contract";
 import type { KernelDeps, NewApproval } from "@backplane/ports";
 import type { Admitted } from "../admission/admit.ts";
-import { answerCoverages } from "../admission/lasting-permission.ts";
+import { listAnswerCoverages } from "../admission/lasting-permission.ts";
 import type { Coverage } from "../calls/live-calls.ts";
 
 const BRIEF_CHARS = 80;
@@ -23,17 +23,17 @@ export function buildApproval(
   return buildRow(deps, call, row, coverage, now, { brief, reason, risk, replaces: null, changed: [] });
 }
 
-/** Asks for approval again, because the call that would run now is not the one that `before` covers. */
+/** Asks for approval again, because the call that would run now is not the one that `replaced` covers. */
 export function buildFollowUpApproval(
   deps: Deps,
   { call }: Admitted,
   row: Invocation,
   coverage: Coverage,
   now: number,
-  before: Approval,
+  replaced: Approval,
   changed: string[],
 ): NewApproval {
-  const { brief, reason, risk, id: replaces } = before;
+  const { brief, reason, risk, id: replaces } = replaced;
   return buildRow(deps, call, row, coverage, now, { brief, reason, risk, replaces, changed });
 }
 
@@ -58,7 +58,7 @@ function buildRow(
     input: row.input,
     digest,
     ...fields,
-    may_cover: answerCoverages({ plan, policy, input }, fields.risk, row.session_id !== null),
+    may_cover: listAnswerCoverages({ plan, policy, input }, fields.risk, row.session_id !== null),
     status: "pending",
     response: null,
     feedback: null,

@@ -20,7 +20,7 @@ export type ApprovalOutcome =
 interface Waiter {
   approval: Approval;
   timer: Timer;
-  resolve: (answer: ApprovalOutcome) => void;
+  resolve: (outcome: ApprovalOutcome) => void;
 }
 
 const READ_DELAY_MS = 500;
@@ -66,11 +66,11 @@ export class PendingApprovals {
       const waiter: Waiter = {
         approval,
         timer: this.#startExpiryTimer(approval.id, end),
-        resolve: (answer) => {
+        resolve: (outcome) => {
           waiter.timer.stop();
           this.#waiters.delete(approval.id);
           if (this.#waiters.size === 0) this.#unsubscribeAll();
-          resolve(answer);
+          resolve(outcome);
         },
       };
       this.#waiters.set(approval.id, waiter);
@@ -79,9 +79,9 @@ export class PendingApprovals {
     });
   }
 
-  /** Wakes the waiting call after its row was answered. */
-  resolve(approval_id: string, answer: ApprovalOutcome): void {
-    this.#waiters.get(approval_id)?.resolve(answer);
+  /** Wakes the waiting call after the answer was stored. */
+  resolve(approval_id: string, outcome: ApprovalOutcome): void {
+    this.#waiters.get(approval_id)?.resolve(outcome);
   }
 
   /** Expires or cancels an approval, unless an answer came first. Retried until the store accepts the write. */
@@ -183,7 +183,7 @@ export function approvalOutcomeOf(approval: Approval): ApprovalOutcome {
 export async function endApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,
-  answer: { status: Exclude<ApprovalStatus, "pending"> } & Partial<ApprovalResolution>,
+  ending: { status: Exclude<ApprovalStatus, "pending"> } & Partial<ApprovalResolution>,
   { why, new_rule }: { why?: ErrorCode | undefined; new_rule?: Parameters<ApprovalStore["resolve"]>[3] } = {},
 ): Promise<boolean> {
   const now = deps.clock.now();
@@ -195,7 +195,7 @@ export async function endApproval(
     scope,
     occurred_at: now,
     subject: { kind: "approval", id: approval.id },
-    summary: { invocation_id: approval.invocation_id, tool: approval.tool, status: answer.status },
+    summary: { invocation_id: approval.invocation_id, tool: approval.tool, status: ending.status },
     ...(row === null ? {} : { ids: callIdsOf(row), from_hook: row.delivery_id !== null }),
   };
   const resolution: ApprovalResolution = {
@@ -203,7 +203,7 @@ export async function endApproval(
     feedback: null,
     answered_by: null,
     resolved_at: new Date(now).toISOString(),
-    ...answer,
+    ...ending,
   };
   const audit = {
     id: deps.ids.next("audit"),

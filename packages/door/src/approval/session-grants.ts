@@ -38,20 +38,20 @@ export interface SessionGrant {
 
 export class SessionGrants {
   readonly #deps: Pick<KernelDeps, "ids" | "clock">;
-  readonly #byKey = new Map<string, SessionGrant>();
+  readonly #by_key = new Map<string, SessionGrant>();
 
   constructor(deps: Pick<KernelDeps, "ids" | "clock">) {
     this.#deps = deps;
   }
 
   get size(): number {
-    return this.#byKey.size;
+    return this.#by_key.size;
   }
 
   /** Finds the grant with this digest for the call's session or a session that spawned it; null if there is none. */
   find(call: SessionCall, digest: string): SessionGrant | null {
     for (let id = call.session_id; ; id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))) {
-      const session_grant = this.#byKey.get(joinKey({ ...call, session_id: id }, digest));
+      const session_grant = this.#by_key.get(joinKey({ ...call, session_id: id }, digest));
       if (session_grant !== undefined) return session_grant;
       if (!id.includes(AGENT_SEPARATOR)) return null;
     }
@@ -76,18 +76,18 @@ export class SessionGrants {
       granted_by: approver.actor,
       granted_at: new Date(this.#deps.clock.now()).toISOString(),
     };
-    this.#byKey.set(joinKey(call, digest), { grant, approver });
-    if (this.#byKey.size > MAX_GRANTS) this.#byKey.delete(this.#byKey.keys().next().value as string);
+    this.#by_key.set(joinKey(call, digest), { grant, approver });
+    if (this.#by_key.size > MAX_GRANTS) this.#by_key.delete(this.#by_key.keys().next().value as string);
   }
 
   list(scope: Scope): ApprovalGrant[] {
-    return [...this.#byKey.values()].flatMap(({ grant }) => (isVisible(scope, grant) ? [grant] : []));
+    return [...this.#by_key.values()].flatMap(({ grant }) => (isVisible(scope, grant) ? [grant] : []));
   }
 
   revoke(scope: Scope, id: string): ApprovalGrant {
-    for (const [key, { grant }] of this.#byKey) {
+    for (const [key, { grant }] of this.#by_key) {
       if (grant.id === id && isVisible(scope, grant)) {
-        this.#byKey.delete(key);
+        this.#by_key.delete(key);
         return grant;
       }
     }

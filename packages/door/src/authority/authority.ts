@@ -63,7 +63,7 @@ export class Authority {
   async findRevocation(principal: Principal): Promise<Revocation | null> {
     const [root, policy] = await Promise.all([
       this.resolveRoot(principal),
-      this.#deps.policies.of(principal.scope),
+      this.#deps.policies.getEffective(principal.scope),
     ]);
     return root.revoked ?? findPolicyRevocation(policy, root);
   }

@@ -8,7 +8,7 @@ import type { LiveCall } from "../calls/live-calls.ts";
 import type { Revocation } from "../calls/revocation.ts";
 import type { Authority, Principal } from "./authority.ts";
 
-/** A revocation takes effect within a second; a pass, its reads and the stop have to fit into that time. */
+/** A revocation takes effect within a second; a pass, its reads and the stop must fit into that time. */
 const INTERVAL_MS = 250;
 
 /** The part of a running agent turn that the watch needs. */

@@ -9,7 +9,7 @@ export { createRedactor, type Redactor };
 
 export type PluginCallEvent = JsonObject & { type: string };
 
-/** At most this many events are held; then they are emitted unchanged. */
+/** At most this many events are held. Then all are emitted, even if a text still ends with the start of a secret. */
 const MAX_HELD = 64;
 /** `partialSecretLength` does not notice fragments of up to this length, so the end of each text is remembered. */
 const TAIL_CHARS = 3;

@@ -12,7 +12,7 @@ export interface RequestedDelivery {
   acquireSlot?: () => SlotWait | null;
 }
 
-/** The wait of a call for its turn. `granted` resolves to false if the call must not start. */
+/** A call that waits for a slot. `granted` resolves to false if the call must not start. */
 export interface SlotWait {
   granted: Promise<boolean>;
   interrupt: () => void;

@@ -12,7 +12,7 @@ export interface Revocation {
 
 /** The caller at the root of a chain of delegated calls: the one that made the first call. */
 export interface RootCaller {
-  /** `admin`, `key_…`, `plugin:…` or `kernel`; never an invocation that is on record. */
+  /** `admin`, `key_…`, `plugin:…` or `kernel`; an invocation only if `revoked` is set. */
   actor: string;
   /** The role of the root. The role of a delegated call is derived, and no operator can disable it. */
   role: Role;

@@ -102,7 +102,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
 
   async function read(caller: Caller): Promise<CatalogSnapshot> {
     const { scope } = caller;
-    const [bounds, policy] = await Promise.all([deps.listBindings(scope), policies.of(scope)]);
+    const [bounds, policy] = await Promise.all([deps.listBindings(scope), policies.getEffective(scope)]);
     const sources: PlannedCandidate[] = [];
     // A caller without a project can call only org-wide bindings by name, never with the config and secrets of a project.
     const eligible = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;

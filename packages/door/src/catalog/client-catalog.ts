@@ -12,7 +12,7 @@ import { searchTools } from "./search-tools.ts";
 
 interface ClientTools {
   tools: readonly CatalogTool[];
-  byName: ReadonlyMap<string, CatalogTool>;
+  by_name: ReadonlyMap<string, CatalogTool>;
 }
 
 export function createClientCatalog(
@@ -53,12 +53,12 @@ export function createClientCatalog(
 
   return {
     list: async (caller) => (await getView(caller)).tools,
-    find: (caller, name) => mapMaybe(getView(caller), ({ byName }) => byName.get(name) ?? null),
+    find: (caller, name) => mapMaybe(getView(caller), ({ by_name }) => by_name.get(name) ?? null),
     async search(caller, query, limit) {
       const snapshot = await catalog.snapshot(caller);
-      const { byName } = viewOf(snapshot);
+      const { by_name } = viewOf(snapshot);
       const deferred = [...snapshot.tools.values()].filter(({ deferred_by }) => deferred_by !== null);
-      return searchTools(deferred, query, limit).flatMap(({ name }) => byName.get(name) ?? []);
+      return searchTools(deferred, query, limit).flatMap(({ name }) => by_name.get(name) ?? []);
     },
     entries: async (caller, { all }) => {
       if (all) return await listAll(caller);
@@ -101,5 +101,5 @@ function buildView(snapshot: CatalogSnapshot): ClientTools {
     });
   }
   tools.sort((a, b) => (a.name < b.name ? -1 : 1));
-  return { tools, byName: new Map(tools.map((tool) => [tool.name, tool])) };
+  return { tools, by_name: new Map(tools.map((tool) => [tool.name, tool])) };
 }

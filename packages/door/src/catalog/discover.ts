@@ -18,7 +18,7 @@ export async function discoverExports(
   kind: ExportKind,
 ): Promise<DiscoveredExport[]> {
   const { scope } = caller;
-  const [bound, policy] = await Promise.all([bindings.discover(scope, kind), policies.of(scope)]);
+  const [bound, policy] = await Promise.all([bindings.discover(scope, kind), policies.getEffective(scope)]);
   const exports: DiscoveredExport[] = [];
   for (const usable of selectUsable(bound, scope)) {
     const plan = await plans.get(usable, scope);

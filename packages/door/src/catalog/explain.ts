@@ -61,7 +61,7 @@ export async function explain(
   const caller: Caller = { ...operator, ...definedFields({ role, channel }) };
   const [{ entries, plans }, policy] = await Promise.all([
     catalog.snapshot(caller),
-    policies.of(caller.scope),
+    policies.getEffective(caller.scope),
   ]);
   const same_name_entries = entries.filter(({ name }) => skeletonOf(name) === skeletonOf(tool));
   const holder = same_name_entries.find(({ status }) => status === "offered" || status === "hidden");

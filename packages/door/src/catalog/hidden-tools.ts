@@ -43,7 +43,7 @@ const PAGE_SIZE = 200;
 
 export function createHiddenTools(
   deps: Pick<KernelDeps, "store" | "host">,
-  policies: Pick<Policies, "of">,
+  policies: Pick<Policies, "getEffective">,
   /** The active bindings as the catalog sees them, one for each tool. */
   listActive: (scope: Scope) => MaybePromise<readonly BoundPackage[]>,
 ): ListHiddenTools {
@@ -65,7 +65,7 @@ export function createHiddenTools(
   return async ({ scope, delegation }) => {
     // A delegated token may see only the tools that its grant names.
     if (delegation !== undefined) return [];
-    const policy = await policies.of(scope);
+    const policy = await policies.getEffective(scope);
     // A caller without a project can call only org-wide bindings by a tool's name.
     const isEligible = ({ scope: { project_id } }: Binding) =>
       scope.project_id !== null || project_id === null;

@@ -65,8 +65,8 @@ type FindDeps = Pick<KernelDeps, "clock"> & { store: Pick<KernelDeps["store"], "
 
 /**
  * Starts work that claims its key in the transaction that writes its row. No matter when the gateway crashes, a repeat
- * finds either the work that the key started or no trace of it. `began` is the result of `begin`; if the key was used
- * before, `began` is null and `before` is the id of the work it started.
+ * finds either the work that the key started or no trace of it. `result` is the result of `begin`; if the key was used
+ * before, `result` is null and `stored` is the text that the first request stored with the key.
  */
 export async function openIdempotent<T>(
   deps: FindDeps,
@@ -74,24 +74,24 @@ export async function openIdempotent<T>(
   client_key: string,
   digest: string,
   begin: (once: IdempotencyClaim) => Promise<T>,
-): Promise<{ began: T; before: null } | { began: null; before: string }> {
+): Promise<{ result: T; stored: null } | { result: null; stored: string }> {
   const key = toScopedKey(caller, client_key);
-  const before = await findStarted(deps, caller, key, digest);
-  if (before !== null) return { began: null, before };
+  const stored = await findStored(deps, caller, key, digest);
+  if (stored !== null) return { result: null, stored };
   try {
     const once = { scope: caller.scope, key, digest, now: deps.clock.now(), stale_ms: STALE_MS };
     const ttl = key === client_key ? {} : { ttl_ms: HARNESS_LIMITS.child_key_ttl_ms };
-    return { began: await begin({ ...once, ...ttl }), before: null };
+    return { result: await begin({ ...once, ...ttl }), stored: null };
   } catch (error) {
     if (codeOf(error) !== "idempotency.in_progress") throw error;
     // Another request with this key came first, and the work that it started is on disk by now.
-    const first = await findStarted(deps, caller, key, digest);
+    const first = await findStored(deps, caller, key, digest);
     if (first === null) throw error;
-    return { began: null, before: first };
+    return { result: null, stored: first };
   }
 }
 
-async function findStarted(
+async function findStored(
   deps: FindDeps,
   caller: Caller,
   key: string,

@@ -91,7 +91,7 @@ function toInvocationError(outcome: RunOutcome, redactor: Redactor | null): Invo
   if (error === null) {
     if (status === "succeeded") return null;
     const code = ERROR_CODE_BY_STATUS[status];
-    return { code, message: ERROR_CODES[code].what };
+    return { code, message: ERROR_CODES[code].description };
   }
   if (redactor === null) return error;
   const clean: InvocationError = { code: error.code, message: redactor.text(error.message) };

@@ -67,11 +67,11 @@ async function askUntilCurrent(
 ): Promise<Approved | NotApproved> {
   const { live } = recorded;
   for (let approval = first; ; ) {
-    const answer = await waitForAnswer(door, live, approval);
-    if (answer.kind !== "approved") return { gate: "closed", ending: toEnding(answer, live) };
+    const outcome = await waitForAnswer(door, live, approval);
+    if (outcome.kind !== "approved") return { gate: "closed", ending: toEnding(outcome, live) };
     const result = await startApproved(door, recorded, approval);
-    if (!("followUp" in result)) return result;
-    approval = result.followUp;
+    if (!("follow_up" in result)) return result;
+    approval = result.follow_up;
   }
 }
 
@@ -81,12 +81,12 @@ async function waitForAnswer(door: Door, live: LiveCall, approval: Approval): Pr
     const reason = typeof live.stopped === "object" ? live.stopped : null;
     void door.pending.close(approval.id, "cancelled", reason === null ? "interrupt" : "revoked", reason);
   };
-  const waiting = approval.status === "pending" ? door.pending.wait(approval) : approvalOutcomeOf(approval);
+  const pending = approval.status === "pending" ? door.pending.wait(approval) : approvalOutcomeOf(approval);
   // The call may have been cancelled before `interrupt` was set.
   if (live.stopped !== null) live.interrupt();
-  const answer = await waiting;
+  const outcome = await pending;
   live.interrupt = null;
-  return answer;
+  return outcome;
 }
 
 /** Starts the call, ends it, or returns a follow-up approval because the call has changed. */
@@ -94,7 +94,7 @@ async function startApproved(
   door: Door,
   recorded: Recorded,
   approval: Approval,
-): Promise<Approved | NotApproved | { followUp: Approval }> {
+): Promise<Approved | NotApproved | { follow_up: Approval }> {
   const { deps } = door;
   const { live } = recorded;
   const { row } = live;
@@ -129,11 +129,14 @@ async function requestNewApproval(
   live: LiveCall,
   admitted: Admitted,
   coverage: Coverage,
-  before: Approval,
-): Promise<NotApproved | { followUp: Approval }> {
+  replaced: Approval,
+): Promise<NotApproved | { follow_up: Approval }> {
   const { deps } = door;
   const { row } = live;
-  const changed = changedParts(await deps.store.approvals.covers(row, before.id), coverage.parts);
+  const changed = changedParts(
+    await deps.store.approvals.getCoveredDigests(row, replaced.id),
+    coverage.parts,
+  );
   const { plan } = admitted.call;
   const { binding, package: pack } = plan.bound;
   const next: InvocationRow = {
@@ -146,14 +149,14 @@ async function requestNewApproval(
     effect_class: plan.effect_class,
   };
   const now = deps.clock.now();
-  const created = buildFollowUpApproval(deps, admitted, next, coverage, now, before, changed);
+  const created = buildFollowUpApproval(deps, admitted, next, coverage, now, replaced, changed);
   next.approval_id = created.id;
-  const { covers: _covers, ...followUp } = created;
-  const records = { events: [buildApprovalEvent(door, followUp, next, now)] };
+  const { covers: _covers, ...follow_up } = created;
+  const records = { events: [buildApprovalEvent(door, follow_up, next, now)] };
   if (!(await deps.store.invocations.replaceApproval(next, created, records)))
     return { gate: "closed", ending: null };
   Object.assign(row, next);
-  return { followUp };
+  return { follow_up };
 }
 
 /** Admits the call by the current state, or returns the ending of a call that may no longer run. */
@@ -175,10 +178,13 @@ async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | Ca
   return failedWith(code, `The call was approved, but is no longer admitted. ${message}`, { details });
 }
 
-function toEnding(answer: Exclude<ApprovalOutcome, { kind: "approved" }>, live: LiveCall): CallEnding | null {
-  switch (answer.kind) {
+function toEnding(
+  outcome: Exclude<ApprovalOutcome, { kind: "approved" }>,
+  live: LiveCall,
+): CallEnding | null {
+  switch (outcome.kind) {
     case "rejected":
-      return failedWith("approval.rejected", answer.feedback ?? "A person rejected this call.");
+      return failedWith("approval.rejected", outcome.feedback ?? "A person rejected this call.");
     case "expired":
       return failedWith("approval.expired", "The approval was not answered in time.");
     case "cancelled":

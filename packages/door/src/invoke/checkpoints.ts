@@ -65,7 +65,7 @@ export function createCheckpointWriter(
   return {
     write(event) {
       if (draining === null && event.type !== "checkpoint") return write(event);
-      // The tape keeps no more events than this, so further ones would only take memory.
+      // The event log keeps no more events than this, so further ones would only take memory.
       if (queued_events.length >= INVOCATION_LIMITS.events_kept && event.type !== "checkpoint") return;
       queued_events.push(event);
       draining ??= drain();

@@ -1,6 +1,5 @@
 /**
- * The parts that every step of the door shares. createKernel creates a Door once; its only state is the calls in
- * flight.
+ * The services and the state that every step of the door shares. `createDoorModule` creates one Door for each kernel.
  */
 import type { CallContext, Json, JsonObject } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, SessionKey } from "@backplane/ports";
@@ -57,7 +56,7 @@ export type SamplingAccess = (
   caller: SamplingCaller,
 ) => ((params: JsonObject) => Promise<Json>) | null;
 
-/** The caller of the tool during which the server requests sampling. */
+/** The call during which the server requests sampling, and who made it. */
 export interface SamplingCaller {
   caller: Caller;
   context: CallContext;

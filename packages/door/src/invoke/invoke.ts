@@ -50,7 +50,7 @@ export async function invoke(door: Door, request: InvocationRequest): Promise<Ti
   return new LiveTicket(live);
 }
 
-/** Runs a recorded call to its end. Never rejects: whatever happens, the row is settled. */
+/** Runs a recorded call to its end. Never rejects: the row is settled, or released to another node. */
 export async function complete(door: Door, recorded: Recorded): Promise<void> {
   const { live } = recorded;
   const ending = await approveAndRun(door, recorded).catch((error: unknown) =>
@@ -61,9 +61,9 @@ export async function complete(door: Door, recorded: Recorded): Promise<void> {
 }
 
 async function approveAndRun(door: Door, recorded: Recorded): Promise<CallEnding | null> {
-  const answer = approve(door, recorded);
+  const result = approve(door, recorded);
   // Not awaited if it is not a promise: an await costs a microtask even then (benchmark http.invoke).
-  const approved = answer instanceof Promise ? await answer : answer;
+  const approved = result instanceof Promise ? await result : result;
   if (approved.gate === "closed") return approved.ending;
   const slot = approved.opened.delivery?.acquireSlot?.() ?? null;
   if (slot !== null && !(await waitForSlot(approved.live, slot))) {
@@ -84,7 +84,7 @@ async function waitForSlot(live: LiveCall, { granted, interrupt }: SlotWait): Pr
   return may_start;
 }
 
-/** If the process of a version on trial fails, the previous version may still answer the call. */
+/** If the process of a version on trial fails, the previous version may still run the call. */
 async function runOnTrial(door: Door, approved: Approved): Promise<CallEnding | null> {
   const deadline = door.deps.clock.monotonic() + approved.live.remaining_ms;
   const ending = await run(door, approved);
@@ -200,10 +200,10 @@ export function createInvocations(door: Door): Kernel["invocations"] {
     },
     invokeOnce: async (caller, body, key, digest) => {
       await authorizeSessionIds(ids, caller, body);
-      const { began, before } = await openIdempotent(door.deps, caller, key, digest, (once) =>
+      const { result, stored } = await openIdempotent(door.deps, caller, key, digest, (once) =>
         invoke(door, { caller, body, once }),
       );
-      return began === null ? { id: before, ticket: null } : { id: began.id, ticket: began };
+      return result === null ? { id: stored, ticket: null } : { id: result.id, ticket: result };
     },
     get: async (caller, id) => toPublicInvocation(await find(caller, id)),
     list: async (caller, filter, page) => {

@@ -16,7 +16,7 @@ export class MissingFiles {
   readonly #deps: KernelDeps;
   readonly #bindings: Pick<DoorBindings, "tool">;
   /** When this gateway first saw each call that it leaves to the others, on the monotonic clock. */
-  readonly #seen = { running: new Map<string, number>(), waiting_approval: new Map<string, number>() };
+  readonly #first_seen = { running: new Map<string, number>(), waiting_approval: new Map<string, number>() };
 
   constructor(deps: KernelDeps, bindings: Pick<DoorBindings, "tool">) {
     this.#deps = deps;
@@ -32,14 +32,14 @@ export class MissingFiles {
     if (!store.shared) return [];
     const orphans = await store.invocations.orphans(status, node_id, clock.now(), MAX_ORPHANS);
     const now = clock.monotonic();
-    const first_seen = this.#seen[status];
+    const first_seen = this.#first_seen[status];
     const skipped: string[] = [];
     for (const row of orphans) {
       // The turn of a call is taken over at the same time, so its calls are not left to others.
       if (row.turn !== null || !mayRun(row) || !(await this.isMissing(row))) continue;
-      const seen = first_seen.get(row.id) ?? now;
-      first_seen.set(row.id, seen);
-      if (now - seen < host.missing_files_ms) skipped.push(row.id);
+      const first_seen_at = first_seen.get(row.id) ?? now;
+      first_seen.set(row.id, first_seen_at);
+      if (now - first_seen_at < host.missing_files_ms) skipped.push(row.id);
     }
     const orphan_ids = new Set(orphans.map(({ id }) => id));
     for (const id of first_seen.keys()) if (!orphan_ids.has(id)) first_seen.delete(id);

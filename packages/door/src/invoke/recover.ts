@@ -29,7 +29,7 @@ import { releaseToOtherNode, settle } from "./settle.ts";
 
 const BATCH_ROWS = 100;
 
-/** Resolves when every orphaned call is settled or running again. */
+/** Resolves when every orphaned call is settled, running again or released to another node. */
 export async function recoverCalls(door: Door): Promise<number> {
   const { store, node_id, clock } = door.deps;
   let recovered = 0;
@@ -46,14 +46,14 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
   const live = door.live.add(row);
   live.dispatched = true;
   if (isDelivery(row)) {
-    return await endUnknown(door, live, "The hook delivery is retried under the same id.");
+    return await endWithUnknownOutcome(door, live, "The hook delivery is retried under the same id.");
   }
   const resumable = isResumable(row);
   if (!mayRunAgain(door, row)) {
-    return await endUnknown(door, live, `A ${row.effect_class} call is never run twice.`);
+    return await endWithUnknownOutcome(door, live, `A ${row.effect_class} call is never run twice.`);
   }
   if (!resumable && row.retry_count >= door.deps.host.retry.max_attempts) {
-    return await endUnknown(door, live, "The call had no attempts left.");
+    return await endWithUnknownOutcome(door, live, "The call had no attempts left.");
   }
   try {
     const events = await door.deps.store.invocations.events(row.id, 0, INVOCATION_LIMITS.events_kept + 1);
@@ -89,7 +89,7 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
     if (codeOf(error) === undefined)
       door.deps.log.error({ err: error, invocation_id: row.id }, "could not recover the invocation");
     const { message, details } = toBackplaneError(error);
-    await endUnknown(door, live, message, details);
+    await endWithUnknownOutcome(door, live, message, details);
   }
 }
 
@@ -111,7 +111,12 @@ function isRecoverable({ bindings }: Door, { binding_id }: InvocationRow): boole
   return bindings.tool(binding_id)?.spec.recoverable === true;
 }
 
-async function endUnknown(door: Door, live: LiveCall, reason: string, details?: ErrorDetails): Promise<void> {
+async function endWithUnknownOutcome(
+  door: Door,
+  live: LiveCall,
+  reason: string,
+  details?: ErrorDetails,
+): Promise<void> {
   const message = `The gateway stopped while this call was running. ${reason}`;
   await settle(door, live, failedWith("outcome_unknown", message, { details }));
 }

@@ -73,8 +73,8 @@ async function authenticateDelegation(
 }
 
 /**
- * A sandboxed process reaches the gateway only through its own listeners, so a token that arrives in any other way was
- * carried out of the sandbox. A process outside the sandbox has no listeners, and the token alone must suffice.
+ * A sandboxed process reaches the gateway only through its own listeners, so a token that arrives in any other way has
+ * left the sandbox. A process outside the sandbox has no listeners, and the token alone must suffice.
  */
 function isFromOwnProcess(
   { runner }: Pick<KernelDeps, "runner">,

@@ -27,7 +27,7 @@ export function createKeys(
   deps: KernelDeps,
   live: LiveCalls,
   authority: Authority,
-  policies: Pick<Policies, "of">,
+  policies: Pick<Policies, "getEffective">,
 ): Kernel["keys"] {
   const { store } = deps;
 
@@ -36,7 +36,7 @@ export function createKeys(
     const scope = resolveTargetScope(caller, body);
     refuseEscalation(caller, body, "create");
     await requireProfiles(scope, body.tools ?? []);
-    const llm = await requireOwnLlmLimits(caller, body.llm);
+    const llm = await checkLlmLimits(caller, body.llm);
     const token = KEY_PREFIX + randomToken(deps);
     const key: ApiKey = {
       id: deps.ids.next("key"),
@@ -59,11 +59,11 @@ export function createKeys(
     return { key, token };
   }
 
-  /** A misspelt profile would list nothing and look like a key that works. */
+  /** A key with a misspelled profile would list no tools, although nothing reports an error. */
   async function requireProfiles(scope: Scope, tools: readonly string[]): Promise<void> {
     const names = tools.flatMap((pattern) => profileNameOf(pattern) ?? []);
     if (names.length === 0) return;
-    const { tool_profiles } = (await policies.of(scope)).document;
+    const { tool_profiles } = (await policies.getEffective(scope)).document;
     const unknown = names.find((name) => !Object.hasOwn(tool_profiles, name));
     if (unknown === undefined) return;
     throw new BackplaneError("request.invalid", `The policy has no tool profile ${unknown}.`, {
@@ -71,8 +71,8 @@ export function createKeys(
     });
   }
 
-  /** A key with limits at the model endpoints could otherwise create a key without them. */
-  async function requireOwnLlmLimits(caller: Caller, requested: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
+  /** Throws for a key with limits at the model endpoints, which could otherwise create a key without them. */
+  async function checkLlmLimits(caller: Caller, requested: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
     const own_limits = (await store.keys.get(caller.scope.org_id, caller.actor))?.llm;
     if (own_limits === undefined || caller.admin) return requested;
     throw new BackplaneError("policy.denied", "A key with limits at the model endpoints cannot create keys.");

@@ -13,9 +13,8 @@ export function markTestEvent({ export: item }: ExportPlan, input: Json, deliver
 const NO_ISSUES: readonly SchemaIssue[] = [];
 
 /**
- * Checks the size of the input first and then its schema, before any code of the plugin runs. An event that is
- * `delivered` comes from the gateway itself. It is delivered even if a later version of the hook no longer subscribes
- * to its type.
+ * Checks the size of the input first and then its schema. An event that is `delivered` comes from the gateway itself.
+ * It is delivered even if a later version of the hook no longer subscribes to its type.
  */
 export function findInputIssues(
   plan: ExportPlan,

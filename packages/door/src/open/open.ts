@@ -63,8 +63,8 @@ export interface InvocationRequest {
   /** An Idempotency-Key that is claimed in the transaction that writes the row. */
   once?: IdempotencyClaim;
   /**
-   * The origin of the decision to make this call. Defaults to the caller itself, or to the plugin that the
-   * token belongs to.
+   * The kind of work that the call is part of. Defaults to `background` for a delivery or a call with a delegated
+   * token, and otherwise to `direct`.
    */
   context?: CallContext;
   /** Answers the plugin's requests while it runs. A call that is resumed from its row has nobody to answer. */
@@ -159,14 +159,14 @@ export async function open(door: OpenDeps, request: InvocationRequest): Promise<
   const id = ids.next("invocation");
   const checked_at = clock.monotonic();
   // Read for each call: turns, sockets and delegated tokens keep a caller long after it was authenticated.
-  const rootCaller = door.authority.resolveRoot(caller);
+  const resolved_root = door.authority.resolveRoot(caller);
   // Cached values come without a promise, because each await costs a microtask even then (benchmark http.invoke).
   const prepared = awaitBoth(
     resolveBinding(door, request, resolveCallIds(caller, body).session_id ?? id),
-    door.policies.of(caller.scope),
+    door.policies.getEffective(caller.scope),
   );
   const [bound, policy] = prepared instanceof Promise ? await prepared : prepared;
-  const root = rootCaller instanceof Promise ? await rootCaller : rootCaller;
+  const root = resolved_root instanceof Promise ? await resolved_root : resolved_root;
   const planned = door.plans.get(bound, caller.scope);
   const plan = planned instanceof Promise ? await planned : planned;
   const is_delivery = request.delivery !== undefined;
@@ -205,7 +205,7 @@ export async function open(door: OpenDeps, request: InvocationRequest): Promise<
   });
 }
 
-/** Null if the input is invalid; the call is refused for that later. */
+/** Returns null if the input is invalid: admission then refuses the call. */
 async function openExecution(
   door: OpenDeps,
   { caller, body, harness_run }: InvocationRequest,
@@ -261,7 +261,7 @@ export async function reopen(door: OpenDeps, row: InvocationRow, earlier?: Opene
   };
   const [plan, policy, root] = await Promise.all([
     door.plans.get(bound, scope),
-    door.policies.of(scope),
+    door.policies.getEffective(scope),
     door.authority.resolveRoot(caller),
   ]);
   return new OpenedCall({
@@ -331,7 +331,7 @@ function findBinding(
   if (export_id === undefined) {
     throw new BackplaneError(
       "request.invalid",
-      "The request specifies no tool. Send binding_id or export_id.",
+      "The request does not specify a tool. Send binding_id or export_id.",
     );
   }
   return mapMaybe(bindings.findCandidates(scope, export_id, package_id), (visible) => {

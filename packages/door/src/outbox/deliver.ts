@@ -2,8 +2,8 @@
  * Delivers events to hooks: reserves due jobs and invokes the hook through the one door. The settlement of the call
  * completes the job in the same transaction on `ack` and on the plugin's own `failed`. Any other outcome is retried
  * with back-off and jitter, and the job is dead after the last attempt. The jobs of a hook that is paused or disabled
- * wait until it accepts deliveries again, and those of a removed hook are discarded. Woken by new jobs and at the next
- * due time; never polls.
+ * wait until it accepts deliveries again, and those of a removed hook are discarded. Woken by new jobs, at the next due
+ * time, when deliveries end and by every heartbeat.
  *
  * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. Jobs are
  * reserved in advance, so that a delivery does not wait for its own read. If the store is not shared, new jobs are

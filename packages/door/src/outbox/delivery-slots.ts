@@ -72,8 +72,9 @@ export class DeliverySlots {
   }
 
   /**
-   * Up to the limits, or up to twice the limit of a quick hook. Calls are not opened in advance while other lanes wait
-   * for the shared limit, because those lanes come first, nor for a last attempt, which a crash would use up.
+   * Whether another call may be opened: up to the limits, or up to twice the limit of a quick hook. A call is not
+   * opened in advance while other lanes wait for the shared limit, because those lanes come first, nor for a retry or
+   * an only attempt, which a crash would use up.
    */
   mayOpen(lane: string, next: Job | undefined, waiting_lanes: number): boolean {
     const limit = this.limitOf(lane);
@@ -109,7 +110,7 @@ export class DeliverySlots {
     }
   }
 
-  /** The hook has ended, or the delivery ends without it. */
+  /** Called when the hook has ended, or the delivery ends without a call to it. */
   end(delivery: OpenedDelivery): void {
     const { job, stage, started_at } = delivery;
     if (stage === "ended") return;

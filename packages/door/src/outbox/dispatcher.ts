@@ -231,15 +231,15 @@ function passesFilters({ binding, package: { manifest } }: BoundPackage, event: 
 
 /** Picks one binding per hook: rollout and the precedence of projects apply to deliveries as to calls. */
 function selectBindings(hooks: readonly BoundPackage[], event_id: string): BoundPackage[] {
-  const byHook = new Map<string, BoundPackage[]>();
+  const versions_by_hook = new Map<string, BoundPackage[]>();
   for (const hook of hooks) {
     const key = `${hook.binding.package_id}\n${hook.binding.export_id}`;
-    const versions = byHook.get(key);
-    if (versions === undefined) byHook.set(key, [hook]);
+    const versions = versions_by_hook.get(key);
+    if (versions === undefined) versions_by_hook.set(key, [hook]);
     else versions.push(hook);
   }
   const picked: BoundPackage[] = [];
-  for (const versions of byHook.values()) {
+  for (const versions of versions_by_hook.values()) {
     const binding = pickBinding(versions, event_id);
     if (binding !== null) picked.push(binding);
   }

@@ -11,7 +11,7 @@ const POLL_MS = 15_000;
 /** Batches notifications, because every commit of every tenant sends one. */
 const BATCH_MS = 20;
 
-/** Up to this seq the outbox is complete. */
+/** Returns the seq up to which the outbox is complete. */
 export function eventPosition({ store }: Pick<KernelDeps, "store">): Promise<number> {
   return store.outbox.cursor(HOOKS_CONSUMER);
 }

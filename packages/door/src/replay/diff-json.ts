@@ -25,33 +25,38 @@ export function shapeOf(value: Json): Json {
   ) as JsonObject;
 }
 
-function compare(path: string, current: Json, candidate: Json, found: ReplayDifference[]): void {
-  if (found.length >= MAX_DIFFERENCES || current === candidate) return;
+function compare(path: string, current: Json, candidate: Json, differences: ReplayDifference[]): void {
+  if (differences.length >= MAX_DIFFERENCES || current === candidate) return;
   if (Array.isArray(current) && Array.isArray(candidate)) {
     for (let i = 0; i < Math.max(current.length, candidate.length); i++)
-      compareItem(`${path}/${i}`, current[i], candidate[i], found);
+      compareItem(`${path}/${i}`, current[i], candidate[i], differences);
     return;
   }
   if (isObject(current) && isObject(candidate)) {
     const [left, right] = [toComparable(current as JsonObject), toComparable(candidate as JsonObject)];
     for (const key of new Set([...Object.keys(left), ...Object.keys(right)]))
-      compareItem(`${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`, left[key], right[key], found);
+      compareItem(
+        `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`,
+        left[key],
+        right[key],
+        differences,
+      );
     return;
   }
-  found.push({ path, change: "changed", current: shorten(current), candidate: shorten(candidate) });
+  differences.push({ path, change: "changed", current: shorten(current), candidate: shorten(candidate) });
 }
 
 function compareItem(
   path: string,
   current: Json | undefined,
   candidate: Json | undefined,
-  found: ReplayDifference[],
+  differences: ReplayDifference[],
 ): void {
-  if (found.length >= MAX_DIFFERENCES) return;
+  if (differences.length >= MAX_DIFFERENCES) return;
   if (current === undefined && candidate === undefined) return;
-  if (current === undefined) found.push({ path, change: "added", candidate: shorten(candidate!) });
-  else if (candidate === undefined) found.push({ path, change: "removed", current: shorten(current) });
-  else compare(path, current, candidate, found);
+  if (current === undefined) differences.push({ path, change: "added", candidate: shorten(candidate!) });
+  else if (candidate === undefined) differences.push({ path, change: "removed", current: shorten(current) });
+  else compare(path, current, candidate, differences);
 }
 
 /** A file is compared by its content. Its name and the call that produced it differ from run to run. */

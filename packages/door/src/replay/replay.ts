@@ -170,7 +170,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     const exports = (await door.bindings.get(caller.scope, binding_id))?.package.manifest.exports ?? [];
     const read_only_tools = new Set(exports.filter(isReadOnlyTool).map(({ id }) => id));
     const rows: InvocationRow[] = [];
-    const seen = new Set<string>();
+    const seen_keys = new Set<string>();
     let scanned = 0;
     for (let after: string | undefined; scanned < MAX_SCANNED && rows.length < limit; ) {
       const page = await store.invocations.list(
@@ -185,8 +185,8 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
         if (call.effect_class !== "read_only" && !only_reads) continue;
         if (tools !== undefined && !tools.includes(call.export_id)) continue;
         const key = `${call.project_id}\n${call.export_id}\n${canonicalJson(call.input)}`;
-        if (seen.has(key) || rows.length >= limit) continue;
-        seen.add(key);
+        if (seen_keys.has(key) || rows.length >= limit) continue;
+        seen_keys.add(key);
         const row = await store.invocations.get(caller.scope, call.id);
         if (row !== null) rows.push(row);
       }
@@ -213,17 +213,18 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     });
     if (selectExport(candidate, row.export_id) === null)
       return skipped("failed", `The candidate does not have the tool ${row.export_id}.`);
-    const before = await runOnce(caller, current, plans, row, operation);
-    if (typeof before === "string") return skipped("skipped", before);
-    const after = await runOnce(caller, candidate, plans, row, operation);
-    if (typeof after === "string") return { ...skipped("changed", after), current_ms: before.ms };
-    const expected = new Set(before.attempts.map(({ host, port }) => `${host}:${port}`));
+    const current_run = await runOnce(caller, current, plans, row, operation);
+    if (typeof current_run === "string") return skipped("skipped", current_run);
+    const candidate_run = await runOnce(caller, candidate, plans, row, operation);
+    if (typeof candidate_run === "string")
+      return { ...skipped("changed", candidate_run), current_ms: current_run.ms };
+    const expected = new Set(current_run.attempts.map(({ host, port }) => `${host}:${port}`));
     return {
       ...base,
-      ...compareRuns(row.result, before, after),
-      current_ms: before.ms,
-      candidate_ms: after.ms,
-      attempts: after.attempts.filter(({ host, port }) => !expected.has(`${host}:${port}`)),
+      ...compareRuns(row.result, current_run, candidate_run),
+      current_ms: current_run.ms,
+      candidate_ms: candidate_run.ms,
+      attempts: candidate_run.attempts.filter(({ host, port }) => !expected.has(`${host}:${port}`)),
     };
   }
 
@@ -278,27 +279,27 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
 /** Compares the two runs. The recorded result tells whether the version in use repeats its own results. */
 function compareRuns(
   recorded: Json | null,
-  before: ReplayedRun,
-  after: ReplayedRun,
+  current: ReplayedRun,
+  candidate: ReplayedRun,
 ): Pick<ReplayedCall, "result" | "reason" | "differences"> {
   const none: ReplayDifference[] = [];
-  if (before.error !== null) {
-    const code = before.error.code;
+  if (current.error !== null) {
+    const code = current.error.code;
     const reason = `The version in use fails here (${code}), without network and secrets.`;
-    const same = after.error === null && diffJson(recorded, after.result).length === 0;
-    return same
+    const is_same = candidate.error === null && diffJson(recorded, candidate.result).length === 0;
+    return is_same
       ? { result: "same", reason: null, differences: none }
       : { result: "not_comparable", reason, differences: none };
   }
-  if (after.error !== null) {
-    const { code, message } = after.error;
+  if (candidate.error !== null) {
+    const { code, message } = candidate.error;
     return { result: "failed", reason: `The candidate fails (${code}): ${message}`, differences: none };
   }
-  const differences = diffJson(before.result, after.result);
+  const differences = diffJson(current.result, candidate.result);
   if (differences.length === 0) return { result: "same", reason: null, differences };
-  const repeats = diffJson(recorded, before.result).length === 0;
+  const repeats = diffJson(recorded, current.result).length === 0;
   if (repeats) return { result: "changed", reason: "The result is different.", differences };
-  const shapes = diffJson(shapeOf(before.result), shapeOf(after.result));
+  const shapes = diffJson(shapeOf(current.result), shapeOf(candidate.result));
   if (shapes.length > 0)
     return { result: "changed", reason: "The result has a different structure.", differences: shapes };
   const reason = "The version in use returns a different result each time.";

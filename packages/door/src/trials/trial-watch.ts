@@ -14,7 +14,7 @@ import type { KernelDeps } from "@backplane/ports";
 import type { RegistryModule, TrialFailure } from "@backplane/registry";
 import type { CallEnding } from "../calls/ending.ts";
 
-/** The program itself is broken, whatever the call was about. One such call is enough. */
+/** Failures of the program itself, independent of the input. One such call is enough. */
 const PROCESS_FAILURES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "crashed",
   "crash_loop",
@@ -92,7 +92,7 @@ export class TrialWatch {
   }
 }
 
-/** Whether the process failed, and not the plugin's answer to this call. */
+/** Whether the process itself failed, and not only this call. */
 export function isProcessFailure(code: string | undefined): boolean {
   return isErrorCode(code) && PROCESS_FAILURES.has(code);
 }

@@ -2,7 +2,7 @@ import type { AllowRuleRow } from "@backplane/ports";
 import type { ExportPlan } from "@backplane/registry";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { compilePolicy } from "../../../registry/src/policy/effective-policy.ts";
 import { findPermission } from "../../src/admission/lasting-permission.ts";
@@ -12,7 +12,7 @@ test("finds no permission in rules of another caller, package or tool, nor for t
   const content = manifest([toolExport("write", {}, { effect_class: "non_idempotent_write" })]);
   const binding = await fixture.bind(content);
   const bound = (await fixture.store.bindings.get(user.scope, binding.binding_id))!;
-  const grant = noGrant();
+  const grant = grantWith();
   const plan = {
     bound,
     export: content.exports[0]!,

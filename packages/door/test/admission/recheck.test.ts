@@ -33,13 +33,13 @@ async function startWaitingCall(fixture: TestKernel, caller: Caller) {
 test("checks an approved call again with its recorded role and the current policy", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
-  const forUsers = { roles: { user: { deny: { tools: ["ask"] } } } };
-  const [userApproval, adminApproval] = [
+  const deny_for_users = { roles: { user: { deny: { tools: ["ask"] } } } };
+  const [user_call, admin_call] = [
     await startWaitingCall(fixture, user),
     await startWaitingCall(fixture, admin),
   ];
-  await setPolicy(fixture, forUsers);
-  expect(await userApproval.answer()).toMatchObject({
+  await setPolicy(fixture, deny_for_users);
+  expect(await user_call.answer()).toMatchObject({
     status: "failed",
     error: {
       code: "policy.denied",
@@ -48,7 +48,7 @@ test("checks an approved call again with its recorded role and the current polic
       details: { rule: "role" },
     },
   });
-  expect(await adminApproval.answer()).toMatchObject({ status: "succeeded" });
+  expect(await admin_call.answer()).toMatchObject({ status: "succeeded" });
   const last = await startWaitingCall(fixture, admin);
   await setPolicy(fixture, { allowed_origins: ["core"] });
   expect(await last.answer()).toMatchObject({
@@ -59,18 +59,18 @@ test("checks an approved call again with its recorded role and the current polic
 test("checks an approved call again after a restart with its recorded channel", async () => {
   const first = await createTestKernel({ host: { approval_timeout_ms: 3_600_000 } });
   await first.bind(content);
-  const [limited, other] = [
+  const [mcp_call, ws_call] = [
     await startWaitingCall(first, { ...user, channel: "mcp" }),
     await startWaitingCall(first, { ...user, channel: "ws" }),
   ];
   await setPolicy(first, { channels: { mcp: { deny: { tools: ["ask"] } } } });
   await first.crash();
   const second = await createTestKernel({ file: first.file });
-  expect((await limited.answer(second)).error).toMatchObject({
+  expect((await mcp_call.answer(second)).error).toMatchObject({
     code: "policy.denied",
     details: { rule: "channel" },
   });
-  expect(await other.answer(second)).toMatchObject({ status: "succeeded" });
+  expect(await ws_call.answer(second)).toMatchObject({ status: "succeeded" });
 });
 
 verifies(
@@ -81,7 +81,7 @@ verifies(
     await first.bind(content);
     await first.bind(content, { export_id: "read" });
     first.runner.script = () => new Promise<never>(() => {});
-    const [userApproval, adminApproval] = [
+    const [user_call, admin_call] = [
       await startWaitingCall(first, user),
       await startWaitingCall(first, admin),
     ];
@@ -104,8 +104,8 @@ verifies(
       details: { refused: "policy.denied", rule: "role" },
     });
     expect(ends[1]).toMatchObject({ status: "succeeded", retry_count: 1 });
-    expect(await userApproval.answer(second)).toMatchObject({ error: { code: "policy.denied" } });
-    expect(await adminApproval.answer(second)).toMatchObject({ status: "succeeded" });
+    expect(await user_call.answer(second)).toMatchObject({ error: { code: "policy.denied" } });
+    expect(await admin_call.answer(second)).toMatchObject({ status: "succeeded" });
     expect(second.runner.requests).toHaveLength(2);
   },
 );

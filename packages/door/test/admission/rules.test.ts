@@ -3,7 +3,7 @@ import type { Caller } from "@backplane/ports";
 import type { ExportPlan, RuleHit } from "@backplane/registry";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { describe, expect, test } from "vitest";
 import { compilePolicy } from "../../../registry/src/policy/effective-policy.ts";
 import { admit, recheck } from "../../src/admission/admit.ts";
@@ -25,7 +25,7 @@ interface Case {
 function buildPlan({ item = toolExport("t"), binding = {}, grant = {} }: Case): ExportPlan {
   const content = manifest([item]);
   const exported = content.exports[0]!;
-  const granted = noGrant(grant);
+  const granted = grantWith(grant);
   const bound = {
     binding: {
       binding_id: "bind_1",
@@ -50,7 +50,7 @@ function buildPlan({ item = toolExport("t"), binding = {}, grant = {} }: Case): 
   } as unknown as ExportPlan;
 }
 
-function openedCall(test_case: Case): Opened {
+function createOpenedCall(test_case: Case): Opened {
   return {
     caller: test_case.caller ?? user,
     plan: buildPlan(test_case),
@@ -76,7 +76,7 @@ const STATE: AdmissionState = {
 
 /** Returns the rule that refuses or asks, or "run". */
 function decide(test_case: Case): string {
-  const verdict = admit(openedCall(test_case), { ...STATE, ...test_case.state });
+  const verdict = admit(createOpenedCall(test_case), { ...STATE, ...test_case.state });
   if (verdict.verdict === "refused") return `${verdict.rule}: ${verdict.code}`;
   return verdict.ask === null ? "run" : `ask: ${verdict.ask.rule}`;
 }
@@ -153,19 +153,19 @@ describe("a channel", () => {
   const coding = toolExport("t", {}, { category: "Coding" });
   const web: Caller = { ...user, channel: "web" };
   const onWeb = (limits: NonNullable<Policy["channels"]>[string]): Policy => ({ channels: { web: limits } });
-  const onlyCoding = onWeb({ allowed_tool_categories: ["coding"] });
+  const only_coding = onWeb({ allowed_tool_categories: ["coding"] });
 
   test("admits every tool of its categories and blocks all others", () => {
-    expect(decide({ item: coding, caller: web, org: onlyCoding })).toBe("run");
-    expect(decide({ caller: web, org: onlyCoding })).toBe("channel: policy.denied");
+    expect(decide({ item: coding, caller: web, org: only_coding })).toBe("run");
+    expect(decide({ caller: web, org: only_coding })).toBe("channel: policy.denied");
     const shell = toolExport("t", {}, { category: "shell" });
-    expect(decide({ item: shell, caller: web, org: onlyCoding })).toBe("channel: policy.denied");
+    expect(decide({ item: shell, caller: web, org: only_coding })).toBe("channel: policy.denied");
   });
 
   test("does not limit other channels or the gateway's own calls", () => {
-    expect(decide({ caller: { ...user, channel: "mcp" }, org: onlyCoding })).toBe("run");
-    expect(decide({ caller: user, org: onlyCoding })).toBe("run");
-    expect(decide({ caller: { ...user, channel: "constructor" }, org: onlyCoding })).toBe("run");
+    expect(decide({ caller: { ...user, channel: "mcp" }, org: only_coding })).toBe("run");
+    expect(decide({ caller: user, org: only_coding })).toBe("run");
+    expect(decide({ caller: { ...user, channel: "constructor" }, org: only_coding })).toBe("run");
   });
 
   test.for<[string, Policy]>([
@@ -206,7 +206,7 @@ describe("a channel", () => {
   });
 
   test("hides the tools that it denies from listings, and explains how to change that", () => {
-    const { policy, plan } = openedCall({ org: onlyCoding });
+    const { policy, plan } = createOpenedCall({ org: only_coding });
     expect(findListingDenial(user, plan, policy)).toBeNull();
     const denial = findListingDenial(web, plan, policy)!;
     expect(denial.reason).toBe(
@@ -298,7 +298,7 @@ test("refuses a call whose own queue is full", () => {
 test("lets a plugin call only the tools that it was granted", () => {
   const from = (scopes: string[], tools: string[] | null): Caller => ({
     ...user,
-    delegation: { invocation_id: "inv_1", scopes: scopes as never, grant: noGrant({ tools }) },
+    delegation: { invocation_id: "inv_1", scopes: scopes as never, grant: grantWith({ tools }) },
   });
   expect(decide({ caller: from(["tools:invoke"], null) })).toBe("run");
   expect(decide({ caller: from(["tools:invoke"], ["t"]) })).toBe("run");
@@ -317,7 +317,7 @@ test("rates a listed tool by the grant that the policy leaves to it", () => {
 
 test("rechecks the caller, tool and binding of a call that waited, but not its arguments", () => {
   const again = (test_case: Case) =>
-    recheck(openedCall(test_case), noGrant(test_case.grant), STATE)?.rule ?? null;
+    recheck(createOpenedCall(test_case), grantWith(test_case.grant), STATE)?.rule ?? null;
   expect(again({})).toBeNull();
   expect(again({ org: { archived: true } })).toBe("authority");
   expect(again({ org: { roles: { user: { deny: { tools: ["t"] } } } } })).toBe("role");

@@ -1,6 +1,6 @@
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -44,7 +44,7 @@ verifies(
       // A tool that does not need the host stays in the sandbox, although the host is allowed.
       ["plain", undefined],
     ]);
-    // Other callers may change the rest of such a binding, but not the version of its package.
+    // Other callers may change the other settings of such a binding.
     const other_setting = { host_target: true, timeout_ms: 1_000 };
     await fixture.kernel.bindings.patch(key, binding.binding_id, { policy: other_setting }, undefined);
   },
@@ -53,7 +53,7 @@ verifies(
 verifies("tools.target", "refuses a sandboxed plugin's call to a tool that runs on the host", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(hostTool(), { export_id: "*", policy: { host_target: true } });
-  const inside = noGrant({ gateway_api_scopes: ["tools:invoke"] });
+  const inside = grantWith({ gateway_api_scopes: ["tools:invoke"] });
   const delegated = (grant: typeof inside) => ({
     ...user,
     actor: "inv_parent",

@@ -26,7 +26,7 @@ const devkit = (more: object = {}, version = "0.1.0") =>
     ],
     { version },
   );
-const other: Caller = { ...user, actor: "key_other" };
+const other_user: Caller = { ...user, actor: "key_other" };
 const outsider: Caller = { ...user, scope: { ...scope, project_id: "proj_other" } };
 
 async function createDevkitKernel(): Promise<TestKernel> {
@@ -109,7 +109,7 @@ verifies(
 test("a rule covers one caller, or every caller if an admin allows that", async () => {
   const fixture = await createDevkitKernel();
   await add(fixture, { tool: "write" });
-  expect((await call(fixture, "write", { caller: other })).ask_reason).not.toBeNull();
+  expect((await call(fixture, "write", { caller: other_user })).ask_reason).not.toBeNull();
   for (const identity of [null, "admin"])
     await expect(add(fixture, { tool: "write", identity })).rejects.toMatchObject({ code: "policy.denied" });
   await expect(add(fixture, { tool: "write" }, guest)).rejects.toMatchObject({ code: "policy.denied" });
@@ -117,15 +117,15 @@ test("a rule covers one caller, or every caller if an admin allows that", async 
     code: "request.invalid",
   });
   const rule = await add(fixture, { tool: "write", identity: null }, admin);
-  expect(await call(fixture, "write", { caller: other })).toMatchObject({ allowed_by: rule.id });
+  expect(await call(fixture, "write", { caller: other_user })).toMatchObject({ allowed_by: rule.id });
   expect((await call(fixture, "write", { caller: outsider })).ask_reason).not.toBeNull();
   await expect(add(fixture, { tool: "write", org_wide: true })).rejects.toMatchObject({
     code: "policy.denied",
   });
   const wide = await add(fixture, { tool: "write", identity: null, org_wide: true }, admin);
   expect(await call(fixture, "write", { caller: outsider })).toMatchObject({ allowed_by: wide.id });
-  const projectAdmin: Caller = { ...user, actor: "key_project", role: "admin" };
-  for (const caller of [projectAdmin, orgUser])
+  const project_admin: Caller = { ...user, actor: "key_project", role: "admin" };
+  for (const caller of [project_admin, orgUser])
     await expect(fixture.kernel.allow_rules.remove(caller, wide.id)).rejects.toMatchObject({
       code: "policy.denied",
     });
@@ -141,13 +141,13 @@ test("a rule can be removed by its creator, by the caller it covers, or by an ad
     return error === undefined;
   };
   const everyone = await add(fixture, { tool: "write", identity: null }, admin);
-  const own = await add(fixture, { tool: "write" });
+  const own_rule = await add(fixture, { tool: "write" });
   expect(await removes(user, everyone)).toBe(false);
-  expect(await removes(other, own)).toBe(false);
-  expect(await removes(user, own)).toBe(true);
-  expect(await removes({ ...other, role: "admin" }, everyone)).toBe(true);
-  const demoted = await add(fixture, { tool: "write", identity: null }, { ...other, role: "admin" });
-  expect(await removes(other, demoted)).toBe(true);
+  expect(await removes(other_user, own_rule)).toBe(false);
+  expect(await removes(user, own_rule)).toBe(true);
+  expect(await removes({ ...other_user, role: "admin" }, everyone)).toBe(true);
+  const demoted = await add(fixture, { tool: "write", identity: null }, { ...other_user, role: "admin" });
+  expect(await removes(other_user, demoted)).toBe(true);
 });
 
 test("a rule covers a server up to its risk, but no critical tool and none that always requires approval", async () => {
@@ -205,8 +205,8 @@ test("a rule applies to one package and stays valid after its upgrade", async ()
   const body = { package_id: "evil/devkit" };
   expect((await call(fixture, "write", { body })).ask_reason).not.toBeNull();
   await fixture.kernel.packages.install(admin, fixture.importer.add(devkit({}, "0.2.0")));
-  const moved = { package_id: "acme/devkit", package_version: "0.2.0", org_wide: true };
-  await fixture.kernel.bindings.upgrade(admin, moved);
+  const next_version = { package_id: "acme/devkit", package_version: "0.2.0", org_wide: true };
+  await fixture.kernel.bindings.upgrade(admin, next_version);
   expect(await call(fixture, "write", { body: { package_id: "acme/devkit" } })).toMatchObject({
     allowed_by: rule.id,
   });

@@ -49,15 +49,15 @@ const call = (fixture: TestKernel, body: object = {}) =>
 const answer = (fixture: TestKernel, id: string) =>
   fixture.kernel.approvals.answer(admin, id, { response: "approve" });
 
-async function waitForNextApproval(fixture: TestKernel, before: string): Promise<Approval> {
+async function waitForNextApproval(fixture: TestKernel, previous_id: string): Promise<Approval> {
   const pending = async () =>
     (await fixture.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
-  await until(async () => (await pending()).some(({ id }) => id !== before));
-  return (await pending()).find(({ id }) => id !== before)!;
+  await until(async () => (await pending()).some(({ id }) => id !== previous_id));
+  return (await pending()).find(({ id }) => id !== previous_id)!;
 }
 
 type Change = (fixture: TestKernel, binding_id: string) => Promise<unknown>;
-const CHANGES: [what: string, parts: string[], change: Change][] = [
+const CHANGES: [label: string, parts: string[], change: Change][] = [
   [
     "the config",
     ["config.region", "config.zone"],
@@ -146,7 +146,6 @@ verifies(
       { config: { size: 1, region: "north" } },
       undefined,
     );
-    await fixture.kernel.secrets.rotateKey(admin, { new_key: true }).catch(() => null);
     await answer(fixture, ticket.invocation.approval_id!);
     expect((await ticket.settled).status).toBe("succeeded");
   },
@@ -230,7 +229,7 @@ const createApprovalTool = (run: () => void) =>
     },
   });
 
-const PLUGIN_CHANGES: [what: string, parts: string[], values: Record<string, Json>][] = [
+const PLUGIN_CHANGES: [label: string, parts: string[], values: Record<string, Json>][] = [
   ["a setting of its plugin", ["config.channel"], { "plugin.sender.channel": "#everyone" }],
   ["a credential of its plugin", ["config.api_key"], { "plugin.sender.api_key": "sk-second" }],
   [
@@ -240,10 +239,10 @@ const PLUGIN_CHANGES: [what: string, parts: string[], values: Record<string, Jso
   ],
 ];
 
-for (const [what, parts, values] of PLUGIN_CHANGES) {
+for (const [label, parts, values] of PLUGIN_CHANGES) {
   verifies(
     "approval.digest",
-    `does not run a kernel plugin's tool on an approval given before ${what} changed`,
+    `does not run a kernel plugin's tool on an approval given before ${label} changed`,
     async () => {
       let ran = 0;
       const fixture = await createTestKernel({ plugins: [createApprovalTool(() => ran++)] });

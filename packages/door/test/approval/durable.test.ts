@@ -96,10 +96,10 @@ test("sends a watcher no settled record when the gateway stops during a durable 
 test("applies an answer at the next start if it was written just before a crash", async () => {
   const first = await createTestKernel();
   await first.bind(content);
-  const outcomes = {
-    yes: await requestRemoval(first, { n: 1 }),
-    no: await requestRemoval(first, { n: 2 }),
-    nothing: await requestRemoval(first),
+  const calls = {
+    approved: await requestRemoval(first, { n: 1 }),
+    rejected: await requestRemoval(first, { n: 2 }),
+    unanswered: await requestRemoval(first),
   };
   const resolution = {
     response: null,
@@ -108,8 +108,8 @@ test("applies an answer at the next start if it was written just before a crash"
     resolved_at: "2026-01-01T00:00:00Z",
   };
   // The answer is on disk, and the gateway dies before it wakes the waiting call.
-  await first.store.approvals.resolve(outcomes.yes.approval.id, { ...resolution, status: "approved" }, {});
-  await first.store.approvals.resolve(outcomes.no.approval.id, { ...resolution, status: "rejected" }, {});
+  await first.store.approvals.resolve(calls.approved.approval.id, { ...resolution, status: "approved" }, {});
+  await first.store.approvals.resolve(calls.rejected.approval.id, { ...resolution, status: "rejected" }, {});
   await first.crash();
   const second = await createTestKernel({ file: first.file });
   const end = async (id: string) => {
@@ -117,8 +117,8 @@ test("applies an answer at the next start if it was written just before a crash"
     const { status, error } = await second.kernel.invocations.get(user, id);
     return error?.code ?? status;
   };
-  expect(await end(outcomes.yes.ticket.id)).toBe("succeeded");
-  expect(await end(outcomes.no.ticket.id)).toBe("approval.rejected");
-  expect(await end(outcomes.nothing.ticket.id)).toBe("approval.expired");
-  expect(second.runner.requests.map((request) => request.invocation_id)).toEqual([outcomes.yes.ticket.id]);
+  expect(await end(calls.approved.ticket.id)).toBe("succeeded");
+  expect(await end(calls.rejected.ticket.id)).toBe("approval.rejected");
+  expect(await end(calls.unanswered.ticket.id)).toBe("approval.expired");
+  expect(second.runner.requests.map((request) => request.invocation_id)).toEqual([calls.approved.ticket.id]);
 });

@@ -127,8 +127,8 @@ test.each<[covers: "arguments" | "tool" | "server", same: boolean, tool: boolean
     other_arguments: covers !== "arguments",
   });
   const calls = [ask(fixture, "click"), ask(fixture, "click", { x: 2 }), ask(fixture, "type")];
-  const answers = await Promise.all(calls);
-  expect(answers.map(({ approval: asked }) => asked === null)).toEqual(expected);
+  const results = await Promise.all(calls);
+  expect(results.map(({ approval: asked }) => asked === null)).toEqual(expected);
   expect((await ask(fixture, "click", { x: 1, y: 2 })).approval === null).toBe(covers !== "arguments");
   expect((await ask(fixture, "pay")).approval).not.toBeNull();
 });

@@ -1,5 +1,4 @@
-import type { Approval } from "@backplane/contract";
-import { createIdSource } from "@backplane/contract";
+import { type Approval, createIdSource } from "@backplane/contract";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
 import { scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";

@@ -91,10 +91,10 @@ for (const revoked_part of REVOCATIONS) {
     const binding = await fixture.bind(manifest([toolExport("narrow", { max_concurrency: 1 })]));
     const key = await createRevocableKey(fixture);
     fixture.runner.script = never;
-    fixture.runner.honoursCancel = false;
+    fixture.runner.honours_cancel = false;
     await fixture.kernel.invocations.invoke(admin, { export_id: "narrow", timeout_ms: 60_000 });
     await until(() => fixture.runner.running === 1);
-    const waiting = await Promise.all(
+    const queued_calls = await Promise.all(
       [1, 2, 3].map(() =>
         fixture.kernel.invocations.invoke(key.caller, { export_id: "narrow", timeout_ms: 60_000 }),
       ),
@@ -103,7 +103,7 @@ for (const revoked_part of REVOCATIONS) {
     else if (revoked_part === "project")
       await fixture.kernel.policy.patch(admin, "project", { archived: true });
     else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
-    for (const { settled } of waiting) {
+    for (const { settled } of queued_calls) {
       expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[revoked_part] } });
     }
     expect(fixture.runner.requests).toHaveLength(1);
@@ -212,7 +212,7 @@ test("does not start a queued call after the policy denied its tool to the role"
 
 verifies(
   "sec.revocation",
-  "delivers no events to hooks of an archived project or a disabled binding",
+  "stops the deliveries to the hooks of a project that is archived, and records the refusal",
   async () => {
     const fixture = await createTestKernel({
       host: { deliveries: { concurrency: 4, per_binding: 2, max_attempts: 10, base_ms: 30, max_ms: 60 } },
@@ -229,9 +229,9 @@ verifies(
     await until(() => fixture.runner.requests.length >= 2);
     await fixture.kernel.policy.patch(admin, "project", { archived: true });
     await until(() => fixture.runner.running === 0);
-    const before = fixture.runner.requests.length;
+    const request_count = fixture.runner.requests.length;
     await pause(400);
-    expect(fixture.runner.requests.length - before).toBeLessThanOrEqual(1);
+    expect(fixture.runner.requests.length - request_count).toBeLessThanOrEqual(1);
     const refused = (
       await fixture.kernel.invocations.list(admin, { binding_id: bound.binding_id }, { limit: 50 })
     ).items;

@@ -56,8 +56,8 @@ verifies(
   "sec.session-ids",
   "does not apply a session approval to a session of the same name in another workspace",
   async () => {
-    const needsApproval: KernelTool = { ...addTool, name: "asks", requires_approval: true };
-    const session = await createTestSession({ tools: [needsApproval] });
+    const approval_tool: KernelTool = { ...addTool, name: "asks", requires_approval: true };
+    const session = await createTestSession({ tools: [approval_tool] });
     const { caller } = await createRevocableKey(session);
     const input = { text: '/tool asks {"a":1,"b":2}' };
     const pending = async () =>
@@ -88,25 +88,25 @@ verifies(
     const session = await createTestSession();
     await session.bind(manifest([toolExport("read")]));
     const run = await session.say("/say hi");
-    const other = await session.say("/say hi", "s2");
+    const other_run = await session.say("/say hi", "s2");
     const { caller: outsider } = await createRevocableKey(session, { scopes: ["invocations:write"] });
     const { caller: insider } = await createRevocableKey(session);
-    const call = (caller: Caller, ids: object) =>
-      session.kernel.invocations.invoke(caller, { export_id: "read", ...ids }).then(
+    const call = (caller: Caller, body: object) =>
+      session.kernel.invocations.invoke(caller, { export_id: "read", ...body }).then(
         async ({ settled }) => (await settled).status,
         (error: { code: string }) => error.code,
       );
-    const own = { session_id: "s1", chain_id: run.chain_id, run_id: run.id };
-    for (const [name, id] of Object.entries(own)) {
+    const ids = { session_id: "s1", chain_id: run.chain_id, run_id: run.id };
+    for (const [name, id] of Object.entries(ids)) {
       expect([name, await call(outsider, { [name]: id })]).toEqual([name, "auth.scope"]);
       expect([name, await call(insider, { [name]: id })]).toEqual([name, "succeeded"]);
     }
-    expect(await call(insider, own)).toBe("succeeded");
+    expect(await call(insider, ids)).toBe("succeeded");
     // Ids that do not exist, or belong to another session or project, are not found.
     expect(await call(insider, { chain_id: "ch_1" })).toBe("chain.not_found");
     expect(await call(insider, { run_id: "run_1" })).toBe("run.not_found");
-    expect(await call(insider, { session_id: "s1", chain_id: other.chain_id })).toBe("chain.not_found");
-    expect(await call(insider, { session_id: "s1", run_id: other.id })).toBe("run.not_found");
+    expect(await call(insider, { session_id: "s1", chain_id: other_run.chain_id })).toBe("chain.not_found");
+    expect(await call(insider, { session_id: "s1", run_id: other_run.id })).toBe("run.not_found");
     const elsewhere: Caller = { ...admin, scope: { ...admin.scope, project_id: "proj_other" } };
     expect(await call(elsewhere, { chain_id: run.chain_id })).not.toBe("succeeded");
     // The id of a session that does not exist is allowed as a label.

@@ -209,8 +209,8 @@ verifies(
   "sec.revocation",
   "does not continue a conversation of a disabled role when an approval outlived its turn",
   async () => {
-    const needsApproval = { ...addTool, requires_approval: true };
-    const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [needsApproval] };
+    const approval_tool = { ...addTool, requires_approval: true };
+    const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [approval_tool] };
     const first = await createTestSession(options);
     const key = await createRevocableKey(first, { role: "admin" });
     const text = '/tool add {"a":1,"b":2}';

@@ -104,7 +104,7 @@ describe("limits of a binding", () => {
     const deadline = performance.now() + 60_000;
     expect(await first.acquire(deadline, () => {})).toBe(true);
     let acquired = false;
-    const waiting = second
+    const waiting_call = second
       .acquire(deadline, () => {})
       .then((got) => {
         acquired = got;
@@ -112,11 +112,11 @@ describe("limits of a binding", () => {
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(acquired).toBe(false);
     first.release();
-    await waiting;
+    await waiting_call;
     expect(acquired).toBe(true);
   });
 
-  test("free a slot once when a call releases it twice", () => {
+  test("free a reservation only once, even if a call releases it twice", () => {
     const limits = createLimits();
     const first = limits.reserve("bind_1", 1);
     limits.reserve("bind_1", 1);

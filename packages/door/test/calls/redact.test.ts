@@ -34,12 +34,12 @@ test("redacts a secret that is split across events at any position", () => {
         }
         const out = redactAll(chunks);
         expect(out.map((event) => event.type)).toEqual(chunks.map((event) => event.type));
-        const seen = joinText(out);
+        const redacted_text = joinText(out);
         // Up to three characters may be emitted before the redactor can notice a secret.
-        expect(seen).not.toContain(encoding.slice(3));
-        expect(seen).toContain("[redacted]");
-        expect(seen.startsWith(before)).toBe(true);
-        expect(seen.endsWith(". after")).toBe(true);
+        expect(redacted_text).not.toContain(encoding.slice(3));
+        expect(redacted_text).toContain("[redacted]");
+        expect(redacted_text.startsWith(before)).toBe(true);
+        expect(redacted_text.endsWith(". after")).toBe(true);
       },
     ),
     { numRuns: 500 },
@@ -51,7 +51,7 @@ test("redacts a secret that arrives one character per event", () => {
   expect(out).toMatch(/^key: .{0,3}\[redacted\] end$/);
 });
 
-test("emits held events unchanged and in order, at the latest when the call ends", () => {
+test("emits held events without a secret unchanged and in order, at the latest when the call ends", () => {
   const events = [delta("so sk-c"), delta("at is no secret"), delta("again sk-can")];
   const out: PluginCallEvent[] = [];
   const stream = redactEvents(redactor, (event) => void out.push(event));

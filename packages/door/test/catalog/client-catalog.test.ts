@@ -2,7 +2,7 @@
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 
 const writer = toolPlugin("writer", {
@@ -48,7 +48,7 @@ test("lists tools of plugins and bound exports together, filtered by what the ca
     delegation: {
       invocation_id: "inv_1",
       scopes: ["tools:invoke"] as const,
-      grant: noGrant({ tools: ["read"] }),
+      grant: grantWith({ tools: ["read"] }),
     },
   };
   expect((await catalog.list(delegated)).map(({ name }) => name)).toEqual(["read"]);
@@ -71,8 +71,8 @@ test("reports a changed binding with its org and a changed plugin without one, a
   await plugins.setEnabled(admin, "writer", false);
   expect(await names()).toEqual([]);
   expect(notified.slice(2)).toContain(null);
-  const before = notified.length;
+  const notified_count = notified.length;
   stop();
   await bindings.remove(admin, binding_id);
-  expect(notified).toHaveLength(before);
+  expect(notified).toHaveLength(notified_count);
 });

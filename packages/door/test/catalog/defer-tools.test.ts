@@ -2,7 +2,7 @@
 import type { Caller } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -12,7 +12,7 @@ const TOOLS = manifest(
   NAMES.map((name) => toolExport(name, { description: `Does ${name}. ${"word ".repeat(790)}` })),
 );
 
-async function bindTools(): Promise<TestKernel> {
+async function createToolKernel(): Promise<TestKernel> {
   const fixture = await createTestKernel();
   for (const export_id of NAMES) await fixture.bind(TOOLS, { export_id });
   return fixture;
@@ -37,7 +37,7 @@ verifies(
   "client.profiles",
   "defers nothing within the budget and the least used tools above it",
   async () => {
-    const fixture = await bindTools();
+    const fixture = await createToolKernel();
     expect(await deferredFor(fixture)).toEqual({});
     await callTool(fixture, "tool_d");
     await callTool(fixture, "tool_d");
@@ -56,24 +56,24 @@ verifies(
   "client.profiles",
   "keeps the choice of tools for an hour although calls change the usage",
   async () => {
-    const fixture = await bindTools();
+    const fixture = await createToolKernel();
     await setPolicy(fixture, { tool_token_budget: 1_500 });
     const first = await deferredFor(fixture);
     expect(Object.keys(first)).toHaveLength(3);
-    const [other] = Object.keys(first);
-    await callTool(fixture, other!);
+    const [called_tool] = Object.keys(first);
+    await callTool(fixture, called_tool!);
     fixture.clock.monotonic_offset += 2_000;
     expect(await deferredFor(fixture)).toEqual(first);
     fixture.clock.monotonic_offset += 3_600_000;
-    expect(Object.keys(await deferredFor(fixture))).not.toContain(other);
+    expect(Object.keys(await deferredFor(fixture))).not.toContain(called_tool);
   },
 );
 
 verifies(
   "client.profiles",
-  "never defers a pinned tool, whatever its author and the policy say",
+  "never defers a pinned tool, even if the policy defers it or the budget is 0",
   async () => {
-    const fixture = await bindTools();
+    const fixture = await createToolKernel();
     await setPolicy(fixture, {
       tool_token_budget: 0,
       deferred_tools: ["tool_a", "tool_b"],
@@ -87,7 +87,7 @@ verifies(
   "client.profiles",
   "lists the tools that a key specifies and finds the others by search",
   async () => {
-    const fixture = await bindTools();
+    const fixture = await createToolKernel();
     const { kernel } = fixture;
     const { key, token } = await kernel.keys.create(admin, {
       name: "client:x",
@@ -113,7 +113,7 @@ verifies(
   "client.profiles",
   "lists the tools of a named profile for every key that refers to it",
   async () => {
-    const fixture = await bindTools();
+    const fixture = await createToolKernel();
     const { kernel } = fixture;
     const create = async (...tools: string[]) =>
       await kernel.keys.create(admin, {
@@ -131,7 +131,7 @@ verifies(
     const second = await kernel.keys.authenticate((await create("@review", "@write", "tool_d")).token);
     expect(Object.keys(await deferredFor(fixture, first))).toEqual(["tool_b", "tool_c", "tool_d"]);
     expect(Object.keys(await deferredFor(fixture, second))).toEqual(["tool_c"]);
-    // A change of the profile applies to all its keys; a project can redefine it.
+    // A change of a profile applies to all keys that refer to it.
     await setPolicy(fixture, { tool_profiles: { review: ["tool_c"], write: [] } });
     expect(Object.keys(await deferredFor(fixture, first))).toEqual(["tool_a", "tool_b", "tool_d"]);
     expect(Object.keys(await deferredFor(fixture, second))).toEqual(["tool_a", "tool_b"]);
@@ -139,11 +139,11 @@ verifies(
 );
 
 test("does not defer by budget for a plugin, nor where the policy withholds tool_search", async () => {
-  const fixture = await bindTools();
+  const fixture = await createToolKernel();
   await setPolicy(fixture, { tool_token_budget: 0 });
   const delegated: Caller = {
     ...user,
-    delegation: { invocation_id: "inv_1", scopes: ["tools:invoke"], grant: noGrant({ tools: NAMES }) },
+    delegation: { invocation_id: "inv_1", scopes: ["tools:invoke"], grant: grantWith({ tools: NAMES }) },
   };
   expect(await deferredFor(fixture, delegated)).toEqual({});
   await setPolicy(fixture, { tool_token_budget: 0, allowed_origins: ["plugin"] });

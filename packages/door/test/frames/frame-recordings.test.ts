@@ -40,9 +40,9 @@ test("lists the frames of a call that were recorded, and those of its process th
   expect(items.map(({ text }) => text)).toEqual(["handshake", "mine"]);
   await frames.record(admin, binding.binding_id, 0);
   expect(observes()).toBe(false);
-  const after = await frames.list(admin, call.id);
-  expect(after).toMatchObject({ recording_until: null, observable: true });
-  expect(after.items).toHaveLength(2);
+  const stopped_listing = await frames.list(admin, call.id);
+  expect(stopped_listing).toMatchObject({ recording_until: null, observable: true });
+  expect(stopped_listing.items).toHaveLength(2);
   const { items: entries } = await fixture.kernel.audit.list(
     admin,
     { action: "frames.record" },

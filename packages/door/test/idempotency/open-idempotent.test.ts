@@ -34,7 +34,7 @@ test("claims no key for a refused call", async () => {
   expect((await charge(fixture)).ticket).not.toBeNull();
 });
 
-test("answers a repeated request with the call that was opened before the gateway died", async () => {
+test("gives a repeated request the id of the call that was opened before the gateway died", async () => {
   const first = await createTestKernel();
   await first.bind(content);
   first.runner.script = () => new Promise<never>(() => {});

@@ -70,26 +70,26 @@ const sendOnce = (fixture: TestSession, operation: Operation, digest = "d") =>
   fixture.kernel.idempotency.open(user, "k", digest, (once) => operation.begin(fixture, once));
 
 for (const operation of OPERATIONS) {
-  test(`writes ${operation.name} once for racing requests and gives the same answer after a crash`, async () => {
+  test(`writes ${operation.name} once for racing requests and returns the same response after a crash`, async () => {
     const first = await createTestSession();
     await first.kernel.sessions.create(user, s1);
-    const before = await operation.count(first);
+    const initial_count = await operation.count(first);
     const all = await Promise.all(Array.from({ length: 5 }, () => sendOnce(first, operation)));
-    expect(all.filter(({ began }) => began !== null)).toHaveLength(1);
-    expect(new Set(all.map((item) => item.before)).size).toBe(2);
-    expect(await operation.count(first)).toBe(before + 1);
+    expect(all.filter(({ result }) => result !== null)).toHaveLength(1);
+    expect(new Set(all.map((item) => item.stored)).size).toBe(2);
+    expect(await operation.count(first)).toBe(initial_count + 1);
     await expect(sendOnce(first, operation, "other")).rejects.toMatchObject({ code: "idempotency.conflict" });
     await first.crash();
     const second = await createTestSession({ file: first.file });
     const repeated = await sendOnce(second, operation);
-    expect(repeated).toEqual(all.find((item) => item.before !== null));
-    expect(await operation.count(second)).toBe(before + 1);
+    expect(repeated).toEqual(all.find((item) => item.stored !== null));
+    expect(await operation.count(second)).toBe(initial_count + 1);
   });
 
   test(`claims no key if the gateway dies before it writes ${operation.name} to disk`, async () => {
     const first = await createTestSession();
     await first.kernel.sessions.create(user, s1);
-    const before = await operation.count(first);
+    const initial_count = await operation.count(first);
     const { target, method } = operation.write(first.store);
     const reached = new Promise<void>((resolve) => {
       target[method] = () => {
@@ -101,8 +101,8 @@ for (const operation of OPERATIONS) {
     await reached;
     await first.crash();
     const second = await createTestSession({ file: first.file });
-    expect((await sendOnce(second, operation)).began).not.toBeNull();
-    expect(await operation.count(second)).toBe(before + 1);
+    expect((await sendOnce(second, operation)).result).not.toBeNull();
+    expect(await operation.count(second)).toBe(initial_count + 1);
   });
 }
 
@@ -118,10 +118,10 @@ test("adds a message to a running turn once per key", async () => {
       kernel.sessions.message(user, s1, { text: "/say more" }, once),
   };
   const all = await Promise.all(Array.from({ length: 5 }, () => sendOnce(fixture, more)));
-  const [first_response] = all.filter(({ began }) => began !== null);
-  expect(first_response?.began).toMatchObject({ run_id });
-  const first = JSON.parse(all.find(({ before }) => before !== null)!.before!);
-  expect(first).toEqual(first_response!.began);
+  const [first_response] = all.filter(({ result }) => result !== null);
+  expect(first_response?.result).toMatchObject({ run_id });
+  const stored = JSON.parse(all.find((item) => item.stored !== null)!.stored!);
+  expect(stored).toEqual(first_response!.result);
   await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
   const tape = (await fixture.tape()).filter(({ kind }) => kind === "message");
   expect(tape.map(({ payload }) => payload.role)).toEqual(["user", "user", "assistant", "assistant"]);

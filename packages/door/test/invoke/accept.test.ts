@@ -45,16 +45,16 @@ verifies(
       content: result.content,
       structured_output: result.structured_output,
     });
-    const seen: unknown[] = [];
+    const items: unknown[] = [];
     for await (const item of fixture.kernel.invocations.watch(
       user,
       done.id,
       0,
       new AbortController().signal,
     )) {
-      seen.push("event" in item ? item.event : "settled");
+      items.push("event" in item ? item.event : "settled");
     }
-    expect(seen).toEqual([{ type: "progress", message: "working" }, "settled"]);
+    expect(items).toEqual([{ type: "progress", message: "working" }, "settled"]);
     await expect(fixture.call({ export_id: "search", input: { query: 7 } })).rejects.toMatchObject({
       code: "input.invalid",
       details: { issues: [{ path: "/query" }] },
@@ -86,7 +86,7 @@ test.each<[string, Json | null]>([
   ["a block that is a string", { content: ["x"] }],
   ["is_error as a word", { content: [], is_error: "no" }],
   ["retryable as a number", { content: [], retryable: 1 }],
-])("fails a call whose tool answers with %s", async (_name, result) => {
+])("fails a call whose tool returns %s", async (_name, result) => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "free" }, schemas);
   fixture.runner.script = () => ok(result);

@@ -213,7 +213,7 @@ test("rejects a session approval for a call without a session", async () => {
   expect((await ticket.settled).status).toBe("succeeded");
 });
 
-test("rejects calls with 429 while too many await approval", async () => {
+test("rejects calls as overloaded while too many await approval", async () => {
   const fixture = await createTestKernel({ host: { max_waiting: 2 } });
   await fixture.bind(content);
   const { approval } = await requestRemoval(fixture, { path: "a" });

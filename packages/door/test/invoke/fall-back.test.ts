@@ -23,15 +23,15 @@ interface Setup {
 /** A binding of `greet` that was just upgraded, so the candidate is on trial. */
 async function createTrialKernel({ old = [toolExport("greet")], candidate = old, upgrade = {} }: Setup = {}) {
   const fixture = await createTestKernel();
-  const before = await fixture.bind(manifest(old));
+  const binding = await fixture.bind(manifest(old));
   const source = fixture.importer.add({ ...manifest(candidate), version: CANDIDATE });
   await fixture.kernel.packages.install(admin, source);
-  const moved = await fixture.kernel.bindings.upgrade(admin, {
+  const upgraded = await fixture.kernel.bindings.upgrade(admin, {
     package_id: PACKAGE,
     package_version: CANDIDATE,
     ...upgrade,
   });
-  return { fixture, before, moved };
+  return { fixture, binding, upgraded };
 }
 
 function endCandidate(fixture: TestKernel, outcome: RunOutcome | RunnerScript): void {
@@ -49,9 +49,9 @@ const waitForRollback = (fixture: TestKernel, { binding_id }: Binding) =>
 
 verifies(
   "bind.hot",
-  "if a version on trial crashes, reruns the call on the previous version in the same invocation",
+  "reruns a call on the previous version in the same invocation if its version on trial crashes",
   async () => {
-    const { fixture, before } = await createTrialKernel();
+    const { fixture, binding } = await createTrialKernel();
     endCandidate(fixture, CRASHED);
     const call = await greet(fixture);
     expect(call).toMatchObject({
@@ -61,14 +61,14 @@ verifies(
       retry_count: 1,
       earlier_attempts: [{ reason: "fallback", error: { code: "crashed" } }],
       fallback_from: {
-        binding_id: before.binding_id,
+        binding_id: binding.binding_id,
         package_version: CANDIDATE,
         error: { code: "crashed" },
         stderr_tail: "segmentation fault",
       },
     });
     expect(call.fallback_from!.package_digest).not.toBe(call.package_digest);
-    const now = await fixture.kernel.bindings.get(admin, before.binding_id);
+    const now = await fixture.kernel.bindings.get(admin, binding.binding_id);
     expect(call.binding_generation).toBe(now.generation);
     expect(now.rolled_back).toMatchObject({ package_version: CANDIDATE, invocation_id: call.id });
     const [first, second] = fixture.runner.requests;
@@ -126,7 +126,7 @@ verifies(
       ["unknown", "unknown", false, true],
     ];
     for (const [old, candidate, dispatched, again] of cases) {
-      const { fixture, before } = await createTrialKernel({
+      const { fixture, binding } = await createTrialKernel({
         old: toolWith(old),
         candidate: toolWith(candidate),
       });
@@ -143,7 +143,7 @@ verifies(
         expect(call).toMatchObject({ error: { code: "launch_failed" }, package_version: CANDIDATE });
         expect(versionsRun(fixture)).toEqual([CANDIDATE]);
         // The version is rolled back nevertheless.
-        await waitForRollback(fixture, before);
+        await waitForRollback(fixture, binding);
       }
     }
   },
@@ -202,7 +202,7 @@ verifies("approval.digest", "does not run a call on bytes other than those a per
     [asks, toolExport("greet")],
     [toolExport("greet"), asks],
   ] as const) {
-    const { fixture, before } = await createTrialKernel({ old: [old], candidate: [candidate] });
+    const { fixture, binding } = await createTrialKernel({ old: [old], candidate: [candidate] });
     endCandidate(fixture, CRASHED);
     const { settled, status } = await fixture.kernel.invocations.invoke(admin, {
       export_id: "greet",
@@ -214,7 +214,7 @@ verifies("approval.digest", "does not run a call on bytes other than those a per
     }
     expect(await settled).toMatchObject({ status: "failed", error: { code: "crashed" } });
     expect(versionsRun(fixture)).toEqual([CANDIDATE]);
-    await waitForRollback(fixture, before);
+    await waitForRollback(fixture, binding);
   }
 });
 
@@ -235,15 +235,15 @@ verifies(
   "bind.rollout",
   "reruns calls to a crashing share on the binding that serves the other calls",
   async () => {
-    const { fixture, before, moved } = await createTrialKernel({ upgrade: { percent: 99.99 } });
-    const share = moved.find(({ share_of }) => share_of !== undefined)!;
+    const { fixture, binding, upgraded } = await createTrialKernel({ upgrade: { percent: 99.99 } });
+    const share = upgraded.find(({ share_of }) => share_of !== undefined)!;
     endCandidate(fixture, CRASHED);
     const calls = await Promise.all([greet(fixture), greet(fixture), greet(fixture)]);
     for (const call of calls)
       expect(call).toMatchObject({
         status: "succeeded",
         package_version: OLD,
-        binding_id: before.binding_id,
+        binding_id: binding.binding_id,
         fallback_from: { binding_id: share.binding_id, package_version: CANDIDATE },
       });
   },
@@ -263,7 +263,7 @@ test("reruns a call at most once, and reports the failure of the previous versio
 });
 
 verifies("inv.deadline", "keeps the deadline of the call across both runs", async () => {
-  const { fixture, before } = await createTrialKernel();
+  const { fixture, binding } = await createTrialKernel();
   endCandidate(fixture, () => {
     fixture.clock.monotonic_offset += 700;
     return CRASHED;
@@ -278,8 +278,8 @@ verifies("inv.deadline", "keeps the deadline of the call across both runs", asyn
   });
   expect(await greet(late.fixture, { timeout_ms: 5_000 })).toMatchObject({ error: { code: "crashed" } });
   expect(versionsRun(late.fixture)).toEqual([CANDIDATE]);
-  await waitForRollback(late.fixture, late.before);
-  await waitForRollback(fixture, before);
+  await waitForRollback(late.fixture, late.binding);
+  await waitForRollback(fixture, binding);
 });
 
 test("leaves the call failed if the previous version has other bytes now", async () => {
@@ -319,13 +319,13 @@ verifies(
 
 test("ends a call that is cancelled while the version is rolled back", async () => {
   const { fixture } = await createTrialKernel();
-  const { promise: held, resolve: release } = Promise.withResolvers<void>();
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const { bindings } = fixture.store;
   const updateAll = bindings.updateAll.bind(bindings);
   let rolling = false;
   bindings.updateAll = async (...change) => {
     rolling = true;
-    await held;
+    await released;
     return await updateAll(...change);
   };
   endCandidate(fixture, CRASHED);
@@ -337,13 +337,13 @@ test("ends a call that is cancelled while the version is rolled back", async () 
   expect(versionsRun(fixture)).toEqual([CANDIDATE]);
 });
 
-test("leaves the call failed if an operator has moved the binding to another version", async () => {
+test("leaves the call failed if an operator has changed the binding to another version", async () => {
   for (const upgrade of [{}, { percent: 99.99 }]) {
-    const { fixture, before } = await createTrialKernel({ upgrade });
+    const { fixture, binding } = await createTrialKernel({ upgrade });
     const next = fixture.importer.add({ ...manifest([toolExport("greet")]), version: "0.3.0" });
     await fixture.kernel.packages.install(admin, next);
     endCandidate(fixture, async () => {
-      await fixture.kernel.bindings.patch(admin, before.binding_id, { package_version: "0.3.0" }, undefined);
+      await fixture.kernel.bindings.patch(admin, binding.binding_id, { package_version: "0.3.0" }, undefined);
       return CRASHED;
     });
     expect(await greet(fixture)).toMatchObject({ status: "failed", package_version: CANDIDATE });
@@ -351,7 +351,7 @@ test("leaves the call failed if an operator has moved the binding to another ver
   }
 });
 
-test("keeps the answer of a call that was still running when its version on trial was rolled back", async () => {
+test("keeps the outcome of a call that was still running when its version on trial was rolled back", async () => {
   const { fixture } = await createTrialKernel();
   const { promise: crashed, resolve: crash } = Promise.withResolvers<void>();
   endCandidate(fixture, async ({ request }) => {
@@ -359,21 +359,24 @@ test("keeps the answer of a call that was still running when its version on tria
     await crashed;
     return ended("failed", "malformed_response");
   });
-  const answered = greet(fixture, { input: { text: "answers" } });
+  const slow_call = greet(fixture, { input: { text: "slow" } });
   await until(() => fixture.runner.requests.length === 1);
   expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: OLD });
   crash();
-  expect(await answered).toMatchObject({ error: { code: "malformed_response" }, package_version: CANDIDATE });
+  expect(await slow_call).toMatchObject({
+    error: { code: "malformed_response" },
+    package_version: CANDIDATE,
+  });
 });
 
 test("leaves the call failed if an operator has rolled the binding back to other bytes", async () => {
-  const { fixture, before } = await createTrialKernel();
+  const { fixture, binding } = await createTrialKernel();
   const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
   await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === OLD)!.id);
-  const other = fixture.importer.add(manifest([toolExport("greet"), toolExport("other")]));
-  await fixture.kernel.packages.install(admin, other);
+  const other_bytes = fixture.importer.add(manifest([toolExport("greet"), toolExport("other")]));
+  await fixture.kernel.packages.install(admin, other_bytes);
   endCandidate(fixture, async () => {
-    await fixture.kernel.bindings.rollback(admin, before.binding_id);
+    await fixture.kernel.bindings.rollback(admin, binding.binding_id);
     return CRASHED;
   });
   expect(await greet(fixture)).toMatchObject({ status: "failed", package_version: CANDIDATE });

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { type Admitted, admit } from "../../src/admission/admit.ts";
-import type { Approved } from "../../src/invoke/approve.ts";
-import { approve } from "../../src/invoke/approve.ts";
+import { type Approved, approve } from "../../src/invoke/approve.ts";
 import type { Door } from "../../src/invoke/door.ts";
 import { type Recorded, record } from "../../src/invoke/record.ts";
 import { run } from "../../src/invoke/run.ts";
@@ -16,7 +15,7 @@ export function skippingAGateDoesNotCompile(
   opened: Opened,
   admitted: Admitted,
   recorded: Recorded,
-  lookAlike: LookAlike<Opened>,
+  look_alike: LookAlike<Opened>,
   forged: LookAlike<Approved>,
 ): void {
   // @ts-expect-error opened is not admitted
@@ -28,7 +27,7 @@ export function skippingAGateDoesNotCompile(
   // @ts-expect-error opened is not approved
   void run(door, opened);
   // @ts-expect-error a look-alike is not opened
-  admit(lookAlike, door.state);
+  admit(look_alike, door.state);
   // @ts-expect-error a look-alike is not approved
   void run(door, forged);
 }

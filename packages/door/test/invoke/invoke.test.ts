@@ -4,7 +4,7 @@ import type { Caller, InvocationRow } from "@backplane/ports";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";
@@ -20,9 +20,9 @@ verifies(
       {},
       schemas,
     );
-    let before: InvocationRow | null = null;
+    let row_at_dispatch: InvocationRow | null = null;
     fixture.runner.script = async ({ request }) => {
-      before = await fixture.store.invocations.get(scope, request.invocation_id);
+      row_at_dispatch = await fixture.store.invocations.get(scope, request.invocation_id);
       return ok();
     };
     const run = await fixture.say("/say hi", "sess_1");
@@ -34,7 +34,7 @@ verifies(
       ...ids,
     });
     const settled = await ticket.settled;
-    expect(before).toMatchObject({ id: ticket.id, status: "running", ended_at: null });
+    expect(row_at_dispatch).toMatchObject({ id: ticket.id, status: "running", ended_at: null });
     expect(InvocationSchema.parse(settled)).toEqual(settled);
     expect(settled).toMatchObject({
       id: expect.stringMatching(/^inv_/),
@@ -206,8 +206,8 @@ test("does not count calls that await approval as running", async () => {
   const content = manifest([toolExport("asks", {}, { requires_approval: true }), toolExport("echo")]);
   await fixture.bind(content);
   await fixture.bind(content, { export_id: "echo" });
-  const waiting = await fixture.kernel.invocations.invoke(user, { export_id: "asks" });
-  expect(waiting.status).toBe("waiting_approval");
+  const pending_call = await fixture.kernel.invocations.invoke(user, { export_id: "asks" });
+  expect(pending_call.status).toBe("waiting_approval");
   expect((await fixture.call({ export_id: "echo" })).status).toBe("succeeded");
 });
 
@@ -219,7 +219,7 @@ test("shows a plugin only the calls that it made, and lets a guest cancel only i
   const plugin: Caller = {
     ...user,
     actor: "inv_parent",
-    delegation: { invocation_id: "inv_parent", scopes: ["tools:invoke"], grant: noGrant() },
+    delegation: { invocation_id: "inv_parent", scopes: ["tools:invoke"], grant: grantWith() },
   };
   const [others, guests] = [
     await invocations.invoke(user, { export_id: "slow" }),
@@ -258,7 +258,7 @@ test("neither acknowledges nor runs a call whose row the store rejects", async (
   expect((await fixture.call({ export_id: "echo" }, admin)).status).toBe("succeeded");
 });
 
-test("releases the queue place and the slot of a call whose row the store rejects", async () => {
+test("releases the slot reservation of a call whose row the store rejects, and does not count it as running", async () => {
   const fixture = await createTestKernel({ host: { max_running: 1, queue_per_binding: 0 } });
   await fixture.bind(manifest([toolExport("one", { max_concurrency: 1 })]));
   const { invocations } = fixture.store;

@@ -37,21 +37,30 @@ verifies(
     await fixture.say(`/say ${"lorem ipsum dolor ".repeat(60)}`);
     await fixture.say(`/say ${"sit amet consectetur ".repeat(60)}`);
     /** The row on disk at the time when the runner gets the call. */
-    const before = new Map<string, InvocationRow | null>();
+    const rows_at_dispatch = new Map<string, InvocationRow | null>();
     fixture.runner.script = async ({ request }) => {
-      before.set(request.export_id, await fixture.store.invocations.get(scope, request.invocation_id));
+      rows_at_dispatch.set(
+        request.export_id,
+        await fixture.store.invocations.get(scope, request.invocation_id),
+      );
       return ok(request.export_id === "shrink" ? { summary: { text: "short" } } : {});
     };
     await fixture.call({ export_id: "flow", input: { mode: "start", trigger: { type: "manual" } } });
-    await until(() => before.has("notify"));
+    await until(() => rows_at_dispatch.has("notify"));
     await until(async () =>
       (await listRecords(fixture, "notify")).every(({ ended_at }) => ended_at !== null),
     );
     const chain = await fixture.kernel.sessions.get(user, { session_id: "s1" });
     await fixture.kernel.sessions.compact(user, { session_id: "s1" });
     for (const { kind, export_id, execution_id, class: isolation } of CALLS) {
-      const row = (await listRecords(fixture, export_id)).find(({ id }) => id === before.get(export_id)?.id);
-      expect(before.get(export_id)).toMatchObject({ export_kind: kind, status: "running", ended_at: null });
+      const row = (await listRecords(fixture, export_id)).find(
+        ({ id }) => id === rows_at_dispatch.get(export_id)?.id,
+      );
+      expect(rows_at_dispatch.get(export_id)).toMatchObject({
+        export_kind: kind,
+        status: "running",
+        ended_at: null,
+      });
       expect(InvocationSchema.parse(row)).toEqual(row);
       expect(row).toMatchObject({
         id: expect.stringMatching(/^inv_/),

@@ -156,25 +156,25 @@ test("gives a recovered call a new token and revokes the old one", async () => {
   first.runner.script = () => new Promise<never>(() => {});
   const ticket = await first.kernel.invocations.invoke(user, { export_id: "reach" });
   await until(() => first.runner.running === 1);
-  const before = first.runner.requests[0]!.context.gateway.delegation_token!;
-  await first.kernel.keys.authenticate(before);
+  const old_token = first.runner.requests[0]!.context.gateway.delegation_token!;
+  await first.kernel.keys.authenticate(old_token);
   await first.crash();
 
   const second = await createTestKernel({ file: first.file, start: false });
-  let seen: { before: unknown; now: Caller } | undefined;
+  let callers: { old: unknown; current: Caller } | undefined;
   second.runner.script = async ({ request }) => {
     const { delegation_token, scopes } = request.context.gateway;
     expect(scopes).toEqual(["chains:read"]);
-    expect(delegation_token).not.toBe(before);
-    seen = {
-      before: await second.kernel.keys.authenticate(before).catch((error: { code: string }) => error.code),
-      now: await second.kernel.keys.authenticate(delegation_token!),
+    expect(delegation_token).not.toBe(old_token);
+    callers = {
+      old: await second.kernel.keys.authenticate(old_token).catch((error: { code: string }) => error.code),
+      current: await second.kernel.keys.authenticate(delegation_token!),
     };
     return ok();
   };
   await second.kernel.start();
   expect((await waitForEnd(second, ticket.id)).status).toBe("succeeded");
-  expect(seen).toMatchObject({ before: "auth.invalid", now: { actor: ticket.id } });
+  expect(callers).toMatchObject({ old: "auth.invalid", current: { actor: ticket.id } });
   const token = second.runner.requests[0]!.context.gateway.delegation_token!;
   await expect(second.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
 });
@@ -190,7 +190,7 @@ test("subtracts the used time from the deadline of a recovered call, within boun
   await until(() => first.runner.running === 3);
   await first.crash();
   // In order: recovered 40 s later, an hour later, and with a clock that was set back.
-  const left: number[] = [];
+  const remaining: number[] = [];
   for (const [n, offset] of [40_000, 3_600_000, -3_600_000].entries()) {
     const runner = new ScriptedRunner();
     runner.script = ({ request }) =>
@@ -199,12 +199,12 @@ test("subtracts the used time from the deadline of a recovered call, within boun
     fixture.clock.wall_offset = offset;
     await fixture.kernel.start();
     await waitForEnd(fixture, started[n]!);
-    left.push(runner.requests.find((request) => request.invocation_id === started[n])!.timeout_ms);
+    remaining.push(runner.requests.find((request) => request.invocation_id === started[n])!.timeout_ms);
     await fixture.crash();
   }
   for (const [n, limit] of [20_000, 5_000, 60_000].entries()) {
-    expect(left[n]).toBeLessThanOrEqual(limit);
-    expect(left[n]).toBeGreaterThan(limit / 2);
+    expect(remaining[n]).toBeLessThanOrEqual(limit);
+    expect(remaining[n]).toBeGreaterThan(limit / 2);
   }
 });
 

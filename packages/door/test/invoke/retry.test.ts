@@ -57,18 +57,18 @@ verifies(
     expect(await fixture.call({ export_id: "read" })).toMatchObject({ status: "failed", retry_count: 0 });
     expect(requests).toHaveLength(1);
     // A hook's ack is a success. Every outcome but ack and failed is delivered again under the same id.
-    const seen: { delivery_id: unknown; attempt: unknown }[] = [];
-    const answers = [later, () => ended("failed", "timeout"), () => ok(null)];
+    const deliveries: { delivery_id: unknown; attempt: unknown }[] = [];
+    const outcomes = [later, () => ended("failed", "timeout"), () => ok(null)];
     fixture.runner.script = ({ request }) => {
       if (request.op !== "hook.handle") return ok();
-      seen.push({ delivery_id: request.body.delivery_id, attempt: request.body.attempt });
-      return answers[seen.length - 1]?.() ?? ok(null);
+      deliveries.push({ delivery_id: request.body.delivery_id, attempt: request.body.attempt });
+      return outcomes[deliveries.length - 1]?.() ?? ok(null);
     };
     await fixture.kernel.bindings.create(user, exportReference("notify"));
-    await until(() => seen.length >= 3);
+    await until(() => deliveries.length >= 3);
     await until(async () => (await settledHooks()).includes("succeeded"));
-    expect(seen.slice(0, 3).map((delivery) => delivery.attempt)).toEqual([1, 2, 3]);
-    expect(new Set(seen.slice(0, 3).map((delivery) => delivery.delivery_id)).size).toBe(1);
+    expect(deliveries.slice(0, 3).map((delivery) => delivery.attempt)).toEqual([1, 2, 3]);
+    expect(new Set(deliveries.slice(0, 3).map((delivery) => delivery.delivery_id)).size).toBe(1);
     async function settledHooks() {
       const list = await fixture.kernel.invocations.list(user, { export_id: "notify" }, { limit: 10 });
       return list.items.map((job) => job.status);

@@ -21,7 +21,11 @@ const content = manifest([
   }),
   toolExport("bare"),
 ]);
-const exportOf = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
+const exportReference = (export_id: string) => ({
+  package_id: "acme/devkit",
+  package_version: "0.1.0",
+  export_id,
+});
 
 verifies("vai.context", "builds a complete context, omits absent ids and records no secret", async () => {
   const fixture = await createTestSession();
@@ -31,7 +35,7 @@ verifies("vai.context", "builds a complete context, omits absent ids and records
     secrets: { jira_token: "secret://org_local/jira_token" },
     policy: { allowed_domains: ["api.example.com"] },
   });
-  await fixture.kernel.bindings.create(admin, exportOf("bare"));
+  await fixture.kernel.bindings.create(admin, exportReference("bare"));
   const encodings = [SECRET, Buffer.from(SECRET).toString("base64"), encodeURIComponent(SECRET)];
   encodings.push(Buffer.from(SECRET).toString("base64url"), Buffer.from(`me:${SECRET}`).toString("base64"));
   let context: InvocationContext | undefined;
@@ -69,9 +73,9 @@ verifies("vai.context", "builds a complete context, omits absent ids and records
   for (const encoding of [...encodings, token]) expect(recorded).not.toContain(encoding);
   expect(events).toHaveLength(1);
   // An org-wide call without any ids gets a trace id and no other.
-  const orgWide: Caller = { ...admin, scope: { org_id, project_id: null } };
-  await fixture.kernel.bindings.create(orgWide, exportOf("bare"));
-  await fixture.call({ export_id: "bare" }, orgWide);
+  const org_wide_caller: Caller = { ...admin, scope: { org_id, project_id: null } };
+  await fixture.kernel.bindings.create(org_wide_caller, exportReference("bare"));
+  await fixture.call({ export_id: "bare" }, org_wide_caller);
   expect(Object.keys(context!).sort()).toEqual(
     ["config", "deadline_at", "gateway", "grant", "invocation_id", "org_id", "secrets", "trace_id"].sort(),
   );
@@ -140,30 +144,30 @@ test("builds the body of the op for each kind of export", async () => {
     { id: "a", kind: "harness", harness: {} },
   ]);
   await fixture.kernel.packages.install(admin, fixture.importer.add(kinds));
-  for (const { id } of kinds.exports) await fixture.kernel.bindings.create(admin, exportOf(id));
-  const answers = { "tool.invoke": { content: [] }, "compactor.compact": { summary: { text: "short" } } };
-  fixture.runner.script = ({ request }) => ok(answers[request.op as keyof typeof answers] ?? { fine: true });
+  for (const { id } of kinds.exports) await fixture.kernel.bindings.create(admin, exportReference(id));
+  const results = { "tool.invoke": { content: [] }, "compactor.compact": { summary: { text: "short" } } };
+  fixture.runner.script = ({ request }) => ok(results[request.op as keyof typeof results] ?? { fine: true });
   const run = async (export_id: string, input: Invocation["input"]) => {
     const done = await fixture.call({ export_id, input });
     const request = fixture.runner.requests.at(-1)!;
     expect(done.status).toBe("succeeded");
     return [request.op, request.body, done.execution_id] as const;
   };
-  const [toolOp, toolBody, toolx] = await run("t", { q: 1 });
-  expect([toolOp, toolBody]).toEqual(["tool.invoke", { tool_execution_id: toolx, input: { q: 1 } }]);
-  const [hookOp, hookBody, del] = await run("h", completeEvent("run.completed"));
+  const [tool_op, tool_body, tool_execution_id] = await run("t", { q: 1 });
+  expect([tool_op, tool_body]).toEqual(["tool.invoke", { tool_execution_id, input: { q: 1 } }]);
+  const [hook_op, hook_body, del] = await run("h", completeEvent("run.completed"));
   const event = { ...completeEvent("run.completed"), test: true };
   const delivered = { delivery_id: del, attempt: 1, event };
-  expect([hookOp, hookBody]).toEqual(["hook.handle", delivered]);
+  expect([hook_op, hook_body]).toEqual(["hook.handle", delivered]);
   // An id in the caller's input does not replace the id of the execution.
-  const [, compactBody, cmp] = await run("c", { ...completeCompaction(), compaction_id: "mine" });
-  expect(compactBody).toEqual({ ...completeCompaction(), compaction_id: cmp });
-  const [, harnessBody, exec] = await run("a", {
+  const [, compactor_body, cmp] = await run("c", { ...completeCompaction(), compaction_id: "mine" });
+  expect(compactor_body).toEqual({ ...completeCompaction(), compaction_id: cmp });
+  const [, harness_body, exec] = await run("a", {
     target: { session_id: "sess_1" },
     policy: { max_depth: 1 },
   });
   // The harness learns every limit that applies to it, including those that the caller left to the gateway.
-  expect(harnessBody).toEqual({
+  expect(harness_body).toEqual({
     mode: "start",
     target: { session_id: "sess_1", execution_id: exec },
     trigger: { type: "user_request", input: [] },

@@ -33,8 +33,8 @@ test("lists a call with its nested calls as a trace, but not a single call that 
   const alone = await fixture.call({ export_id: "child" });
   expect((await fixture.kernel.invocations.trace(user, alone.trace_id, { limit: 9 })).items).toEqual([]);
   const traced = await fixture.call({ export_id: "child", trace_id: "t-mine" });
-  const found = await fixture.kernel.invocations.trace(user, "t-mine", { limit: 9 });
-  expect(found.items.map(({ id }) => id)).toEqual([traced.id]);
+  const trace = await fixture.kernel.invocations.trace(user, "t-mine", { limit: 9 });
+  expect(trace.items.map(({ id }) => id)).toEqual([traced.id]);
 });
 
 const hooked = manifest([
@@ -97,7 +97,7 @@ test("does not add a call to a trace whose id only resembles the call's own", as
   const fixture = await createTestKernel();
   await fixture.bind(hooked, { export_id: "echo" });
   const first = await fixture.call({ export_id: "echo", trace_id: "t-mine" });
-  const other = first.id.replace(/^inv_/, "tr_");
-  const second = await fixture.call({ export_id: "echo", trace_id: other });
-  expect((await readTrace(fixture, other)).map(({ id }) => id)).toEqual([second.id]);
+  const similar_trace_id = first.id.replace(/^inv_/, "tr_");
+  const second = await fixture.call({ export_id: "echo", trace_id: similar_trace_id });
+  expect((await readTrace(fixture, similar_trace_id)).map(({ id }) => id)).toEqual([second.id]);
 });

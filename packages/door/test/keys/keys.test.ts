@@ -51,10 +51,10 @@ test("rejects the creation of a key with more rights than the caller's", async (
   for (const body of wider) {
     await expect(keys.create(maker, body)).rejects.toMatchObject({ code: "policy.denied" });
   }
-  const orgKey = await keys.create(admin, { ...base, scopes: ["admin"], project_id: null });
-  const orgAdmin = await keys.authenticate(orgKey.token);
-  expect(orgAdmin.admin).toBe(true);
-  await expect(keys.create(orgAdmin, { ...base, org_id: "org_other" })).rejects.toMatchObject({
+  const org_key = await keys.create(admin, { ...base, scopes: ["admin"], project_id: null });
+  const org_admin = await keys.authenticate(org_key.token);
+  expect(org_admin.admin).toBe(true);
+  await expect(keys.create(org_admin, { ...base, org_id: "org_other" })).rejects.toMatchObject({
     code: "policy.denied",
   });
 });
@@ -91,8 +91,8 @@ test("lets the admin token manage keys of every project of the org, and a key on
   await keys.revoke(admin, there.key.id, { project: "*" });
   await expect(keys.authenticate(there.token)).rejects.toMatchObject({ code: "auth.invalid" });
   // The audit entry belongs to the project of the key.
-  const other = { ...admin, scope: { org_id: "org_local", project_id: "proj_other" } };
-  const [entry] = (await audit.list(other, { action: "key.revoke" }, { limit: 1 })).items;
+  const other_project = { ...admin, scope: { org_id: "org_local", project_id: "proj_other" } };
+  const [entry] = (await audit.list(other_project, { action: "key.revoke" }, { limit: 1 })).items;
   expect(entry).toMatchObject({ subject: there.key.id, actor: "admin" });
 });
 
@@ -116,7 +116,7 @@ test("limits a delegated token to its running call and rejects it afterwards", a
   await fixture.kernel.policy.patch(admin, "org", { tolerance: { background: "full" } });
   const { keys, invocations } = fixture.kernel;
   const tokens: string[] = [];
-  const seen: unknown[] = [];
+  const write_results: unknown[] = [];
   fixture.runner.script = async ({ request }) => {
     if (request.export_id === "child" || request.export_id === "writer") return ok();
     const token = request.context.gateway.delegation_token!;
@@ -135,7 +135,7 @@ test("limits a delegated token to its running call and rejects it afterwards", a
       async (ticket) => (await ticket.settled).status,
       (error: { code: string }) => error.code,
     );
-    seen.push(write);
+    write_results.push(write);
     await expect(fixture.kernel.secrets.put(caller, "x", "y")).rejects.toMatchObject({
       code: "policy.denied",
     });
@@ -149,7 +149,7 @@ test("limits a delegated token to its running call and rejects it afterwards", a
     expect(done, JSON.stringify(done.error)).toMatchObject({ status: "succeeded" });
   }
   // A read_only call cannot write through another tool.
-  expect(seen).toEqual(["succeeded", "policy.denied"]);
+  expect(write_results).toEqual(["succeeded", "policy.denied"]);
   for (const token of tokens) {
     await expect(keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
   }

@@ -6,7 +6,7 @@ import { NodeLease } from "../../src/node/node-lease.ts";
 
 const TTL = 10_000;
 
-/** A store with its own clock that can become unavailable. */
+/** A lease in a store that can become unavailable or slow, with a clock that the test advances. */
 function createLease(shared = true) {
   const clock = new TestClock();
   const state = { unavailable: false, latency_ms: 0 };
@@ -45,7 +45,7 @@ test("takes over the work of other nodes only after it reached the store for a w
   await lease.renew();
   expect(lease.mayTakeOver()).toBe(false);
   const renewFor = async (ms: number) => {
-    for (let left = ms; left > 0; left -= 2_500) {
+    for (let remaining = ms; remaining > 0; remaining -= 2_500) {
       advance(2_500);
       await lease.renew();
     }
@@ -77,10 +77,10 @@ test("confirm resolves when the lease is renewed and rejects when it is not", as
   await expect(lease.confirm(20)).rejects.toMatchObject({ code: "store.unavailable" });
   const lapsed: number[] = [];
   lease.onLapsed(() => lapsed.push(lease.lapses));
-  const waiting = lease.confirm(60_000);
+  const confirmation = lease.confirm(60_000);
   state.unavailable = false;
   await lease.renew();
-  await waiting;
+  await confirmation;
   expect(lapsed).toEqual([2]);
 });
 

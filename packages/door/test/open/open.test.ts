@@ -3,12 +3,12 @@ import type { Json } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { describe, expect, test } from "vitest";
 
 const plugin = (more: Partial<NonNullable<Caller["delegation"]>> = {}): Caller => ({
   ...user,
-  delegation: { invocation_id: "inv_1", scopes: ["tools:invoke"], grant: noGrant(), ...more },
+  delegation: { invocation_id: "inv_1", scopes: ["tools:invoke"], grant: grantWith(), ...more },
 });
 
 test("finds no binding if the names of a request contradict each other", async () => {

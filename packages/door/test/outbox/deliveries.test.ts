@@ -114,7 +114,7 @@ verifies(
     expect((await fixture.list("dead")).items).toEqual([]);
     const actions = (await fixture.kernel.audit.list(admin, {}, { limit: 50 })).items
       .filter(({ action }) => action.startsWith("delivery."))
-      .map(({ action, subject: of }) => [action, of]);
+      .map(({ action, subject: delivery_id }) => [action, delivery_id]);
     expect(actions).toEqual([
       ["delivery.discard", second!.id],
       ["delivery.replay", dead!.id],
@@ -205,15 +205,15 @@ verifies(
   "keeps the queued deliveries to a disabled hook and delivers them after it is enabled",
   async () => {
     const fixture = await createHookKernel();
-    const waiting = await leaveDeliveriesWaiting(fixture);
+    const waiting_ids = await leaveDeliveriesWaiting(fixture);
     const { id: missed } = await fixture.call({ export_id: "echo" });
     await new Promise((resolve) => setTimeout(resolve, 150));
-    expect((await fixture.list("pending")).items.map(({ id }) => id)).toEqual(waiting);
+    expect((await fixture.list("pending")).items.map(({ id }) => id)).toEqual(waiting_ids);
     expect(fixture.hookCalls()).toHaveLength(2);
     await setStatus(fixture, "active");
     await until(async () => (await fixture.list("delivered")).items.length === 2);
     const delivered = fixture.hookCalls().slice(2);
-    expect(new Set(delivered.map(({ body }) => body.delivery_id))).toEqual(new Set(waiting));
+    expect(new Set(delivered.map(({ body }) => body.delivery_id))).toEqual(new Set(waiting_ids));
     // An event that happens while the hook is disabled is not delivered.
     const subjects = (await fixture.list()).items.map(({ event }) => (event.subject as { id: string }).id);
     expect(subjects).not.toContain(missed);
@@ -230,12 +230,12 @@ verifies(
     const read = vi.spyOn(fixture.store.bindings, "get");
     let disabled: Promise<unknown> | null = null;
     read.mockImplementation(async (...args) => {
-      const found = await get(...args);
+      const stored = await get(...args);
       if (args[1] === fixture.hook && disabled === null) {
         disabled = Promise.resolve();
         await setStatus(fixture, "disabled");
       }
-      return found;
+      return stored;
     });
     await fixture.call({ export_id: "echo" });
     await until(async () => (await fixture.list()).items.length === 1 && disabled !== null);
@@ -249,11 +249,11 @@ verifies(
 
 verifies("hook.contract", "discards the deliveries to a removed hook and records why", async () => {
   const fixture = await createHookKernel();
-  const waiting = await leaveDeliveriesWaiting(fixture);
+  const waiting_ids = await leaveDeliveriesWaiting(fixture);
   await fixture.kernel.bindings.remove(admin, fixture.hook);
   await until(async () => (await fixture.list("discarded")).items.length === 2);
   const { items } = await fixture.list("discarded");
-  expect(items.map(({ id }) => id)).toEqual(waiting);
+  expect(items.map(({ id }) => id)).toEqual(waiting_ids);
   for (const { error } of items) expect(error).toContain("binding.not_found");
   const audit = (await fixture.kernel.audit.list(admin, {}, { limit: 50 })).items;
   expect(audit.find(({ action }) => action === "binding.remove")).toMatchObject({
@@ -262,25 +262,29 @@ verifies("hook.contract", "discards the deliveries to a removed hook and records
   });
 });
 
-verifies("hook.contract", "keeps the deliveries of an archived project until it is reopened", async () => {
-  const fixture = await createHookKernel();
-  const archive = (archived: boolean) => fixture.kernel.policy.patch(admin, "project", { archived });
-  const gate = Promise.withResolvers<void>();
-  fixture.runner.script = async ({ request }) => {
-    if (request.op !== "hook.handle") return ok();
-    await gate.promise;
-    return crashed();
-  };
-  await fixture.call({ export_id: "echo" });
-  await until(() => fixture.hookCalls().length === 1);
-  await archive(true);
-  gate.resolve();
-  await new Promise((resolve) => setTimeout(resolve, 150));
-  expect((await fixture.list()).items).toMatchObject([{ status: "pending" }]);
-  fixture.runner.script = () => ok(null);
-  await archive(false);
-  await until(async () => (await fixture.list("delivered")).items.length === 1);
-});
+verifies(
+  "hook.contract",
+  "keeps the deliveries of an archived project until the project is restored",
+  async () => {
+    const fixture = await createHookKernel();
+    const archive = (archived: boolean) => fixture.kernel.policy.patch(admin, "project", { archived });
+    const gate = Promise.withResolvers<void>();
+    fixture.runner.script = async ({ request }) => {
+      if (request.op !== "hook.handle") return ok();
+      await gate.promise;
+      return crashed();
+    };
+    await fixture.call({ export_id: "echo" });
+    await until(() => fixture.hookCalls().length === 1);
+    await archive(true);
+    gate.resolve();
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    expect((await fixture.list()).items).toMatchObject([{ status: "pending" }]);
+    fixture.runner.script = () => ok(null);
+    await archive(false);
+    await until(async () => (await fixture.list("delivered")).items.length === 1);
+  },
+);
 
 verifies("hook.contract", "delivers only events that pass the filters of author and binding", async () => {
   const filter = { "summary.export_id": "echo", "summary.status": ["failed"] };
@@ -331,7 +335,7 @@ verifies(
   },
 );
 
-/** A hook that has answered quickly and now waits: two calls run, and two more are opened in advance. */
+/** A hook that has ended one call quickly and now blocks: two calls run, and two more are opened in advance. */
 async function createBlockedHook(policy: object = {}) {
   const fixture = await createHookKernel({ deliveries: policy });
   const gate = Promise.withResolvers<void>();
@@ -432,7 +436,7 @@ test("resumes the deliveries of a killed gateway before their leases expire, wit
     request.op === "hook.handle" ? cancelled.then(() => ended("cancelled", "cancelled")) : ok();
   for (let n = 0; n < 3; n++) await fixture.call({ export_id: "echo" });
   await until(() => fixture.hookCalls().length === 2);
-  const before = fixture.hookCalls().map(({ body }) => body.delivery_id);
+  const interrupted_ids = fixture.hookCalls().map(({ body }) => body.delivery_id);
   await fixture.crash();
   const from = performance.now();
   const next = await createTestKernel({ file: fixture.file, host: { deliveries } });
@@ -443,5 +447,5 @@ test("resumes the deliveries of a killed gateway before their leases expire, wit
   // The third was leased in advance and not started, so this is its first attempt.
   expect(attempts.size).toBe(3);
   expect([...attempts.values()].filter((attempt) => attempt === 1)).toHaveLength(1);
-  for (const id of before) expect(attempts.get(id)).toBe(2);
+  for (const id of interrupted_ids) expect(attempts.get(id)).toBe(2);
 });

@@ -49,7 +49,7 @@ function event(
   } as OutboxEvent;
 }
 
-function baseDeps(): Pick<KernelDeps, "clock" | "ids" | "node_id" | "host" | "log" | "random"> {
+function createBaseDeps(): Pick<KernelDeps, "clock" | "ids" | "node_id" | "host" | "log" | "random"> {
   const clock = new TestClock();
   onTestFinished(() => clock.halt());
   const random = (bytes: Uint8Array) => void bytes.fill(128);
@@ -108,7 +108,7 @@ function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
     },
     leases: { acquire: async () => 1, release: async () => true },
   };
-  const deps = baseDeps();
+  const deps = createBaseDeps();
   const dispatcher = new Dispatcher({ ...deps, store } as unknown as KernelDeps, () => {});
   onTestFinished(() => dispatcher.stop());
   return { dispatcher, jobs, writes, state, clock: deps.clock as TestClock };
@@ -165,8 +165,8 @@ describe("the dispatcher", () => {
   });
 
   test("delivers no event that a hook's own call caused", async () => {
-    const own = { ...event(1, SETTLED, "inv_1"), from_hook: true };
-    const jobs = await dispatch([own, event(2, SETTLED, "inv_2")], [hook("bind_1", null, [SETTLED])]);
+    const hook_event = { ...event(1, SETTLED, "inv_1"), from_hook: true };
+    const jobs = await dispatch([hook_event, event(2, SETTLED, "inv_2")], [hook("bind_1", null, [SETTLED])]);
     expect(targets(jobs).map(([, , subject]) => subject)).toEqual(["inv_2"]);
   });
 
@@ -292,7 +292,7 @@ describe("the deliverer", () => {
     };
     const lease = { mayTakeOver: () => true };
     const deliverer = new Deliverer(
-      { ...baseDeps(), store } as unknown as KernelDeps,
+      { ...createBaseDeps(), store } as unknown as KernelDeps,
       lease,
       async (request) =>
         ({
@@ -396,10 +396,10 @@ describe("the deliverer", () => {
     // The lane of this job was never read, so older jobs may be due.
     add(jobsOf("b", 0, 1));
     await expect.poll(() => started).toEqual(["a0"]);
-    const before = reads.length;
+    const read_count = reads.length;
     add(jobsOf("a", 1, 128));
     await expect.poll(() => started.length).toBe(129);
-    expect(reads.length).toBe(before);
+    expect(reads.length).toBe(read_count);
     // A lane accepts 64 new jobs for each job that may run at the same time. Reads find the other jobs, in the order in
     // which they are due.
     add(jobsOf("a", 129, 1));

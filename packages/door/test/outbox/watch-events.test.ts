@@ -10,19 +10,19 @@ test("streams the events of a scope in order from the reader's position, then li
   await fixture.bind(manifest([toolExport("echo")]));
   await fixture.call({ export_id: "echo" });
   const stop = new AbortController();
-  const seen: SemanticEvent[] = [];
+  const events: SemanticEvent[] = [];
   const watching = (async () => {
-    for await (const event of fixture.kernel.events.watch(user, 0, stop.signal)) seen.push(event);
+    for await (const event of fixture.kernel.events.watch(user, 0, stop.signal)) events.push(event);
   })();
-  await until(() => seen.some((event) => event.type === "invocation.settled"));
+  await until(() => events.some((event) => event.type === "invocation.settled"));
   await fixture.call({ export_id: "echo" });
-  await until(() => seen.filter((event) => event.type === "invocation.settled").length === 2);
+  await until(() => events.filter((event) => event.type === "invocation.settled").length === 2);
   stop.abort();
   await watching;
-  const seqs = seen.map((event) => event.seq);
+  const seqs = events.map((event) => event.seq);
   expect(seqs).toEqual([...seqs].sort((a, b) => a - b));
   expect(new Set(seqs).size).toBe(seqs.length);
-  expect(seen[0]).not.toHaveProperty("from_hook");
+  expect(events[0]).not.toHaveProperty("from_hook");
   const resume_stop = new AbortController();
   const resumed: number[] = [];
   for await (const event of fixture.kernel.events.watch(user, seqs[1]!, resume_stop.signal)) {
@@ -32,8 +32,8 @@ test("streams the events of a scope in order from the reader's position, then li
   expect(resumed).toEqual(seqs.slice(2));
   const far = { ...admin, scope: { ...scope, org_id: "org_far" } };
   const none = new AbortController();
-  const other = fixture.kernel.events.watch(far, 0, none.signal)[Symbol.asyncIterator]();
-  const next = other.next();
+  const other_org_events = fixture.kernel.events.watch(far, 0, none.signal)[Symbol.asyncIterator]();
+  const next = other_org_events.next();
   none.abort();
   expect(await next).toEqual({ done: true, value: undefined });
 });
@@ -58,10 +58,10 @@ test("does not reread the events of other scopes for a scope without events", as
   } as unknown as KernelDeps;
   const quiet = { org_id: "org_quiet", project_id: "proj_quiet" };
   const stop = new AbortController();
-  const seen: string[] = [];
+  const subject_ids: string[] = [];
   const following = (async () => {
     for await (const event of watchEvents(watched, quiet, 0, stop.signal)) {
-      seen.push(event.subject.id);
+      subject_ids.push(event.subject.id);
       stop.abort();
     }
   })();
@@ -77,6 +77,6 @@ test("does not reread the events of other scopes for a scope without events", as
     fixture.importer.add(manifest([toolExport("echo")])),
   );
   await following;
-  expect(seen).toEqual([installed.id]);
+  expect(subject_ids).toEqual([installed.id]);
   expect(reads.length).toBeLessThan(30);
 });

@@ -21,10 +21,10 @@ const WRITE = toolExport("write", {}, { effect_class: "non_idempotent_write" });
 const EXPORTS = [READ, WRITE];
 const result = (structured_output: Json): Json => ({ content: [], structured_output });
 
-/** The tool `read` answers with the function of its version, applied to the input. */
-type Answers = Record<string, (input: Json) => Json | RunOutcome>;
+/** By version: what the tool `read` returns for an input. */
+type ResultsByVersion = Record<string, (input: Json) => Json | RunOutcome>;
 
-async function createRecordedKernel(answers: Answers, exports = EXPORTS) {
+async function createRecordedKernel(results: ResultsByVersion, exports = EXPORTS) {
   const fixture = await createTestKernel();
   await fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
   await fixture.bind(manifest(EXPORTS), {
@@ -38,10 +38,10 @@ async function createRecordedKernel(answers: Answers, exports = EXPORTS) {
     export_id: "write",
   });
   fixture.runner.script = ({ request }) => {
-    const answer = answers[request.package.version]!(request.body.input as Json);
-    return typeof answer === "object" && answer !== null && "status" in answer
-      ? (answer as unknown as RunOutcome)
-      : ok(result(answer));
+    const output = results[request.package.version]!(request.body.input as Json);
+    return typeof output === "object" && output !== null && "status" in output
+      ? (output as unknown as RunOutcome)
+      : ok(result(output));
   };
   const candidate = await install(fixture, "0.2.0", exports);
   return { fixture, candidate };
@@ -98,9 +98,9 @@ verifies("upgrade.replay", "gives a replay no network, secrets, scopes or writab
   await fixture.call({ export_id: "read", input: { text: "a" }, session_id: "ses_1" }, admin).catch(() => {});
   const recorded = await fixture.call({ export_id: "read", input: { text: "a" } });
   expect(fixture.runner.requests.at(-1)!.context.secrets).toEqual({ token: "s3cr3t-value" });
-  const before = fixture.runner.requests.length;
+  const earlier_requests = fixture.runner.requests.length;
   expect((await replay(fixture, candidate)).verdict).toBe("same");
-  const replayed = fixture.runner.requests.slice(before);
+  const replayed = fixture.runner.requests.slice(earlier_requests);
   expect(replayed.map((request) => request.package.version)).toEqual(["0.1.0", "0.2.0"]);
   for (const request of replayed) {
     expect(request.grant).toMatchObject({
@@ -133,9 +133,9 @@ verifies(
       counts: (await fixture.kernel.health()).ended,
       events: await fixture.store.outbox.read(0, 100),
     });
-    const before = await state();
+    const initial_state = await state();
     await replay(fixture, candidate);
-    expect(await state()).toEqual(before);
+    expect(await state()).toEqual(initial_state);
     const { items } = await fixture.store.audit.list(admin.scope, { action: "package.replay" }, { limit: 5 });
     expect(items).toMatchObject([
       {
@@ -238,10 +238,10 @@ test("refuses a replay without the sandbox, of an unknown package, or by a calle
   await expect(replay(fixture, { ...candidate, id: "pkg_none" })).rejects.toMatchObject({
     code: "package.not_found",
   });
-  const [inUse] = (await fixture.kernel.packages.list(admin, { limit: 5 })).items.filter(
+  const [package_in_use] = (await fixture.kernel.packages.list(admin, { limit: 5 })).items.filter(
     ({ version }) => version === "0.1.0",
   );
-  await expect(replay(fixture, inUse!)).rejects.toMatchObject({ code: "binding.not_found" });
+  await expect(replay(fixture, package_in_use!)).rejects.toMatchObject({ code: "binding.not_found" });
   fixture.runner.sandbox = { enabled: false, available: false, reason: "It is turned off." };
   const off = await createTestKernel({ file: fixture.file, runner: fixture.runner });
   await expect(replay(off, candidate)).rejects.toMatchObject({ code: "sandbox.unavailable" });
@@ -280,13 +280,13 @@ verifies(
   "replays the calls to an MCP server whose tools declare themselves read-only, and no others",
   async () => {
     const { fixture, candidate } = await createServerKernel([true]);
-    const before = fixture.runner.requests.length;
+    const earlier_requests = fixture.runner.requests.length;
     const report = await replay(fixture, candidate);
     expect(report).toMatchObject({ verdict: "changed", counts: { changed: 1 }, problems: [] });
     expect(report.calls).toMatchObject([
       { export_id: "mcp_notes_find", differences: [{ path: "/structured_output/by" }] },
     ]);
-    const replayed = fixture.runner.requests.slice(before);
+    const replayed = fixture.runner.requests.slice(earlier_requests);
     expect(replayed.map((request) => request.package.version)).toEqual(["0.1.0", "0.2.0"]);
     for (const { grant } of replayed) expect(grant).toMatchObject({ network: "none", allowed_domains: [] });
     // The tools are described when the server is bound, and for the replay in the version in use and in the candidate.

@@ -1,4 +1,4 @@
-/** Which of several tools gets a name, for every pair of sources and in a whole kernel. */
+/** Which of several tools gets a name, among candidates from different sources and in a whole kernel. */
 import type { Origin } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -197,8 +197,12 @@ test("reports the tool that a look-alike name collides with", async () => {
 test("ranks a package with a reserved publisher like any plugin", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("tool_search")], { package_id: "core/backplane" }));
-  const [own, other] = await fixture.kernel.catalog.get(user, "tool_search");
-  expect([own?.origin, other?.origin, other?.status]).toEqual(["core", "plugin", "skipped"]);
+  const [core_entry, plugin_entry] = await fixture.kernel.catalog.get(user, "tool_search");
+  expect([core_entry?.origin, plugin_entry?.origin, plugin_entry?.status]).toEqual([
+    "core",
+    "plugin",
+    "skipped",
+  ]);
 });
 
 /** A package that describes its tools when it is bound. */

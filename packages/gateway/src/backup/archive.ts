@@ -150,9 +150,9 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
   try {
     for await (const entry of unpack) {
       const { name, type, size } = entry.header;
-      if (manifest !== undefined) throw invalid(`${name} follows the manifest`);
+      if (manifest !== undefined) throw invalidArchiveError(`${name} follows the manifest`);
       if (name === MANIFEST) {
-        if (size > MAX_MANIFEST_BYTES) throw invalid("its manifest is too large");
+        if (size > MAX_MANIFEST_BYTES) throw invalidArchiveError("its manifest is too large");
         manifest = parseManifest(await readText(entry as AsyncIterable<Buffer>));
         continue;
       }
@@ -162,9 +162,9 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
         options.progress(`Unpacked ${entries.size} files; now ${path}`);
       }
       if (!isSafePath(path) || !options.isExpected(path) || entries.has(path))
-        throw invalid(`${name} is not part of a backup`);
+        throw invalidArchiveError(`${name} is not part of a backup`);
       if (type !== "file" && type !== "directory" && type !== "symlink")
-        throw invalid(`${name} is a ${type}`);
+        throw invalidArchiveError(`${name} is a ${type}`);
       entries.set(path, await unpackEntry(entry as UnpackedEntry, path, join(options.to, path), deferred));
     }
     await read;
@@ -173,9 +173,9 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
     const { code, message } = error as NodeJS.ErrnoException;
     // Errors of this machine, such as a full disk, have codes in capitals; those of zlib begin with Z_.
     if (diskFault(error) !== null || (code !== undefined && /^E[A-Z]+$/.test(code))) throw error;
-    throw invalid(message, error);
+    throw invalidArchiveError(message, error);
   }
-  if (manifest === undefined) throw invalid("it has no manifest, so it is truncated");
+  if (manifest === undefined) throw invalidArchiveError("it has no manifest, so it is truncated");
   assertMatches(manifest.entries, entries);
   // Links are created last, so that no entry is written through a link.
   for (const { path, target } of deferred.links) await symlink(target, path);
@@ -236,21 +236,25 @@ async function unpackEntry(
   return { path, type: "file", bytes, sha256: hash.digest("hex") };
 }
 
-function assertMatches(expected: readonly ArchivedEntry[], found: ReadonlyMap<string, ArchivedEntry>): void {
+function assertMatches(
+  expected: readonly ArchivedEntry[],
+  unpacked: ReadonlyMap<string, ArchivedEntry>,
+): void {
   for (const entry of expected) {
-    const actual = found.get(entry.path);
-    if (actual === undefined) throw invalid(`${entry.path} is missing`);
+    const actual = unpacked.get(entry.path);
+    if (actual === undefined) throw invalidArchiveError(`${entry.path} is missing`);
     if (actual.sha256 !== entry.sha256 || actual.type !== entry.type)
-      throw invalid(`the checksum of ${entry.path} does not match`);
+      throw invalidArchiveError(`the checksum of ${entry.path} does not match`);
   }
   const names = new Set(expected.map(({ path }) => path));
-  for (const path of found.keys()) if (!names.has(path)) throw invalid(`${path} is not in its manifest`);
+  for (const path of unpacked.keys())
+    if (!names.has(path)) throw invalidArchiveError(`${path} is not in its manifest`);
 }
 
 function parseManifest(text: string): BackupManifest {
   const manifest = JSON.parse(text) as BackupManifest;
   if (manifest.format !== 1 || !Array.isArray(manifest.entries))
-    throw invalid("it was written by a later version of Backplane");
+    throw invalidArchiveError("it was written by a later version of Backplane");
   return manifest;
 }
 
@@ -266,6 +270,6 @@ function isSafePath(path: string): boolean {
   );
 }
 
-function invalid(reason: string, cause?: unknown): BackplaneError {
+function invalidArchiveError(reason: string, cause?: unknown): BackplaneError {
   return new BackplaneError("backup.invalid", `The archive is not a complete backup: ${reason}.`, { cause });
 }

@@ -71,7 +71,7 @@ export async function createBackup(config: GatewayConfig, options: BackupOptions
         version: VERSION,
         owner: lstatSync(home).uid,
         store,
-        keys: keyFingerprints(config.secret_key_file),
+        keys: readKeyFingerprints(config.secret_key_file),
         credentials: options.credentials,
       };
       await archive.finish(manifest);
@@ -231,7 +231,7 @@ function tryLock(home: string): { release(): void } | null {
 }
 
 /** A key is random, so its hash reveals nothing. */
-export function keyFingerprints(key_file: string): BackupManifest["keys"] {
+export function readKeyFingerprints(key_file: string): BackupManifest["keys"] {
   if (!existsSync(key_file)) return [];
   return readSecretKeys(key_file).map(({ id, key }) => ({
     id,

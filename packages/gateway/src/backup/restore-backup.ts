@@ -18,11 +18,17 @@ import {
 } from "@backplane/store";
 import { type GatewayConfig, loadConfig } from "../config/config.ts";
 import { prepareHome } from "../home/home.ts";
-import { finishRestore, placeFiles, previousFiles, stagedFiles } from "../home/restored-files.ts";
+import { finishRestore, listPreviousFiles, placeFiles, stagedFiles } from "../home/restored-files.ts";
 import { setPrivateUmask } from "../host/private-umask.ts";
 import { recordChange } from "../store/record-change.ts";
 import { type BackupManifest, readBackupArchive } from "./archive.ts";
-import { BACKED_UP_ENTRIES, CREDENTIALS, keyFingerprints, STORE_FILE, STORE_ROWS } from "./create-backup.ts";
+import {
+  BACKED_UP_ENTRIES,
+  CREDENTIALS,
+  readKeyFingerprints,
+  STORE_FILE,
+  STORE_ROWS,
+} from "./create-backup.ts";
 
 export interface RestoreOptions {
   home: string;
@@ -50,7 +56,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
     throw new BackplaneError("request.invalid", `${archive} does not exist.`, {
       fix: "Specify an archive that `backplane backup` wrote.",
     });
-  const previous = previousFiles(home);
+  const previous = listPreviousFiles(home);
   if (previous.length > 0 && !options.force) {
     throw new BackplaneError("request.invalid", `The home ${home} is not empty.`, {
       fix: "Choose another folder with --home, or replace this home with --force; its files are kept.",
@@ -104,7 +110,7 @@ async function restoreInto(options: RestoreOptions, staging: string): Promise<Re
       `The archive has schema ${store.schema_version}; this build supports schemas up to ${SCHEMA_VERSION}.`,
     );
   }
-  const missing_keys = await placeKeys(options, files, manifest);
+  const missing_keys = await stageKeyFile(options, files, manifest);
   const config = loadConfig({ home: files, env: options.env });
   assertSameStore(config, store.kind);
   const details = { archive, created_at: manifest.created_at, version: manifest.version };
@@ -151,7 +157,7 @@ function checkStore(file: string): void {
 }
 
 /** Uses the key file of `--key`, of the archive or of the home, in this order. Returns the ids of missing keys. */
-async function placeKeys(
+async function stageKeyFile(
   { home, env, key_file }: RestoreOptions,
   files: string,
   { keys }: BackupManifest,
@@ -162,7 +168,7 @@ async function placeKeys(
     await rm(target, { force: true });
     await copyFile(key_file, target);
   }
-  const available = keyFingerprints(existsSync(target) ? target : home_key_file);
+  const available = readKeyFingerprints(existsSync(target) ? target : home_key_file);
   const missing = keys.filter(({ fingerprint }) => !available.some((key) => key.fingerprint === fingerprint));
   if (key_file !== undefined && missing.length > 0) {
     throw new BackplaneError(
@@ -173,7 +179,7 @@ async function placeKeys(
       },
     );
   }
-  // The home keeps its key file: it is moved aside only if the archive contains another one.
+  // The home keeps its key file: it is moved aside only if the archive or --key provides another one.
   return missing.map(({ id }) => id);
 }
 

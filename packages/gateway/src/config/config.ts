@@ -268,7 +268,7 @@ export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayCon
     ...parsed.data,
     home: folder,
     secret_key_file: env.BACKPLANE_SECRET_KEY_FILE || join(folder, "secret.key"),
-    provider_defaults: providerDefaults(env),
+    provider_defaults: readProviderDefaults(env),
     unknown_variables: Object.keys(env).filter(
       (name) =>
         name.startsWith("BACKPLANE_") && !(name in CONFIG_VARIABLES) && !OTHER_VARIABLES.includes(name),
@@ -291,7 +291,7 @@ const PROVIDER_VARIABLES: Readonly<Record<string, Readonly<Record<string, string
   },
 };
 
-function providerDefaults(env: Record<string, string | undefined>): Record<string, JsonObject> {
+function readProviderDefaults(env: Record<string, string | undefined>): Record<string, JsonObject> {
   const plugins = Object.entries(PROVIDER_VARIABLES).map(([plugin, variables]) => {
     const set_variables = Object.entries(variables).filter(([variable]) => env[variable]);
     return [

@@ -32,7 +32,7 @@ export const stagedFiles = (staging: string) => join(staging, FILES_FOLDER);
 const CREDENTIALS = ["admin.token", "secret.key"];
 
 /** The entries that a restore replaces, whatever the archive contains. */
-export function previousFiles(home: string): string[] {
+export function listPreviousFiles(home: string): string[] {
   if (!existsSync(home)) return [];
   return readdirSync(home).filter((name) => !LEFT_IN_PLACE.test(name) && !CREDENTIALS.includes(name));
 }
@@ -40,7 +40,7 @@ export function previousFiles(home: string): string[] {
 /** Returns the folder with the previous files; null if there were none. */
 export function placeFiles(home: string, staging: string): string | null {
   const restored = readdirSync(stagedFiles(staging));
-  const previous = previousFiles(home);
+  const previous = listPreviousFiles(home);
   for (const name of CREDENTIALS)
     if (restored.includes(name) && existsSync(join(home, name))) previous.push(name);
   const stamp = new Date().toISOString().replaceAll(/[:.]/g, "-");

@@ -27,14 +27,16 @@ const MAX_BUFFERED_BYTES = 256 * 1024;
 /** Writes JSON lines to stderr: stdout is for the ready line and the output of commands. */
 export function createLogger(level: string, file?: LogFile): Logger {
   const destination =
-    file !== undefined && refersToFile(STDERR, file.path) ? rotatingLog(STDERR, file) : stderrLog();
+    file !== undefined && refersToFile(STDERR, file.path)
+      ? createRotatingLog(STDERR, file)
+      : createStderrLog();
   return pino({ level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }, destination);
 }
 
 /**
  * Lines that cannot be written, because stderr is a file on a full disk, are buffered up to a limit and written later.
  */
-function stderrLog(): DestinationStream {
+function createStderrLog(): DestinationStream {
   const destination = pino.destination({ fd: STDERR, sync: true, maxLength: MAX_BUFFERED_BYTES });
   destination.on("error", () => {
     // Without a listener, the error would crash the gateway.
@@ -52,7 +54,7 @@ function refersToFile(fd: number, path: string): boolean {
  * Keeps the descriptor and empties the file, because stdout and the messages of Node itself use the same open file. The
  * file is open for appending, so the next line is written at its start.
  */
-export function rotatingLog(fd: number, { path, max_bytes, files }: LogFile): DestinationStream {
+export function createRotatingLog(fd: number, { path, max_bytes, files }: LogFile): DestinationStream {
   let bytes = fstatSync(fd).size;
   let truncated = false;
   return {

@@ -1,4 +1,5 @@
 /** The platform in the terms of package manifests. */
+
 export function hostOs(): "linux" | "darwin" | "windows" {
   return process.platform === "win32" ? "windows" : process.platform === "darwin" ? "darwin" : "linux";
 }

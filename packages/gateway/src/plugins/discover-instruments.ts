@@ -1,7 +1,7 @@
 /**
- * Installs the instrument plugins that are jar or zip files in the `plugins` folder of the home (instr.lifecycle). Each is
- * installed and bound once, and upgraded when the file has a newer version. Failures are logged. None of them runs inside
- * the gateway process unless an operator allows it, whatever the file declares.
+ * Installs the instrument plugins that are jar or zip files in the `plugins` folder of the home (instr.lifecycle). Each
+ * is installed and bound once, and upgraded when the file has a newer version. Failures are logged. None of them runs
+ * inside the gateway process unless an operator allows it, whatever the file declares.
  */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";

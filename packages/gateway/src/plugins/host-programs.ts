@@ -13,7 +13,7 @@ const INSTRUMENT_HOST = "@backplane/sdk/instrument-host";
 const JAVA_HOST = "@backplane/sdk/java-host";
 
 /** `cache` is the folder for compiled programs. */
-export function hostPrograms(cache: string): NonNullable<RunnerOptions["programs"]> {
+export function findHostPrograms(cache: string): NonNullable<RunnerOptions["programs"]> {
   const tool_files = resolveProgram(TOOL_HOST);
   const instruments = resolveProgram(INSTRUMENT_HOST);
   const java = resolveProgram(JAVA_HOST);

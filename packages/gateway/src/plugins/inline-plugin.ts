@@ -48,7 +48,7 @@ interface AllowedAddress {
   private_allowed: boolean;
 }
 
-export function inlinePlugin(
+export function createInlinePlugin(
   { name, category }: { name: string; category: PluginEntry["category"] | "instrument" },
   { allowed_domains }: PluginNetworkAccess,
   check: AddressCheck,
@@ -101,12 +101,12 @@ function formatAddress(host: string, port: number): string {
 }
 
 /** For plugins of other kinds that the operator allows to run inside the gateway. */
-export function inlineGuard(rules: OutboundRules, log: Logger): NonNullable<RunnerOptions["guard"]> {
+export function createInlineGuard(rules: OutboundRules, log: Logger): NonNullable<RunnerOptions["guard"]> {
   const { enter, leave } = installNetworkGuard();
   const check = createAddressCheck(rules);
   return {
     runAsPlugin: ({ name, allowed_domains }, work) =>
-      enter(inlinePlugin({ name, category: "instrument" }, { allowed_domains }, check, log), work),
+      enter(createInlinePlugin({ name, category: "instrument" }, { allowed_domains }, check, log), work),
     runAsGateway: leave,
   };
 }

@@ -27,7 +27,7 @@ import {
 import { codeDigest, createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
 import { createFolders } from "../home/home.ts";
 import { importAgain } from "./import-again.ts";
-import { guardPlugin, inlinePlugin } from "./inline-plugin.ts";
+import { createInlinePlugin, guardPlugin } from "./inline-plugin.ts";
 import { installNetworkGuard } from "./network-guard.ts";
 
 export interface PluginLoaderOptions {
@@ -58,7 +58,7 @@ const HOST = "@backplane/sdk/host";
 
 export function createPluginLoader(options: PluginLoaderOptions): ClosablePluginLoader {
   const plugins_dir = join(options.home, "plugins");
-  const bundled_roots = options.bundled_roots ?? bundledRoots();
+  const bundled_roots = options.bundled_roots ?? findBundledRoots();
   const sources = createPluginSources({
     home_plugins_dir: plugins_dir,
     bundled_roots,
@@ -81,7 +81,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     host ??= (options.moduleHost ?? createModuleHost)({
       node: process.execPath,
       node_args: conditionArguments(process.execArgv),
-      host_module: hostModule(bundled_roots),
+      host_module: resolveHostModule(bundled_roots),
       clock: options.clock,
       log: options.log,
       home: stateDir,
@@ -120,7 +120,7 @@ async function loadInline(
   import_counts: Map<string, number>,
 ): Promise<LoadedPlugin> {
   const guard = installNetworkGuard();
-  const identity = inlinePlugin(entry, network, check, log);
+  const identity = createInlinePlugin(entry, network, check, log);
   const imported = await guard.enter(identity, () => importPlugin(entry, import_counts));
   const plugin = guardPlugin(imported, identity, guard);
   return { plugin, close: async () => {}, onExit: () => {} };
@@ -136,7 +136,7 @@ async function importPlugin(entry: PluginEntry, import_counts: Map<string, numbe
   }
   const plugin = exports.plugin ?? exports.default?.plugin;
   if (plugin === undefined) {
-    throw new BackplaneError("plugin.invalid", `The module of ${name} exports no \`plugin\`.`);
+    throw new BackplaneError("plugin.invalid", `The module of ${name} does not export \`plugin\`.`);
   }
   const problem = kernelPluginProblem(plugin, entry);
   if (problem === null) return plugin as KernelPlugin;
@@ -172,7 +172,7 @@ function toLoadError(name: string, error: unknown): BackplaneError {
 }
 
 /** The bundled plugins that are installed; a distribution may omit some. */
-function bundledRoots(): string[] {
+function findBundledRoots(): string[] {
   const require = createRequire(import.meta.url);
   const manifest_file = new URL("../../package.json", import.meta.url);
   const { dependencies } = JSON.parse(readFileSync(manifest_file, "utf8")) as {
@@ -193,7 +193,7 @@ function bundledRoots(): string[] {
  * Resolves the host module without importing it, because it runs in other processes. The module may also be found from
  * the bundled plugins, which depend on the SDK.
  */
-function hostModule(bundled_roots: readonly string[]): string {
+function resolveHostModule(bundled_roots: readonly string[]): string {
   for (const from of [import.meta.url, ...bundled_roots.map((dir) => join(dir, "package.json"))]) {
     try {
       return createRequire(from).resolve(HOST);

@@ -23,7 +23,7 @@ export async function serveApi(
   config: GatewayConfig,
   home: { dir: string; admin_token: string },
   kernel: Kernel,
-  tools: { clock: Clock; ids: IdSource; log: Logger },
+  deps: { clock: Clock; ids: IdSource; log: Logger },
   examples_folder?: string,
 ): Promise<ListeningServer> {
   const { listen, limits } = config;
@@ -34,16 +34,16 @@ export async function serveApi(
     started: () => started,
     auth: {
       admin_token_sha256: createHash("sha256").update(home.admin_token).digest("hex"),
-      saved_logins: openSavedLogins(home.dir, home.admin_token, tools.log),
+      saved_logins: openSavedLogins(home.dir, home.admin_token, deps.log),
     },
     listen: { hosts: [listen.host, ...listen.hosts, ...publicHost(listen)], secure: tls !== undefined, tls },
     limits: { body_bytes: limits.body_bytes, upload_bytes: limits.upload_bytes },
     version: VERSION,
     storeSummary: () => readStoreSummary(config),
     examples_folder,
-    clock: tools.clock,
-    ids: tools.ids,
-    log: tools.log,
+    clock: deps.clock,
+    ids: deps.ids,
+    log: deps.log,
   });
   try {
     await api.listen({ host: listen.host, port: listen.port });

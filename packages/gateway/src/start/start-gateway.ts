@@ -44,8 +44,8 @@ import { hostArch, hostOs } from "../host/platform.ts";
 import { setPrivateUmask } from "../host/private-umask.ts";
 import { VERSION } from "../host/version.ts";
 import { discoverInstruments } from "../plugins/discover-instruments.ts";
-import { hostPrograms } from "../plugins/host-programs.ts";
-import { inlineGuard } from "../plugins/inline-plugin.ts";
+import { findHostPrograms } from "../plugins/host-programs.ts";
+import { createInlineGuard } from "../plugins/inline-plugin.ts";
 import { createPluginLoader } from "../plugins/plugin-loader.ts";
 import { openStore } from "../store/open-store.ts";
 import { readTls, serveApi } from "./serve.ts";
@@ -174,8 +174,8 @@ async function compose(
     ...toEgressOptions(config.egress, () =>
       address.url === "" ? null : { base_url: address.url, certificate },
     ),
-    programs: hostPrograms(join(home.dir, "programs")),
-    guard: inlineGuard({ operator_allows: config.egress.allow_private }, log),
+    programs: findHostPrograms(join(home.dir, "programs")),
+    guard: createInlineGuard({ operator_allows: config.egress.allow_private }, log),
     data_root: home.data,
     services: {
       cognition: (plugin, prompt, max_tokens) => kernel.cognition.think(plugin, prompt, max_tokens),

@@ -6,19 +6,19 @@ import { loadConfig } from "@backplane/gateway";
 import { expect, test } from "vitest";
 import { toEgressOptions } from "../../src/config/egress.ts";
 
-const homeWith = (toml?: string) => {
+const createHome = (toml?: string) => {
   const home = mkdtempSync(join(tmpdir(), "backplane-config-"));
   if (toml !== undefined) writeFileSync(join(home, "backplane.toml"), toml);
   return home;
 };
 
 test("applies defaults, file, environment and flags in this order", () => {
-  expect(loadConfig({ home: homeWith(), env: {} }).listen).toMatchObject({
+  expect(loadConfig({ home: createHome(), env: {} }).listen).toMatchObject({
     host: "127.0.0.1",
     port: 7420,
     insecure: false,
   });
-  const home = homeWith('[listen]\nport = 1\nhosts = ["a.example"]\n');
+  const home = createHome('[listen]\nport = 1\nhosts = ["a.example"]\n');
   expect(loadConfig({ home, env: {} }).listen.port).toBe(1);
   expect(loadConfig({ home, env: { BACKPLANE_PORT: "2" } }).listen.port).toBe(2);
   const config = loadConfig({ home, env: { BACKPLANE_PORT: "2" }, flags: { port: 3 } });
@@ -26,7 +26,7 @@ test("applies defaults, file, environment and flags in this order", () => {
 });
 
 test("reads the limits of the agent host, and the vendors' variables for the first providers", () => {
-  const { agent, provider_defaults } = loadConfig({ home: homeWith(), env: {} });
+  const { agent, provider_defaults } = loadConfig({ home: createHome(), env: {} });
   expect(agent).toMatchObject({
     approval_timeout_ms: 60_000,
     heartbeat_timeout_ms: 60_000,
@@ -34,7 +34,7 @@ test("reads the limits of the agent host, and the vendors' variables for the fir
     subagents: { max_depth: 5, max_wall_seconds: 300, max_steps: 20 },
   });
   expect(provider_defaults).toEqual({});
-  const home = homeWith("[agent]\nreap_interval_ms = 50\n[agent.subagents]\nmax_depth = 1\n");
+  const home = createHome("[agent]\nreap_interval_ms = 50\n[agent.subagents]\nmax_depth = 1\n");
   const env = { OPENAI_API_KEY: "sk-1", OPENAI_BASE_URL: "https://llm.example.com", ANTHROPIC_API_KEY: "" };
   const configured = loadConfig({ home, env });
   expect(configured.agent).toMatchObject({
@@ -47,8 +47,10 @@ test("reads the limits of the agent host, and the vendors' variables for the fir
 });
 
 test("uses the home from the flag, the variable or the data folder, in this order", () => {
-  expect(loadConfig({ env: { BACKPLANE_HOME: "/tmp/backplane-none" } }).home).toBe("/tmp/backplane-none");
-  expect(loadConfig({ env: { XDG_DATA_HOME: "/tmp/data" } }).home).toBe("/tmp/data/backplane");
+  const env = { BACKPLANE_HOME: "/tmp/backplane-none", XDG_DATA_HOME: "/tmp/data", HOME: "/tmp/me" };
+  expect(loadConfig({ home: "/tmp/backplane-flag", env }).home).toBe("/tmp/backplane-flag");
+  expect(loadConfig({ env }).home).toBe("/tmp/backplane-none");
+  expect(loadConfig({ env: { ...env, BACKPLANE_HOME: "" } }).home).toBe("/tmp/data/backplane");
   expect(loadConfig({ env: { HOME: "/tmp/me" } }).home).toBe("/tmp/me/.local/share/backplane");
 });
 
@@ -75,7 +77,7 @@ test.each([
 ])("rejects %j with the key in the message", (toml, key) => {
   let thrown: unknown;
   try {
-    loadConfig({ home: homeWith(toml), env: {} });
+    loadConfig({ home: createHome(toml), env: {} });
   } catch (error) {
     thrown = error;
   }
@@ -84,19 +86,19 @@ test.each([
 });
 
 test("reports the key of a variable with an invalid value", () => {
-  expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
+  expect(() => loadConfig({ home: createHome(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
 });
 
 test("lists variables that look like settings but are unknown", () => {
   const env = { BACKPLANE_PORT: "1", BACKPLANE_HOME: "/x", BACKPLANE_STORE_URI: "postgres://x", HOME: "/y" };
-  expect(loadConfig({ home: homeWith(), env }).unknown_variables).toEqual(["BACKPLANE_STORE_URI"]);
+  expect(loadConfig({ home: createHome(), env }).unknown_variables).toEqual(["BACKPLANE_STORE_URI"]);
 });
 
 test("passes private destinations and limits to the runner unchanged", () => {
   const toml =
     '[egress]\nallow_private = ["ollama.lan:11434", "[fd00::1]:80"]\n[egress.limits]\nbytes_out = 10\n';
   const readEgress = (toml?: string) =>
-    toEgressOptions(loadConfig({ home: homeWith(toml), env: {} }).egress, () => null).egress;
+    toEgressOptions(loadConfig({ home: createHome(toml), env: {} }).egress, () => null).egress;
   const operator_allows = ["ollama.lan:11434", "[fd00::1]:80"];
   expect(readEgress(toml)).toMatchObject({ operator_allows, limits: { bytes_out: 10 } });
   expect(readEgress()).toMatchObject({ operator_allows: [], limits: {} });
@@ -104,7 +106,7 @@ test("passes private destinations and limits to the runner unchanged", () => {
 
 test("enables the sandbox unless it is explicitly turned off", () => {
   const sandbox = (toml?: string, value?: string) =>
-    loadConfig({ home: homeWith(toml), env: { BACKPLANE_SANDBOX: value } }).sandbox;
+    loadConfig({ home: createHome(toml), env: { BACKPLANE_SANDBOX: value } }).sandbox;
   expect(sandbox()).toEqual({
     enabled: true,
     limits: {},
@@ -122,7 +124,7 @@ test("enables the sandbox unless it is explicitly turned off", () => {
 });
 
 test("reads retention in days", () => {
-  const retention = (toml?: string) => loadConfig({ home: homeWith(toml), env: {} }).retention;
+  const retention = (toml?: string) => loadConfig({ home: createHome(toml), env: {} }).retention;
   expect(retention()).toEqual({
     jobs_days: 7,
     dead_jobs_days: 30,
@@ -139,7 +141,7 @@ test("reads retention in days", () => {
 
 test("reads the limits of orgs and projects", () => {
   const { orgs, projects, policy } = loadConfig({
-    home: homeWith(`[policy]
+    home: createHome(`[policy]
 mounts = false
 [orgs.org_acme]
 allowed_domains = ["*.acme.example"]
@@ -158,7 +160,7 @@ gateway_api_scopes = ["runs:read"]
 
 test("refuses to require signatures from sources whose packages cannot be signed, and explains why", () => {
   const load = (origin: string) =>
-    loadConfig({ home: homeWith(`[packages]\nrequire_signature = ["oci", "${origin}"]`), env: {} });
+    loadConfig({ home: createHome(`[packages]\nrequire_signature = ["oci", "${origin}"]`), env: {} });
   for (const origin of ["npm", "pypi", "image"]) {
     expect(() => load(origin)).toThrow(
       /packages\.require_signature\.1.*the gateway builds npm, pypi and image packages itself/,

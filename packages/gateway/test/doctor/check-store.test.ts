@@ -8,25 +8,25 @@ import { startPostgres } from "../../../../test/support/postgres.ts";
 import { loadConfig } from "../../src/config/config.ts";
 import { checkSystem } from "../../src/doctor/check-system.ts";
 
-function makeHome(): string {
+function createHome(): string {
   const home = mkdtempSync(join(tmpdir(), "backplane-doctor-"));
   onTestFinished(() => rmSync(home, { recursive: true, force: true }));
   return home;
 }
 
-async function storeRow(home: string, env: Record<string, string> = {}) {
+async function readStoreCheck(home: string, env: Record<string, string> = {}) {
   const checks = await checkSystem(loadConfig({ home, env, flags: {} }));
   return checks.find(({ name }) => name === "store")!;
 }
 
 test("includes the WAL in the size of the store", async () => {
-  const home = makeHome();
+  const home = createHome();
   const file = join(home, "store.db");
   const store = await openSqliteStore({ file, threaded: false });
   onTestFinished(() => store.close());
   const bytes = statSync(file).size + statSync(`${file}-wal`).size;
   expect(bytes).toBeGreaterThan(statSync(file).size);
-  expect(await storeRow(home)).toMatchObject({
+  expect(await readStoreCheck(home)).toMatchObject({
     status: "ok",
     message: expect.stringContaining(`(${bytes} bytes)`),
   });
@@ -41,13 +41,13 @@ test("reports whether PostgreSQL has page checksums, and when it is unreachable"
   await client.end();
   const { data_checksums } = rows[0]!;
   const env = { BACKPLANE_STORE_URL: url };
-  expect(await storeRow(makeHome(), env)).toMatchObject({
+  expect(await readStoreCheck(createHome(), env)).toMatchObject({
     status: data_checksums === "on" ? "ok" : "degraded",
     message: expect.stringContaining(`data_checksums ${data_checksums}`),
   });
   await postgres.stop();
   if (process.env.BACKPLANE_TEST_PG_URL !== undefined) return;
-  expect(await storeRow(makeHome(), env)).toMatchObject({
+  expect(await readStoreCheck(createHome(), env)).toMatchObject({
     status: "failed",
     message: expect.stringContaining("does not respond"),
   });

@@ -63,10 +63,13 @@ verifies("sec.home-modes", "makes an existing home and its entries inaccessible 
     writeFileSync(join(home, file), "");
   writeFileSync(join(home, "plugins", "local.json"), "{}");
   chmodSync(home, 0o755);
-  const before = await homeCheck();
-  expect(before).toMatchObject({ status: "failed", fix: expect.stringContaining(`chmod 0700 ${home} && `) });
-  expect(before.message).toContain(`${home} is accessible to other users (0755)`);
-  expect(before.message).toContain("and 6 more");
+  const initial_check = await homeCheck();
+  expect(initial_check).toMatchObject({
+    status: "failed",
+    fix: expect.stringContaining(`chmod 0700 ${home} && `),
+  });
+  expect(initial_check.message).toContain(`${home} is accessible to other users (0755)`);
+  expect(initial_check.message).toContain("and 6 more");
 
   const { problems } = openHome(home);
   expect(modeOf()).toBe("700");
@@ -86,7 +89,7 @@ verifies("sec.home-modes", "makes an existing home and its entries inaccessible 
   expect(openHome(home).problems).toEqual([]);
 });
 
-verifies("sec.home-modes", "creates files inaccessible to other users, whatever the umask", async () => {
+verifies("sec.home-modes", "creates files inaccessible to other users, even with a umask of 0", async () => {
   mkdirSync(home, { mode: 0o777 });
   const config = loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } });
   const gateway = await startGateway({ ...config, plugins: { bundled_roots: [] } });

@@ -5,10 +5,10 @@ import { readDaemon } from "@backplane/gateway";
 import { expect, test } from "vitest";
 import { clearDaemon, createFolders, openHome, readSecretKeys, writeDaemon } from "../../src/home/home.ts";
 
-const newHomePath = () => join(mkdtempSync(join(tmpdir(), "backplane-home-")), "home");
+const createHomePath = () => join(mkdtempSync(join(tmpdir(), "backplane-home-")), "home");
 
 test("creates a private home and its token once", () => {
-  const dir = newHomePath();
+  const dir = createHomePath();
   const first = openHome(dir);
   expect(statSync(dir).mode & 0o777).toBe(0o700);
   expect(statSync(first.admin_token_file).mode & 0o777).toBe(0o600);
@@ -17,7 +17,7 @@ test("creates a private home and its token once", () => {
 });
 
 test("refuses a token that others can read, with the command that fixes it", () => {
-  const dir = newHomePath();
+  const dir = createHomePath();
   const { admin_token_file } = openHome(dir);
   chmodSync(admin_token_file, 0o644);
   expect(() => openHome(dir)).toThrow(
@@ -28,8 +28,8 @@ test("refuses a token that others can read, with the command that fixes it", () 
   );
 });
 
-test("creates secret keys once, reads several lines and rejects an invalid line", () => {
-  const file = join(newHomePath(), "secret.key");
+test("creates a secret key, reads several keys and rejects an invalid line", () => {
+  const file = join(createHomePath(), "secret.key");
   const [only] = readSecretKeys(file);
   expect(only!.key).toHaveLength(32);
   writeFileSync(file, `${readFileSync(file, "utf8")}k2:${"ab".repeat(32)}\n`);
@@ -39,7 +39,7 @@ test("creates secret keys once, reads several lines and rejects an invalid line"
 });
 
 test("ignores the state file of a process that has exited", () => {
-  const dir = newHomePath();
+  const dir = createHomePath();
   openHome(dir);
   expect(readDaemon(dir)).toBeNull();
   writeDaemon(dir, { url: "http://127.0.0.1:1", pid: process.pid, version: "0" });
@@ -51,7 +51,7 @@ test("ignores the state file of a process that has exited", () => {
 });
 
 test("creates nested private folders and throws if a folder cannot be created", () => {
-  const deep = join(newHomePath(), "a", "b");
+  const deep = join(createHomePath(), "a", "b");
   createFolders(deep);
   createFolders(deep);
   expect(statSync(join(deep, "..")).mode & 0o777).toBe(0o700);

@@ -15,8 +15,8 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import {
   assertNotRestoring,
   finishRestore,
+  listPreviousFiles,
   placeFiles,
-  previousFiles,
   stagedFiles,
 } from "../../src/home/restored-files.ts";
 
@@ -37,7 +37,7 @@ const read = (name: string) => readFileSync(join(home, name), "utf8");
 verifies("run.backup", "moves previous files aside and keeps credentials that the archive lacks", () => {
   write(home, "store.db", "store.db-wal", "secret.key", "admin.token", "backplane.lock");
   write(stagedFiles(staging), "store.db", "backplane.toml", "admin.token");
-  expect(previousFiles(home).sort()).toEqual(["store.db", "store.db-wal"]);
+  expect(listPreviousFiles(home).sort()).toEqual(["store.db", "store.db-wal"]);
   const previous_folder = placeFiles(home, staging)!;
   expect(readdirSync(previous_folder).sort()).toEqual(["admin.token", "store.db", "store.db-wal"]);
   expect([read("store.db"), read("secret.key"), read("admin.token")]).toEqual([

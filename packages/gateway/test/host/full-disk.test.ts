@@ -16,7 +16,7 @@ import { afterEach, beforeEach, expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createArchive } from "../../src/backup/archive.ts";
 import { openAuditExport } from "../../src/home/audit-files.ts";
-import { rotatingLog } from "../../src/host/log.ts";
+import { createRotatingLog } from "../../src/host/log.ts";
 
 let dir: string;
 beforeEach(() => {
@@ -82,7 +82,7 @@ verifies("fault.disk", "keeps running when the log is on a full disk", () => {
 
 verifies("fault.disk", "keeps the rotated logs when there is no space for another one", () => {
   const path = join(dir, "gateway.log");
-  const log = rotatingLog(openSync(path, "a"), { path, max_bytes: 100, files: 3 });
+  const log = createRotatingLog(openSync(path, "a"), { path, max_bytes: 100, files: 3 });
   const write = (line: string) => log.write(`${line.padEnd(79, ".")}\n`);
   for (const line of ["1", "2", "3"]) write(line);
   const rotated = () => [1, 2, 3].map((n) => readFileSync(`${path}.${n}`, "utf8")[0]);

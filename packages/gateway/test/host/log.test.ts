@@ -2,9 +2,9 @@ import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, st
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { rotatingLog } from "../../src/host/log.ts";
+import { createRotatingLog } from "../../src/host/log.ts";
 
-function openLog(files: number) {
+function createTestLog(files: number) {
   const folder = mkdtempSync(join(tmpdir(), "bp-log-"));
   const path = join(folder, "gateway.log");
   const fd = openSync(path, "a", 0o600);
@@ -12,12 +12,12 @@ function openLog(files: number) {
     closeSync(fd);
     rmSync(folder, { recursive: true, force: true });
   });
-  const stream = rotatingLog(fd, { path, max_bytes: 100, files });
+  const stream = createRotatingLog(fd, { path, max_bytes: 100, files });
   return { folder, path, write: (line: string) => stream.write(`${line}\n`) };
 }
 
-test("rotates the log by size, loses no line and keeps the newest files", () => {
-  const { folder, path, write } = openLog(2);
+test("rotates the log by size and keeps the lines of the newest files", () => {
+  const { folder, path, write } = createTestLog(2);
   for (let line = 0; line < 16; line += 1) write(`${line}`.padStart(29, "."));
   expect(readdirSync(folder).sort()).toEqual(["gateway.log", "gateway.log.1", "gateway.log.2"]);
   const text = ["gateway.log.2", "gateway.log.1", "gateway.log"]
@@ -35,7 +35,7 @@ test("rotates the log by size, loses no line and keeps the newest files", () => 
 });
 
 test("keeps only the current log if files is 0, and writes a line that is larger than the limit", () => {
-  const { folder, path, write } = openLog(0);
+  const { folder, path, write } = createTestLog(0);
   write("first");
   write("x".repeat(500));
   write("last");

@@ -190,9 +190,11 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
 
 test("does not share kept-alive connections with plugins that may not use them", async () => {
   const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: ALLOWED_PRIVATE });
+  const denied = await load("tool", { allowed_domains: [] });
   const url = `http://127.0.0.1:${server_address.port}`;
   for (let i = 0; i < 3; i++) {
     expect(await allowed.connectWith("fetch")).toBe("from outside");
+    expect(await denied.connectWith("fetch")).toBe("policy.denied");
     expect(await (await fetch(url)).text()).toBe("from outside");
   }
 });
@@ -245,15 +247,15 @@ test("does not guard gateway code called by a plugin, and installs one guard per
 
 verifies("sec.provider-egress", "resolves a name once and connects to the checked address", async () => {
   // The same port on two addresses, only one of which counts as public here.
-  const inside: string[] = [];
+  const private_connections: string[] = [];
   const private_server = createServer((_request, response) => response.end("from inside"));
-  private_server.on("connection", (socket) => inside.push(socket.localAddress ?? ""));
+  private_server.on("connection", (socket) => private_connections.push(socket.localAddress ?? ""));
   await new Promise<void>((done) => private_server.listen(server_address.port, "127.0.0.66", done));
-  let answers: string[][] = [];
+  let lookup_results: string[][] = [];
   const requested: string[] = [];
   const resolve = async (name: string) => {
     requested.push(name);
-    return answers.shift() ?? ["127.0.0.66"];
+    return lookup_results.shift() ?? ["127.0.0.66"];
   };
   const forbidden = (address: string) => (address === "127.0.0.66" ? "private" : null);
   const target = { host: "rebind.test", port: server_address.port };
@@ -265,7 +267,7 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
   try {
     for (const api of ["net", "ports", "socket", "later", "http", "tls"]) {
       // Every later lookup of the name returns a private address.
-      answers = [["127.0.0.1"]];
+      lookup_results = [["127.0.0.1"]];
       requested.length = 0;
       const outcome = await connectWith(api, target);
       expect([api, outcome]).toEqual([
@@ -273,20 +275,20 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
         api === "tls" ? expect.not.stringMatching("policy") : "connected",
       ]);
       expect(requested).toEqual(["rebind.test"]);
-      answers = [];
+      lookup_results = [];
       expect([api, await connectWith(api, target)]).toEqual([api, "policy.denied"]);
       // One forbidden address is enough to refuse the name.
-      answers = [["127.0.0.1", "127.0.0.66"]];
+      lookup_results = [["127.0.0.1", "127.0.0.66"]];
       expect([api, await connectWith(api, target)]).toEqual([api, "policy.denied"]);
     }
     // Checked for the request and again for its connection.
-    answers = [["127.0.0.1"]];
+    lookup_results = [["127.0.0.1"]];
     expect(await connectWith("fetch", target)).toBe("policy.denied");
-    answers = [["127.0.0.1"], ["127.0.0.1"]];
+    lookup_results = [["127.0.0.1"], ["127.0.0.1"]];
     expect(await connectWith("fetch", target)).toBe("from outside");
     // The connection is still open, but the name now resolves to a private address, so the request is refused.
     expect(await connectWith("fetch", target)).toBe("policy.denied");
-    expect(inside).toEqual([]);
+    expect(private_connections).toEqual([]);
   } finally {
     private_server.closeAllConnections();
     private_server.close();
@@ -332,8 +334,10 @@ verifies(
 
 test("does not follow redirects, not even to an allowed host", async () => {
   const target = `http://127.0.0.1:${other_address.port}/`;
-  const moved = createServer((_request, response) => response.writeHead(307, { location: target }).end());
-  await new Promise<void>((done) => moved.listen(0, "127.0.0.1", done));
+  const redirecting = createServer((_request, response) =>
+    response.writeHead(307, { location: target }).end(),
+  );
+  await new Promise<void>((done) => redirecting.listen(0, "127.0.0.1", done));
   try {
     const { connectWith } = await load(
       "llm-provider",
@@ -341,9 +345,9 @@ test("does not follow redirects, not even to an allowed host", async () => {
       { egress: ALLOWED_PRIVATE },
     );
     expect(await connectWith("fetch", other_address)).toBe("from elsewhere");
-    expect(await connectWith("fetch", addressOf(moved))).toBe("policy.denied");
+    expect(await connectWith("fetch", addressOf(redirecting))).toBe("policy.denied");
   } finally {
-    moved.closeAllConnections();
-    moved.close();
+    redirecting.closeAllConnections();
+    redirecting.close();
   }
 });

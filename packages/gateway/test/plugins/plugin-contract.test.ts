@@ -17,7 +17,7 @@ import {
   LOADING_MODES,
   loadInto,
   NO_NETWORK,
-  rejection,
+  rejectionOf,
   usePluginLoaders,
 } from "./use-plugin-loaders.ts";
 
@@ -89,15 +89,15 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     withPlugin("shop", async ({ plugin }) => {
       const run = await loadInto(plugin);
       const stop = new AbortController();
-      const answer = run.tool("wait", {}, { signal: stop.signal });
+      const waiting_call = run.tool("wait", {}, { signal: stop.signal });
       await expect.poll(() => run.progress.length).toBe(1);
       // Another call on the same plugin is not affected.
-      const other = run.tool("wait", {}, { signal: new AbortController().signal });
+      const unaffected_call = run.tool("wait", {}, { signal: new AbortController().signal });
       stop.abort();
-      expect(await answer).toMatchObject({ ok: false, kind: "timeout", brief: "stopped" });
+      expect(await waiting_call).toMatchObject({ ok: false, kind: "timeout", brief: "stopped" });
       expect(await run.tool("wait", {}, { signal: AbortSignal.abort() })).toMatchObject({ brief: "stopped" });
       const first_ended = await Promise.race([
-        other.then(
+        unaffected_call.then(
           () => "ended",
           () => "ended",
         ),
@@ -109,7 +109,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
   test("keeps name, message and stack of an error that a tool throws", () =>
     withPlugin("shop", async ({ plugin }) => {
       const run = await loadInto(plugin);
-      const error = await rejection(run.tool("broken", {}));
+      const error = await rejectionOf(run.tool("broken", {}));
       expect({ name: error.name, message: error.message }).toEqual({
         name: "TypeError",
         message: "the shelf is empty",
@@ -143,7 +143,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
         status: 403,
         body: { code: "policy.denied", message: "safe.open is not granted." },
       });
-      expect(await rejection(callService({ fail: true }))).toMatchObject({
+      expect(await rejectionOf(callService({ fail: true }))).toMatchObject({
         name: "RangeError",
         message: "the scripted failure",
       });
@@ -197,7 +197,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       const run = await loadInto(plugin);
       // `crashed` is also the code for the exit of a process, but here the plugin itself throws it.
       for (const code of ["E_MUTE", "crashed", "policy.denied"]) {
-        const error = await rejection(run.event("llm.call.request", { fail: code }));
+        const error = await rejectionOf(run.event("llm.call.request", { fail: code }));
         expect(error).toMatchObject({ name: "Error", message: "no words", code });
         expect(error.stack).toContain(join(FIXTURES, "emitter/plugin.mjs"));
       }
@@ -205,14 +205,14 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
 
   test("keeps the context of each event separate, even after it has been handled", () =>
     withPlugin("emitter", async ({ plugin }) => {
-      const errors: string[] = [];
+      const emitted: string[] = [];
       const { ctx } = await loadInto(plugin);
       const scoped = (org: string): PluginContext => ({
         ...ctx,
         async emit(kind, payload) {
           if (kind === "kernel.ready") throw new BackplaneError("policy.denied", "Not yours.");
           const { error, text } = payload as { text?: string; error?: string };
-          errors.push(`${org} ${kind} ${text ?? error}`);
+          emitted.push(`${org} ${kind} ${text ?? error}`);
           return { id: org };
         },
       });
@@ -228,8 +228,8 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       });
       await plugin.onEvent!(event("org_a", { later: true }), scoped("org_a"));
       await plugin.onEvent!(event("org_b", { forbidden: true }), scoped("org_b"));
-      await expect.poll(() => errors.length).toBe(2);
-      expect(errors.sort()).toEqual([
+      await expect.poll(() => emitted.length).toBe(2);
+      expect(emitted.sort()).toEqual([
         "org_a llm.call.response later",
         "org_b llm.call.error refused: policy.denied",
       ]);
@@ -237,12 +237,12 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
 
   test("reports an error in onLoad with its stack", () =>
     withPlugin("fails-on-load", async ({ plugin }) => {
-      const error = await rejection(loadInto(plugin));
+      const error = await rejectionOf(loadInto(plugin));
       expect(error.message).toBe("not today");
       expect(error.stack).toMatch(/at failToLoad \(.*fails-on-load\/plugin\.mjs/);
     }));
 
-  test("does not block other events when one hangs", () =>
+  test("answers a health check while an event handler hangs", () =>
     withPlugin("sleeper", async ({ plugin }) => {
       const run = await loadInto(plugin);
       const hanging = run.event("x.sleeper.a", {}).then(

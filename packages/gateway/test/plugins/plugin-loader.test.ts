@@ -17,7 +17,7 @@ import { createModuleHost } from "@backplane/runner";
 import { testKernelPlugin } from "@backplane/sdk/testing";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, expect, test } from "vitest";
-import { confinedLoader } from "../../../../test/support/confined-loader.ts";
+import { createConfinedLoader } from "../../../../test/support/confined-loader.ts";
 import { withBundledHost } from "../../../../test/support/plugin-host.ts";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -32,7 +32,7 @@ afterEach(async () => {
   for (const cleanUp of cleanups.splice(0).reverse()) await cleanUp();
 });
 
-function makeHome(): string {
+function createHome(): string {
   const home = mkdtempSync(join(tmpdir(), "backplane-loader-"));
   cleanups.push(() => rmSync(home, { recursive: true, force: true }));
   return home;
@@ -59,7 +59,7 @@ test("finds the bundled plugins among the installed dependencies", async () => {
   const { dependencies } = JSON.parse(readFileSync("packages/gateway/package.json", "utf8")) as {
     dependencies: Record<string, string>;
   };
-  const { entries, problems } = await createLoader(makeHome()).discover();
+  const { entries, problems } = await createLoader(createHome()).discover();
   const expected = Object.keys(dependencies).filter((name) => name.startsWith("@backplane/plugin-"));
   const sources = new Set([...entries.map(({ source }) => source), ...problems.map(({ source }) => source)]);
   expect([...sources].sort()).toEqual(expected.sort());
@@ -70,7 +70,7 @@ verifies(
   "plug.discovery",
   "discovers bundled, installed and local plugins in increasing precedence",
   async () => {
-    const home = makeHome();
+    const home = createHome();
     const plugins = join(home, "plugins");
     const missing = join(home, "not-there");
     const copy = (name: string, to: string, category?: string) => {
@@ -125,7 +125,7 @@ verifies(
 );
 
 verifies("approval.digest", "changes the digest when files change under the same version", async () => {
-  const home = makeHome();
+  const home = createHome();
   const folder = join(home, "my-shop");
   cpSync(join(FIXTURES, "shop"), folder, { recursive: true });
   const loader = createLoader(home, { bundled_roots: [join(FIXTURES, "greeter")] });
@@ -149,7 +149,7 @@ verifies("approval.digest", "changes the digest when files change under the same
 });
 
 test("loads every bundled plugin inline and hosted with the same description", async () => {
-  const loader = createLoader(makeHome());
+  const loader = createLoader(createHome());
   const { entries, problems } = await loader.discover();
   expect(problems).toEqual([]);
   for (const entry of entries) {
@@ -165,7 +165,7 @@ test("loads every bundled plugin inline and hosted with the same description", a
 });
 
 test("creates a separate private state folder for each plugin", () => {
-  const home = makeHome();
+  const home = createHome();
   const dir = createLoader(home).stateDir("shop");
   expect(dir).toBe(join(home, "plugins/state/shop"));
   expect(statSync(dir).mode & 0o777).toBe(0o700);
@@ -173,7 +173,7 @@ test("creates a separate private state folder for each plugin", () => {
 });
 
 test("runs no plugin code during discovery or inspection", async () => {
-  const home = makeHome();
+  const home = createHome();
   const trap = join(home, "trap");
   const mark = join(home, "executed");
   mkdirSync(trap);
@@ -196,7 +196,7 @@ test("runs no plugin code during discovery or inspection", async () => {
 });
 
 test("starts a hosted plugin with a clean environment and its own home, and stops it with the loader", async () => {
-  const home = makeHome();
+  const home = createHome();
   const dir = join(home, "mirror");
   mkdirSync(dir);
   writeFileSync(
@@ -238,7 +238,7 @@ test("starts a hosted plugin with a clean environment and its own home, and stop
 });
 
 test("shows a sandboxed npm plugin only its sibling packages and its state", async () => {
-  const home = makeHome();
+  const home = createHome();
   const modules = join(home, "plugins/node_modules");
   for (const name of ["mirror", "beside"]) mkdirSync(join(modules, name), { recursive: true });
   writeFileSync(join(modules, "beside/package.json"), '{"name":"beside","type":"module","exports":"./i.js"}');
@@ -265,7 +265,7 @@ test("shows a sandboxed npm plugin only its sibling packages and its state", asy
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
   cleanups.push(() => void server.close());
   const { port } = server.address() as AddressInfo;
-  const loader = confinedLoader(
+  const loader = createConfinedLoader(
     { home, bundled_roots: [] },
     { egress: { operator_allows: [`localhost:${port}`] } },
   );
@@ -291,7 +291,7 @@ test("shows a sandboxed npm plugin only its sibling packages and its state", asy
 });
 
 test("kills a sandboxed plugin that exceeds its memory limit and reports why", async () => {
-  const home = makeHome();
+  const home = createHome();
   const dir = join(home, "glutton");
   mkdirSync(dir);
   writeFileSync(
@@ -302,7 +302,7 @@ test("kills a sandboxed plugin that exceeds its memory limit and reports why", a
   );
   const entry = { name: "glutton", version: "1.0.0", category: "skill", origin: "local" } as const;
   const limits = { memory_bytes: 192 * 1024 * 1024 };
-  const loader = confinedLoader({ home, bundled_roots: [] }, { sandbox: { limits } });
+  const loader = createConfinedLoader({ home, bundled_roots: [] }, { sandbox: { limits } });
   cleanups.push(() => loader.close());
   const { plugin } = await loader.load(
     { ...entry, source: dir, dir, module: join(dir, "plugin.mjs") },

@@ -9,7 +9,7 @@ import {
   LOADING_MODES,
   NO_NETWORK,
   pluginText,
-  rejection,
+  rejectionOf,
   usePluginLoaders,
 } from "./use-plugin-loaders.ts";
 
@@ -19,7 +19,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
   test.each([
     ["a syntax error", "export const plugin = {", /could not be loaded: (?!undefined)/],
     ["a throw at import", "throw new Error('no import today');", /could not be loaded: no import today$/],
-    ["no plugin", "export const other = 1;", "The module of odd exports no `plugin`."],
+    ["no plugin", "export const other = 1;", "The module of odd does not export `plugin`."],
     ["another name", pluginText({ name: "even" }), /not valid: its name is "even"; package.json says odd/],
     ["another category", pluginText({ category: "skill" }), /its category is skill; package.json says tool/],
     [
@@ -33,7 +33,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     const module = join(dir, "odd.mjs");
     writeFileSync(module, text);
     const plugin = { ...findEntry("shop"), name: "odd", dir, module };
-    const error = await rejection(loader.load(plugin, mode, NO_NETWORK));
+    const error = await rejectionOf(loader.load(plugin, mode, NO_NETWORK));
     expect(codeOf(error)).toBe("plugin.invalid");
     if (typeof message === "string") expect(error.message).toBe(message);
     else expect(error.message).toMatch(message);

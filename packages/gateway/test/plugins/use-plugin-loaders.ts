@@ -7,7 +7,7 @@ import { createModuleHost, type ModuleHostOptions } from "@backplane/runner";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterAll, beforeAll, expect } from "vitest";
-import { confinedLoader } from "../../../../test/support/confined-loader.ts";
+import { createConfinedLoader } from "../../../../test/support/confined-loader.ts";
 import { withBundledHost } from "../../../../test/support/plugin-host.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
@@ -42,7 +42,7 @@ export function usePluginLoaders(): void {
     const moduleHost = (host: ModuleHostOptions) => createModuleHost(withBundledHost(host));
     const loader = createPluginLoader({ ...options, moduleHost });
     const { entries } = await loader.discover();
-    loaders = { plain: loader, confined: confinedLoader(options), entries };
+    loaders = { plain: loader, confined: createConfinedLoader(options), entries };
   });
   afterAll(async () => {
     await loaders.plain.close();
@@ -54,7 +54,7 @@ export function usePluginLoaders(): void {
 export const findEntry = (name: string) => loaders.entries.find((entry) => entry.name === name)!;
 export const loadInto = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
   testKernelPlugin(plugin, { state_dir: home, ...options });
-export const rejection = async (work: Promise<unknown>): Promise<Error & { code?: string }> =>
+export const rejectionOf = async (work: Promise<unknown>): Promise<Error & { code?: string }> =>
   await work.then(
     () => expect.unreachable("the call should have thrown"),
     (error) => error as Error,

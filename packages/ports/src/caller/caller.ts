@@ -48,8 +48,8 @@ export function requireHostAdmin(caller: Caller, action: string, fix?: string): 
 }
 
 /**
- * For an operation that needs a second scope only in some cases. The API checks the scope of the route; delegated tokens
- * are confined by their own scopes.
+ * Throws `auth.scope` if the caller does not have the scope. The API requires the scope of the route, and the kernel a
+ * second scope that only some requests need. Delegated tokens are also limited by their own scopes.
  */
 export function requireScope(caller: Caller, scope: KeyScope): void {
   if (caller.admin || caller.scopes.includes(scope) || caller.scopes.includes("admin")) return;

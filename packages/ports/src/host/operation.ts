@@ -1,8 +1,8 @@
 import { BackplaneError, type ProgressReport } from "@backplane/contract";
 
-/** The request behind long-running work. It receives the progress, and when it ends, the work stops. */
+/** The caller's side of long-running work: receives progress reports and can cancel the work. */
 export interface Operation {
-  /** Aborted when nobody waits for the result any more. Work that has begun to commit finishes nevertheless. */
+  /** Aborted when the caller no longer waits for the result. Work that has begun to commit finishes nevertheless. */
   readonly signal: AbortSignal;
   report(progress: ProgressReport): void;
 }

@@ -54,9 +54,9 @@ export interface InstallScripts {
 /** Runs the build backend of a Python source archive (PEP 517) in the sandbox, without network and secrets. */
 export interface SourceBuilds {
   /**
-   * `folder` contains the files of the archive (`source`), its build requirements (`env`) and an empty folder `out`; code
-   * of the archive may change everything in it. Afterwards `out` contains the wheel or, unless `requirements_known`, the
-   * list of further build requirements (`requires.json`). Throws like `InstallScripts`.
+   * `folder` contains the files of the archive (`source`), its build requirements (`env`) and an empty folder `out`;
+   * code of the archive may change everything in it. Afterwards `out` contains the wheel or, unless
+   * `requirements_known`, the list of further build requirements (`requires.json`). Throws like `InstallScripts`.
    */
   run(request: {
     folder: string;
@@ -142,7 +142,7 @@ export interface OpenOptions {
   acceptArtifact?: ((claim: ArtifactClaim) => Promise<void>) | undefined;
   /** A package of a registry may specify another repository as its source. */
   accept_source?: boolean | undefined;
-  /** Opening and importing report to it and throw `request.cancelled` when it is cancelled. */
+  /** Receives the progress of opening and importing, which throw `request.cancelled` when it is cancelled. */
   operation?: Operation | undefined;
 }
 
@@ -168,7 +168,9 @@ export interface PackageImporter {
    * Opens a source that may contain several packages. Throws package.* and leaves no files.
    */
   open(source: InstallationSource, options?: OpenOptions): Promise<OpenedSource>;
-  /** Describes the source and the bindings that an installation would create. Runs no code of it and leaves no files. */
+  /**
+   * Describes the source and the bindings that an installation would create. Runs no code of it and leaves no files.
+   */
   inspect(
     source: InstallationSource,
     options?: Pick<OpenOptions, "operation" | "registryLogin">,

@@ -33,8 +33,8 @@ export interface PluginLoader {
   /** Lists the plugins that an installation would add, without installing or running anything. */
   inspect(source: string, operation?: Operation): Promise<PluginEntry[]>;
   /**
-   * Installs all plugins of the source or none, without running scripts. `editable` links a local folder. Cancelling the
-   * operation leaves everything as it was.
+   * Installs all plugins of the source or none, without running scripts. `editable` links a local folder. Cancelling
+   * the operation leaves everything as it was.
    */
   install(source: string, options: { editable: boolean }, operation?: Operation): Promise<PluginEntry[]>;
   remove(name: string): Promise<void>;

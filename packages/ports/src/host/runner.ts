@@ -80,7 +80,9 @@ export interface Description {
   info: JsonObject;
 }
 
-/** An MCP request other than a tool call: resources, prompts, completion, logging. */
+/**
+ * A request other than a tool call: MCP resources, prompts, completion and logging, or an instrument's health check.
+ */
 export interface McpRequest extends DescribeRequest {
   method: string;
   params: JsonObject;
@@ -95,7 +97,7 @@ export interface RequestListener {
  * A notification from a binding's process outside any call, such as a changed tool list. The method
  * `backplane/server.gone` reports that a long-lived process has ended.
  */
-export interface RunnerNotice {
+export interface RunnerNotification {
   binding_id: string;
   /** The project of the process; calls of another project use their own process. */
   project_id: string | null;
@@ -188,8 +190,8 @@ export interface Runner {
   /** Stops the processes of outdated generations of a binding after their calls in flight have finished. */
   retire(binding_id: string, keep_pool_key?: string): void;
   /**
-   * Asks the process of a described package for its tools. Rejects with a BackplaneError. Reports the steps of a launch to
-   * `operation`; cancelling it aborts the launch, unless another request waits for the same process.
+   * Asks the process of a described package for its tools. Rejects with a BackplaneError. Reports the steps of a launch
+   * to `operation`; cancelling it aborts the launch, unless another request waits for the same process.
    */
   describe?: (request: DescribeRequest, operation?: Operation) => Promise<Description>;
   /**
@@ -208,7 +210,7 @@ export interface Runner {
    * ends the observation.
    */
   observe?: (binding_ids: readonly string[], observer: (output: ObservedOutput) => void) => () => void;
-  onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
+  onNotification?: (listener: (notification: RunnerNotification) => void) => () => void;
   /** Rejects with a BackplaneError; for a forbidden host its details contain the denial. */
   fetch?: (request: HostRequest) => Promise<HostResponse>;
   /**

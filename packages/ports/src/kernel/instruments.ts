@@ -13,8 +13,8 @@ export interface InstrumentsFacade {
   /** Runs healthCheck of every instrument with a running plugin; `probe` starts the others first. Admin only. */
   health(caller: Caller, options: HealthCheckOptions): Promise<InstrumentHealthReport[]>;
   /**
-   * Installs, binds and loads a plugin from a folder, zip or jar on the host. A plugin that was unloaded is loaded again
-   * with its settings, unless `keep_unloaded` is set. Admin only.
+   * Installs, binds and loads a plugin from a folder, zip or jar on the host. A plugin that was unloaded is loaded
+   * again with its settings, unless `keep_unloaded` is set. Admin only.
    */
   install(
     caller: Caller,

@@ -138,7 +138,7 @@ export interface Kernel {
     outdated(caller: Caller, operation?: Operation): Promise<OutdatedPackage[]>;
     /**
      * Runs recorded read-only calls of the bindings that use another version against this one, in the sandbox without
-     * network and secrets, and compares the results. No binding moves, and the calls leave no invocations.
+     * network and secrets, and compares the results. No binding is changed, and the calls leave no invocations.
      */
     replay(caller: Caller, id: string, request: ReplayRequest, operation?: Operation): Promise<ReplayReport>;
   };
@@ -161,7 +161,7 @@ export interface Kernel {
     ): Promise<Binding>;
     /** The upgrades that a person has to decide on. */
     waitingUpgrades(caller: Caller): Promise<WaitingUpgrade[]>;
-    /** Moves all bindings of a package in one scope to another version, in one transaction. */
+    /** Changes all bindings of a package in one scope to another version, in one transaction. */
     upgrade(caller: Caller, body: BindingUpgrade, operation?: Operation): Promise<Binding[]>;
     /** Returns to the version before the last upgrade, with the settings of that version. */
     rollback(caller: Caller, id: string, expected?: number, operation?: Operation): Promise<Binding>;
@@ -284,7 +284,7 @@ export interface Kernel {
   marketplace: {
     list(caller: Caller, filter: { search?: string | undefined }): Promise<MarketplaceList>;
     get(caller: Caller, id: string): Promise<MarketplaceCard>;
-    /** Searches the public registry that the operator configured. Nobody has reviewed what it lists. */
+    /** Searches the public registry that the operator configured. Its entries have not been reviewed. */
     searchServers(caller: Caller, text: string): Promise<ServerSearch>;
     /**
      * Stores the package and its bindings. Runs nothing. `oci` is the artifact of the card that the operator approved.
@@ -343,7 +343,7 @@ export interface Kernel {
     /** Replays the semantic events of the caller's scope after `after_seq`, then continues with live events. */
     watch(caller: Caller, after_seq: number, stop: AbortSignal): AsyncIterable<SemanticEvent>;
   };
-  /** Events on their way to hooks. */
+  /** Deliveries of events to hooks. */
   deliveries: {
     list(
       caller: Caller,
@@ -371,14 +371,14 @@ export interface Kernel {
     ): Promise<{ status: number; body: string; replayed: boolean }>;
     /**
      * For work that claims the key in its own transaction, so that after a crash at any point either the work and the
-     * key are both stored or neither is. `before` is the JSON stored with the key by an earlier request.
+     * key are both stored or neither is. `stored` is the JSON stored with the key by an earlier request.
      */
     open<T>(
       caller: Caller,
       key: string,
       digest: string,
       begin: (once: IdempotencyClaim) => Promise<T>,
-    ): Promise<{ began: T; before: null } | { began: null; before: string }>;
+    ): Promise<{ result: T; stored: null } | { result: null; stored: string }>;
   };
   health(): Promise<KernelHealth>;
   /** Recovers calls of dead nodes, re-arms pending approvals, and starts the dispatcher and the job workers. */

@@ -32,7 +32,8 @@ export interface ToolTable {
 }
 
 /**
- * Prefixes of the binding ids of such tools. Stored bindings have generated ids, so no package can obtain one of these.
+ * Prefixes of the binding ids of registered tools. Stored bindings have generated ids, so no package can obtain one of
+ * these.
  */
 export const TOOL_BINDING_PREFIX = { kernel: "bind_kernel_", core: "bind_core_" } as const;
 

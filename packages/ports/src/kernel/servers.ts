@@ -27,7 +27,7 @@ export interface ServerRequestListener {
 }
 
 /** A notification that a server sent outside any request. */
-export interface ServerNotice {
+export interface ServerNotification {
   binding_id: string;
   /** The project of the server's process; the notification is for this project only. */
   project_id: string | null;
@@ -38,8 +38,8 @@ export interface ServerNotice {
 export interface Servers {
   /**
    * The project's own servers first, then in order of binding; the first of two with the same name or resource URI
-   * wins. Returns the same array until something changes on this node. Empty if the policy denies the caller MCP
-   * tools.
+   * wins. Returns the same array until something changes on this node. Empty for a delegated caller, and if the policy
+   * denies the caller MCP tools.
    */
   list(caller: Caller): Promise<readonly ServerInfo[]>;
   /**
@@ -55,10 +55,10 @@ export interface Servers {
   /** Rejects and records a forbidden request as `request` would, without contacting the server. */
   check(caller: Caller, binding_id: string, method: string, params: JsonObject): Promise<void>;
   /**
-   * Delivers the notices of all servers. A listener that forwards them has to check the project, and with `list` that
-   * the recipient may see the binding. Returns an unsubscribe function.
+   * Delivers the notifications of all servers. A listener that forwards them has to check the project, and with `list`
+   * that the recipient may see the binding. Returns an unsubscribe function.
    */
-  onNotice(listener: (notice: ServerNotice) => void): () => void;
+  onNotification(listener: (notification: ServerNotification) => void): () => void;
   /** The server processes of all tenants on this node, with their memory. Only for the host's admin. */
   processes(): Promise<ServerProcess[]>;
 }

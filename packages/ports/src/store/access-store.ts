@@ -54,7 +54,10 @@ export interface SealedStore {
   replace(changes: readonly { row: SealedRow; ciphertext: string }[]): Promise<number>;
 }
 
-/** Encrypts and decrypts secret values. Org and name are authenticated (AAD), so a moved row cannot be decrypted. */
+/**
+ * Encrypts and decrypts secret values. Org and name are authenticated (AAD), so ciphertext that was copied to another
+ * row cannot be decrypted.
+ */
 export interface SecretVault {
   seal(org_id: string, name: string, value: string): string;
   open(org_id: string, name: string, ciphertext: string): string;
@@ -84,7 +87,7 @@ export type IdempotencyState =
   | { state: "in_progress" }
   | { state: "conflict" };
 
-/** An idempotency key that is claimed and answered in the transaction that does the work. */
+/** An idempotency key. The transaction that does the work claims it and stores the response for repeats. */
 export interface IdempotencyClaim {
   /** The owner of the key; the created resource may belong to a project of the same org. */
   scope: Scope;
@@ -94,8 +97,8 @@ export interface IdempotencyClaim {
   stale_ms: number;
   /** How long a repeat finds the result. If absent, the default for all requests applies. */
   ttl_ms?: number;
-  /** Data for a repeat in addition to the ids that the write creates. */
-  answer?: JsonObject;
+  /** Fields of the stored response in addition to the ids that the write creates. */
+  response_fields?: JsonObject;
 }
 
 export interface IdempotencyStore {

@@ -20,11 +20,11 @@ export interface NewApproval extends Approval {
 export interface ApprovalStore {
   get(scope: Scope, id: string): Promise<Approval | null>;
   /** The digests of the covered parts; null in rows of earlier versions. */
-  covers(scope: Scope, id: string): Promise<NewApproval["covers"] | null>;
+  getCoveredDigests(scope: Scope, id: string): Promise<NewApproval["covers"] | null>;
   list(scope: Scope, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
   /**
-   * The first answer wins: resolves to false if the approval is no longer pending. `new_rule` is the allow rule that the
-   * answer creates.
+   * The first answer wins: resolves to false if the approval is no longer pending. `new_rule` is the allow rule that
+   * the answer creates.
    */
   resolve(
     id: string,

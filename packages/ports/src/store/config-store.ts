@@ -20,8 +20,8 @@ export interface ConfigStore {
   list(org_id: string, prefix: string): Promise<ConfigRow[]>;
   /**
    * Applies the whole change with its records in one transaction and returns the removed keys. A changed destination
-   * (`isDestinationConfig`) removes the sealed values of its group unless the same write sets them. A change that
-   * sets no key and removes none writes no records. Throws `config.limit` if the org's configuration would become too large.
+   * (`isDestinationConfig`) removes the sealed values of its group unless the same write sets them. A change that sets
+   * no key and removes none writes no records. Throws `config.limit` if the org's configuration would become too large.
    */
   write(org_id: string, change: ConfigChange, now: string, records: ChangeRecords): Promise<string[]>;
 }

@@ -37,8 +37,8 @@ export type ExecutionUse = "steps" | "compactions";
 export interface ExecutionStore {
   get(scope: Scope, id: string): Promise<ExecutionRow | null>;
   /**
-   * Stores the checkpoint of a running call and clears `starts`. Resolves to false, without writing anything, if the call
-   * has ended or another gateway owns it.
+   * Stores the checkpoint of a running call and clears `starts`. Resolves to false, without writing anything, if the
+   * call has ended or another gateway owns it.
    */
   saveCheckpoint(
     id: string,

@@ -9,7 +9,7 @@ export interface HighestSigned {
 /** The rows of one installation. */
 export interface InstallationRows {
   packages: readonly { row: Package; records: ChangeRecords; highest?: HighestSigned }[];
-  /** Existing bindings that move to an installed version, with the generation that was read. */
+  /** Existing bindings that are changed to an installed version, with the generation that was read. */
   moved: readonly { row: Binding; expected: number; records: ChangeRecords }[];
   created: readonly { row: Binding; records: ChangeRecords }[];
   /** Bindings to remove, with the generation that was read. Removed first, so that others can use their versions. */
@@ -20,9 +20,9 @@ export interface InstallationRows {
 
 export interface InstallationStore {
   /**
-   * Writes all rows or none, in one transaction. Resolves to the packages in the given order; a package that exists with
-   * the same bytes keeps its row. Throws `package.conflict` for other bytes, and `binding.conflict` if a binding was
-   * created or changed meanwhile, with `expected_revision` like BindingStore.create.
+   * Writes all rows or none, in one transaction. Resolves to the packages in the given order; a package that exists
+   * with the same bytes keeps its row. Throws `package.conflict` for other bytes, and `binding.conflict` if a binding
+   * was created or changed meanwhile, with `expected_revision` like BindingStore.create.
    */
   commit(rows: InstallationRows): Promise<{ row: Package; created: boolean }[]>;
 }

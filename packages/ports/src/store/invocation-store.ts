@@ -89,8 +89,8 @@ export interface OpenRecords {
   /** The execution that a harness call begins or resumes. Throws `execution.running` if another call has it. */
   execution?: NewExecution | { resumes: ExecutionRow };
   /**
-   * The run of a harness. It does not occupy its session, so the harness can start turns there. Throws `session.busy` if a
-   * turn of the session is running. The last `own_entries` of the tape belong to the run.
+   * The run of a harness. It does not occupy its session, so the harness can start turns there. Throws `session.busy`
+   * if a turn of the session is running. The last `own_entries` of the tape belong to the run.
    */
   run?: { row: RunRow; own_entries: number };
   /**
@@ -140,8 +140,8 @@ export interface InvocationStore {
    */
   recordRetry(row: InvocationRow, renewed?: { delegation?: NewDelegation }): Promise<boolean>;
   /**
-   * Changes a running row to another binding and version, with which the call continues, and replaces its tokens. Resolves
-   * to false if fence or status have changed.
+   * Changes a running row to another binding and version, with which the call continues, and replaces its tokens.
+   * Resolves to false if fence or status have changed.
    */
   recordFallback(row: InvocationRow, renewed: { delegation?: NewDelegation }): Promise<boolean>;
   /**

@@ -28,8 +28,8 @@ export interface LlmCallStore {
   /** Ends a running call; `tokens` is what it used beyond its reservation. Resolves to false if it has ended. */
   settle(call: LlmCall, uses: readonly LlmBudgetUse[], tokens: number): Promise<boolean>;
   /**
-   * Marks running calls whose deadline is before this time as lost; returns their number. With `now`, a store that gateways
-   * share does the same with the calls of gateways whose lease has expired.
+   * Marks running calls whose deadline is before this time as lost; returns their number. With `now`, a store that
+   * gateways share does the same with the calls of gateways whose lease has expired.
    */
   endLost(before: number, now: number | null): Promise<number>;
   get(scope: Scope, id: string): Promise<LlmCall | null>;

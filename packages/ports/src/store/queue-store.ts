@@ -22,8 +22,9 @@ export interface OutboxStore {
   summarize(after_seq: number, limit: number): Promise<OutboxSummary | null>;
   cursor(consumer: string): Promise<number>;
   /**
-   * Moves the cursor and enqueues the jobs in one transaction. Resolves to null if another node was first, and otherwise to
-   * the jobs that are due and reserved as by `JobQueue.reserve`. A store that several gateways share reserves none here.
+   * Moves the cursor and enqueues the jobs in one transaction. Resolves to null if another node was first, and
+   * otherwise to the jobs that are due and reserved as by `JobQueue.reserve`. A store that several gateways share
+   * reserves none here.
    */
   advance(consumer: string, from: number, to: number, jobs: NewJob[], now: number): Promise<Job[] | null>;
   /** Calls the listener after commits that wrote events; one call may cover several commits. */
@@ -78,9 +79,9 @@ export interface JobQueue {
     ready_only?: boolean,
   ): Promise<Job[]>;
   /**
-   * Chooses up to `limit` due jobs of a lane, without those in `held`, to be started with `invocations.open`; attempt and
-   * fence are those of that start. A store that several gateways share leases the jobs here. With one gateway the start
-   * leases them, which saves one write for each job.
+   * Chooses up to `limit` due jobs of a lane, without those in `held`, to be started with `invocations.open`; attempt
+   * and fence are those of that start. A store that several gateways share leases the jobs here. With one gateway the
+   * start leases them, which saves one write for each job.
    */
   reserve(
     queue: string,

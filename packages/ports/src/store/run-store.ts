@@ -44,12 +44,12 @@ export type RunEnd = Pick<Run, "status" | "output" | "error" | "usage" | "iterat
 
 export interface RunStore {
   /**
-   * Writes row, entries and events in one transaction. The last `own_entries` of the tape belong to the run; the first of
-   * them becomes its `first_entry_id`. Throws, without writing anything: `session.not_found`;
-   * `session.busy` with the `run_id` of the session's current turn on any gateway; `idempotency.in_progress` if
-   * `once` is claimed; `run.taken_over` if another gateway owns `parent`, the turn that a sub-agent's run belongs to;
-   * `harness.limit` if `execution`, which the run counts against, has ended or allows no further run at this depth.
-   * The response stored for `once` is the JSON of `{id, entry_id}`.
+   * Writes row, entries and events in one transaction. The last `own_entries` of the tape belong to the run; the first
+   * of them becomes its `first_entry_id`. Throws, without writing anything: `session.not_found`; `session.busy` with
+   * the `run_id` of the session's current turn on any gateway; `idempotency.in_progress` if `once` is claimed;
+   * `run.taken_over` if another gateway owns `parent`, the turn that a sub-agent's run belongs to; `harness.limit` if
+   * `execution`, which the run counts against, has ended or allows no further run at this depth. The response stored
+   * for `once` is the JSON of `{id, entry_id}`.
    */
   start(
     run: RunRow,

@@ -1,7 +1,8 @@
 /**
  * Sessions, their chains and entries. Entries are never rewritten or removed. A method with `once` claims the key in
- * its transaction; if the key is already claimed, it throws `idempotency.in_progress` and writes nothing. The key's
- * answer is JSON: `{session_id, workspace}` of a new session, `{id}` of a new chain, `{entry_id}` of the last entry.
+ * its transaction; if the key is already claimed, it throws `idempotency.in_progress` and writes nothing. The response
+ * stored for the key is JSON: `{session_id, workspace}` of a new session, `{id}` of a new chain, `{entry_id}` of the
+ * last entry.
  */
 import type { Chain, Entry, EntryKind, JsonObject, Session } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";

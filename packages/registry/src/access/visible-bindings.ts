@@ -1,7 +1,6 @@
 /**
- * Packages and secrets belong to the org, but the bindings that use them belong to projects. An answer that lists
- * such bindings lists only those that the caller may see (bind.scope). The admin token and callers of the whole org
- * see all.
+ * Packages and secrets belong to the org, but the bindings that use them belong to projects. A response lists only the
+ * bindings that the caller may see (bind.scope). The admin token and callers of the whole org see all.
  */
 
 import { BackplaneError, codeOf, type ErrorCode, type ErrorDetails } from "@backplane/contract";
@@ -11,10 +10,10 @@ export type VisibilityFilter = (binding_ids: readonly string[]) => Promise<strin
 
 /** Returns a filter for binding ids. It looks each binding up once, even when several packages or secrets list it. */
 export function createVisibilityFilter(deps: Pick<KernelDeps, "store">, caller: Caller): VisibilityFilter {
-  const seesAll = caller.actor === "admin" || caller.scope.project_id === null;
+  const sees_all = caller.actor === "admin" || caller.scope.project_id === null;
   const cache = new Map<string, boolean>();
   return async (binding_ids) => {
-    if (seesAll) return [...binding_ids];
+    if (sees_all) return [...binding_ids];
     const visible_ids: string[] = [];
     for (const id of binding_ids) {
       let visible = cache.get(id);

@@ -35,7 +35,7 @@ const MAX_ATTEMPTS = 200;
 /** The audit entry of a removal counts at most this many deliveries. */
 const MAX_WAITING_COUNT = 500;
 
-interface BindingsParts {
+interface BindingsDeps {
   deps: KernelDeps;
   planner: BindingPlanner;
   effects: ChangeEffects;
@@ -51,7 +51,7 @@ export function createBindings({
   versions,
   upgrades,
   revocation,
-}: BindingsParts): Kernel["bindings"] {
+}: BindingsDeps): Kernel["bindings"] {
   const { store } = deps;
 
   async function create(caller: Caller, body: BindingCreate, operation?: Operation): Promise<Binding> {
@@ -82,9 +82,10 @@ export function createBindings({
       const { binding: before } = await getBound(caller, id);
       if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
       if (expected !== undefined && before.generation !== expected) throw outdatedError(before);
-      // If another caller moved the binding after the first attempt, this caller has not seen that version.
+      // If another request changed the version after the first attempt, this caller has not seen that version.
       version ??= before.package_version;
-      if (body.package_version !== undefined && version !== before.package_version) throw movedError(before);
+      if (body.package_version !== undefined && version !== before.package_version)
+        throw versionChangedError(before);
       const change = await planner.patch(caller, before, body, "binding.change");
       await versions.requireStart([change], operation);
       const { row, records } = change;
@@ -134,18 +135,18 @@ export function createBindings({
 
   async function validate(caller: Caller, id: string) {
     const { binding } = await getBound(caller, id);
-    const found = await findExport(store.packages, binding.scope.org_id, binding);
-    const issues = await checkBinding(deps, found, binding);
-    const unbound_slots = findUnboundSlots(found, binding);
-    const isolation = effectiveClass(binding, found.export);
-    const grant = toGrant(levelBeforeCall({ binding, ...found }, isolation, caller.scope, deps.host));
+    const checked = await findExport(store.packages, binding.scope.org_id, binding);
+    const issues = await checkBinding(deps, checked, binding);
+    const unbound_slots = findUnboundSlots(checked, binding);
+    const isolation = effectiveClass(binding, checked.export);
+    const grant = toGrant(levelBeforeCall({ binding, ...checked }, isolation, caller.scope, deps.host));
     return {
       valid: issues.length === 0 && unbound_slots.length === 0,
       status: binding.status,
       unbound_slots,
       issues,
       warnings: findRefusedDestinations(grant.allowed_domains, deps.host.private_destinations ?? []),
-      requested: found.export.permissions,
+      requested: checked.export.permissions,
       grant,
     };
   }
@@ -176,7 +177,7 @@ function tooManyChangesError(id: string): BackplaneError {
   );
 }
 
-function movedError({ binding_id, package_version }: Binding): BackplaneError {
-  const message = `${binding_id} was moved to ${package_version} in the meantime.`;
+function versionChangedError({ binding_id, package_version }: Binding): BackplaneError {
+  const message = `Binding ${binding_id} was changed to version ${package_version} by another request.`;
   return new BackplaneError("binding.conflict", message, { details: { binding_id, package_version } });
 }

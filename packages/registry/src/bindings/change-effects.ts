@@ -13,7 +13,7 @@ export interface ChangeEffects {
   announce(caller: Caller, bindings: readonly Binding[]): Promise<void>;
 }
 
-interface EffectsParts {
+interface ChangeEffectsDeps {
   deps: Pick<KernelDeps, "runner">;
   definitions: Pick<DefinitionsService, "describe">;
   credentials: Pick<CredentialMoves, "dropOldCredentials">;
@@ -25,14 +25,14 @@ export function createChangeEffects({
   definitions,
   credentials,
   changes,
-}: EffectsParts): ChangeEffects {
+}: ChangeEffectsDeps): ChangeEffects {
   return {
     async apply(caller, stored, operation) {
       for (const { before, row } of stored) if (before !== null) deps.runner.retire(row.binding_id);
-      for (const { before, row, found } of stored)
-        if (before !== null) await credentials.dropOldCredentials(caller, before, row, found);
-      for (const { row, found } of stored)
-        await definitions.describe({ binding: row, package: found.package }, operation);
+      for (const { before, row, checked } of stored)
+        if (before !== null) await credentials.dropOldCredentials(caller, before, row, checked);
+      for (const { row, checked } of stored)
+        await definitions.describe({ binding: row, package: checked.package }, operation);
     },
     announce: (caller, bindings) => changes.emitAndWait("bindings.changed", { caller, bindings }),
   };

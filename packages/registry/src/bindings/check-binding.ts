@@ -61,23 +61,23 @@ export async function findExport(
 
 export async function checkBinding(
   deps: Pick<KernelDeps, "store" | "schemas">,
-  found: CheckedExport,
+  checked: CheckedExport,
   binding: Pick<Binding, "config" | "secrets" | "policy" | "scope">,
 ): Promise<SchemaIssue[]> {
   return [
-    ...(await findConfigIssues(deps, found, binding)),
-    ...(await findSecretIssues(deps, found, binding)),
-    ...findPolicyIssues(found, binding.policy),
-    ...findSecretEnvIssues(found, binding),
+    ...(await findConfigIssues(deps, checked, binding)),
+    ...(await findSecretIssues(deps, checked, binding)),
+    ...findPolicyIssues(checked, binding.policy),
+    ...findSecretEnvIssues(checked, binding),
   ];
 }
 
 /** Every slot is required. */
 export function findUnboundSlots(
-  found: CheckedExport,
+  checked: CheckedExport,
   binding: Pick<Binding, "config" | "secrets">,
 ): string[] {
-  return listSlots(found, binding).filter((slot) => binding.secrets[slot] === undefined);
+  return listSlots(checked, binding).filter((slot) => binding.secrets[slot] === undefined);
 }
 
 export function invalidBinding(issues: readonly SchemaIssue[]): BackplaneError {
@@ -87,10 +87,10 @@ export function invalidBinding(issues: readonly SchemaIssue[]): BackplaneError {
 
 async function findConfigIssues(
   deps: Pick<KernelDeps, "schemas">,
-  found: CheckedExport,
+  checked: CheckedExport,
   binding: Pick<Binding, "config">,
 ): Promise<SchemaIssue[]> {
-  const { package: pack, export: item } = found;
+  const { package: pack, export: item } = checked;
   const bound = item.id === WHOLE_PACKAGE ? toolsOf(pack) : [item];
   const issues: SchemaIssue[] = [];
   for (const path of new Set(bound.flatMap((declared) => declared.config_schema ?? []))) {
@@ -104,14 +104,14 @@ async function findConfigIssues(
 
 async function findSecretIssues(
   deps: Pick<KernelDeps, "store">,
-  found: CheckedExport,
+  checked: CheckedExport,
   binding: Pick<Binding, "config" | "secrets" | "scope">,
 ): Promise<SchemaIssue[]> {
   const issues: SchemaIssue[] = [];
   const { org_id, project_id } = binding.scope;
   for (const [slot, ref] of Object.entries(binding.secrets)) {
     const path = `/secrets/${slot}`;
-    if (!listSlots(found, binding).includes(slot)) {
+    if (!listSlots(checked, binding).includes(slot)) {
       issues.push({ path, message: "the export does not declare this slot" });
       continue;
     }
@@ -131,23 +131,23 @@ async function findSecretIssues(
  * (secret.slots).
  */
 function findSecretEnvIssues(
-  found: CheckedExport,
+  checked: CheckedExport,
   binding: Pick<Binding, "config" | "secrets" | "policy">,
 ): SchemaIssue[] {
   const { secret_env } = binding.policy;
   if (secret_env === undefined) return [];
-  const { protocol } = found.package.manifest.runtime;
+  const { protocol } = checked.package.manifest.runtime;
   if (!ENV_SECRET_PROTOCOLS.includes(protocol)) {
     const message = `${protocol} receives secrets in the request; only ${ENV_SECRET_PROTOCOLS.join(" and ")} receive them in the environment`;
     return [{ path: "/policy/secret_env", message }];
   }
   const issues: SchemaIssue[] = [];
   const variables = Object.values(secret_env);
-  const slots = listSlots(found, binding);
+  const slots = listSlots(checked, binding);
   for (const [slot, variable] of Object.entries(secret_env)) {
     const path = `/policy/secret_env/${slot}`;
     if (!slots.includes(slot)) {
-      const message = hasOpenSlots(found.package)
+      const message = hasOpenSlots(checked.package)
         ? "this slot has no secret"
         : "the export does not declare this slot";
       issues.push({ path, message });

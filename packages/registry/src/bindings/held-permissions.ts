@@ -7,7 +7,7 @@ import { type Caller, hasRole, type KernelDeps } from "@backplane/ports";
 import { toolsOf } from "../exports/whole-package.ts";
 import { levelBeforeCall, toGrant } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
-import { widerParts } from "../grant/wider-parts.ts";
+import { listWiderParts } from "../grant/wider-parts.ts";
 import type { CheckedExport } from "./check-binding.ts";
 import { withholdPermissions } from "./move-binding.ts";
 
@@ -22,7 +22,7 @@ const HELD_PERMISSIONS: readonly HeldPermission[] = [
 
 interface BoundVersion {
   binding: Binding;
-  found: CheckedExport;
+  checked: CheckedExport;
 }
 
 export interface HeldPermissions {
@@ -49,14 +49,14 @@ export interface HeldPermissions {
 }
 
 export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldPermissions {
-  const computeGrant = ({ binding, found }: BoundVersion) =>
+  const computeGrant = ({ binding, checked }: BoundVersion) =>
     toGrant(
-      levelBeforeCall({ binding, ...found }, effectiveClass(binding, found.export), binding.scope, host),
+      levelBeforeCall({ binding, ...checked }, effectiveClass(binding, checked.export), binding.scope, host),
     );
 
   /** The names of `HELD_PERMISSIONS` in which the second grant allows more than the first. */
   const findWiderPermissions = (from: BoundVersion, to: BoundVersion): HeldPermission[] => {
-    const wider = widerParts(computeGrant(from), computeGrant(to));
+    const wider = listWiderParts(computeGrant(from), computeGrant(to));
     return HELD_PERMISSIONS.filter((name) => wider.includes(name));
   };
 
@@ -76,7 +76,7 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
       const all = is_move || from.binding.share_of !== undefined;
       const held: readonly string[] = all
         ? HELD_PERMISSIONS
-        : [...listHeldPermissions(from.binding), ...findNewPermissions(other_versions, to.found)];
+        : [...listHeldPermissions(from.binding), ...findNewPermissions(other_versions, to.checked)];
       const wider = findWiderPermissions(from, to).filter((name) => held.includes(name));
       if (wider.length === 0) return;
       throw new BackplaneError(
@@ -116,14 +116,14 @@ export function findNewToolPermissions(from: Package, to: Package): HeldPermissi
 }
 
 /** An admin approves the permissions that were shown, and other content under the same version may request more. */
-export function requireHeldContent(moves: readonly { before: Binding; found: CheckedExport }[]): void {
-  for (const { before, found } of moves) {
-    const { version, digest } = found.package;
+export function requireHeldContent(moves: readonly { before: Binding; checked: CheckedExport }[]): void {
+  for (const { before, checked } of moves) {
+    const { version, digest } = checked.package;
     const { package_id, held_upgrade } = before;
     if (held_upgrade?.package_version !== version || held_upgrade.digest === digest) continue;
     throw new BackplaneError(
       "package.conflict",
-      `${package_id} ${version} was installed again with different content while its upgrade waited for approval.`,
+      `${package_id} ${version} was installed again with different content while its upgrade was awaiting approval.`,
       {
         details: { package_id, version, expected: held_upgrade.digest ?? null, actual: digest },
         fix: `Request the upgrade again, which shows the permissions of the new content: backplane plugin upgrade ${package_id}@${version}`,

@@ -20,11 +20,11 @@ import type { Policies } from "../policy/policies.ts";
 import { compileToolPatterns } from "../policy/tool-pattern.ts";
 import type { CheckedExport } from "./check-binding.ts";
 
-type NameAuthorityDeps = Pick<KernelDeps, "store"> & { policies: Pick<Policies, "of"> };
+type NameAuthorityDeps = Pick<KernelDeps, "store"> & { policies: Pick<Policies, "getEffective"> };
 
 interface BoundVersion {
   binding: Binding;
-  found: CheckedExport;
+  checked: CheckedExport;
 }
 
 /** Names that were free when the bindings of the org had this revision. */
@@ -36,8 +36,8 @@ export interface NameClaim {
 
 export interface NameAuthority {
   /**
-   * Throws if the names that the draft gives to tools are not free, or if the caller may not choose them. Null if the
-   * draft gives no new names.
+   * Throws if the names that the draft gives to tools are not free, or if the caller may not choose them. Resolves to
+   * null if there is nothing to check: the draft gives no new names, or an admin names tools of a package.
    */
   require(
     caller: Caller,
@@ -119,13 +119,13 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
         `the server ${holder.binding_id} (${holder.package_id}) of the org is named ${name}`,
       );
     if (is_admin || reuses_name) return;
-    const { document } = await policies.of(draft.scope);
+    const { document } = await policies.getEffective(draft.scope);
     const pattern = trustedPatterns(document).find((each) => reachesServer(each, name));
     if (pattern !== undefined) throw adminRequiredError(`the policy trusts tools named ${pattern}`);
   }
 
   async function requireToolIds(draft: Binding, ids: readonly string[]): Promise<void> {
-    const { document } = await policies.of(draft.scope);
+    const { document } = await policies.getEffective(draft.scope);
     const patterns = trustedPatterns(document);
     for (const id of ids) {
       const pattern = patterns.find((each) => compileToolPatterns([each])(id));
@@ -172,11 +172,11 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
   return {
     async require(caller, to, draft, from) {
       if (isServer(to.package)) {
-        const before = from !== null && isServer(from.found.package) ? from.binding : null;
+        const before = from !== null && isServer(from.checked.package) ? from.binding : null;
         if (before !== null && hasSameName(before, draft)) return null;
         return await claim(draft, () => requireServerName(caller, draft, before));
       }
-      const known_ids = from === null ? [] : listToolIds(from.found.package, from.binding);
+      const known_ids = from === null ? [] : listToolIds(from.checked.package, from.binding);
       const added = listToolIds(to.package, draft).filter((id) => !known_ids.includes(id));
       if (added.length === 0 || hasRole(caller.role, "admin")) return null;
       return await claim(draft, () => requireToolIds(draft, added));
@@ -185,8 +185,8 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
 }
 
 /** Throws if two servers that are bound together have the same name. */
-export function requireDistinctNames(bound: readonly { row: Binding; found: CheckedExport }[]): void {
-  const servers = bound.filter(({ found }) => isServer(found.package)).map(({ row }) => row);
+export function requireDistinctNames(bound: readonly { row: Binding; checked: CheckedExport }[]): void {
+  const servers = bound.filter(({ checked }) => isServer(checked.package)).map(({ row }) => row);
   for (const [index, row] of servers.entries()) {
     const name = boundServerName(row);
     const holder = servers

@@ -41,8 +41,8 @@ export interface PlannedChange {
   /** Null for a new binding. */
   before: Binding | null;
   row: Binding;
-  found: CheckedExport;
-  /** The names that the change gives to tools; null if it gives no new ones. */
+  checked: CheckedExport;
+  /** The names that were checked; null if none had to be checked. */
   names: NameClaim | null;
   records: ChangeRecords;
 }
@@ -104,7 +104,7 @@ export function createBindingPlanner(
 
   async function create(caller: Caller, body: BindingCreate): Promise<PlannedChange> {
     const scope = resolveScope(caller, body.org_wide);
-    const found = await findExport(packages, scope.org_id, body);
+    const checked = await findExport(packages, scope.org_id, body);
     const other_versions = (await listInScope(scope, body.package_id)).filter(
       ({ export_id, package_version }) =>
         export_id === body.export_id && package_version !== body.package_version,
@@ -122,14 +122,14 @@ export function createBindingPlanner(
     const source =
       other_versions[0] === undefined
         ? undefined
-        : await credentials.withoutOldCredentials(other_versions[0], found);
-    const copied = source === undefined ? null : await copySettings(source, found);
+        : await credentials.withoutOldCredentials(other_versions[0], checked);
+    const copied = source === undefined ? null : await copySettings(source, checked);
     const draft: Binding = {
       binding_id: deps.ids.next("binding"),
       package_id: body.package_id,
       package_version,
       export_id: body.export_id,
-      kind: found.export.kind,
+      kind: checked.export.kind,
       scope,
       config: config ?? source?.config ?? {},
       secrets: { ...copied?.secrets, ...secrets },
@@ -144,10 +144,11 @@ export function createBindingPlanner(
     };
     if (other_versions[0] !== undefined) {
       const from = await findExport(packages, scope.org_id, other_versions[0]);
-      held.require(caller, { binding: other_versions[0], found: from }, { binding: draft, found }, policy);
+      const from_version = { binding: other_versions[0], checked: from };
+      held.require(caller, from_version, { binding: draft, checked }, policy);
     }
-    const { row, names } = await checkDraft(caller, found, draft, null);
-    return { before: null, row, found, names, records: buildRecords(caller, row, "binding.create") };
+    const { row, names } = await checkDraft(caller, checked, draft, null);
+    return { before: null, row, checked, names, records: buildRecords(caller, row, "binding.create") };
   }
 
   async function copySettings(
@@ -203,9 +204,9 @@ export function createBindingPlanner(
     const set = "set" in options ? options.set : body.policy;
     const package_version = body.package_version ?? before.package_version;
     const is_move = package_version !== before.package_version;
-    const found = await findExport(packages, before.scope.org_id, { ...before, package_version });
-    const carried = await credentials.withoutOldCredentials(before, found);
-    const carried_settings = is_move ? carrySettings(carried, found) : { ...before, trust_dropped: [] };
+    const checked = await findExport(packages, before.scope.org_id, { ...before, package_version });
+    const carried = await credentials.withoutOldCredentials(before, checked);
+    const carried_settings = is_move ? carrySettings(carried, checked) : { ...before, trust_dropped: [] };
     const draft: Binding = {
       ...withoutUpgradeState(before, is_move),
       package_version,
@@ -218,29 +219,29 @@ export function createBindingPlanner(
       generation: before.generation + 1,
       updated_at: new Date(deps.clock.now()).toISOString(),
     };
-    if (found.export.kind !== before.kind) {
-      const message = `${draft.export_id} is a ${found.export.kind} in version ${package_version} and was a ${before.kind}`;
+    if (checked.export.kind !== before.kind) {
+      const message = `${draft.export_id} is a ${checked.export.kind} in version ${package_version} and was a ${before.kind}`;
       throw invalidBinding([{ path: "/package_version", message }]);
     }
     const from = await findExport(packages, before.scope.org_id, before);
+    const from_version = { binding: before, checked: from };
     if (is_move) {
-      const keeps = set?.approval === "never" && !is_rollback;
+      const keeps_never = set?.approval === "never" && !is_rollback;
       const trust = carried_settings.trust_dropped;
-      await recordMove(before, from, found, draft, { trust, is_rollback, grants, keeps_never: keeps, set });
+      await recordMove(before, from, checked, draft, { trust, is_rollback, grants, keeps_never, set });
     }
     const other_versions =
       is_rollback || is_move || body.policy === undefined ? [] : await findOtherVersions(before);
-    if (!is_rollback)
-      held.require(caller, { binding: before, found: from }, { binding: draft, found }, set, other_versions);
-    const { row, names } = await checkDraft(caller, found, draft, { binding: before, found: from });
+    if (!is_rollback) held.require(caller, from_version, { binding: draft, checked }, set, other_versions);
+    const { row, names } = await checkDraft(caller, checked, draft, from_version);
     if (is_move && before.status === "active" && row.status === "inactive")
       throw missingSecretsError(before, row);
     return {
       before,
       row,
-      found,
+      checked,
       names,
-      records: buildRecords(caller, row, action, describeRename(found, before, row)),
+      records: buildRecords(caller, row, action, describeRename(checked, before, row)),
     };
   }
 
@@ -261,7 +262,7 @@ export function createBindingPlanner(
   async function recordMove(
     before: Binding,
     from: CheckedExport,
-    found: CheckedExport,
+    checked: CheckedExport,
     draft: Binding,
     {
       trust,
@@ -280,12 +281,12 @@ export function createBindingPlanner(
     const narrowed =
       is_rollback || grants
         ? { policy: draft.policy, withheld: [], limited: [] }
-        : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions, set);
+        : withholdPermissions(draft.policy, from.export.permissions, checked.export.permissions, set);
     draft.policy = narrowed.policy;
     if (draft.policy.approval === "never" && !keeps_never) {
       // A rollback returns to a grant that the operator has trusted before.
-      const moved_from = is_rollback ? null : { binding: before, found: from };
-      const loss = await waivers.findLoss(found, draft, moved_from);
+      const moved_from = is_rollback ? null : { binding: before, checked: from };
+      const loss = await waivers.findLoss(checked, draft, moved_from);
       if (loss !== null) {
         const { approval: _never, ...fields } = draft.policy;
         draft.policy = fields;
@@ -293,7 +294,7 @@ export function createBindingPlanner(
     }
     const carried = grants
       ? { held: [], limited: [] }
-      : held.carryOver({ binding: before, found: from }, { binding: draft, found }, is_rollback);
+      : held.carryOver({ binding: before, checked: from }, { binding: draft, checked }, is_rollback);
     const permissions_held = [...new Set([...narrowed.withheld, ...carried.held])];
     const permissions_limited = [...new Set([...narrowed.limited, ...carried.limited])].filter(
       (name) => !permissions_held.includes(name),
@@ -324,15 +325,15 @@ export function createBindingPlanner(
   }
 
   async function listInScope(scope: Binding["scope"], package_id: string): Promise<Binding[]> {
-    const others: Binding[] = [];
+    const bindings: Binding[] = [];
     for (let after: string | undefined; ; ) {
       const page = await store.bindings.list(
         scope,
         { package_id },
         { limit: 100, ...definedFields({ after }) },
       );
-      others.push(...page.items.filter((binding) => binding.scope.project_id === scope.project_id));
-      if (page.next === null) return others;
+      bindings.push(...page.items.filter((binding) => binding.scope.project_id === scope.project_id));
+      if (page.next === null) return bindings;
       after = page.next;
     }
   }
@@ -340,19 +341,19 @@ export function createBindingPlanner(
   /** Checks the draft and sets the fields that follow from it: unbound slots, status and who lowered the class. */
   async function checkDraft(
     caller: Caller,
-    found: CheckedExport,
+    checked: CheckedExport,
     draft: Binding,
-    from: { binding: Binding; found: CheckedExport } | null,
+    from: { binding: Binding; checked: CheckedExport } | null,
   ): Promise<Pick<PlannedChange, "row" | "names">> {
     const before = from?.binding ?? null;
-    const class_lowered_by = requireClassAccess(caller, found, draft, before);
-    const issues = await checkBinding(deps, found, draft);
+    const class_lowered_by = requireClassAccess(caller, checked, draft, before);
+    const issues = await checkBinding(deps, checked, draft);
     if (issues.length > 0) throw invalidBinding(issues);
     requireMountAccess(caller, draft, before);
     requireHostAccess(caller, draft, before);
-    await waivers.require(caller, found, draft, from);
-    const claim = await authority.require(caller, found, draft, from);
-    const unbound_slots = findUnboundSlots(found, draft);
+    await waivers.require(caller, checked, draft, from);
+    const claim = await authority.require(caller, checked, draft, from);
+    const unbound_slots = findUnboundSlots(checked, draft);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
     return { row: { ...draft, unbound_slots, status, class_lowered_by }, names: claim };
   }
@@ -453,12 +454,12 @@ function requireHostAccess(caller: Caller, draft: Binding, before: Binding | nul
 
 function requireClassAccess(
   caller: Caller,
-  found: CheckedExport,
+  checked: CheckedExport,
   draft: Binding,
   before: Binding | null,
 ): string | null {
   const isolation = draft.policy.class;
-  if (isolation === undefined || !lowersIsolation(isolation, found.export)) return null;
+  if (isolation === undefined || !lowersIsolation(isolation, checked.export)) return null;
   const unchanged = before !== null && before.class_lowered_by !== null && before.policy.class === isolation;
   if (unchanged && before.package_version === draft.package_version) return before.class_lowered_by;
   if (!caller.admin) throw new BackplaneError("binding.class_forbidden");

@@ -34,21 +34,21 @@ export interface VersionProbe {
   requireStart(changes: readonly PlannedChange[], operation?: Operation): Promise<void>;
 }
 
-interface ProbeParts {
+interface VersionProbeDeps {
   deps: KernelDeps;
-  policies: Pick<Policies, "of">;
+  policies: Pick<Policies, "getEffective">;
   tokens: SignInTokens;
   definitions: Pick<DefinitionsService, "hasDescription">;
 }
 
-export function createVersionProbe({ deps, policies, tokens, definitions }: ProbeParts): VersionProbe {
+export function createVersionProbe({ deps, policies, tokens, definitions }: VersionProbeDeps): VersionProbe {
   return {
     async requireStart(changes, operation) {
       const { probe } = deps.runner;
       if (probe === undefined) return;
       const started = new Set<string>();
-      for (const { before, row, found } of changes) {
-        const { package: pack, export: item } = found;
+      for (const { before, row, checked } of changes) {
+        const { package: pack, export: item } = checked;
         if (before === null || before.package_version === row.package_version || row.status !== "active")
           continue;
         // Skills are text files, so there is nothing to start.

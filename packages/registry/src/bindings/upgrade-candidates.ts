@@ -21,7 +21,7 @@ export interface UpgradeCandidates {
 
 export function createUpgradeCandidates(
   deps: KernelDeps,
-  policies: Pick<Policies, "of">,
+  policies: Pick<Policies, "getEffective">,
   planner: Pick<BindingPlanner, "resolveScope" | "listInScope" | "moveAll">,
 ): UpgradeCandidates {
   return {

@@ -37,7 +37,7 @@ import type { VersionProbe } from "./probe-versions.ts";
 
 const DEFAULT_TRIAL = { seconds: 60, max_error_percent: 50 };
 
-interface UpgradesParts {
+interface UpgradesDeps {
   deps: KernelDeps;
   planner: BindingPlanner;
   effects: ChangeEffects;
@@ -65,7 +65,7 @@ interface UpgradeStep {
   removed: Binding[];
 }
 
-export function createUpgrades({ deps, planner, effects, versions, revocation }: UpgradesParts): Upgrades {
+export function createUpgrades({ deps, planner, effects, versions, revocation }: UpgradesDeps): Upgrades {
   const { store, clock, ids, runner } = deps;
   const now = () => new Date(clock.now()).toISOString();
 
@@ -126,7 +126,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     { max_error_percent }: typeof DEFAULT_TRIAL,
   ): UpgradeStep {
     const step: UpgradeStep = { moved: [], created: [], removed: [] };
-    for (const { before: main, row: planned, found, names } of moves) {
+    for (const { before: main, row: planned, checked, names } of moves) {
       const { previous: _previous, ...settings } = planned;
       const existing_shares = shares.filter(({ share_of }) => share_of === main.binding_id);
       const share = existing_shares.find(
@@ -144,13 +144,13 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       };
       const records = planner.buildRecords(caller, row, "binding.upgrade");
       if (share === undefined)
-        step.created.push({ change: { before: null, row, found, names, records }, main });
-      else step.moved.push({ before: share, row, found, names, records });
+        step.created.push({ change: { before: null, row, checked, names, records }, main });
+      else step.moved.push({ before: share, row, checked, names, records });
       if (main.held_upgrade !== undefined) {
         const { held_upgrade: _held, ...other_fields } = main;
         const cleared = { ...other_fields, generation: main.generation + 1, updated_at: now() };
         const audited = planner.buildRecords(caller, cleared, "binding.upgrade");
-        step.moved.push({ before: main, row: cleared, found, names: null, records: audited });
+        step.moved.push({ before: main, row: cleared, checked, names: null, records: audited });
       }
     }
     return step;
@@ -200,9 +200,9 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const of_tools = await Promise.all(
       moves
         .filter(({ before }) => before.export_id === WHOLE_PACKAGE)
-        .map(async ({ before, found }) => {
+        .map(async ({ before, checked }) => {
           const from = await findExport(store.packages, before.scope.org_id, before);
-          return findNewToolPermissions(from.package, found.package);
+          return findNewToolPermissions(from.package, checked.package);
         }),
     );
     return [...new Set([...withheld, ...of_tools.flat()])];
@@ -217,9 +217,9 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
   ): Promise<Binding[]> {
     const requested_at = now();
     const changed = moves
-      .filter(({ before, found }) => before.held_upgrade?.digest !== found.package.digest)
-      .map(({ before, found }) => {
-        const { version: package_version, digest } = found.package;
+      .filter(({ before, checked }) => before.held_upgrade?.digest !== checked.package.digest)
+      .map(({ before, checked }) => {
+        const { version: package_version, digest } = checked.package;
         const held_upgrade = {
           package_version,
           digest,
@@ -317,7 +317,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     throw new BackplaneError(
       "package.conflict",
       installed === null
-        ? `${package_id} ${version} is not installed any more.`
+        ? `${package_id} ${version} is no longer installed.`
         : `${package_id} ${version} was installed again with different content than before the upgrade.`,
       {
         details: {
@@ -370,8 +370,8 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const { scope, package_id, package_version, previous } = before;
     const rolled_back = { package_version, ...cause, at: now() };
     if (before.share_of !== undefined) {
-      const found = await findExport(store.packages, scope.org_id, before);
-      const change = { before, row: cancelUpgrade(before)!, found, names: null, records: {} };
+      const checked = await findExport(store.packages, scope.org_id, before);
+      const change = { before, row: cancelUpgrade(before)!, checked, names: null, records: {} };
       return { change, row: { ...change.row, rolled_back } };
     }
     const installed = await store.packages.find(scope.org_id, package_id, previous?.package_version ?? "");
@@ -380,7 +380,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const host: Caller = { ...kernel, actor: HOST_ADMIN, scopes: ["admin"], admin: true };
     const change = await planRollback(host, before);
     // The package may have been replaced before the plan read it, and the plan has the rights of the host.
-    requireSameBytes(before, change.found.package);
+    requireSameBytes(before, change.checked.package);
     return { change, row: { ...change.row, rolled_back } };
   }
 

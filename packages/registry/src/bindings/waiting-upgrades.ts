@@ -8,12 +8,12 @@ export function createWaitingUpgrades({ store }: Pick<KernelDeps, "store">) {
     for (let after: string | undefined; ; ) {
       const page = await store.bindings.list(caller.scope, {}, { limit: 100, ...definedFields({ after }) });
       for (const binding of page.items) {
-        const waiting = describeHeld(binding, caller) ?? describeFailedRollback(binding, caller);
-        if (waiting === null) continue;
-        // All bindings of a package wait together.
-        const key = [waiting.waits_for, waiting.message, waiting.scope.project_id].join("\n");
+        const upgrade = describeHeld(binding, caller) ?? describeFailedRollback(binding, caller);
+        if (upgrade === null) continue;
+        // All bindings of a package are decided on together.
+        const key = [upgrade.waits_for, upgrade.message, upgrade.scope.project_id].join("\n");
         const existing = upgrades.get(key);
-        if (existing === undefined) upgrades.set(key, waiting);
+        if (existing === undefined) upgrades.set(key, upgrade);
         else existing.binding_ids.push(binding.binding_id);
       }
       if (page.next === null) return [...upgrades.values()];
@@ -36,7 +36,7 @@ function describeHeld(binding: Binding, caller: Caller): WaitingUpgrade | null {
     scope,
     binding_ids: [binding_id],
     since: requested_at,
-    message: `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an owner or admin. ${version} stays in use. Requested by ${requested_by}.`,
+    message: `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and awaits approval by an owner or admin. ${version} stays in use. Requested by ${requested_by}.`,
     fix: `${upgrade} --grant-permissions; without them: ${upgrade} --withhold-permissions; to withdraw it: backplane plugin rollback ${package_id}${scope_flag}`,
   };
 }

@@ -14,12 +14,12 @@ import { type Caller, hasRole, type KernelDeps } from "@backplane/ports";
 import { toolsOf } from "../exports/whole-package.ts";
 import { levelBeforeCall, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
-import { widerParts } from "../grant/wider-parts.ts";
+import { listWiderParts } from "../grant/wider-parts.ts";
 import type { Policies } from "../policy/policies.ts";
 import { computeRisk } from "../policy/risk.ts";
 import { type CheckedExport, invalidBinding } from "./check-binding.ts";
 
-type WaivedApprovalDeps = Pick<KernelDeps, "store" | "host"> & { policies: Pick<Policies, "of"> };
+type WaivedApprovalDeps = Pick<KernelDeps, "store" | "host"> & { policies: Pick<Policies, "getEffective"> };
 
 export interface WaivedApprovals {
   /** Throws if the draft waives approval and its caller or the policy does not permit that. */
@@ -30,23 +30,23 @@ export interface WaivedApprovals {
 
 interface BoundVersion {
   binding: Binding;
-  found: CheckedExport;
+  checked: CheckedExport;
 }
 
 export function createWaivedApprovals({ store, host, policies }: WaivedApprovalDeps): WaivedApprovals {
-  function computeGrant(binding: Binding, found: CheckedExport) {
-    const bound = { binding, package: found.package, export: found.export };
-    const level = levelBeforeCall(bound, effectiveClass(binding, found.export), binding.scope, host);
+  function computeGrant(binding: Binding, checked: CheckedExport) {
+    const bound = { binding, package: checked.package, export: checked.export };
+    const level = levelBeforeCall(bound, effectiveClass(binding, checked.export), binding.scope, host);
     return withSecretEnv(toGrant(level), binding.policy);
   }
 
   function findWiderParts(to: CheckedExport, draft: Binding, from: BoundVersion): string[] {
-    return widerParts(computeGrant(from.binding, from.found), computeGrant(draft, to));
+    return listWiderParts(computeGrant(from.binding, from.checked), computeGrant(draft, to));
   }
 
   /** Describes the first tool whose risk is too high to waive approval. */
   async function findRiskProblem(to: CheckedExport, draft: Binding): Promise<string | null> {
-    const policy = await policies.of(draft.scope);
+    const policy = await policies.getEffective(draft.scope);
     const { lasting_approvals } = policy.document;
     const grant = computeGrant(draft, to);
     for (const item of await listBoundTools(to, draft)) {

@@ -1,7 +1,7 @@
 /**
  * Caches the configuration of an org for FRESH_MS, because every step of a turn reads it (benchmark loop.turn). A write
- * by this process is visible immediately, a write by another node after FRESH_MS. Each value is decrypted once. The
- * rows of a prefix are the same array until something changes, so a reader can key its own cache on it.
+ * by this process is visible immediately, a write by another node after FRESH_MS. Until the next read, each value is
+ * decrypted once, and the rows of a prefix are the same array, so a reader can key its own cache on it.
  */
 
 import { codeOf, type Json } from "@backplane/contract";

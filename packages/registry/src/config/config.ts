@@ -32,7 +32,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
   async function get(caller: Caller, key: string, options: { show?: boolean } = {}) {
     if (!isConfigKey(key)) {
       const message =
-        "A key is dotted segments of letters, digits, _ and -, such as plugin.llm_openai.base_url.";
+        "A key consists of dotted segments of letters, digits, _ and -, such as plugin.llm_openai.base_url.";
       throw new BackplaneError("request.invalid", message, {
         details: { issues: [{ path: "key", message }] },
       });

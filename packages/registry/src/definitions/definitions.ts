@@ -60,9 +60,9 @@ const MAX_ATTEMPTS = 20;
 /** The limit for all schemas of one description, because all tenants share the compiler. */
 const CHECK_MS = 30_000;
 
-export interface DefinitionsParts {
+export interface DefinitionsDeps {
   deps: KernelDeps;
-  policies: Pick<Policies, "of">;
+  policies: Pick<Policies, "getEffective">;
   tokens: SignInTokens;
   changes: Pick<Changes, "emit">;
   /** Throws when the binding may not be described yet, because a plugin that it depends on is not loaded. */
@@ -75,11 +75,11 @@ export function createDefinitions({
   tokens,
   changes,
   requireReady,
-}: DefinitionsParts): DefinitionsService {
+}: DefinitionsDeps): DefinitionsService {
   const { store, clock } = deps;
   const prepared = new Map<string, Description>();
   /** One request at a time per binding; a second one waits for the first. */
-  const inFlight = new Map<string, Promise<Definitions>>();
+  const in_flight = new Map<string, Promise<Definitions>>();
 
   const preview = async (
     { binding, package: pack }: BoundPackage,
@@ -100,7 +100,7 @@ export function createDefinitions({
       return await storeFailure(bound, error);
     }
     const now = new Date(clock.now()).toISOString();
-    const warnings = [...isolationNotices(bound.package.manifest.runtime), ...description.warnings];
+    const warnings = [...listIsolationWarnings(bound.package.manifest.runtime), ...description.warnings];
     return await write(bound, (before) => mergeDescription(before, bound, { ...description, warnings }, now));
   }
 
@@ -110,7 +110,7 @@ export function createDefinitions({
     const { binding, package: pack } = bound;
     deps.log.warn({ binding_id: binding.binding_id, code, err: error }, "binding did not describe its tools");
     const now = new Date(clock.now()).toISOString();
-    const warnings = isolationNotices(pack.manifest.runtime);
+    const warnings = listIsolationWarnings(pack.manifest.runtime);
     const empty_description: Description = { exports: [], schemas: {}, warnings, info: {} };
     return await write(bound, (before) => {
       const is_same_package = before !== null && before.package_digest === pack.digest;
@@ -177,15 +177,15 @@ export function createDefinitions({
     known?: Description,
   ): Promise<Definitions> {
     const id = bound.binding.binding_id;
-    const running = inFlight.get(id);
+    const running = in_flight.get(id);
     const next = (
       running === undefined
         ? describeAndStore(bound, known, operation)
         : running.then(() => describeAndStore(bound, known, operation))
     ).finally(() => {
-      if (inFlight.get(id) === next) inFlight.delete(id);
+      if (in_flight.get(id) === next) in_flight.delete(id);
     });
-    inFlight.set(id, next);
+    in_flight.set(id, next);
     return next;
   }
 
@@ -223,7 +223,8 @@ export function createDefinitions({
         const bound = await getChangeable(caller, id, "accept changed tools");
         const { org_id } = bound.binding.scope;
         const before = await store.definitions.get(org_id, id);
-        if (revision !== undefined && before !== null && before.revision !== revision) throw changedAgain();
+        if (revision !== undefined && before !== null && before.revision !== revision)
+          throw definitionsChangedError();
         const quarantined = before?.quarantined.filter(
           (change) => export_id === "*" || change.export.id === export_id,
         );
@@ -238,7 +239,7 @@ export function createDefinitions({
         if (
           !(await store.definitions.put(org_id, row, { ...changeRecords(bound.binding, before, row), audit }))
         ) {
-          throw changedAgain();
+          throw definitionsChangedError();
         }
         changes.emit("definitions.changed", { org_id });
         return row;
@@ -276,10 +277,10 @@ export function createDefinitions({
 }
 
 /**
- * Reports that an instrument plugin runs in a different mode than its manifest declares. Code for the JVM cannot run
+ * Warns that an instrument plugin runs in a different mode than its manifest declares. Code for the JVM cannot run
  * inside the gateway, so a jar always has its own process.
  */
-function isolationNotices({ instrument, protocol }: Runtime): string[] {
+function listIsolationWarnings({ instrument, protocol }: Runtime): string[] {
   if (instrument === undefined || instrument.isolation === "External" || protocol !== "hefty.jsonrpc")
     return [];
   return [
@@ -295,7 +296,7 @@ function errorRecordOf(error: unknown): NonNullable<Definitions["error"]> {
   return { code, message, ...(fix === undefined ? {} : { fix }) };
 }
 
-function changedAgain(): BackplaneError {
+function definitionsChangedError(): BackplaneError {
   return new BackplaneError(
     "request.precondition",
     "The tools were described again in the meantime; read them again before you accept.",
@@ -314,7 +315,7 @@ async function checkDescription(
     // Policy rules and risks depend on these fields, and they come from another process.
     const parsed = ToolExportSchema.safeParse(described);
     if (!parsed.success) {
-      warnings.push(unreadableTool(described, parsed.error.issues[0]));
+      warnings.push(describeUnreadableTool(described, parsed.error.issues[0]));
       continue;
     }
     const item = parsed.data;
@@ -335,7 +336,7 @@ async function checkDescription(
 
 const OUT_OF_TIME = `compiling the schemas of the preceding tools took longer than ${CHECK_MS} ms; simplify them`;
 
-function unreadableTool(
+function describeUnreadableTool(
   { id }: ManifestToolExport,
   issue: { path: PropertyKey[]; message: string } | undefined,
 ): string {
@@ -362,7 +363,7 @@ async function findSchemaProblem(
 /** Starts the process of the binding and checks its description of its tools. Nothing is stored. */
 export async function describeProcess(
   deps: KernelDeps,
-  policies: Pick<Policies, "of">,
+  policies: Pick<Policies, "getEffective">,
   tokens: Pick<SignInTokens, "sendWithSecrets">,
   bound: BoundPackage,
   operation: Operation | undefined,

@@ -50,11 +50,11 @@ export function mergeDescription(
       exports.push(item);
       continue;
     }
-    const waiting = before?.quarantined.find((change) => change.export.id === item.id);
-    const since = waiting === undefined ? now : waiting.since;
+    const pending_change = before?.quarantined.find((change) => change.export.id === item.id);
+    const since = pending_change === undefined ? now : pending_change.since;
     const current = { export: item, schemas: selectSchemas(item, description.schemas) };
-    const former = is_first ? null : (earlier ?? findFormer(before, item.id));
-    quarantined.push({ ...current, since, former, changes: diffTool(former, current) });
+    const accepted = is_first ? null : (earlier ?? findFormer(before, item.id));
+    quarantined.push({ ...current, since, former: accepted, changes: diffTool(accepted, current) });
   }
   return withDigest({
     binding_id: bound.binding.binding_id,
@@ -78,9 +78,9 @@ export function mergeDescription(
 function findFormer(before: Definitions, id: string): DescribedTool | null {
   const offered = before.exports.find((tool) => tool.id === id);
   if (offered !== undefined) return { export: offered, schemas: selectSchemas(offered, before.schemas) };
-  const waiting = before.quarantined.find((change) => change.export.id === id);
+  const pending_change = before.quarantined.find((change) => change.export.id === id);
   // Rows that an older version of Backplane wrote have neither field.
-  return waiting?.former ?? before.gone?.find((tool) => tool.export.id === id) ?? null;
+  return pending_change?.former ?? before.gone?.find((tool) => tool.export.id === id) ?? null;
 }
 
 /** Finds the accepted tool with the same name on the server. Its id differs if the server was renamed. */
@@ -88,8 +88,8 @@ function findRenamed(before: Definitions, { id, tool }: ManifestToolExport): Des
   const { native_name } = tool;
   if (native_name === undefined || Object.hasOwn(before.seen, id)) return null;
   const former_exports = [...before.quarantined, ...(before.gone ?? [])].map((tool) => tool.export);
-  const former = [...before.exports, ...former_exports].find(({ tool }) => tool.native_name === native_name);
-  return former === undefined || former.id === id ? null : findFormer(before, former.id);
+  const renamed = [...before.exports, ...former_exports].find(({ tool }) => tool.native_name === native_name);
+  return renamed === undefined || renamed.id === id ? null : findFormer(before, renamed.id);
 }
 
 function listGone(before: Definitions, { exports }: Description): DescribedTool[] {

@@ -16,7 +16,7 @@ import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
 /** Creates the request without secrets, which are read each time it is sent. */
 export async function createProcessRequest(
   deps: Pick<KernelDeps, "host">,
-  policies: Pick<Policies, "of">,
+  policies: Pick<Policies, "getEffective">,
   bound: BoundPackage,
   scope: Scope,
   /** The export whose process is used; by default all tools of the package. */
@@ -30,7 +30,7 @@ export async function createProcessRequest(
     deps.host,
   );
   // The host level of the policy narrows this process as it narrows any call.
-  const { ceiling } = await policies.of(scope);
+  const { ceiling } = await policies.getEffective(scope);
   const narrowed = ceiling === undefined ? level : intersect(level, ceiling);
   const grant = withSecretEnv(toGrant(narrowed), binding.policy);
   const { package_id, version, digest, manifest } = pack;

@@ -53,8 +53,8 @@ export function combineTools(pack: Package): PluginExport | null {
   const { runtime } = pack.manifest;
   const described = isSelfDescribing(runtime.protocol);
   const tools = toolsOf(pack);
-  const hasSkills = (pack.manifest.skills?.length ?? 0) > 0;
-  if (tools.length === 0 && !described && !hasSkills) return null;
+  const has_skills = (pack.manifest.skills?.length ?? 0) > 0;
+  if (tools.length === 0 && !described && !has_skills) return null;
   const classes = tools.flatMap((item) => item.execution_class ?? []);
   return {
     id: WHOLE_PACKAGE,

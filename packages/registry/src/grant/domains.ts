@@ -2,6 +2,7 @@
  * Sets of domain patterns: `name`, `*.name` (any depth below name, not name itself) and `*`, each with an optional
  * `:port`; a pattern without a port covers every port. The intersection of two sets allows exactly what both allow.
  */
+
 interface Pattern {
   host: string;
   port: string | null;

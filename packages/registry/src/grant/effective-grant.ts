@@ -1,20 +1,21 @@
 /**
- * Computes the grant of a call from its levels. Everything except the caller's own level depends only on the
- * binding's generation and the host policy, so it is computed once per generation (exports/export-plan.ts).
+ * Computes the grant of a call from its levels. Everything except the levels of the caller and of the stored policy
+ * depends only on the binding's generation, the project and the host's configuration, so it is computed once for these
+ * (exports/export-plan.ts).
  */
 
 import { hash } from "node:crypto";
-import type {
-  Binding,
-  DelegationScope,
-  ExecutionClass,
-  Grant,
-  HARNESS_SUPPORTS,
-  InvokeBody,
-  Package,
-  PluginExport,
+import {
+  type Binding,
+  canonicalJson,
+  type DelegationScope,
+  type ExecutionClass,
+  type Grant,
+  type HARNESS_SUPPORTS,
+  type InvokeBody,
+  type Package,
+  type PluginExport,
 } from "@backplane/contract";
-import { canonicalJson } from "@backplane/contract";
 import type { Caller, HostPolicy, Scope } from "@backplane/ports";
 import { intersect, type Level } from "./intersect.ts";
 import { listSlots } from "./server-slots.ts";

@@ -3,8 +3,13 @@
  * that a level leaves out does not narrow.
  */
 
-import type { ExecutionClass, FilesystemAccess, Mount } from "@backplane/contract";
-import { EXECUTION_CLASSES, FILESYSTEM_ACCESS } from "@backplane/contract";
+import {
+  EXECUTION_CLASSES,
+  type ExecutionClass,
+  FILESYSTEM_ACCESS,
+  type FilesystemAccess,
+  type Mount,
+} from "@backplane/contract";
 import type { GrantLevel } from "@backplane/ports";
 import { intersectDomains, normalizeDomains } from "./domains.ts";
 

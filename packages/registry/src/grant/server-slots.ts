@@ -11,11 +11,11 @@ export function hasOpenSlots({ manifest }: Pick<Package, "manifest">): boolean {
 }
 
 export function listSlots(
-  found: { package: Pick<Package, "manifest">; export: PluginExport },
+  checked: { package: Pick<Package, "manifest">; export: PluginExport },
   { config, secrets }: Pick<Binding, "config" | "secrets">,
 ): string[] {
-  const declared = found.export.permissions.secret_slots;
-  if (!hasOpenSlots(found.package)) return declared;
+  const declared = checked.export.permissions.secret_slots;
+  if (!hasOpenSlots(checked.package)) return declared;
   const { args, env, headers } = config;
   const further_slots = [
     ...Object.keys(secrets),

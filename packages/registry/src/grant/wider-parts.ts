@@ -21,7 +21,7 @@ export function widerFilesystem(
 }
 
 /** Lists the parts in which `after` allows more than `before`. */
-export function widerParts(before: Grant, after: Grant): string[] {
+export function listWiderParts(before: Grant, after: Grant): string[] {
   const after_level = levelOf(after);
   // A part is wider exactly where the intersection of both takes something away from it.
   const common = intersect(levelOf(before), after_level);

@@ -43,7 +43,7 @@ export async function importParts(
     operation: Operation;
     requireAccess: (part: SourcePart) => void;
     /** Throws if the signature of the package does not allow the installation. */
-    judge: (imported: ImportedPackage) => ReturnType<SignaturePolicy["judge"]>;
+    checkImported: (imported: ImportedPackage) => ReturnType<SignaturePolicy["checkImported"]>;
   },
 ): Promise<{ parts: ImportedPart[]; left_out: LeftOut[]; notes: string[]; held: HeldBytes }> {
   const { strict } = options;
@@ -58,7 +58,7 @@ export async function importParts(
   };
   try {
     for (const part of opened.parts) {
-      const before = held_digests.length;
+      const held_count = held_digests.length;
       try {
         requireNotCancelled(options.operation);
         options.requireAccess(part);
@@ -69,14 +69,14 @@ export async function importParts(
           marketplace === undefined
             ? imported_part
             : { ...imported_part, origin: "marketplace", marketplace };
-        const { state, ...signature_result } = await options.judge(imported);
+        const { state, ...signature_result } = await options.checkImported(imported);
         const row = await findRow(deps, { ...rows.draft(caller, imported), signature: state }, part);
         requireRunnable(deps, row);
         requireUnique(parts, row);
         parts.push({ part, row, ...signature_result });
         notes.push(...(imported.notes ?? []));
       } catch (error) {
-        if (held_digests.length > before) await rows.discard(held_digests.pop()!);
+        if (held_digests.length > held_count) await rows.discard(held_digests.pop()!);
         left_out.push(leaveOut(opened, part, error));
       }
     }

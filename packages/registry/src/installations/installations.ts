@@ -46,7 +46,7 @@ import { bindsParts, type PlannedBinding, planBindings, requireNoSettings } from
 /** Other requests may change the same bindings; each attempt plans with what they stored. */
 const MAX_ATTEMPTS = 20;
 
-interface InstallationsParts {
+interface InstallationsDeps {
   deps: KernelDeps;
   rows: PackageRows;
   createPlanner: (packages: PackageFinder) => BindingPlanner;
@@ -107,7 +107,7 @@ export function createInstallations({
   effects,
   versions,
   signatures,
-}: InstallationsParts): Facade {
+}: InstallationsDeps): Facade {
   const { store, importer } = deps;
 
   async function install(
@@ -117,12 +117,13 @@ export function createInstallations({
     { operation, only, check, changing, entry }: InstallOptions,
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
     // A package that describes itself shows its start errors on the binding, where the author of a folder sees them.
-    const isChecked = ({ found }: PlannedChange) =>
-      changing !== true || !isSelfDescribing(found.package.manifest.runtime.protocol);
+    const mustStart = ({ checked }: PlannedChange) =>
+      changing !== true || !isSelfDescribing(checked.package.manifest.runtime.protocol);
     requireNotCancelled(operation);
     operation.report({ step: "read", message: "Reading the source" });
     const detached = settings.signature === undefined ? [] : [settings.signature];
-    const select = (found: readonly unknown[]) => entry?.selectSignatures(found) ?? [...found, ...detached];
+    const select = (attached: readonly unknown[]) =>
+      entry?.selectSignatures(attached) ?? [...attached, ...detached];
     const opened = await importer.open(withSecretSlots(source, settings), {
       only,
       changing,
@@ -130,9 +131,9 @@ export function createInstallations({
       allow_builds: settings.allow_builds,
       accept_source: settings.accept_source,
       registryLogin: readRegistryLogin(deps, caller),
-      acceptArtifact: async ({ digest, signatures: found }) => {
+      acceptArtifact: async ({ digest, signatures: attached }) => {
         const origin = entry === undefined ? "oci" : "marketplace";
-        await signatures.check(caller, origin, { digest }, select(found));
+        await signatures.check(caller, origin, { digest }, select(attached));
       },
       operation,
     });
@@ -144,8 +145,8 @@ export function createInstallations({
         strict: settings.strict === true,
         operation,
         marketplace: entry?.id,
-        judge: (imported) =>
-          signatures.judge(caller, imported, {
+        checkImported: (imported) =>
+          signatures.checkImported(caller, imported, {
             signatures: select(imported.signatures ?? []),
             allow_downgrade: settings.allow_downgrade === true,
           }),
@@ -155,7 +156,7 @@ export function createInstallations({
       try {
         check?.(imported_parts.parts.map(({ row }) => row));
         stored = await storeParts(caller, opened, imported_parts.parts, settings, async (changes) => {
-          if (entry === undefined) await versions.requireStart(changes.filter(isChecked), operation);
+          if (entry === undefined) await versions.requireStart(changes.filter(mustStart), operation);
           // The last moment at which the installation can be cancelled.
           requireNotCancelled(operation);
           operation.report({ step: "store", message: "Storing packages and bindings" });
@@ -224,7 +225,7 @@ export function createInstallations({
   function requireAccess(caller: Caller, source: InstallationSource): void {
     requireOperator(caller, "install packages");
     // An admin of an org has no right to the host's disk.
-    if (source.kind === "folder" && caller.actor !== HOST_ADMIN) throw forbiddenSource(source.kind);
+    if (source.kind === "folder" && caller.actor !== HOST_ADMIN) throw forbiddenSourceError(source.kind);
     requireSourceAccess(caller, source.kind);
   }
 
@@ -301,10 +302,10 @@ function withSecretSlots(
 const ADMIN_SOURCES: readonly InstallationSource["kind"][] = ["folder", "oci", "npm", "pypi", "image"];
 
 function requireSourceAccess(caller: Caller, kind: InstallationSource["kind"]): void {
-  if (ADMIN_SOURCES.includes(kind) && !caller.admin) throw forbiddenSource(kind);
+  if (ADMIN_SOURCES.includes(kind) && !caller.admin) throw forbiddenSourceError(kind);
 }
 
-function forbiddenSource(kind: InstallationSource["kind"]): BackplaneError {
+function forbiddenSourceError(kind: InstallationSource["kind"]): BackplaneError {
   return new BackplaneError(
     "package.source_forbidden",
     kind === "folder"

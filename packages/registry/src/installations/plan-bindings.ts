@@ -145,19 +145,19 @@ function planSettings({ part, row }: ImportedPart, requested: InstallationSettin
     };
     return new Map([[WHOLE_PACKAGE, definedFields(settings) as Settings]]);
   }
-  const someConfigured = exports.some((each) => each.config_schema !== undefined);
-  return new Map(exports.map((each) => [each.id, selectExportSettings(each, requested, someConfigured)]));
+  const any_configured = exports.some((each) => each.config_schema !== undefined);
+  return new Map(exports.map((each) => [each.id, selectExportSettings(each, requested, any_configured)]));
 }
 
 /** Each export gets the secrets and configuration that it declares. If none declares a configuration, all get it. */
 function selectExportSettings(
   each: PluginExport,
   requested: InstallationSettings,
-  someConfigured: boolean,
+  any_configured: boolean,
 ): Settings {
   const { config, secrets, policy, rollout } = requested;
   const settings = {
-    config: someConfigured && each.config_schema === undefined ? undefined : config,
+    config: any_configured && each.config_schema === undefined ? undefined : config,
     secrets: pickSlots(secrets, each.permissions.secret_slots),
     policy,
     rollout,

@@ -75,7 +75,7 @@ export function createMarketplace(
         .split(/\s+/)
         .filter((term) => term !== "");
       const entries = (await readEntries(catalogs)).filter(({ entry }) => matchesTerms(entry, terms));
-      const items = await Promise.all(entries.map((found) => toCard(caller, found)));
+      const items = await Promise.all(entries.map((entry) => toCard(caller, entry)));
       return { items, catalogs: catalogs.map(({ origin }) => origin) };
     },
     get: async (caller, id) => await toCard(caller, await find(id)),
@@ -147,13 +147,13 @@ function matchesTerms(
 
 /** Throws unless the artifact is the package of the card and requests nothing that the card does not show. */
 function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind: boolean): void {
-  const [found, ...more] = packages;
-  if (found === undefined || more.length > 0)
+  const [pack, ...more] = packages;
+  if (pack === undefined || more.length > 0)
     throw mismatchError(entry, "the artifact does not contain exactly one package");
   const { package_id, version } = entry.package;
-  if (found.package_id !== package_id || found.version !== version)
-    throw mismatchError(entry, `the artifact is ${found.package_id} ${found.version}`);
-  const { runtime, exports } = found.manifest;
+  if (pack.package_id !== package_id || pack.version !== version)
+    throw mismatchError(entry, `the artifact is ${pack.package_id} ${pack.version}`);
+  const { runtime, exports } = pack.manifest;
   for (const { permissions } of [runtime, ...exports]) {
     const wider = permissions === undefined ? null : findWider(entry.permissions, permissions);
     if (wider !== null) throw mismatchError(entry, `the artifact also requests ${wider}`);

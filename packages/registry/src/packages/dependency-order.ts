@@ -1,4 +1,5 @@
 /** Sorts plugins so that each is loaded after those that it requires, otherwise in the given order. Pure. */
+
 export interface DependencyNode {
   name: string;
   requires: readonly string[];
@@ -12,14 +13,14 @@ export interface DependencyOrder {
 }
 
 export function sortByDependencies(nodes: readonly DependencyNode[]): DependencyOrder {
-  const byName = new Map(nodes.map((node) => [node.name, node]));
+  const nodes_by_name = new Map(nodes.map((node) => [node.name, node]));
   const done = new Set<string>();
   const path: string[] = [];
   const cycles = new Map<string, string>();
   const names: string[] = [];
 
   function visit(name: string): void {
-    const node = byName.get(name);
+    const node = nodes_by_name.get(name);
     // A missing dependency is reported when the plugin is loaded.
     if (node === undefined || done.has(name)) return;
     const start = path.indexOf(name);

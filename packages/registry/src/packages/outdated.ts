@@ -1,4 +1,4 @@
-/** Finds packages that have a newer version than the one in use, either installed or available at their source. */
+/** Reports for each package whether a version newer than the one in use is installed or available at its source. */
 import {
   type Binding,
   compareVersions,

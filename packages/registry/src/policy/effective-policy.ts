@@ -17,7 +17,7 @@ import {
   type Tolerance,
 } from "@backplane/contract";
 import type { Level } from "../grant/intersect.ts";
-import { lowerTolerance, mergePolicies, normalizeCategory, ownOriginName } from "./merge-policies.ts";
+import { fromHeftyOrigin, lowerTolerance, mergePolicies, normalizeCategory } from "./merge-policies.ts";
 import { type CompiledRule, NO_RULES } from "./security-rules.ts";
 import { compileToolPatterns, type ToolMatcher } from "./tool-pattern.ts";
 
@@ -73,7 +73,7 @@ export function compilePolicy(
   return {
     document,
     categories: categories === null ? null : new Set(categories.map(normalizeCategory)),
-    origins: origins === null ? null : new Set(origins.map(ownOriginName)),
+    origins: origins === null ? null : new Set(origins.map(fromHeftyOrigin)),
     roles: new Map(
       ROLES.map((role) => [role, [org, project].flatMap((policy) => compileRole(policy, role))]),
     ),
@@ -129,7 +129,7 @@ function compileSelection(selection: RoleSelection | undefined): CompiledSelecti
   if (selection === undefined) return null;
   const { origins, tools, categories } = selection;
   return {
-    origins: origins === undefined ? null : new Set(origins.map(ownOriginName)),
+    origins: origins === undefined ? null : new Set(origins.map(fromHeftyOrigin)),
     tools: tools === undefined ? null : compileToolPatterns(tools),
     categories: categories === undefined ? null : new Set(categories.map(normalizeCategory)),
   };

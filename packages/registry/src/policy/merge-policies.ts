@@ -60,8 +60,8 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
       normalizeCategory,
     ),
     allowed_origins: intersectLists(
-      org.allowed_origins?.map(ownOriginName),
-      project.allowed_origins?.map(ownOriginName),
+      org.allowed_origins?.map(fromHeftyOrigin),
+      project.allowed_origins?.map(fromHeftyOrigin),
     ),
     roles: intersectRoles(org.roles ?? {}, project.roles ?? {}),
     channels: intersectChannels(org.channels ?? {}, project.channels ?? {}),
@@ -110,8 +110,8 @@ function intersectNames<T>(
   b: readonly T[],
   normalize: (item: T) => T = (item) => item,
 ): T[] {
-  const other = new Set(b.map(normalize));
-  return a.filter((item) => other.has(normalize(item)));
+  const b_names = new Set(b.map(normalize));
+  return a.filter((item) => b_names.has(normalize(item)));
 }
 
 function uniteNames(
@@ -139,7 +139,7 @@ export function normalizeCategory(category: string): string {
 function intersectRoles(org: Roles, project: Roles): Roles {
   const merged: Roles = {};
   for (const role of ROLES) {
-    const [a, b] = [org[role], project[role]].map((each) => each && withOwnOrigins(each));
+    const [a, b] = [org[role], project[role]].map((each) => each && translateOrigins(each));
     const policy = a === undefined || b === undefined ? (a ?? b) : intersectRole(a, b);
     if (policy !== undefined) merged[role] = policy;
   }
@@ -151,7 +151,7 @@ function intersectChannels(org: Channels, project: Channels): Channels {
   return Object.fromEntries(
     [...names].map((name) => {
       const [a, b] = [org, project].map((channels) =>
-        Object.hasOwn(channels, name) ? channelWithOwnOrigins(channels[name]!) : undefined,
+        Object.hasOwn(channels, name) ? translateChannelOrigins(channels[name]!) : undefined,
       );
       return [name, a === undefined || b === undefined ? (a ?? b)! : intersectChannel(a, b)];
     }),
@@ -177,24 +177,22 @@ function intersectChannel(a: ChannelPolicy, b: ChannelPolicy): ChannelPolicy {
   };
 }
 
-function channelWithOwnOrigins(channel: ChannelPolicy): ChannelPolicy {
-  const with_own_origins = withOwnOrigins(channel);
+function translateChannelOrigins(channel: ChannelPolicy): ChannelPolicy {
+  const translated = translateOrigins(channel);
   const { allowed_origins: origins } = channel;
-  return origins == null
-    ? with_own_origins
-    : { ...with_own_origins, allowed_origins: origins.map(ownOriginName) };
+  return origins == null ? translated : { ...translated, allowed_origins: origins.map(fromHeftyOrigin) };
 }
 
-/** Translates the names that policies for Hefty use. */
-export function ownOriginName(name: Origin | HeftyOrigin): Origin {
+/** Translates an origin name that policies for Hefty use; other names stay unchanged. */
+export function fromHeftyOrigin(name: Origin | HeftyOrigin): Origin {
   return name === "base" || name === "built_in" ? HEFTY_ORIGINS[name] : name;
 }
 
-function withOwnOrigins<T extends RolePolicy | ChannelPolicy>(role: T): T {
+function translateOrigins<T extends RolePolicy | ChannelPolicy>(role: T): T {
   const rename = (selection: RoleSelection): RoleSelection =>
     selection.origins === undefined
       ? selection
-      : { ...selection, origins: [...new Set(selection.origins.map(ownOriginName))] };
+      : { ...selection, origins: [...new Set(selection.origins.map(fromHeftyOrigin))] };
   return {
     ...role,
     ...(role.allow === undefined ? {} : { allow: rename(role.allow) }),

@@ -51,7 +51,7 @@ export class Policies {
   }
 
   /** Returns the policy in effect for the scope. */
-  of(scope: Scope): MaybePromise<EffectivePolicy> {
+  getEffective(scope: Scope): MaybePromise<EffectivePolicy> {
     return mapMaybe(this.#deps.store.policies.get(scope), (rows) => this.#getCompiled(scope, rows));
   }
 
@@ -130,7 +130,7 @@ export class Policies {
   }
 
   async #buildView(level: PolicyLevel, scope: Scope, row: PolicyRow | null): Promise<PolicyView> {
-    const { document } = await this.of(scope);
+    const { document } = await this.getEffective(scope);
     return {
       level,
       ...scope,

@@ -73,7 +73,7 @@ function assessRisk(
     add("effect_class", RISK_OF_EFFECT[effect_class], `the effect class is ${effect_class}`);
   const hinted = riskOfHints(tool?.hints);
   if (hinted !== null) add("hints", hinted.risk, hinted.why);
-  for (const { risk, why } of findFloor(item, grant, policy)) add("floor", risk, why);
+  for (const { risk, why } of findFloors(item, grant, policy)) add("floor", risk, why);
   const project_risk = policy.findProjectRisk(item.id);
   if (project_risk !== null)
     add("project", project_risk, "the project's policy raises the risk of this tool");
@@ -92,7 +92,7 @@ function riskOfHints(hints: JsonObject | undefined): { risk: Risk; why: string }
   return null;
 }
 
-function findFloor(
+function findFloors(
   item: PluginExport,
   grant: Grant,
   { document: { floor } }: EffectivePolicy,
@@ -107,13 +107,13 @@ function findFloor(
   if (floor.host !== undefined && target === "host")
     floors.push({ risk: floor.host, why: "it runs on the host, outside the sandbox" });
   const category_floor =
-    category === undefined ? undefined : ownRisk(floor.categories, normalizeCategory(category));
+    category === undefined ? undefined : getOwnRisk(floor.categories, normalizeCategory(category));
   if (category_floor !== undefined)
     floors.push({ risk: category_floor, why: `the floor of the category ${category}` });
   return floors;
 }
 
 /** The category comes from the package, and `constructor` is a key of every object. */
-function ownRisk(risks: Record<string, Risk> | undefined, name: string): Risk | undefined {
+function getOwnRisk(risks: Record<string, Risk> | undefined, name: string): Risk | undefined {
   return risks !== undefined && Object.hasOwn(risks, name) ? risks[name] : undefined;
 }

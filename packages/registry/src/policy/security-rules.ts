@@ -94,7 +94,7 @@ export function findRuleHits(
     const issues = rule.check === null ? null : rule.check(input);
     if (issues instanceof Promise) {
       pending ??= [];
-      pending.push(issues.then((found) => found.length > 0 && hits.push(rule)));
+      pending.push(issues.then((resolved) => resolved.length > 0 && hits.push(rule)));
     } else if (issues === null || issues.length > 0) hits.push(rule);
   }
   return pending === null ? hits : Promise.all(pending).then(() => hits);

@@ -1,7 +1,7 @@
 /**
- * Secrets are write-only: sealed here, opened only to dispatch a call, listed by name and last four characters. A
- * secret that a project stored belongs to that project; all projects may use a secret that the org stored, but only
- * the org may change it.
+ * Secrets are write-only: sealed here, opened only to dispatch a call, to log in to a registry or to rotate the master
+ * key, and listed by name and last four characters. A secret that a project stored belongs to that project; all
+ * projects may use a secret that the org stored, but only the org may change it.
  */
 
 import { BackplaneError, codeOf, type Secret } from "@backplane/contract";
@@ -18,8 +18,8 @@ import {
 import { createVisibilityFilter, hideInvisibleBindings } from "../access/visible-bindings.ts";
 import { rotateKey } from "./rotate-key.ts";
 
-/** Four characters of a shorter value would reveal too much of it. */
-const MIN_CHARS_FOR_LAST4 = 8;
+/** A value of at most this length is masked entirely: its last four characters would reveal too much of it. */
+const MAX_MASKED_CHARS = 8;
 
 export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
   const { store } = deps;
@@ -28,7 +28,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     requireOperator(caller, "store secrets");
     const { org_id, project_id } = ownerScopeOf(caller);
     const now = deps.clock.now();
-    const last4 = value.length > MIN_CHARS_FOR_LAST4 ? value.slice(-4) : "****";
+    const last4 = value.length > MAX_MASKED_CHARS ? value.slice(-4) : "****";
     const sealed = { org_id, project_id, name, ciphertext: deps.vault.seal(org_id, name, value), last4 };
     const audit = buildAudit(deps, caller, "secret.put", name);
     const stored = store.secrets.put(sealed, new Date(now).toISOString(), { audit });

@@ -83,12 +83,12 @@ export async function readStoredSignIn(
 /** Resolves to false when the row changed since it was read, or the binding was removed. */
 export async function writeSignIn(
   { store, vault }: SignInDeps,
-  at: { org_id: string; binding_id: string },
+  key: { org_id: string; binding_id: string },
   before: StoredSignIn | null,
   record: SignInRecord,
   options: { renewing_until?: number; records?: ChangeRecords } = {},
 ): Promise<boolean> {
-  const { org_id, binding_id } = at;
+  const { org_id, binding_id } = key;
   const row: SealedSignIn = {
     revision: (before?.row.revision ?? 0) + 1,
     renewing_until: options.renewing_until ?? 0,

@@ -22,7 +22,7 @@ export interface SignaturePolicy {
    * Checks an imported package. Throws `signature.rollback` for a version below the highest signed one. `highest` is
    * stored together with the package.
    */
-  judge(
+  checkImported(
     caller: Caller,
     imported: ImportedPackage,
     options: { signatures: readonly unknown[]; allow_downgrade: boolean },
@@ -51,26 +51,27 @@ export function createSignaturePolicy({ store, clock, host }: KernelDeps): Signa
     return { state, key_id: null, key_name: null, signed_at: null, reason: codeOf(refusal) ?? null };
   }
 
-  async function judge(
+  async function checkImported(
     caller: Caller,
     { manifest: { package_id, version }, digest, dependency_lock = [], origin }: ImportedPackage,
     { signatures, allow_downgrade }: { signatures: readonly unknown[]; allow_downgrade: boolean },
   ) {
     const signed = { package_id, version, digest, dependency_lock };
     const state = await check(caller, origin, signed, signatures);
-    const before = await store.trusted_keys.highestSigned(caller.scope.org_id, package_id);
-    const is_older = before !== null && compareVersions(version, before) < 0;
+    const highest = await store.trusted_keys.highestSigned(caller.scope.org_id, package_id);
+    const is_older = highest !== null && compareVersions(version, highest) < 0;
     if (is_older && host.require_signature.includes(origin) && !allow_downgrade)
       throw new BackplaneError(
         "signature.rollback",
-        `${package_id} ${version} is older than ${before}, which was installed before.`,
-        { details: { package_id, version, highest: before } },
+        `${package_id} ${version} is older than ${highest}, which was installed before.`,
+        { details: { package_id, version, highest } },
       );
-    const is_higher = state.state === "verified" && (before === null || compareVersions(version, before) > 0);
+    const is_higher =
+      state.state === "verified" && (highest === null || compareVersions(version, highest) > 0);
     return { state, ...(is_higher ? { highest: { version } } : {}) };
   }
 
-  return { check, judge };
+  return { check, checkImported };
 }
 
 function toState({ signature, key }: VerifiedSignature): SignatureState {
@@ -86,9 +87,9 @@ function toState({ signature, key }: VerifiedSignature): SignatureState {
 /** The stages of a check in order. The refusal of the signature that came closest to being valid is shown. */
 const STAGES = ["missing", "invalid", "mismatch", "untrusted", "expired", "revoked"];
 
-function pickCloser(before: unknown, error: unknown): unknown {
+function pickCloser(previous: unknown, error: unknown): unknown {
   const stageOf = (refusal: unknown) => STAGES.indexOf((codeOf(refusal) ?? "").slice("signature.".length));
-  return stageOf(error) > stageOf(before) ? error : before;
+  return stageOf(error) > stageOf(previous) ? error : previous;
 }
 
 function missingMessage(origin: string, { package_id, version, digest }: SignedPackage): string {

@@ -1,4 +1,4 @@
-/** Decides whether a signature covers a package and was made by a trusted key. Each refusal has its own code. */
+/** Decides whether a signature covers a package and was made by a trusted key. The error code tells why it does not. */
 
 import { createPublicKey, hash, type KeyObject, verify } from "node:crypto";
 import { BackplaneError, type PackageSignature, signedText, type TrustedKey } from "@backplane/contract";

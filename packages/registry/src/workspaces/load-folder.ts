@@ -27,7 +27,7 @@ import type { DefinitionsService } from "../definitions/definitions.ts";
 import type { InstallLinked } from "../installations/installations.ts";
 import type { PackageRows } from "../packages/package-rows.ts";
 
-export interface LoadParts {
+export interface LoadDeps {
   deps: KernelDeps;
   rows: PackageRows;
   bindings: Pick<Kernel["bindings"], "create" | "patch" | "remove">;
@@ -50,15 +50,15 @@ export interface PackageInUse extends BoundPackage {
 const MAX_SNAPSHOTS = 2;
 
 export async function loadFolder(
-  parts: LoadParts,
+  services: LoadDeps,
   caller: Caller,
   source: WorkspaceSource,
   in_use: PackageInUse | null,
   operation: Operation,
 ): Promise<LoadedFolder> {
   return in_use === null
-    ? await bindFirst(parts, caller, source, operation)
-    : await bindNext(parts, caller, source, in_use, operation);
+    ? await bindFirst(services, caller, source, operation)
+    : await bindNext(services, caller, source, in_use, operation);
 }
 
 /**
@@ -66,9 +66,9 @@ export async function loadFolder(
  * fails, the version in use stays.
  */
 export async function installFolder(
-  parts: LoadParts,
+  services: LoadDeps,
   caller: Caller,
-  { path, snapshots: before }: Pick<TrustedFolder, "path" | "snapshots">,
+  { path, snapshots: previous_snapshots }: Pick<TrustedFolder, "path" | "snapshots">,
   digest: string,
   operation: Operation,
 ): Promise<LoadedFolder> {
@@ -77,16 +77,16 @@ export async function installFolder(
     if (packages.length === 1 && packages[0]!.digest !== digest)
       throw new BackplaneError("workspace.changed");
   };
-  const installation = await parts.installLinked(caller, path, requireReviewed, operation);
+  const installation = await services.installLinked(caller, path, requireReviewed, operation);
   const current = installation.packages.map(({ package: row }) => row.id);
   const { package_id, version: package_version } = installation.packages[0]!.package;
   const bindings = installation.bindings.map(({ binding }) => binding.binding_id);
-  const snapshots = [...before.filter((id) => !current.includes(id)), ...current];
+  const snapshots = [...previous_snapshots.filter((id) => !current.includes(id)), ...current];
   while (snapshots.length > MAX_SNAPSHOTS * current.length)
-    await removeSnapshot(parts, caller, snapshots.shift()!);
+    await removeSnapshot(services, caller, snapshots.shift()!);
   const errors: Record<string, string> = {};
   for (const id of bindings) {
-    const described = await parts.deps.store.definitions.get(caller.scope.org_id, id);
+    const described = await services.deps.store.definitions.get(caller.scope.org_id, id);
     if (described === null) continue;
     Object.assign(errors, errorsOf(described));
     if (described.error !== null) errors[id] = described.error.message;
@@ -96,7 +96,7 @@ export async function installFolder(
 }
 
 async function bindFirst(
-  { deps, rows, bindings }: LoadParts,
+  { deps, rows, bindings }: LoadDeps,
   caller: Caller,
   source: WorkspaceSource,
   operation: Operation,
@@ -120,23 +120,23 @@ async function bindFirst(
 }
 
 async function bindNext(
-  parts: LoadParts,
+  services: LoadDeps,
   caller: Caller,
   source: WorkspaceSource,
   in_use: PackageInUse,
   operation: Operation,
 ): Promise<LoadedFolder> {
-  const { rows, bindings, definitions } = parts;
+  const { rows, bindings, definitions } = services;
   const { binding_id } = in_use.binding;
   operation.report({ step: "check", message: "Loading the tool files" });
-  let next = await importCandidate(parts, caller, source, in_use);
+  let next = await importCandidate(services, caller, source, in_use);
   const errors = errorsOf(next.description);
   const loaded = loadedFiles(in_use.definitions);
   const failed_updates = Object.keys(errors).filter((file) => loaded.has(file));
   if (failed_updates.length > 0) {
     await rows.discard(next.row.digest);
     const keep = { digest: in_use.package.digest, files: failed_updates };
-    next = await importCandidate(parts, caller, { ...source, keep }, in_use);
+    next = await importCandidate(services, caller, { ...source, keep }, in_use);
   }
   const { row, description } = next;
   if (operation.signal.aborted) {
@@ -152,13 +152,13 @@ async function bindNext(
       bindings.patch(caller, binding_id, { package_version }, undefined, operation),
     );
     if (!snapshots.includes(added.id)) snapshots.push(added.id);
-    while (snapshots.length > MAX_SNAPSHOTS) await removeSnapshot(parts, caller, snapshots.shift()!);
+    while (snapshots.length > MAX_SNAPSHOTS) await removeSnapshot(services, caller, snapshots.shift()!);
   } else await rows.discard(row.digest);
   return { package_id, package_version, binding_id, errors, snapshots };
 }
 
 async function importCandidate(
-  { deps, rows, definitions }: LoadParts,
+  { deps, rows, definitions }: LoadDeps,
   caller: Caller,
   source: WorkspaceSource,
   { binding }: PackageInUse,
@@ -195,7 +195,7 @@ function filesOf(info: Description["info"]): Record<string, string> {
 }
 
 /** A snapshot that cannot be removed does no harm; a package that somebody else has bound stays. */
-async function removeSnapshot({ deps, rows }: LoadParts, caller: Caller, id: string): Promise<void> {
+async function removeSnapshot({ deps, rows }: LoadDeps, caller: Caller, id: string): Promise<void> {
   try {
     const row = await deps.store.packages.get(caller.scope.org_id, id);
     if (row !== null) await rows.remove(caller, row);

@@ -1,8 +1,8 @@
 /**
- * Folders of this machine whose tool files the operator trusts (tools.workspace-trust, tools.hot). Trust covers the
- * files as they were reviewed. A later edit is not loaded until it is trusted too, unless the folder is watched:
- * then a save is loaded immediately. The tools in use always come from a package, so an untrusted edit changes
- * nothing. Changes of one folder run one at a time.
+ * Folders of this machine that the operator trusts (tools.workspace-trust, tools.hot): the tool files of a workspace,
+ * or a whole plugin. Trust covers the files as they were reviewed. A later edit is not loaded until it is trusted too,
+ * unless the folder is watched: then a save is loaded immediately. The tools in use always come from a package, so an
+ * untrusted edit changes nothing. Changes of one folder run one at a time.
  */
 
 import { hash } from "node:crypto";
@@ -26,7 +26,7 @@ import {
   type WorkspacesFacade,
 } from "@backplane/ports";
 import { WorkspaceActivityQueue } from "./activity-queue.ts";
-import { installFolder, type LoadParts, loadFolder, type PackageInUse } from "./load-folder.ts";
+import { installFolder, type LoadDeps, loadFolder, type PackageInUse } from "./load-folder.ts";
 
 export interface WorkspacesService {
   facade: WorkspacesFacade;
@@ -34,12 +34,12 @@ export interface WorkspacesService {
   stop(): Promise<void>;
 }
 
-export interface WorkspaceParts extends LoadParts {
+export interface WorkspacesDeps extends LoadDeps {
   folders: WorkspaceFolders | undefined;
 }
 
-export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
-  const { deps, rows } = parts;
+export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
+  const { deps, rows } = services;
   const { clock, ids, log, store } = deps;
   const trusted = new Map<string, TrustedFolder>();
   const watches = new Map<string, () => void>();
@@ -54,7 +54,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
   };
 
   const requireFolders = (): WorkspaceFolders => {
-    if (parts.folders !== undefined) return parts.folders;
+    if (services.folders !== undefined) return services.folders;
     throw new BackplaneError("workspace.not_found", "This gateway has no access to folders of its machine.");
   };
 
@@ -85,8 +85,8 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     if (reviewed !== undefined && reviewed !== digest) throw new BackplaneError("workspace.changed");
     requireNotCancelled(operation);
     const loaded = tool_files
-      ? await loadFolder(parts, caller, toSource(folder, digest), await findInUse(folder), operation)
-      : await installFolder(parts, caller, folder, digest, operation);
+      ? await loadFolder(services, caller, toSource(folder, digest), await findInUse(folder), operation)
+      : await installFolder(services, caller, folder, digest, operation);
     const loaded_at = now();
     const next = { ...folder, ...loaded, digest, files, loaded_at };
     await save(next);
@@ -105,7 +105,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     if (errors.length > 0)
       log.warn(
         { path: next.path, errors },
-        "tool files do not load; their last working versions stay in use",
+        "tool files failed to load; their last working versions stay in use",
       );
     return next;
   }
@@ -180,10 +180,10 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       requireHostAdmin(caller, "read folders on the host");
       const path = await requireFolders().resolve(requested_path);
       const { digest, files } = await requireFolders().survey(path, kind);
-      const before = find(caller, path, kind);
+      const trusted_folder = find(caller, path, kind);
       const changes = [];
       const surveyed = new Map(files.map((file) => [file.path, file.sha256]));
-      for (const change of diffFiles(before?.files ?? [], files)) {
+      for (const change of diffFiles(trusted_folder?.files ?? [], files)) {
         const text = await requireFolders().text(path, change.path, surveyed.get(change.path));
         changes.push({ ...change, text });
       }
@@ -193,7 +193,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
         digest,
         files,
         changes,
-        trusted: before === undefined ? null : await viewFolder(before),
+        trusted: trusted_folder === undefined ? null : await viewFolder(trusted_folder),
       };
     },
     async trust(caller, request, operation = unwatchedOperation()) {
@@ -202,9 +202,9 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       const path = await requireFolders().resolve(request.path);
       const { org_id, project_id } = caller.scope;
       return await enqueue(`${org_id}\n${project_id}\n${kind}\n${path}`, async () => {
-        const before = find(caller, path, kind);
+        const trusted_folder = find(caller, path, kind);
         const folder: TrustedFolder = {
-          ...(before ?? newFolder(ids.next("workspace"), path, kind, caller)),
+          ...(trusted_folder ?? newFolder(ids.next("workspace"), path, kind, caller)),
           watch,
           trusted_at: now(),
           trusted_by: caller.actor,
@@ -246,7 +246,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
         watches.delete(id);
         for (const binding_id of bindingsOf(trusted.get(id) ?? folder))
           if ((await findInUse({ ...folder, binding_id })) !== null)
-            await parts.bindings.remove(caller, binding_id);
+            await services.bindings.remove(caller, binding_id);
         for (const snapshot of trusted.get(id)?.snapshots ?? []) {
           const row = await store.packages.get(folder.org_id, snapshot);
           if (row !== null) await rows.remove(caller, row);
@@ -260,11 +260,11 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
   return {
     facade,
     async start() {
-      if (parts.folders === undefined) return;
+      if (services.folders === undefined) return;
       for (const folder of await requireFolders().read()) {
         trusted.set(folder.id, folder);
         watchFolder(folder);
-        // Loads what was saved while the gateway was down, without delaying the start.
+        // Handles files that were saved while the gateway was down, without delaying the start.
         void enqueue(folder.id, () => onFilesChanged(folder.id)).catch(() => {});
       }
     },

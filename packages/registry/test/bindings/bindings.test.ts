@@ -118,21 +118,21 @@ verifies(
     const fixture = await createTestKernel();
     const content = manifest([toolExport("echo")]);
     const org = await fixture.bind(content, { org_wide: true, policy: { timeout_ms: 1_111 } });
-    const other: Caller = { ...user, scope: { org_id: "org_local", project_id: "proj_other" } };
+    const other_project: Caller = { ...user, scope: { org_id: "org_local", project_id: "proj_other" } };
     expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(org.binding_id);
-    const own = await fixture.kernel.bindings.create(admin, {
+    const project_binding = await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
       export_id: "echo",
     });
-    expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
-    expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(org.binding_id);
+    expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(project_binding.binding_id);
+    expect((await fixture.call({ export_id: "echo" }, other_project)).binding_id).toBe(org.binding_id);
     // A newer version in the org does not take the project's calls.
     const newer = await fixture.bind(manifest([toolExport("echo")], { version: "9.0.0" }), {
       org_wide: true,
     });
-    expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
-    expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(newer.binding_id);
+    expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(project_binding.binding_id);
+    expect((await fixture.call({ export_id: "echo" }, other_project)).binding_id).toBe(newer.binding_id);
     const invocation = await fixture.call({ export_id: "echo" });
     const other_org: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
     const errorOf = async (work: Promise<unknown>) =>
@@ -145,13 +145,15 @@ verifies(
         ],
       );
     const { bindings, invocations } = fixture.kernel;
-    for (const caller of [other, other_org]) {
+    for (const caller of [other_project, other_org]) {
       const requests = (id: string) => [bindings.get(caller, id), bindings.validate(caller, id)];
-      const real = await Promise.all(requests(own.binding_id).map(errorOf));
+      const real = await Promise.all(requests(project_binding.binding_id).map(errorOf));
       const missing = await Promise.all(requests("bind_00000000000000000000000000").map(errorOf));
       expect(real).toEqual(missing);
       expect(real[0]).toEqual(["binding.not_found", "There is no such binding.", undefined]);
-      expect(await errorOf(invocations.invoke(caller, { binding_id: own.binding_id }))).toEqual(missing[0]);
+      expect(await errorOf(invocations.invoke(caller, { binding_id: project_binding.binding_id }))).toEqual(
+        missing[0],
+      );
       expect(await errorOf(invocations.get(caller, invocation.id))).toEqual(
         await errorOf(invocations.get(caller, "inv_00000000000000000000000000")),
       );

@@ -26,8 +26,8 @@ verifies(
     expect(await findBindIssues({ jira_token: "secret://org_local/jira_token" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_local/jira_token"),
     );
-    const otherProject: Caller = { ...user, scope: { ...user.scope, project_id: "proj_next" } };
-    await fixture.kernel.secrets.put(otherProject, "theirs", "next-door-value");
+    const other_project: Caller = { ...user, scope: { ...user.scope, project_id: "proj_next" } };
+    await fixture.kernel.secrets.put(other_project, "theirs", "next-door-value");
     expect(await findBindIssues({ jira_token: "secret://org_local/theirs" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_local/theirs"),
     );

@@ -1,4 +1,4 @@
-/** Upgrades that wait for an admin, and permissions that only an admin can grant. */
+/** Upgrades that await an admin's approval, and permissions that only an admin can grant. */
 import type { Binding, BindingUpgrade } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -46,13 +46,13 @@ verifies("upgrade.moves", "lists a held upgrade once, with the command that appr
     version: "0.1.0",
     other_version: "0.3.0",
     message:
-      "acme/devkit 0.3.0 requests more permissions (network) and waits for an owner or admin. 0.1.0 stays in use. Requested by key_operator.",
+      "acme/devkit 0.3.0 requests more permissions (network) and awaits approval by an owner or admin. 0.1.0 stays in use. Requested by key_operator.",
     fix: "backplane plugin upgrade acme/devkit@0.3.0 --grant-permissions; without them: backplane plugin upgrade acme/devkit@0.3.0 --withhold-permissions; to withdraw it: backplane plugin rollback acme/devkit",
   });
   expect(waiting!.binding_ids).toHaveLength(2);
   expect(waiting!.binding_ids).toContain(bound.binding_id);
-  const otherProjectUser = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
-  expect(await fixture.kernel.bindings.waitingUpgrades(otherProjectUser)).toEqual([]);
+  const other_project_user = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
+  expect(await fixture.kernel.bindings.waitingUpgrades(other_project_user)).toEqual([]);
   await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
   expect(await fixture.kernel.bindings.waitingUpgrades(user)).toEqual([]);
 });
@@ -84,10 +84,12 @@ verifies(
     await expect(upgrade(fixture, "0.3.0", { new_permissions: "grant" }, operator)).rejects.toMatchObject({
       code: "policy.denied",
     });
-    const [events] = [
-      await fixture.store.audit.list(admin.scope, { action: "binding.upgrade_held" }, { limit: 5 }),
-    ];
-    expect(events.items[0]!.details).toMatchObject({ package_version: "0.3.0", permissions: ["network"] });
+    const audit = await fixture.store.audit.list(
+      admin.scope,
+      { action: "binding.upgrade_held" },
+      { limit: 5 },
+    );
+    expect(audit.items[0]!.details).toMatchObject({ package_version: "0.3.0", permissions: ["network"] });
     const moved = await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
     const granted = moved.find(({ binding_id }) => binding_id === bound.binding_id) as Binding;
     expect(granted).toMatchObject({
@@ -294,14 +296,14 @@ test("withdraws a held upgrade on rollback, and does not hold a version that add
 verifies("upgrade.moves", "keeps a withheld permission from an operator across any rollback", async () => {
   const move = (package_version: string) => (fixture: TestKernel, id: string) =>
     fixture.kernel.bindings.patch(operator, id, { package_version }, undefined);
-  const back = (fixture: TestKernel, id: string) => fixture.kernel.bindings.rollback(operator, id);
+  const rollBack = (fixture: TestKernel, id: string) => fixture.kernel.bindings.rollback(operator, id);
   const narrow = (fixture: TestKernel, id: string) =>
     fixture.kernel.bindings.patch(operator, id, { policy: { permissions: { network: "none" } } }, undefined);
   const sequences = {
-    "up, back, back": [move("0.3.0"), back, back],
-    "up, up, back": [move("0.3.0"), move("0.4.0"), back],
-    "up, down, back": [move("0.3.0"), move("0.1.0"), back],
-    "limited, up, back, back": [narrow, move("0.3.0"), back, back],
+    "up, back, back": [move("0.3.0"), rollBack, rollBack],
+    "up, up, back": [move("0.3.0"), move("0.4.0"), rollBack],
+    "up, down, back": [move("0.3.0"), move("0.1.0"), rollBack],
+    "limited, up, back, back": [narrow, move("0.3.0"), rollBack, rollBack],
   };
   for (const [name, steps] of Object.entries(sequences)) {
     const { fixture, bound } = await createBoundKernel();

@@ -41,14 +41,14 @@ verifies(
   async () => {
     const { fixture, patch } = await createBoundKernel();
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
-    const seen: unknown[] = [];
+    const settings: unknown[] = [];
     fixture.runner.script = async ({ request }) => {
-      seen.push([request.context.config, request.context.secrets.token]);
-      if (seen.length === 1) await released;
+      settings.push([request.context.config, request.context.secrets.token]);
+      if (settings.length === 1) await released;
       return ok();
     };
     const running = fixture.call({ export_id: "greet" });
-    while (seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    while (settings.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
     await patch({ config: { team: "ops" } });
     expect(await fixture.call({ export_id: "greet" })).toMatchObject({ status: "succeeded" });
     await fixture.kernel.secrets.put(admin, "token", "second-value");
@@ -63,7 +63,7 @@ verifies(
     await patch({ status: "active" });
     expect(await fixture.call({ export_id: "greet" })).toMatchObject({ status: "succeeded" });
     const [ops, first, second] = [{ team: "ops" }, "first-value", "second-value"];
-    expect(seen).toEqual([
+    expect(settings).toEqual([
       [{}, first],
       [ops, first],
       [ops, second],
@@ -128,7 +128,7 @@ test("starts a version once for all its exports, and not for a rollback or a cha
   });
 });
 
-test("moves a disabled binding, and a binding that the host currently cannot start", async () => {
+test("upgrades a disabled binding, and a binding that the host currently cannot start", async () => {
   for (const [status, code] of [
     ["disabled", "crashed"],
     ["active", "sandbox.unavailable"],

@@ -6,7 +6,7 @@ import {
   SERVER,
   serverWith,
   signIn,
-} from "../../../servers/test/sign-ins/signed-in-kernel.ts";
+} from "../../../servers/test/sign-ins/sign-in-kernel.ts";
 import { readStoredSignIn } from "../../src/secrets/sign-in-record.ts";
 
 const withVersionAndUrl = (server: typeof SERVER, version: string, url: string) => ({

@@ -110,9 +110,9 @@ test("does not let a user bind a tool whose name a policy trusts or another pack
     ...DENIED,
     message: expect.stringContaining("acme/fetch"),
   });
-  const own = await bindAs(fixture, user, tool("own", "mine/own"));
-  const moved = await bindAs(fixture, user, tool("own", "mine/own", "0.2.0"));
-  expect(moved.binding_id).toBe(own.binding_id);
+  const first = await bindAs(fixture, user, tool("own", "mine/own"));
+  const upgraded = await bindAs(fixture, user, tool("own", "mine/own", "0.2.0"));
+  expect(upgraded.binding_id).toBe(first.binding_id);
 });
 
 verifies(
@@ -215,8 +215,8 @@ verifies("server.names", "lets only an admin remove a server that an admin has n
   await expect(bindAs(fixture, user, server("acme/filer"))).rejects.toMatchObject({});
   await bindings.patch(user, named.binding_id, { status: "disabled" }, undefined);
   await bindings.remove(admin, named.binding_id);
-  const own = await bindAs(fixture, user, server("acme/filer"));
-  await bindings.remove(user, own.binding_id);
+  const unnamed = await bindAs(fixture, user, server("acme/filer"));
+  await bindings.remove(user, unnamed.binding_id);
 });
 
 test("does not remove a server for a user while an admin names it", async () => {

@@ -7,7 +7,7 @@ test("starts no process for a new version of a package of skills", async () => {
   const change = {
     before: { package_version: "1.0.0" },
     row: { package_version: "1.1.0", status: "active" },
-    found: { package: { digest: "sha256:new", manifest: { runtime: { protocol: "skills" } } } },
+    checked: { package: { digest: "sha256:new", manifest: { runtime: { protocol: "skills" } } } },
   };
   await expect(versions.requireStart([change] as never)).resolves.toBeUndefined();
 });

@@ -48,9 +48,9 @@ verifies(
       [...Array(20)].map(() => sessions(1)[0]!),
     );
     expect(Object.keys(again)).toHaveLength(1);
-    const withoutSession = await countCallsByVersion(fixture, singles(2_000));
-    expect(withoutSession["2.0.0"]).toBeGreaterThan(400);
-    expect(withoutSession["2.0.0"]).toBeLessThan(600);
+    const without_session = await countCallsByVersion(fixture, singles(2_000));
+    expect(without_session["2.0.0"]).toBeGreaterThan(400);
+    expect(without_session["2.0.0"]).toBeLessThan(600);
     // The org's binding gets its share of the remaining calls, and the rest are refused.
     const setPercent = (id: string, traffic: number) =>
       fixture.kernel.bindings.patch(admin, id, percent(traffic), undefined);
@@ -83,14 +83,14 @@ test("keeps sessions on the new version when its share is raised", async () => {
   const newest = await fixture.bind(version("2.0.0"), percent(20));
   await fixture.bind(version("1.0.0"));
   const sessionsOnNewest = async () => {
-    const taken = new Set<string>();
+    const session_ids = new Set<string>();
     await Promise.all(
       sessions(200).map(async (body) => {
         const invocation = await fixture.call(body);
-        if (invocation.package_version === "2.0.0") taken.add(body.session_id!);
+        if (invocation.package_version === "2.0.0") session_ids.add(body.session_id!);
       }),
     );
-    return taken;
+    return session_ids;
   };
   const before = await sessionsOnNewest();
   await fixture.kernel.bindings.patch(admin, newest.binding_id, percent(60), undefined);
@@ -103,21 +103,25 @@ test("keeps sessions on the new version when its share is raised", async () => {
 test("gives an export name to the first of two packages; the other needs package_id", async () => {
   const fixture = await createTestKernel();
   const first = await fixture.bind(version("1.0.0"));
-  const other: Binding = await fixture.bind(manifest([toolExport("echo")], { package_id: "acme/other" }));
+  const other_binding: Binding = await fixture.bind(
+    manifest([toolExport("echo")], { package_id: "acme/other" }),
+  );
   expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(first.binding_id);
   const named = await fixture.call({ export_id: "echo", package_id: "acme/other" });
-  expect(named.binding_id).toBe(other.binding_id);
+  expect(named.binding_id).toBe(other_binding.binding_id);
 });
 
 test("picks the org's binding for a caller of the whole org who specifies no project", async () => {
   const fixture = await createTestKernel();
-  const own = await fixture.bind(version("2.0.0"), { config: { of: "project" } });
+  const project_binding = await fixture.bind(version("2.0.0"));
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
   await expect(fixture.call({ export_id: "echo" }, org)).rejects.toMatchObject({ code: "export.not_found" });
   const org_binding = await fixture.bind(version("1.0.0"), { org_wide: true });
   expect((await fixture.call({ export_id: "echo" }, org)).binding_id).toBe(org_binding.binding_id);
-  expect((await fixture.call({ binding_id: own.binding_id }, org)).binding_id).toBe(own.binding_id);
-  expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
+  expect((await fixture.call({ binding_id: project_binding.binding_id }, org)).binding_id).toBe(
+    project_binding.binding_id,
+  );
+  expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(project_binding.binding_id);
   const binding_ids = (await fixture.kernel.exports.discover(org, "tool")).map((item) => item.binding_id);
-  expect(binding_ids.sort()).toEqual([own.binding_id, org_binding.binding_id].sort());
+  expect(binding_ids.sort()).toEqual([project_binding.binding_id, org_binding.binding_id].sort());
 });

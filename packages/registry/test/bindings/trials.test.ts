@@ -122,12 +122,12 @@ verifies("bind.rollout", "gives a version a growing share of the calls, and then
   });
   expect(share).not.toHaveProperty("previous");
   const served = async (calls: number) => {
-    const seen: Record<string, number> = { "0.1.0": 0, "0.2.0": 0 };
+    const counts: Record<string, number> = { "0.1.0": 0, "0.2.0": 0 };
     for (let call = 0; call < calls; call++) {
       const { package_version } = await greet(fixture);
-      seen[package_version] = seen[package_version]! + 1;
+      counts[package_version] = counts[package_version]! + 1;
     }
-    return seen;
+    return counts;
   };
   expect((await served(100))["0.2.0"]).toBeLessThan(40);
   const widened = await upgrade(fixture, "0.2.0", { percent: 90 });
@@ -223,14 +223,14 @@ test.each([1, 2, 3])(
     let replaced = false;
     let reads = 0;
     vi.spyOn(packages, "find").mockImplementation(async (...args) => {
-      const found = await find(...args);
+      const pack = await find(...args);
       // The gateway first compares the bytes, then reads the package for its plan.
-      if (args[2] !== "0.1.0" || ++reads !== replace_after) return found;
+      if (args[2] !== "0.1.0" || ++reads !== replace_after) return pack;
       replaced = true;
       const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
       await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
       await install(fixture, "0.1.0", [...TOOLS, toolExport("other")]);
-      return found;
+      return pack;
     });
     endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
     await greet(fixture);
@@ -264,7 +264,7 @@ verifies(
         : "Install acme/devkit 0.1.0 again, or upgrade to another version. Then: backplane plugin rollback acme/devkit";
       const problem = reinstalled
         ? "acme/devkit 0.1.0 was installed again with different content than before the upgrade."
-        : "acme/devkit 0.1.0 is not installed any more.";
+        : "acme/devkit 0.1.0 is no longer installed.";
       expect(log()!.fields).toMatchObject({ fix, invocation_id: call.id });
       const stuck = await fixture.kernel.bindings.get(admin, bound.binding_id);
       expect(stuck.rollback_failed).toMatchObject({ problem, fix, invocation_id: call.id });
@@ -287,7 +287,7 @@ verifies(
         { limit: 9 },
       );
       expect(audit.items).toHaveLength(2);
-      // Further crashes change nothing, and the next move of the binding clears the failed rollback.
+      // Further crashes change nothing, and the next upgrade clears the failed rollback.
       await greet(fixture);
       expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).generation).toBe(stuck.generation);
       await install(fixture, "0.3.0");

@@ -191,8 +191,8 @@ describe("rollback", () => {
     const { fixture, bound } = await createBoundKernel(undefined, { policy });
     await install(fixture, "0.2.0");
     await create(fixture, "0.2.0");
-    const byOperator = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
-    expect(byOperator.policy).toEqual({});
+    const by_operator = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
+    expect(by_operator.policy).toEqual({});
     await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
     await create(fixture, "0.2.0");
     expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual(policy);
@@ -200,12 +200,12 @@ describe("rollback", () => {
     await create(fixture, "0.2.0");
     const { items } = await fixture.kernel.packages.list(admin, { limit: 10 });
     await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
-    const other = fixture.importer.add(manifest([toolWithSlot("greet")]), {}, "other bytes");
-    await fixture.kernel.packages.install(admin, other);
+    const other_bytes = fixture.importer.add(manifest([toolWithSlot("greet")]), {}, "other bytes");
+    await fixture.kernel.packages.install(admin, other_bytes);
     expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual({});
   });
 
-  test("is refused for a binding that was never moved", async () => {
+  test("is refused for a binding that was never upgraded", async () => {
     const { fixture, bound } = await createBoundKernel();
     await expect(fixture.kernel.bindings.rollback(admin, bound.binding_id)).rejects.toMatchObject({
       code: "request.invalid",
@@ -263,13 +263,13 @@ describe("a version that does not fit the binding", () => {
       package_version: "0.1.0",
       export_id: "wave",
     });
-    const before = await listBindings(fixture);
+    const initial_bindings = await listBindings(fixture);
     await install(fixture, "0.2.0", [toolWithSlot("greet")]);
     const body = { package_id: PACKAGE, package_version: "0.2.0" };
     await expect(fixture.kernel.bindings.upgrade(admin, body)).rejects.toMatchObject({
       code: "binding.invalid",
     });
-    expect(await listBindings(fixture)).toEqual(before);
+    expect(await listBindings(fixture)).toEqual(initial_bindings);
   });
 });
 
@@ -332,8 +332,8 @@ test("refuses one of two patches that move a binding to different versions", asy
     fixture.kernel.bindings.patch(admin, bound.binding_id, { package_version }, undefined);
   const ended = await Promise.allSettled([move("0.2.0"), move("0.3.0")]);
   expect(ended.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
-  const lost = ended.find((result) => result.status === "rejected");
-  expect(lost?.reason).toMatchObject({ code: "binding.conflict" });
+  const refused = ended.find((result) => result.status === "rejected");
+  expect(refused?.reason).toMatchObject({ code: "binding.conflict" });
 });
 
 test("drops secrets of removed slots, and keeps a raised class and a refusal to run on the host", async () => {

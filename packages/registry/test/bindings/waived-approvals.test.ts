@@ -37,8 +37,8 @@ verifies(
     const { binding_id } = await fixture.bind(writerTool());
     const { bindings, policy } = fixture.kernel;
     expect(await needsApproval(fixture)).toBe(true);
-    const byUser = bindings.patch(user, binding_id, { policy: NEVER }, undefined);
-    await expect(byUser).rejects.toMatchObject({ code: "policy.denied" });
+    const by_user = bindings.patch(user, binding_id, { policy: NEVER }, undefined);
+    await expect(by_user).rejects.toMatchObject({ code: "policy.denied" });
     await bindings.patch(admin, binding_id, { policy: NEVER }, undefined);
     expect(await needsApproval(fixture)).toBe(false);
     // A user may change other settings of such a binding.

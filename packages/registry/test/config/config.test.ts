@@ -40,21 +40,21 @@ verifies(
   "config.store",
   "makes a write visible to the next read, notifies once per key, and writes many keys atomically",
   async () => {
-    const onBus: BusEvent[] = [];
+    const bus_events: BusEvent[] = [];
     const spy: KernelPlugin = {
       name: "spy",
       version: "1.0.0",
       category: "adapter",
       subscriptions: () => ["config.updated"],
-      onEvent: (event) => void onBus.push(event),
+      onEvent: (event) => void bus_events.push(event),
     };
     const fixture = await createTestKernel({ plugins: [spy] });
     const { config } = fixture.kernel;
     const published: ConfigUpdated[] = [];
     config.onUpdated((updated) => published.push(updated));
     for (const pattern of Object.keys(await config.list(user))) await config.unset(user, pattern);
-    await until(() => onBus.length === published.length);
-    onBus.length = 0;
+    await until(() => bus_events.length === published.length);
+    bus_events.length = 0;
     published.length = 0;
     const updates = recordUpdates(fixture);
     await config.set(user, { provider: "prod" });
@@ -94,11 +94,11 @@ verifies(
       await config.set(user, Object.fromEntries(part));
     }
     updates.length = 0;
-    const before = await config.list(user);
+    const stored = await config.list(user);
     await expect(config.set(user, { provider: "third", "x.a": full, "x.b": full })).rejects.toMatchObject({
       code: "config.limit",
     });
-    expect(await config.list(user)).toEqual(before);
+    expect(await config.list(user)).toEqual(stored);
     expect(updates).toEqual([]);
 
     expect(await config.unset(user, "fill.*")).toHaveLength(fitting_values);
@@ -109,9 +109,9 @@ verifies(
     expect(await config.unset(user, "provider")).toEqual([]);
     expect(updates).toEqual([{ key: "provider", prefix_match_hint: "" }]);
     await expect(config.get(user, "provider")).rejects.toMatchObject({ code: "config.not_found" });
-    await until(() => onBus.length === published.length);
-    expect(onBus.map(({ payload }) => payload)).toEqual(published);
-    expect(new Set(onBus.map(({ session_id }) => session_id))).toEqual(new Set(["kernel"]));
+    await until(() => bus_events.length === published.length);
+    expect(bus_events.map(({ payload }) => payload)).toEqual(published);
+    expect(new Set(bus_events.map(({ session_id }) => session_id))).toEqual(new Set(["kernel"]));
   },
 );
 
@@ -236,13 +236,13 @@ test("audits writes by key without values, and refuses writes by guests and plug
 test("separates orgs, and passes the written org to listeners", async () => {
   const fixture = await createTestKernel();
   const { config } = fixture.kernel;
-  const other: Caller = { ...user, scope: { org_id: "org_other", project_id: null } };
+  const other_org: Caller = { ...user, scope: { org_id: "org_other", project_id: null } };
   const updates: string[] = [];
   const stop = config.onUpdated(({ key }, org_id) => updates.push(`${org_id} ${key}`));
   await config.set(user, { a: 1 });
-  await config.set(other, { a: 2 });
+  await config.set(other_org, { a: 2 });
   expect((await config.get(user, "a")).value).toBe(1);
-  expect(await config.unset(other, "a")).toEqual(["a"]);
+  expect(await config.unset(other_org, "a")).toEqual(["a"]);
   expect(await config.list(user)).toEqual({ a: 1 });
   stop();
   await config.set(user, { a: 3 });

@@ -108,8 +108,8 @@ test("lets only the host's admin set allow_private, and only for the instance's 
   });
   const allowedAddress = async () =>
     (await fixture.config.get(scope.org_id, "providers.prod.allow_private")) ?? null;
-  const orgAdmin = { ...orgUser, admin: true, role: "owner" as const, scopes: ["admin" as const] };
-  for (const caller of [user, orgUser, orgAdmin]) {
+  const org_admin = { ...orgUser, admin: true, role: "owner" as const, scopes: ["admin" as const] };
+  for (const caller of [user, orgUser, org_admin]) {
     const patch = providers.patch(caller, "prod", { config: { allow_private: true } });
     expect(await codeOfRejected(patch)).toBe("policy.denied");
     const create = providers.create(caller, {
@@ -119,8 +119,8 @@ test("lets only the host's admin set allow_private, and only for the instance's 
     expect(await codeOfRejected(create)).toBe("policy.denied");
   }
   expect(await allowedAddress()).toBeNull();
-  const other = providers.patch(admin, "prod", { config: { allow_private: "10.0.0.1:80" } });
-  expect(await codeOfRejected(other)).toBe("provider.invalid");
+  const other_address = providers.patch(admin, "prod", { config: { allow_private: "10.0.0.1:80" } });
+  expect(await codeOfRejected(other_address)).toBe("provider.invalid");
   await providers.patch(admin, "prod", { config: { allow_private: true } });
   expect(await allowedAddress()).toBe("localhost:11434");
   const [audit] = (await fixture.store.audit.list(admin.scope, {}, { limit: 1 })).items;
@@ -131,6 +131,6 @@ test("lets only the host's admin set allow_private, and only for the instance's 
 
   const { kernel } = await createTestKernel();
   const key = { "providers.prod.allow_private": "localhost:1" };
-  expect(await codeOfRejected(kernel.config.set(orgAdmin, key))).toBe("policy.denied");
+  expect(await codeOfRejected(kernel.config.set(org_admin, key))).toBe("policy.denied");
   await kernel.config.set(admin, key);
 });

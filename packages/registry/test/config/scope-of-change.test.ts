@@ -4,8 +4,8 @@ import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { codeOfRejected, createTestPlugins, plugin } from "../../../agent/test/plugins/test-plugins.ts";
 
-const projectAdmin: Caller = { ...user, role: "owner", scopes: ["admin"], admin: true };
-const orgAdmin: Caller = { ...orgUser, role: "owner", scopes: ["admin"], admin: true };
+const project_admin: Caller = { ...user, role: "owner", scopes: ["admin"], admin: true };
+const org_admin: Caller = { ...orgUser, role: "owner", scopes: ["admin"], admin: true };
 
 verifies(
   "sec.scope-of-change",
@@ -14,7 +14,7 @@ verifies(
     const { kernel } = await createTestKernel();
     const { config } = kernel;
     await config.set(admin, { strategy: "react", "acme.a": 1, "plugin.llm_echo.trusted": false });
-    const before = await config.list(admin);
+    const stored = await config.list(admin);
     const keys = [
       "provider",
       "strategy",
@@ -24,7 +24,7 @@ verifies(
       "providers.prod.base_url",
       "_meta.providers_seeded_at",
     ];
-    for (const caller of [user, projectAdmin]) {
+    for (const caller of [user, project_admin]) {
       for (const key of keys) {
         expect(await codeOfRejected(config.set(caller, { "acme.b": 2, [key]: "x" })), key).toBe(
           "policy.denied",
@@ -34,7 +34,7 @@ verifies(
         expect(await codeOfRejected(config.unset(caller, pattern)), pattern).toBe("policy.denied");
       }
     }
-    expect(await config.list(admin)).toEqual(before);
+    expect(await config.list(admin)).toEqual(stored);
   },
 );
 
@@ -45,12 +45,12 @@ verifies(
     const fixture = await createTestPlugins((loader) => loader.add(() => plugin("third", "skill")));
     const { kernel } = await createTestKernel();
     const key = "plugin.third.enabled";
-    const otherOrgAdmin: Caller = { ...orgAdmin, scope: { org_id: "org_other", project_id: null } };
+    const other_org_admin: Caller = { ...org_admin, scope: { org_id: "org_other", project_id: null } };
     const callers: [string, Caller][] = [
       ["project user", user],
-      ["project admin", projectAdmin],
+      ["project admin", project_admin],
       ["org user", orgUser],
-      ["org admin", orgAdmin],
+      ["org admin", org_admin],
       ["host admin", admin],
     ];
     for (const [name, caller] of callers) {
@@ -64,11 +64,11 @@ verifies(
       expect([name, route, set, ...unset]).toEqual([name, ...Array<string>(5).fill(expected)]);
     }
     // The key of another org has no effect on the plugin; its route is refused.
-    expect(await codeOfRejected(fixture.system.facade.setEnabled(otherOrgAdmin, "third", false))).toBe(
+    expect(await codeOfRejected(fixture.system.facade.setEnabled(other_org_admin, "third", false))).toBe(
       "policy.denied",
     );
-    await kernel.config.set(otherOrgAdmin, { [key]: false });
-    expect(await codeOfRejected(kernel.config.set(otherOrgAdmin, { "plugin.third.trusted": true }))).toBe(
+    await kernel.config.set(other_org_admin, { [key]: false });
+    expect(await codeOfRejected(kernel.config.set(other_org_admin, { "plugin.third.trusted": true }))).toBe(
       "auth.scope",
     );
   },

@@ -20,10 +20,9 @@ function bound(
   };
 }
 
-test("plans again when the generation, the bytes, the definitions or the project differ", async () => {
+test("plans again when the generation, the bytes or the definitions differ", async () => {
   const plans = createPlans();
-  const isolation = async (bound_package: BoundPackage, at = scope) =>
-    (await plans.get(bound_package, at)).class;
+  const isolation = async (bound_package: BoundPackage) => (await plans.get(bound_package, scope)).class;
   const worker = (more: Partial<Binding> = {}) => bound({ policy: { class: "worker" }, ...more });
   expect(await isolation(bound())).toBe("isolated");
   expect(await isolation(worker({ generation: 2 }))).toBe("worker");
@@ -49,8 +48,8 @@ test("applies the level of each project to its own plan", async () => {
 });
 
 test("shares a process only within a project, a generation and a grant", async () => {
-  const key = async (bound_package: BoundPackage, at = scope) =>
-    (await createPlans().get(bound_package, at)).pool_key;
+  const key = async (bound_package: BoundPackage, key_scope = scope) =>
+    (await createPlans().get(bound_package, key_scope)).pool_key;
   const keys = [
     await key(bound()),
     await key(bound(), { ...scope, project_id: "proj_b" }),

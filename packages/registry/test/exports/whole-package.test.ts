@@ -19,10 +19,10 @@ test("binds every tool of a package together, with one config and one set of slo
   await kernel.secrets.put(admin, "token", "0123456789");
   const whole_package = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "*" };
   const config = { region: "eu" };
-  const waiting = await kernel.bindings.create(admin, { ...whole_package, config });
-  expect(waiting).toMatchObject({ status: "inactive", unbound_slots: ["token"] });
+  const inactive = await kernel.bindings.create(admin, { ...whole_package, config });
+  expect(inactive).toMatchObject({ status: "inactive", unbound_slots: ["token"] });
   const secrets = { token: "secret://org_local/token" };
-  const { binding_id } = await kernel.bindings.patch(admin, waiting.binding_id, { secrets }, undefined);
+  const { binding_id } = await kernel.bindings.patch(admin, inactive.binding_id, { secrets }, undefined);
   const exports = await kernel.exports.discover(user, "tool");
   expect(exports.map((item) => [item.export_id, item.binding_id])).toEqual([
     ["count", binding_id],

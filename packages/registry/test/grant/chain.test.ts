@@ -77,9 +77,9 @@ function findWiderDimensions(child: Grant, parent: Level): string[] {
 }
 
 const KEY = `${scope.org_id}/${scope.project_id}`;
-const hostPolicyWith = (own: Partial<HostPolicy>, org?: GrantLevel, project?: GrantLevel) =>
+const hostPolicyWith = (host_limits: Partial<HostPolicy>, org?: GrantLevel, project?: GrantLevel) =>
   hostPolicy({
-    ...own,
+    ...host_limits,
     ...(org === undefined ? {} : { orgs: new Map([[scope.org_id, org]]) }),
     ...(project === undefined ? {} : { projects: new Map([[KEY, project]]) }),
   });
@@ -91,10 +91,10 @@ test("never grants more than manifest, binding, project, org, host and caller al
       level,
       level,
       fc.array(fc.record({ export: exported, narrow }), { minLength: 1, maxLength: 4 }),
-      (own, org, project, calls) => {
-        const host_policy = hostPolicyWith(own, org, project);
+      (host_limits, org, project, calls) => {
+        const host_policy = hostPolicyWith(host_limits, org, project);
         let caller = user;
-        let before: Grant | null = null;
+        let parent_grant: Grant | null = null;
         for (const call of calls) {
           const ceiling = callerLevel(caller, call.narrow);
           const grant = toGrant(intersect(computeLevel(call.export, host_policy), ceiling ?? {}));
@@ -110,13 +110,15 @@ test("never grants more than manifest, binding, project, org, host and caller al
             org,
             project,
             host: {
-              ...(own.min_class === undefined ? {} : { class: own.min_class }),
-              ...(own.network === undefined ? {} : { network: own.network }),
-              ...(own.default_domains === undefined ? {} : { allowed_domains: own.default_domains }),
-              ...(own.mounts === undefined ? {} : { mounts: own.mounts }),
+              ...(host_limits.min_class === undefined ? {} : { class: host_limits.min_class }),
+              ...(host_limits.network === undefined ? {} : { network: host_limits.network }),
+              ...(host_limits.default_domains === undefined
+                ? {}
+                : { allowed_domains: host_limits.default_domains }),
+              ...(host_limits.mounts === undefined ? {} : { mounts: host_limits.mounts }),
             },
             narrow: call.narrow ?? {},
-            caller: before ?? {},
+            caller: parent_grant ?? {},
           };
           for (const [name, parent] of Object.entries(parents)) {
             expect(
@@ -124,7 +126,7 @@ test("never grants more than manifest, binding, project, org, host and caller al
               `${name}: ${JSON.stringify({ grant, parent })}`,
             ).toEqual([]);
           }
-          before = grant;
+          parent_grant = grant;
           caller = toDelegatedCaller({
             id: "inv_1",
             ...scope,
@@ -150,11 +152,11 @@ test("never widens the grant by an additional level", () => {
       level,
       narrow,
       narrow,
-      (own, item, org, project, more, first, second) => {
-        const without = computeLevel(item, hostPolicyWith(own, org, project));
+      (host_limits, item, org, project, more, first, second) => {
+        const without = computeLevel(item, hostPolicyWith(host_limits, org, project));
         const added = [
-          computeLevel(item, hostPolicyWith(own, intersect(org ?? {}, more) as GrantLevel, project)),
-          computeLevel(item, hostPolicyWith(own, org, intersect(project ?? {}, more) as GrantLevel)),
+          computeLevel(item, hostPolicyWith(host_limits, intersect(org ?? {}, more) as GrantLevel, project)),
+          computeLevel(item, hostPolicyWith(host_limits, org, intersect(project ?? {}, more) as GrantLevel)),
         ];
         // Only the operator allows domains: until one level does, nothing is reachable and so nothing is narrowed.
         const lists_domains = [
@@ -162,11 +164,11 @@ test("never widens the grant by an additional level", () => {
           item.policy,
           org,
           project,
-          { allowed_domains: own.default_domains },
+          { allowed_domains: host_limits.default_domains },
         ].some((each) => each?.allowed_domains !== undefined);
         const base = toGrant(without);
-        const asLevel: Level = lists_domains ? base : { ...base, allowed_domains: ["*"] };
-        for (const level of added) expect(findWiderDimensions(toGrant(level), asLevel)).toEqual([]);
+        const base_level: Level = lists_domains ? base : { ...base, allowed_domains: ["*"] };
+        for (const level of added) expect(findWiderDimensions(toGrant(level), base_level)).toEqual([]);
         // A caller only narrows the grant, even in a field that no other level restricts.
         for (const chain of [[first], [second], [first, second]]) {
           const grant = toGrant(intersect(without, ...chain.map((item) => item ?? {})));

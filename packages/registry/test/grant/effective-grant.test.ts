@@ -1,7 +1,7 @@
 import { hostPolicy } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { callerLevel, gatewayDomains } from "../../src/grant/effective-grant.ts";
 
@@ -95,7 +95,7 @@ test("lets a plugin's call run on the host only if the plugin itself does", () =
     callerLevel(
       {
         ...user,
-        delegation: { invocation_id: "inv_1", scopes: [], grant: noGrant(host === true ? { host } : {}) },
+        delegation: { invocation_id: "inv_1", scopes: [], grant: grantWith(host === true ? { host } : {}) },
       },
       undefined,
     );

@@ -1,5 +1,5 @@
 import { FILESYSTEM_ACCESS } from "@backplane/contract";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { covers } from "../../src/grant/domains.ts";
@@ -38,7 +38,7 @@ const level: fc.Arbitrary<Level> = sparse(
 function notWider(child: Level, parent: Level): boolean {
   const inside = (a?: readonly string[] | null, b?: readonly string[] | null) =>
     b === undefined || b === null || (a ?? ["anything"]).every((entry) => b.includes(entry));
-  const mountsInside =
+  const mounts_inside =
     parent.mounts === undefined ||
     parent.mounts === true ||
     child.mounts === false ||
@@ -59,7 +59,7 @@ function notWider(child: Level, parent: Level): boolean {
       )) &&
     (parent.filesystem === undefined ||
       FILESYSTEM_ACCESS.indexOf(child.filesystem!) <= FILESYSTEM_ACCESS.indexOf(parent.filesystem)) &&
-    mountsInside &&
+    mounts_inside &&
     inside(child.gateway_api_scopes, parent.gateway_api_scopes) &&
     inside(child.secret_slots, parent.secret_slots) &&
     inside(child.capabilities, parent.capabilities) &&
@@ -113,14 +113,14 @@ test("lets a tool run on the host only if every level allows it", () => {
   expect(host(false, true)).toBe(false);
 });
 
-test("keeps a mount only if both levels mount the folder at the same place", () => {
+test("keeps a mount only if both levels mount the folder at the same path", () => {
   const at = (target: string, writable = true): Level => ({ mounts: [{ source: "/srv", target, writable }] });
   expect(intersect(at("/data"), at("/data", false)).mounts).toEqual(at("/data", false).mounts);
   expect(intersect(at("/data"), at("/other")).mounts).toEqual([]);
 });
 
 test("grants nothing from an empty level", () => {
-  expect(toGrant({})).toEqual(noGrant());
+  expect(toGrant({})).toEqual(grantWith());
 });
 
 test("lists no domain without network, and reaches nothing with an empty list", () => {

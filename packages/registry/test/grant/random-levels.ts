@@ -1,10 +1,11 @@
-/** Random policies for every level of a grant, in which any field may be missing. */
+/** Arbitraries for the levels of a grant. Any field of a level may be missing. */
 
 import { DELEGATION_SCOPES, EXECUTION_CLASSES, type InvokeBody } from "@backplane/contract";
 import type { GrantLevel } from "@backplane/ports";
 import fc from "fast-check";
 
 export const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined });
+/** Drops the keys whose value is undefined. */
 export const sparse = <T extends object>(arbitrary: fc.Arbitrary<T>) =>
   arbitrary.map((value) => JSON.parse(JSON.stringify(value)) as T);
 const slots = fc.subarray(["jira", "slack", "mail"]);

@@ -11,7 +11,7 @@ import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";
 
-const autoApprove = {
+const auto_approve_plugin = {
   name: "yes",
   version: "1.0.0",
   category: "adapter" as const,
@@ -37,7 +37,7 @@ async function bindBoth(fixture: Awaited<ReturnType<typeof createTestSession>>):
 }
 
 test("refuses a tool of a sub-agent access to tools that the sub-agent may not use", async () => {
-  const fixture = await createTestSession({ plugins: [agentTool, autoApprove as never] });
+  const fixture = await createTestSession({ plugins: [agentTool, auto_approve_plugin as never] });
   await bindBoth(fixture);
   const reached: string[] = [];
   fixture.runner.script = async ({ request }) => {
@@ -58,7 +58,7 @@ test("refuses a tool of a sub-agent access to tools that the sub-agent may not u
   expect(calls.map(({ grant }) => grant!.tools)).toEqual([["outer"], null]);
 });
 
-const deployTool: KernelTool = {
+const deploy_tool: KernelTool = {
   name: "deploy",
   description: "Deploys.",
   parameters: { type: "object", properties: {} },
@@ -66,8 +66,8 @@ const deployTool: KernelTool = {
   run: () => toolOk("deployed"),
 };
 
-test("after a restart, a turn that a plugin started resumes with the rights of that plugin", async () => {
-  const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [deployTool] };
+test("resumes a turn that a plugin started with the rights of that plugin after a restart", async () => {
+  const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [deploy_tool] };
   const first = await createTestSession(options);
   const scopes = ["runs:write", "tools:invoke"] as const;
   await first.bind(

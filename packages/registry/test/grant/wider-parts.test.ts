@@ -1,7 +1,7 @@
 import type { Grant } from "@backplane/contract";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
-import { combineGrants, widerParts } from "../../src/grant/wider-parts.ts";
+import { combineGrants, listWiderParts } from "../../src/grant/wider-parts.ts";
 
 const mount = (source: string, writable = false) => ({ source, target: "/data", writable });
 
@@ -59,16 +59,16 @@ test.each<[string, Partial<Grant>, Partial<Grant>, string[]]>([
   ["one tool of all", { tools: null }, { tools: ["a"] }, []],
   ["the host", {}, { host: true }, ["host"]],
 ])("finds the wider parts: %s", (_name, before, after, wider) => {
-  expect(widerParts(noGrant(before), noGrant(after))).toEqual(wider);
+  expect(listWiderParts(grantWith(before), grantWith(after))).toEqual(wider);
 });
 
 test("combines grants into one that covers each of them", () => {
   const grants = [
-    noGrant({ class: "worker", network: "egress", allowed_domains: ["a.dev"], secret_slots: ["a"] }),
-    noGrant({ filesystem: "scratch", mounts: [mount("/a", true)], host: true, secret_env: { a: "A" } }),
-    noGrant({ tools: ["a"], capabilities: ["shell"], gateway_api_scopes: ["tools:invoke"] }),
+    grantWith({ class: "worker", network: "egress", allowed_domains: ["a.dev"], secret_slots: ["a"] }),
+    grantWith({ filesystem: "scratch", mounts: [mount("/a", true)], host: true, secret_env: { a: "A" } }),
+    grantWith({ tools: ["a"], capabilities: ["shell"], gateway_api_scopes: ["tools:invoke"] }),
   ];
   const combined = combineGrants(grants)!;
-  for (const grant of grants) expect(widerParts(combined, grant)).toEqual([]);
+  for (const grant of grants) expect(listWiderParts(combined, grant)).toEqual([]);
   expect(combineGrants([])).toBeNull();
 });

@@ -35,12 +35,12 @@ test("requires the bindings scope only for an installation that binds, and the h
     code: "policy.denied",
   });
   const folder = { kind: "folder", path: installer.folder("kit", kitFiles("1.0.0")) } as const;
-  const orgAdmin: Caller = { ...admin, actor: "key_admin" };
+  const org_admin: Caller = { ...admin, actor: "key_admin" };
   const npm = { kind: "npm" as const, spec: "acme-server", args: [], secret_slots: [] };
   const { installations } = installer.fixture.kernel;
   for (const refused of [
-    installer.install(folder, {}, orgAdmin),
-    installations.inspect(orgAdmin, folder),
+    installer.install(folder, {}, org_admin),
+    installations.inspect(org_admin, folder),
     installations.inspect(binder, npm),
   ])
     await expect(refused).rejects.toMatchObject({ code: "package.source_forbidden" });

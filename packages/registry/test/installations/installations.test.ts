@@ -136,12 +136,16 @@ describe.each([
     async () => {
       const installer = await create();
       await installer.install(await packArchive(installer.folder("kit", kitFiles("1.0.0"))), { bind: true });
-      const before = [await installer.packages(), await installer.bindings(), installer.digests()];
-      const other = await packArchive(installer.folder("other", kitFiles("1.0.0", { remark: "other" })));
-      await expect(installer.install(other, { bind: true })).rejects.toMatchObject({
+      const initial_state = [await installer.packages(), await installer.bindings(), installer.digests()];
+      const other_bytes = await packArchive(
+        installer.folder("other", kitFiles("1.0.0", { remark: "other" })),
+      );
+      await expect(installer.install(other_bytes, { bind: true })).rejects.toMatchObject({
         code: "package.conflict",
       });
-      expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(before);
+      expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(
+        initial_state,
+      );
     },
   );
 
@@ -196,11 +200,13 @@ describe.each([
     await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
       bind: true,
     });
-    const before = [await installer.packages(), await installer.bindings(), installer.digests()];
+    const initial_state = [await installer.packages(), await installer.bindings(), installer.digests()];
     // An active binding must not lose its secret.
     const next = await packArchive(installer.folder("two", kitFiles("2.0.0", { slots: ["fresh"] })));
     await expect(installer.install(next, { bind: true })).rejects.toThrow(/needs a secret/);
-    expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(before);
+    expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(
+      initial_state,
+    );
   });
 
   test("gives a new version its own share of the traffic next to the bound version", async () => {
@@ -313,12 +319,12 @@ describe.each([
     expect(done.left_out).toMatchObject([
       { name: "Far", reason: expect.stringContaining("far is the same package") },
     ]);
-    const other = mcpJson({
+    const two_servers = mcpJson({
       one: { url: "https://one.invalid/mcp" },
       two: { url: "https://two.invalid/mcp" },
     });
     const failing = { secrets: { key: "secret://org_local/none" } };
-    await expect(installer.install(other, failing)).rejects.toMatchObject({ code: "binding.invalid" });
+    await expect(installer.install(two_servers, failing)).rejects.toMatchObject({ code: "binding.invalid" });
     expect(await installer.packages()).toEqual(["mcp/far@0.0.0"]);
     expect(installer.digests()).toHaveLength(1);
   });
@@ -451,7 +457,7 @@ test("describes a source without installing anything", async () => {
   await expectNothingStored(installer);
 });
 
-test("lists kernel plugins on inspection, and refuses to install them but explains how to", async () => {
+test("lists kernel plugins on inspection, and refuses to install them as packages with a fix", async () => {
   const installer = await createInstaller(await openSqlite());
   const manifest = {
     name: "acme-memory",
@@ -477,8 +483,11 @@ test("lists kernel plugins on inspection, and refuses to install them but explai
       fix: expect.stringContaining("backplane plugin install"),
     });
   const broken = { ...manifest, "yaya.plugins.v1": { "acme-memory": { category: "nothing" } } };
-  const other = installer.folder("broken", { "package.json": JSON.stringify(broken), "index.js": "" });
-  await expect(installations.inspect(admin, { kind: "folder", path: other })).rejects.toMatchObject({
+  const broken_folder = installer.folder("broken", {
+    "package.json": JSON.stringify(broken),
+    "index.js": "",
+  });
+  await expect(installations.inspect(admin, { kind: "folder", path: broken_folder })).rejects.toMatchObject({
     code: "plugin.invalid",
   });
   await expectNothingStored(installer);

@@ -69,9 +69,9 @@ async function install({ exports = [tool("weave")], signatures = [] }: Artifact,
 
 const egress = (allowed_domains?: string[]) => ({ network: "egress", allowed_domains });
 const hook = { ...tool("spy"), kind: "hook" };
-const own_signature = { key_id: KEY, dependency_lock: LOCK };
+const card_signature = { key_id: KEY, dependency_lock: LOCK };
 
-const MISMATCHES: [what: string, artifact: Artifact, message: string][] = [
+const MISMATCHES: [label: string, artifact: Artifact, message: string][] = [
   ["an export that the card does not show", { exports: [tool("weave"), hook] }, "also has the hook spy"],
   ["an export of another kind", { exports: [{ ...tool("weave"), kind: "hook" }] }, "has no tool weave"],
   ["another domain", { exports: [tool("weave", egress(["evil.test"]))] }, "also requests evil.test"],
@@ -85,12 +85,12 @@ const MISMATCHES: [what: string, artifact: Artifact, message: string][] = [
   ],
   [
     "the signature of another key",
-    { signatures: [{ ...own_signature, key_id: "ed25519:b" }] },
+    { signatures: [{ ...card_signature, key_id: "ed25519:b" }] },
     "is not signed with",
   ],
   [
     "other dependencies",
-    { signatures: [{ ...own_signature, dependency_lock: [{ ...LOCK[0], sha256: "2".repeat(64) }] }] },
+    { signatures: [{ ...card_signature, dependency_lock: [{ ...LOCK[0], sha256: "2".repeat(64) }] }] },
     "has different dependencies",
   ],
 ];
@@ -108,8 +108,8 @@ verifies(
   "api.marketplace",
   "uses the signature of the key on the card when several keys have signed",
   async () => {
-    const other = { ...own_signature, key_id: "ed25519:b" };
-    expect(await install({ signatures: [other, own_signature] })).toEqual([own_signature]);
+    const other_signature = { ...card_signature, key_id: "ed25519:b" };
+    expect(await install({ signatures: [other_signature, card_signature] })).toEqual([card_signature]);
     expect(await install({ exports: [tool("weave", egress(["api.acme.test"]))] })).toEqual([]);
   },
 );

@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 
 const TOOL = [toolExport("greet")];
 
-/** Installs packages of these origins; `newest` is the answer of their sources. */
+/** Installs packages of these origins. `newest` returns the newest version that a source offers. */
 async function createInstalledKernel(
   origins: Record<string, Partial<ImportedPackage>>,
   newest: (source: InstallationSource) => Partial<SourceInspection["packages"][number]>,
@@ -120,7 +120,7 @@ test("queries the Python index, and recognizes newer versions that semantic vers
   expect(await find()).toMatchObject({ outdated: false });
 });
 
-test("ignores packages that the build metadata of a version lists as built from source", async () => {
+test("ignores build metadata that lists packages built from source when it compares versions", async () => {
   const { fixture } = await createInstalledKernel({}, () => ({ package_id: "acme/py", version: "1.2.0" }));
   const load = fixture.importer.import.bind(fixture.importer);
   fixture.importer.import = async (source) => ({ ...(await load(source)), origin: "pypi" });

@@ -16,12 +16,14 @@ test("installs the same bytes once, refuses other bytes of a version, and keeps 
     package: { package_id: "acme/devkit", installed_by: "admin" },
   });
   expect(await packages.install(admin, source)).toEqual({ created: false, package: first.package });
-  const other = fixture.importer.add(content, {}, "other bytes");
-  await expect(packages.install(admin, other)).rejects.toMatchObject({ code: "package.conflict" });
+  const other_bytes = fixture.importer.add(content, {}, "other bytes");
+  await expect(packages.install(admin, other_bytes)).rejects.toMatchObject({ code: "package.conflict" });
   expect(fixture.importer.discarded).toHaveLength(1);
-  const otherOrg: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
-  await expect(packages.get(otherOrg, first.package.id)).rejects.toMatchObject({ code: "package.not_found" });
-  const shared = await packages.install(otherOrg, source);
+  const other_org: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
+  await expect(packages.get(other_org, first.package.id)).rejects.toMatchObject({
+    code: "package.not_found",
+  });
+  const shared = await packages.install(other_org, source);
   const binding = await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
@@ -32,7 +34,7 @@ test("installs the same bytes once, refuses other bytes of a version, and keeps 
   await packages.remove(admin, first.package.id);
   // The other org still uses the bytes.
   expect(fixture.importer.discarded).not.toContain(first.package.digest);
-  await packages.remove(otherOrg, shared.package.id);
+  await packages.remove(other_org, shared.package.id);
   expect(fixture.importer.discarded).toContain(first.package.digest);
   expect((await packages.list(admin, { limit: 10 })).items).toEqual([]);
   const actions = (
@@ -57,8 +59,8 @@ test("emits package.installed in the installing project, and hides bindings of o
     expect(event).toMatchObject({ type: "package.installed", subject: { id: installed.id } });
     stop.abort();
   }
-  const seen = (await audit.list(admin, { action: "package.install" }, { limit: 10 })).items;
-  expect(seen.map((entry) => entry.subject)).toEqual([installed.id]);
+  const entries = (await audit.list(admin, { action: "package.install" }, { limit: 10 })).items;
+  expect(entries.map((entry) => entry.subject)).toEqual([installed.id]);
   const reference = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
   await bindings.create(admin, reference);
   const refused = (caller: Caller) => packages.remove(caller, installed.id).catch((error: unknown) => error);
@@ -72,14 +74,14 @@ test("emits package.installed in the installing project, and hides bindings of o
     scope: { ...user.scope, project_id: "proj_other" },
   };
   const next = fixture.importer.add(manifest([toolExport("echo")], { version: "0.2.0" }));
-  const { package: own } = await packages.install(installer, next);
+  const { package: second } = await packages.install(installer, next);
   const bound = await bindings.create(admin, { ...reference, package_version: "0.2.0" });
-  const removing = await packages.remove(installer, own.id).catch((error: unknown) => error);
+  const removing = await packages.remove(installer, second.id).catch((error: unknown) => error);
   expect(removing).toMatchObject({ code: "package.bound", details: { bindings: [] } });
   expect(JSON.stringify(removing)).not.toContain(bound.binding_id);
   await bindings.remove(admin, bound.binding_id);
-  await packages.remove(installer, own.id);
-  // The binding had been moved to the removed version.
+  await packages.remove(installer, second.id);
+  // The binding was upgraded and then removed, so a new one is created.
   const { binding_id } = await bindings.create(admin, reference);
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
   expect(await refused(org)).toMatchObject({ details: { bindings: [binding_id] } });

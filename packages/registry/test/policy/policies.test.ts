@@ -4,7 +4,7 @@ import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -116,11 +116,14 @@ verifies(
   "instr.security-rules",
   "applies rules of the plugin and of the policy: both deny, both raise, neither allows",
   async () => {
-    const own = [
+    const plugin_rules = [
       { id: "no-etc", when: [{ pointer: "/path", matches: "^/etc/" }], action: "deny", reason: "not there" },
       { when: [{ pointer: "/items/*/danger", equals: true }], action: "raise", risk: "critical" },
     ];
-    const fixture = await createKernelWith(toolExport("write", {}, { rules: own }), toolExport("other"));
+    const fixture = await createKernelWith(
+      toolExport("write", {}, { rules: plugin_rules }),
+      toolExport("other"),
+    );
     expect(await callOutcome(fixture, "write", { path: "/etc/passwd" })).toBe("security");
     expect(await callOutcome(fixture, "write", { path: "/tmp/x" })).toBe("succeeded");
     expect(await callOutcome(fixture, "other", { path: "/etc/passwd" })).toBe("succeeded");
@@ -189,12 +192,12 @@ test("changes policy fields, checks the generation, and refuses invalid rules an
   });
   await expect(invalid).rejects.toMatchObject({ code: "request.invalid" });
   expect((await policy.get(admin, "org")).generation).toBe(2);
-  const projectAdmin: Caller = { ...admin, actor: "key_project" };
-  const refused = policy.put(projectAdmin, "org", {});
+  const project_admin: Caller = { ...admin, actor: "key_project" };
+  const refused = policy.put(project_admin, "org", {});
   await expect(refused).rejects.toMatchObject({ code: "policy.denied" });
-  const orgAdmin: Caller = { ...projectAdmin, scope: { ...admin.scope, project_id: null } };
-  expect((await policy.put(orgAdmin, "org", {})).generation).toBe(3);
-  expect((await policy.put(projectAdmin, "project", {})).generation).toBe(1);
+  const org_admin: Caller = { ...project_admin, scope: { ...admin.scope, project_id: null } };
+  expect((await policy.put(org_admin, "org", {})).generation).toBe(3);
+  expect((await policy.put(project_admin, "project", {})).generation).toBe(1);
 });
 
 test("narrows the grant of every call by the policy's host level", async () => {
@@ -218,7 +221,7 @@ test("requires no approval for a direct API call, and requires one for plugins a
   const { invocations } = fixture.kernel;
   const client = await invocations.invoke(user, { export_id: "wild" }, { context: "conversation" });
   expect(client.invocation.status).toBe("waiting_approval");
-  const delegation = { invocation_id: "inv_1", scopes: ["tools:invoke"] as const, grant: noGrant() };
+  const delegation = { invocation_id: "inv_1", scopes: ["tools:invoke"] as const, grant: grantWith() };
   const plugin: Caller = { ...user, delegation };
   expect((await invocations.invoke(plugin, { export_id: "wild" })).invocation.status).toBe(
     "waiting_approval",
@@ -237,8 +240,10 @@ test("notifies catalog listeners of a policy change, and applies a project's pol
   fixture.kernel.catalog.onChanged((org_id) => notified.push(org_id));
   await fixture.kernel.policy.put(admin, "project", { allowed_origins: ["core"] });
   expect([notified, await names(fixture)]).toEqual([["org_local"], []]);
-  const other = { ...admin, scope: { ...admin.scope, project_id: "proj_other" } };
-  const other_policy = await fixture.kernel.policy.put(other, "project", { allowed_origins: ["mcp"] });
+  const other_project = { ...admin, scope: { ...admin.scope, project_id: "proj_other" } };
+  const other_policy = await fixture.kernel.policy.put(other_project, "project", {
+    allowed_origins: ["mcp"],
+  });
   expect(other_policy).toMatchObject({ generation: 1, effective: { allowed_origins: ["mcp"] } });
   expect((await fixture.kernel.policy.get(admin, "project")).effective.allowed_origins).toEqual(["core"]);
   await fixture.kernel.policy.put(admin, "project", {});

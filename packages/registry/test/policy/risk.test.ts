@@ -8,7 +8,7 @@ import {
   tolerates,
 } from "@backplane/contract";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { compilePolicy } from "../../src/policy/effective-policy.ts";
@@ -23,7 +23,7 @@ function computeToolRisk(
   const item = manifest([toolExport("t", {}, part)]).exports[0]!;
   if (item.kind !== "tool") throw new Error("no tool");
   const plan = { export: item, effect_class: item.tool.effect_class };
-  return computeRisk(plan, noGrant(grant), compilePolicy(org, project), []).risk;
+  return computeRisk(plan, grantWith(grant), compilePolicy(org, project), []).risk;
 }
 
 verifies("tools.risk-map", "maps every source of risk to one scale, with unknown as high", () => {
@@ -87,7 +87,7 @@ verifies("tools.risk-floor", "applies a changed policy or grant to the next call
   const item = manifest([toolExport("t", {}, { effect_class: "unknown", risk: "low", category: "notes" })])
     .exports[0]!;
   const plan = { export: item, effect_class: "unknown" as const };
-  const [bare, egress] = [noGrant(), noGrant({ network: "egress" })];
+  const [bare, egress] = [grantWith(), grantWith({ network: "egress" })];
   const open = compilePolicy({ floor: { egress: "medium" } }, {});
   const strict = compilePolicy({ floor: { categories: { notes: "critical" } } }, {});
   const risks = [open, strict, open].map((policy) => computeRisk(plan, bare, policy, []).risk);
@@ -148,7 +148,7 @@ test("finds no floor for a category named like a property of every object", () =
 test("assesses a plan again for another grant or another policy", () => {
   const [item] = manifest([toolExport("t")]).exports;
   const plan = { export: item!, effect_class: "read_only" as const };
-  const [narrow, wide] = [noGrant(), noGrant({ network: "egress" })];
+  const [narrow, wide] = [grantWith(), grantWith({ network: "egress" })];
   const [plain, strict] = [compilePolicy({}, {}), compilePolicy({ floor: { egress: "high" } }, {})];
   const risk = (grant: Grant, policy: typeof plain) => computeRisk(plan, grant, policy, []).risk;
   expect(risk(narrow, strict)).toBe("low");

@@ -4,12 +4,12 @@ import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { codeOfRejected } from "../../../agent/test/plugins/test-plugins.ts";
 
-const otherProject: Caller = {
+const other_project: Caller = {
   ...user,
   actor: "key_2",
   scope: { org_id: "org_local", project_id: "proj_2" },
 };
-const projectAdmin: Caller = { ...user, role: "owner", scopes: ["admin"], admin: true };
+const project_admin: Caller = { ...user, role: "owner", scopes: ["admin"], admin: true };
 
 verifies(
   ["sec.scope-of-change", "sec.credential-destination"],
@@ -18,8 +18,8 @@ verifies(
     const { kernel } = await createTestKernel();
     const { secrets } = kernel;
     await secrets.put(orgUser, "shared", "of-the-whole-org");
-    await secrets.put(otherProject, "theirs", "of-the-neighbour");
-    for (const caller of [user, projectAdmin]) {
+    await secrets.put(other_project, "theirs", "of-the-neighbour");
+    for (const caller of [user, project_admin]) {
       for (const name of ["shared", "theirs"]) {
         expect(await codeOfRejected(secrets.put(caller, name, "mine now")), name).toBe("policy.denied");
         expect(await codeOfRejected(secrets.remove(caller, name)), name).toBe("policy.denied");

@@ -8,7 +8,7 @@ import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-const otherOrgAdmin: Caller = { ...admin, scope: { org_id: "org_there", project_id: null } };
+const other_org_admin: Caller = { ...admin, scope: { org_id: "org_there", project_id: null } };
 const FIRST: VaultKey = { id: "k1", key: new Uint8Array(32).fill(7) };
 
 async function createVaultKernel() {
@@ -27,9 +27,9 @@ test("seals every row of every org again, despite an interruption and a race, so
   const values = new Map<string, string>();
   for (let i = 0; i < 130; i++) {
     values.set(`s${i}`, randomBytes(12).toString("hex"));
-    await kernel.secrets.put(i % 2 === 0 ? admin : otherOrgAdmin, `s${i}`, values.get(`s${i}`)!);
+    await kernel.secrets.put(i % 2 === 0 ? admin : other_org_admin, `s${i}`, values.get(`s${i}`)!);
   }
-  await kernel.config.set(otherOrgAdmin, { "llm.api_key": "sk-config-value", "llm.model": "m" });
+  await kernel.config.set(other_org_admin, { "llm.api_key": "sk-config-value", "llm.model": "m" });
   // The gateway dies after the first batch.
   const replace = store.sealed.replace.bind(store.sealed);
   let steps = 0;
@@ -49,15 +49,15 @@ test("seals every row of every org again, despite an interruption and a race, so
     expect(deps.vault.open(org_id, name, sealed!.ciphertext)).toBe(value);
   }
   // Another writer changes a value while it is sealed again.
-  let raced = "";
+  let raced_name = "";
   store.sealed.replace = async (changes) => {
-    if (raced === "") {
+    if (raced_name === "") {
       const { row } = changes[0]!;
-      raced = row.name;
-      values.set(raced, "a newer value");
+      raced_name = row.name;
+      values.set(raced_name, "a newer value");
       await kernel.secrets.put(
         { ...admin, scope: { org_id: row.org_id, project_id: null } },
-        raced,
+        raced_name,
         "a newer value",
       );
     }
@@ -73,15 +73,15 @@ test("seals every row of every org again, despite an interruption and a race, so
     unused_keys: ["k1"],
   });
   // The old key is removed.
-  const only = createSecretVault([stored_keys[1]!]);
+  const new_key_vault = createSecretVault([stored_keys[1]!]);
   for (const [name, value] of values) {
     const org_id = Number(name.slice(1)) % 2 === 0 ? "org_local" : "org_there";
     const sealed = await store.secrets.getSealed(org_id, name);
-    expect(only.open(org_id, name, sealed!.ciphertext), name).toBe(value);
+    expect(new_key_vault.open(org_id, name, sealed!.ciphertext), name).toBe(value);
   }
-  deps.vault = only;
-  const after = createKernel(deps);
-  expect(await after.config.get(otherOrgAdmin, "llm.api_key", { show: true })).toMatchObject({
+  deps.vault = new_key_vault;
+  const restarted = createKernel(deps);
+  expect(await restarted.config.get(other_org_admin, "llm.api_key", { show: true })).toMatchObject({
     value: "sk-config-value",
   });
   const { items } = await kernel.audit.list(
@@ -98,13 +98,19 @@ test("seals every row of every org again, despite an interruption and a race, so
 test("reports rows that cannot be decrypted, keeps them, and does not list their key as unused", async () => {
   const { kernel, store } = await createVaultKernel();
   await kernel.secrets.put(admin, "good", "a-good-value");
-  const lost = { org_id: "org_local", name: "lost", ciphertext: "v1.k0.AAAA.BBBB", last4: "****" };
-  const broken = { ...lost, name: "broken", ciphertext: "v1.k1.AAAA.BBBB" };
-  for (const row of [lost, broken]) await store.secrets.put(row, "2026-01-01T00:00:00.000Z", {});
+  const sealed_with_lost_key = {
+    org_id: "org_local",
+    name: "lost",
+    ciphertext: "v1.k0.AAAA.BBBB",
+    last4: "****",
+  };
+  const broken = { ...sealed_with_lost_key, name: "broken", ciphertext: "v1.k1.AAAA.BBBB" };
+  for (const row of [sealed_with_lost_key, broken])
+    await store.secrets.put(row, "2026-01-01T00:00:00.000Z", {});
   const done = await kernel.secrets.rotateKey(admin, { new_key: true });
   expect(done).toMatchObject({ secrets: 1, unused_keys: [] });
   expect(done.unreadable.map(({ name }) => name).toSorted()).toEqual(["broken", "lost"]);
-  for (const caller of [user, otherOrgAdmin].map((base) => ({ ...base, actor: "key_x" }))) {
+  for (const caller of [user, other_org_admin].map((base) => ({ ...base, actor: "key_x" }))) {
     await expect(kernel.secrets.rotateKey(caller, { new_key: true })).rejects.toMatchObject({
       code: "policy.denied",
     });

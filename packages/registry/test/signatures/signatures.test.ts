@@ -52,7 +52,7 @@ interface TestPackage {
 }
 
 /** Packs a package. `sign` gets its true identity and returns the signatures that are attached. */
-async function makePackage(
+async function createTestPackage(
   version: string,
   sign: (identity: Parameters<typeof signPackage>[0]) => unknown[],
   id?: string,
@@ -97,7 +97,7 @@ async function captureRefusal(work: Promise<unknown>): Promise<BackplaneError> {
 
 verifies("pkg.sign", "installs an OCI package that a trusted key has signed and shows the key", async () => {
   const { key_id } = await trust(acme, { packages: ["acme/*"] });
-  const { packages } = await install(await makePackage("1.0.0", signWith(acme)));
+  const { packages } = await install(await createTestPackage("1.0.0", signWith(acme)));
   expect(packages[0]!.package.signature).toMatchObject({ state: "verified", key_id, key_name: "Acme" });
   const stored = await installer.fixture.kernel.packages.get(admin, packages[0]!.package.id);
   expect(stored.signature?.state).toBe("verified");
@@ -115,56 +115,60 @@ const signedAs =
 const past = "2001-01-01T00:00:00.000Z";
 const future = "2999-01-01T00:00:00.000Z";
 
-const REFUSALS: [label: string, code: string, sign: Parameters<typeof makePackage>[1], key: object | null][] =
+const REFUSALS: [
+  label: string,
+  code: string,
+  sign: Parameters<typeof createTestPackage>[1],
+  key: object | null,
+][] = [
+  ["a package without a signature", "signature.missing", () => [], {}],
+  ["the signature of an unknown key", "signature.untrusted", (identity) => signWith(acme)(identity), null],
   [
-    ["a package without a signature", "signature.missing", () => [], {}],
-    ["the signature of an unknown key", "signature.untrusted", (identity) => signWith(acme)(identity), null],
-    [
-      "a key for other publishers",
-      "signature.untrusted",
-      (identity) => signWith(acme)(identity),
-      { packages: ["other/*"] },
-    ],
-    [
-      "a key that has expired",
-      "signature.expired",
-      (identity) => signWith(acme)(identity),
-      { not_after: past },
-    ],
-    [
-      "a key that is not valid yet",
-      "signature.expired",
-      (identity) => signWith(acme)(identity),
-      { not_before: future },
-    ],
-    [
-      "the signature of different content",
-      "signature.mismatch",
-      signedAs({ digest: `sha256:${"0".repeat(64)}` }),
-      {},
-    ],
-    ["the signature of another package", "signature.mismatch", signedAs({ package_id: "acme/other" }), {}],
-    ["the signature of another version", "signature.mismatch", signedAs({ version: "9.9.9" }), {}],
-    [
-      "the signature of another dependency lock",
-      "signature.mismatch",
-      signedAs({ files: [{ path: "package-lock.json", sha256: "0".repeat(64) }] }),
-      {},
-    ],
-    ["a signature that was changed afterwards", "signature.invalid", altered({ signed_at: past }), {}],
-    [
-      "the signature of another key under this id",
-      "signature.invalid",
-      altered({ signature: `${"A".repeat(86)}==` }),
-      {},
-    ],
-    ["something that is not a signature", "signature.invalid", () => [{ format: "other" }], {}],
-  ];
+    "a key for other publishers",
+    "signature.untrusted",
+    (identity) => signWith(acme)(identity),
+    { packages: ["other/*"] },
+  ],
+  [
+    "a key that has expired",
+    "signature.expired",
+    (identity) => signWith(acme)(identity),
+    { not_after: past },
+  ],
+  [
+    "a key that is not valid yet",
+    "signature.expired",
+    (identity) => signWith(acme)(identity),
+    { not_before: future },
+  ],
+  [
+    "the signature of different content",
+    "signature.mismatch",
+    signedAs({ digest: `sha256:${"0".repeat(64)}` }),
+    {},
+  ],
+  ["the signature of another package", "signature.mismatch", signedAs({ package_id: "acme/other" }), {}],
+  ["the signature of another version", "signature.mismatch", signedAs({ version: "9.9.9" }), {}],
+  [
+    "the signature of another dependency lock",
+    "signature.mismatch",
+    signedAs({ files: [{ path: "package-lock.json", sha256: "0".repeat(64) }] }),
+    {},
+  ],
+  ["a signature that was changed afterwards", "signature.invalid", altered({ signed_at: past }), {}],
+  [
+    "the signature of another key under this id",
+    "signature.invalid",
+    altered({ signature: `${"A".repeat(86)}==` }),
+    {},
+  ],
+  ["something that is not a signature", "signature.invalid", () => [{ format: "other" }], {}],
+];
 
 for (const [label, code, sign, key] of REFUSALS)
   verifies("pkg.sign", `refuses ${label} with ${code} and stores nothing`, async () => {
     if (key !== null) await trust(acme, key);
-    const error = await captureRefusal(install(await makePackage("1.0.0", sign)));
+    const error = await captureRefusal(install(await createTestPackage("1.0.0", sign)));
     expect(error.code).toBe(code);
     expect(error.fix).not.toBe("");
     await expectNothingStored(installer);
@@ -172,7 +176,7 @@ for (const [label, code, sign, key] of REFUSALS)
 
 verifies("pkg.sign", "refuses a package that a revoked key has signed and reports the reason", async () => {
   const { id } = await trust(acme);
-  const signed_package = await makePackage("1.0.0", signWith(acme));
+  const signed_package = await createTestPackage("1.0.0", signWith(acme));
   await installer.fixture.kernel.trusted_keys.revoke(admin, id, "the laptop was stolen");
   const error = await captureRefusal(install(signed_package));
   expect(error.code).toBe("signature.revoked");
@@ -187,11 +191,11 @@ verifies(
   "shows that the key of an installed package was revoked or expired after the installation",
   async () => {
     const { id } = await trust(acme);
-    const other = generateSigningKey();
+    const other_key = generateSigningKey();
     const not_after = new Date(Date.now() + 3_600_000).toISOString();
-    await trust(other, { name: "Other", not_after });
-    const { packages } = await install(await makePackage("1.0.0", signWith(acme)));
-    await install(await makePackage("1.0.0", signWith(other), "acme/later"));
+    await trust(other_key, { name: "Other", not_after });
+    const { packages } = await install(await createTestPackage("1.0.0", signWith(acme)));
+    await install(await createTestPackage("1.0.0", signWith(other_key), "acme/later"));
     const { kernel } = installer.fixture;
     const states = async () =>
       (await kernel.packages.list(admin, { limit: 10 })).items
@@ -214,7 +218,7 @@ verifies("pkg.sign", "accepts one valid signature of several, so that keys can b
   const { id } = await trust(acme);
   await trust(next, { name: "Acme 2" });
   await installer.fixture.kernel.trusted_keys.revoke(admin, id, null);
-  const signed_package = await makePackage("1.0.0", (identity) => [
+  const signed_package = await createTestPackage("1.0.0", (identity) => [
     ...signWith(acme)(identity),
     ...signWith(next)(identity),
   ]);
@@ -227,8 +231,8 @@ verifies(
   "refuses an older version than the highest signed one, even after that was removed",
   async () => {
     await trust(acme);
-    const older = await makePackage("1.0.0", signWith(acme));
-    const { packages } = await install(await makePackage("1.1.0", signWith(acme)));
+    const older = await createTestPackage("1.0.0", signWith(acme));
+    const { packages } = await install(await createTestPackage("1.1.0", signWith(acme)));
     expect((await captureRefusal(install(older))).code).toBe("signature.rollback");
     await installer.fixture.kernel.packages.remove(admin, packages[0]!.package.id);
     const error = await captureRefusal(install(older));
@@ -238,7 +242,7 @@ verifies(
     await install(older, { allow_downgrade: true });
     expect(await installer.packages()).toEqual(["acme/hello@1.0.0"]);
     // The downgrade does not lower the highest version.
-    expect((await captureRefusal(install(await makePackage("1.0.5", signWith(acme))))).code).toBe(
+    expect((await captureRefusal(install(await createTestPackage("1.0.5", signWith(acme))))).code).toBe(
       "signature.rollback",
     );
   },
@@ -246,7 +250,7 @@ verifies(
 
 describe("where no signature is required", () => {
   verifies("pkg.sign", "installs a local folder without a signature and reports it as unsigned", async () => {
-    const { folder } = await makePackage("1.0.0", () => []);
+    const { folder } = await createTestPackage("1.0.0", () => []);
     const { packages } = await installer.install({ kind: "folder", path: folder }, { bind: false });
     expect(packages[0]!.package.signature).toMatchObject({
       state: "unsigned",
@@ -256,7 +260,7 @@ describe("where no signature is required", () => {
 
   test("verifies the signature in a folder, and shows why one is not valid", async () => {
     await trust(acme);
-    const signed = await makePackage("1.0.0", () => []);
+    const signed = await createTestPackage("1.0.0", () => []);
     const identity = (digest: string) => ({ package_id: "acme/hello", version: "1.0.0", digest, files: [] });
     const file = join(signed.folder, "marketplace.signature.json");
     mkdirSync(signed.folder, { recursive: true });

@@ -20,17 +20,17 @@ async function createSkillSession(): Promise<TestSession> {
 const skillPackage = (package_id: string, skills = SKILLS) =>
   manifest([], { package_id, runtime: { protocol: "skills", entrypoint: ["skills"] }, skills } as never);
 
-/** The system prompt of the last model call. */
-const lastSystemPrompt = ({ events }: TestSession): string =>
+/** The last request to the model, as JSON. */
+const readLastModelRequest = ({ events }: TestSession): string =>
   JSON.stringify(events.filter(({ kind }) => kind === "llm.call.request").at(-1)!.payload);
 
 test("lists skills in the turn and reads them with the skill tool", async () => {
   const fixture = await createSkillSession();
   await fixture.say("hi");
-  expect(lastSystemPrompt(fixture)).not.toContain("<skills>");
+  expect(readLastModelRequest(fixture)).not.toContain("<skills>");
   await fixture.bind(skillPackage("acme/office"));
   await fixture.say("hi again");
-  expect(lastSystemPrompt(fixture)).toMatch(/<skills>.*fill-forms.*Fills in forms.*<\/skills>/);
+  expect(readLastModelRequest(fixture)).toMatch(/<skills>.*fill-forms.*Fills in forms.*<\/skills>/);
   const callSkillTool = async (input: object) =>
     JSON.stringify((await fixture.call({ export_id: "skill", input: input as never })).tool_result);
   expect(await callSkillTool({})).toContain("write-letters: Writes letters");
@@ -50,9 +50,9 @@ test("shows skills where their binding is visible, and prefixes a taken name wit
     const ended = await fixture.call({ export_id: "skill", input: {} }, caller);
     return JSON.stringify(ended.tool_result);
   };
-  const own = await names("proj_default");
-  expect(own).toContain("- fill-forms:");
-  expect(own).toContain("- other:office:fill-forms:");
+  const project_names = await names("proj_default");
+  expect(project_names).toContain("- fill-forms:");
+  expect(project_names).toContain("- other:office:fill-forms:");
   expect(await names("proj_other")).toContain("No skill matches.");
 });
 

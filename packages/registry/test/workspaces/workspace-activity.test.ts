@@ -2,7 +2,7 @@ import type { WorkspaceActivity } from "@backplane/contract";
 import type { Caller, ObservedOutput } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { WorkspaceActivityQueue } from "../../src/workspaces/activity-queue.ts";
-import { createWorkspaces, type WorkspaceParts } from "../../src/workspaces/workspaces.ts";
+import { createWorkspaces, type WorkspacesDeps } from "../../src/workspaces/workspaces.ts";
 
 const AT = "2026-01-01T00:00:00.000Z";
 
@@ -15,7 +15,7 @@ const caller = (admin: boolean): Caller => ({
 });
 
 test("refuses to watch for anyone but the host's administrator, and for an unknown workspace id", async () => {
-  const { facade } = createWorkspaces({ deps: { clock: { now: () => 0 } } } as unknown as WorkspaceParts);
+  const { facade } = createWorkspaces({ deps: { clock: { now: () => 0 } } } as unknown as WorkspacesDeps);
   const watch = (admin: boolean) =>
     facade.watch(caller(admin), "ws_none", new AbortController().signal)[Symbol.asyncIterator]().next();
   await expect(watch(false)).rejects.toMatchObject({ code: "policy.denied" });

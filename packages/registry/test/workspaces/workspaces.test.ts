@@ -1,6 +1,6 @@
 import type { Caller } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { createWorkspaces, type WorkspaceParts } from "../../src/workspaces/workspaces.ts";
+import { createWorkspaces, type WorkspacesDeps } from "../../src/workspaces/workspaces.ts";
 
 const admin: Caller = {
   actor: "admin",
@@ -13,7 +13,7 @@ const admin: Caller = {
 test("refuses to trust files that changed after their review, while the request was queued", async () => {
   const surveys = ["sha256:reviewed", "sha256:other"];
   const requests: string[] = [];
-  const parts = {
+  const services = {
     deps: {
       clock: { now: () => 0, monotonic: () => 0 },
       ids: { next: () => "ws_1" },
@@ -29,8 +29,8 @@ test("refuses to trust files that changed after their review, while the request 
       resolve: async (path: string) => path,
       survey: async () => ({ digest: surveys.shift() ?? "sha256:other", files: [], tool_files: true }),
     },
-  } as unknown as WorkspaceParts;
-  const { facade } = createWorkspaces(parts);
+  } as unknown as WorkspacesDeps;
+  const { facade } = createWorkspaces(services);
   const request = { path: "/tools", kind: "workspace", watch: false, digest: "sha256:reviewed" } as const;
   await facade.trust(admin, request).catch(() => {});
   await expect(facade.trust(admin, request)).rejects.toMatchObject({ code: "workspace.changed" });

@@ -70,7 +70,7 @@ function refused(path: Json | undefined, reason: ArtifactFault): BackplaneError 
   const path_text = typeof path === "string" ? path.slice(0, 200) : "";
   return new BackplaneError(
     "artifact_refused",
-    `The answer refers to ${path_text === "" ? "files" : `the file ${JSON.stringify(path_text)}`} that cannot be stored: ${REASONS[reason]}.`,
+    `The answer refers to ${path_text === "" ? "files that" : `the file ${JSON.stringify(path_text)}, which`} cannot be stored: ${REASONS[reason]}.`,
     { details: { path: path_text, reason } },
   );
 }

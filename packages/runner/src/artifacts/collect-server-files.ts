@@ -66,10 +66,10 @@ export function findScratchPaths(result: Json | null, { roots }: Pick<ProcessScr
       const inside = `[^${open}${close}\\n]{1,${MAX_QUOTED}}`;
       return new RegExp(`${escapePattern(open!)}(${SCHEME})?${root}(${inside})${escapePattern(close!)}`, "g");
     }),
-    found: new Set(),
+    paths: new Set(),
   };
   searchValue(result, search);
-  return [...search.found];
+  return [...search.paths];
 }
 
 function escapePattern(text: string): string {
@@ -81,11 +81,11 @@ interface Search {
   mention: RegExp;
   whole: RegExp;
   quoted: readonly RegExp[];
-  found: Set<string>;
+  paths: Set<string>;
 }
 
 function searchValue(value: Json | null, search: Search): void {
-  if (search.found.size >= ARTIFACT_LIMITS.per_result) return;
+  if (search.paths.size >= ARTIFACT_LIMITS.per_result) return;
   if (typeof value === "string") searchText(value, search);
   else if (Array.isArray(value)) for (const item of value) searchValue(item, search);
   else if (isObject(value)) {
@@ -96,24 +96,24 @@ function searchValue(value: Json | null, search: Search): void {
   }
 }
 
-function searchText(text: string, { mention, whole, quoted, found }: Search): void {
+function searchText(text: string, { mention, whole, quoted, paths }: Search): void {
   const entire = text.length <= MAX_QUOTED ? whole.exec(text) : null;
-  if (entire !== null) add(entire[1], entire[2]!, found);
+  if (entire !== null) add(entire[1], entire[2]!, paths);
   for (const pattern of quoted) {
     for (const [, scheme, path] of text.matchAll(pattern)) {
-      if (/[\s\P{ASCII}\\]/u.test(path!)) add(scheme, unescapePath(path!), found);
-      if (found.size >= ARTIFACT_LIMITS.per_result) return;
+      if (/[\s\P{ASCII}\\]/u.test(path!)) add(scheme, unescapePath(path!), paths);
+      if (paths.size >= ARTIFACT_LIMITS.per_result) return;
     }
   }
   for (const [, scheme, path] of text.matchAll(mention)) {
-    add(scheme, path!.replace(/[.:!]+$/, ""), found);
-    if (found.size >= ARTIFACT_LIMITS.per_result) return;
+    add(scheme, path!.replace(/[.:!]+$/, ""), paths);
+    if (paths.size >= ARTIFACT_LIMITS.per_result) return;
   }
 }
 
-function add(scheme: string | undefined, path: string, found: Set<string>): void {
+function add(scheme: string | undefined, path: string, paths: Set<string>): void {
   const plain = scheme === undefined ? path : decodePath(path);
-  if (isArtifactPath(plain)) found.add(plain);
+  if (isArtifactPath(plain)) paths.add(plain);
 }
 
 /** JSON inside text may escape non-ASCII characters. */
@@ -134,7 +134,9 @@ function decodePath(path: string): string {
   }
 }
 
-/** The result with a block for each file. A path without a file is ignored, because any text may contain one. */
+/**
+ * Returns the result with a block for each file. A path without a file is ignored, because any text may contain one.
+ */
 export async function collectServerFiles(
   result: JsonObject,
   mentioned: readonly string[],
@@ -158,7 +160,7 @@ export async function collectServerFiles(
     const sha256 = hash("sha256", content, "hex");
     await options.artifacts.store(sha256, content);
     blocks.push({ type: "file", transport: "artifact", path, bytes: content.length, sha256 });
-    const preview = previewBlock(`${root}/${path}`, content);
+    const preview = createPreview(`${root}/${path}`, content);
     if (
       preview !== null &&
       !existing.some((block) => isObject(block) && block.data === preview.data && preview.type === block.type)
@@ -171,9 +173,9 @@ export async function collectServerFiles(
 }
 
 /** The file as a block that a model can read; null if it is too large or neither text nor an image. */
-function previewBlock(path: string, content: Buffer): JsonObject | null {
-  const mimeType = content.length <= PREVIEW_IMAGE_BYTES ? imageType(content) : null;
-  if (mimeType !== null) return { type: "image", data: content.toString("base64"), mimeType };
+function createPreview(path: string, content: Buffer): JsonObject | null {
+  const image_type = content.length <= PREVIEW_IMAGE_BYTES ? detectImageType(content) : null;
+  if (image_type !== null) return { type: "image", data: content.toString("base64"), mimeType: image_type };
   if (content.length > PREVIEW_TEXT_BYTES || content.includes(0)) return null;
   const text = content.toString("utf8");
   if (!Buffer.from(text).equals(content)) return null;
@@ -194,7 +196,7 @@ const IMAGES: readonly [type: string, start: string][] = [
   ["image/gif", "GIF8"],
 ];
 
-function imageType(content: Buffer): string | null {
+function detectImageType(content: Buffer): string | null {
   const start = content.toString("latin1", 0, 16);
   if (start.startsWith("RIFF") && start.slice(8, 12) === "WEBP") return "image/webp";
   return IMAGES.find(([, magic]) => start.startsWith(magic))?.[0] ?? null;

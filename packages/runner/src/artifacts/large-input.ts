@@ -1,7 +1,7 @@
 /**
- * Moves large input to a file in the scratch folder and puts a reference into the request. Which part of the body may be
- * large depends on the operation: the input of a tool, the projection of a compactor, the trigger of a harness. Events
- * are always small.
+ * Replaces large input in the body of a request with a reference to a file, which the caller creates in the scratch
+ * folder. Which part of the body may be large depends on the operation: the input of a tool, the projection of a
+ * compactor, the trigger of a harness. Events are always small.
  */
 import { hash } from "node:crypto";
 import {
@@ -27,7 +27,7 @@ export interface LargeInput {
 }
 
 /** Null when the body is small enough to be sent inline, which is the usual case. */
-export function largeInput(op: ExportOp, body: JsonObject, inline_bytes: number): LargeInput | null {
+export function extractLargeInput(op: ExportOp, body: JsonObject, inline_bytes: number): LargeInput | null {
   const path = LARGE_FIELDS[op];
   const value = path === undefined ? undefined : valueAt(body, path);
   if (path === undefined || value === undefined || !mayExceed(value, inline_bytes)) return null;

@@ -13,12 +13,12 @@ import { createCallRedactor, DELEGATION_TOKEN, refusalRedactor, secretsOf } from
 /** Keeps the first distinct refusals in full and counts all of them. */
 export class CallRefusals {
   #refused = 0;
-  readonly #own: Refusal[] = [];
+  readonly #exclusive: Refusal[] = [];
   readonly #shared: Refusal[] = [];
 
   add(refusal: Refusal, shared: boolean): void {
     this.#refused += refusal.count ?? 1;
-    const [target, other] = shared ? [this.#shared, this.#own] : [this.#own, this.#shared];
+    const [target, other] = shared ? [this.#shared, this.#exclusive] : [this.#exclusive, this.#shared];
     addDistinct(target, refusal, INVOCATION_LIMITS.refusals - other.length);
   }
 
@@ -26,7 +26,7 @@ export class CallRefusals {
   record(secrets: () => readonly string[]): EgressRecord | null {
     if (this.#refused === 0) return null;
     const refusals = [
-      ...this.#own.map((refusal) => recordOf(refusal)),
+      ...this.#exclusive.map((refusal) => recordOf(refusal)),
       ...this.#shared.map((refusal) => ({ ...recordOf(refusal), shared: true as const })),
     ].sort((a, b) => a.at.localeCompare(b.at));
     const record = { refused: this.#refused, refusals };
@@ -59,10 +59,10 @@ function withoutToken(text: string): string {
 }
 
 /**
- * Everything that the process wrote since the call started. Calls that share a process share its stderr, so the
- * secrets of the other calls are redacted as well.
+ * Returns what the process wrote since the call started, as far as it is still buffered. Calls that share a process
+ * share its stderr, so the secrets of the other calls are redacted as well.
  */
-export function stderrTail(worker: Worker, from: number, context: InvocationContext): string | null {
+export function readStderrTail(worker: Worker, from: number, context: InvocationContext): string | null {
   const ring = worker.process.stderr;
   if (ring.total <= from) return null;
   const bytes = ring.since(from);

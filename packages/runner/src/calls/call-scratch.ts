@@ -18,7 +18,7 @@ export interface CallScratch {
   clear(): Promise<void>;
 }
 
-export async function hostScratch(scratch: ScratchFolders, name: string): Promise<CallScratch> {
+export async function createHostScratch(scratch: ScratchFolders, name: string): Promise<CallScratch> {
   const path = await scratch.make(name);
   return {
     path,
@@ -31,7 +31,7 @@ export async function hostScratch(scratch: ScratchFolders, name: string): Promis
   };
 }
 
-export async function sandboxScratch(
+export async function createSandboxScratch(
   process: PluginInstance,
   pooled: boolean,
   name: string,

@@ -15,7 +15,7 @@ import {
 } from "@backplane/contract";
 import type { ArtifactFiles, Logger, RunListener, RunOutcome, RunRequest } from "@backplane/ports";
 import { findScratchPaths } from "../artifacts/collect-server-files.ts";
-import { largeInput } from "../artifacts/large-input.ts";
+import { extractLargeInput } from "../artifacts/large-input.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import type { Pool } from "../pool/pool.ts";
@@ -26,8 +26,8 @@ import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
 import { type Confinement, chooseLifetime } from "../sandbox/confinement.ts";
 import { type CallRedactor, redactorFor, redactorWithRecent, secretsOf } from "../secrets/redact.ts";
 import type { Deadline, Deadlines } from "../time/deadlines.ts";
-import { CallRefusals, stderrTail } from "./call-record.ts";
-import { type CallScratch, hostScratch, sandboxScratch } from "./call-scratch.ts";
+import { CallRefusals, readStderrTail } from "./call-record.ts";
+import { type CallScratch, createHostScratch, createSandboxScratch } from "./call-scratch.ts";
 import { explainRefusals } from "./explain-refusals.ts";
 import { finishCall } from "./finish-call.ts";
 import { type Interruption, interruptedAnswer } from "./outcomes.ts";
@@ -72,7 +72,7 @@ export class RunnerCall implements DialectCall {
   #deadline: Deadline;
   #scratch: CallScratch | null = null;
   readonly #lifetime: "pooled" | "call";
-  #stderrFrom = 0;
+  #stderr_from = 0;
   readonly #refusals = new CallRefusals();
 
   constructor(
@@ -98,7 +98,7 @@ export class RunnerCall implements DialectCall {
   start(): void {
     const pooled = this.#lifetime === "pooled";
     const direct = pooled && !this.#wantsScratch();
-    const worker = direct ? this.#deps.pool.warm(this.request.pool_key) : undefined;
+    const worker = direct ? this.#deps.pool.findReady(this.request.pool_key) : undefined;
     if (worker !== undefined) this.#send(worker);
     else this.#prepare().catch((error: unknown) => this.failed(toBackplaneError(error)));
   }
@@ -193,9 +193,9 @@ export class RunnerCall implements DialectCall {
     const { invocation_id, attempt } = this.request;
     const name = attempt > 1 ? `${invocation_id}_${attempt}` : invocation_id;
     const wants_scratch = this.#wantsScratch();
-    const confined = this.#deps.confinement.of(this.request).sandbox !== null;
+    const confined = this.#deps.confinement.boundaryFor(this.request).sandbox !== null;
     if (wants_scratch && !confined) {
-      this.#scratch = await hostScratch(scratch, name);
+      this.#scratch = await createHostScratch(scratch, name);
       if (this.#state === "done") return await this.#scratch.clear();
     }
     const home = this.#lifetime === "call" ? (this.#scratch?.path ?? null) : null;
@@ -209,11 +209,11 @@ export class RunnerCall implements DialectCall {
     // The process may have exited since its handshake. Nothing was sent yet, so the call is safe to repeat.
     const { process } = worker;
     if (process.state !== "ready") {
-      const reason = process.killReason ?? "it exited on its own";
+      const reason = process.kill_reason ?? "it exited on its own";
       throw process.failure ?? new BackplaneError("crashed", `The plugin's process has exited: ${reason}.`);
     }
     if (wants_scratch && process.confined !== null)
-      this.#scratch = await sandboxScratch(process, worker.pooled, name);
+      this.#scratch = await createSandboxScratch(process, worker.pooled, name);
     if (this.#scratch !== null) await this.#putInput(this.#scratch);
     // The call was interrupted before it knew about the folder, so the folder is removed here.
     if (this.#state !== "waiting") return await this.#scratch?.clear();
@@ -223,7 +223,7 @@ export class RunnerCall implements DialectCall {
 
   async #putInput(scratch: CallScratch): Promise<void> {
     this.context = { ...this.context, scratch_dir: scratch.path };
-    const large = largeInput(this.request.op, this.body, this.#deps.limits.inline_bytes);
+    const large = extractLargeInput(this.request.op, this.body, this.#deps.limits.inline_bytes);
     if (large === null) return;
     await scratch.put(large.file, large.bytes);
     this.body = large.body;
@@ -232,7 +232,7 @@ export class RunnerCall implements DialectCall {
   #send(worker: Worker): void {
     this.#worker = worker;
     this.#state = "sent";
-    this.#stderrFrom = this.#lifetime === "call" ? 0 : worker.process.stderr.total;
+    this.#stderr_from = this.#lifetime === "call" ? 0 : worker.process.stderr.total;
     if (this.#redactor.active) {
       this.#redactor = redactorWithRecent(worker.recent_secrets, this.request.context, this.#redactor);
     }
@@ -245,77 +245,78 @@ export class RunnerCall implements DialectCall {
 
   #finish(answer: PluginAnswer): void {
     if (this.#state === "done") return;
-    const wasSent = this.#state === "sent";
+    const was_sent = this.#state === "sent";
     this.#state = "done";
     this.#deps.deadlines.clear(this.#deadline);
     // Before anything is awaited: the process must not use the call's egress after its answer.
-    if (wasSent) this.#worker!.callAnswered(this);
-    if (this.#worker !== null && !wasSent) {
+    if (was_sent) this.#worker!.callAnswered(this);
+    if (this.#worker !== null && !was_sent) {
       const { refusals, waiting } = this.#worker;
       // The call was never sent. Connections refused while the process started often explain why.
       for (const refusal of refusals.early) this.refused(refusal, waiting > 1);
       if (this.#interruption === "user") this.#deps.pool.abandonLease(this.#worker);
       else this.#deps.pool.cancelLease(this.#worker);
     }
-    const oneCallProcess = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
-    const waits_for_exit = oneCallProcess || (this.#worker !== null && answer.error?.code === "crashed");
-    const hasArtifacts = wasSent && artifactsIn(answer.result).length > 0;
-    const mentioned = wasSent && !hasArtifacts ? this.#mentionedFiles(answer.result) : [];
-    const refusals = wasSent ? (this.#worker!.process.confined?.pendingRefusals() ?? null) : null;
+    const one_call_process =
+      this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
+    const waits_for_exit = one_call_process || (this.#worker !== null && answer.error?.code === "crashed");
+    const has_artifacts = was_sent && artifactsIn(answer.result).length > 0;
+    const mentioned = was_sent && !has_artifacts ? this.#mentionedFiles(answer.result) : [];
+    const refusals = was_sent ? (this.#worker!.process.confined?.pendingRefusals() ?? null) : null;
     if (
       !waits_for_exit &&
-      !hasArtifacts &&
+      !has_artifacts &&
       mentioned.length === 0 &&
       refusals === null &&
       this.#scratch === null
     ) {
-      this.#deps.settle.push(() => this.#settle(answer, wasSent));
+      this.#deps.settle.push(() => this.#settle(answer, was_sent));
     } else {
-      this.#finishAsync(answer, wasSent, mentioned, refusals).catch((error: unknown) => {
+      this.#finishAsync(answer, was_sent, mentioned, refusals).catch((error: unknown) => {
         this.#deps.log.error({ err: error }, "call did not finish cleanly");
-        this.#settle(failedAnswer(toBackplaneError(error)), wasSent);
+        this.#settle(failedAnswer(toBackplaneError(error)), was_sent);
       });
     }
   }
 
   async #finishAsync(
     first: PluginAnswer,
-    wasSent: boolean,
+    was_sent: boolean,
     mentioned: readonly string[],
     refusals: Promise<void> | null,
   ): Promise<void> {
     const { answer, violations } = await finishCall(first, {
       refusals,
       worker: this.#worker,
-      wasSent,
-      oneCall: this.#dialect.lifetime === "call",
+      was_sent,
+      one_call: this.#dialect.lifetime === "call",
       scratch: this.#scratch,
       mentioned,
       redactor: this.#redactor,
       deps: this.#deps,
     });
     this.violations += violations;
-    this.#settle(answer, wasSent);
+    this.#settle(answer, was_sent);
   }
 
-  #settle(answer: PluginAnswer, wasSent: boolean): void {
+  #settle(answer: PluginAnswer, was_sent: boolean): void {
     const worker = this.#worker;
     let stderr_tail: string | null = null;
-    if (worker !== null && (wasSent || worker.process.state !== "ready")) {
-      stderr_tail = stderrTail(worker, this.#stderrFrom, this.request.context);
+    if (worker !== null && (was_sent || worker.process.state !== "ready")) {
+      stderr_tail = readStderrTail(worker, this.#stderr_from, this.request.context);
     }
-    if (worker !== null && wasSent) this.#deps.pool.endCall(worker, this);
+    if (worker !== null && was_sent) this.#deps.pool.endCall(worker, this);
     // A one-call process is stopped without waiting for its exit.
-    if (worker !== null && wasSent && !worker.pooled) {
+    if (worker !== null && was_sent && !worker.pooled) {
       worker.process.stop(this.#deps.timeouts.teardown_ms, "its only call is finished");
     }
     const { result, error } = answer;
-    const redactError = this.#redactor.active;
+    const redacts = this.#redactor.active;
     this.#settled({
       status: answer.status,
-      result: redactError && result !== null ? this.#redactor.json(result) : result,
+      result: redacts && result !== null ? this.#redactor.json(result) : result,
       error:
-        redactError && error !== null
+        redacts && error !== null
           ? (this.#redactor.json(error as unknown as JsonObject) as unknown as typeof error)
           : error,
       violations: this.violations,

@@ -16,14 +16,14 @@ export class EarlyCalls<Outcome> {
   /** Calls `run` with the remaining time of the request, or `refuse` if the call was cancelled while it waited. */
   async wait(
     request: RunRequest,
-    selfTest: Promise<void>,
+    self_test: Promise<void>,
     run: (request: RunRequest) => Promise<Outcome>,
     refuse: (error: BackplaneError) => Outcome,
   ): Promise<Outcome> {
     const entry: { cancelled: "user" | "shutdown" | null } = { cancelled: null };
     this.#waiting.set(request.invocation_id, entry);
     const arrived_at = this.#clock.monotonic();
-    await selfTest;
+    await self_test;
     this.#waiting.delete(request.invocation_id);
     if (entry.cancelled !== null) {
       return refuse(new BackplaneError(entry.cancelled === "user" ? "cancelled" : "gateway_stopping"));

@@ -20,9 +20,9 @@ export interface FinishContext {
   /** Resolves when the call's refused connections are known; null if they already are. */
   refusals: Promise<void> | null;
   worker: Worker | null;
-  wasSent: boolean;
+  was_sent: boolean;
   /** The processes of this dialect serve one call each. */
-  oneCall: boolean;
+  one_call: boolean;
   scratch: CallScratch | null;
   /** Paths below the scratch of the process that the answer mentions, for a protocol without artifacts. */
   mentioned: readonly string[];
@@ -71,24 +71,24 @@ async function finishOnWorker(
   context: FinishContext,
 ): Promise<FinishedCall> {
   const { process } = worker;
-  const { wasSent, oneCall } = context;
+  const { was_sent, one_call } = context;
   // Must come first: once the plugin has exited, its sandbox waits only for files that are requested in this turn.
-  let { answer, violations } = wasSent
+  let { answer, violations } = was_sent
     ? await collectFiles(process, initial, context)
     : { answer: initial, violations: 0 };
   if (context.mentioned.length > 0) answer = await collectMentionedFiles(process, answer, context);
-  if (oneCall && wasSent) {
-    const tornDown = await tearDown(process, answer, context.deps);
-    answer = tornDown.answer;
-    violations += tornDown.violations;
+  if (one_call && was_sent) {
+    const torn_down = await tearDown(process, answer, context.deps);
+    answer = torn_down.answer;
+    violations += torn_down.violations;
   }
   // A remote server can lose one call and stay up.
-  if (answer.error?.code === "crashed" && wasSent && process.pid !== undefined) {
+  if (answer.error?.code === "crashed" && was_sent && process.pid !== undefined) {
     await process.gone;
     answer = crashedAnswer(worker, answer);
   }
   // A process that was abandoned before it was spawned has no exit to wait for.
-  if (oneCall && process.pid !== undefined) await process.gone;
+  if (one_call && process.pid !== undefined) await process.gone;
   return { answer: withExceededLimit(worker, answer), violations };
 }
 
@@ -156,7 +156,7 @@ async function tearDown(
   await process.gone;
   stop();
   if (!answered) return { answer, violations: 0 };
-  const violations = process.killReason !== null || process.exit?.code !== 0 ? 1 : 0;
+  const violations = process.kill_reason !== null || process.exit?.code !== 0 ? 1 : 0;
   const verdict = process.session!.trailingOutputError();
   return { answer: verdict === null ? answer : failedAnswer(verdict), violations };
 }

@@ -34,10 +34,10 @@ export function crashedAnswer(worker: Worker, answer: PluginAnswer): PluginAnswe
 
 /** Null if the process has no exit status. */
 export function crashError(worker: Worker): BackplaneError | null {
-  const { exit, killReason } = worker.process;
-  if (killReason !== null) {
-    const message = `The plugin's process was stopped while this call ran: ${killReason}.`;
-    return new BackplaneError("crashed", message, { details: { reason: killReason } });
+  const { exit, kill_reason } = worker.process;
+  if (kill_reason !== null) {
+    const message = `The plugin's process was stopped while this call ran: ${kill_reason}.`;
+    return new BackplaneError("crashed", message, { details: { reason: kill_reason } });
   }
   if (exit === null) return null;
   const errors = describeStderr(worker.process.stderr.since(0, STDERR_BYTES).toString("utf8"));

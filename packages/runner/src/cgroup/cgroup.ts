@@ -1,7 +1,3 @@
-/**
- * The cgroup of one slot, for both cgroup versions. It is created ahead of time and reused by one process tree
- * after another. Counters only grow, so readers compare them with an earlier value.
- */
 export interface CgroupLimits {
   memory_bytes: number;
   /** Processes and threads, including those of the sandbox itself. */
@@ -16,6 +12,10 @@ export interface CgroupCounters {
   pids: number;
 }
 
+/**
+ * The cgroup of one slot, for both cgroup versions. It is created ahead of time and reused by one process tree
+ * after another. Counters only grow, so readers compare them with an earlier value.
+ */
 export interface SlotCgroup {
   /**
    * Files such as cgroup.procs. A single-threaded process that writes 0 to each of them joins, with all its future

@@ -27,12 +27,12 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
     };
   }
   try {
-    const mounts = cgroupMounts(await readFile("/proc/self/mountinfo", "utf8"));
-    const own_cgroups = ownCgroups(await readFile("/proc/self/cgroup", "utf8"));
+    const mounts = parseCgroupMounts(await readFile("/proc/self/mountinfo", "utf8"));
+    const own_cgroups = parseOwnCgroups(await readFile("/proc/self/cgroup", "utf8"));
     const v2 = mounts.find(({ version }) => version === 2);
-    const inV2 = v2 === undefined ? null : cgroupFolder(v2, own_cgroups.get("") ?? "/");
-    if (v2 !== undefined && inV2 !== null) {
-      const cgroups = await openCgroupsV2(v2.mount, inV2, name);
+    const folder_v2 = v2 === undefined ? null : cgroupFolder(v2, own_cgroups.get("") ?? "/");
+    if (v2 !== undefined && folder_v2 !== null) {
+      const cgroups = await openCgroupsV2(v2.mount, folder_v2, name);
       if (cgroups !== null) return { cgroups, reason: describe(cgroups) };
     }
     const parents: Partial<Record<ControllerV1, string>> = {};
@@ -56,12 +56,12 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
   }
 }
 
-export function cgroupMounts(mountinfo: string): CgroupMount[] {
+export function parseCgroupMounts(mountinfo: string): CgroupMount[] {
   const mounts: CgroupMount[] = [];
   for (const line of mountinfo.split("\n")) {
-    const [before = "", after = ""] = line.split(" - ");
-    const [, , , root = "", mount = ""] = before.split(" ");
-    const [type, , options = ""] = after.split(" ");
+    const [mount_fields = "", type_fields = ""] = line.split(" - ");
+    const [, , , root = "", mount = ""] = mount_fields.split(" ");
+    const [type, , options = ""] = type_fields.split(" ");
     if (type === "cgroup2") mounts.push({ version: 2, root, mount, controllers: [] });
     if (type === "cgroup") mounts.push({ version: 1, root, mount, controllers: options.split(",") });
   }
@@ -69,7 +69,7 @@ export function cgroupMounts(mountinfo: string): CgroupMount[] {
 }
 
 /** Maps each controller to the cgroup path of this process. The key of version 2 is the empty string. */
-export function ownCgroups(text: string): Map<string, string> {
+export function parseOwnCgroups(text: string): Map<string, string> {
   const own_cgroups = new Map<string, string>();
   for (const line of text.split("\n")) {
     const [, controllers, ...path] = line.split(":");

@@ -14,11 +14,11 @@ const CPU_PERIOD_US = 100_000;
  */
 export async function openCgroupsV2(
   mount: string,
-  own: string,
+  own_folder: string,
   name: string,
   makeFolder: (folder: string) => Promise<unknown> = (folder) => mkdir(folder, { mode: 0o755 }),
 ): Promise<Cgroups | null> {
-  for (let parent = own; parent.startsWith(mount); parent = dirname(parent)) {
+  for (let parent = own_folder; parent.startsWith(mount); parent = dirname(parent)) {
     if (!(await delegateControllers(parent))) continue;
     const folder = join(parent, name);
     try {

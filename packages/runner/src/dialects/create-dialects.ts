@@ -26,8 +26,8 @@ export function createDialects({ outbound }: DialectOptions): DialectFor {
     mcpStdio(),
     mcpHttp(outbound),
   ];
-  const byProtocol = new Map<string, Dialect>(
+  const by_protocol = new Map<string, Dialect>(
     dialects.map((dialect) => [dialect.protocol satisfies Protocol, dialect]),
   );
-  return (protocol) => byProtocol.get(protocol) ?? null;
+  return (protocol) => by_protocol.get(protocol) ?? null;
 }

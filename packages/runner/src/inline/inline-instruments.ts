@@ -169,8 +169,8 @@ export class InlineInstruments {
   #entryFor(request: ProcessRequest): ProviderEntry {
     const folder = dataKey(request);
     const key = this.#keyOf(request);
-    const before = this.#entries.get(folder);
-    if (before?.key === key) return before;
+    const current = this.#entries.get(folder);
+    if (current?.key === key) return current;
     const folder_free = Promise.all([this.releaseFolder(folder), this.#deps.waitForProcesses(folder)]);
     const { promise: closing, resolve: close } = Promise.withResolvers<void>();
     const provider = this.#open(request, folder_free);
@@ -203,8 +203,8 @@ export class InlineInstruments {
     const image = await files.open(request.package.digest);
     try {
       const data_dir = await makeDataDir(data_root, request);
-      const parts = { request, image, data_dir, services, guard, log };
-      const provider = this.#guarded(request, () => openProvider(parts));
+      const options = { request, image, data_dir, services, guard, log };
+      const provider = this.#guarded(request, () => openProvider(options));
       return await this.#within(INITIALIZE_MS, "initialize", provider);
     } catch (error) {
       image.release();

@@ -54,8 +54,8 @@ export interface InlineProvider {
 }
 
 /** Rejects with a BackplaneError. */
-export async function openProvider(parts: ProviderOptions): Promise<InlineProvider> {
-  const { data_dir, image, request } = parts;
+export async function openProvider(options: ProviderOptions): Promise<InlineProvider> {
+  const { data_dir, image, request } = options;
   const { entrypoint, instrument } = request.package.runtime;
   const [file, name = "default"] = (entrypoint[1] ?? "").split("#") as [string, string?];
   let graph: ModuleGraph | null = null;
@@ -68,7 +68,7 @@ export async function openProvider(parts: ProviderOptions): Promise<InlineProvid
       if (typeof provider !== "string") return provider;
       throw new BackplaneError("plugin.invalid", `${entrypoint[1]}: ${provider}.`);
     },
-    context: (params) => createContext(params, parts),
+    context: (params) => createContext(params, options),
   });
   const close = () => graph?.close();
   try {

@@ -19,11 +19,11 @@ import {
 import { RpcError } from "@backplane/wire";
 import type { LiveContexts } from "./live-contexts.ts";
 import type { ToolMethods } from "./plugin-proxy.ts";
-import type { SeenSecrets } from "./seen-secrets.ts";
+import type { ReceivedSecrets } from "./received-secrets.ts";
 
 export interface PluginRequestContext {
   contexts: LiveContexts;
-  secrets: SeenSecrets;
+  secrets: ReceivedSecrets;
   /** Running tool calls by the number that the process uses. */
   calls: ReadonlyMap<number, KernelToolCall>;
   /** Creates the kernel's view of a tool in the process. */

@@ -16,7 +16,7 @@ import { ProcessTrees } from "../supervision/process-trees.ts";
 import { Watchdog } from "../supervision/watchdog.ts";
 import { Deadlines } from "../time/deadlines.ts";
 import { answerPlugin } from "./answer-plugin.ts";
-import { type HostProgram, hostProgram } from "./host-program.ts";
+import { type HostProgram, readHostProgram } from "./host-program.ts";
 import { LiveContexts } from "./live-contexts.ts";
 import { createModuleDialect, type ModuleSession } from "./module-session.ts";
 import { type ProxyContext, proxyPlugin, proxyTool } from "./plugin-proxy.ts";
@@ -26,7 +26,7 @@ import {
   type PrepareOptions,
   preparePlugin,
 } from "./prepare-plugin.ts";
-import { SeenSecrets } from "./seen-secrets.ts";
+import { ReceivedSecrets } from "./received-secrets.ts";
 
 export interface ModuleHostTimeouts {
   /** The time from the start of the process to the end of the module's import. */
@@ -106,7 +106,7 @@ export function createModuleHost(
   const parts: PrepareOptions = {
     boundary,
     host_module: options.host_module,
-    host_program: () => (program ??= hostProgram(options.host_module)),
+    host_program: () => (program ??= readHostProgram(options.host_module)),
     node_args: options.node_args ?? [],
     frame_bytes: deps.limits.frame_bytes,
     env: options.env ?? {},
@@ -117,8 +117,8 @@ export function createModuleHost(
 
   return {
     async start(entry, network) {
-      const secrets = new SeenSecrets();
-      const refused = logRefusals(options.log, entry.name, secrets);
+      const secrets = new ReceivedSecrets();
+      const refused = createRefusalLogger(options.log, entry.name, secrets);
       const prepared = await preparePlugin(parts, entry, network, refused);
       if (closed) {
         await prepared.cleanUp();
@@ -143,7 +143,11 @@ export function createModuleHost(
  * Connections of a kernel plugin do not belong to a call, so refused ones are logged. A `net.fetch` that passes the
  * `as` of a call is recorded with that call.
  */
-function logRefusals(log: Logger, plugin: string, secrets: SeenSecrets): (refusal: Refusal) => void {
+function createRefusalLogger(
+  log: Logger,
+  plugin: string,
+  secrets: ReceivedSecrets,
+): (refusal: Refusal) => void {
   let remaining = LOGGED_REFUSALS;
   return ({ host, port, reason }) => {
     if (remaining-- <= 0) return;
@@ -151,13 +155,13 @@ function logRefusals(log: Logger, plugin: string, secrets: SeenSecrets): (refusa
   };
 }
 
-interface HostedParts {
+interface HostedPluginOptions {
   deps: ProcessDeps;
   timeouts: ModuleHostTimeouts;
   contexts: LiveContexts;
   entry: PluginEntry;
   prepared: PreparedPlugin;
-  secrets: SeenSecrets;
+  secrets: ReceivedSecrets;
 }
 
 class HostedPlugin {
@@ -167,15 +171,15 @@ class HostedPlugin {
   readonly #entry: PluginEntry;
   readonly #deps: ProcessDeps;
   readonly #timeouts: ModuleHostTimeouts;
-  readonly #secrets: SeenSecrets;
+  readonly #secrets: ReceivedSecrets;
   readonly #prepared: PreparedPlugin;
   readonly #parts: ProxyContext;
   #session: ModuleSession | null = null;
-  #lastCall = 0;
+  #last_call = 0;
   /** Set when the gateway stops the process, so that its exit is not reported. */
   #ending = false;
 
-  constructor({ contexts, deps, entry, secrets, timeouts, prepared }: HostedParts) {
+  constructor({ contexts, deps, entry, secrets, timeouts, prepared }: HostedPluginOptions) {
     this.#deps = deps;
     this.#timeouts = timeouts;
     this.#entry = entry;
@@ -186,7 +190,7 @@ class HostedPlugin {
       entry,
       contexts,
       calls,
-      nextCall: () => ++this.#lastCall,
+      nextCall: () => ++this.#last_call,
       session: () => this.#startRequest(),
       alive: () => this.process.state === "ready",
       explainFailure: (answer) => this.#explainFailure(answer),
@@ -218,7 +222,7 @@ class HostedPlugin {
       package: { package_id: entry.name, version: entry.version },
       prepare: async () => prepared.plan,
       request: null,
-      notice: () => {},
+      notify: () => {},
       violation: () => {},
     });
     this.gone = this.process.gone.then(() => prepared.cleanUp());
@@ -280,8 +284,8 @@ class HostedPlugin {
 
   /** The stack of an uncaught error is on stderr; it becomes the stack of this error. */
   #exitError(): BackplaneError {
-    const { exit, failure, killReason } = this.process;
-    const reason = killReason === null ? describeExit(exit) : `was stopped because ${killReason}`;
+    const { exit, failure, kill_reason } = this.process;
+    const reason = kill_reason === null ? describeExit(exit) : `was stopped because ${kill_reason}`;
     const limit = exceededLimit(this.process.exitCause);
     const cause = limit === null ? "" : ` ${limit.message}`;
     const error = new BackplaneError(

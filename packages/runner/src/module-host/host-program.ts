@@ -21,7 +21,7 @@ interface Manifest {
   dependencies?: Record<string, string>;
 }
 
-export function hostProgram(module: string): HostProgram {
+export function readHostProgram(module: string): HostProgram {
   const real = realpathSync(module);
   const host_package = packageOf(real);
   const packages = new Map<string, string>();

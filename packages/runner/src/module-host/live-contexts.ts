@@ -12,7 +12,7 @@ interface Entry {
 
 export class LiveContexts {
   readonly #capacity: number;
-  readonly #stateDir: string | null;
+  readonly #state_dir: string | null;
   readonly #entries = new Map<number, Entry>();
   readonly #ids = new WeakMap<PluginContext, number>();
   #next = 1;
@@ -20,7 +20,7 @@ export class LiveContexts {
   /** `state_dir` is the plugin's own folder as its process sees it; null if the path is the same. */
   constructor(capacity: number, state_dir: string | null = null) {
     this.#capacity = capacity;
-    this.#stateDir = state_dir;
+    this.#state_dir = state_dir;
   }
 
   get size(): number {
@@ -37,7 +37,7 @@ export class LiveContexts {
     }
     this.#touch(id).running++;
     this.#evict();
-    return { id, name: ctx.name, state_dir: this.#stateDir ?? ctx.stateDir };
+    return { id, name: ctx.name, state_dir: this.#state_dir ?? ctx.stateDir };
   }
 
   release(id: number): void {

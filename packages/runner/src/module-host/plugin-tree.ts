@@ -20,7 +20,7 @@ export interface PluginTree {
   /** Whether other users cannot read the folder; the sandbox then contains a copy. */
   closed: boolean;
   /** The gateway's own folders inside the plugin's folder, as host paths and as sandbox paths. */
-  own: string[];
+  own_folders: string[];
   hidden: string[];
   /** Replaces sandbox paths in a stack trace with paths on this machine. */
   toHostPaths(text: string): string;
@@ -30,11 +30,14 @@ const MODULES = "node_modules";
 /** A sandbox supports 64 mounts. */
 const MAX_LINKED = 40;
 
-export async function pluginTree(entry: PluginEntry, hidden_folders: readonly string[]): Promise<PluginTree> {
+export async function resolvePluginTree(
+  entry: PluginEntry,
+  hidden_folders: readonly string[],
+): Promise<PluginTree> {
   const folder = await realpath(entry.dir);
   const module = await realpath(entry.module);
-  const { root, siblings } =
-    (await installed(entry, folder)) ?? (await workspaceOf(folder)) ?? standalone(folder);
+  const { root, siblings } = (await findInstalledRoot(entry, folder)) ??
+    (await findWorkspaceRoot(folder)) ?? { root: folder, siblings: [] };
   const mounted = [folder, ...siblings];
   if (!mounted.some((path) => isWithin(path, module))) {
     throw new BackplaneError(
@@ -46,15 +49,15 @@ export async function pluginTree(entry: PluginEntry, hidden_folders: readonly st
   for (const path of siblings) await assertReadable(entry.name, path);
   const inside = (path: string) => join(INSIDE.plugin, relative(root, path));
   const real = await Promise.all(hidden_folders.map((path) => realpath(path).catch(() => path)));
-  const own = real.filter((path) => mounted.some((folder) => isWithin(folder, path)));
+  const own_folders = real.filter((path) => mounted.some((folder) => isWithin(folder, path)));
   return {
     folder,
     folder_at: inside(folder),
     module: inside(module),
     binds: siblings.map((source) => ({ source, target: inside(source), writable: false })),
     closed: (await isUnreadable(folder)) || (await isUnreadable(module)),
-    own,
-    hidden: own.map(inside),
+    own_folders,
+    hidden: own_folders.map(inside),
     toHostPaths: (text) => text.replaceAll(/(^|[\s("'`]|file:\/\/)\/plugin(?=\/)/gm, `$1${root}`),
   };
 }
@@ -64,19 +67,18 @@ interface PackageRoot {
   siblings: string[];
 }
 
-function standalone(folder: string): PackageRoot {
-  return { root: folder, siblings: [] };
-}
-
 /** A link in node_modules that was created by hand counts as a linked plugin. */
-async function installed({ origin, source }: PluginEntry, folder: string): Promise<PackageRoot | null> {
+async function findInstalledRoot(
+  { origin, source }: PluginEntry,
+  folder: string,
+): Promise<PackageRoot | null> {
   const suffix = join(sep, MODULES, source);
   if (origin !== "installed" || !folder.endsWith(suffix)) return null;
   const root = folder.slice(0, -suffix.length);
   return { root, siblings: [join(root, MODULES)] };
 }
 
-async function workspaceOf(folder: string): Promise<PackageRoot | null> {
+async function findWorkspaceRoot(folder: string): Promise<PackageRoot | null> {
   for (let dir = dirname(folder); dir !== dirname(dir); dir = dirname(dir)) {
     if (!(await isWorkspace(dir))) continue;
     const modules = join(dir, MODULES);

@@ -15,7 +15,7 @@ import type { Confinement } from "../sandbox/confinement.ts";
 import type { Sandbox } from "../sandbox/open-sandbox.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 import type { HostProgram } from "./host-program.ts";
-import { type PluginTree, pluginTree } from "./plugin-tree.ts";
+import { type PluginTree, resolvePluginTree } from "./plugin-tree.ts";
 import { copyReadable } from "./readable-copy.ts";
 
 /** The sandbox, egress and scratch of the runner, shared by all plugins. */
@@ -76,7 +76,7 @@ export async function preparePlugin(
 async function sandboxFor(boundary: HostBoundary | null, { name }: PluginEntry): Promise<Sandbox | null> {
   if (boundary === null) return null;
   await boundary.confinement.opening;
-  const { sandbox, refusal } = boundary.confinement.of({ class: "worker", grant: {} });
+  const { sandbox, refusal } = boundary.confinement.boundaryFor({ class: "worker", grant: {} });
   if (refusal === null) return sandbox;
   const { fix } = refusal;
   // The status of a failed plugin shows the message only, not the code.
@@ -95,7 +95,7 @@ async function prepareConfined(
   refused: (refusal: Refusal) => void,
 ): Promise<PreparedPlugin> {
   const { egress, scratch } = options.boundary!;
-  const tree = await pluginTree(entry, options.hidden_folders);
+  const tree = await resolvePluginTree(entry, options.hidden_folders);
   const copy = tree.closed ? await copyTree(scratch, tree) : null;
   const program = options.host_program();
   const grant = grantOf(network);
@@ -132,7 +132,7 @@ async function prepareConfined(
 async function copyTree(scratch: ScratchFolders, tree: PluginTree): Promise<string> {
   const folder = await scratch.make(`proc_plugin_${randomUUID()}`);
   try {
-    await copyReadable(tree.folder, join(folder, COPY), tree.own);
+    await copyReadable(tree.folder, join(folder, COPY), tree.own_folders);
     return folder;
   } catch (error) {
     await scratch.remove(folder);

@@ -1,6 +1,7 @@
 /**
- * Persistent data folders: one per plugin, organization and project for dialects that keep data. A plugin that is removed
- * and installed again finds its data. Mode 0700, created with the first process and never removed by the runner.
+ * Persistent data folders: one per plugin, organization and project for dialects that keep data. A plugin that is
+ * removed and installed again finds its data. Mode 0700, created with the first process and never removed by the
+ * runner.
  */
 import { mkdir, rename, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -11,7 +12,7 @@ const PART = /^[A-Za-z0-9_][A-Za-z0-9._+-]*$/;
 /** For a call without a project on a binding of the whole org. */
 const NO_PROJECT = "org";
 const PLUGINS = "plugins";
-/** Packages of Hefty's format have ids without a publisher. */
+/** Plugin ids in Hefty's format have no publisher. The importer adds this prefix, and data folders omit it. */
 const HEFTY = "hefty/";
 
 /** Identifies a data folder. Processes with the same key never run at the same time, whatever their binding. */
@@ -27,12 +28,12 @@ export async function makeDataDir(root: string | null, request: ProcessRequest):
     throw new BackplaneError("launch_failed", "This runner has no data folder for plugins.");
   }
   const parts = dataKey(request).split("/");
-  const former = [request.binding_id, request.context.project_id ?? NO_PROJECT];
-  if (![...parts, ...former].every((part) => PART.test(part))) {
+  const legacy_parts = [request.binding_id, request.context.project_id ?? NO_PROJECT];
+  if (![...parts, ...legacy_parts].every((part) => PART.test(part))) {
     throw new BackplaneError("internal", `${parts.join("/")} is not a valid name for a data folder.`);
   }
   const folder = join(root, PLUGINS, ...parts);
-  return (await adoptFormer(join(root, ...former), folder)) ?? (await make(folder));
+  return (await adoptLegacyFolder(join(root, ...legacy_parts), folder)) ?? (await make(folder));
 }
 
 /**
@@ -40,11 +41,11 @@ export async function makeDataDir(root: string | null, request: ProcessRequest):
  * has created that one already; then this binding continues to use its own, so that no data is lost or mixed. Null if
  * no such folder exists.
  */
-async function adoptFormer(former: string, folder: string): Promise<string | null> {
-  if (!(await exists(former))) return null;
-  if (await exists(folder)) return former;
+async function adoptLegacyFolder(legacy_folder: string, folder: string): Promise<string | null> {
+  if (!(await exists(legacy_folder))) return null;
+  if (await exists(folder)) return legacy_folder;
   await make(dirname(folder));
-  await rename(former, folder);
+  await rename(legacy_folder, folder);
   return folder;
 }
 

@@ -59,7 +59,7 @@ export class LaunchPreparation {
   readonly #start: ProcessStart;
   readonly #steps: PreparationSteps;
   #allowed = false;
-  #slot = false;
+  #has_slot = false;
   #home: string | null = null;
   #image: PackageImage | null = null;
 
@@ -88,13 +88,13 @@ export class LaunchPreparation {
     await this.#steps.waitUntilAllowed();
     this.#allowed = true;
     await this.#steps.waitForFolder();
-    this.#slot = await this.#steps.takeSlot();
-    if (!this.#slot) throw new BackplaneError("crashed", "No call waits for this process any longer.");
+    this.#has_slot = await this.#steps.takeSlot();
+    if (!this.#has_slot) throw new BackplaneError("crashed", "No call waits for this process any longer.");
     return await this.#plan();
   }
 
   async release(): Promise<void> {
-    if (this.#slot) this.#steps.releaseSlot();
+    if (this.#has_slot) this.#steps.releaseSlot();
     this.#image?.release();
     if (this.#home !== null) await this.#deps.scratch.remove(this.#home);
   }
@@ -117,7 +117,7 @@ export class LaunchPreparation {
     const { env, home } = this.#start;
     this.#image = await files.open(pkg.digest);
     const { folder } = this.#image;
-    const { sandbox, refusal } = confinement.of(request);
+    const { sandbox, refusal } = confinement.boundaryFor(request);
     if (refusal !== null) throw refusal;
     const launch = await this.#dialect.launch?.(request, {
       folder,

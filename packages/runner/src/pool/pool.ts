@@ -4,7 +4,13 @@
  * The number of processes is bounded. A process that is stopping gets no further call.
  */
 import { type BackplaneError, manifestVersion } from "@backplane/contract";
-import type { Clock, ProcessRequest, RunnerHealth, RunnerNotice, ServerProcess } from "@backplane/ports";
+import type {
+  Clock,
+  ProcessRequest,
+  RunnerHealth,
+  RunnerNotification,
+  ServerProcess,
+} from "@backplane/ports";
 import { dataKey } from "../plugin-folders/data-folders.ts";
 import type { Dialect } from "../ports/dialect.ts";
 import type { PluginInstance } from "../processes/plugin-instance.ts";
@@ -25,7 +31,7 @@ import { WorkerTable } from "./worker-table.ts";
 
 export interface PoolDeps extends ProcessDeps, PlanDeps {
   clock: Clock;
-  notice: (notice: RunnerNotice) => void;
+  notice: (notice: RunnerNotification) => void;
   /** Resolves when no instrument plugin inside the gateway uses the data folder. */
   waitForInline: (folder: string) => Promise<void>;
 }
@@ -93,7 +99,7 @@ export class Pool {
   }
 
   /** The fast path: a process that can take the call immediately (benchmark runner.warm-call). */
-  warm(pool_key: string): Worker | undefined {
+  findReady(pool_key: string): Worker | undefined {
     const worker = this.#workers.find(pool_key);
     return worker?.process.state === "ready" && this.#isFresh(worker) ? worker : undefined;
   }
@@ -209,7 +215,7 @@ export class Pool {
 
   /** Only sandboxed processes are prewarmed: a plain process needs its scratch folder at launch. */
   #takePrewarmed(request: ProcessRequest, dialect: Dialect): Worker | null {
-    if (this.#deps.confinement.of(request).sandbox === null) return null;
+    if (this.#deps.confinement.boundaryFor(request).sandbox === null) return null;
     const taken = this.#prewarmed.take(request, dialect);
     if (taken !== null) {
       taken.verified = this.#deps.files.open(request.package.digest).then((image) => image.release());
@@ -240,13 +246,13 @@ export class Pool {
       refused: (refusal) => refusals.add(refusal),
       attachEgress: (session) => worker.attachEgress(session),
     });
-    const notice = this.#noticeSender(request, recent_secrets);
+    const notify = this.#createNotifier(request, recent_secrets);
     let was_ready = false;
     const process = this.#createInstance(dialect, {
       dialect,
       package: { package_id: pkg.package_id, version: manifestVersion(pkg.version) },
       request,
-      notice,
+      notify,
       violation: (_kind, request_id) => worker.recordViolation(request_id),
       prepare: () => preparation.prepare(),
       launchStep: (step) => worker.launchReached(step),
@@ -278,7 +284,7 @@ export class Pool {
       },
     );
     worker.released = process.gone.then(async () => {
-      if (was_ready && dialect.resident === true && !this.#closing) notice(SERVER_GONE, {});
+      if (was_ready && dialect.resident === true && !this.#closing) notify(SERVER_GONE, {});
       if (worker.idle_check !== null) this.#deps.deadlines.clear(worker.idle_check);
       this.#workers.remove(worker, folder);
       await preparation.release();
@@ -290,7 +296,7 @@ export class Pool {
     return dialect.remote === true ? new RemoteServer(this.#deps, spec) : new PluginProcess(this.#deps, spec);
   }
 
-  #noticeSender(request: ProcessRequest, recent_secrets: readonly string[]): ProcessSpec["notice"] {
+  #createNotifier(request: ProcessRequest, recent_secrets: readonly string[]): ProcessSpec["notify"] {
     const { binding_id, context } = request;
     const secrets_at_launch = Object.values(context.secrets);
     const project_id = context.project_id ?? null;

@@ -3,13 +3,13 @@ import { BackplaneError } from "@backplane/contract";
 
 export class ProcessSlots {
   readonly #max: number;
-  readonly #maxWaiting: number;
+  readonly #max_waiting: number;
   readonly #queue = new Set<() => void>();
   #taken = 0;
 
-  constructor(max: number, maxWaiting: number) {
+  constructor(max: number, max_waiting: number) {
     this.#max = max;
-    this.#maxWaiting = maxWaiting;
+    this.#max_waiting = max_waiting;
   }
 
   get waiting(): number {
@@ -29,7 +29,7 @@ export class ProcessSlots {
 
   /** Resolves to true when a slot was taken, and to false if `leave` was called first. */
   take(onLeave: (leave: () => void) => void): Promise<boolean> {
-    if (this.#queue.size >= this.#maxWaiting) {
+    if (this.#queue.size >= this.#max_waiting) {
       throw new BackplaneError(
         "request.overloaded",
         "Too many calls are already waiting for a plugin process.",

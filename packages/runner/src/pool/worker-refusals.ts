@@ -4,7 +4,6 @@
  * call sees what was refused during the start. After the first call such a refusal may belong to an earlier call, so it
  * is marked as shared as well.
  */
-
 import { REDACTED } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 import { addDistinct, type Refusal } from "../egress/destinations/refusals.ts";

@@ -6,8 +6,8 @@ import type { Worker } from "./worker.ts";
 
 export class WorkerTable {
   readonly #all = new Set<Worker>();
-  readonly #byKey = new Map<string, Worker>();
-  readonly #folderOwners = new Map<string, Worker>();
+  readonly #by_key = new Map<string, Worker>();
+  readonly #folder_owners = new Map<string, Worker>();
 
   get all(): Iterable<Worker> {
     return this.#all;
@@ -21,54 +21,54 @@ export class WorkerTable {
   }
 
   find(key: string): Worker | undefined {
-    return this.#byKey.get(key);
+    return this.#by_key.get(key);
   }
 
   /** Whether new calls can find the worker by its key. */
   isAvailable(worker: Worker): boolean {
-    return this.#byKey.get(worker.key) === worker;
+    return this.#by_key.get(worker.key) === worker;
   }
 
   /** The newest worker that uses the data folder. */
   folderOwner(folder: string): Worker | undefined {
-    return this.#folderOwners.get(folder);
+    return this.#folder_owners.get(folder);
   }
 
   add(worker: Worker, folder: string | null): void {
     this.#all.add(worker);
-    if (folder !== null) this.#folderOwners.set(folder, worker);
-    if (worker.pooled) this.#byKey.set(worker.key, worker);
+    if (folder !== null) this.#folder_owners.set(folder, worker);
+    if (worker.pooled) this.#by_key.set(worker.key, worker);
   }
 
   /** Stops new calls from finding this worker. */
   withdraw(worker: Worker): void {
-    if (this.isAvailable(worker)) this.#byKey.delete(worker.key);
+    if (this.isAvailable(worker)) this.#by_key.delete(worker.key);
   }
 
   remove(worker: Worker, folder: string | null): void {
     this.withdraw(worker);
     this.#all.delete(worker);
-    if (folder !== null && this.#folderOwners.get(folder) === worker) this.#folderOwners.delete(folder);
+    if (folder !== null && this.#folder_owners.get(folder) === worker) this.#folder_owners.delete(folder);
   }
 
   /** Withdraws all matching workers and returns them. */
   withdrawWhere(matches: (worker: Worker) => boolean): Worker[] {
     const withdrawn: Worker[] = [];
-    for (const [key, worker] of this.#byKey) {
+    for (const [key, worker] of this.#by_key) {
       if (!matches(worker)) continue;
-      this.#byKey.delete(key);
+      this.#by_key.delete(key);
       withdrawn.push(worker);
     }
     return withdrawn;
   }
 
   withdrawAll(): void {
-    this.#byKey.clear();
+    this.#by_key.clear();
   }
 
   longestIdle(): Worker | undefined {
     let oldest: Worker | undefined;
-    for (const worker of this.#byKey.values()) {
+    for (const worker of this.#by_key.values()) {
       if (!worker.idle) continue;
       if (oldest === undefined || worker.idle_since < oldest.idle_since) oldest = worker;
     }

@@ -2,7 +2,6 @@
  * One process of the pool with its calls. A worker is unused when no call runs on it and none waits for it. A
  * pooled worker that is ready and unused is idle; only idle workers are evicted.
  */
-
 import type { EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { PluginInstance } from "../processes/plugin-instance.ts";
@@ -23,8 +22,8 @@ export interface ActiveCall {
   has_answer: boolean;
 }
 
-/** The parts of a worker that never change. */
-export interface WorkerParts {
+/** The initial state of a worker. */
+export interface WorkerOptions {
   process: PluginInstance;
   subject: LaunchSubject;
   key: string;
@@ -69,33 +68,36 @@ export class Worker {
   /** Time of the last check of its files; null if there was none since the process became ready. */
   checked_at: number | null = null;
   readonly check: () => Promise<void>;
-  #launchStep: LaunchStep = "prepare";
-  readonly #launchListeners = new Set<(step: LaunchStep) => void>();
+  #launch_step: LaunchStep = "prepare";
+  readonly #launch_listeners = new Set<(step: LaunchStep) => void>();
 
-  constructor(parts: WorkerParts) {
-    this.process = parts.process;
-    this.subject = parts.subject;
-    this.key = parts.key;
-    this.pooled = parts.pooled;
-    this.resident = parts.resident;
-    this.calls = parts.calls;
-    this.idle_since = parts.idle_since;
-    this.recent_secrets = parts.recent_secrets;
-    this.refusals = parts.refusals;
-    this.check = parts.check;
-    this.released = parts.process.gone;
+  constructor(options: WorkerOptions) {
+    this.process = options.process;
+    this.subject = options.subject;
+    this.key = options.key;
+    this.pooled = options.pooled;
+    this.resident = options.resident;
+    this.calls = options.calls;
+    this.idle_since = options.idle_since;
+    this.recent_secrets = options.recent_secrets;
+    this.refusals = options.refusals;
+    this.check = options.check;
+    this.released = options.process.gone;
   }
 
   launchReached(step: LaunchStep): void {
-    this.#launchStep = step;
-    for (const listener of this.#launchListeners) listener(step);
+    this.#launch_step = step;
+    for (const listener of this.#launch_listeners) listener(step);
   }
 
-  /** Calls the listener with the current step of the launch and with each later one. Returns a function that removes it. */
+  /**
+   * Calls the listener with the current step of the launch and with each later one. Returns a function that removes the
+   * listener.
+   */
   watchLaunch(listener: (step: LaunchStep) => void): () => void {
-    if (this.process.state === "launching") listener(this.#launchStep);
-    this.#launchListeners.add(listener);
-    return () => void this.#launchListeners.delete(listener);
+    if (this.process.state === "launching") listener(this.#launch_step);
+    this.#launch_listeners.add(listener);
+    return () => void this.#launch_listeners.delete(listener);
   }
 
   get unused(): boolean {
@@ -149,8 +151,8 @@ export class Worker {
   }
 
   /**
-   * Moves the last call into the free position, so that no search is needed (benchmark runner.warm-call). True when no call
-   * is left.
+   * Moves the last call into the free position, so that no search is needed (benchmark runner.warm-call). True if no
+   * call is left.
    */
   endCall(call: ActiveCall): boolean {
     const { calls } = this;

@@ -22,7 +22,7 @@ export interface Dialect {
   readonly lifetime: "pooled" | "call";
   /** One process per binding even if isolated, for servers that would lose their state with a process per call. */
   readonly resident?: boolean;
-  /** How long a resident server may be idle before it is stopped; null, or no function, means that it is never stopped. */
+  /** How long a resident server may be idle before it is stopped. Null, or no function: it is never stopped. */
   idleTimeout?(request: ProcessRequest, limits: RunnerLimits): number | null;
   /** The timeout for starting its program, if it is not start_ms. */
   readonly launch_limit?: keyof RunnerTimeouts;
@@ -103,7 +103,7 @@ export interface ProcessLink {
   /** The data folder, as the process sees it; null if the dialect has none. */
   data_dir: string | null;
   /** A notification that belongs to no call. */
-  notice(method: string, params: JsonObject): void;
+  notify(method: string, params: JsonObject): void;
   /**
    * Calls `run` once after `ms`, unless the returned function is called first. During the start of a process only
    * its own time counts: time in which it computed or waited, but not time in which a busy machine did not run it.

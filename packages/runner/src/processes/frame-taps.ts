@@ -1,6 +1,6 @@
 /**
- * Shows the frames between the gateway and the processes of a binding to observers, without secrets. Only a process that
- * starts while its binding is observed is tapped, so all others have no overhead. A tap reads copies and changes
+ * Shows the frames between the gateway and the processes of a binding to observers, without secrets. Only a process
+ * that starts while its binding is observed is tapped, so all others have no overhead. A tap reads copies and changes
  * nothing: it cannot delay or break a call.
  */
 import { Buffer } from "node:buffer";
@@ -111,7 +111,7 @@ export class FrameTap {
     this.#show(from, "frame", text, this.#callOf(frame));
   }
 
-  /** A call may have several attempts, whose ids end with their number; a frame without an id belongs to the last call. */
+  /** The ids of repeated attempts end with their number. A frame without an id belongs to the last call. */
   #callOf(frame: JsonObject): string | undefined {
     const named = frame.id ?? frame.request_id;
     const id = typeof named === "string" ? named.split(".")[0]! : "";
@@ -142,12 +142,12 @@ export class FrameTap {
     const body = isObject(frame.body) ? frame.body : frame;
     if (!isObject(body.context)) return;
     const { secrets, gateway } = body.context;
-    const found = [
+    const values = [
       ...(isObject(secrets) ? Object.values(secrets) : []),
       isObject(gateway) ? gateway.delegation_token : undefined,
     ];
-    const before = this.#secrets.size;
-    for (const value of found) if (typeof value === "string") this.#secrets.add(value);
-    if (this.#secrets.size > before) this.#redactor = createRedactor([...this.#secrets]);
+    const known_count = this.#secrets.size;
+    for (const value of values) if (typeof value === "string") this.#secrets.add(value);
+    if (this.#secrets.size > known_count) this.#redactor = createRedactor([...this.#secrets]);
   }
 }

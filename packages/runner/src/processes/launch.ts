@@ -58,7 +58,7 @@ export interface LaunchedProcess {
   confined: ConfinedProcess | null;
   /** Null for a sandboxed process, whose sandbox ends with all its processes. */
   tree: ProcessTree | null;
-  entry: Extract<Entrypoint, { found: true }>;
+  entry: FoundEntry;
 }
 
 type FoundEntry = Extract<Entrypoint, { found: true }>;
@@ -85,7 +85,7 @@ export async function launch(
   const tree = trees.begin();
   const env = { ...buildEnvironment(plan, entry, environment), ...tree.env };
   for (let attempt = 1; ; attempt++) {
-    watchdog.ready();
+    watchdog.start();
     const started = await spawnOnce(entry, plan.folder, env, watchdog, tree);
     if (typeof started !== "string") return { ...started, entry, confined: null, tree };
     // Another fork of this process can hold a file open for a moment after it was written.
@@ -131,7 +131,7 @@ async function launchInSandbox(
       ? await findProgram(entry, environment.host_paths.home)
       : ({ kind: "image", file: entry.file, args: entry.args } as const);
   const folder = await realpath(plan.folder);
-  watchdog.ready();
+  watchdog.start();
   try {
     const confined = await sandbox.launch({
       grant,

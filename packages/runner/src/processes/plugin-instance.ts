@@ -16,10 +16,10 @@ export interface PluginInstance {
   /** Why the process exited, if it was sandboxed. */
   readonly exitCause: ExitCause | null;
   /** Why the gateway stopped the process; null if it exited on its own. */
-  readonly killReason: string | null;
+  readonly kill_reason: string | null;
   /** The error that ended the session, if any. */
   readonly failure: BackplaneError | null;
-  /** Whether the gateway stopped the process before it was ready, so that the exit does not count against the plugin. */
+  /** Whether the gateway stopped the process before it was ready. The exit then does not count against the plugin. */
   readonly abandoned: boolean;
   readonly session: DialectSession | null;
   /** Undefined before the launch and for a remote server. */

@@ -53,10 +53,10 @@ export interface ProcessSpec {
   package: { package_id: string; version: string };
   /** Null for a kernel plugin, which has no binding. */
   request: ProcessRequest | null;
-  notice(method: string, params: JsonObject): void;
+  notify(method: string, params: JsonObject): void;
   /** Acquires what the launch needs: a slot, verified files, a home folder. */
   prepare(): Promise<LaunchPlan>;
-  /** The launch has reached this step; it begins with `prepare`. */
+  /** Called when the launch reaches a step after `prepare`, with which it begins. */
   launchStep?: (step: LaunchStep) => void;
   /** A protocol violation. Without a request id its call is unknown. */
   violation(kind: string, request_id: string | undefined): void;
@@ -74,7 +74,7 @@ export class PluginProcess implements PluginInstance {
   state: "launching" | "ready" | "stopping" | "gone" = "launching";
   exit: ExitStatus | null = null;
   exitCause: ExitCause | null = null;
-  killReason: string | null = null;
+  kill_reason: string | null = null;
   failure: BackplaneError | null = null;
   abandoned = false;
   session: DialectSession | null = null;
@@ -121,7 +121,7 @@ export class PluginProcess implements PluginInstance {
     if (this.state === "launching") this.kill(reason);
     if (this.state !== "ready") return;
     this.state = "stopping";
-    this.killReason = reason;
+    this.kill_reason = reason;
     this.session!.shutdown();
     this.#graceFor(grace_ms, reason);
   }
@@ -137,7 +137,7 @@ export class PluginProcess implements PluginInstance {
   #kill(reason: string): void {
     if (this.state === "gone" || this.#killed) return;
     this.#killed = true;
-    this.killReason ??= reason;
+    this.kill_reason ??= reason;
     if (this.state === "ready") this.state = "stopping";
     if (this.#launched !== null) killLaunched(this.#launched);
   }
@@ -209,8 +209,8 @@ export class PluginProcess implements PluginInstance {
       this.exit = { code, signal };
       // Kills what the exited process left behind.
       launched.confined?.kill();
-      const treeEnded = launched.tree?.end() ?? Promise.resolve();
-      void treeEnded.then(() => this.#deps.watchdog.forget(pid));
+      const tree_ended = launched.tree?.end() ?? Promise.resolve();
+      void tree_ended.then(() => this.#deps.watchdog.forget(pid));
       if (this.state === "ready") this.state = "stopping";
       // A descendant that left the process group could hold the pipes open forever.
       const stopWait = setOwnTimeDeadline(this.#deps.deadlines, null, PIPE_WAIT_MS, () => {
@@ -226,7 +226,7 @@ export class PluginProcess implements PluginInstance {
           this.state = "gone";
           this.#resolveGone();
         };
-        if (launched.confined === null) void treeEnded.then(() => finish(null));
+        if (launched.confined === null) void tree_ended.then(() => finish(null));
         else void launched.confined.exitCause.then(finish);
       });
       child.stdin.destroy();
@@ -247,7 +247,7 @@ export class PluginProcess implements PluginInstance {
       failure: (error) => this.#failed(error),
       request: this.#spec.request,
       data_dir: plan.data_dir ?? null,
-      notice: (method, params) => this.#spec.notice(method, params),
+      notify: (method, params) => this.#spec.notify(method, params),
       after: (ms, run) => {
         if (this.state === "launching") return this.after(ms, run);
         const entry = deadlines.set(ms, run);
@@ -295,7 +295,7 @@ export class PluginProcess implements PluginInstance {
 
   #assertNotKilled(): void {
     if (!this.#killed) return;
-    throw new BackplaneError("crashed", `The process was stopped while it started: ${this.killReason}.`);
+    throw new BackplaneError("crashed", `The process was stopped while it started: ${this.kill_reason}.`);
   }
 
   /** Explains a failed start after the process has exited. */
@@ -317,8 +317,8 @@ export class PluginProcess implements PluginInstance {
     if (this.abandoned) return error;
     const stray = error.details?.stray_output;
     const stray_output = typeof stray === "string" ? stray : undefined;
-    const timedOut = error.details?.waited_ms !== undefined || error.details?.handshake_ms !== undefined;
-    if (!exited_itself && stray_output === undefined && !timedOut) return error;
+    const timed_out = error.details?.waited_ms !== undefined || error.details?.handshake_ms !== undefined;
+    if (!exited_itself && stray_output === undefined && !timed_out) return error;
     const stderr = this.stderr.since(0, 16_384).toString("utf8");
     const reason = await explainEarlyExit(
       this.#launched.entry,
@@ -326,7 +326,7 @@ export class PluginProcess implements PluginInstance {
       this.#deps.environment,
     );
     const limit = exceededLimit(this.exitCause);
-    const explanation = timedOut && stray_output === undefined ? `${error.message} ${reason}` : reason;
+    const explanation = timed_out && stray_output === undefined ? `${error.message} ${reason}` : reason;
     const message = limit === null ? explanation : `${explanation} ${limit.message}`;
     return new BackplaneError(error.code, message, {
       details: {

@@ -21,7 +21,7 @@ export class RemoteServer implements PluginInstance {
   readonly confined = null;
   readonly scratch = null;
   state: PluginInstance["state"] = "launching";
-  killReason: string | null = null;
+  kill_reason: string | null = null;
   failure: BackplaneError | null = null;
   abandoned = false;
   session: DialectSession | null = null;
@@ -75,7 +75,7 @@ export class RemoteServer implements PluginInstance {
 
   #kill(reason: string): void {
     if (this.state === "gone") return;
-    this.killReason ??= reason;
+    this.kill_reason ??= reason;
     this.state = "gone";
     this.session?.shutdown();
     this.#resolveGone();
@@ -85,7 +85,7 @@ export class RemoteServer implements PluginInstance {
     if (this.state === "launching") return;
     throw new BackplaneError(
       "crashed",
-      `The connection to the server was closed before it was ready: ${this.killReason}.`,
+      `The connection to the server was closed before it was ready: ${this.kill_reason}.`,
     );
   }
 
@@ -109,7 +109,7 @@ export class RemoteServer implements PluginInstance {
       },
       request: this.#spec.request,
       data_dir: null,
-      notice: (method, params) => this.#spec.notice(method, params),
+      notify: (method, params) => this.#spec.notify(method, params),
       after: (ms, run) => this.after(ms, run),
     };
   }

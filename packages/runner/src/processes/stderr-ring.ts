@@ -1,10 +1,10 @@
+const FIRST_BYTES = 4096;
+
 /**
  * A ring buffer of the last bytes of a process's stderr. Appending costs only the size of the chunk, and memory
  * grows with the output up to `capacity`. Positions count all bytes ever written, so that each call can read what
  * was written since it started.
  */
-const FIRST_BYTES = 4096;
-
 export class StderrRing {
   readonly #capacity: number;
   #bytes: Buffer = Buffer.alloc(0);

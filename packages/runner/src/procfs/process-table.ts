@@ -80,14 +80,14 @@ export async function findByEnvironment(rows: readonly ProcessRow[], text: strin
 }
 
 /**
- * Returns `seeds`, their descendants, and all members of the sessions and process groups of these processes. A seed must
- * not share its session or group with a process outside its tree; otherwise that process is returned as well.
+ * Returns `seeds`, their descendants, and all members of the sessions and process groups of these processes. A seed
+ * must not share its session or group with a process outside its tree; otherwise that process is returned as well.
  */
 export function withDescendants(rows: readonly ProcessRow[], seeds: Iterable<number>): Set<number> {
   const pids = new Set(seeds);
   const groups = new Set<number>();
-  for (let before = -1; before !== pids.size; ) {
-    before = pids.size;
+  for (let previous_size = -1; previous_size !== pids.size; ) {
+    previous_size = pids.size;
     for (const { pid, pgrp, session } of rows) {
       if (!pids.has(pid)) continue;
       groups.add(pgrp);

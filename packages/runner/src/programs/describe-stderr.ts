@@ -9,7 +9,7 @@ const MAX_ERRORS = 3;
 const CONTEXT_LINES = 2;
 const LINE_CHARS = 200;
 
-/** `Error:`, `ValueError:`, `[error]`, `npm error`, `2026-01-01 FATAL …`, `panic:`, `level=error`, `node: bad option`. */
+/** Such as `Error:`, `ValueError:`, `[error]`, `npm error`, `2026-01-01 FATAL …`, `panic:` and `level=error`. */
 const MARKED =
   /(?:^|[\s[(<"'=|])(?:[\w.$]*(?:Error|Exception)|error|fatal|panic|critical|ERR!?|E\d{3,5})(?:\s?[:\]>)|!]|\s+\[|["']\s|\s+-\s)|^(?:error|fatal|panic|uncaught|unhandled)\b|level=(?:error|fatal)\b/i;
 /** Words that describe a failure in lines without a marker. */
@@ -22,13 +22,13 @@ const HEADING = /^\s*\w[\w ]*:\s*$/;
 /** Frames of a stack trace, closing brackets and the version line of Node. */
 const NOISE = /^\s*(?:at\s|File ".*", line \d|\^+\s*$|[{}\])\s]*$|Node\.js v\d|goroutine \d|Traceback )/;
 
-/** One sentence with these lines; null if stderr is empty. */
+/** Returns one sentence with these lines; null if there is no line to quote. */
 export function describeStderr(stderr: string): string | null {
   // Colour codes would otherwise hide the words to look for.
   const lines = stripVTControlCharacters(stderr).replaceAll("\r", "").split("\n").slice(-MAX_LINES);
-  const last = lastLine(lines);
+  const last = findLastLine(lines);
   if (last === -1) return null;
-  const errors = errorLines(lines);
+  const errors = findErrorLines(lines);
   const [first] = errors;
   if (first === undefined || (errors.length === 1 && first === last))
     return `Last line on stderr: ${clip(lines[last]!)}`;
@@ -45,7 +45,7 @@ function withoutRepetitions(lines: readonly string[]): string[] {
 }
 
 /** The last lines with an error marker, without repetitions; otherwise the first line that describes a failure. */
-function errorLines(lines: readonly string[]): number[] {
+function findErrorLines(lines: readonly string[]): number[] {
   const help_index = lines.findIndex((line) => HELP.test(line));
   const marked = new Map<string, number>();
   for (const [index, line] of lines.entries()) {
@@ -78,7 +78,7 @@ function contextAfter(lines: readonly string[], index: number): number[] {
 }
 
 /** The last line that is not part of a stack trace. */
-function lastLine(lines: readonly string[]): number {
+function findLastLine(lines: readonly string[]): number {
   return lines.findLastIndex((line) => !/^\s/.test(line) && !NOISE.test(line) && line.trim() !== "");
 }
 

@@ -1,7 +1,7 @@
 /**
- * Resolves `runtime.entrypoint` to an absolute file in one of three ways: `node` is the gateway's own Node, a bare
- * name is looked up on the documented PATH, and anything else is a file whose real path is inside the package. A
- * shell or the host's PATH is never used.
+ * Resolves `runtime.entrypoint` to an absolute file: `node` is the gateway's own Node; a bare name is looked up on the
+ * documented PATH and then in the package; anything else is a file whose real path is inside the package. A shell or
+ * the host's PATH is never used.
  */
 import { constants } from "node:fs";
 import { access, realpath, stat } from "node:fs/promises";

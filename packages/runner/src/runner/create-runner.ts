@@ -8,7 +8,7 @@ import type {
   Operation,
   Runner,
   RunnerHealth,
-  RunnerNotice,
+  RunnerNotification,
   RunOutcome,
   SourceBuilds,
 } from "@backplane/ports";
@@ -83,7 +83,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
         },
   );
   const copies = new PrivateCopies(join(options.scratch_root, "own"));
-  const notices = new Set<(notice: RunnerNotice) => void>();
+  const notices = new Set<(notice: RunnerNotification) => void>();
   const egress = createEgress({ clock, ...options.egress });
   const taps = new FrameTaps();
   const pool = new Pool({
@@ -246,7 +246,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       return stop;
     },
 
-    onNotice(listener) {
+    onNotification(listener) {
       notices.add(listener);
       return () => void notices.delete(listener);
     },

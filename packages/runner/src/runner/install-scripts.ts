@@ -7,9 +7,9 @@ import { realpath } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { InstallScripts } from "@backplane/ports";
 import type { ConfineRequest } from "../sandbox/launch-confined.ts";
-import { type ConfinedRunParts, runConfined } from "./run-confined.ts";
+import { type ConfinedRunDeps, runConfined } from "./run-confined.ts";
 
-export interface InstallScriptParts extends ConfinedRunParts {
+export interface InstallScriptDeps extends ConfinedRunDeps {
   /** The Node that plugins run on, and that native modules are built for. */
   node: string;
 }
@@ -26,13 +26,13 @@ const COMMAND = [
   `exec node ${NPM}/bin/npm-cli.js rebuild --offline --foreground-scripts --ignore-scripts=false --no-audit --no-fund --no-update-notifier --loglevel=error --cache="$TMPDIR/npm" -- "$@"`,
 ].join(" && ");
 
-export function createInstallScripts(parts: InstallScriptParts): InstallScripts {
+export function createInstallScripts(deps: InstallScriptDeps): InstallScripts {
   return {
     async run({ folder, packages, npm_cli, signal }) {
-      await runConfined(parts, {
+      await runConfined(deps, {
         file: "/bin/sh",
         args: ["-c", COMMAND, "sh", ...packages],
-        ...(await toolsFor(parts.node, npm_cli)),
+        ...(await toolsFor(deps.node, npm_cli)),
         folder,
         signal,
         subject: `Running the install scripts of ${packages.join(", ")}`,

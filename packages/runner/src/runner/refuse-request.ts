@@ -13,8 +13,8 @@ export function refuseRequest(
   confinement: Confinement,
 ): BackplaneError | null {
   const { protocol } = request.package.runtime;
-  const trustError = checkTrust(request);
-  if (trustError !== null) return trustError;
+  const trust_error = checkTrust(request);
+  if (trust_error !== null) return trust_error;
   if (request.class === "inline") {
     return new BackplaneError(
       "class.unsupported",
@@ -22,7 +22,7 @@ export function refuseRequest(
     );
   }
   if (dialect?.remote !== true) {
-    const { refusal, sandbox } = confinement.of(request);
+    const { refusal, sandbox } = confinement.boundaryFor(request);
     if (refusal !== null) return refusal;
     const secrets = request.grant.secret_env !== undefined || configuredSlots(request).length > 0;
     if (secrets && sandbox === null) {

@@ -12,7 +12,7 @@ import type { Confinement } from "../sandbox/confinement.ts";
 import type { ConfinedProcess, ConfineRequest } from "../sandbox/launch-confined.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 
-export interface ConfinedRunParts {
+export interface ConfinedRunDeps {
   confinement: Confinement;
   deadlines: Deadlines;
   scratch: ScratchFolders;
@@ -24,16 +24,16 @@ interface ConfinedRun extends Pick<ConfineRequest, "env" | "binds"> {
   /** The home of the program, and the only folder that it can write to. */
   folder: string;
   signal: AbortSignal;
-  limit_ms?: number | undefined;
+  timeout_ms?: number | undefined;
   /** The subject of the error message, such as "The build of x". */
   subject: string;
   fix: string;
 }
 
-const LIMIT_MS = 600_000;
+const DEFAULT_TIMEOUT_MS = 600_000;
 const OUTPUT_BYTES = 64 * 1024;
 
-const NO_RIGHTS: Grant = {
+const SCRATCH_ONLY_GRANT: Grant = {
   class: "isolated",
   network: "none",
   allowed_domains: [],
@@ -47,21 +47,21 @@ const NO_RIGHTS: Grant = {
 
 /** Throws `plugin.install_failed` with the end of its output, `sandbox.unavailable`, or `request.cancelled`. */
 export async function runConfined(
-  { confinement, deadlines, scratch }: ConfinedRunParts,
+  { confinement, deadlines, scratch }: ConfinedRunDeps,
   run: ConfinedRun,
 ): Promise<void> {
   await confinement.opening;
-  const { sandbox, refusal } = confinement.of({ class: "isolated", grant: {} });
+  const { sandbox, refusal } = confinement.boundaryFor({ class: "isolated", grant: {} });
   if (sandbox === null) throw refusal!;
-  const empty = await scratch.makeForProcess();
+  const empty_folder = await scratch.makeForProcess();
   try {
     // The sandbox's user must be able to enter it.
-    await chmod(empty, 0o755);
+    await chmod(empty_folder, 0o755);
     const confined = await sandbox.launch({
-      grant: NO_RIGHTS,
+      grant: SCRATCH_ONLY_GRANT,
       // Without a limit on CPU time, because a compiler may need a lot of it.
       lifetime: "pooled",
-      folder: await realpath(empty),
+      folder: await realpath(empty_folder),
       program: { kind: "system", file: run.file, args: [...run.args] },
       env: run.env,
       ...(run.binds === undefined ? {} : { binds: run.binds }),
@@ -73,7 +73,7 @@ export async function runConfined(
       await unlockFolders(run.folder);
     }
   } finally {
-    await scratch.remove(empty);
+    await scratch.remove(empty_folder);
   }
 }
 
@@ -90,7 +90,7 @@ async function unlockFolders(folder: string): Promise<void> {
 async function waitForExit(
   confined: ConfinedProcess,
   deadlines: Deadlines,
-  { signal: stop, limit_ms = LIMIT_MS, subject, fix }: ConfinedRun,
+  { signal: stop, timeout_ms = DEFAULT_TIMEOUT_MS, subject, fix }: ConfinedRun,
 ): Promise<void> {
   const output = new StderrRing(OUTPUT_BYTES);
   const { child } = confined;
@@ -101,7 +101,7 @@ async function waitForExit(
   child.stdin.on("error", () => {});
   child.stdin.end();
   let timed_out = false;
-  const deadline = deadlines.set(limit_ms, () => {
+  const deadline = deadlines.set(timeout_ms, () => {
     timed_out = true;
     confined.kill("timeout");
   });
@@ -114,7 +114,7 @@ async function waitForExit(
   if (stop.aborted) throw new BackplaneError("request.cancelled");
   if (code === 0) return;
   const outcome = timed_out
-    ? `it did not exit within ${limit_ms} ms`
+    ? `it did not exit within ${timeout_ms} ms`
     : signal === null
       ? `exit code ${code ?? "unknown"}`
       : signal;

@@ -2,7 +2,6 @@
  * Shuts the runner down in a fixed order: calls are interrupted and may finish, processes are asked to exit and
  * then killed. The sandbox and the watchdog close last, because they guarantee that no process is left behind.
  */
-
 import type { RunningCalls } from "../calls/running-calls.ts";
 import type { Pool } from "../pool/pool.ts";
 import type { RunnerTimeouts } from "../ports/settings.ts";
@@ -27,21 +26,21 @@ const EXIT_TIMEOUT_MS = 1_000;
 
 export async function shutDown(deps: ShutDownDeps, grace_ms: number): Promise<void> {
   const { running, inline, pool, deadlines, confinement, trees, watchdog, timeouts } = deps;
-  const graceEnd = deadlines.set(grace_ms, () => {
+  const grace_end = deadlines.set(grace_ms, () => {
     running.stopAllNow();
     pool.killAll();
   });
   running.interruptAll();
-  const inlineClosed = inline.close();
+  const inline_closed = inline.close();
   await running.whenEmpty();
   pool.stopAll(Math.min(grace_ms, timeouts.shutdown_grace_ms));
-  let exitTimeout = graceEnd;
-  const timedOut = new Promise<void>((resolve) => {
-    exitTimeout = deadlines.set(grace_ms + EXIT_TIMEOUT_MS, resolve);
+  let exit_timeout = grace_end;
+  const timed_out = new Promise<void>((resolve) => {
+    exit_timeout = deadlines.set(grace_ms + EXIT_TIMEOUT_MS, resolve);
   });
-  await Promise.race([Promise.all([pool.allGone(), inlineClosed]), timedOut]);
-  deadlines.clear(graceEnd);
-  deadlines.clear(exitTimeout);
+  await Promise.race([Promise.all([pool.allGone(), inline_closed]), timed_out]);
+  deadlines.clear(grace_end);
+  deadlines.clear(exit_timeout);
   await confinement.close();
   await watchdog.close();
   await trees.close();

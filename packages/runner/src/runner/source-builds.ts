@@ -1,11 +1,11 @@
 /**
- * Builds the wheel of a Python source archive in the sandbox. The program below is the front end that PEP 517 describes. It
- * runs in the same process as the code of the archive, so nothing that it writes is trusted.
+ * Builds the wheel of a Python source archive in the sandbox. The program below is the front end that PEP 517
+ * describes. It runs in the same process as the code of the archive, so nothing that it writes is trusted.
  */
 import type { SourceBuilds } from "@backplane/ports";
-import { type ConfinedRunParts, runConfined } from "./run-confined.ts";
+import { type ConfinedRunDeps, runConfined } from "./run-confined.ts";
 
-/** Arguments: the backend's module and attribute, whether its requirements are known, and the folders of the backend. */
+/** Arguments: module and attribute of the backend, whether its requirements are known, and the backend's folders. */
 const FRONT_END = `
 import importlib, json, os, site, sys
 
@@ -34,17 +34,17 @@ else:
 /** The same time for all files, so that backends that respect it build the same wheel from the same sources. */
 const ENV = { SOURCE_DATE_EPOCH: "315532800" };
 
-export function createSourceBuilds(parts: ConfinedRunParts): SourceBuilds {
+export function createSourceBuilds(deps: ConfinedRunDeps): SourceBuilds {
   return {
     async run({ folder, name, python, backend, requirements_known, signal, limit_ms }) {
       const known = requirements_known ? "known" : "ask";
-      await runConfined(parts, {
+      await runConfined(deps, {
         file: python,
         args: ["-S", "-c", FRONT_END, backend.module, backend.attribute, known, ...backend.path],
         env: ENV,
         folder,
         signal,
-        limit_ms,
+        timeout_ms: limit_ms,
         subject: `The build of ${name}`,
         fix: "It has no network, and only the build requirements that it declares. To compile native code, install gcc, g++, make and python3-dev on this machine, or use a version that is published as a wheel.",
       });

@@ -7,8 +7,7 @@ import type { Readable, Writable } from "node:stream";
 import type { Grant, Runtime } from "@backplane/contract";
 import type { Egress } from "../egress/create-egress.ts";
 import { killLaunched, launch } from "../processes/launch.ts";
-import type { LaunchEnvironment } from "../programs/diagnose-launch.ts";
-import { explainEarlyExit } from "../programs/diagnose-launch.ts";
+import { explainEarlyExit, type LaunchEnvironment } from "../programs/diagnose-launch.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 import type { ProcessTrees } from "../supervision/process-trees.ts";
@@ -16,7 +15,7 @@ import type { Watchdog } from "../supervision/watchdog.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 import { setOwnTimeDeadline } from "../time/own-time-deadline.ts";
 
-export interface ProgramParts {
+export interface ProgramDeps {
   confinement: Confinement;
   deadlines: Deadlines;
   egress: Egress;
@@ -56,11 +55,11 @@ export interface StartedProgram {
 }
 
 /** Throws `launch_failed` with a diagnosis, or `sandbox.unavailable`. */
-export async function startProgram(parts: ProgramParts, request: ProgramRequest): Promise<StartedProgram> {
-  const { confinement, deadlines, egress, environment, trees, watchdog } = parts;
+export async function startProgram(deps: ProgramDeps, request: ProgramRequest): Promise<StartedProgram> {
+  const { confinement, deadlines, egress, environment, trees, watchdog } = deps;
   const { folder, grant, package_id, runtime } = request;
   await confinement.opening;
-  const { sandbox, refusal } = confinement.of({ class: "isolated", grant: {} });
+  const { sandbox, refusal } = confinement.boundaryFor({ class: "isolated", grant: {} });
   if (sandbox === null) throw refusal!;
   const openEgress = () => egress.open({ grant });
   const confine = { sandbox, grant, lifetime: "pooled", package_id, binds: [], openEgress } as const;

@@ -19,7 +19,7 @@ export interface Confinement {
   /** Resolves when the self-test of the sandbox has finished; null after that. */
   opening: Promise<void> | null;
   status(): RunnerHealth["sandbox"];
-  of(request: ConfinementRequest): Boundary;
+  boundaryFor(request: ConfinementRequest): Boundary;
   close(): Promise<void>;
 }
 
@@ -39,7 +39,7 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
       const { available, reason, fix } = sandbox.status;
       return { enabled, available, reason: available || fix === null ? reason : `${reason} (fix: ${fix})` };
     },
-    of: (request) => {
+    boundaryFor: (request) => {
       // The admin has allowed it and the tool requests it; the kernel has refused all other cases.
       if (request.grant.host === true) return { sandbox: null, refusal: null };
       if (options === null && request.class === "worker") return { sandbox: null, refusal: null };

@@ -41,9 +41,9 @@ export class ControlChannel {
   ended: EndReport | null = null;
   readonly #socket: Duplex;
   /** The incomplete last line. */
-  #partialLine: Buffer = NO_BYTES;
+  #partial_line: Buffer = NO_BYTES;
   /** Bytes of a file that follow before the next line. */
-  #expectedBytes = 0;
+  #expected_bytes = 0;
   #onStart: (start: StartResult) => void = () => {};
   /** Why refused connections are not reported, as errno; null if they are. Known once the plugin has started. */
   untraced: number | null = null;
@@ -82,7 +82,7 @@ export class ControlChannel {
   }
 
   /** Creates or removes a scratch folder. Returns 0 or the errno. */
-  sendLine(command: "make" | "remove", name: string): Promise<number> {
+  sendFolderCommand(command: "make" | "remove", name: string): Promise<number> {
     return this.#send(`${command} ${folderName(name)}\n`);
   }
 
@@ -150,21 +150,21 @@ export class ControlChannel {
   }
 
   #read(chunk: Buffer): void {
-    let rest = this.#partialLine.length === 0 ? chunk : Buffer.concat([this.#partialLine, chunk]);
+    let rest = this.#partial_line.length === 0 ? chunk : Buffer.concat([this.#partial_line, chunk]);
     for (;;) {
-      if (this.#expectedBytes > 0) {
-        const content = rest.subarray(0, this.#expectedBytes);
-        this.#expectedBytes -= content.length;
+      if (this.#expected_bytes > 0) {
+        const content = rest.subarray(0, this.#expected_bytes);
+        this.#expected_bytes -= content.length;
         this.#waiting[0]?.chunks.push(content);
         rest = rest.subarray(content.length);
       }
-      const end = this.#expectedBytes > 0 ? -1 : rest.indexOf(NEWLINE);
+      const end = this.#expected_bytes > 0 ? -1 : rest.indexOf(NEWLINE);
       if (end < 0) break;
       const line = rest.toString("latin1", 0, end);
       rest = rest.subarray(end + 1);
       this.#line(line);
     }
-    this.#partialLine = rest;
+    this.#partial_line = rest;
     if (rest.length > MAX_LINE) this.close();
   }
 
@@ -212,7 +212,7 @@ export class ControlChannel {
       return;
     }
     pending.limit -= bytes;
-    this.#expectedBytes = bytes;
+    this.#expected_bytes = bytes;
   }
 
   #settle(errno: number): void {

@@ -47,7 +47,7 @@ export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links"
 }
 
 /** /etc/hosts with additional names. The same names always result in the same file. */
-export function hostsFile(
+export function writeHostsFile(
   copies: PrivateCopies,
   names: readonly { address: string; name: string }[],
 ): string {
@@ -57,7 +57,7 @@ export function hostsFile(
   return copies.put(`hosts-${hash("sha256", bytes, "hex")}`, bytes);
 }
 
-export function ownFiles(copies: PrivateCopies): SandboxHost["files"] {
+export function writeOwnFiles(copies: PrivateCopies): SandboxHost["files"] {
   const files = Object.entries(FILES).map(([name, text]) => ({
     source: copies.put(name, Buffer.from(text)),
     target: `/etc/${name}`,

@@ -14,7 +14,7 @@ import { loadPerProcessor } from "../time/sample-tree.ts";
 import { bwrapCommand } from "./bubblewrap-arguments.ts";
 import { chownFolder } from "./chown-folder.ts";
 import { determineExitCause, type ExitCause, keptFolderFull, raiseLimit } from "./exit-cause.ts";
-import { hostsFile } from "./host-files.ts";
+import { writeHostsFile } from "./host-files.ts";
 import { readImageEntries } from "./image-entries.ts";
 import type { SandboxLimits } from "./limits.ts";
 import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
@@ -86,7 +86,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
       ? {}
       : { image: { ...requested_image, entries: readImageEntries(requested_image.root) } };
   const hosts_file =
-    egress === null || egress.hosts.length === 0 ? null : hostsFile(parts.tools.copies, egress.hosts);
+    egress === null || egress.hosts.length === 0 ? null : writeHostsFile(parts.tools.copies, egress.hosts);
   const network =
     egress === null ? {} : { network: { listeners: egress.listeners, env: egress.env, hosts_file } };
   const uid = folder === undefined || parts.host.first_uid === null ? null : await claimStateFolder(folder);
@@ -139,7 +139,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   control.onEnded(() => closeAfterOutput(spawned));
   const timer = setTimeout(entry.kill, START_MS * loadPerProcessor());
   const start = await control.started;
-  const listenerError = start.started ? await received.then(toNull, (error: unknown) => error) : null;
+  const listener_error = start.started ? await received.then(toNull, (error: unknown) => error) : null;
   clearTimeout(timer);
   parts.prepared.refill();
   const end = async (reason: () => unknown): Promise<never> => {
@@ -150,7 +150,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     throw reason();
   };
   if (!start.started) await end(() => startError(start.errno, spawned.errorOutput(), limits, package_id));
-  if (listenerError !== null) await end(() => listenerError);
+  if (listener_error !== null) await end(() => listener_error);
   if (!parts.tools.copies.verify(own_files)) await end(ownFilesChanged);
   let reported: string | null = null;
   return {
@@ -168,8 +168,8 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
         reported = counter;
       });
     },
-    makeScratch: async (name) => (await control.sendLine("make", name)) === 0,
-    removeScratch: async (name) => (await control.sendLine("remove", name)) === 0,
+    makeScratch: async (name) => (await control.sendFolderCommand("make", name)) === 0,
+    removeScratch: async (name) => (await control.sendFolderCommand("remove", name)) === 0,
     readArtifact: async (name, path, max_bytes) => {
       const read = await control.get(name, path, max_bytes);
       return typeof read === "number" ? faultOf(getSystemErrorName(-read)) : read;

@@ -48,8 +48,8 @@ export interface SandboxHost {
 
 export interface SandboxProgram {
   /**
-   * The gateway's own Node, a system program, or a file of the package; `file` is its path on the host. For a program of an
-   * image it is the path inside.
+   * The gateway's own Node, a system program, a file of the package, or a program of an image. `file` is its path on
+   * the host; for a program of an image it is the path inside.
    */
   kind: "node" | "system" | "package" | "image";
   file: string;

@@ -11,7 +11,7 @@ import type { Logger } from "@backplane/ports";
 import { startJanitor } from "../cgroup/janitor.ts";
 import { openCgroups } from "../cgroup/open-cgroups.ts";
 import { PrivateCopies } from "../programs/private-copies.ts";
-import { ownFiles, readSystem } from "./host-files.ts";
+import { readSystem, writeOwnFiles } from "./host-files.ts";
 import { readInit } from "./init-program.ts";
 import { DEFAULT_SANDBOX_LIMITS, type PackageLimits, type SandboxLimits } from "./limits.ts";
 import type { SandboxHost } from "./plan.ts";
@@ -125,7 +125,7 @@ export async function openSandboxParts(
     return { uid, gid, init, join: cgroup?.join ?? [] };
   });
   const package_limits = new Map(
-    Object.entries(options.package_limits ?? {}).map(([id, own]) => [id, { ...limits, ...own }]),
+    Object.entries(options.package_limits ?? {}).map(([id, overrides]) => [id, { ...limits, ...overrides }]),
   );
   const live: SandboxParts["live"] = new Set();
   closers.push(
@@ -144,7 +144,7 @@ export async function openSandboxParts(
     limitsOf: (package_id) => package_limits.get(package_id ?? "") ?? limits,
     host: {
       ...(await readSystem()),
-      files: ownFiles(copies),
+      files: writeOwnFiles(copies),
       node: await realpath(options.node),
       path: options.path,
       limits,

@@ -10,8 +10,8 @@ export interface Slot {
   readonly index: number;
   readonly cgroup: SlotCgroup | null;
   readonly limits: SandboxLimits;
-  /** The cgroup's counters when the slot was taken. */
-  before: CgroupCounters;
+  /** The cgroup's counters before the current process. */
+  initial_counters: CgroupCounters;
 }
 
 const NO_COUNTS: CgroupCounters = { oom: 0, pids: 0 };
@@ -43,8 +43,8 @@ export class SlotTable {
     this.#freeWith(slot.limits).push(slot);
     if (slot.cgroup === null) return null;
     const now = slot.cgroup.counters();
-    const counted = { oom: now.oom - slot.before.oom, pids: now.pids - slot.before.pids };
-    slot.before = now;
+    const counted = { oom: now.oom - slot.initial_counters.oom, pids: now.pids - slot.initial_counters.pids };
+    slot.initial_counters = now;
     return counted;
   }
 
@@ -76,7 +76,12 @@ export class SlotTable {
     const { cpus, memory_bytes, processes } = limits;
     const enforced = { cpus, memory_bytes, max_pids: processes + OUR_PROCESSES };
     const cgroup = (await this.#cgroups?.make(`slot-${index}`, enforced)) ?? null;
-    const slot: Slot = { index, cgroup, limits, before: cgroup === null ? NO_COUNTS : cgroup.counters() };
+    const slot: Slot = {
+      index,
+      cgroup,
+      limits,
+      initial_counters: cgroup === null ? NO_COUNTS : cgroup.counters(),
+    };
     this.#all.push(slot);
     return slot;
   }

@@ -24,7 +24,10 @@ export interface SandboxTools {
 }
 
 export interface SpawnedProcess {
-  /** The standard streams are those of the plugin. The pid is that of the outer process, which exits after the sandbox. */
+  /**
+   * Its standard streams are those of the plugin; its pid is that of the outer process, which exits after the
+   * sandbox.
+   */
   child: ChildProcessWithoutNullStreams;
   pid: number;
   control: ControlChannel;
@@ -41,10 +44,10 @@ const MAX_ERROR_CHARS = 4_096;
 
 /** The process waits for commands on the control channel. */
 export function spawnConfined(
-  line: readonly string[],
+  command: readonly string[],
   tools: Pick<SandboxTools, "filter" | "copies">,
 ): SpawnedProcess {
-  const [program, ...args] = line as [string, ...string[]];
+  const [program, ...args] = command as [string, ...string[]];
   const own_programs = [program];
   tools.copies.verify(own_programs);
   // A new open file description per spawn, because a shared one would share its offset.

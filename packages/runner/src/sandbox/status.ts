@@ -1,4 +1,4 @@
-/** The checks of the sandbox on this machine. If a required check fails, there is no sandbox. */
+/** The result of one check of the sandbox on this machine. If a required check fails, the sandbox is unavailable. */
 export interface SandboxCheck {
   name: string;
   ok: boolean;
@@ -31,8 +31,8 @@ export function statusOf(checks: readonly SandboxCheck[]): SandboxStatus {
 }
 
 /**
- * Checks what the kernel reports about a process in the sandbox. A value other than the expected one means that the boundary
- * is not in place.
+ * Checks what the kernel reports about a process in the sandbox. Returns the first value that shows that the boundary
+ * is not in place, or null.
  */
 export function checkProbe(status: string, inside_uid: number): string | null {
   const field = (name: string) => new RegExp(`^${name}:\\s*(.*)$`, "m").exec(status)?.[1] ?? "absent";

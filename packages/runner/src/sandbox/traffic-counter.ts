@@ -1,6 +1,6 @@
 /**
- * Reports whether the network inside a sandbox was used. The kernel counts the packets of the namespace; reading the counter
- * takes a few microseconds and saves the request to PID 1 for a call that used no network.
+ * Reports whether the network inside a sandbox was used. The kernel counts the packets of the namespace; reading the
+ * counter takes a few microseconds and saves the request to PID 1 for a call that did not use the network.
  */
 import { closeSync, openSync, readSync } from "node:fs";
 

@@ -26,9 +26,9 @@ const NO_REDACTION: CallRedactor = {
 /** Most calls have no secrets, and then this allocates nothing (benchmark runner.warm-call). */
 export function redactorFor(context: InvocationContext): CallRedactor {
   if (context.gateway.delegation_token === undefined) {
-    let hasSecrets = false;
-    for (const _slot in context.secrets) hasSecrets = true;
-    if (!hasSecrets) return NO_REDACTION;
+    let has_secrets = false;
+    for (const _slot in context.secrets) has_secrets = true;
+    if (!has_secrets) return NO_REDACTION;
   }
   return createCallRedactor(secretsOf(context));
 }
@@ -68,13 +68,13 @@ const REMEMBERED = 8;
 
 /**
  * For a call on a process that served other calls: their values can appear in its output as well, e.g. the value
- * before a rotation. Adds the values of this call to `recent`. Usually `recent` contains nothing else, and `own` is
- * returned.
+ * before a rotation. Adds the values of this call to `recent`. Usually `recent` contains nothing else, and
+ * `own_redactor` is returned.
  */
 export function redactorWithRecent(
   recent: string[],
   context: InvocationContext,
-  own: CallRedactor,
+  own_redactor: CallRedactor,
 ): CallRedactor {
   const values = Object.values(context.secrets);
   for (const value of values) {
@@ -83,5 +83,7 @@ export function redactorWithRecent(
     if (recent.length > REMEMBERED) recent.shift();
   }
   const earlier_values = recent.filter((value) => !values.includes(value));
-  return earlier_values.length === 0 ? own : createCallRedactor([...secretsOf(context), ...earlier_values]);
+  return earlier_values.length === 0
+    ? own_redactor
+    : createCallRedactor([...secretsOf(context), ...earlier_values]);
 }

@@ -8,7 +8,12 @@ import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { removeFolder } from "../cgroup/cgroup-files.ts";
 import { type Janitor, startJanitor } from "../cgroup/janitor.ts";
-import { type CgroupMount, cgroupFolder, cgroupMounts, ownCgroups } from "../cgroup/open-cgroups.ts";
+import {
+  type CgroupMount,
+  cgroupFolder,
+  parseCgroupMounts,
+  parseOwnCgroups,
+} from "../cgroup/open-cgroups.ts";
 import { readProcess } from "../procfs/process-table.ts";
 
 const writeTo = promisify(write);
@@ -74,8 +79,8 @@ export class TrackingCgroups {
 export function openTrackingCgroups(name: string): TrackingCgroups | null {
   if (process.platform !== "linux" || process.getuid?.() !== 0) return null;
   try {
-    const own_cgroups = ownCgroups(readFileSync("/proc/self/cgroup", "utf8"));
-    for (const mount of usable(cgroupMounts(readFileSync("/proc/self/mountinfo", "utf8")))) {
+    const own_cgroups = parseOwnCgroups(readFileSync("/proc/self/cgroup", "utf8"));
+    for (const mount of usable(parseCgroupMounts(readFileSync("/proc/self/mountinfo", "utf8")))) {
       const parent = cgroupFolder(mount, own_cgroups.get(mount.version === 2 ? "" : "pids") ?? "/");
       if (parent === null) continue;
       try {

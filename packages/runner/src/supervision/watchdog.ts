@@ -50,7 +50,7 @@ export class Watchdog {
   readonly #groups = new Map<number, string>();
   #shell: ChildProcess | null = null;
   #starts = 0;
-  #startedAt = 0;
+  #started_at = 0;
   #closed = false;
 
   constructor(log: Logger) {
@@ -61,11 +61,11 @@ export class Watchdog {
     return this.#shell?.pid;
   }
 
-  /** Starts the shell, so that a group can be announced in the same tick as its spawn. */
-  ready(): void {
+  /** Starts the shell if it does not run, so that a group can be announced in the same tick as its spawn. */
+  start(): void {
     if (this.#shell !== null || this.#closed || this.#starts >= MAX_STARTS) return;
     this.#starts++;
-    this.#startedAt = performance.now();
+    this.#started_at = performance.now();
     const shell = spawn(SHELL, ["-c", SCRIPT], {
       detached: true,
       cwd: "/",
@@ -118,8 +118,8 @@ export class Watchdog {
     if (this.#shell !== shell) return;
     this.#shell = null;
     if (this.#closed) return;
-    if (performance.now() - this.#startedAt > STEADY_MS) this.#starts = 0;
+    if (performance.now() - this.#started_at > STEADY_MS) this.#starts = 0;
     this.#log.warn({}, "watchdog of plugin processes exited and is restarted");
-    this.ready();
+    this.start();
   }
 }

@@ -1,7 +1,7 @@
 /**
  * All deadlines of the runner on a single timer: a binary heap whose entries store their position, so that setting and
- * clearing take O(log n) and a warm call creates no timer (benchmark runner.warm-call). Invariant: the timer fires no later
- * than the first entry, and is not set without entries.
+ * clearing take O(log n) and a warm call creates no timer (benchmark runner.warm-call). Invariant: the timer fires no
+ * later than the first entry, and is not set without entries.
  */
 import type { Clock, Timer } from "@backplane/ports";
 
@@ -19,7 +19,7 @@ export class Deadlines {
   readonly #clock: Clock;
   readonly #heap: Deadline[] = [];
   #timer: Timer | null = null;
-  #armedFor = 0;
+  #armed_for = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -50,9 +50,9 @@ export class Deadlines {
 
   #arm(): void {
     const first = this.#heap[0]!;
-    if (this.#timer !== null && this.#armedFor <= first.at) return;
+    if (this.#timer !== null && this.#armed_for <= first.at) return;
     this.#disarm();
-    this.#armedFor = first.at;
+    this.#armed_for = first.at;
     const delay = Math.min(Math.max(0, first.at - this.#clock.monotonic()), MAX_TIMER_MS);
     this.#timer = this.#clock.after(delay, () => this.#fire());
   }

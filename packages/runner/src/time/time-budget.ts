@@ -1,9 +1,3 @@
-/**
- * Measures how much of a time limit a process has used itself. Wall time would penalise it on a busy machine: a process
- * that is runnable but not scheduled, waits for a disk or is stopped is charged only its processor time. A process
- * that waits for something else is charged the wait, reduced by the load, because what it waits for is slow as
- * well. An upper bound in wall time, which grows with the load, applies to all.
- */
 export interface TimeSample {
   /** Monotonic, in milliseconds. */
   at: number;
@@ -28,6 +22,12 @@ const MAX_WAIT_SCALE = 4;
 const CAP_FACTOR = 10;
 const MAX_CAP_MS = 120_000;
 
+/**
+ * Measures how much of a time limit a process has used itself. Wall time would penalise it on a busy machine: a process
+ * that is runnable but not scheduled, waits for a disk or is stopped is charged only its processor time. A process
+ * that waits for something else is charged the wait, reduced by the load, because what it waits for is slow as
+ * well. An upper bound in wall time, which grows with the load, applies to all.
+ */
 export class TimeBudget {
   readonly #limit: number;
   readonly #interval: number;

@@ -12,7 +12,7 @@ const SHA256 = hash("sha256", BYTES, "hex");
 const grant = { filesystem: "scratch" as const };
 
 /** Keeps artifacts in memory, by hash. */
-function memoryStore(): ArtifactFiles & { stored: Map<string, Uint8Array> } {
+function createMemoryStore(): ArtifactFiles & { stored: Map<string, Uint8Array> } {
   const stored = new Map<string, Uint8Array>();
   return {
     stored,
@@ -24,15 +24,15 @@ function memoryStore(): ArtifactFiles & { stored: Map<string, Uint8Array> } {
 
 const RUNNERS = {
   isolated: (artifacts: ArtifactFiles) => ({
-    testRunner: createConfinedTestRunner({ artifacts, limits: LIMITS }),
+    test_runner: createConfinedTestRunner({ artifacts, limits: LIMITS }),
     class: "isolated" as const,
   }),
   "worker in a sandbox": (artifacts: ArtifactFiles) => ({
-    testRunner: createConfinedTestRunner({ artifacts, limits: LIMITS }),
+    test_runner: createConfinedTestRunner({ artifacts, limits: LIMITS }),
     class: "worker" as const,
   }),
   "plain worker": (artifacts: ArtifactFiles) => ({
-    testRunner: createTestRunner({ artifacts, limits: LIMITS }),
+    test_runner: createTestRunner({ artifacts, limits: LIMITS }),
     class: "worker" as const,
   }),
 } as const;
@@ -40,10 +40,10 @@ const LIMITS = { artifact_bytes: 1_000_000, inline_bytes: 10_000 };
 
 describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
   function setUp() {
-    const store = memoryStore();
+    const store = createMemoryStore();
     const setup = createRunner(store);
     const run = (input: object, change: Parameters<typeof vai>[1] = {}): ReturnType<TestRunner["run"]> =>
-      setup.testRunner.run(vai("artifact", { class: setup.class, grant, input: input as never, ...change }));
+      setup.test_runner.run(vai("artifact", { class: setup.class, grant, input: input as never, ...change }));
     return { ...setup, run, stored: store.stored };
   }
 
@@ -132,13 +132,13 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     "inv.artifacts",
     "passes large input as a file in the scratch folder and small input inline",
     async () => {
-      const { testRunner, class: isolation } = setUp();
-      const small = await testRunner.run(
+      const { test_runner, class: isolation } = setUp();
+      const small = await test_runner.run(
         vai("large-input", { class: isolation, grant, input: { text: "short" } }),
       );
       expect(small.result).toMatchObject({ structured_output: { by_file: false } });
       const input = { text: "é".repeat(300_000) };
-      const large = await testRunner.run(vai("large-input", { class: isolation, grant, input }));
+      const large = await test_runner.run(vai("large-input", { class: isolation, grant, input }));
       const json = JSON.stringify(input);
       expect(large.result).toEqual({
         content: [],
@@ -160,7 +160,7 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
     "inv.artifacts",
     "passes a compactor's projection as projection.json and a harness's trigger as trigger.json",
     async () => {
-      const { testRunner, class: isolation } = setUp();
+      const { test_runner, class: isolation } = setUp();
       const long = "é".repeat(300_000);
       const projection = { transport: "inline", blocks: [{ kind: "input", content: long }] };
       const trigger = { type: "message", text: long };
@@ -169,7 +169,7 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
         ["harness.run", "trigger.json", trigger, { mode: "start", trigger }],
       ] as const;
       for (const [op, path, value, body] of cases) {
-        const outcome = await testRunner.run(
+        const outcome = await test_runner.run(
           vai("large-input", { class: isolation, grant, op, body: body as unknown as JsonObject }),
         );
         const json = JSON.stringify(value);
@@ -191,10 +191,10 @@ describe.each(Object.entries(RUNNERS))("%s", (_name, createRunner) => {
 });
 
 test("stores the file of a process that exits right after its answer", async () => {
-  for (const testRunner of [createConfinedTestRunner, createTestRunner]) {
-    const store = memoryStore();
-    const runner = testRunner({ artifacts: store });
-    const isolation = testRunner === createTestRunner ? "worker" : "isolated";
+  for (const createRunner of [createConfinedTestRunner, createTestRunner]) {
+    const store = createMemoryStore();
+    const runner = createRunner({ artifacts: store });
+    const isolation = createRunner === createTestRunner ? "worker" : "isolated";
     for (let i = 0; i < 5; i++) {
       const outcome = await runner.run(side("artifact", { class: isolation, grant }));
       expect(outcome).toMatchObject({

@@ -22,9 +22,9 @@ function setUp(limits = {}, create: (options: object) => TestRunner = createConf
     open: async () => null,
     sweep: async () => 0,
   };
-  const testRunner = create({ artifacts, limits });
+  const test_runner = create({ artifacts, limits });
   const run = async (input: JsonObject, change: RequestChange = {}) => {
-    const outcome = await testRunner.run({
+    const outcome = await test_runner.run({
       protocol: "mcp.stdio",
       entrypoint: ["node", "./mcp.mjs", "plain"],
       export_id: "mcp_fixture_files",
@@ -37,7 +37,7 @@ function setUp(limits = {}, create: (options: object) => TestRunner = createConf
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
     return (outcome.result as { content: JsonObject[] }).content;
   };
-  return { run, stored, testRunner };
+  return { run, stored, test_runner };
 }
 
 const SANDBOX = { roots: ["/tmp", "/sandbox/scratch"] } as const;
@@ -124,7 +124,7 @@ verifies("server.files", "shows an image to the model exactly once", async () =>
 
 verifies(
   "server.files",
-  "neither follows links nor leaves the scratch folder, and ignores paths that name no file",
+  "neither follows links nor leaves the scratch folder, and ignores paths that do not name a file",
   async () => {
     const { run, stored } = setUp();
     const text = "/tmp/link /tmp/../etc/passwd /etc/passwd /tmp/none /var/tmp/other /tmp/folder/";
@@ -162,12 +162,12 @@ test("stores nothing if the call has no scratch folder", async () => {
   expect(stored.size).toBe(0);
 });
 
-verifies("server.files", "stores files in the temporary folder of a server without a sandbox", async () => {
-  const { run, stored, testRunner } = setUp({}, createTestRunner);
+verifies("server.files", "stores files from the temporary folder of a server without a sandbox", async () => {
+  const { run, stored, test_runner } = setUp({}, createTestRunner);
   const plain: RequestChange = { class: "worker" };
   await run({ answer: textResult("started") }, plain);
-  const name = readdirSync(testRunner.scratch_root).find((each) => each.startsWith("proc_"))!;
-  const home = join(testRunner.scratch_root, name);
+  const name = readdirSync(test_runner.scratch_root).find((each) => each.startsWith("proc_"))!;
+  const home = join(test_runner.scratch_root, name);
   const content = await run(
     { write: { [`${home}/a.md`]: "# A" }, answer: textResult(`See ${home}/a.md.`) },
     plain,
@@ -178,12 +178,12 @@ verifies("server.files", "stores files in the temporary folder of a server witho
 });
 
 test("does not store files of the host for a server without a sandbox", async () => {
-  const { run, stored, testRunner } = setUp({}, createTestRunner);
+  const { run, stored, test_runner } = setUp({}, createTestRunner);
   const outside = join(emptyFolder(), "secret.txt");
   writeFileSync(outside, "of the host");
   await run({ answer: textResult("started") }, { class: "worker" });
-  const name = readdirSync(testRunner.scratch_root).find((each) => each.startsWith("proc_"))!;
-  const link = join(testRunner.scratch_root, name, "link");
+  const name = readdirSync(test_runner.scratch_root).find((each) => each.startsWith("proc_"))!;
+  const link = join(test_runner.scratch_root, name, "link");
   const text = `${outside} ${link}`;
   const content = await run({ link: { [link]: outside }, answer: textResult(text) }, { class: "worker" });
   expect(content.slice(1)).toEqual([
@@ -196,7 +196,7 @@ test("finds each path once and at most 32, in linear time", () => {
   const text = Array.from({ length: 100 }, (_, n) => `/tmp/f${n} /tmp/f${n}`).join(" ");
   expect(findScratchPaths(text, SANDBOX)).toHaveLength(32);
   const hostile: Json = ["/tmp/%".repeat(300_000), '"/tmp/ '.repeat(300_000), "\u201c/tmp/ ".repeat(300_000)];
-  const before = performance.now();
+  const started = performance.now();
   findScratchPaths([...hostile, `/tmp/${"a".repeat(2_000_000)}`], SANDBOX);
-  expect(performance.now() - before).toBeLessThan(5_000);
+  expect(performance.now() - started).toBeLessThan(5_000);
 });

@@ -27,57 +27,57 @@ function describeServer({ runner, mark }: TestRunner, operation: Operation) {
 
 verifies(
   "run.progress",
-  "reports the steps of a launch, and stops it when its only waiter is cancelled",
+  "reports the steps of a launch, and stops it when its only caller is cancelled",
   async () => {
-    const testRunner = createTestRunner();
+    const test_runner = createTestRunner();
     const operation = createOperation();
-    const described = describeServer(testRunner, operation);
+    const described = describeServer(test_runner, operation);
     described.catch(() => {});
     await expect
       .poll(() => operation.reports.map(({ step }) => step))
       .toEqual(["prepare", "launch", "initialize"]);
     expect(operation.reports.at(-1)?.message).toBe("Waiting for acme/fixture to answer");
-    expect(processesWith(testRunner.mark)).not.toEqual([]);
+    expect(processesWith(test_runner.mark)).not.toEqual([]);
     operation.stop();
     await expect(described).rejects.toMatchObject({ code: "request.cancelled" });
-    await expect.poll(() => processesWith(testRunner.mark)).toEqual([]);
-    expect(testRunner.runner.health().held_back).toEqual([]);
+    await expect.poll(() => processesWith(test_runner.mark)).toEqual([]);
+    expect(test_runner.runner.health().held_back).toEqual([]);
   },
 );
 
 test("continues a launch while another caller waits for it", async () => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const [one, other] = [createOperation(), createOperation()];
-  const described = [one, other].map((operation) => describeServer(testRunner, operation));
+  const described = [one, other].map((operation) => describeServer(test_runner, operation));
   for (const each of described) each.catch(() => {});
   await expect.poll(() => other.reports.at(-1)?.step).toBe("initialize");
   one.stop();
   await expect(described[0]).rejects.toMatchObject({ code: "request.cancelled" });
-  expect(processesWith(testRunner.mark)).not.toEqual([]);
-  expect(testRunner.runner.serves!(requestOf({ ...SLEEPING_SERVER, env: { MARK: testRunner.mark } }))).toBe(
+  expect(processesWith(test_runner.mark)).not.toEqual([]);
+  expect(test_runner.runner.serves!(requestOf({ ...SLEEPING_SERVER, env: { MARK: test_runner.mark } }))).toBe(
     true,
   );
   other.stop();
-  await expect.poll(() => processesWith(testRunner.mark)).toEqual([]);
+  await expect.poll(() => processesWith(test_runner.mark)).toEqual([]);
 });
 
-test("starts no process for a request that is already cancelled", async () => {
-  const testRunner = createTestRunner();
+test("does not start a process for a request that is already cancelled", async () => {
+  const test_runner = createTestRunner();
   const operation = createOperation();
   operation.stop();
-  await expect(describeServer(testRunner, operation)).rejects.toMatchObject({ code: "request.cancelled" });
-  expect(processesWith(testRunner.mark)).toEqual([]);
+  await expect(describeServer(test_runner, operation)).rejects.toMatchObject({ code: "request.cancelled" });
+  expect(processesWith(test_runner.mark)).toEqual([]);
 });
 
 verifies(
   "run.progress",
   "stops the process of a call that is cancelled while the process starts",
   async () => {
-    const testRunner = createTestRunner();
-    const ended = testRunner.run({ ...SLEEPS, invocation_id: "inv_cancelled" });
-    await expect.poll(() => processesWith(testRunner.mark)).not.toEqual([]);
-    expect(testRunner.runner.cancel("inv_cancelled", "user")).toBe(true);
+    const test_runner = createTestRunner();
+    const ended = test_runner.run({ ...SLEEPS, invocation_id: "inv_cancelled" });
+    await expect.poll(() => processesWith(test_runner.mark)).not.toEqual([]);
+    expect(test_runner.runner.cancel("inv_cancelled", "user")).toBe(true);
     expect(await ended).toMatchObject({ status: "cancelled", dispatched: false });
-    await expect.poll(() => processesWith(testRunner.mark)).toEqual([]);
+    await expect.poll(() => processesWith(test_runner.mark)).toEqual([]);
   },
 );

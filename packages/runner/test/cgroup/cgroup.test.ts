@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { cgroupMounts, openCgroups, ownCgroups } from "../../src/cgroup/open-cgroups.ts";
+import { openCgroups, parseCgroupMounts, parseOwnCgroups } from "../../src/cgroup/open-cgroups.ts";
 import { openCgroupsV2 } from "../../src/cgroup/v2.ts";
 import { emptyFolder } from "../support/sandbox.ts";
 
@@ -14,12 +14,12 @@ test("finds both cgroup versions, alone or side by side", () => {
     "32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct",
     "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate",
   ].join("\n");
-  expect(cgroupMounts(text)).toEqual([
+  expect(parseCgroupMounts(text)).toEqual([
     { version: 1, root: "/docker/abc", mount: "/sys/fs/cgroup/memory", controllers: ["rw", "memory"] },
     { version: 1, root: "/", mount: "/sys/fs/cgroup/cpu,cpuacct", controllers: ["rw", "cpu", "cpuacct"] },
     { version: 2, root: "/", mount: "/sys/fs/cgroup/unified", controllers: [] },
   ]);
-  const own_cgroups = ownCgroups("4:memory:/a/b\n1:cpu,cpuacct:/\n0::/system.slice/x:y.service\n");
+  const own_cgroups = parseOwnCgroups("4:memory:/a/b\n1:cpu,cpuacct:/\n0::/system.slice/x:y.service\n");
   expect([own_cgroups.get("memory"), own_cgroups.get("cpuacct"), own_cgroups.get("")]).toEqual([
     "/a/b",
     "/",
@@ -34,7 +34,7 @@ function createCgroupFolder(folder: string, offered: string, delegated: string):
   writeFileSync(join(folder, "cgroup.subtree_control"), delegated);
 }
 
-test("opens no version 2 cgroups without a parent that delegates memory and pids", async () => {
+test("does not open version 2 cgroups without a parent that delegates memory and pids", async () => {
   const mount = emptyFolder();
   createCgroupFolder(mount, "cpu io", "cpu");
   createCgroupFolder(join(mount, "a"), "memory", "");
@@ -70,7 +70,7 @@ test("sets version 2 limits below the nearest delegating parent and reads counte
   expect(slot.counters()).toEqual({ oom: 1, pids: 7 });
 });
 
-test("sets limits and reads counters with this machine's kernel", async () => {
+test("sets the memory limit and reads counters with this machine's kernel", async () => {
   const { cgroups, reason } = await openCgroups(`backplane-test-${process.pid}`);
   // Without root or controllers the reason is reported, and resource limits apply instead.
   if (cgroups === null) {
@@ -87,7 +87,7 @@ test("sets limits and reads counters with this machine's kernel", async () => {
         .map((name) => join(folder, name))
         .find((file) => existsSync(file)),
     );
-  const file = memory.find((found) => found !== undefined)!;
+  const file = memory.find((path) => path !== undefined)!;
   expect(Number(readFileSync(file, "utf8"))).toBe(LIMITS.memory_bytes);
   await slot.remove();
   await cgroups.close();

@@ -98,7 +98,7 @@ const requestTo = (protocol: RequestChange["protocol"], dialect: string): Reques
   pool_key: dialect,
 });
 
-const dataRoot = (): string => {
+const createDataRoot = (): string => {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-contradictions-"));
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
   return data_root;
@@ -112,36 +112,36 @@ function pidOf(outcome: RunOutcome): number {
 
 /** The call ends as malformed, and the process keeps serving the same pool key. */
 async function expectOnlyCallFails(
-  testRunner: TestRunner,
+  test_runner: TestRunner,
   request: RequestChange,
   message: JsonObject,
 ): Promise<void> {
-  const before = pidOf(await testRunner.run({ ...request, input: { pid: true } }));
-  const outcome = await testRunner.run({ ...request, input: { messages: [message] } });
+  const first_pid = pidOf(await test_runner.run({ ...request, input: { pid: true } }));
+  const outcome = await test_runner.run({ ...request, input: { messages: [message] } });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
-  expect(pidOf(await testRunner.run({ ...request, input: { pid: true } }))).toBe(before);
+  expect(pidOf(await test_runner.run({ ...request, input: { pid: true } }))).toBe(first_pid);
 }
 
 /** The reply matches no request: all calls in flight end as malformed, and a new process takes the next call. */
 async function expectProcessReplaced(
-  testRunner: TestRunner,
+  test_runner: TestRunner,
   request: RequestChange,
   message: JsonObject,
 ): Promise<void> {
-  const before = pidOf(await testRunner.run({ ...request, input: { pid: true } }));
-  const other = testRunner.run({ ...request, input: { messages: [] } });
-  const outcome = testRunner.run({ ...request, input: { messages: [message] } });
-  for (const ended of [await outcome, await other]) {
+  const first_pid = pidOf(await test_runner.run({ ...request, input: { pid: true } }));
+  const other_outcome = test_runner.run({ ...request, input: { messages: [] } });
+  const outcome = test_runner.run({ ...request, input: { messages: [message] } });
+  for (const ended of [await outcome, await other_outcome]) {
     expect(ended).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
   }
-  expect(pidOf(await testRunner.run({ ...request, input: { pid: true } }))).not.toBe(before);
+  expect(pidOf(await test_runner.run({ ...request, input: { pid: true } }))).not.toBe(first_pid);
 }
 
-const checkAll = (list: readonly Case[], check: (answerCase: Case) => Promise<void>): Promise<unknown> =>
+const checkAll = (list: readonly Case[], check: (reply_case: Case) => Promise<void>): Promise<unknown> =>
   Promise.all(
-    list.map((answerCase) =>
-      check(answerCase).catch((error: Error) => {
-        throw new Error(`${answerCase.name}: ${error.message}`, { cause: error });
+    list.map((reply_case) =>
+      check(reply_case).catch((error: Error) => {
+        throw new Error(`${reply_case.name}: ${error.message}`, { cause: error });
       }),
     ),
   );
@@ -158,9 +158,9 @@ describe("vai.rpc.v1", () => {
     "wire.contradiction",
     "fails only the call that got a contradictory response, immediately and as malformed",
     async () => {
-      const testRunner = createTestRunner();
-      await checkAll(VAI_CASES, (answerCase) =>
-        expectOnlyCallFails(testRunner, withOwnProcess(request, answerCase), answerCase.message),
+      const test_runner = createTestRunner();
+      await checkAll(VAI_CASES, (reply_case) =>
+        expectOnlyCallFails(test_runner, withOwnProcess(request, reply_case), reply_case.message),
       );
     },
     TEST_MS,
@@ -170,9 +170,9 @@ describe("vai.rpc.v1", () => {
     "wire.contradiction",
     "fails the calls in flight and stops the process after a response with an id of the wrong type",
     async () => {
-      const testRunner = createTestRunner();
-      await checkAll(VAI_WRONG_IDS, (answerCase) =>
-        expectProcessReplaced(testRunner, withOwnProcess(request, answerCase), answerCase.message),
+      const test_runner = createTestRunner();
+      await checkAll(VAI_WRONG_IDS, (reply_case) =>
+        expectProcessReplaced(test_runner, withOwnProcess(request, reply_case), reply_case.message),
       );
     },
     TEST_MS,
@@ -205,10 +205,10 @@ verifies(
   "wire.contradiction",
   "rterm.plugin.v1: fails a contradictory response immediately as malformed",
   async () => {
-    const testRunner = createTestRunner();
+    const test_runner = createTestRunner();
     const request = requestTo("rterm.plugin.v1", "side");
     await checkAll(SIDE_CASES, async ({ message }) => {
-      const outcome = await testRunner.run({ ...request, input: { messages: [message] } });
+      const outcome = await test_runner.run({ ...request, input: { messages: [message] } });
       expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
     });
   },
@@ -217,19 +217,19 @@ verifies(
 
 describe("hefty.jsonrpc", () => {
   const request = requestTo("hefty.jsonrpc", "instrument");
-  const inOwnProject = (answerCase: Case): RequestChange => ({
-    ...withOwnProcess(request, answerCase),
+  const inOwnProject = (reply_case: Case): RequestChange => ({
+    ...withOwnProcess(request, reply_case),
     // Processes of one plugin in one project take turns.
-    context: { project_id: answerCase.name.replaceAll(/\W/g, "_") },
+    context: { project_id: reply_case.name.replaceAll(/\W/g, "_") },
   });
 
   verifies(
     "wire.contradiction",
     "fails only the call that got a contradictory instrument answer, immediately and as malformed",
     async () => {
-      const testRunner = createTestRunner({ data_root: dataRoot() });
-      await checkAll(INSTRUMENT_CASES, (answerCase) =>
-        expectOnlyCallFails(testRunner, inOwnProject(answerCase), answerCase.message),
+      const test_runner = createTestRunner({ data_root: createDataRoot() });
+      await checkAll(INSTRUMENT_CASES, (reply_case) =>
+        expectOnlyCallFails(test_runner, inOwnProject(reply_case), reply_case.message),
       );
     },
     TEST_MS,
@@ -239,21 +239,21 @@ describe("hefty.jsonrpc", () => {
     "wire.contradiction",
     "fails the calls in flight and stops the process after an instrument answer that matches no request",
     async () => {
-      const testRunner = createTestRunner({ data_root: dataRoot() });
+      const test_runner = createTestRunner({ data_root: createDataRoot() });
       const list = [
         ...rpcWrongIds(INSTRUMENT_RESULT),
         ...cases({ "an error for null": { ...RPC, id: null, error: RPC_ERROR } }),
       ];
-      await checkAll(list, (answerCase) =>
-        expectProcessReplaced(testRunner, inOwnProject(answerCase), answerCase.message),
+      await checkAll(list, (reply_case) =>
+        expectProcessReplaced(test_runner, inOwnProject(reply_case), reply_case.message),
       );
     },
     TEST_MS,
   );
 
   verifies("wire.contradiction", "rejects initialize with success and an error as malformed", async () => {
-    const testRunner = createTestRunner({ data_root: dataRoot() });
-    const outcome = await testRunner.run({
+    const test_runner = createTestRunner({ data_root: createDataRoot() });
+    const outcome = await test_runner.run({
       ...request,
       input: { pid: true },
       context: { config: { error: "no licence" } },
@@ -265,7 +265,7 @@ describe("hefty.jsonrpc", () => {
     "wire.contradiction",
     "rejects a module's Success with an error as malformed, in a process and inline",
     async () => {
-      const base = dataRoot();
+      const base = createDataRoot();
       const folder = join(base, "package");
       mkdirSync(folder);
       const metadata = `{ name: "echo", category: "Application", description: "Says it back." }`;
@@ -276,7 +276,7 @@ describe("hefty.jsonrpc", () => {
           metadata: ${metadata}, invoke: async () => (${answer}) }] };`,
       );
       const host = await buildInstrumentHost(join(base, "instrument-host.mjs"));
-      const testRunner = createTestRunner({
+      const test_runner = createTestRunner({
         folder,
         data_root: join(base, "data"),
         programs: { instruments: host },
@@ -289,7 +289,7 @@ describe("hefty.jsonrpc", () => {
         instrument: { plugin_id: "own", author: "us", isolation: "InProcess" as const, dependencies: [] },
       };
       for (const execution_class of ["worker", "inline"] as const) {
-        const outcome = await testRunner.run({
+        const outcome = await test_runner.run({
           class: execution_class,
           pool_key: `sha/bind_1@1/-/${execution_class}`,
           timeout_ms: TEN_MINUTES,
@@ -309,7 +309,7 @@ verifies(
   "wire.contradiction",
   "module.tools: rejects a contradictory frame of a tool file immediately as malformed",
   async () => {
-    const base = dataRoot();
+    const base = createDataRoot();
     mkdirSync(join(base, "tools"));
     writeFileSync(
       join(base, "tools", "echo.mjs"),
@@ -322,7 +322,7 @@ verifies(
     );
     const program = fileURLToPath(new URL("../../../sdk/dist/tool-host.mjs", import.meta.url));
     await buildToolHost(program);
-    const testRunner = createTestRunner({ folder: base, programs: { tool_files: program } });
+    const test_runner = createTestRunner({ folder: base, programs: { tool_files: program } });
     const request: RequestChange = {
       protocol: "module.tools",
       entrypoint: ["node"],
@@ -331,7 +331,7 @@ verifies(
     for (const [invocation_id, { message }] of [...VAI_CASES, ...VAI_WRONG_IDS].entries()) {
       const id = `inv_tool_${invocation_id}`;
       const frame = { ...message, ...(message.id === "$id" ? { id } : {}) };
-      const outcome = await testRunner.run({ ...request, invocation_id: id, input: { frame } });
+      const outcome = await test_runner.run({ ...request, invocation_id: id, input: { frame } });
       expect(outcome, JSON.stringify(message)).toMatchObject({ error: { code: "malformed_response" } });
     }
   },
@@ -345,12 +345,12 @@ describe("mcp.stdio", () => {
     "wire.contradiction",
     "fails only the call that got a contradictory reply, immediately and as malformed",
     async () => {
-      const testRunner = createTestRunner();
-      await checkAll(rpcCases(CONTENT), (answerCase) =>
+      const test_runner = createTestRunner();
+      await checkAll(rpcCases(CONTENT), (reply_case) =>
         expectOnlyCallFails(
-          testRunner,
-          { ...withOwnProcess(request, answerCase), class: "worker" },
-          answerCase.message,
+          test_runner,
+          { ...withOwnProcess(request, reply_case), class: "worker" },
+          reply_case.message,
         ),
       );
     },
@@ -361,12 +361,12 @@ describe("mcp.stdio", () => {
     "wire.contradiction",
     "fails the calls in flight and stops the server after a reply that matches no request",
     async () => {
-      const testRunner = createTestRunner();
-      await checkAll(rpcWrongIds(CONTENT), (answerCase) =>
+      const test_runner = createTestRunner();
+      await checkAll(rpcWrongIds(CONTENT), (reply_case) =>
         expectProcessReplaced(
-          testRunner,
-          { ...withOwnProcess(request, answerCase), class: "worker" },
-          answerCase.message,
+          test_runner,
+          { ...withOwnProcess(request, reply_case), class: "worker" },
+          reply_case.message,
         ),
       );
     },
@@ -374,10 +374,10 @@ describe("mcp.stdio", () => {
   );
 
   test("keeps a server that answers a notification with an error without an id", async () => {
-    const testRunner = createTestRunner();
+    const test_runner = createTestRunner();
     const error_without_id = { jsonrpc: "2.0", error: { code: -32601, message: "Method not found" } };
     const messages = [error_without_id, { ...RPC, result: CONTENT }];
-    const outcome = await testRunner.run({ ...request, class: "worker", input: { messages } });
+    const outcome = await test_runner.run({ ...request, class: "worker", input: { messages } });
     expect(outcome).toMatchObject({ status: "succeeded" });
     expect(outcome.violations).toBe(1);
   });
@@ -390,19 +390,19 @@ describe("mcp.stdio", () => {
         { ...RPC, id: 9_999, result: {} },
         { ...RPC, result: CONTENT },
       ];
-      const testRunner = createTestRunner();
-      const outcome = await testRunner.run({ ...request, class: "worker", input: { messages } });
+      const test_runner = createTestRunner();
+      const outcome = await test_runner.run({ ...request, class: "worker", input: { messages } });
       expect(outcome).toMatchObject({ status: "succeeded", violations: 1 });
       const twice = [
         { ...RPC, result: CONTENT },
         { ...RPC, result: {}, error: RPC_ERROR },
       ];
-      expect(await testRunner.run({ ...request, class: "worker", input: { messages: twice } })).toMatchObject(
-        {
-          status: "succeeded",
-        },
-      );
-      await until(() => testRunner.logs.some((line) => line.includes("violates its protocol")));
+      // Only the first violation of a process is logged, so the second reply needs a process of its own.
+      const second_runner = createTestRunner();
+      expect(
+        await second_runner.run({ ...request, class: "worker", input: { messages: twice } }),
+      ).toMatchObject({ status: "succeeded" });
+      await until(() => second_runner.logs.some((line) => line.includes("violates its protocol")));
     },
   );
 });

@@ -8,8 +8,8 @@ import { requestOf, side } from "../support/request.ts";
 import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
 /** The lines that the plugin itself received. */
-function receivedLines(testRunner: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
-  const file = join(testRunner.scratch_root, "seen");
+function receivedLines(test_runner: TestRunner): { file: string; lines: () => Record<string, unknown>[] } {
+  const file = join(test_runner.scratch_root, "seen");
   const lines = () =>
     existsSync(file)
       ? readFileSync(file, "utf8")
@@ -27,9 +27,9 @@ verifies(
   ["side.handshake", "side.execute", "side.wire"],
   "exchanges a handshake and a request, and the process exits",
   async () => {
-    const testRunner = createTestRunner();
-    const { file, lines } = receivedLines(testRunner);
-    const outcome = await testRunner.run(
+    const test_runner = createTestRunner();
+    const { file, lines } = receivedLines(test_runner);
+    const outcome = await test_runner.run(
       side("ok", { invocation_id: "inv_wire", input: { q: "billing", n: 3 }, env: { SEEN: file } }),
     );
     expect(outcome).toEqual({
@@ -55,20 +55,20 @@ verifies(
         input: { q: "billing", n: 3 },
       },
     ]);
-    expect(testRunner.runner.health()).toMatchObject({ processes: 0, running: 0 });
+    expect(test_runner.runner.health()).toMatchObject({ processes: 0, running: 0 });
     expect(DEFAULT_TIMEOUTS).toMatchObject({ launch_ms: 2_000, handshake_ms: 2_000, teardown_ms: 500 });
   },
 );
 
 test("converts output of every shape to a tool result", async () => {
-  const testRunner = createTestRunner();
-  expect((await testRunner.run(side("text"))).result).toEqual({
+  const test_runner = createTestRunner();
+  expect((await test_runner.run(side("text"))).result).toEqual({
     content: [{ type: "text", text: "plain words" }],
     structured_output: "plain words",
     is_error: false,
     metadata: { took: 3 },
   });
-  expect((await testRunner.run(side("nothing"))).result).toMatchObject({
+  expect((await test_runner.run(side("nothing"))).result).toMatchObject({
     content: [],
     structured_output: null,
   });
@@ -85,22 +85,22 @@ test("reports an error with a message as the plugin's own failure", async () => 
 
 verifies(
   "side.execute",
-  "kills a process that does not exit cleanly after its answer, counts a violation and keeps the result",
+  "counts a violation for a process that does not exit cleanly after its answer, and keeps the result",
   async () => {
-    const testRunner = createTestRunner({ timeouts: { teardown_ms: 100 } });
-    expect(await testRunner.run(side("exits-one-after"))).toMatchObject({
+    const test_runner = createTestRunner({ timeouts: { teardown_ms: 100 } });
+    expect(await test_runner.run(side("exits-one-after"))).toMatchObject({
       status: "succeeded",
       violations: 1,
     });
     const started = performance.now();
-    expect(await testRunner.run(side("stays-after"))).toMatchObject({ status: "succeeded", violations: 1 });
+    expect(await test_runner.run(side("stays-after"))).toMatchObject({ status: "succeeded", violations: 1 });
     // The process would stay for a minute.
     expect(performance.now() - started).toBeLessThan(40_000);
-    expect(await testRunner.run(side("dies-on-request"))).toMatchObject({
+    expect(await test_runner.run(side("dies-on-request"))).toMatchObject({
       status: "failed",
       error: { code: "crashed" },
     });
-    const forked = await testRunner.run(side("forks"));
+    const forked = await test_runner.run(side("forks"));
     const { grandchild } = (forked.result as { structured_output: { grandchild: number } }).structured_output;
     expect(grandchild).toBeGreaterThan(0);
     await until(() => !isAlive(grandchild));
@@ -112,8 +112,8 @@ verifies(
   ["side.spec", "side.error.handshake_failed"],
   "fails with handshake_failed before sending anything: wrong plugin_id, invalid manifest, silence, extra line",
   async () => {
-    const testRunner = createTestRunner({ timeouts: { handshake_ms: 500 } });
-    const { file, lines } = receivedLines(testRunner);
+    const test_runner = createTestRunner({ timeouts: { handshake_ms: 500 } });
+    const { file, lines } = receivedLines(test_runner);
     for (const behaviour of [
       "wrong-id",
       "no-manifest",
@@ -122,15 +122,15 @@ verifies(
       "handshake-twice",
       "stalls-handshake",
     ]) {
-      const outcome = await testRunner.run(side(behaviour, { env: { SEEN: file } }));
+      const outcome = await test_runner.run(side(behaviour, { env: { SEEN: file } }));
       expect([behaviour, outcome.error?.code]).toEqual([behaviour, "handshake_failed"]);
       expect(outcome).toMatchObject({ status: "failed", result: null, dispatched: false });
     }
     expect(lines().every((line) => line.type === "handshake")).toBe(true);
-    expect((await testRunner.run(side("wrong-id", { pool_key: "fresh" }))).error?.message).toContain(
+    expect((await test_runner.run(side("wrong-id", { pool_key: "fresh" }))).error?.message).toContain(
       "acme/stranger",
     );
-    expect((await testRunner.run(side("short-id"))).status).toBe("succeeded");
+    expect((await test_runner.run(side("short-id"))).status).toBe("succeeded");
   },
   BUSY_MS,
 );
@@ -140,8 +140,8 @@ verifies(
   "takes command, args and env from the record and inherits no variable of the host",
   async () => {
     process.env.BACKPLANE_TEST_LEAK = "leaked";
-    const testRunner = createTestRunner();
-    const outcome = await testRunner.run(side("environment", { env: { GREETING: "hi", PATH: "/evil" } }));
+    const test_runner = createTestRunner();
+    const outcome = await test_runner.run(side("environment", { env: { GREETING: "hi", PATH: "/evil" } }));
     delete process.env.BACKPLANE_TEST_LEAK;
     const { env, args } = (outcome.result as { structured_output: { env: object; args: string[] } })
       .structured_output;
@@ -151,7 +151,7 @@ verifies(
       TMPDIR: "/nonexistent",
       LANG: "C.UTF-8",
       PYTHONDONTWRITEBYTECODE: "1",
-      MARK: testRunner.mark,
+      MARK: test_runner.mark,
       BACKPLANE_PROCESS_ID: expect.stringMatching(/^[0-9a-f]{32}$/),
       GREETING: "hi",
       ...("LC_CTYPE" in env ? { LC_CTYPE: env.LC_CTYPE } : {}),
@@ -164,8 +164,8 @@ verifies(
   ["side.env", "side.error.launch_failed"],
   "does not start a command that is missing, not executable or shell text",
   async () => {
-    const testRunner = createTestRunner();
-    const launch = (...entrypoint: string[]) => testRunner.run({ protocol: "rterm.plugin.v1", entrypoint });
+    const test_runner = createTestRunner();
+    const launch = (...entrypoint: string[]) => test_runner.run({ protocol: "rterm.plugin.v1", entrypoint });
     for (const entrypoint of [["no-such-program"], ["./missing"], ["./side.py"], ["echo hi; touch ran"]]) {
       expect(await launch(...entrypoint)).toMatchObject({
         status: "failed",
@@ -185,10 +185,10 @@ verifies(
   ["side.timeout", "side.error.timeout"],
   "enforces the host's deadline at every step",
   async () => {
-    const testRunner = createTestRunner({ timeouts: { handshake_ms: 60_000 } });
+    const test_runner = createTestRunner({ timeouts: { handshake_ms: 60_000 } });
     for (const behaviour of ["stalls", "ignores-term", "stalls-handshake"]) {
       const started = performance.now();
-      const outcome = await testRunner.run(side(behaviour, { timeout_ms: 400 }));
+      const outcome = await test_runner.run(side(behaviour, { timeout_ms: 400 }));
       expect(outcome).toMatchObject({ status: "failed", result: null, error: { code: "timeout" } });
       // The process would stall for a minute.
       expect(performance.now() - started).toBeLessThan(40_000);
@@ -201,20 +201,20 @@ verifies(
   "side.error.crashed",
   "fails with crashed, exit code and last line of stderr if the process exits before its answer",
   async () => {
-    const testRunner = createTestRunner();
-    const early = await testRunner.run(side("dies-at-once"));
+    const test_runner = createTestRunner();
+    const early = await test_runner.run(side("dies-at-once"));
     expect(early).toMatchObject({ error: { code: "crashed", details: { exit_code: 3 } }, dispatched: false });
-    const between = await testRunner.run(side("dies-after-handshake"));
+    const between = await test_runner.run(side("dies-after-handshake"));
     expect(between.error).toMatchObject({ code: "crashed", details: { exit_code: 9 } });
     expect(between.error?.message).toContain("cannot go on");
-    const late = await testRunner.run(side("dies-on-request"));
+    const late = await test_runner.run(side("dies-on-request"));
     expect(late).toMatchObject({
       error: { code: "crashed", details: { exit_code: 7 } },
       stderr_tail: "boom\n",
       dispatched: true,
     });
     expect(late.error?.message).toContain("boom");
-    expect((await testRunner.run(side("exits-zero-without-answer"))).error?.code).toBe("crashed");
+    expect((await test_runner.run(side("exits-zero-without-answer"))).error?.code).toBe("crashed");
   },
 );
 
@@ -222,7 +222,7 @@ verifies(
   ["side.error.malformed_response", "side.no-silent-success"],
   "never turns a protocol error into a success",
   async () => {
-    const testRunner = createTestRunner();
+    const test_runner = createTestRunner();
     for (const behaviour of [
       "answer-not-json",
       "answer-for-stranger",
@@ -232,11 +232,11 @@ verifies(
       "error-without-message",
       "floods-stdout",
     ]) {
-      const outcome = await testRunner.run(side(behaviour));
+      const outcome = await test_runner.run(side(behaviour));
       expect([behaviour, outcome.error?.code]).toEqual([behaviour, "malformed_response"]);
       expect(outcome).toMatchObject({ status: "failed", result: null });
     }
-    expect((await testRunner.run(side("dies-on-request"))).status).toBe("failed");
+    expect((await test_runner.run(side("dies-on-request"))).status).toBe("failed");
   },
 );
 
@@ -244,10 +244,10 @@ verifies(
   ["side.tool-exposed", "side.error.tool_not_exposed"],
   "never calls a tool that the handshake does not list",
   async () => {
-    const testRunner = createTestRunner();
-    const { file, lines } = receivedLines(testRunner);
+    const test_runner = createTestRunner();
+    const { file, lines } = receivedLines(test_runner);
     for (const behaviour of ["no-tools", "other-tool"]) {
-      expect(await testRunner.run(side(behaviour, { env: { SEEN: file } }))).toMatchObject({
+      expect(await test_runner.run(side(behaviour, { env: { SEEN: file } }))).toMatchObject({
         status: "failed",
         error: { code: "tool_not_exposed" },
         dispatched: false,
@@ -266,30 +266,30 @@ verifies("side.error.protocol_version_mismatch", "rejects another protocol_versi
 });
 
 describe("capabilities", () => {
-  const runWithGrant = (testRunner: TestRunner, behaviour: string, capabilities: string[]) =>
-    testRunner.run(side(behaviour, { grant: { capabilities } }));
+  const runWithGrant = (test_runner: TestRunner, behaviour: string, capabilities: string[]) =>
+    test_runner.run(side(behaviour, { grant: { capabilities } }));
 
   verifies(
     ["side.capability.subset", "side.error.capability_not_declared", "side.error.capability_not_allowed"],
     "rejects capabilities beyond the grant, and grants none just because the handshake lists them",
     async () => {
-      const testRunner = createTestRunner();
-      expect((await runWithGrant(testRunner, "ok", ["net.http"])).error?.code).toBe(
+      const test_runner = createTestRunner();
+      expect((await runWithGrant(test_runner, "ok", ["net.http"])).error?.code).toBe(
         "capability_not_declared",
       );
-      expect((await runWithGrant(testRunner, "asks-none", ["net.http"])).error?.code).toBe(
+      expect((await runWithGrant(test_runner, "asks-none", ["net.http"])).error?.code).toBe(
         "capability_not_declared",
       );
-      expect((await runWithGrant(testRunner, "asks-net", [])).error?.code).toBe("capability_not_allowed");
-      const wider = await runWithGrant(testRunner, "asks-net-and-fs", ["net.http"]);
+      expect((await runWithGrant(test_runner, "asks-net", [])).error?.code).toBe("capability_not_allowed");
+      const wider = await runWithGrant(test_runner, "asks-net-and-fs", ["net.http"]);
       expect(wider.error).toMatchObject({
         code: "capability_not_allowed",
         details: { forbidden: ["fs.read"] },
       });
-      expect((await runWithGrant(testRunner, "asks-net", ["net.http", "fs.read"])).status).toBe("succeeded");
-      expect((await runWithGrant(testRunner, "asks-none", [])).status).toBe("succeeded");
+      expect((await runWithGrant(test_runner, "asks-net", ["net.http", "fs.read"])).status).toBe("succeeded");
+      expect((await runWithGrant(test_runner, "asks-none", [])).status).toBe("succeeded");
       for (const behaviour of ["asks-empty", "asks-padded", "asks-twice"]) {
-        const outcome = await runWithGrant(testRunner, behaviour, ["net.http", ""]);
+        const outcome = await runWithGrant(test_runner, behaviour, ["net.http", ""]);
         expect([behaviour, outcome.status, outcome.error?.code]).toEqual([
           behaviour,
           "failed",
@@ -301,23 +301,23 @@ describe("capabilities", () => {
 });
 
 test("uses scratch as the home of the process and removes it afterwards", async () => {
-  const testRunner = createTestRunner();
-  const outcome = await testRunner.run(
+  const test_runner = createTestRunner();
+  const outcome = await test_runner.run(
     side("scratch", { invocation_id: "inv_s", grant: { filesystem: "scratch" } }),
   );
-  const dir = join(testRunner.scratch_root, "inv_s");
+  const dir = join(test_runner.scratch_root, "inv_s");
   expect((outcome.result as { structured_output: object }).structured_output).toEqual({ dir, home: dir });
-  expect(readdirSync(testRunner.scratch_root)).toEqual([]);
+  expect(readdirSync(test_runner.scratch_root)).toEqual([]);
 });
 
 test("kills the process of a cancelled call immediately", async () => {
-  const testRunner = createTestRunner();
-  const { file, lines } = receivedLines(testRunner);
-  const running = testRunner.run(side("ignores-term", { invocation_id: "inv_c", env: { SEEN: file } }));
+  const test_runner = createTestRunner();
+  const { file, lines } = receivedLines(test_runner);
+  const running = test_runner.run(side("ignores-term", { invocation_id: "inv_c", env: { SEEN: file } }));
   await until(() => lines().length === 2);
-  expect(testRunner.runner.cancel("inv_c", "user")).toBe(true);
+  expect(test_runner.runner.cancel("inv_c", "user")).toBe(true);
   expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
-  expect(processesWith(testRunner.mark)).toEqual([]);
+  expect(processesWith(test_runner.mark)).toEqual([]);
 });
 
 test("rejects hooks", async () => {
@@ -326,10 +326,10 @@ test("rejects hooks", async () => {
 });
 
 verifies("side.tool-name", "uses the plugin's own tool name and plugin id", async () => {
-  const testRunner = createTestRunner();
-  const request = requestOf(side("foreign-names", { env: { MARK: testRunner.mark } }));
+  const test_runner = createTestRunner();
+  const request = requestOf(side("foreign-names", { env: { MARK: test_runner.mark } }));
   const runAs = (plugin_id: string, native_name: string) =>
-    testRunner.run({
+    test_runner.run({
       ...request,
       invocation_id: `inv_${plugin_id.length}_${native_name.length}`,
       native_name,

@@ -18,7 +18,7 @@ beforeAll(async () => {
   await buildToolHost(PROGRAM);
 });
 
-function toolFolder(files: Record<string, string>): string {
+function createToolFolder(files: Record<string, string>): string {
   const folder = mkdtempSync(join(tmpdir(), "tool-module-"));
   // The sandbox runs as another user, which must be able to read the folder.
   chmodSync(folder, 0o755);
@@ -58,13 +58,13 @@ export default {
 `;
 
 test("describes tool files as exports with their schemas", async () => {
-  const folder = toolFolder({
+  const folder = createToolFolder({
     "look.ts": LOOK,
     "host_open.ts": "export default {};",
     "bad name!.js": "throw 1;",
   });
-  const testRunner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
-  const { exports, schemas, info } = await testRunner.runner.describe!(describeAll());
+  const test_runner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
+  const { exports, schemas, info } = await test_runner.runner.describe!(describeAll());
   for (const item of exports) ToolExportSchema.parse(item);
   expect(
     exports.map(({ id, tool: { risk, target, category, native_name } }) => [
@@ -91,16 +91,16 @@ verifies(
   "tools.target",
   "hides the host from a sandboxed tool and shows it to a tool on the host",
   async () => {
-    const folder = toolFolder({ "look.ts": LOOK });
+    const folder = createToolFolder({ "look.ts": LOOK });
     const secret = join(folder, "outside.txt");
     writeFileSync(secret, "of the host");
-    const testRunner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
-    const inside = await testRunner.run(tool("look", { input: { path: secret } }));
+    const test_runner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
+    const inside = await test_runner.run(tool("look", { input: { path: secret } }));
     expect(inside.status).toBe("failed");
     expect(textOf(inside)).toMatch(/ENOENT.* in \/plugin with .*plugin/);
-    const outside = await testRunner.run(tool("look", { input: { path: secret }, grant: { host: true } }));
+    const outside = await test_runner.run(tool("look", { input: { path: secret }, grant: { host: true } }));
     expect([outside.status, textOf(outside)]).toEqual(["succeeded", "of the host"]);
-    const self = await testRunner.run(tool("look", { input: { path: "/plugin/tools/look.ts" } }));
+    const self = await test_runner.run(tool("look", { input: { path: "/plugin/tools/look.ts" } }));
     expect(textOf(self)).toBe(readFileSync(join(folder, "tools/look.ts"), "utf8"));
   },
 );
@@ -108,22 +108,22 @@ verifies(
 const COUNTER =
   "let calls = 0; export default { execute: () => ({ content: String(++calls) + ' ' + process.pid }) };";
 
-const countTwice = async (testRunner: TestRunner, change: RequestChange) => {
-  const first = textOf(await testRunner.run(tool("count", change)));
-  const second = textOf(await testRunner.run(tool("count", change)));
+const countTwice = async (test_runner: TestRunner, change: RequestChange) => {
+  const first = textOf(await test_runner.run(tool("count", change)));
+  const second = textOf(await test_runner.run(tool("count", change)));
   return [first, second].map((text) => text?.split(" ")[0]);
 };
 
 test("uses an isolated process once and keeps a worker", async () => {
-  const folder = toolFolder({ "count.js": COUNTER });
-  const testRunner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
-  expect(await countTwice(testRunner, {})).toEqual(["1", "1"]);
-  expect(await countTwice(testRunner, { class: "worker", pool_key: "one" })).toEqual(["1", "2"]);
+  const folder = createToolFolder({ "count.js": COUNTER });
+  const test_runner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
+  expect(await countTwice(test_runner, {})).toEqual(["1", "1"]);
+  expect(await countTwice(test_runner, { class: "worker", pool_key: "one" })).toEqual(["1", "2"]);
 });
 
 test("reports a missing host program", async () => {
-  const testRunner = createTestRunner({ folder: toolFolder({ "count.js": COUNTER }) });
-  const outcome = await testRunner.run(tool("count", { class: "worker" }));
+  const test_runner = createTestRunner({ folder: createToolFolder({ "count.js": COUNTER }) });
+  const outcome = await test_runner.run(tool("count", { class: "worker" }));
   expect(outcome.error).toMatchObject({
     code: "launch_failed",
     message: expect.stringContaining("no host program for"),

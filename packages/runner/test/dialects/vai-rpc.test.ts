@@ -33,11 +33,11 @@ test.each([
   ["cancels-itself", "cancelled", "cancelled", null],
   ["ok-false", "failed", "plugin_protocol_error", "missing body"],
   ["no-status", "failed", "malformed_response", null],
-])("behaviour %s: the call ends as %s with error code %s", async (behaviour, status, code, expectedText) => {
+])("behaviour %s: the call ends as %s with error code %s", async (behaviour, status, code, expected_text) => {
   const outcome = await createTestRunner().run(vai(behaviour));
   expect(outcome).toMatchObject({ status, dispatched: true, violations: 0 });
   expect(outcome.error?.code ?? null).toBe(code);
-  if (expectedText !== null) expect(outcome.error?.message).toContain(expectedText);
+  if (expected_text !== null) expect(outcome.error?.message).toContain(expected_text);
 });
 
 test("accepts ack from a hook", async () => {
@@ -46,18 +46,18 @@ test("accepts ack from a hook", async () => {
 });
 
 test("delivers events in order before the outcome", async () => {
-  const testRunner = createTestRunner();
-  await testRunner.run(vai("tells-events", { input: { step: "x" } }));
-  expect(testRunner.events).toEqual([1, 2, 3].map((n) => ({ type: "progress", n, step: "x" })));
+  const test_runner = createTestRunner();
+  await test_runner.run(vai("tells-events", { input: { step: "x" } }));
+  expect(test_runner.events).toEqual([1, 2, 3].map((n) => ({ type: "progress", n, step: "x" })));
 });
 
 verifies(
   "vai.hello.identity",
   "kills a process with another identity before sending anything, and records the mismatch",
   async () => {
-    const testRunner = createTestRunner();
-    const seen = join(testRunner.scratch_root, "seen");
-    const outcome = await testRunner.run(vai("wrong-identity", { env: { SEEN: seen } }));
+    const test_runner = createTestRunner();
+    const frames_file = join(test_runner.scratch_root, "seen");
+    const outcome = await test_runner.run(vai("wrong-identity", { env: { SEEN: frames_file } }));
     expect(outcome).toMatchObject({
       status: "failed",
       dispatched: false,
@@ -67,8 +67,8 @@ verifies(
       expected: { package_id: "acme/fixture", version: "1.0.0" },
       got: { package_id: "acme/other", version: "9.9.9" },
     });
-    expect(processesWith(testRunner.mark)).toEqual([]);
-    expect(framesIn(seen).filter((frame) => frame.type === "request")).toEqual([]);
+    expect(processesWith(test_runner.mark)).toEqual([]);
+    expect(framesIn(frames_file).filter((frame) => frame.type === "request")).toEqual([]);
   },
 );
 
@@ -77,15 +77,15 @@ verifies(
   "sends a cancel at the deadline, waits for the grace period, kills the process tree and fails with timeout",
   async () => {
     // Long enough for a plugin on a busy machine to note the cancel.
-    const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 2_000 } });
-    const seen = join(testRunner.scratch_root, "seen");
-    const env = { SEEN: seen };
-    const forked = await testRunner.run(vai("forks", { env }));
+    const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 2_000 } });
+    const frames_file = join(test_runner.scratch_root, "seen");
+    const env = { SEEN: frames_file };
+    const forked = await test_runner.run(vai("forks", { env }));
     const { pid, grandchild } = forked.result as { pid: number; grandchild: number };
     expect([isAlive(pid), isAlive(grandchild)]).toEqual([true, true]);
     // Starts the process first, so that the deadline covers the call alone.
-    await testRunner.run(vai("hangs-on-request", { env, input: {} }));
-    const hung = await testRunner.run(
+    await test_runner.run(vai("hangs-on-request", { env, input: {} }));
+    const hung = await test_runner.run(
       vai("hangs-on-request", { timeout_ms: 2_000, env, input: { hang: true } }),
     );
     expect(hung).toMatchObject({
@@ -94,11 +94,11 @@ verifies(
       error: { code: "timeout" },
       dispatched: true,
     });
-    expect(framesIn(seen)).toContainEqual(
+    expect(framesIn(frames_file)).toContainEqual(
       expect.objectContaining({ type: "cancel", reason: "deadline_exceeded" }),
     );
-    testRunner.runner.retire("bind_1");
-    await testRunner.runner.close(300);
+    test_runner.runner.retire("bind_1");
+    await test_runner.runner.close(300);
     expect([isAlive(pid), isAlive(grandchild)]).toEqual([false, false]);
   },
 );
@@ -107,21 +107,21 @@ verifies(
   "vai.cancel",
   "kills the tree of a plugin that ignores a cancel by the user, and ends as cancelled",
   async () => {
-    const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
-    const seen = join(testRunner.scratch_root, "seen");
-    const running = testRunner.run(
-      vai("ignores-everything", { invocation_id: "inv_u", env: { SEEN: seen } }),
+    const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 200 } });
+    const frames_file = join(test_runner.scratch_root, "seen");
+    const running = test_runner.run(
+      vai("ignores-everything", { invocation_id: "inv_u", env: { SEEN: frames_file } }),
     );
-    await until(() => framesIn(seen).some((frame) => frame.type === "request"));
-    expect(testRunner.runner.cancel("inv_u", "user")).toBe(true);
-    expect(testRunner.runner.cancel("inv_u", "user")).toBe(true);
+    await until(() => framesIn(frames_file).some((frame) => frame.type === "request"));
+    expect(test_runner.runner.cancel("inv_u", "user")).toBe(true);
+    expect(test_runner.runner.cancel("inv_u", "user")).toBe(true);
     expect(await running).toMatchObject({
       status: "cancelled",
       error: { code: "cancelled" },
       dispatched: true,
     });
-    expect(testRunner.runner.cancel("inv_u", "user")).toBe(false);
-    await until(() => processesWith(testRunner.mark).length === 0);
+    expect(test_runner.runner.cancel("inv_u", "user")).toBe(false);
+    await until(() => processesWith(test_runner.mark).length === 0);
   },
 );
 
@@ -129,19 +129,19 @@ verifies(
   "vai.cancel",
   "treats a reply within the grace period as an acknowledgement, and keeps the process",
   async () => {
-    const testRunner = createTestRunner();
-    const late = await testRunner.run(vai("succeeds-after-cancel", { timeout_ms: 300 }));
+    const test_runner = createTestRunner();
+    const late = await test_runner.run(vai("succeeds-after-cancel", { timeout_ms: 300 }));
     expect(late).toMatchObject({ status: "failed", result: null, error: { code: "timeout" }, violations: 0 });
-    const seen = join(testRunner.scratch_root, "seen");
-    const running = testRunner.run(
-      vai("acknowledges-cancel", { invocation_id: "inv_a", env: { SEEN: seen } }),
+    const frames_file = join(test_runner.scratch_root, "seen");
+    const running = test_runner.run(
+      vai("acknowledges-cancel", { invocation_id: "inv_a", env: { SEEN: frames_file } }),
     );
-    await until(() => framesIn(seen).some((frame) => frame.type === "request"));
+    await until(() => framesIn(frames_file).some((frame) => frame.type === "request"));
     const started = performance.now();
-    testRunner.runner.cancel("inv_a", "user");
+    test_runner.runner.cancel("inv_a", "user");
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
     expect(performance.now() - started).toBeLessThan(VAI_TIMEOUTS.cancel_grace_ms);
-    expect(processesWith(testRunner.mark)).toHaveLength(2);
+    expect(processesWith(test_runner.mark)).toHaveLength(2);
   },
 );
 
@@ -149,10 +149,10 @@ verifies(
   "vai.cancel",
   "kills the process of a call that ignores its cancel; other calls on it end as crashed",
   async () => {
-    const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 100 } });
-    await testRunner.run(vai("hangs-on-request", { input: {} }));
-    const other = testRunner.run(vai("hangs-on-request", { input: { slow: true } }));
-    const hanging = testRunner.run(vai("hangs-on-request", { timeout_ms: 2_000, input: { hang: true } }));
+    const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 100 } });
+    await test_runner.run(vai("hangs-on-request", { input: {} }));
+    const other = test_runner.run(vai("hangs-on-request", { input: { slow: true } }));
+    const hanging = test_runner.run(vai("hangs-on-request", { timeout_ms: 2_000, input: { hang: true } }));
     expect(await hanging).toMatchObject({ error: { code: "timeout" } });
     expect(await other).toMatchObject({ status: "failed", error: { code: "crashed" }, dispatched: true });
     expect((await other).error?.message).toContain("ignored its cancel");
@@ -163,14 +163,14 @@ verifies(
   "vai.shutdown",
   "sends shutdown on unload and kills a process that ignores it after the grace period",
   async () => {
-    const testRunner = createTestRunner({ timeouts: { shutdown_grace_ms: 300 } });
-    const seen = join(testRunner.scratch_root, "seen");
-    await testRunner.run(vai("echo", { env: { SEEN: seen } }));
-    await testRunner.run(vai("ignores-everything", { timeout_ms: 50, invocation_id: "inv_i" }));
-    testRunner.runner.retire("bind_1");
-    await until(() => processesWith(testRunner.mark).length === 0);
-    expect(framesIn(seen).at(-1)).toMatchObject({ type: "shutdown" });
-    await until(() => testRunner.runner.health().processes === 0);
+    const test_runner = createTestRunner({ timeouts: { shutdown_grace_ms: 300 } });
+    const frames_file = join(test_runner.scratch_root, "seen");
+    await test_runner.run(vai("echo", { env: { SEEN: frames_file } }));
+    await test_runner.run(vai("ignores-everything", { timeout_ms: 50, invocation_id: "inv_i" }));
+    test_runner.runner.retire("bind_1");
+    await until(() => processesWith(test_runner.mark).length === 0);
+    expect(framesIn(frames_file).at(-1)).toMatchObject({ type: "shutdown" });
+    await until(() => test_runner.runner.health().processes === 0);
   },
 );
 
@@ -178,20 +178,22 @@ verifies(
   "vai.shutdown",
   "ends calls and kills unresponsive processes within the grace period when the host shuts down",
   async () => {
-    const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 60_000, shutdown_grace_ms: 60_000 } });
-    const seen = join(testRunner.scratch_root, "seen");
-    await testRunner.run(vai("echo"));
-    const running = testRunner.run(vai("ignores-everything", { env: { SEEN: seen } }));
-    await until(() => framesIn(seen).some((frame) => frame.type === "request"));
+    const test_runner = createTestRunner({
+      timeouts: { cancel_grace_ms: 60_000, shutdown_grace_ms: 60_000 },
+    });
+    const frames_file = join(test_runner.scratch_root, "seen");
+    await test_runner.run(vai("echo"));
+    const running = test_runner.run(vai("ignores-everything", { env: { SEEN: frames_file } }));
+    await until(() => framesIn(frames_file).some((frame) => frame.type === "request"));
     const started = performance.now();
-    await testRunner.runner.close(300);
+    await test_runner.runner.close(300);
     expect(performance.now() - started).toBeLessThan(5_000);
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "gateway_stopping" } });
-    expect(framesIn(seen)).toContainEqual(
+    expect(framesIn(frames_file)).toContainEqual(
       expect.objectContaining({ type: "cancel", reason: "host_shutdown" }),
     );
-    expect(processesWith(testRunner.mark)).toEqual([]);
-    expect(await testRunner.run(vai("echo"))).toMatchObject({
+    expect(processesWith(test_runner.mark)).toEqual([]);
+    expect(await test_runner.run(vai("echo"))).toMatchObject({
       error: { code: "gateway_stopping" },
       dispatched: false,
     });
@@ -204,38 +206,38 @@ verifies("vai.timeouts", "uses the documented default timeouts, each of which ca
     cancel_grace_ms: 2_000,
     shutdown_grace_ms: 5_000,
   });
-  const shortHello = createTestRunner({ timeouts: { hello_ms: 150 } });
-  expect(await shortHello.run(vai("never-says-hello"))).toMatchObject({
+  const impatient_runner = createTestRunner({ timeouts: { hello_ms: 150 } });
+  expect(await impatient_runner.run(vai("never-says-hello"))).toMatchObject({
     error: { code: "handshake_failed", message: expect.stringContaining("within 150 ms") },
     dispatched: false,
   });
   const timeouts = { cancel_grace_ms: 100, shutdown_grace_ms: 100 };
-  const testRunner = createTestRunner({ timeouts });
+  const test_runner = createTestRunner({ timeouts });
   const started = performance.now();
-  expect(await testRunner.run(vai("hangs", { timeout_ms: 100 }))).toMatchObject({
+  expect(await test_runner.run(vai("hangs", { timeout_ms: 100 }))).toMatchObject({
     error: { code: "timeout" },
   });
-  await testRunner.run(vai("ignores-everything", { timeout_ms: 100 }));
-  testRunner.runner.retire("bind_1");
-  await until(() => processesWith(testRunner.mark).length === 0);
+  await test_runner.run(vai("ignores-everything", { timeout_ms: 100 }));
+  test_runner.runner.retire("bind_1");
+  await until(() => processesWith(test_runner.mark).length === 0);
   const spent = performance.now() - started;
   // The default grace periods of the two processes would take another 9 s.
   expect(spent).toBeLessThan(9_000);
 });
 
-test("leaves no process behind when a call is cancelled during the spawn", async () => {
+test("leaves no process behind when the runner is closed during a launch", async () => {
   let closed: Promise<void> | undefined;
-  const testRunner: TestRunner = createTestRunner({
+  const test_runner: TestRunner = createTestRunner({
     interpreters: {
       node: process.execPath,
       // Read between the decision to launch and the launch itself.
       get path() {
-        closed ??= testRunner.runner.close(10_000);
+        closed ??= test_runner.runner.close(10_000);
         return PLUGIN_PATH;
       },
     },
   });
-  const outcome = await testRunner.run({ entrypoint: ["sleep", "600"] });
+  const outcome = await test_runner.run({ entrypoint: ["sleep", "600"] });
   expect(outcome).toMatchObject({
     status: "cancelled",
     error: { code: "gateway_stopping" },
@@ -244,7 +246,7 @@ test("leaves no process behind when a call is cancelled during the spawn", async
   const started = performance.now();
   await closed;
   expect(performance.now() - started).toBeLessThan(5_000);
-  expect(processesWith(testRunner.mark)).toEqual([]);
+  expect(processesWith(test_runner.mark)).toEqual([]);
 });
 
 test("includes launch and handshake in the deadline, and dispatches nothing if they take too long", async () => {
@@ -256,29 +258,29 @@ verifies(
   "vai.context",
   "provides a private scratch_dir only with a scratch grant and removes it after the call",
   async () => {
-    const testRunner = createTestRunner();
-    const without = await testRunner.run(vai("uses-scratch"));
+    const test_runner = createTestRunner();
+    const without = await test_runner.run(vai("uses-scratch"));
     expect(without.result).toEqual({ scratch_dir: null, tmp: "/nonexistent", home: "/nonexistent" });
     let mode = 0;
-    const withScratch = testRunner.run(
+    const with_scratch = test_runner.run(
       vai("uses-scratch", { invocation_id: "inv_ws", grant: { filesystem: "scratch" } }),
     );
-    const dir = join(testRunner.scratch_root, "inv_ws");
+    const dir = join(test_runner.scratch_root, "inv_ws");
     await until(() => existsSync(dir));
     mode = statSync(dir).mode & 0o777;
-    const { scratch_dir, tmp } = (await withScratch).result as { scratch_dir: string; tmp: string };
+    const { scratch_dir, tmp } = (await with_scratch).result as { scratch_dir: string; tmp: string };
     expect(mode).toBe(0o700);
     expect(scratch_dir).toBe(dir);
     expect(tmp).toMatch(/proc_\d+$/);
     expect(existsSync(dir)).toBe(false);
-    testRunner.runner.retire("bind_1");
-    await until(() => readdirSync(testRunner.scratch_root).length === 0);
+    test_runner.runner.retire("bind_1");
+    await until(() => readdirSync(test_runner.scratch_root).length === 0);
   },
 );
 
 verifies("vai.context", "passes the context to the plugin unchanged, including secrets", async () => {
-  const testRunner = createTestRunner();
-  const { result } = await testRunner.run(
+  const test_runner = createTestRunner();
+  const { result } = await test_runner.run(
     vai("context", {
       invocation_id: "inv_ctx",
       body: { tool_execution_id: "toolx_9", input: {} },
@@ -299,13 +301,13 @@ verifies("vai.context", "passes the context to the plugin unchanged, including s
 });
 
 test("redacts secrets from results, events, errors and stderr in every encoding", async () => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const token = 's3cr3t/+"quoted" value';
   const context = { secrets: { token } };
-  const outcome = await testRunner.run(vai("repeats-secrets", { context, input: {} }));
-  const failed = await testRunner.run(vai("repeats-secrets", { context, input: { fail: true } }));
+  const outcome = await test_runner.run(vai("repeats-secrets", { context, input: {} }));
+  const failed = await test_runner.run(vai("repeats-secrets", { context, input: { fail: true } }));
   expect(failed.error?.message).toBe("bad [redacted]");
-  const recorded = JSON.stringify([outcome, failed, testRunner.events]);
+  const recorded = JSON.stringify([outcome, failed, test_runner.events]);
   const bare = Buffer.from(token).toString("base64").slice(0, 20);
   for (const encoding of [
     "s3cr3t",
@@ -336,16 +338,16 @@ test("removes scratch folders of an earlier gateway but no other files", async (
 });
 
 test("refuses isolated and inline without support for them, and reports unknown protocols", async () => {
-  const testRunner = createTestRunner();
-  expect(await testRunner.run(vai("echo", { class: "isolated" }))).toMatchObject({
+  const test_runner = createTestRunner();
+  expect(await test_runner.run(vai("echo", { class: "isolated" }))).toMatchObject({
     error: { code: "sandbox.unavailable" },
     dispatched: false,
   });
-  expect((await testRunner.run(vai("echo", { class: "inline" }))).error?.code).toBe("class.unsupported");
-  const unknown = await testRunner.run(vai("echo", { protocol: "acme.rpc" as never }));
+  expect((await test_runner.run(vai("echo", { class: "inline" }))).error?.code).toBe("class.unsupported");
+  const unknown = await test_runner.run(vai("echo", { protocol: "acme.rpc" as never }));
   expect(unknown.error).toMatchObject({
     code: "launch_failed",
     message: expect.stringContaining("acme.rpc"),
   });
-  expect(testRunner.runner.health().sandbox.available).toBe(false);
+  expect(test_runner.runner.health().sandbox.available).toBe(false);
 });

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { hello } from "../support/client-hello.ts";
 import {
   connectLine,
-  openTestEgress,
+  createTestEgress,
   PUBLIC,
   SOCKS_GRANTED,
   socksConnect,
@@ -12,13 +12,13 @@ import {
 } from "../support/egress.ts";
 import { listen } from "../support/loopback.ts";
 import { ManualClock } from "../support/manual-clock.ts";
-import { httpServer, requestThroughProxy } from "../support/web-server.ts";
+import { requestThroughProxy, startHttpServer } from "../support/web-server.ts";
 
 const echo = (socket: Socket) => void socket.pipe(socket);
 
 test("CONNECT: forwards TLS unchanged in both directions after checking its name", async () => {
   const { port } = await listen(echo, PUBLIC);
-  const { proxy, session, resolved } = await openTestEgress({ domains: ["api.acme.test"] });
+  const { proxy, session, resolved } = await createTestEgress({ domains: ["api.acme.test"] });
   const first = hello({ name: "api.acme.test", record: 40 });
   const client = new TestClient(proxy).send(connectLine(`api.acme.test:${port}`));
   await client.waitFor(/200 Connection established\r\n\r\n/);
@@ -36,8 +36,8 @@ test("CONNECT: forwards TLS unchanged in both directions after checking its name
 });
 
 test("absolute URIs: forwards consecutive requests with bodies and removes proxy fields", async () => {
-  const { port, seen } = await httpServer();
-  const { proxy, session } = await openTestEgress({ domains: ["api.acme.test", "*.cdn.test"] });
+  const { port, requests } = await startHttpServer();
+  const { proxy, session } = await createTestEgress({ domains: ["api.acme.test", "*.cdn.test"] });
   const body = randomBytes(500_000);
   const response = await requestThroughProxy(proxy, `http://api.acme.test:${port}/p?q=1`, {
     method: "POST",
@@ -57,7 +57,7 @@ test("absolute URIs: forwards consecutive requests with bodies and removes proxy
     `GET http://a.cdn.test:${port}/2 HTTP/1.1\r\nHost: a.cdn.test:${port}\r\nConnection: close\r\n\r\n`,
   );
   await client.readToEnd();
-  expect(seen).toEqual([
+  expect(requests).toEqual([
     `POST /p?q=1 api.acme.test:${port}`,
     `GET /1 api.acme.test:${port}`,
     `GET /2 a.cdn.test:${port}`,
@@ -68,7 +68,7 @@ test("absolute URIs: forwards consecutive requests with bodies and removes proxy
 
 test("SOCKS5: forwards a connection to a host name", async () => {
   const { port } = await listen(echo, PUBLIC);
-  const { proxy, session } = await openTestEgress({ domains: ["api.acme.test"] });
+  const { proxy, session } = await createTestEgress({ domains: ["api.acme.test"] });
   const client = new TestClient(proxy).send(socksConnect("api.acme.test", port));
   await client.waitFor(SOCKS_GRANTED);
   client.send(hello({ name: "api.acme.test" }));
@@ -81,7 +81,7 @@ test("forwards a protocol in which the server speaks first", async () => {
     socket.write("220 ready\r\n");
     socket.on("data", (chunk: Buffer) => socket.end(`250 ${chunk.toString()}`));
   }, PUBLIC);
-  const { proxy } = await openTestEgress({ domains: [`mail.acme.test:${port}`] });
+  const { proxy } = await createTestEgress({ domains: [`mail.acme.test:${port}`] });
   const client = new TestClient(proxy).send(connectLine(`mail.acme.test:${port}`));
   await client.waitFor(/220 ready/);
   client.send("EHLO x\r\n");
@@ -89,9 +89,9 @@ test("forwards a protocol in which the server speaks first", async () => {
 });
 
 test("/etc/hosts: serves HTTP and TLS clients that ignore the proxy variables", async () => {
-  const web = await httpServer();
+  const web = await startHttpServer();
   const tls = await listen(echo, PUBLIC);
-  const egress = await openTestEgress({ domains: [`b.test:${web.port}`, `a.test:${tls.port}`] });
+  const egress = await createTestEgress({ domains: [`b.test:${web.port}`, `a.test:${tls.port}`] });
   const { hosts } = egress.session;
   const at = async (name: string, port: number) => {
     const { address } = hosts.find((host) => host.name === name)!;
@@ -103,9 +103,9 @@ test("/etc/hosts: serves HTTP and TLS clients that ignore the proxy variables", 
   const secure = await at("a.test", tls.port);
   secure.send(hello({ name: "a.test" }));
   await secure.waitFor(/a\.test/);
-  const other = await at("a.test", tls.port);
-  other.send(hello({ name: "b.test" }));
-  expect(await other.readToEnd()).toBe("");
+  const other_client = await at("a.test", tls.port);
+  other_client.send(hello({ name: "b.test" }));
+  expect(await other_client.readToEnd()).toBe("");
   // A name at a port of another name, and an address without a name.
   const crossed = new TestClient(
     await egress.openListener("named", web.port, hosts[1]!.address),
@@ -122,8 +122,8 @@ test("/etc/hosts: serves HTTP and TLS clients that ignore the proxy variables", 
 });
 
 test("forwards WebSocket upgrades and serves any other upgrade as plain HTTP", async () => {
-  const { port } = await httpServer();
-  const { proxy } = await openTestEgress({ domains: ["ws.test"] });
+  const { port } = await startHttpServer();
+  const { proxy } = await createTestEgress({ domains: ["ws.test"] });
   const head = (upgrade: string) =>
     `GET http://ws.test:${port}/ HTTP/1.1\r\nHost: ws.test:${port}\r\nConnection: Upgrade\r\nUpgrade: ${upgrade}\r\n\r\n`;
   const client = new TestClient(proxy).send(head("websocket"));
@@ -136,10 +136,10 @@ test("forwards WebSocket upgrades and serves any other upgrade as plain HTTP", a
 });
 
 test("allows a private host of the operator only with a grant", async () => {
-  const { port } = await httpServer("127.0.0.1");
+  const { port } = await startHttpServer("127.0.0.1");
   const operator_allows = [`ollama.test:${port}`, `127.0.0.1:${port}`];
   const names = { "ollama.test": ["127.0.0.1"], "127.0.0.1": ["127.0.0.1"], "other.test": ["127.0.0.1"] };
-  const egress = await openTestEgress({
+  const egress = await createTestEgress({
     domains: ["ollama.test", "other.test", "127.0.0.1"],
     names,
     operator_allows,
@@ -147,14 +147,14 @@ test("allows a private host of the operator only with a grant", async () => {
   expect((await requestThroughProxy(egress.proxy, `http://ollama.test:${port}/`)).status).toBe(200);
   expect((await requestThroughProxy(egress.proxy, `http://127.0.0.1:${port}/`)).status).toBe(200);
   expect((await requestThroughProxy(egress.proxy, `http://other.test:${port}/`)).status).toBe(403);
-  const unnamed = await openTestEgress({ domains: ["x.test"], names, operator_allows });
+  const unnamed = await createTestEgress({ domains: ["x.test"], names, operator_allows });
   expect((await requestThroughProxy(unnamed.proxy, `http://ollama.test:${port}/`)).status).toBe(403);
 });
 
-test("keeps allow lists, records and counts of two invocations separate", async () => {
-  const { port } = await httpServer();
-  const a = await openTestEgress({ domains: ["a.test"] });
-  const b = await openTestEgress({ domains: ["b.test"] });
+test("keeps allow lists, records and counts of two sessions separate", async () => {
+  const { port } = await startHttpServer();
+  const a = await createTestEgress({ domains: ["a.test"] });
+  const b = await createTestEgress({ domains: ["b.test"] });
   expect((await requestThroughProxy(a.proxy, `http://a.test:${port}/`)).status).toBe(200);
   expect((await requestThroughProxy(b.proxy, `http://a.test:${port}/`)).status).toBe(403);
   expect((await requestThroughProxy(b.proxy, `http://b.test:${port}/`)).status).toBe(200);
@@ -163,14 +163,14 @@ test("keeps allow lists, records and counts of two invocations separate", async 
   expect(a.session.counts().connections).toBe(1);
 });
 
-test("tries the next checked address, and no other", async () => {
-  const { port } = await httpServer();
+test("refuses a name if one of its addresses is not public, and leaves no timer after a dial", async () => {
+  const { port } = await startHttpServer();
   const names = { "a.test": ["127.88.0.9", PUBLIC] };
-  const egress = await openTestEgress({ domains: ["a.test"], names });
+  const egress = await createTestEgress({ domains: ["a.test"], names });
   // One of the two is not public, so both are refused.
   expect((await requestThroughProxy(egress.proxy, `http://a.test:${port}/`)).status).toBe(403);
   const clock = new ManualClock();
-  const late = await openTestEgress({ domains: ["a.test"], names: { "a.test": [PUBLIC, PUBLIC] }, clock });
+  const late = await createTestEgress({ domains: ["a.test"], names: { "a.test": [PUBLIC, PUBLIC] }, clock });
   expect((await requestThroughProxy(late.proxy, `http://a.test:${port}/`)).status).toBe(200);
   expect(clock.pending).toBeLessThanOrEqual(1);
 });

@@ -1,10 +1,10 @@
 import { spawn } from "node:child_process";
 import { expect, onTestFinished, test } from "vitest";
 import { receiveListeners } from "../../src/egress/receive-listeners.ts";
-import { openTestEgress, TestClient } from "../support/egress.ts";
+import { createTestEgress, TestClient } from "../support/egress.ts";
 
-/** A program with an IPC channel; `S` is its own listening server. */
-function program(code: string) {
+/** Starts a program with an IPC channel; `S` is its own listening server. */
+function startProgram(code: string) {
   const server = `const S = require("node:net").createServer().listen(0, "127.0.0.1", () => { ${code} });`;
   const child = spawn(process.execPath, ["-e", server], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
   onTestFinished(() => void child.kill("SIGKILL"));
@@ -14,9 +14,9 @@ function program(code: string) {
 const LEAVE = "() => { S.close(); process.disconnect(); }";
 
 test("serves a listener of another process after that process closed the channel", async () => {
-  const { session } = await openTestEgress({});
+  const { session } = await createTestEgress({});
   expect(session.listeners).toHaveLength(1);
-  const child = program(`process.send({ listener: 0, port: S.address().port }, S, ${LEAVE})`);
+  const child = startProgram(`process.send({ listener: 0, port: S.address().port }, S, ${LEAVE})`);
   let port = 0;
   child.once("message", (message: { port: number }) => {
     port = message.port;
@@ -31,13 +31,15 @@ test("serves a listener of another process after that process closed the channel
 test.each([
   ["exits too early", "process.disconnect()"],
   ["sends an unknown listener", `process.send({ listener: 5 }, S, ${LEAVE})`],
-  ["sends no descriptor", `process.send({ listener: 0 }, ${LEAVE})`],
+  ["does not send a descriptor", `process.send({ listener: 0 }, ${LEAVE})`],
 ])("rejects a sandbox that %s", async (_, code) => {
-  const { session } = await openTestEgress({});
-  await expect(receiveListeners(program(code), session)).rejects.toMatchObject({ code: "launch_failed" });
+  const { session } = await createTestEgress({});
+  await expect(receiveListeners(startProgram(code), session)).rejects.toMatchObject({
+    code: "launch_failed",
+  });
 });
 
 test("resolves immediately without listeners", async () => {
-  const { session } = await openTestEgress({ network: "none" });
-  await expect(receiveListeners(program("0"), session)).resolves.toBeUndefined();
+  const { session } = await createTestEgress({ network: "none" });
+  await expect(receiveListeners(startProgram("0"), session)).resolves.toBeUndefined();
 });

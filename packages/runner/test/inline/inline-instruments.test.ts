@@ -26,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
 interface Setup {
-  testRunner: TestRunner;
+  test_runner: TestRunner;
   requests: unknown[];
   log: () => string[];
 }
@@ -34,7 +34,7 @@ interface Setup {
 function setUp(): Setup {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
   const requests: unknown[] = [];
-  const testRunner = createTestRunner({
+  const test_runner = createTestRunner({
     folder,
     data_root,
     programs: { instruments: host },
@@ -52,7 +52,7 @@ function setUp(): Setup {
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
   const file = join(data_root, "plugins/inline-demo/org_1/org/log");
   const log = () => (existsSync(file) ? readFileSync(file, "utf8").trimEnd().split("\n") : []);
-  return { testRunner, requests, log };
+  return { test_runner, requests, log };
 }
 
 function plugin(isolation: IsolationMode, change: RequestChange = {}): RequestChange {
@@ -79,8 +79,8 @@ verifies(
   "refuses an untrusted module with instructions, and runs it as External",
   async () => {
     for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-      const { testRunner } = setUp();
-      const refused = await testRunner.run(plugin(isolation, { class: "isolated" }));
+      const { log, test_runner } = setUp();
+      const refused = await test_runner.run(plugin(isolation, { class: "isolated" }));
       expect(refused).toMatchObject({
         status: "failed",
         dispatched: false,
@@ -89,13 +89,14 @@ verifies(
       expect(refused.error?.message).toContain(isolation);
       expect(refused.error?.message).toMatch(/--class worker.*--class inline/);
       const request = { ...requestOf(plugin(isolation, { class: "isolated" })), timeout_ms: 1_000 };
-      await expect(testRunner.runner.describe!(request)).rejects.toMatchObject({ code: "plugin.untrusted" });
-      expect(globalThis).not.toHaveProperty("inlineLoaded");
+      await expect(test_runner.runner.describe!(request)).rejects.toMatchObject({ code: "plugin.untrusted" });
+      // Its provider was not initialized.
+      expect(log()).toEqual([]);
       // As External it runs in its own process, without the gateway's models.
-      const outside = await testRunner.run(
+      const outside = await test_runner.run(
         plugin(isolation, { class: "worker", export_id: "think", input: { text: "x" } }),
       );
-      expect(testRunner.runner.health().processes).toBe(1);
+      expect(test_runner.runner.health().processes).toBe(1);
       expect(outside).toMatchObject({ error: { details: { plugin_code: "UnsupportedOperation" } } });
     }
   },
@@ -106,10 +107,10 @@ verifies(
   "runs both trusted modes in this process with their own dependencies",
   async () => {
     for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-      const { testRunner } = setUp();
-      const outcome = await testRunner.run(plugin(isolation));
+      const { test_runner } = setUp();
+      const outcome = await test_runner.run(plugin(isolation));
       expect(structured(outcome)).toMatchObject({ count: 1, owned: "mine" });
-      expect(testRunner.runner.health().processes).toBe(0);
+      expect(test_runner.runner.health().processes).toBe(0);
     }
   },
 );
@@ -119,10 +120,10 @@ verifies(
   "shows the host's libraries to InProcess but not to ClassLoaderIsolated",
   async () => {
     const library = { export_id: "host_library", input: { name: "@backplane/contract" } };
-    const inside = await setUp().testRunner.run(plugin("InProcess", library));
+    const inside = await setUp().test_runner.run(plugin("InProcess", library));
     expect(inside.error).toBeNull();
     expect(structured(inside)).toEqual({ keys: true });
-    const isolated = await setUp().testRunner.run(plugin("ClassLoaderIsolated", library));
+    const isolated = await setUp().test_runner.run(plugin("ClassLoaderIsolated", library));
     expect(isolated).toMatchObject({
       status: "failed",
       error: {
@@ -132,25 +133,25 @@ verifies(
       },
     });
     const outside = { export_id: "host_library", input: { name: import.meta.url } };
-    expect(await setUp().testRunner.run(plugin("ClassLoaderIsolated", outside))).toMatchObject({
+    expect(await setUp().test_runner.run(plugin("ClassLoaderIsolated", outside))).toMatchObject({
       error: { message: expect.stringContaining("is not visible") },
     });
   },
 );
 
 test("shares no state between two bindings of one package", async () => {
-  const { testRunner } = setUp();
+  const { test_runner } = setUp();
   const first = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_1@1/-/g" });
-  const other = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_2@1/-/g", binding_id: "bind_2" });
-  await testRunner.run(first);
-  expect(structured(await testRunner.run(first)).count).toBe(2);
-  expect(structured(await testRunner.run(other)).count).toBe(1);
+  const other_binding = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_2@1/-/g", binding_id: "bind_2" });
+  await test_runner.run(first);
+  expect(structured(await test_runner.run(first)).count).toBe(2);
+  expect(structured(await test_runner.run(other_binding)).count).toBe(1);
 });
 
 test("initializes a new provider with a rotated secret for the next call", async () => {
-  const { log, testRunner } = setUp();
+  const { log, test_runner } = setUp();
   for (const token of ["s3cret-first", "s3cret-first", "s3cret-second"]) {
-    const outcome = await testRunner.run(plugin("InProcess", { context: { secrets: { token } } }));
+    const outcome = await test_runner.run(plugin("InProcess", { context: { secrets: { token } } }));
     expect(structured(outcome).config).toEqual({ token: "[redacted]" });
   }
   expect(log()).toHaveLength(3);
@@ -162,15 +163,15 @@ describe("instr.context", () => {
     "instr.context",
     "provides id, data folder, flat config, version, logger, cognition and embedding",
     async () => {
-      const { requests, log, testRunner } = setUp();
+      const { requests, log, test_runner } = setUp();
       const context = { config: { a: { b: true } }, secrets: { token: "s3cret-token" } };
-      const outcome = await testRunner.run(plugin("InProcess", { context }));
+      const outcome = await test_runner.run(plugin("InProcess", { context }));
       expect(structured(outcome).config).toEqual({ "a.b": "true", token: "[redacted]" });
       expect(log()).toEqual(["initialize inline-demo true"]);
-      expect(testRunner.logs).toContainEqual(
+      expect(test_runner.logs).toContainEqual(
         expect.stringMatching(/^info ready .*"answer":42.*"plugin":"inline-demo"/),
       );
-      const answered = await testRunner.run(
+      const answered = await test_runner.run(
         plugin("InProcess", { context, export_id: "think", input: { text: "long" } }),
       );
       expect(structured(answered)).toEqual({ summary: "short", float32: true, size: 2 });
@@ -192,10 +193,10 @@ describe("instr.context", () => {
     "provides cognition in both inline modes but not in External",
     async () => {
       for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
-        const { testRunner } = setUp();
+        const { test_runner } = setUp();
         const think = { export_id: "think", input: { text: "x" } };
-        expect(await testRunner.run(plugin(isolation, think))).toMatchObject({ status: "succeeded" });
-        const external = await testRunner.run(
+        expect(await test_runner.run(plugin(isolation, think))).toMatchObject({ status: "succeeded" });
+        const external = await test_runner.run(
           plugin(isolation, { ...think, class: "worker", pool_key: "w" }),
         );
         expect(external.error).toMatchObject({
@@ -209,29 +210,29 @@ describe("instr.context", () => {
 
 describe("a call in this process", () => {
   test("fails with the code that the instrument threw", async () => {
-    expect(await setUp().testRunner.run(plugin("InProcess", { export_id: "throw" }))).toMatchObject({
+    expect(await setUp().test_runner.run(plugin("InProcess", { export_id: "throw" }))).toMatchObject({
       status: "failed",
       error: { code: "plugin_failed", message: "broken", details: { plugin_code: "BROKEN" } },
     });
   });
   test("ends at its deadline, aborts its signal, and ignores a later answer", async () => {
-    const { log, testRunner } = setUp();
+    const { log, test_runner } = setUp();
     // Loads the plugin first, so that the deadline covers the call alone.
-    await testRunner.run(plugin("InProcess"));
-    const late = await testRunner.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 1_000 }));
+    await test_runner.run(plugin("InProcess"));
+    const late = await test_runner.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 1_000 }));
     expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
     await until(() => log().includes("aborted"));
   });
   test("can be cancelled", async () => {
-    const { log, testRunner } = setUp();
-    const running = testRunner.run(plugin("InProcess", { export_id: "sleep", invocation_id: "inv_c" }));
+    const { log, test_runner } = setUp();
+    const running = test_runner.run(plugin("InProcess", { export_id: "sleep", invocation_id: "inv_c" }));
     await until(() => log().includes("sleeping"));
-    expect(testRunner.runner.cancel("inv_c", "user")).toBe(true);
+    expect(test_runner.runner.cancel("inv_c", "user")).toBe(true);
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
     await until(() => log().includes("aborted"));
   });
   test("reports an unknown instrument", async () => {
-    expect(await setUp().testRunner.run(plugin("InProcess", { export_id: "nothing" }))).toMatchObject({
+    expect(await setUp().test_runner.run(plugin("InProcess", { export_id: "nothing" }))).toMatchObject({
       status: "failed",
       error: { message: expect.stringContaining("unknown instrument") },
     });
@@ -240,59 +241,59 @@ describe("a call in this process", () => {
 
 describe("the lifecycle", () => {
   test("reports a provider that fails to initialize, and retries with the next call", async () => {
-    const { testRunner } = setUp();
+    const { test_runner } = setUp();
     const refuse = { context: { config: { refuse: "yes" } } };
-    const outcome = await testRunner.run(plugin("InProcess", refuse));
+    const outcome = await test_runner.run(plugin("InProcess", refuse));
     expect(outcome.error).toMatchObject({
       code: "plugin.invalid",
       message: expect.stringContaining("requires base-url"),
     });
-    expect(await testRunner.run(plugin("InProcess"))).toMatchObject({ status: "succeeded" });
+    expect(await test_runner.run(plugin("InProcess"))).toMatchObject({ status: "succeeded" });
   });
   test("does not block callers of a provider that hangs", async () => {
     const hang = { context: { config: { hang: "yes" } }, timeout_ms: 200 };
-    expect(await setUp().testRunner.run(plugin("InProcess", hang))).toMatchObject({
+    expect(await setUp().test_runner.run(plugin("InProcess", hang))).toMatchObject({
       error: { code: "timeout" },
     });
   });
   test("shuts down and restarts the provider of a changed binding", async () => {
-    const { log, testRunner } = setUp();
-    await testRunner.run(plugin("InProcess"));
-    testRunner.runner.retire("bind_1");
+    const { log, test_runner } = setUp();
+    await test_runner.run(plugin("InProcess"));
+    test_runner.runner.retire("bind_1");
     expect(
-      structured(await testRunner.run(plugin("InProcess", { pool_key: "sha/bind_1@2/-/g" }))).count,
+      structured(await test_runner.run(plugin("InProcess", { pool_key: "sha/bind_1@2/-/g" }))).count,
     ).toBe(1);
-    await testRunner.runner.close(1_000);
+    await test_runner.runner.close(1_000);
     const line = "initialize inline-demo true";
     expect(log()).toEqual([line, "shutdown", line, "shutdown"]);
   });
   test("gives the data folder to a process after the last call inside the gateway, and takes it back", async () => {
-    const { log, testRunner } = setUp();
-    const sleeping = testRunner.run(
+    const { log, test_runner } = setUp();
+    const sleeping = test_runner.run(
       plugin("InProcess", { export_id: "sleep", invocation_id: "inv_s", pool_key: "sha/bind_1@1/-/g" }),
     );
     await until(() => log().includes("sleeping"));
-    testRunner.runner.retire("bind_1");
-    const process = testRunner.run(plugin("InProcess", { class: "worker", pool_key: "sha/bind_1@2/-/g" }));
-    testRunner.runner.cancel("inv_s", "user");
+    test_runner.runner.retire("bind_1");
+    const process = test_runner.run(plugin("InProcess", { class: "worker", pool_key: "sha/bind_1@2/-/g" }));
+    test_runner.runner.cancel("inv_s", "user");
     expect(await process).toMatchObject({ status: "succeeded" });
     await sleeping;
-    await testRunner.run(plugin("InProcess", { pool_key: "sha/bind_1@3/-/g" }));
+    await test_runner.run(plugin("InProcess", { pool_key: "sha/bind_1@3/-/g" }));
     const line = "initialize inline-demo true";
     expect(log()).toEqual([line, "sleeping", "aborted", "shutdown", line, "shutdown", line]);
   });
   test("answers health checks", async () => {
-    const { testRunner } = setUp();
+    const { test_runner } = setUp();
     const request = { ...requestOf(plugin("InProcess")), method: "healthCheck", timeout_ms: 5_000 };
     const listener = { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) };
     const checkHealth = (instrument: string) =>
-      testRunner.runner.request!({ ...request, params: { instrument } }, listener);
+      test_runner.runner.request!({ ...request, params: { instrument } }, listener);
     expect(await checkHealth("sick")).toEqual({ status: "Degraded", message: "slow" });
     expect(await checkHealth("count")).toEqual({ status: "Healthy" });
   });
   test("describes its instruments", async () => {
-    const { testRunner } = setUp();
-    const described = await testRunner.runner.describe!({
+    const { test_runner } = setUp();
+    const described = await test_runner.runner.describe!({
       ...requestOf(plugin("InProcess")),
       timeout_ms: 5_000,
     });

@@ -48,12 +48,12 @@ function createHost(options: Partial<ModuleHostOptions> = {}): ModuleHost {
   return host;
 }
 
-/** A module whose plugin has these methods. `before` is put at its top. */
-function writeEntry(methods: string, before = ""): PluginEntry {
+/** Writes a module whose plugin has these methods. `prologue` is put at its top. */
+function writeEntry(methods: string, prologue = ""): PluginEntry {
   const dir = mkdtempSync(join(root, "plugin-"));
   const module = join(dir, "plugin.mjs");
   const values = `name: "probe", version: "1.0.0", category: "tool", subscriptions: () => ["*"]`;
-  writeFileSync(module, `${before}\nexport const plugin = { ${values}, ${methods} };`);
+  writeFileSync(module, `${prologue}\nexport const plugin = { ${values}, ${methods} };`);
   return {
     name: "probe",
     version: "1.0.0",
@@ -67,7 +67,7 @@ function writeEntry(methods: string, before = ""): PluginEntry {
 
 const loadPlugin = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
   testKernelPlugin(plugin, { state_dir: root, ...options });
-const rejection = (work: Promise<unknown>): Promise<Error> =>
+const rejectionOf = (work: Promise<unknown>): Promise<Error> =>
   work.then(
     () => expect.unreachable("it should have thrown"),
     (error) => error as Error,
@@ -78,15 +78,15 @@ test.each([
   ["spins", "for (;;);"],
 ])("kills a module that %s at import, and its children, and reports the reason", async (_how, hang) => {
   const pids = join(mkdtempSync(join(root, "pids-")), "pids");
-  const before = `
+  const prologue = `
     import { spawn } from "node:child_process";
     import { writeFileSync } from "node:fs";
     const child = spawn("sleep", ["1000"]);
     writeFileSync(${JSON.stringify(pids)}, process.pid + " " + child.pid);
     console.log("loading");
     ${hang}`;
-  const error = await rejection(
-    createHost({ timeouts: { load_ms: 3_000 } }).start(writeEntry("", before), NO_NETWORK),
+  const error = await rejectionOf(
+    createHost({ timeouts: { load_ms: 3_000 } }).start(writeEntry("", prologue), NO_NETWORK),
   );
   expect(codeOf(error)).toBe("launch_failed");
   expect(error.message).toBe(
@@ -100,7 +100,7 @@ test.each([
 });
 
 test("reports exit code and last line of stderr of a module that exits at import", async () => {
-  const error = await rejection(
+  const error = await rejectionOf(
     createHost().start(writeEntry("", 'console.error("no licence"); process.exit(3);'), NO_NETWORK),
   );
   expect(codeOf(error)).toBe("crashed");
@@ -108,7 +108,7 @@ test("reports exit code and last line of stderr of a module that exits at import
 });
 
 test("keeps the protocol intact whatever a plugin prints or writes to descriptor 1", async () => {
-  const before = `
+  const prologue = `
     import { writeSync } from "node:fs";
     import { stdin, stdout } from "node:process";
     const noise = () => {
@@ -121,7 +121,7 @@ test("keeps the protocol intact whatever a plugin prints or writes to descriptor
     };
     noise();`;
   const loaded = await createHost().start(
-    writeEntry("onEvent: (event, ctx) => { noise(); return ctx.emit('x.probe.a', {}, event); }", before),
+    writeEntry("onEvent: (event, ctx) => { noise(); return ctx.emit('x.probe.a', {}, event); }", prologue),
     NO_NETWORK,
   );
   const run = await loadPlugin(loaded.plugin);
@@ -154,7 +154,7 @@ verifies(
         NO_NETWORK,
       );
       const run = await loadPlugin(loaded.plugin);
-      expect(codeOf(await rejection(run.event("x.probe.a", {}))), name).toBe("malformed_response");
+      expect(codeOf(await rejectionOf(run.event("x.probe.a", {}))), name).toBe("malformed_response");
     }
   },
   60_000,
@@ -174,7 +174,7 @@ test("redacts a plugin's secrets from the error about its exit", async () => {
     config: { api_key: "sk-very-secret-1" },
     providers: [{ id: "main", plugin: "probe", label: "", config: { token: "tok-very-secret-2" } }],
   });
-  const error = await rejection(run.event("x.probe.a", {}));
+  const error = await rejectionOf(run.event("x.probe.a", {}));
   expect(error.message).toContain("rejected: [redacted] and [redacted]");
   expect(`${error.message}${error.stack}`).not.toContain("very-secret");
 });
@@ -214,11 +214,11 @@ test("rejects requests with wrong parameter types", async () => {
 
 test("exits when the gateway closes the pipe", async () => {
   const mark = join(mkdtempSync(join(root, "mark-")), "pid");
-  const before = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, String(process.pid));
+  const prologue = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, String(process.pid));
     process.on("exit", (code) => writeFileSync(${JSON.stringify(`${mark}.exit`)}, String(code)));
     setInterval(() => {}, 1000);`;
   const loaded = await createHost({ timeouts: { stop_ms: 60_000 } }).start(
-    writeEntry("", before),
+    writeEntry("", prologue),
     NO_NETWORK,
   );
   const errors: Error[] = [];
@@ -271,7 +271,7 @@ test("fails with sandbox.unavailable and the fix instead of starting a plain pro
   const scratch = new ScratchFolders(mkdtempSync(join(root, "scratch-")), options.log);
   const host = createModuleHost(options, { confinement, egress, scratch });
   hosts.push(host);
-  const error = await rejection(host.start(entry, NO_NETWORK));
+  const error = await rejectionOf(host.start(entry, NO_NETWORK));
   expect(error).toMatchObject({
     code: "sandbox.unavailable",
     fix: expect.stringMatching(/^Install Backplane again/),

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { PluginEntry, PluginOrigin } from "@backplane/contract";
 import { expect, onTestFinished, test } from "vitest";
-import { pluginTree } from "../../src/module-host/plugin-tree.ts";
+import { resolvePluginTree } from "../../src/module-host/plugin-tree.ts";
 
 function folderWith(files: Record<string, string>): string {
   const root = realpathSync(mkdtempSync(join(tmpdir(), "backplane-tree-")));
@@ -26,14 +26,14 @@ const entry = (origin: PluginOrigin, dir: string, source = dir): PluginEntry => 
   module: join(dir, "plugin.mjs"),
 });
 
-test("keeps the path of an installed package in its node_modules, in every generation", async () => {
+test("keeps the path of an installed package in its node_modules", async () => {
   const root = folderWith({
     "npm/g1/node_modules/@acme/probe/plugin.mjs": "",
     "npm/g1/node_modules/dep/index.js": "",
     "state/other/secret": "",
   });
   symlinkSync("npm/g1/node_modules", join(root, "node_modules"));
-  const tree = await pluginTree(
+  const tree = await resolvePluginTree(
     entry("installed", join(root, "node_modules/@acme/probe"), "@acme/probe"),
     [],
   );
@@ -63,28 +63,28 @@ test("shows a linked folder alone, or with the workspace's node_modules and the 
   symlinkSync("../packages/probe", join(root, "node_modules/probe"));
   symlinkSync("/etc", join(root, "node_modules/etc"));
   symlinkSync("..", join(root, "node_modules/all"));
-  const inWorkspace = await pluginTree(entry("local", join(root, "packages/probe")), []);
-  expect(inWorkspace).toMatchObject({
+  const in_workspace = await resolvePluginTree(entry("local", join(root, "packages/probe")), []);
+  expect(in_workspace).toMatchObject({
     folder_at: "/plugin/packages/probe",
     binds: [
       { source: join(root, "node_modules"), target: "/plugin/node_modules" },
       { source: join(root, "packages/shared"), target: "/plugin/packages/shared" },
     ],
   });
-  expect(inWorkspace.binds).toHaveLength(2);
+  expect(in_workspace.binds).toHaveLength(2);
   writeFileSync(join(root, "package.json"), "{}");
-  const alone = await pluginTree(entry("local", join(root, "packages/probe")), []);
+  const alone = await resolvePluginTree(entry("local", join(root, "packages/probe")), []);
   expect(alone).toMatchObject({ folder_at: "/plugin", module: "/plugin/plugin.mjs", binds: [], hidden: [] });
 });
 
 test("hides the gateway's home inside the folder and rejects a module that links out of it", async () => {
   const root = folderWith({ "plugin.mjs": "", "deep/home/admin.token": "" });
-  const tree = await pluginTree(entry("local", root), [join(root, "deep/home"), "/elsewhere"]);
+  const tree = await resolvePluginTree(entry("local", root), [join(root, "deep/home"), "/elsewhere"]);
   expect(tree.hidden).toEqual(["/plugin/deep/home"]);
-  const other = folderWith({ "real.mjs": "" });
+  const outside = folderWith({ "real.mjs": "" });
   rmSync(join(root, "plugin.mjs"));
-  symlinkSync(join(other, "real.mjs"), join(root, "plugin.mjs"));
-  await expect(pluginTree(entry("local", root), [])).rejects.toMatchObject({
+  symlinkSync(join(outside, "real.mjs"), join(root, "plugin.mjs"));
+  await expect(resolvePluginTree(entry("local", root), [])).rejects.toMatchObject({
     code: "launch_failed",
     message: expect.stringContaining("outside its folder"),
   });

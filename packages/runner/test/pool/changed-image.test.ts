@@ -32,57 +32,57 @@ function createChangingFiles() {
 verifies("integrity.exec", "gives no call to a process whose files changed during its start", async () => {
   const { state, files } = createChangingFiles();
   state.intact = false;
-  const testRunner = createTestRunner({ files });
+  const test_runner = createTestRunner({ files });
   for (const request of [vai("echo"), side("echo")]) {
-    expect(await testRunner.run(request)).toMatchObject({
+    expect(await test_runner.run(request)).toMatchObject({
       error: { code: "package.corrupt" },
       dispatched: false,
     });
-    await until(() => processesWith(testRunner.mark).length === 0);
+    await until(() => processesWith(test_runner.mark).length === 0);
   }
   await until(() => state.released === state.opened);
 });
 
 verifies("integrity.exec", "kills a pooled process when its files change later", async () => {
   const { state, files } = createChangingFiles();
-  const testRunner = createTestRunner({ files });
-  expect(await testRunner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
-  const first = processesWith(testRunner.mark);
+  const test_runner = createTestRunner({ files });
+  expect(await test_runner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  const first = processesWith(test_runner.mark);
   expect(first).toHaveLength(1);
   state.intact = false;
-  let outcome = await testRunner.run(vai("echo"));
+  let outcome = await test_runner.run(vai("echo"));
   // The files are checked again at the first call after a second.
   const end = performance.now() + 20_000;
   while (outcome.status === "succeeded" && performance.now() < end) {
     await new Promise((resolve) => setTimeout(resolve, 100));
-    outcome = await testRunner.run(vai("echo"));
+    outcome = await test_runner.run(vai("echo"));
   }
   expect(outcome).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
-  await until(() => processesWith(testRunner.mark).length === 0);
+  await until(() => processesWith(test_runner.mark).length === 0);
   state.intact = true;
-  expect(await testRunner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
-  expect(processesWith(testRunner.mark)).not.toEqual(first);
+  expect(await test_runner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  expect(processesWith(test_runner.mark)).not.toEqual(first);
 });
 
 verifies("integrity.exec", "kills a process with changed files even if another call runs on it", async () => {
   const { state, files } = createChangingFiles();
-  const testRunner = createTestRunner({ files });
-  const running = testRunner.run(vai("hangs", { invocation_id: "inv_first", timeout_ms: 120_000 }));
+  const test_runner = createTestRunner({ files });
+  const running = test_runner.run(vai("hangs", { invocation_id: "inv_first", timeout_ms: 120_000 }));
   await until(() => state.checks === 1);
   // Longer than a check stays valid.
   await new Promise((resolve) => setTimeout(resolve, 1_100));
   state.intact = false;
-  const refused = await testRunner.run(vai("hangs", { invocation_id: "inv_second" }));
+  const refused = await test_runner.run(vai("hangs", { invocation_id: "inv_second" }));
   expect(refused).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
   expect(await running).toMatchObject({ error: { code: "crashed" } });
 });
 
 test("does not check the files for each of several calls in quick succession", async () => {
   const { state, files } = createChangingFiles();
-  const testRunner = createTestRunner({ files });
-  await testRunner.run(vai("echo"));
+  const test_runner = createTestRunner({ files });
+  await test_runner.run(vai("echo"));
   const from = performance.now();
-  for (let i = 0; i < 50; i++) await testRunner.run(vai("echo"));
+  for (let i = 0; i < 50; i++) await test_runner.run(vai("echo"));
   const seconds = (performance.now() - from) / 1_000;
   expect(state.checks).toBeLessThanOrEqual(2 + seconds);
   expect(state.opened).toBe(1);

@@ -19,30 +19,30 @@ function mcp(tool: string, change: RequestChange = {}, behaviour = "plain"): Req
 
 const text = (result: Json | null) => (result as { content: { text: string }[] }).content[0]!.text;
 const processes = ({ runner }: TestRunner) => runner.health().processes;
-const callForPid = async (testRunner: TestRunner, change: RequestChange = {}) =>
-  text((await testRunner.run(mcp("pid", change))).result);
+const callForPid = async (test_runner: TestRunner, change: RequestChange = {}) =>
+  text((await test_runner.run(mcp("pid", change))).result);
 const withIdle = (idle_timeout_s: Json): RequestChange => ({ context: { config: { idle_timeout_s } } });
 
 verifies("server.idle", "stops an idle MCP server and starts it again with the next call", async () => {
-  const testRunner = createTestRunner({ limits: { server_idle_ms: 150 } });
-  const first = await callForPid(testRunner);
-  await until(() => processes(testRunner) === 0);
-  expect(await callForPid(testRunner)).not.toBe(first);
+  const test_runner = createTestRunner({ limits: { server_idle_ms: 150 } });
+  const first = await callForPid(test_runner);
+  await until(() => processes(test_runner) === 0);
+  expect(await callForPid(test_runner)).not.toBe(first);
 });
 
 verifies(
   "server.idle",
   "runs a call on a new process if it arrives while the server is stopping",
   async () => {
-    const testRunner = createTestRunner({
+    const test_runner = createTestRunner({
       limits: { server_idle_ms: 100 },
       timeouts: { shutdown_grace_ms: 60_000 },
     });
     // The server ignores the end of its input, so it stops only after the grace period.
-    const first = await callForPid(testRunner, { env: { STAYS: "1" } });
-    await until(() => testRunner.runner.serves!(request(testRunner, { env: { STAYS: "1" } })) === false);
-    expect(processes(testRunner)).toBe(1);
-    expect(await callForPid(testRunner, { env: { STAYS: "1" } })).not.toBe(first);
+    const first = await callForPid(test_runner, { env: { STAYS: "1" } });
+    await until(() => test_runner.runner.serves!(request(test_runner, { env: { STAYS: "1" } })) === false);
+    expect(processes(test_runner)).toBe(1);
+    expect(await callForPid(test_runner, { env: { STAYS: "1" } })).not.toBe(first);
   },
 );
 
@@ -50,21 +50,21 @@ verifies(
   "server.idle",
   "keeps a server whose binding disables the idle timeout, whatever the limit of the gateway",
   async () => {
-    const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
-    const pid = await callForPid(testRunner, withIdle(0));
-    const other = await callForPid(testRunner, { pool_key: "other" });
-    await until(() => processes(testRunner) === 1);
-    expect(await callForPid(testRunner, withIdle(0))).toBe(pid);
-    expect(await callForPid(testRunner, { pool_key: "other" })).not.toBe(other);
+    const test_runner = createTestRunner({ limits: { server_idle_ms: 50 } });
+    const pid = await callForPid(test_runner, withIdle(0));
+    const other_pid = await callForPid(test_runner, { pool_key: "other" });
+    await until(() => processes(test_runner) === 1);
+    expect(await callForPid(test_runner, withIdle(0))).toBe(pid);
+    expect(await callForPid(test_runner, { pool_key: "other" })).not.toBe(other_pid);
   },
 );
 
 test("stops a server after the idle time of its binding even if the gateway keeps other servers running", async () => {
-  const testRunner = createTestRunner({ limits: { server_idle_ms: 0 } });
-  await callForPid(testRunner, withIdle(1));
-  await callForPid(testRunner, { pool_key: "other" });
-  await until(() => processes(testRunner) === 1);
-  expect(testRunner.runner.serves!(request(testRunner, { pool_key: "other" }))).toBe(true);
+  const test_runner = createTestRunner({ limits: { server_idle_ms: 0 } });
+  await callForPid(test_runner, withIdle(1));
+  await callForPid(test_runner, { pool_key: "other" });
+  await until(() => processes(test_runner) === 1);
+  expect(test_runner.runner.serves!(request(test_runner, { pool_key: "other" }))).toBe(true);
 });
 
 test("refuses an idle time that is not a whole number of seconds", async () => {
@@ -78,25 +78,25 @@ test("refuses an idle time that is not a whole number of seconds", async () => {
 test.each(["plain", "modern"])(
   "%s: keeps a server while a client is subscribed to a resource",
   async (kind) => {
-    const testRunner = createTestRunner({ limits: { server_idle_ms: 100 } });
+    const test_runner = createTestRunner({ limits: { server_idle_ms: 100 } });
     const send = (method: string) =>
-      testRunner.runner.request!(
-        { ...request(testRunner, {}, kind), method, params: { uri: "a://1" } },
+      test_runner.runner.request!(
+        { ...request(test_runner, {}, kind), method, params: { uri: "a://1" } },
         { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) },
       );
     await send("resources/subscribe");
     await new Promise((resolve) => setTimeout(resolve, 500));
-    expect(processes(testRunner)).toBe(1);
+    expect(processes(test_runner)).toBe(1);
     await send("resources/unsubscribe");
-    await until(() => processes(testRunner) === 0);
+    await until(() => processes(test_runner) === 0);
   },
 );
 
 test("keeps a server while its question to the caller is open", async () => {
-  const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
+  const test_runner = createTestRunner({ limits: { server_idle_ms: 50 } });
   let answer: (value: Json) => void = () => {};
   let requested = false;
-  const call = testRunner.runner.run(request(testRunner, { native_name: "elicits" }), {
+  const call = test_runner.runner.run(request(test_runner, { native_name: "elicits" }), {
     event: () => {},
     answerRequest: () =>
       new Promise((resolve) => {
@@ -111,9 +111,9 @@ test("keeps a server while its question to the caller is open", async () => {
 });
 
 verifies("server.idle", "shows each running server with its memory", async () => {
-  const testRunner = createTestRunner();
-  await callForPid(testRunner);
-  const [server, ...others] = await testRunner.runner.servers!();
+  const test_runner = createTestRunner();
+  await callForPid(test_runner);
+  const [server, ...others] = await test_runner.runner.servers!();
   expect(others).toEqual([]);
   expect(server).toMatchObject({
     binding_id: "bind_1",
@@ -125,6 +125,6 @@ verifies("server.idle", "shows each running server with its memory", async () =>
   expect(server!.memory_bytes).toBeGreaterThan(4 * 1024 * 1024);
 });
 
-function request(testRunner: TestRunner, change: RequestChange, behaviour = "plain") {
-  return requestOf(mcp("pid", { ...change, env: { MARK: testRunner.mark, ...change.env } }, behaviour));
+function request(test_runner: TestRunner, change: RequestChange, behaviour = "plain") {
+  return requestOf(mcp("pid", { ...change, env: { MARK: test_runner.mark, ...change.env } }, behaviour));
 }

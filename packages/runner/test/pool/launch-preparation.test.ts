@@ -95,7 +95,7 @@ test("releases the slot if the package files are not the installed ones", async 
   expect(steps_done).toEqual(["allowed", "folder", "slot", "released"]);
 });
 
-test("gives the operator's home to a host tool, and to no other class", async () => {
+test("gives the operator's home to a host tool, and refuses an isolated export without a sandbox", async () => {
   const host = prepare(vai("echo", { grant: { host: true, filesystem: "scratch" } }));
   const plan = await host.preparation.prepare();
   expect(plan).toMatchObject({ home: "/home/operator" });

@@ -24,8 +24,8 @@ test("does not let callers overtake the queue, and removes only the caller that 
   const slots = new ProcessSlots(1, 10);
   slots.tryTake();
   let cancel = () => {};
-  const cancelled = slots.take((cancelWait) => {
-    cancel = cancelWait;
+  const cancelled = slots.take((leave) => {
+    cancel = leave;
   });
   const second = slots.take(() => {});
   cancel();

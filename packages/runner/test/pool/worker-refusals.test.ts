@@ -4,10 +4,10 @@ import { CallRefusals } from "../../src/calls/call-record.ts";
 import type { Refusal } from "../../src/egress/destinations/refusals.ts";
 import type { ActiveCall } from "../../src/pool/worker.ts";
 import { WorkerRefusals } from "../../src/pool/worker-refusals.ts";
-import { activeCall } from "../support/idle-worker.ts";
+import { createActiveCall } from "../support/idle-worker.ts";
 
 const SUBJECT = { pool_key: "p", binding_id: "bind_1", package_id: "acme/x", digest: "d" };
-const makeRefusal = (host: string, detail?: string): Refusal => ({
+const createRefusal = (host: string, detail?: string): Refusal => ({
   host,
   port: 443,
   reason: "domain.not_allowed",
@@ -27,14 +27,14 @@ test("marks a refusal between calls as shared if the process has already served 
     calls.push(call);
     refusals.callStarted(call);
   };
-  refusals.add(makeRefusal("at-start.test"));
-  const first = activeCall("inv_1");
+  refusals.add(createRefusal("at-start.test"));
+  const first = createActiveCall("inv_1");
   join(first);
-  refusals.add(makeRefusal("during.test"));
+  refusals.add(createRefusal("during.test"));
   calls.pop();
   // This refusal may belong to the first call, whose code may continue after its answer.
-  refusals.add(makeRefusal("between.test"));
-  const second = activeCall("inv_2");
+  refusals.add(createRefusal("between.test"));
+  const second = createActiveCall("inv_2");
   join(second);
   expect(first.refusals).toEqual(["at-start.test false", "during.test false"]);
   expect(second.refusals).toEqual(["between.test true"]);
@@ -42,7 +42,7 @@ test("marks a refusal between calls as shared if the process has already served 
 
 test("redacts tokens from a record, including those of other calls on the same process", () => {
   const refusals = new CallRefusals();
-  refusals.add(makeRefusal("vai_dlg_abc.evil.test", "GET /?t=vai_dlg_AbC-_9 HTTP/1.1"), true);
+  refusals.add(createRefusal("vai_dlg_abc.evil.test", "GET /?t=vai_dlg_AbC-_9 HTTP/1.1"), true);
   const record = refusals.record(() => [])!;
   expect(record.refusals[0]).toMatchObject({ host: "[redacted]", detail: "GET /?t=[redacted] HTTP/1.1" });
 });

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { WorkerTable } from "../../src/pool/worker-table.ts";
-import { activeCall, idleWorker } from "../support/idle-worker.ts";
+import { createActiveCall, createIdleWorker } from "../support/idle-worker.ts";
 
 test("finds the newest worker of a key until it is withdrawn, and lists all until they are removed", () => {
   const workers = new WorkerTable();
-  const [old, young] = [idleWorker({ pid: 1 }), idleWorker({ pid: 2 })];
+  const [old, young] = [createIdleWorker({ pid: 1 }), createIdleWorker({ pid: 2 })];
   workers.add(old, null);
   workers.add(young, null);
   expect(workers.find("key")).toBe(young);
@@ -24,14 +24,14 @@ test("finds the newest worker of a key until it is withdrawn, and lists all unti
 
 test("does not find one-call workers by key, and counts only spawned processes", () => {
   const workers = new WorkerTable();
-  workers.add(idleWorker({ pooled: false, pid: 1 }), null);
-  workers.add(idleWorker({ key: "unborn", state: "launching" }), null);
+  workers.add(createIdleWorker({ pooled: false, pid: 1 }), null);
+  workers.add(createIdleWorker({ key: "unborn", state: "launching" }), null);
   expect([workers.find("key"), workers.size]).toEqual([undefined, 1]);
 });
 
 test("assigns a folder to its newest worker until that worker is removed", () => {
   const workers = new WorkerTable();
-  const [old, young] = [idleWorker({ key: "a" }), idleWorker({ key: "b" })];
+  const [old, young] = [createIdleWorker({ key: "a" }), createIdleWorker({ key: "b" })];
   workers.add(old, "bind_1/proj");
   workers.add(young, "bind_1/proj");
   workers.remove(old, "bind_1/proj");
@@ -43,7 +43,7 @@ test("assigns a folder to its newest worker until that worker is removed", () =>
 test("withdraws only matching workers", () => {
   const workers = new WorkerTable();
   const added = ["a", "b", "c"].map((key) =>
-    idleWorker({ key, binding_id: key === "c" ? "other" : "bind_1" }),
+    createIdleWorker({ key, binding_id: key === "c" ? "other" : "bind_1" }),
   );
   for (const worker of added) workers.add(worker, null);
   const dropped = workers.withdrawWhere(({ subject, key }) => subject.binding_id === "bind_1" && key !== "b");
@@ -57,10 +57,10 @@ test("finds the worker that has been idle the longest, ignoring busy and withdra
   const workers = new WorkerTable();
   expect(workers.longestIdle()).toBeUndefined();
   const [late, early, busy, dropped] = [5, 3, 1, 0].map((idle_since) =>
-    idleWorker({ key: `k${idle_since}`, idle_since }),
+    createIdleWorker({ key: `k${idle_since}`, idle_since }),
   );
   for (const worker of [late, early, busy, dropped]) workers.add(worker!, null);
-  busy!.startCall(activeCall("a"));
+  busy!.startCall(createActiveCall("a"));
   workers.withdraw(dropped!);
   expect(workers.longestIdle()).toBe(early);
 });

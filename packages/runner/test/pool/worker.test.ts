@@ -1,11 +1,16 @@
 import { expect, test } from "vitest";
 import type { EgressSession } from "../../src/egress/create-egress.ts";
 import type { Worker } from "../../src/pool/worker.ts";
-import { activeCall, idleWorker } from "../support/idle-worker.ts";
+import { createActiveCall, createIdleWorker } from "../support/idle-worker.ts";
 
 test("adds and removes calls in any order and reports when the last one has ended", () => {
-  const worker = idleWorker();
-  const [a, b, c, d] = [activeCall("a"), activeCall("b"), activeCall("c"), activeCall("d")];
+  const worker = createIdleWorker();
+  const [a, b, c, d] = [
+    createActiveCall("a"),
+    createActiveCall("b"),
+    createActiveCall("c"),
+    createActiveCall("d"),
+  ];
   for (const call of [a, b, c, d]) worker.startCall(call);
   expect(worker.endCall(b)).toBe(false);
   expect(worker.endCall(b)).toBe(false);
@@ -21,15 +26,15 @@ test("adds and removes calls in any order and reports when the last one has ende
 });
 
 test("is idle only if it is pooled, ready and unused", () => {
-  expect(idleWorker().idle).toBe(true);
-  expect(idleWorker({ pooled: false }).idle).toBe(false);
+  expect(createIdleWorker().idle).toBe(true);
+  expect(createIdleWorker({ pooled: false }).idle).toBe(false);
   for (const state of ["launching", "stopping", "gone"] as const)
-    expect(idleWorker({ state }).idle).toBe(false);
-  const waited = idleWorker();
+    expect(createIdleWorker({ state }).idle).toBe(false);
+  const waited = createIdleWorker();
   waited.waiting++;
   expect([waited.unused, waited.idle]).toEqual([false, false]);
-  const busy = idleWorker();
-  const call = activeCall("a");
+  const busy = createIdleWorker();
+  const call = createActiveCall("a");
   busy.startCall(call);
   expect([busy.unused, busy.idle]).toEqual([false, false]);
   busy.endCall(call);
@@ -37,8 +42,8 @@ test("is idle only if it is pooled, ready and unused", () => {
 });
 
 test("counts a violation once, for the specified call or else for one in flight", () => {
-  const worker = idleWorker();
-  const calls = ["a", "b"].map(activeCall);
+  const worker = createIdleWorker();
+  const calls = ["a", "b"].map(createActiveCall);
   for (const call of calls) worker.startCall(call);
   worker.recordViolation("b");
   worker.recordViolation("stranger");
@@ -58,9 +63,9 @@ function watchHold(worker: Worker): boolean[] {
 }
 
 test("holds its egress once its last call has answered, and records refusals until the call ends", () => {
-  const worker = idleWorker();
+  const worker = createIdleWorker();
   const held = watchHold(worker);
-  const [a, b] = [activeCall("a"), activeCall("b")];
+  const [a, b] = [createActiveCall("a"), createActiveCall("b")];
   for (const call of [a, b]) worker.startCall(call);
   worker.callAnswered(a);
   expect(held.at(-1)).toBe(false);
@@ -68,7 +73,7 @@ test("holds its egress once its last call has answered, and records refusals unt
   expect(held.at(-1)).toBe(true);
   worker.refusals.add({ host: "10.0.0.5", port: 80, reason: "direct.connection", at: 0 });
   expect([a.refusals, b.refusals]).toEqual([["10.0.0.5 true"], ["10.0.0.5 true"]]);
-  const c = activeCall("c");
+  const c = createActiveCall("c");
   worker.startCall(c);
   expect(held.at(-1)).toBe(false);
   // The earlier calls no longer count, whenever they end.
@@ -80,9 +85,9 @@ test("holds its egress once its last call has answered, and records refusals unt
 });
 
 test("keeps the egress of a resident server open", () => {
-  const worker = idleWorker({ resident: true });
+  const worker = createIdleWorker({ resident: true });
   const held = watchHold(worker);
-  const call = activeCall("a");
+  const call = createActiveCall("a");
   worker.startCall(call);
   worker.callAnswered(call);
   worker.endCall(call);

@@ -9,16 +9,16 @@ import { requestOf } from "../support/request.ts";
 const SECRET = "sk-live-3f9a1c7e5b2d";
 const TOKEN = "vai-token-8c1f2e";
 
-function openTap() {
+function createTap() {
   const taps = new FrameTaps();
-  const seen: ObservedOutput[] = [];
+  const outputs: ObservedOutput[] = [];
   const request = requestOf({});
-  const stop = taps.observe([request.binding_id], (output) => seen.push(output));
-  return { taps, request, seen, stop, tap: taps.open(request, DEFAULT_LIMITS) };
+  const stop = taps.observe([request.binding_id], (output) => outputs.push(output));
+  return { taps, request, outputs, stop, tap: taps.open(request, DEFAULT_LIMITS) };
 }
 
 test("shows the frames of both directions and no secret of the call", async () => {
-  const { tap, seen } = openTap();
+  const { tap, outputs } = createTap();
   const [host, plugin] = memoryTransportPair();
   const wrapped = tap!.wrap(host);
   const received: string[] = [];
@@ -32,13 +32,13 @@ test("shows the frames of both directions and no secret of the call", async () =
   });
   plugin.write(echoed);
   tap!.stderr(Buffer.from(`using ${SECRET}\n`));
-  await expect.poll(() => seen.length).toBe(3);
-  expect(seen.map(({ from, kind }) => `${from} ${kind}`).sort()).toEqual([
+  await expect.poll(() => outputs.length).toBe(3);
+  expect(outputs.map(({ from, kind }) => `${from} ${kind}`).sort()).toEqual([
     "host frame",
     "plugin frame",
     "plugin stderr",
   ]);
-  const frames_text = JSON.stringify(seen);
+  const frames_text = JSON.stringify(outputs);
   for (const secret of [SECRET, btoa(SECRET), TOKEN]) expect(frames_text).not.toContain(secret);
   expect(frames_text).toContain("[redacted]");
   // The plugin and the gateway still get what was sent.
@@ -46,16 +46,16 @@ test("shows the frames of both directions and no secret of the call", async () =
 });
 
 test("shows output that is not a frame", async () => {
-  const { tap, seen } = openTap();
+  const { tap, outputs } = createTap();
   const [host, plugin] = memoryTransportPair();
   tap!.wrap(host).onData(() => {});
   plugin.write("starting the server\n");
-  await expect.poll(() => seen).toHaveLength(1);
-  expect(seen[0]).toMatchObject({ kind: "stray_output", from: "plugin", text: "starting the server" });
+  await expect.poll(() => outputs).toHaveLength(1);
+  expect(outputs[0]).toMatchObject({ kind: "stray_output", from: "plugin", text: "starting the server" });
 });
 
 test("taps only processes that start while their binding is observed", () => {
-  const { taps, request, stop } = openTap();
+  const { taps, request, stop } = createTap();
   expect(taps.open({ ...request, binding_id: "bind_other" }, DEFAULT_LIMITS)).toBeNull();
   expect(taps.open(null, DEFAULT_LIMITS)).toBeNull();
   stop();

@@ -17,11 +17,11 @@ const MAX_ATTACKS = 3;
  * thread, whereas a plugin that can block it does so every time. Each attack has its own process pool, so none is
  * refused as a crash loop.
  */
-async function attack(testRunner: TestRunner, change: RequestChange): Promise<RunOutcome> {
+async function attack(test_runner: TestRunner, change: RequestChange): Promise<RunOutcome> {
   const { pool_key } = requestOf(change);
   for (let attempt = 1; ; attempt++) {
     const lag = measureLag();
-    const outcome = await testRunner.run({ ...change, pool_key: `${pool_key} ${attempt}` });
+    const outcome = await test_runner.run({ ...change, pool_key: `${pool_key} ${attempt}` });
     const blocked_ms = await lag();
     if (blocked_ms < MAX_LAG_MS) return outcome;
     if (attempt === MAX_ATTACKS) expect(blocked_ms).toBeLessThan(MAX_LAG_MS);
@@ -53,10 +53,10 @@ describe("has an exact error code for each misbehaviour", () => {
     ["never-reads", "timeout", { timeout_ms: 300 }],
     ["misses-a-module", "crashed", {}],
   ])("vai %s: %s", async (behaviour, code, change) => {
-    const testRunner = createTestRunner({ timeouts: { hello_ms: 2_000, cancel_grace_ms: 100 } });
-    const outcome = await attack(testRunner, vai(behaviour, change));
+    const test_runner = createTestRunner({ timeouts: { hello_ms: 2_000, cancel_grace_ms: 100 } });
+    const outcome = await attack(test_runner, vai(behaviour, change));
     expect(outcome).toMatchObject({ status: "failed", result: null, error: { code } });
-    expect(testRunner.runner.health().running).toBe(0);
+    expect(test_runner.runner.health().running).toBe(0);
   });
 
   test.each([
@@ -80,32 +80,34 @@ describe("has an exact error code for each misbehaviour", () => {
 });
 
 verifies("wire.backpressure", "passes on 100,000 events without blocking the event loop", async () => {
-  const testRunner = createTestRunner();
-  const before = process.memoryUsage().rss;
-  let seen = 0;
+  const test_runner = createTestRunner();
+  const initial_rss = process.memoryUsage().rss;
+  let event_count = 0;
   const lag = measureLag();
-  const outcome = await testRunner.runner.run(requestOf(vai("floods-events")), { event: () => seen++ });
+  const outcome = await test_runner.runner.run(requestOf(vai("floods-events")), {
+    event: () => event_count++,
+  });
   expect(await lag()).toBeLessThan(MAX_LAG_MS);
   expect(outcome).toMatchObject({ status: "succeeded", result: "flooded" });
-  expect(seen).toBe(100_000);
-  expect(process.memoryUsage().rss - before).toBeLessThan(300 * 1024 * 1024);
+  expect(event_count).toBe(100_000);
+  expect(process.memoryUsage().rss - initial_rss).toBeLessThan(300 * 1024 * 1024);
 });
 
 verifies(
   "wire.backpressure",
   "refuses calls over the queue limit of a plugin that never reads, without blocking the event loop",
   async () => {
-    const testRunner = createTestRunner({
+    const test_runner = createTestRunner({
       timeouts: { cancel_grace_ms: 100 },
       limits: { queued_bytes: 2 * 1024 * 1024 },
     });
     const input = { text: "x".repeat(500_000) };
     const lag = measureLag();
-    const before = process.memoryUsage().arrayBuffers;
-    const first = testRunner.run(vai("never-reads", { input: { text: "warm" } }));
+    const initial_bytes = process.memoryUsage().arrayBuffers;
+    const first = test_runner.run(vai("never-reads", { input: { text: "warm" } }));
     await new Promise((resolve) => setTimeout(resolve, 300));
     const rest = Array.from({ length: 40 }, () =>
-      testRunner.run(vai("never-reads", { input, timeout_ms: 700 })),
+      test_runner.run(vai("never-reads", { input, timeout_ms: 700 })),
     );
     const outcomes = await Promise.all(rest);
     // The process that ignored their cancels was killed, and with it the call with the long deadline.
@@ -117,7 +119,7 @@ verifies(
     const timed_out = outcomes.filter((outcome) => outcome.error?.code !== "backpressure");
     expect(timed_out.length).toBeGreaterThan(0);
     expect(new Set(timed_out.map((outcome) => outcome.error?.code))).toEqual(new Set(["timeout"]));
-    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(32 * 1024 * 1024);
+    expect(process.memoryUsage().arrayBuffers - initial_bytes).toBeLessThan(32 * 1024 * 1024);
   },
 );
 
@@ -130,17 +132,17 @@ test("drains a flood of stderr during the call and keeps the last 1 MiB", async 
 });
 
 test("keeps the stderr since its own start for each call of a shared process", async () => {
-  const testRunner = createTestRunner();
-  const first = await testRunner.run(vai("writes-stderr", { input: { text: "one\n" } }));
-  const second = await testRunner.run(vai("writes-stderr", { input: { text: "two\n" } }));
-  const third = await testRunner.run(vai("writes-stderr", { input: { text: "" } }));
+  const test_runner = createTestRunner();
+  const first = await test_runner.run(vai("writes-stderr", { input: { text: "one\n" } }));
+  const second = await test_runner.run(vai("writes-stderr", { input: { text: "two\n" } }));
+  const third = await test_runner.run(vai("writes-stderr", { input: { text: "" } }));
   expect([first.stderr_tail, second.stderr_tail, third.stderr_tail]).toEqual(["one\n", "two\n", null]);
 });
 
 test("redacts secrets of other calls from shared stderr", async () => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const call = (token: string, text: string) =>
-    testRunner.run(
+    test_runner.run(
       vai("writes-stderr", {
         input: { text },
         context: {

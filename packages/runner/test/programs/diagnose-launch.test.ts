@@ -146,11 +146,11 @@ test("does not pass text without an interpreter line to a shell", async () => {
 });
 
 test("explains a build for another machine", async () => {
-  const other = process.arch === "arm64" ? 62 : 183;
+  const other_machine = process.arch === "arm64" ? 62 : 183;
   const name = process.arch === "arm64" ? "x64" : "arm64";
   const mach = Buffer.from([0xcf, 0xfa, 0xed, 0xfe, 0x0c, 0, 0, 0x01, ...Buffer.alloc(24)]);
   const folder = folderWith({
-    plugin: elf(other),
+    plugin: elf(other_machine),
     mac: mach,
     win: Buffer.from("MZ\0\0"),
     blob: Buffer.from([1, 0, 2, 0]),

@@ -61,14 +61,14 @@ verifies(
     const { copies } = createCopies();
     const path = copies.put("program", Buffer.from("ORIGINAL"));
     const { lstatSync } = fs;
-    const before = lstatSync(path, { bigint: true });
+    const unchanged_stats = lstatSync(path, { bigint: true });
     onTestFinished(() => {
       fs.lstatSync = lstatSync;
       syncBuiltinESMExports();
     });
     // Simulates a kernel whose clock has not ticked since.
     fs.lstatSync = ((file: string, options: object) =>
-      file === path ? before : lstatSync(file, options)) as typeof lstatSync;
+      file === path ? unchanged_stats : lstatSync(file, options)) as typeof lstatSync;
     syncBuiltinESMExports();
     overwrite(path, "CHANGED!");
     expect(copies.verify()).toBe(false);

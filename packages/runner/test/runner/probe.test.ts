@@ -1,4 +1,4 @@
-/** Starting a version before bindings move to it: the handshake, and the health of instruments. */
+/** Probes a version before bindings change to it: the handshake, and the health of instruments. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -45,15 +45,15 @@ verifies("integrity.exec", "does not run changed sandbox files", async () => {
   const cache_dir = emptyFolder();
   const sandbox = await openTestSandbox({ cache_dir });
   expect(sandbox.status.available).toBe(true);
-  const own = ownFolder(cache_dir);
+  const own_folder = ownFolder(cache_dir);
   // The system-call filter has no name, so processes that hold it open read the original.
   expect(
-    readdirSync(own)
+    readdirSync(own_folder)
       .filter((name) => !name.startsWith("hosts-") && name !== "chromium-flags")
       .sort(),
   ).toEqual(["group", "hosts", "passwd", "sandbox-init"]);
-  overwrite(join(own, "passwd"));
-  replace(join(own, "sandbox-init"));
+  overwrite(join(own_folder, "passwd"));
+  replace(join(own_folder, "sandbox-init"));
   for (let i = 0; i < 3; i++) {
     const ran = await sh(sandbox, "cat /etc/passwd");
     expect([ran.out.split(":")[0], ran.exitCause.code]).toEqual(["plugin", 0]);

@@ -14,7 +14,7 @@ verifies(
   "egress.trace",
   "records each connection, datagram and name lookup that ends inside the sandbox",
   async () => {
-    const testRunner = createConfinedTestRunner();
+    const test_runner = createConfinedTestRunner();
     const tcp = [...PRIVATE, "1.1.1.1", "2606:4700:4700::1111"].map((host) => [host, 5_432]);
     const udp = [
       ["10.0.0.6", 8_125],
@@ -23,7 +23,7 @@ verifies(
     for (const options of [isolated, {}]) {
       for (const network of ["none", "egress"] as const) {
         const input = { tcp, udp, lookup: ["db.internal.test"] };
-        const { result, egress } = await testRunner.run(
+        const { result, egress } = await test_runner.run(
           vai("dials", { ...options, grant: { network }, input }),
         );
         const { codes } = result as { codes: string[] };
@@ -44,10 +44,10 @@ verifies(
 );
 
 test("records a direct connection to a port of an allowed name as a literal address", async () => {
-  const testRunner = createConfinedTestRunner();
+  const test_runner = createConfinedTestRunner();
   const grant = { network: "egress" as const, allowed_domains: ["a.test"] };
   const input = { tcp: [["10.0.0.5", 443]] };
-  const { egress } = await testRunner.run(vai("dials", { ...isolated, grant, input }));
+  const { egress } = await test_runner.run(vai("dials", { ...isolated, grant, input }));
   expect(egress?.refusals).toMatchObject([{ host: "10.0.0.5", port: 443, reason: "address.literal" }]);
 });
 
@@ -56,9 +56,9 @@ test("reaches an address directly if the operator and the grant allow it", async
   const address = `127.0.0.1:${port}`;
   const input = { tcp: [["127.0.0.1", port]] };
   const dial = async (operator_allows: string[], allowed_domains: string[]) => {
-    const testRunner = createConfinedTestRunner({ egress: { operator_allows } });
+    const test_runner = createConfinedTestRunner({ egress: { operator_allows } });
     const grant = { network: "egress" as const, allowed_domains };
-    const { egress } = await testRunner.run(vai("dials", { ...isolated, grant, input }));
+    const { egress } = await test_runner.run(vai("dials", { ...isolated, grant, input }));
     return egress?.refusals.map(({ reason }) => reason) ?? null;
   };
   expect(await dial([address], [address])).toBeNull();
@@ -67,8 +67,8 @@ test("reaches an address directly if the operator and the grant allow it", async
 });
 
 test("counts repeated attempts at one target and lists a bounded number of targets", async () => {
-  const testRunner = createConfinedTestRunner();
-  const run = (input: object) => testRunner.run(vai("dials", { ...isolated, input } as never));
+  const test_runner = createConfinedTestRunner();
+  const run = (input: object) => test_runner.run(vai("dials", { ...isolated, input } as never));
   const repeated = await run({ tcp: [["10.0.0.5", 80]], times: 20 });
   expect(repeated.egress).toMatchObject({
     refused: 20,
@@ -80,8 +80,8 @@ test("counts repeated attempts at one target and lists a bounded number of targe
 });
 
 test("assigns attempts to the running call, and attempts between calls to the next one", async () => {
-  const testRunner = createConfinedTestRunner();
-  const call = (input: object) => testRunner.run(vai("dials", { input } as never));
+  const test_runner = createConfinedTestRunner();
+  const call = (input: object) => test_runner.run(vai("dials", { input } as never));
   const hostsOf = async (input: object) => {
     const { egress } = await call(input);
     return egress?.refusals.map(({ host }) => host) ?? null;
@@ -90,20 +90,20 @@ test("assigns attempts to the running call, and attempts between calls to the ne
   expect(await hostsOf({})).toBeNull();
   const tcp = ["10.0.0.2", "10.0.0.3", "10.0.0.4"].map((host) => [host, 80]);
   expect(await hostsOf({ tcp })).toEqual(["10.0.0.2", "10.0.0.3", "10.0.0.4"]);
-  expect(testRunner.runner.health().processes).toBe(1);
+  expect(test_runner.runner.health().processes).toBe(1);
 });
 
 test("does not record a connection that a socket inside accepts, nor its reset", async () => {
-  const testRunner = createConfinedTestRunner();
+  const test_runner = createConfinedTestRunner();
   const grant = { network: "egress" as const, allowed_domains: [] };
   const input = { tcp: [["127.0.0.1", 3_128]] };
-  const { result, egress } = await testRunner.run(vai("dials", { ...isolated, grant, input }));
+  const { result, egress } = await test_runner.run(vai("dials", { ...isolated, grant, input }));
   expect({ result, egress }).toEqual({ result: { codes: ["connected"] }, egress: null });
 });
 
 test("lists refused direct connections and lookups when a process does not start", async () => {
-  const testRunner = createConfinedTestRunner();
-  const failed = await testRunner.run(vai("dials-at-start", isolated));
+  const test_runner = createConfinedTestRunner();
+  const failed = await test_runner.run(vai("dials-at-start", isolated));
   expect(failed).toMatchObject({
     status: "failed",
     error: {
@@ -115,10 +115,10 @@ test("lists refused direct connections and lookups when a process does not start
   });
 });
 
-test("keeps no network namespace alive after the exit", async () => {
-  const testRunner = createConfinedTestRunner();
-  await testRunner.run(vai("dials", { ...isolated, input: { tcp: [["10.0.0.5", 80]] } }));
-  await until(() => testRunner.runner.health().processes === 0);
+test("leaves no descriptor of the network namespace open after the exit", async () => {
+  const test_runner = createConfinedTestRunner();
+  await test_runner.run(vai("dials", { ...isolated, input: { tcp: [["10.0.0.5", 80]] } }));
+  await until(() => test_runner.runner.health().processes === 0);
   const open = () =>
     readdirSync("/proc/self/fd").filter((fd) => {
       try {

@@ -20,7 +20,7 @@ const OUT: RunnerOptions["egress"] = {
 const isolated = { class: "isolated" } as const;
 const egress = (...allowed_domains: string[]) => ({ network: "egress" as const, allowed_domains });
 
-async function httpServer() {
+async function startHttpServer() {
   return await listen((socket) => {
     socket.on("error", () => {});
     socket.once("data", () =>
@@ -30,11 +30,11 @@ async function httpServer() {
 }
 
 test("opens privileged ports inside the sandbox and leaves the plugin neither the capability nor a descriptor", async () => {
-  const testRunner = createConfinedTestRunner({ egress: OUT });
-  const { port } = await httpServer();
+  const test_runner = createConfinedTestRunner({ egress: OUT });
+  const { port } = await startHttpServer();
   const grant = egress("a.test", `b.test:${port}`);
   for (const options of [isolated, {}]) {
-    const { result } = await testRunner.run(vai("looks-out", { ...options, grant, input: { fetch: [] } }));
+    const { result } = await test_runner.run(vai("looks-out", { ...options, grant, input: { fetch: [] } }));
     expect(result).toMatchObject({
       capabilities: Array.from({ length: 5 }, () => "0000000000000000"),
       channel: null,
@@ -47,10 +47,10 @@ test("opens privileged ports inside the sandbox and leaves the plugin neither th
 });
 
 test("records the refusals of an isolated call with the requested name and without secrets", async () => {
-  const testRunner = createConfinedTestRunner({ egress: OUT });
-  const { port } = await httpServer();
+  const test_runner = createConfinedTestRunner({ egress: OUT });
+  const { port } = await startHttpServer();
   const fetch = [`http://a.test:${port}/`, `http://SECRETvalue9.evil.test:${port}/`, "http://10.0.0.1/"];
-  const outcome = await testRunner.run(
+  const outcome = await test_runner.run(
     vai("looks-out", {
       ...isolated,
       grant: egress("a.test"),
@@ -76,41 +76,41 @@ test("records the refusals of an isolated call with the requested name and witho
       },
     ],
   });
-  expect(JSON.stringify([outcome.egress, testRunner.logs])).not.toMatch(/secretvalue9/i);
-  expect(testRunner.logs.join()).toContain("egress refused");
+  expect(JSON.stringify([outcome.egress, test_runner.logs])).not.toMatch(/secretvalue9/i);
+  expect(test_runner.logs.join()).toContain("egress refused");
 });
 
 test("marks refusals as shared if several calls run in the process", async () => {
-  const testRunner = createConfinedTestRunner({ egress: OUT });
+  const test_runner = createConfinedTestRunner({ egress: OUT });
   const grant = egress("a.test");
   const call = (fetch: string[], wait_ms = 0) =>
-    testRunner.run(vai("looks-out", { grant, input: { fetch, wait_ms } }));
+    test_runner.run(vai("looks-out", { grant, input: { fetch, wait_ms } }));
   const alone = await call(["http://one.test/"]);
   expect(alone.egress?.refusals).toMatchObject([{ host: "one.test" }]);
   expect(alone.egress?.refusals[0]).not.toHaveProperty("shared");
   const quiet = call([], 1_500);
-  await until(() => testRunner.runner.health().running === 1);
+  await until(() => test_runner.runner.health().running === 1);
   const requesting = await call(["http://two.test/"]);
   expect(requesting.egress?.refusals).toMatchObject([{ host: "two.test", shared: true }]);
   expect((await quiet).egress?.refusals).toMatchObject([{ host: "two.test", shared: true }]);
   expect((await call([])).egress).toBeNull();
-  expect(testRunner.runner.health().processes).toBe(1);
+  expect(test_runner.runner.health().processes).toBe(1);
 });
 
 test("attributes connections refused during startup to the first call", async () => {
-  const testRunner = createConfinedTestRunner({ egress: OUT });
-  const started = await testRunner.run(vai("asks-at-start", { ...isolated, grant: egress("a.test") }));
+  const test_runner = createConfinedTestRunner({ egress: OUT });
+  const started = await test_runner.run(vai("asks-at-start", { ...isolated, grant: egress("a.test") }));
   expect(started).toMatchObject({ status: "succeeded", egress: { refusals: [{ host: "early.test" }] } });
 });
 
 test("records refused connections to this machine, including those that kept the process from starting", async () => {
-  const testRunner = createConfinedTestRunner({ egress: { operator_allows: ["localhost:1"] } });
+  const test_runner = createConfinedTestRunner({ egress: { operator_allows: ["localhost:1"] } });
   const grant = egress("localhost:5432");
   const refused = { host: "localhost", port: 5432, reason: "address.forbidden", detail: "loopback" };
   const input = { fetch: ["http://localhost:5432/"] };
-  const served = await testRunner.run(vai("looks-out", { ...isolated, grant, input }));
+  const served = await test_runner.run(vai("looks-out", { ...isolated, grant, input }));
   expect(served).toMatchObject({ status: "succeeded", egress: { refused: 1, refusals: [refused] } });
-  const failed = await testRunner.run(vai("needs-a-database", { ...isolated, grant }));
+  const failed = await test_runner.run(vai("needs-a-database", { ...isolated, grant }));
   expect(failed).toMatchObject({
     status: "failed",
     error: {
@@ -121,16 +121,16 @@ test("records refused connections to this machine, including those that kept the
     },
     egress: { refused: 1, refusals: [refused] },
   });
-  const logged = testRunner.logs.filter((line) => line.includes("egress refused"));
+  const logged = test_runner.logs.filter((line) => line.includes("egress refused"));
   expect(logged.length).toBe(2);
 });
 
 test("lists refused connections that kept a server from listing its tools", async () => {
-  const testRunner = createConfinedTestRunner({ egress: OUT });
-  const env = { MARK: testRunner.mark, LISTS_FROM: "http://api.test/" };
+  const test_runner = createConfinedTestRunner({ egress: OUT });
+  const env = { MARK: test_runner.mark, LISTS_FROM: "http://api.test/" };
   const server = { protocol: "mcp.stdio" as const, entrypoint: ["node", "./mcp.mjs", "plain"] };
   const request = requestOf({ ...server, ...isolated, grant: egress("a.test"), env, timeout_ms: 60_000 });
-  await expect(testRunner.runner.describe!(request)).rejects.toMatchObject({
+  await expect(test_runner.runner.describe!(request)).rejects.toMatchObject({
     code: "plugin_failed",
     message: "fetch failed. Connections refused: api.test:80 (the grant does not allow this host and port).",
     fix: expect.stringContaining("--domains api.test:80") as unknown,
@@ -138,29 +138,29 @@ test("lists refused connections that kept a server from listing its tools", asyn
 });
 
 test("applies egress limits per call and not per process", async () => {
-  const testRunner = createConfinedTestRunner({ egress: { ...OUT, limits: { total_connections: 2 } } });
-  const { port } = await httpServer();
+  const test_runner = createConfinedTestRunner({ egress: { ...OUT, limits: { total_connections: 2 } } });
+  const { port } = await startHttpServer();
   const url = `http://a.test:${port}/`;
   const call = () =>
-    testRunner.run(vai("looks-out", { grant: egress("a.test"), input: { fetch: [url, url] } }));
+    test_runner.run(vai("looks-out", { grant: egress("a.test"), input: { fetch: [url, url] } }));
   for (let i = 0; i < 3; i++) {
     const outcome = await call();
     expect((outcome.result as { answers: number[] }).answers).toEqual([200, 200]);
     expect(outcome.egress).toBeNull();
   }
   const input = { fetch: [url, url, url] };
-  const overLimit = await testRunner.run(vai("looks-out", { grant: egress("a.test"), input }));
-  expect(overLimit).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
+  const over_limit = await test_runner.run(vai("looks-out", { grant: egress("a.test"), input }));
+  expect(over_limit).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
 });
 
 test("gives the plugin the gateway's address inside the sandbox only if the call has an API scope", async () => {
   const base_url = "https://gateway.acme.test";
-  const testRunner = createConfinedTestRunner({
+  const test_runner = createConfinedTestRunner({
     egress: { ...OUT, gateway: () => ({ base_url, certificate: null }) },
   });
   const addressFor = async (scopes: "sessions:read"[]) => {
     const change = { grant: { gateway_api_scopes: scopes }, context: { gateway: { base_url, scopes } } };
-    const { result } = await testRunner.run(vai("context", { ...isolated, ...change }));
+    const { result } = await test_runner.run(vai("context", { ...isolated, ...change }));
     return (result as unknown as { context: { gateway: { base_url: string } } }).context.gateway.base_url;
   };
   expect(await addressFor(["sessions:read"])).toBe("http://127.0.0.1:7420");
@@ -168,50 +168,50 @@ test("gives the plugin the gateway's address inside the sandbox only if the call
 });
 
 test("releases all listeners of a sandbox after its exit", async () => {
-  const testRunner = createConfinedTestRunner({ egress: OUT });
+  const test_runner = createConfinedTestRunner({ egress: OUT });
   const grant = egress("a.test", "b.test:8080");
-  const call = () => testRunner.run(vai("echo", { ...isolated, grant }));
-  const settled = async () => {
+  const call = () => test_runner.run(vai("echo", { ...isolated, grant }));
+  const callAndExit = async () => {
     expect(await call()).toMatchObject({ status: "succeeded" });
-    await until(() => testRunner.runner.health().processes === 0);
+    await until(() => test_runner.runner.health().processes === 0);
   };
-  await settled();
+  await callAndExit();
   const open = () => readdirSync("/proc/self/fd").length;
-  const before = open();
+  const initial_count = open();
   // Each run opens three listeners; one left open would keep the whole network namespace alive.
-  for (let i = 0; i < 10; i++) await settled();
-  await until(() => open() <= before + 5);
+  for (let i = 0; i < 10; i++) await callAndExit();
+  await until(() => open() <= initial_count + 5);
 });
 
-/** Records the paths of requested pages. */
+/** Starts a server that records the paths of requested pages. */
 async function startRecordingServer() {
-  const seen: string[] = [];
+  const requested_paths: string[] = [];
   const { port } = await listen((socket) => {
     socket.once("data", (data) => {
-      seen.push(String(data).split(" ")[1]!);
+      requested_paths.push(String(data).split(" ")[1]!);
       socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
     });
   }, PUBLIC);
-  return { seen, port, grant: egress(`a.test:${port}`) };
+  return { requested_paths, port, grant: egress(`a.test:${port}`) };
 }
 const pause = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 test("holds the egress of a prewarmed process until its call", async () => {
-  const testRunner = createConfinedTestRunner({
+  const test_runner = createConfinedTestRunner({
     egress: OUT,
     limits: { prewarmed: 1, prewarmed_per_key: 1 },
   });
-  const { seen, grant } = await startRecordingServer();
+  const { requested_paths, grant } = await startRecordingServer();
   const request = () => vai("calls-home", { ...isolated, pool_key: "a", grant });
-  const first = await testRunner.run(request());
+  const first = await test_runner.run(request());
   expect(first.result).toMatchObject({ answer: 200 });
-  await until(() => testRunner.runner.health().prewarmed === 1);
+  await until(() => test_runner.runner.health().prewarmed === 1);
   await pause();
-  expect(seen).toEqual([expect.stringMatching(/^\/early-/)]);
-  const { result } = await testRunner.run(request());
+  expect(requested_paths).toEqual([expect.stringMatching(/^\/early-/)]);
+  const { result } = await test_runner.run(request());
   const { who, answer } = result as { who: string; answer: number };
   expect(answer).toBe(200);
-  expect(seen).toEqual([expect.anything(), `/early-${who}`]);
+  expect(requested_paths).toEqual([expect.anything(), `/early-${who}`]);
 });
 
 test("holds the egress of a process after its answer, while files of the call are stored", async () => {
@@ -226,37 +226,37 @@ test("holds the egress of a process after its answer, while files of the call ar
       await stored;
     };
     const artifacts: ArtifactFiles = { store, open: async () => null, sweep: async () => 0 };
-    const testRunner = createConfinedTestRunner({ egress: OUT, artifacts });
-    const { seen, grant } = await startRecordingServer();
-    const call = testRunner.run(
+    const test_runner = createConfinedTestRunner({ egress: OUT, artifacts });
+    const { requested_paths, grant } = await startRecordingServer();
+    const call = test_runner.run(
       vai("calls-home", { ...execution, grant: { ...grant, filesystem: "scratch" } }),
     );
     await until(() => storing);
     await pause();
-    const requested = [...seen];
+    const requested_before_store = [...requested_paths];
     finishStoring();
     expect(await call).toMatchObject({ status: "succeeded", result: { answer: 200 } });
-    expect(requested).toEqual([expect.stringMatching(/^\/early-/)]);
+    expect(requested_before_store).toEqual([expect.stringMatching(/^\/early-/)]);
   }
 });
 
 test("holds the egress of a side process after its answer, while its exit is awaited", async () => {
-  const testRunner = createConfinedTestRunner({ egress: OUT, timeouts: { teardown_ms: 300 } });
-  const { seen, port, grant } = await startRecordingServer();
+  const test_runner = createConfinedTestRunner({ egress: OUT, timeouts: { teardown_ms: 300 } });
+  const { requested_paths, port, grant } = await startRecordingServer();
   const input = { url: `http://a.test:${port}` };
-  const { status } = await testRunner.run(side("calls-home", { ...isolated, grant, input }));
-  expect({ status, seen }).toEqual({ status: "succeeded", seen: ["/early"] });
+  const { status } = await test_runner.run(side("calls-home", { ...isolated, grant, input }));
+  expect({ status, requested_paths }).toEqual({ status: "succeeded", requested_paths: ["/early"] });
 });
 
 test("holds the egress of a worker without a call until the next one", async () => {
-  const testRunner = createConfinedTestRunner({ egress: OUT });
-  const { seen, grant } = await startRecordingServer();
-  const { result } = await testRunner.run(vai("calls-home", { grant }));
+  const test_runner = createConfinedTestRunner({ egress: OUT });
+  const { requested_paths, grant } = await startRecordingServer();
+  const { result } = await test_runner.run(vai("calls-home", { grant }));
   const { who } = result as { who: string };
   await pause();
-  expect(seen).toEqual([`/early-${who}`]);
-  const next = testRunner.run(vai("calls-home", { grant, input: { wait_ms: 5_000 } }));
-  await until(() => seen.length > 1);
-  expect(seen[1]).toBe(`/late-${who}`);
+  expect(requested_paths).toEqual([`/early-${who}`]);
+  const next = test_runner.run(vai("calls-home", { grant, input: { wait_ms: 5_000 } }));
+  await until(() => requested_paths.length > 1);
+  expect(requested_paths[1]).toBe(`/late-${who}`);
   await next;
 });

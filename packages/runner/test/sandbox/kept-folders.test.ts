@@ -13,7 +13,7 @@ const MESSAGE = "Its persistent folder exceeds the limit of 8 MiB and 40 files."
 /** `data` is the data folder of an instrument, `state` the state of a hosted kernel plugin. */
 type Kind = "data" | "state";
 
-function keptFolder(): string {
+function createKeptFolder(): string {
   const folder = join(emptyFolder(), "kept");
   mkdirSync(folder, { mode: 0o700 });
   return folder;
@@ -41,7 +41,7 @@ const DEEP = "for i in range(20):\n  os.mkdir('d' * 250); os.chdir('d' * 250)\n"
 verifies("sandbox.limits", "limits what a plugin keeps and reports disk as the exit cause", async () => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   for (const kind of ["data", "state"] as const) {
-    const folder = keptFolder();
+    const folder = createKeptFolder();
     const many = Array.from({ length: 3 }, (_, index) => file(`file-${index}`, 3)).join("");
     const { exitCause } = await run(sandbox, kind, folder, many + WAIT);
     expect(exitCause).toMatchObject({ cause: "disk", message: MESSAGE, signal: "SIGKILL" });
@@ -88,7 +88,7 @@ test.each([
   ],
 ])("counts %s towards the limit", async (_, script) => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
-  const folder = keptFolder();
+  const folder = createKeptFolder();
   const { exitCause } = await run(sandbox, "data", folder, `${script}time.sleep(5)`);
   expect(exitCause).toMatchObject({ cause: "disk", message: MESSAGE });
 });
@@ -96,7 +96,7 @@ test.each([
 test("ignores files that come and go within the limits", async () => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   const script = `end = time.time() + 2\nwhile time.time() < end:\n  ${file("a", 2).trim()}; f.close(); os.mkdir('b'); os.rmdir('b'); os.unlink('a')\n`;
-  const { exitCause } = await run(sandbox, "data", keptFolder(), script);
+  const { exitCause } = await run(sandbox, "data", createKeptFolder(), script);
   expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
 });
 
@@ -111,6 +111,6 @@ while time.time() < end:
   time.sleep(0.002)
   os.waitpid(pid, 0)
 `;
-  const { exitCause } = await run(sandbox, "data", keptFolder(), script);
+  const { exitCause } = await run(sandbox, "data", createKeptFolder(), script);
   expect(exitCause).toMatchObject({ cause: "exit", code: 0 });
 });

@@ -122,14 +122,14 @@ test("reports a program that cannot be started as the plugin's failure", async (
 test("replaces a prepared process that was killed, and stops the new one on close", async () => {
   const sandbox = await openSandbox(sandboxOptions());
   expect((await sh(sandbox, "echo one")).out).toBe("one\n");
-  const before = waitingSandboxes();
-  for (const pid of before) process.kill(pid, "SIGKILL");
-  await eventually(() => !before.some(isAlive), 5_000, "it is dead");
+  const killed = waitingSandboxes();
+  for (const pid of killed) process.kill(pid, "SIGKILL");
+  await eventually(() => !killed.some(isAlive), 5_000, "the prepared process is dead");
   expect((await sh(sandbox, "echo two")).out).toBe("two\n");
-  const after = waitingSandboxes();
-  expect([before.length, after.length]).toEqual([1, 1]);
+  const replacements = waitingSandboxes();
+  expect([killed.length, replacements.length]).toEqual([1, 1]);
   await sandbox.close();
-  expect(after.filter(isAlive)).toEqual([]);
+  expect(replacements.filter(isAlive)).toEqual([]);
 });
 
 test("keeps the output of a program that exits before its reader is attached", async () => {
@@ -167,10 +167,10 @@ test("shows assets only with a grant for files", async () => {
   mkdirSync(join(folder, "assets"));
   writeFileSync(join(folder, "assets/logo"), "bytes");
   const look = "cat assets/logo; ls -A assets; touch assets/x assets/logo 2>/dev/null || echo read-only";
-  const seen = async (filesystem: "none" | "assets_ro") =>
+  const outputFor = async (filesystem: "none" | "assets_ro") =>
     (await sh(sandbox, look, { folder, grant: { filesystem } })).out;
-  expect(await seen("assets_ro")).toBe("byteslogo\nread-only\n");
-  expect(await seen("none")).toBe("read-only\n");
+  expect(await outputFor("assets_ro")).toBe("byteslogo\nread-only\n");
+  expect(await outputFor("none")).toBe("read-only\n");
 });
 
 test("mounts folders of the operator at their targets, writable only if the grant allows it", async () => {
@@ -183,8 +183,8 @@ test("mounts folders of the operator at their targets, writable only if the gran
   writeFileSync(join(shared, "file"), "shared");
   const mounts = (writable: boolean) => ({ mounts: [{ source: shared, target: "/srv/shared", writable }] });
   const script = "cat /srv/shared/file; touch /srv/shared/new 2>/dev/null && echo written; true";
-  const readOnly = await sh(sandbox, script, { grant: mounts(false) });
-  expect(readOnly.out).toBe("shared");
+  const read_only = await sh(sandbox, script, { grant: mounts(false) });
+  expect(read_only.out).toBe("shared");
   expect(existsSync(join(shared, "new"))).toBe(false);
   expect((await sh(sandbox, script, { grant: mounts(true) })).out).toBe("sharedwritten\n");
   expect(existsSync(join(shared, "new"))).toBe(true);
@@ -210,7 +210,7 @@ describe("limits", () => {
 
   verifies(
     "sandbox.limits",
-    "reports memory, processes, disk, files, CPU time and wall time as exit causes",
+    "reports memory, processes, disk, CPU time and wall time as exit causes, and limits open files",
     async () => {
       const MIB = 1024 * 1024;
       const limits = {

@@ -1,5 +1,5 @@
 import type { Grant } from "@backplane/contract";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -20,7 +20,7 @@ const HOST: SandboxHost = {
 
 function requestWith(change: Partial<SandboxRequest> = {}): SandboxRequest {
   return {
-    grant: noGrant(),
+    grant: grantWith(),
     lifetime: "call",
     slot: 3,
     folder: "/store/abc",
@@ -145,7 +145,7 @@ verifies("source.image", "shows the files of an image and no system files of the
 
 test("hides assets from a grant without files", () => {
   const hidden = (filesystem: Grant["filesystem"], has_assets = true) =>
-    plan(requestWith({ grant: noGrant({ filesystem }), has_assets }), HOST).hidden;
+    plan(requestWith({ grant: grantWith({ filesystem }), has_assets }), HOST).hidden;
   expect(hidden("none")).toEqual(["/plugin/assets"]);
   expect(hidden("none", false)).toEqual([]);
   expect(hidden("assets_ro")).toEqual([]);
@@ -153,7 +153,7 @@ test("hides assets from a grant without files", () => {
 });
 
 test("adds listeners, variables and hosts for egress, and none without it", () => {
-  const grant = noGrant({ network: "egress", allowed_domains: ["a.test"] });
+  const grant = grantWith({ network: "egress", allowed_domains: ["a.test"] });
   const host = { ...HOST, files: [...HOST.files, { source: "/cache/hosts", target: "/etc/hosts" }] };
   const hosts = (planned: ReturnType<typeof plan>) =>
     planned.mounts.filter(({ target }) => target === "/etc/hosts").map(({ source }) => source);
@@ -171,7 +171,7 @@ test("adds listeners, variables and hosts for egress, and none without it", () =
 });
 
 test("lets git read mounted repositories, unless the plugin has git settings of its own", () => {
-  const grant = noGrant({ mounts: [{ source: "/srv/code", target: "/data", writable: false }] });
+  const grant = grantWith({ mounts: [{ source: "/srv/code", target: "/data", writable: false }] });
   expect(plan(requestWith({ grant }), HOST).env).toMatchObject({
     GIT_CONFIG_COUNT: "1",
     GIT_CONFIG_KEY_0: "safe.directory",
@@ -195,7 +195,7 @@ test.each([
   ["/proc/1/root", "/data"],
   ["/dev", "/data"],
 ])("refuses a mount of %j at %j", (source, target) => {
-  const grant = noGrant({ mounts: [{ source, target, writable: false }] });
+  const grant = grantWith({ mounts: [{ source, target, writable: false }] });
   expect(() => plan(requestWith({ grant }), HOST)).toThrow(
     expect.objectContaining({ code: "launch_failed" }),
   );

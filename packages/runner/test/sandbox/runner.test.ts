@@ -18,7 +18,7 @@ const DAY_MS = 86_400_000;
 
 verifies("sandbox.env", "sets exactly the documented environment and no variable of the host", async () => {
   process.env.HOST_CANARY = "canary-of-the-host";
-  const testRunner = createConfinedTestRunner();
+  const test_runner = createConfinedTestRunner();
   const context = { secrets: { token: "canary-of-the-call" } };
   const proxy = "http://127.0.0.1:3128";
   const direct = "127.0.0.1,localhost,::1";
@@ -34,13 +34,13 @@ verifies("sandbox.env", "sets exactly the documented environment and no variable
     const env = { OWN: "yes", PATH: "/plugin", LD_LIBRARY_PATH: "/x", http_proxy: "http://evil.test" };
     const { http_proxy: _evil, ...kept } = env;
     const change = { ...confined, context, grant: { network }, env: network === "none" ? kept : env };
-    const { result } = await testRunner.run(vai("environment", change));
+    const { result } = await test_runner.run(vai("environment", change));
     expect(result).toEqual({
       env: {
         ...(network === "none" ? {} : proxied),
         OWN: "yes",
         LD_LIBRARY_PATH: "/x",
-        MARK: testRunner.mark,
+        MARK: test_runner.mark,
         PATH: "/usr/local/bin:/usr/bin:/bin",
         HOME: "/nonexistent",
         TMPDIR: "/nonexistent",
@@ -68,25 +68,25 @@ verifies("sandbox.env", "sets exactly the documented environment and no variable
 });
 
 test("uses an isolated process once and keeps a worker", async () => {
-  const testRunner = createConfinedTestRunner();
-  expect(await testRunner.run(vai("echo", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
-  await until(() => testRunner.runner.health().processes === 0);
-  expect(await testRunner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
-  expect(await testRunner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
-  expect(testRunner.runner.health().processes).toBe(1);
-  expect(await testRunner.run(side("ok", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
-  expect(testRunner.runner.health().sandbox).toMatchObject({ available: true });
+  const test_runner = createConfinedTestRunner();
+  expect(await test_runner.run(vai("echo", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
+  await until(() => test_runner.runner.health().processes === 0);
+  expect(await test_runner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  expect(await test_runner.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  expect(test_runner.runner.health().processes).toBe(1);
+  expect(await test_runner.run(side("ok", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
+  expect(test_runner.runner.health().sandbox).toMatchObject({ available: true });
 });
 
 test("delays a call until the self-test has finished, and can cancel it", async () => {
-  const testRunner = createConfinedTestRunner();
-  const waits = testRunner.run(vai("echo", isolated));
-  const called = testRunner.run(vai("echo", { ...isolated, invocation_id: "inv_early" }));
-  expect(testRunner.runner.health().sandbox).toMatchObject({
+  const test_runner = createConfinedTestRunner();
+  const waits = test_runner.run(vai("echo", isolated));
+  const called = test_runner.run(vai("echo", { ...isolated, invocation_id: "inv_early" }));
+  expect(test_runner.runner.health().sandbox).toMatchObject({
     available: true,
     reason: expect.stringContaining("being tested"),
   });
-  expect(testRunner.runner.cancel("inv_early", "user")).toBe(true);
+  expect(test_runner.runner.cancel("inv_early", "user")).toBe(true);
   expect(await waits).toMatchObject({ status: "succeeded" });
   expect(await called).toMatchObject({
     status: "cancelled",
@@ -96,11 +96,11 @@ test("delays a call until the self-test has finished, and can cancel it", async 
 });
 
 test("gives each call its own private scratch folder and removes it afterwards", async () => {
-  const testRunner = createConfinedTestRunner();
+  const test_runner = createConfinedTestRunner();
   const grant = { filesystem: "scratch" as const };
   for (const confined of [isolated, {}]) {
     for (const invocation_id of ["inv_a", "inv_b"]) {
-      const { result } = await testRunner.run(vai("uses-scratch", { ...confined, invocation_id, grant }));
+      const { result } = await test_runner.run(vai("uses-scratch", { ...confined, invocation_id, grant }));
       expect(result).toEqual({
         scratch_dir: `/sandbox/scratch/${invocation_id}`,
         tmp: "/sandbox/scratch",
@@ -109,7 +109,7 @@ test("gives each call its own private scratch folder and removes it afterwards",
     }
   }
   // The same id again on the same process: the first folder was removed.
-  const again = await testRunner.run(vai("uses-scratch", { invocation_id: "inv_a", grant }));
+  const again = await test_runner.run(vai("uses-scratch", { invocation_id: "inv_a", grant }));
   expect(again.status).toBe("succeeded");
 });
 
@@ -122,8 +122,8 @@ test("runs the examples as workers in the sandbox: TypeScript, Python, shell", a
   for (const { name, id, entrypoint } of examples) {
     const folder = join(EXAMPLES, name);
     const version = /^version = "(.*)"$/m.exec(readFileSync(join(folder, "vai-plugin.toml"), "utf8"))![1]!;
-    const testRunner = createConfinedTestRunner({ folder });
-    const outcome = await testRunner.run({
+    const test_runner = createConfinedTestRunner({ folder });
+    const outcome = await test_runner.run({
       entrypoint,
       package: makePackage(id, version, entrypoint),
       export_id: "none",
@@ -148,13 +148,13 @@ function makePackage(package_id: string, version: string, entrypoint: string[]) 
 test("refuses an isolated call and reports the fix if there is no sandbox, and never falls back", async () => {
   const confinement = createConfinement(sandboxOptions({ init: "/nonexistent" }));
   await confinement.opening;
-  const { sandbox, refusal } = confinement.of(requestOf(isolated));
+  const { sandbox, refusal } = confinement.boundaryFor(requestOf(isolated));
   expect([sandbox, refusal?.code, refusal?.fix]).toEqual([
     null,
     "sandbox.unavailable",
     expect.stringMatching(/^Install Backplane again/),
   ]);
-  expect(confinement.of(requestOf({}))).toEqual({ sandbox: null, refusal });
+  expect(confinement.boundaryFor(requestOf({}))).toEqual({ sandbox: null, refusal });
   expect(confinement.status()).toMatchObject({
     available: false,
     reason: expect.stringContaining("sandbox-init cannot be used"),
@@ -163,60 +163,60 @@ test("refuses an isolated call and reports the fix if there is no sandbox, and n
 });
 
 test("explains a program that cannot start with the same message as without a sandbox", async () => {
-  const testRunner = createConfinedTestRunner();
-  const outcome = await testRunner.run({ ...isolated, entrypoint: ["./frames.mjs"] });
+  const test_runner = createConfinedTestRunner();
+  const outcome = await test_runner.run({ ...isolated, entrypoint: ["./frames.mjs"] });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "launch_failed" } });
   expect(outcome.error?.message).toMatch(/not executable|interpreter line/);
-  const early = await testRunner.run(vai("kills-itself", isolated));
+  const early = await test_runner.run(vai("kills-itself", isolated));
   expect(early.error?.message).toContain("was killed by SIGSEGV before it answered");
 });
 
 verifies(
   "sandbox.kill",
-  "kills the whole process tree on cancel, deadline, unload and host exit",
+  "kills the whole process tree on cancel, deadline, unload and shutdown of the runner",
   async () => {
     const timeouts = { cancel_grace_ms: 100, shutdown_grace_ms: 100 };
     const clock = new SkippingClock();
-    const ends: Record<string, (testRunner: TestRunner) => Promise<unknown>> = {
-      cancel: async (testRunner) => {
-        const running = testRunner.run(
+    const ends: Record<string, (test_runner: TestRunner) => Promise<unknown>> = {
+      cancel: async (test_runner) => {
+        const running = test_runner.run(
           vai("ignores-everything", { ...isolated, invocation_id: "inv_unresponsive" }),
         );
         await until(() => confinedProcesses().length >= 3);
         const tree = confinedProcesses();
-        expect(testRunner.runner.cancel("inv_unresponsive", "user")).toBe(true);
+        expect(test_runner.runner.cancel("inv_unresponsive", "user")).toBe(true);
         expect(await running).toMatchObject({ status: "cancelled" });
         return tree;
       },
-      deadline: async (testRunner) => {
-        const running = testRunner.run(vai("ignores-everything", { ...isolated, timeout_ms: DAY_MS }));
+      deadline: async (test_runner) => {
+        const running = test_runner.run(vai("ignores-everything", { ...isolated, timeout_ms: DAY_MS }));
         await until(() => confinedProcesses().length >= 3);
         const tree = confinedProcesses();
         clock.skip(DAY_MS);
         expect(await running).toMatchObject({ status: "failed", error: { code: "timeout" } });
         return tree;
       },
-      unload: async (testRunner) => {
-        expect(await testRunner.run(vai("forks"))).toMatchObject({ status: "succeeded" });
+      unload: async (test_runner) => {
+        expect(await test_runner.run(vai("forks"))).toMatchObject({ status: "succeeded" });
         const tree = confinedProcesses();
-        testRunner.runner.retire("bind_1");
+        test_runner.runner.retire("bind_1");
         return tree;
       },
-      "host exit": async (testRunner) => {
-        expect(await testRunner.run(vai("forks"))).toMatchObject({ status: "succeeded" });
+      shutdown: async (test_runner) => {
+        expect(await test_runner.run(vai("forks"))).toMatchObject({ status: "succeeded" });
         const tree = confinedProcesses();
-        await testRunner.runner.close(200);
+        await test_runner.runner.close(200);
         return tree;
       },
     };
     for (const [how, end] of Object.entries(ends)) {
-      const testRunner = createConfinedTestRunner({ timeouts, clock });
-      await testRunner.run(side("ok"));
-      const tree = (await end(testRunner)) as number[];
+      const test_runner = createConfinedTestRunner({ timeouts, clock });
+      await test_runner.run(side("ok"));
+      const tree = (await end(test_runner)) as number[];
       expect([how, tree.length >= 3]).toEqual([how, true]);
       const took = await eventually(() => !tree.some(isAlive), 5_000, `every process is gone after ${how}`);
       expect(took).toBeLessThan(5_000);
-      await testRunner.runner.close(200);
+      await test_runner.runner.close(200);
     }
   },
 );

@@ -36,8 +36,8 @@ test("shows the requested files, /proc and /dev, and nothing else of the host", 
     rest.filter((line) => line.startsWith("/")).map((line) => line.split(" ") as [string, string]),
   );
   // Without root, devices cannot be created, so each is a separate mount.
-  const own = [...mounts.keys()].filter((path) => !/^\/(?:usr|dev)\//.test(path));
-  expect(own.sort()).toEqual(["/", "/dev", "/proc", "/usr"]);
+  const separate_mounts = [...mounts.keys()].filter((path) => !/^\/(?:usr|dev)\//.test(path));
+  expect(separate_mounts.sort()).toEqual(["/", "/dev", "/proc", "/usr"]);
   for (const [path, flags] of mounts) {
     expect([path, flags.split(",")]).toEqual([path, expect.arrayContaining(["ro", "nosuid"])]);
     if (!path.startsWith("/dev")) expect([path, flags]).toEqual([path, expect.stringContaining("nodev")]);

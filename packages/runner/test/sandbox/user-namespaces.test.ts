@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { weakened } from "../../../../test/hostile/hostile.ts";
+import { weakenSandbox } from "../../../../test/hostile/hostile.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { SandboxStatus } from "../../src/sandbox/status.ts";
 import { userNamespaceFix } from "../../src/sandbox/user-namespaces.ts";
@@ -33,7 +33,7 @@ for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_m
 open("/proc/sys/user/max_user_namespaces", "w").write("0")
 os.execv(sys.argv[1], sys.argv[1:])`;
 
-verifies("sandbox.embedded", "an ordinary user needs neither bwrap nor a privilege", () => {
+verifies("sandbox.embedded", "works for an ordinary user without bwrap and without privileges", () => {
   const { status, out } = readStatus([]);
   expect(status).toMatchObject({ available: true, reason: expect.stringMatching(/^embedded sandbox-init /) });
   expect(out).toMatch(/^1000\n\/plugin\nCapBnd:\t0+\nNoNewPrivs:\t1\nSeccomp:\t2\n\/proc\/1 \/proc\/\d+\n$/);
@@ -51,7 +51,7 @@ test("reports the command that allows user namespaces if the system allows none"
 
 /** Builds a sandbox-init that fails as if the security module let only known programs create user namespaces. */
 function buildRefusedInit(): string {
-  const { init } = weakened([
+  const { init } = weakenSandbox([
     "stage.c",
     "if (!user.is_other) enter_user_namespace(proc, user.uid, user.gid);",
     'if (!user.is_other) refuse("user namespace", EPERM);',

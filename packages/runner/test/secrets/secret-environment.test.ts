@@ -19,9 +19,9 @@ verifies(
   "secret.slots",
   "shows the secret in the plugin's environment and to no other process on the machine",
   async () => {
-    const testRunner = createConfinedTestRunner({ limits: { prewarmed: 4 } });
+    const test_runner = createConfinedTestRunner({ limits: { prewarmed: 4 } });
     for (const isolation of ["isolated", "worker"] as const) {
-      const call = testRunner.run(
+      const call = test_runner.run(
         vai("knows", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }),
       );
       await until(() => processesWithSecret("environ").length === 1);
@@ -36,19 +36,19 @@ verifies(
       if (isolation === "isolated") await until(() => processesWithSecret("environ").length === 0);
     }
     // No process with a secret is prewarmed.
-    expect(testRunner.runner.health().prewarmed).toBe(0);
+    expect(test_runner.runner.health().prewarmed).toBe(0);
   },
 );
 
 test("starts a new process for a changed secret and stops the old one", async () => {
-  const testRunner = createConfinedTestRunner();
+  const test_runner = createConfinedTestRunner();
   const call = async (token: string) =>
-    (await testRunner.run(vai("knows", { pool_key: "a", input: {}, ...secrets(token) }))).result;
+    (await test_runner.run(vai("knows", { pool_key: "a", input: {}, ...secrets(token) }))).result;
   expect(await call("first-value")).toMatchObject({ length: 11 });
   expect(await call("the-second-value")).toMatchObject({ length: 16 });
-  await until(() => testRunner.runner.health().processes === 1);
+  await until(() => test_runner.runner.health().processes === 1);
   expect(await call("the-second-value")).toMatchObject({ length: 16 });
-  expect(testRunner.runner.health().processes).toBe(1);
+  expect(test_runner.runner.health().processes).toBe(1);
 });
 
 test("refuses a secret in the environment without a sandbox", async () => {

@@ -54,12 +54,12 @@ for (const dialect of ["vai", "side"] as const) {
       "launch.tree",
       "kills a daemon that forked twice into its own session when the call is cancelled",
       async () => {
-        const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
+        const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
         const child = createDaemon();
         const invocation_id = `inv_cancel_${dialect}`;
-        const run = testRunner.run({ ...plainCall(dialect), invocation_id, input: child.input });
+        const run = test_runner.run({ ...plainCall(dialect), invocation_id, input: child.input });
         await child.started();
-        testRunner.runner.cancel(invocation_id, "user");
+        test_runner.runner.cancel(invocation_id, "user");
         expect(await run).toMatchObject({ status: "cancelled" });
         await child.gone();
       },
@@ -71,10 +71,10 @@ for (const dialect of ["vai", "side"] as const) {
       "kills a daemon that forked twice into its own session at the deadline",
       async () => {
         const clock = new SkippingClock();
-        const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 }, clock });
+        const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 50 }, clock });
         const child = createDaemon();
         const call = plainCall(dialect);
-        const run = testRunner.run({ ...call, input: child.input });
+        const run = test_runner.run({ ...call, input: child.input });
         await child.started();
         clock.skip(call.timeout_ms!);
         expect(await run).toMatchObject({ error: { code: "timeout" } });
@@ -93,11 +93,11 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
     "launch.tree",
     "kills a descendant that cleared its environment",
     async () => {
-      const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
+      const test_runner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
       const child = createDaemon(true);
-      const run = testRunner.run({ ...plainCall("vai"), invocation_id: "inv_clear", input: child.input });
+      const run = test_runner.run({ ...plainCall("vai"), invocation_id: "inv_clear", input: child.input });
       await child.started();
-      testRunner.runner.cancel("inv_clear", "user");
+      test_runner.runner.cancel("inv_clear", "user");
       expect(await run).toMatchObject({ status: "cancelled" });
       await child.gone();
     },
@@ -108,10 +108,10 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
 test(
   "kills the daemons of a process that exits on its own",
   async () => {
-    const testRunner = createTestRunner();
+    const test_runner = createTestRunner();
     const child = createDaemon();
     const answer = { type: "response", request_id: "$id", status: "ok", output: 1 };
-    const outcome = await testRunner.run({
+    const outcome = await test_runner.run({
       ...plainCall("side"),
       input: { ...child.input, messages: [answer] },
     });
@@ -123,16 +123,16 @@ test(
 );
 
 test("kills the daemons of an idle worker when the runner shuts down", async () => {
-  const testRunner: TestRunner = createTestRunner();
+  const test_runner: TestRunner = createTestRunner();
   const child = createDaemon();
   const succeeded = { type: "response", id: "$id", ok: true, body: { status: "succeeded", result: null } };
-  const outcome = await testRunner.run({
+  const outcome = await test_runner.run({
     ...plainCall("vai"),
     input: { ...child.input, messages: [succeeded] },
   });
   expect(outcome.status).toBe("succeeded");
   await child.started();
-  await testRunner.runner.close(200);
+  await test_runner.runner.close(200);
   expect(isAlive(child.pid())).toBe(false);
 });
 

@@ -26,7 +26,7 @@ test("kills an unresponsive plugin and its grandchildren within 5 s after kill -
   expect(performance.now() - killed).toBeLessThan(5_000);
 });
 
-function sleeper(): { child: ChildProcess; pid: number } {
+function startSleeper(): { child: ChildProcess; pid: number } {
   const child = spawn("/bin/sleep", ["60"], { detached: true, stdio: "ignore" });
   onTestFinished(() => killGroup(child.pid!));
   return { child, pid: child.pid! };
@@ -34,8 +34,8 @@ function sleeper(): { child: ChildProcess; pid: number } {
 
 test("kills watched groups when the pipe ends, but not forgotten ones", async () => {
   const watchdog = new Watchdog(createTestLogger());
-  watchdog.ready();
-  const groups = Array.from({ length: 5 }, sleeper);
+  watchdog.start();
+  const groups = Array.from({ length: 5 }, startSleeper);
   for (const { pid } of groups) watchdog.watch(pid);
   for (const spared of [groups[0]!, groups[2]!, groups[4]!]) watchdog.forget(spared.pid);
   watchdog.forget(999_999_999);
@@ -46,7 +46,7 @@ test("kills watched groups when the pipe ends, but not forgotten ones", async ()
 
 test("kills processes with the mark of a watched process, even outside its group", async () => {
   const watchdog = new Watchdog(createTestLogger());
-  watchdog.ready();
+  watchdog.start();
   const mark = randomBytes(16).toString("hex");
   const start = (value: string) => {
     const env = { BACKPLANE_PROCESS_ID: value };
@@ -55,7 +55,7 @@ test("kills processes with the mark of a watched process, even outside its group
     return child.pid!;
   };
   const [marked, other] = [start(mark), start(mark.replaceAll(/./g, "0"))];
-  watchdog.watch(sleeper().pid, mark);
+  watchdog.watch(startSleeper().pid, mark);
   await watchdog.close();
   await until(() => !isAlive(marked));
   expect(isAlive(other)).toBe(true);
@@ -64,9 +64,9 @@ test("kills processes with the mark of a watched process, even outside its group
 test("ignores signals, and is restarted with the same list when it is killed", async () => {
   const lines: string[] = [];
   const watchdog = new Watchdog(createTestLogger((_, message) => lines.push(message)));
-  watchdog.ready();
+  watchdog.start();
   const first = watchdog.pid!;
-  const { pid } = sleeper();
+  const { pid } = startSleeper();
   watchdog.watch(pid);
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.kill(first, signal);
   process.kill(first, "SIGKILL");

@@ -1,5 +1,4 @@
-/** Builds ClientHellos in which each part can be wrong. */
-export interface HelloParts {
+export interface HelloOptions {
   /** Undefined for no server_name extension. */
   name?: string;
   /** Replaces the whole body of the server_name extension. */
@@ -13,12 +12,13 @@ export interface HelloParts {
   early?: boolean;
 }
 
-export function hello(parts: HelloParts): Buffer {
-  const names = parts.server_name ?? (parts.name === undefined ? undefined : serverName(parts.name));
+/** Builds a ClientHello in which each part can be wrong. */
+export function hello(options: HelloOptions): Buffer {
+  const names = options.server_name ?? (options.name === undefined ? undefined : serverName(options.name));
   const extensions = Buffer.concat([
     ...(names === undefined ? [] : [extension(0, names)]),
     extension(43, Buffer.from([2, 3, 4])),
-    ...(parts.more ?? []).map(([type, data]) => extension(type, data)),
+    ...(options.more ?? []).map(([type, data]) => extension(type, data)),
   ]);
   const body = Buffer.concat([
     Buffer.from([3, 3]),
@@ -28,10 +28,10 @@ export function hello(parts: HelloParts): Buffer {
     vector(1, Buffer.from([0])),
     vector(2, extensions),
   ]);
-  const length = body.length - (parts.early === true ? extensions.length + 2 : 0);
+  const length = body.length - (options.early === true ? extensions.length + 2 : 0);
   const head = Buffer.from([1, length >> 16, (length >> 8) & 0xff, length & 0xff]);
-  const message = Buffer.concat([head, body, parts.trailing ?? Buffer.alloc(0)]);
-  const size = parts.record ?? 16_384;
+  const message = Buffer.concat([head, body, options.trailing ?? Buffer.alloc(0)]);
+  const size = options.record ?? 16_384;
   const records: Buffer[] = [];
   for (let at = 0; at < message.length; at += size) records.push(record(message.subarray(at, at + size)));
   return Buffer.concat(records);

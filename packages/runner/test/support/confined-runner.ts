@@ -1,5 +1,4 @@
 /** The test runner with the sandbox enabled, for the same fixture programs. */
-
 import type { RunnerOptions } from "../../src/index.ts";
 import { createTestRunner, type TestRunner } from "./runner.ts";
 import { CACHE } from "./sandbox.ts";

@@ -38,7 +38,7 @@ export interface TestEgress {
   proxy: number;
 }
 
-export async function openTestEgress(options: TestEgressOptions = {}): Promise<TestEgress> {
+export async function createTestEgress(options: TestEgressOptions = {}): Promise<TestEgress> {
   const resolved: string[] = [];
   const egress = createEgress({
     clock: options.clock ?? realTimeClock,

@@ -14,7 +14,7 @@ export interface IdleWorkerOptions {
   idle_since?: number;
 }
 
-export function idleWorker(options: IdleWorkerOptions = {}): Worker {
+export function createIdleWorker(options: IdleWorkerOptions = {}): Worker {
   const { key = "key", binding_id = "bind_1", pooled = true, idle_since = 0 } = options;
   const subject = { pool_key: key, binding_id, package_id: "acme/x", digest: "d" };
   const calls: ActiveCall[] = [];
@@ -44,7 +44,7 @@ export function idleWorker(options: IdleWorkerOptions = {}): Worker {
   });
 }
 
-export function activeCall(id: string): ActiveCall & { refusals: string[] } {
+export function createActiveCall(id: string): ActiveCall & { refusals: string[] } {
   const refusals: string[] = [];
   return {
     id,

@@ -29,11 +29,11 @@ export function text(result: Json | null): string {
   return (result as { content: { text: string }[] }).content[0]!.text;
 }
 
-/** Answers this method with `answer` and everything else as usual. */
+/** Answers this method with `answer` and leaves all others to the default answer. */
 export const answerMethod =
-  (on: string, answer: (seen: ReceivedRequest, reply: Reply) => void) =>
-  (seen: ReceivedRequest, reply: Reply) => {
-    if (seen.message.method !== on) return false;
-    answer(seen, reply);
+  (method: string, answer: (request: ReceivedRequest, reply: Reply) => void) =>
+  (request: ReceivedRequest, reply: Reply) => {
+    if (request.message.method !== method) return false;
+    answer(request, reply);
     return true;
   };

@@ -25,7 +25,7 @@ export interface Reply {
   status(code: number, text?: string, headers?: Record<string, string>): void;
 }
 
-/** A request for which `answer` does not return true gets the default answer of revision 2025-11-25. */
+/** A request for which `answer` does not return true gets the default answer of a server of revision 2025-11-25. */
 export async function startMcpHttpServer(
   answer: (request: ReceivedRequest, reply: Reply) => boolean,
 ): Promise<McpHttpServer> {
@@ -70,9 +70,9 @@ function sendDefaultReply({ http_method, message }: ReceivedRequest, reply: Repl
   else if (http_method === "DELETE") reply.status(200);
   else if (id === undefined || method === undefined) reply.status(202);
   else if (method === "initialize") {
-    const serverInfo = { name: "http", version: "1" };
+    const server_info = { name: "http", version: "1" };
     reply.result(
-      { protocolVersion: "2025-11-25", capabilities: { tools: {} }, serverInfo },
+      { protocolVersion: "2025-11-25", capabilities: { tools: {} }, serverInfo: server_info },
       { "mcp-session-id": "s-1" },
     );
   } else if (method === "server/discover") reply.status(400, "Bad Request: no session");

@@ -2,7 +2,7 @@
 import { fileURLToPath } from "node:url";
 import type { Json } from "@backplane/contract";
 import type { RunRequest } from "@backplane/ports";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 
 export const FIXTURES = fileURLToPath(new URL("../fixtures", import.meta.url));
 
@@ -20,7 +20,7 @@ export type RequestChange = Partial<Omit<RunRequest, "package" | "grant" | "cont
 export function requestOf(change: RequestChange): RunRequest {
   const { entrypoint, protocol, package: pkg, env, grant, context, input, ...rest } = change;
   const invocation_id = rest.invocation_id ?? `inv_${Math.random().toString(36).slice(2)}`;
-  const granted = noGrant({ class: "worker", ...grant });
+  const granted = grantWith({ class: "worker", ...grant });
   const entry = entrypoint ?? ["node", "./vai.mjs", "echo"];
   const variables = env ?? {};
   return {

@@ -43,15 +43,15 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
     // Processes that are prewarmed for calls that a test never makes would count as left behind.
     limits: { prewarmed: 0, ...rest.limits },
   });
-  const testRunner: TestRunner = {
+  const test_runner: TestRunner = {
     runner,
     scratch_root,
     logs,
     mark,
     events: [],
     run: (change) => {
-      testRunner.events = [];
-      const { events } = testRunner;
+      test_runner.events = [];
+      const { events } = test_runner;
       return runner.run(requestOf({ ...change, env: { MARK: mark, ...change.env } }), {
         event: (event) => events.push(event),
       });
@@ -67,7 +67,7 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
     expect(left()).toEqual([]);
     await rm(scratch_root, { recursive: true, force: true });
   });
-  return testRunner;
+  return test_runner;
 }
 
 export async function until(condition: () => boolean, limit_ms = 60_000): Promise<void> {

@@ -6,7 +6,7 @@ import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { onTestFinished } from "vitest";
 import { PLUGIN_PATH } from "../../src/index.ts";
@@ -55,7 +55,7 @@ export function request(folder: string, change: RunChange = {}): ConfineRequest 
     program: { kind: "system", file: "/bin/sh", args: ["-c", "true"] },
     env: {},
     ...rest,
-    grant: noGrant(grant),
+    grant: grantWith(grant),
   };
 }
 

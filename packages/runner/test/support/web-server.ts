@@ -4,14 +4,14 @@ import { onTestFinished } from "vitest";
 import { PUBLIC } from "./egress.ts";
 
 /** Listens on PUBLIC by default. */
-export async function httpServer(address = PUBLIC) {
-  const seen: string[] = [];
+export async function startHttpServer(address = PUBLIC) {
+  const requests: string[] = [];
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("end", () => {
       const { method, url, headers } = request;
-      seen.push(`${method} ${url} ${headers.host}`);
+      requests.push(`${method} ${url} ${headers.host}`);
       response.setHeader("x-seen", JSON.stringify(headers));
       response.end(Buffer.concat([Buffer.from(`${headers.host}:`), ...chunks]));
     });
@@ -25,7 +25,7 @@ export async function httpServer(address = PUBLIC) {
     server.closeAllConnections();
     server.close();
   });
-  return { seen, port: (server.address() as { port: number }).port };
+  return { requests, port: (server.address() as { port: number }).port };
 }
 
 export function requestThroughProxy(

@@ -89,8 +89,8 @@ verifies(
     const folder = mkdtempSync(join(tmpdir(), "backplane-slow-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const PID_FILE = join(folder, "pid");
-    const testRunner = createTestRunner({ timeouts: { hello_ms: 1_000 } });
-    const run = testRunner.run(slow("stopped", { env: { PID_FILE, MARK: testRunner.mark } }));
+    const test_runner = createTestRunner({ timeouts: { hello_ms: 1_000 } });
+    const run = test_runner.run(slow("stopped", { env: { PID_FILE, MARK: test_runner.mark } }));
     const pid = () => (existsSync(PID_FILE) ? Number(readFileSync(PID_FILE, "utf8")) : 0);
     await until(() => pid() > 0 && readProcess(pid())?.state === "T", 60_000);
     await new Promise((wake) => setTimeout(wake, 3_000));
@@ -104,37 +104,37 @@ verifies(
   "launch.slow",
   "treats starts that run out of time as retryable and never as a crash loop",
   async () => {
-    const testRunner = createTestRunner({ timeouts: { hello_ms: 50 } });
+    const test_runner = createTestRunner({ timeouts: { hello_ms: 50 } });
     for (let attempt = 1; attempt <= 5; attempt++) {
-      expect(await testRunner.run(slow("sleeps")), `attempt ${attempt}`).toMatchObject({
+      expect(await test_runner.run(slow("sleeps")), `attempt ${attempt}`).toMatchObject({
         status: "failed",
         dispatched: false,
         error: { details: { slow_start: true } },
       });
-      expect((await testRunner.run(slow("computes"))).error, `attempt ${attempt}`).toMatchObject({
+      expect((await test_runner.run(slow("computes"))).error, `attempt ${attempt}`).toMatchObject({
         details: { slow_start: true },
       });
     }
-    expect(testRunner.runner.health().held_back).toEqual([]);
+    expect(test_runner.runner.health().held_back).toEqual([]);
   },
   90_000,
 );
 
 verifies("launch.slow", "reports slow_start for a plugin that computes until its deadline", async () => {
-  const testRunner = createTestRunner({ timeouts: { hello_ms: 400 } });
-  expect((await testRunner.run(slow("computes"))).error).toMatchObject({
+  const test_runner = createTestRunner({ timeouts: { hello_ms: 400 } });
+  expect((await test_runner.run(slow("computes"))).error).toMatchObject({
     code: "slow_start",
     message: expect.stringContaining("did not send a hello within 400 ms"),
   });
-  expect((await testRunner.run(slow("sleeps"))).error).toMatchObject({ code: "handshake_failed" });
+  expect((await test_runner.run(slow("sleeps"))).error).toMatchObject({ code: "handshake_failed" });
 });
 
 verifies("launch.slow", "applies launch_ms to side processes only", async () => {
   // In the sandbox, where a start takes a few milliseconds.
   const isolated = { class: "isolated" as const, timeout_ms: 60_000 };
-  const testRunner = createConfinedTestRunner({ timeouts: { launch_ms: 0.001 } });
-  expect(await testRunner.run(vai("echo", isolated))).toMatchObject({ status: "succeeded" });
+  const test_runner = createConfinedTestRunner({ timeouts: { launch_ms: 0.001 } });
+  expect(await test_runner.run(vai("echo", isolated))).toMatchObject({ status: "succeeded" });
   // When this thread is busy, the timer of the limit and the end of the start can be due together.
-  const start = async () => (await testRunner.run(side("echo", isolated))).error?.code;
+  const start = async () => (await test_runner.run(side("echo", isolated))).error?.code;
   await expect.poll(start).toBe("slow_start");
 });

@@ -16,7 +16,7 @@ export async function loadModule(module: string, name: string): Promise<KernelPl
   // The exports of a CommonJS module may be available under `default` only.
   const plugin = exports.plugin ?? (exports.default as { plugin?: unknown } | undefined)?.plugin;
   if (plugin === undefined) {
-    throw new BackplaneError("plugin.invalid", `The module of ${name} exports no \`plugin\`.`);
+    throw new BackplaneError("plugin.invalid", `The module of ${name} does not export \`plugin\`.`);
   }
   const problem = kernelPluginProblem(plugin);
   if (problem !== null) {

@@ -15,7 +15,7 @@ if (isProgram()) {
     transport: stdioTransport(stdin, stdout),
     // The gateway passes the maximum line length, because the operator configures the limit there.
     frame_bytes: Number(process.argv[2]) || undefined,
-    ended: () => process.exit(0),
+    onEnd: () => process.exit(0),
   });
 }
 

@@ -1,5 +1,5 @@
 /**
- * A PluginContext on the plugin's side of the pipe. Each one names the context that the kernel created, so an
+ * A PluginContext on the plugin's side of the pipe. Each one refers to the context that the kernel created, so an
  * action on an event's context applies to that event's org and project, no matter how late the action
  * happens.
  */
@@ -17,7 +17,11 @@ import type { GatewayLink } from "./gateway-link.ts";
 /** Tools that this process has registered, by the number that the gateway uses to call them. */
 export type RegisteredTools = Map<number, KernelTool>;
 
-export function remoteContext(ref: ContextRef, link: GatewayLink, tools: RegisteredTools): PluginContext {
+export function createRemoteContext(
+  ref: ContextRef,
+  link: GatewayLink,
+  tools: RegisteredTools,
+): PluginContext {
   const ctx = ref.id;
   const log = (level: PluginLogLevel) => (fields: Record<string, unknown>, message: string) =>
     link.notify("log", { ctx, level, fields: logFields(fields), message: String(message) });

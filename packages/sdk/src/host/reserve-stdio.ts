@@ -8,10 +8,10 @@ import { Readable } from "node:stream";
 
 export function reserveStdio(): { stdin: NodeJS.ReadStream; stdout: NodeJS.WriteStream } {
   const { stdin, stdout, stderr } = process;
-  const nothing = Readable.from([]);
+  const empty_input = Readable.from([]);
   globalThis.console = new Console({ stdout: stderr, stderr });
   Object.defineProperty(process, "stdout", { configurable: true, get: () => stderr });
-  Object.defineProperty(process, "stdin", { configurable: true, get: () => nothing });
+  Object.defineProperty(process, "stdin", { configurable: true, get: () => empty_input });
   syncBuiltinESMExports();
   return { stdin, stdout };
 }

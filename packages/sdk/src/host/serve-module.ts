@@ -18,20 +18,20 @@ import {
 import { RpcError, RpcPeer, type Transport } from "@backplane/wire";
 import { createGatewayLink } from "./gateway-link.ts";
 import { describePlugin, loadModule } from "./load-module.ts";
-import { type RegisteredTools, remoteContext } from "./remote-context.ts";
+import { createRemoteContext, type RegisteredTools } from "./remote-context.ts";
 
-export interface ModuleService {
+export interface ServeModuleOptions {
   transport: Transport;
   frame_bytes: number | undefined;
   /** Called when the gateway has closed the pipe. */
-  ended: () => void;
+  onEnd: () => void;
 }
 
 type Handlers = {
   [M in keyof ModuleHostMethods]: (params: ModuleHostMethods[M][0]) => Promise<ModuleHostMethods[M][1]>;
 };
 
-export function serveModule({ transport, frame_bytes, ended }: ModuleService): void {
+export function serveModule({ transport, frame_bytes, onEnd }: ServeModuleOptions): void {
   const handlers = createHandlers(() => peer);
   const peer = new RpcPeer({
     transport,
@@ -46,7 +46,7 @@ export function serveModule({ transport, frame_bytes, ended }: ModuleService): v
         throw new RpcError(THROWN_ERROR, value.message, value as unknown as JsonObject);
       }
     },
-    onFailure: ended,
+    onFailure: onEnd,
   });
 }
 
@@ -60,7 +60,7 @@ function createHandlers(peer: () => RpcPeer): Handlers {
     if (loaded === null) throw new BackplaneError("internal", "No plugin has been loaded yet.");
     return loaded;
   };
-  const context = (ref: ContextRef) => remoteContext(ref, link, tools);
+  const context = (ref: ContextRef) => createRemoteContext(ref, link, tools);
   const toolOf = (id: number): KernelTool => {
     const tool = tools.get(id);
     if (tool === undefined) throw new BackplaneError("internal", `There is no tool ${id} in this process.`);

@@ -62,7 +62,7 @@ export class AnswerDraft {
     const used = new Set(taken);
     const tool_calls = [...this.#calls.entries()]
       .toSorted(([a], [b]) => a - b)
-      .map(([index, draft]) => ({ id: newId(draft.id, `${fallback}_${index}`, used), ...wholeCall(draft) }));
+      .map(([index, draft]) => ({ id: newId(draft.id, `${fallback}_${index}`, used), ...parseCall(draft) }));
     const text = this.#text.join("");
     if (text === "" && tool_calls.length === 0) {
       const reason = this.#reason === undefined ? "" : ` It stopped with "${this.#reason}".`;
@@ -102,7 +102,7 @@ function newId(vendor_id: string | undefined, fallback: string, used: Set<string
   return id;
 }
 
-function wholeCall({ name, args }: CallDraft): Pick<ToolCallRequest, "name" | "args"> {
+function parseCall({ name, args }: CallDraft): Pick<ToolCallRequest, "name" | "args"> {
   if (name === "") {
     throw new LlmCallError({ kind: "other", message: "The model called a tool without naming it." });
   }

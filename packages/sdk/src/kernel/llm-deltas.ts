@@ -9,7 +9,7 @@ export type DeltaPart = Exclude<LlmPart, { type: "usage" | "stop" }>;
 /** A part as it is sent: native events that wait together are sent as one delta. */
 type QueuedPart = Exclude<DeltaPart, { type: "native" }> | { type: "native"; events: JsonObject[] };
 
-const WAITING_CHARS = 256 * 1024;
+const MAX_QUEUED_CHARS = 256 * 1024;
 /** An estimate, because measuring an event would mean serializing it. */
 const NATIVE_CHARS = 256;
 
@@ -38,7 +38,7 @@ export class Deltas {
     else this.#waiting[this.#waiting.length - 1] = joined;
     this.#chars += sizeOf(next);
     this.#sending ??= this.#send();
-    if (this.#chars > WAITING_CHARS) await this.drain();
+    if (this.#chars > MAX_QUEUED_CHARS) await this.drain();
   }
 
   /**

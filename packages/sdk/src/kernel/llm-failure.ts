@@ -1,7 +1,7 @@
 /**
  * Converts every error of a model call into an `LlmFailure` (llm.provider). Errors of a vendor's SDK are
  * recognized by their shape and never by their class, because the SDK is loaded lazily. Text from the
- * server's response is not repeated (sec.provider-egress): the message is ours, with the status and a known
+ * server's response is not repeated (sec.provider-egress): the message is the SDK's own, with the status and a known
  * code. No message contains a secret.
  */
 import { isSecretConfigKey, type Json, type LlmFailure, sanitizeText } from "@backplane/contract";
@@ -87,7 +87,9 @@ const CONNECTION_MESSAGES = {
   timeout: "The provider did not answer in time.",
 };
 
-/** Finds a failure that our own code threw, even inside an SDK's wrapper, or a refusal of the gateway's egress guard. */
+/**
+ * Finds a failure that our own code threw, even inside an SDK's wrapper, or a refusal of the gateway's egress guard.
+ */
 function findOwnFailure(error: unknown): LlmFailure | null {
   for (let depth = 0, current = error; depth < 5 && current !== undefined && current !== null; depth++) {
     const fields = fieldsOf(current);

@@ -143,7 +143,7 @@ class Calls {
     for (const controller of this.#running.get(sessionOf(event)) ?? []) controller.abort(INTERRUPTED);
   }
 
-  /** Each call emits an error saying that it was cut off, so that nobody waits for an answer that cannot come. */
+  /** Each call emits a connection error, so that nobody waits for an answer that cannot come. */
   async end(name: string): Promise<void> {
     const reason = new LlmCallError({ kind: "connection", message: `The plugin ${name} was unloaded.` });
     for (const running of this.#running.values()) {

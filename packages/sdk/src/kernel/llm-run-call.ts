@@ -188,8 +188,8 @@ async function explain(call: ProviderCall, error: unknown): Promise<LlmFailure &
     call.ctx.log.warn({ provider: call.instance.id, upstream }, "a model call failed");
   }
   const failure = { ...unredacted, message: redact(unredacted.message, config) };
-  const isWorthRetrying = wantsRetry(error) || isRetryableFailure(failure);
-  return { ...failure, retryable: isWorthRetrying && (await mayRetry(call, failure)) };
+  const is_retryable = wantsRetry(error) || isRetryableFailure(failure);
+  return { ...failure, retryable: is_retryable && (await mayRetry(call, failure)) };
 }
 
 function toFailure(error: unknown, classify: ProviderCall["classify"]): LlmFailure {

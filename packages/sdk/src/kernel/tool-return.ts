@@ -13,7 +13,7 @@ import {
 } from "@backplane/contract";
 
 /** A string is used as the display, and its first line as the brief. */
-export function toolOk(result: string | ToolOkParts): ToolOk {
+export function toolOk(result: string | ToolOkInput): ToolOk {
   if (typeof result === "string") return { ok: true, brief: toBrief(result), display: textBlock(result) };
   const { brief, display, content } = result;
   return {
@@ -24,7 +24,7 @@ export function toolOk(result: string | ToolOkParts): ToolOk {
   };
 }
 
-interface ToolOkParts {
+interface ToolOkInput {
   brief: string;
   display: string | DisplayBlock;
   /** The content that the model and MCP clients receive instead of the display, such as images. */
@@ -52,10 +52,10 @@ function toBlock(display: string | DisplayBlock): DisplayBlock {
   return typeof display === "string" ? textBlock(display) : display;
 }
 
-/** One line of at most 80 characters, cut with an ellipsis and never inside a surrogate pair. */
+/** One line of at most 80 characters, truncated with an ellipsis and never inside a surrogate pair. */
 export function toBrief(text: string): string {
   const line = text.trim().split(/\r?\n/, 1)[0]!;
   if (line.length <= TOOL_BRIEF_LENGTH) return line;
-  const cut = line.slice(0, TOOL_BRIEF_LENGTH - 1);
-  return `${/[\uD800-\uDBFF]$/.test(cut) ? cut.slice(0, -1) : cut}…`;
+  const truncated = line.slice(0, TOOL_BRIEF_LENGTH - 1);
+  return `${/[\uD800-\uDBFF]$/.test(truncated) ? truncated.slice(0, -1) : truncated}…`;
 }

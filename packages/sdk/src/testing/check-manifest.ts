@@ -58,8 +58,8 @@ function compareExport(
     return [`${entry.id} is a ${entry.kind} in code and a ${declared.kind} in vai-plugin.toml.`];
   }
   const problems: string[] = [];
-  const schema = (field: string, inCode: JsonSchema | undefined, path: string | undefined) => {
-    const difference = compareSchema(inCode, path, readSchema);
+  const schema = (field: string, in_code: JsonSchema | undefined, path: string | undefined) => {
+    const difference = compareSchema(in_code, path, readSchema);
     if (difference !== undefined) problems.push(`${entry.id}: ${field} ${difference}`);
   };
   schema("config_schema", entry.config, declared.config_schema);
@@ -68,10 +68,10 @@ function compareExport(
     schema("output_schema", entry.output, declared.tool?.output_schema);
   }
   if (entry.kind === "hook") {
-    const inCode = [...entry.on].sort().join(", ");
-    const inManifest = [...(declared.hook?.subscribes_to ?? [])].sort().join(", ");
-    if (inCode !== inManifest) {
-      problems.push(`${entry.id}: subscribes_to is [${inManifest}] but the code handles [${inCode}].`);
+    const in_code = [...entry.on].sort().join(", ");
+    const in_manifest = [...(declared.hook?.subscribes_to ?? [])].sort().join(", ");
+    if (in_code !== in_manifest) {
+      problems.push(`${entry.id}: subscribes_to is [${in_manifest}] but the code handles [${in_code}].`);
     }
   }
   return problems;
@@ -79,16 +79,16 @@ function compareExport(
 
 /** A schema may exist in the manifest only: the gateway checks it, and the code does not need it. */
 function compareSchema(
-  inCode: JsonSchema | undefined,
+  in_code: JsonSchema | undefined,
   path: string | undefined,
   readSchema: ((path: string) => unknown) | undefined,
 ): string | undefined {
-  if (inCode === undefined) return undefined;
+  if (in_code === undefined) return undefined;
   if (path === undefined)
-    return "is in code but vai-plugin.toml names no file, so the gateway does not check it.";
+    return "is in code, but vai-plugin.toml does not name its file, so the gateway does not check it.";
   if (readSchema === undefined) return undefined;
   const stored = { ...(readSchema(path) as JsonSchema), $schema: undefined, $id: undefined };
-  const code_schema = { ...inCode, $schema: undefined, $id: undefined };
+  const code_schema = { ...in_code, $schema: undefined, $id: undefined };
   return canonicalJson(stored) === canonicalJson(code_schema)
     ? undefined
     : `differs between code and ${path}.`;

@@ -157,7 +157,7 @@ async function sendRequest<Result>(
     timers.push(setTimeout(() => host.abandon(id, error), grace));
   };
   const cancel = () => stop("user", new BackplaneError("cancelled"));
-  const answer = host.request(id, op, body, (event) => {
+  const pending = host.request(id, op, body, (event) => {
     events.push(event);
     options.onEvent?.(event);
   });
@@ -170,7 +170,7 @@ async function sendRequest<Result>(
   if (options.signal?.aborted) cancel();
   else options.signal?.addEventListener("abort", cancel, { once: true });
   try {
-    const response = await answer;
+    const response = await pending;
     if (!response.ok) {
       throw new BackplaneError("plugin_protocol_error", response.error.message, {
         details: { code: response.error.code },

@@ -1,6 +1,6 @@
 /** Runs a plugin in memory: real frames over a real peer, without a process. */
 import { memoryTransportPair, VaiPlugin } from "@backplane/wire";
-import { answerWith } from "../answer-call.ts";
+import { createCallHandler } from "../answer-call.ts";
 import type { Plugin } from "../define.ts";
 import { connectPlugin, type PluginRun } from "./plugin-run.ts";
 
@@ -15,7 +15,7 @@ export async function runPlugin(plugin: Plugin): Promise<MemoryRun> {
   const peer = new VaiPlugin({
     transport: pluginSide,
     identity: { package_id: plugin.package_id, version: plugin.version },
-    handle: answerWith(plugin, (line) => logs.push(line)),
+    handle: createCallHandler(plugin, (line) => logs.push(line)),
     onShutdown: () => pluginSide.close(),
     onFailure: () => pluginSide.close(),
   });

@@ -1,6 +1,6 @@
 /**
- * The types that tool files import from `@vellumai/plugin-api`. There are no values: the gateway resolves the name itself
- * when it loads a tool, and an editor resolves it to this file by `paths` in tsconfig.json.
+ * The types that tool files import from `@vellumai/plugin-api`. There are no values: the gateway resolves the name
+ * itself when it loads a tool, and an editor resolves it to this file by `paths` in tsconfig.json.
  */
 import type { ContentBlock } from "@backplane/contract";
 

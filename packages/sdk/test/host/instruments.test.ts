@@ -8,12 +8,13 @@ import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { createExternalContext } from "../../src/host/instruments/external-context.ts";
 import { HEFTY_VERSION, InstrumentResult } from "../../src/instruments/index.ts";
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
 const base = mkdtempSync(join(tmpdir(), "backplane-instrument-host-"));
 let host = "";
-let dataDir = "";
+let data_dir = "";
 let child: ChildProcessWithoutNullStreams | null = null;
 let stderr = "";
 
@@ -22,11 +23,11 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 beforeEach(() => {
-  dataDir = mkdtempSync(join(tmpdir(), "backplane-instrument-"));
+  data_dir = mkdtempSync(join(tmpdir(), "backplane-instrument-"));
 });
 afterEach(() => {
   child?.kill("SIGKILL");
-  rmSync(dataDir, { recursive: true, force: true });
+  rmSync(data_dir, { recursive: true, force: true });
 });
 
 function start(reference: string): InstrumentHost {
@@ -40,7 +41,12 @@ function start(reference: string): InstrumentHost {
   });
   return new InstrumentHost({ transport: stdioTransport(child.stdout, child.stdin), onFailure: () => {} });
 }
-const init = () => ({ pluginId: "greeter", dataDir, config: { greeting: "Ahoj" }, heftyVersion: "0.22.0" });
+const init = () => ({
+  pluginId: "greeter",
+  dataDir: data_dir,
+  config: { greeting: "Ahoj" },
+  heftyVersion: "0.22.0",
+});
 const call = (instrument: string, params: Record<string, string>) => ({
   instrument,
   params,
@@ -58,13 +64,13 @@ verifies("instr.external-host", "serves the protocol for any provider module unt
     status: "Success",
     data: { stdout: "Ahoj, Ada! (1)", stderr: "" },
   });
-  expect(readFileSync(join(dataDir, "count"), "utf8")).toBe("1");
+  expect(readFileSync(join(data_dir, "count"), "utf8")).toBe("1");
   expect(stderr).toContain('info [greeter] initialized {"with":["greeting"]}');
   expect(stderr).toContain("this must not reach the protocol");
   const exited = new Promise((resolve) => child?.once("exit", resolve));
   await host.shutdown();
   expect(await exited).toBe(0);
-  expect(existsSync(join(dataDir, "farewell"))).toBe(true);
+  expect(existsSync(join(data_dir, "farewell"))).toBe(true);
 });
 
 test("refuses cognition and embedding in External mode with a clear error", async () => {
@@ -77,17 +83,22 @@ test("refuses cognition and embedding in External mode with a clear error", asyn
       message: expect.stringMatching(/^requestCognition is not available in External mode; install/),
     },
   });
+  const { requestEmbedding } = createExternalContext(init(), () => {});
+  await expect(requestEmbedding("x")).rejects.toMatchObject({
+    code: "UnsupportedOperation",
+    message: expect.stringMatching(/^requestEmbedding is not available in External mode; install/),
+  });
 });
 
 test("names the missing export of a module without the provider", async () => {
   const host = start("./greeter-provider.ts#Other");
   await expect(host.initialize(init(), 20_000)).rejects.toMatchObject({
     code: "handshake_failed",
-    message: expect.stringContaining("the module exports no Other"),
+    message: expect.stringContaining("the module does not export Other"),
   });
 });
 
-test("serves the real instrument API to a provider", async () => {
+test("serves providers a copy of the instrument API that equals the original", async () => {
   const source = `data:text/javascript,${encodeURIComponent(INSTRUMENT_API_SOURCE)}`;
   const host_api = (await import(/* @vite-ignore */ source)) as {
     HEFTY_VERSION: string;

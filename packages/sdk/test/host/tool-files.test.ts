@@ -1,5 +1,5 @@
 import { type JsonObject, TOOL_DESCRIBE_MS } from "@backplane/contract";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { describeFiles } from "../../src/host/tool-files/describe-files.ts";
@@ -258,7 +258,7 @@ verifies("tools.context", "passes every field of the context, even outside a tur
   });
   expect(await readContext({ scratch_dir: "/scratch" })).toMatchObject({ workingDir: "/scratch" });
   const mounts = [{ source: "/home/acme", target: "/workspace", writable: false }];
-  const grant = noGrant({ mounts }) as unknown as JsonObject;
+  const grant = grantWith({ mounts }) as unknown as JsonObject;
   expect(await readContext({ scratch_dir: "/scratch", grant })).toMatchObject({ workingDir: "/workspace" });
 });
 

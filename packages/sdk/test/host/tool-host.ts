@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { DESCRIBE_TOOLS, type JsonObject, type ToolFilesDescription } from "@backplane/contract";
-import { noGrant } from "@backplane/test-kit/no-grant";
+import { grantWith } from "@backplane/test-kit/grant-with";
 import { stdioTransport, VaiHost } from "@backplane/wire";
 import { onTestFinished } from "vitest";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
@@ -76,6 +76,6 @@ function contextOf(invocation_id: string): JsonObject {
     gateway: { base_url: "http://127.0.0.1:1", scopes: [] },
     config: {},
     secrets: {},
-    grant: noGrant() as unknown as JsonObject,
+    grant: grantWith() as unknown as JsonObject,
   };
 }

@@ -49,7 +49,7 @@ const plugin = defineKernelPlugin({
 
 verifies(
   "ktool.contract",
-  "uses one schema for types, validation and the OpenAI function, and returns a brief and a block",
+  "uses one schema for types and the OpenAI function, and returns a brief and a block",
   async () => {
     expect(openaiFunction(weather)).toEqual({
       name: "weather",

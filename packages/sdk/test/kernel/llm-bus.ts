@@ -28,7 +28,7 @@ export class LlmBus {
   readonly instances: Record<string, ProviderInstance[]> = { org_a: [], org_b: [] };
   active: string | null = null;
   /** Runs before the bus accepts each event. */
-  slow: () => Promise<void> = async () => {};
+  delay: () => Promise<void> = async () => {};
   readonly #plugin: KernelPlugin;
   readonly #watchers = new Set<() => void>();
   #ids = 0;
@@ -100,7 +100,7 @@ export class LlmBus {
         activeId: async () => this.active,
       },
       emit: async (kind, payload, { session_id }) => {
-        await this.slow();
+        await this.delay();
         const value = JSON.parse(JSON.stringify(payload)) as Record<string, unknown>;
         BUS_PAYLOADS[kind as keyof typeof BUS_PAYLOADS].parse(value);
         this.emitted.push({ kind, org_id, session_id, payload: value });
@@ -115,6 +115,6 @@ export class LlmBus {
   }
 }
 
-export function makeInstance(plugin: string, config: JsonObject = {}, id = "main"): ProviderInstance {
+export function createInstance(plugin: string, config: JsonObject = {}, id = "main"): ProviderInstance {
   return { id, plugin, label: id, config };
 }

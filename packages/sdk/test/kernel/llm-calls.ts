@@ -1,7 +1,7 @@
 /** Runs a provider plugin on a bus. The test supplies the generator that answers. */
 import type { GenerateRequest, LlmPart, LlmProvider, ProviderInstance } from "@backplane/contract";
 import { type LlmProviderOptions, llmProviderPlugin } from "../../src/kernel/index.ts";
-import { LlmBus, makeInstance } from "./llm-bus.ts";
+import { createInstance, LlmBus } from "./llm-bus.ts";
 
 type Generate = (request: GenerateRequest, instance: ProviderInstance) => AsyncIterable<LlmPart>;
 
@@ -24,7 +24,7 @@ export function createLlmBus(
     },
     ...rest,
   });
-  const bus = new LlmBus(plugin, [makeInstance("llm-test")]);
+  const bus = new LlmBus(plugin, [createInstance("llm-test")]);
   return { bus, plugin, built };
 }
 

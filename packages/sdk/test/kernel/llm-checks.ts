@@ -23,13 +23,13 @@ export async function expectStatuses(
 ): Promise<void> {
   for (const [status_code, body, headers, expected] of cases) {
     vendor.answer = json(status_code, body, headers);
-    const before = vendor.requests.length;
+    const earlier_requests = vendor.requests.length;
     const end = await bus.call();
     expect(end.kind).toBe("llm.call.error");
     expect(end.payload).toMatchObject({ kind: "status", status_code, ...expected });
     expect(end.payload.error).not.toContain(key);
     // The SDK's own retries are off.
-    expect(vendor.requests.length - before).toBe(1);
+    expect(vendor.requests.length - earlier_requests).toBe(1);
   }
 }
 

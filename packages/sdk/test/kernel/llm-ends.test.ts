@@ -1,7 +1,7 @@
 /** Calls that end before their answer is complete, and a bus that is slower than the model. */
 import type { GenerateRequest } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
-import { makeInstance } from "./llm-bus.ts";
+import { createInstance } from "./llm-bus.ts";
 import { createLlmBus, stuck } from "./llm-calls.ts";
 
 test("ends only the calls of the interrupted session, without an answer", async () => {
@@ -11,16 +11,16 @@ test("ends only the calls of the interrupted session, without an answer", async 
     return stuck(request);
   });
   const [first, second] = [bus.request(), bus.request()];
-  const other = bus.request({}, { session_id: "s2" });
-  const foreign = bus.request({}, { org_id: "org_b" });
-  await foreign.handled;
+  const other_session = bus.request({}, { session_id: "s2" });
+  const other_org = bus.request({}, { org_id: "org_b" });
+  await other_org.handled;
   await bus.until(() => bus.emitted.length === 3);
   await bus.send("user.interrupt", {}).handled;
   await Promise.all([first.handled, second.handled]);
   expect(signals.map(({ aborted }) => aborted)).toEqual([true, true, false]);
   expect(bus.emitted.every(({ kind }) => kind === "llm.call.delta")).toBe(true);
   await plugin.onUnload?.(bus.context());
-  await other.handled;
+  await other_session.handled;
 });
 
 test("never starts a call that is interrupted right after its request", async () => {
@@ -36,7 +36,7 @@ test("never starts a call that is interrupted right after its request", async ()
   expect(started).toBe(false);
 });
 
-test("after an interrupt, drops the deltas that are queued for a slow bus", async () => {
+test("drops the deltas that are queued for a slow bus when the call is interrupted", async () => {
   const gate = Promise.withResolvers<void>();
   const { bus } = createLlmBus(async function* (request) {
     for (let n = 0; n < 3; n++) {
@@ -46,7 +46,7 @@ test("after an interrupt, drops the deltas that are queued for a slow bus", asyn
     yield* stuck(request);
   });
   const sending = Promise.withResolvers<void>();
-  bus.slow = () => {
+  bus.delay = () => {
     sending.resolve();
     return gate.promise;
   };
@@ -59,7 +59,7 @@ test("after an interrupt, drops the deltas that are queued for a slow bus", asyn
   expect(bus.deltas()).toEqual([{ content: "0" }]);
 });
 
-test("reports every call in flight as cut off when the plugin is unloaded", async () => {
+test("ends a call in flight with a connection error when the plugin is unloaded", async () => {
   const { bus, plugin } = createLlmBus(stuck);
   const call = bus.request();
   await bus.until(() => bus.emitted.length === 1);
@@ -74,7 +74,7 @@ test("reports every call in flight as cut off when the plugin is unloaded", asyn
 
 test("times out after timeout_s when the model sends nothing more", async () => {
   const { bus } = createLlmBus(stuck);
-  bus.instances.org_a = [makeInstance("llm-test", { timeout_s: 0.02 })];
+  bus.instances.org_a = [createInstance("llm-test", { timeout_s: 0.02 })];
   const { payload } = await bus.call();
   expect(payload).toMatchObject({ kind: "timeout", retryable: true });
 });
@@ -86,7 +86,7 @@ test("keeps a slow answer running while its parts keep arriving", async () => {
       await new Promise((resolve) => setTimeout(resolve, 600));
     }
   });
-  bus.instances.org_a = [makeInstance("llm-test", { timeout_s: 1 })];
+  bus.instances.org_a = [createInstance("llm-test", { timeout_s: 1 })];
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
     const call = bus.request();
@@ -129,7 +129,7 @@ test("merges deltas for a slow bus without loss and in order", async () => {
     yield { type: "tool_call", index: 0, id: "c", name: "t", args: "{" };
     yield { type: "tool_call", index: 0, args: "}" };
   });
-  bus.slow = () => new Promise((resolve) => setImmediate(resolve));
+  bus.delay = () => new Promise((resolve) => setImmediate(resolve));
   const end = await bus.call();
   const deltas = bus.deltas();
   expect(deltas.length).toBeLessThan(50);
@@ -147,7 +147,7 @@ test("pauses the stream on a stuck bus instead of filling memory", async () => {
   const { bus } = createLlmBus(async function* () {
     for (; requests < 100; requests++) yield { type: "content", text: "x".repeat(16 * 1024) };
   });
-  bus.slow = () => gate.promise;
+  bus.delay = () => gate.promise;
   const call = bus.request();
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
   expect(requests).toBeLessThan(30);

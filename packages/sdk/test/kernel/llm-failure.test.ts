@@ -74,11 +74,11 @@ verifies(
       ],
     ];
     for (const [error, message] of cases) expect(classifyFailure(error).message).toBe(message);
-    // Our own message survives the SDK's wrapping.
-    const own = new LlmCallError({ kind: "other", message: "it redirects" });
+    // A message of this module survives the wrapping by a vendor's SDK.
+    const own_failure = new LlmCallError({ kind: "other", message: "it redirects" });
     const refusal = Object.assign(new Error("not there"), { name: "BackplaneError", code: "policy.denied" });
     const wrap = (cause: unknown) => new TypeError("fetch failed", { cause: new TypeError("x", { cause }) });
-    expect(classifyFailure(wrap(own))).toEqual({ kind: "other", message: "it redirects" });
+    expect(classifyFailure(wrap(own_failure))).toEqual({ kind: "other", message: "it redirects" });
     expect(classifyFailure(wrap(refusal))).toEqual({ kind: "other", message: "not there" });
   },
 );
@@ -100,7 +100,7 @@ verifies(
     await new Promise<void>((ready) => server.listen(0, "127.0.0.1", ready));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     try {
-      // An endless body must not block the answer.
+      // An endless body must not block the response.
       const response = await VENDOR_TRANSPORT.fetch(`${url}/endless`);
       expect([response.status, (await response.text()).length]).toEqual([500, 65_536]);
       expect(sent).toBeGreaterThan(0);

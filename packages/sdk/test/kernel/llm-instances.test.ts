@@ -1,12 +1,12 @@
 /** Which plugin answers a model call, and how a configuration change affects a provider instance. */
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { makeInstance } from "./llm-bus.ts";
+import { createInstance } from "./llm-bus.ts";
 import { createLlmBus, parts } from "./llm-calls.ts";
 
 test("ignores a request for another plugin's instance or for an unknown instance", async () => {
   const { bus, built } = createLlmBus(() => parts({ type: "content", text: "mine" }));
-  bus.instances.org_a!.push(makeInstance("llm-other", {}, "theirs"));
+  bus.instances.org_a!.push(createInstance("llm-other", {}, "theirs"));
   await bus.request({ provider: "theirs" }).handled;
   await bus.request({ provider: "nobody" }).handled;
   expect(bus.emitted).toEqual([]);
@@ -17,7 +17,7 @@ verifies("llm.instances", "reloads only the changed instance in its own org", as
   const { bus, built } = createLlmBus((_, { id, config }) =>
     parts({ type: "content", text: `${id} ${config.model as string}` }),
   );
-  const instance = (id: string, model: string) => makeInstance("llm-test", { model }, id);
+  const instance = (id: string, model: string) => createInstance("llm-test", { model }, id);
   bus.instances.org_a = [instance("one", "v1"), instance("two", "v1")];
   bus.instances.org_b = [instance("one", "b1")];
   const answer = async (provider: string, org_id = "org_a") =>
@@ -52,7 +52,7 @@ verifies("llm.instances", "reloads only the changed instance in its own org", as
 test("applies a configuration write before its change event arrives", async () => {
   const { bus } = createLlmBus((_, { config }) => parts({ type: "content", text: config.model as string }));
   for (const model of ["v1", "v2"]) {
-    bus.instances.org_a = [makeInstance("llm-test", { model })];
+    bus.instances.org_a = [createInstance("llm-test", { model })];
     expect((await bus.call()).payload.text).toBe(model);
   }
 });
@@ -64,10 +64,10 @@ verifies("llm.instances", "keeps the provider of a running call while its instan
     if (config.model === "v1") await gate.promise;
     yield { type: "content", text: "done" };
   });
-  bus.instances.org_a = [makeInstance("llm-test", { model: "v1" })];
+  bus.instances.org_a = [createInstance("llm-test", { model: "v1" })];
   const old = bus.request();
   await bus.until(() => bus.emitted.length > 0);
-  bus.instances.org_a = [makeInstance("llm-test", { model: "v2" })];
+  bus.instances.org_a = [createInstance("llm-test", { model: "v2" })];
   await bus.send("config.updated", { key: "providers.main.model", prefix_match_hint: "providers.main." })
     .handled;
   expect((await bus.call()).payload.text).toBe("v2 done");
@@ -81,7 +81,7 @@ test("accepts the plugin's own name as an instance id if no instance has that id
   const { bus } = createLlmBus((_, { id }) => parts({ type: "content", text: `I am ${id}` }));
   bus.instances.org_a = [];
   expect((await bus.call({ provider: "llm-test" })).payload.text).toBe("I am llm-test");
-  bus.instances.org_a = [makeInstance("llm-other", {}, "llm-test")];
+  bus.instances.org_a = [createInstance("llm-other", {}, "llm-test")];
   await bus.request({ provider: "llm-test" }).handled;
   expect(bus.emitted.filter(({ kind }) => kind === "llm.call.response")).toHaveLength(1);
 });
@@ -95,18 +95,18 @@ test("reports the worst health of its instances without calling a model", async 
     status: "degraded",
     summary: "main: no api_key",
   });
-  bus.instances.org_a = [makeInstance("llm-test", { api_key: "k" })];
+  bus.instances.org_a = [createInstance("llm-test", { api_key: "k" })];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({
     status: "ok",
     summary: "1 instance ready",
   });
 });
 
-test("reports an instance that nobody has set up as healthy, until it is used", async () => {
+test("reports an instance that nobody has set up as healthy, until it is active or configured", async () => {
   const { bus, plugin } = createLlmBus(() => parts(), {
     healthCheck: () => ({ status: "degraded", message: "no api_key" }),
   });
-  bus.instances.org_a = [makeInstance("llm-test", {}, "llm-test")];
+  bus.instances.org_a = [createInstance("llm-test", {}, "llm-test")];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "ok", summary: "not set up" });
   bus.active = "llm-test";
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({
@@ -114,6 +114,6 @@ test("reports an instance that nobody has set up as healthy, until it is used", 
     summary: "llm-test: no api_key",
   });
   bus.active = null;
-  bus.instances.org_a = [makeInstance("llm-test", { model: "m" }, "llm-test")];
+  bus.instances.org_a = [createInstance("llm-test", { model: "m" }, "llm-test")];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
 });

@@ -3,16 +3,16 @@ import type { GenerateRequest } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { LlmCallError } from "../../src/kernel/index.ts";
-import { makeInstance } from "./llm-bus.ts";
+import { createInstance } from "./llm-bus.ts";
 import { createLlmBus, failing, parts } from "./llm-calls.ts";
 
 verifies(
   "llm.provider",
   "emits deltas in order, then one response with derived usage, all with the request's id",
   async () => {
-    const seen: GenerateRequest[] = [];
+    const requests: GenerateRequest[] = [];
     const { bus } = createLlmBus((request) => {
-      seen.push(request);
+      requests.push(request);
       return parts(
         { type: "thinking", text: "hm" },
         { type: "content", text: "It is " },
@@ -31,7 +31,7 @@ verifies(
       { role: "user", content: "1+2?" },
     ];
     const end = await bus.call({ messages, tools, params: { temperature: 0 } });
-    expect(seen[0]).toMatchObject({
+    expect(requests[0]).toMatchObject({
       model: "m1",
       system: "Be short.\n\nBe kind.",
       history: [{ role: "user", content: "1+2?" }],
@@ -120,17 +120,17 @@ test("emits a failure after the deltas that preceded it", async () => {
   expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta", "llm.call.error"]);
 });
 
-test("lets the provider's classification decide whether an error is retried", async () => {
-  const requests: unknown[] = [];
+test("lets the provider's onRetryableError decide whether an error is retryable", async () => {
+  const decisions: unknown[] = [];
   const { bus } = createLlmBus(() => failing(new LlmCallError({ kind: "connection", message: "gone" })), {
     onRetryableError(failure, attempt) {
-      requests.push([failure.kind, attempt]);
+      decisions.push([failure.kind, attempt]);
       return attempt < 2;
     },
   });
   expect((await bus.call({ attempt: 1 })).payload.retryable).toBe(true);
   expect((await bus.call({ attempt: 2 })).payload.retryable).toBe(false);
-  expect(requests).toEqual([
+  expect(decisions).toEqual([
     ["connection", 1],
     ["connection", 2],
   ]);
@@ -169,7 +169,7 @@ test("redacts every secret of the instance in errors", async () => {
       new Error(`bad key ${config.api_key as string} at http://me:pw@host/ (${config.region as string})`),
     ),
   );
-  bus.instances.org_a = [makeInstance("llm-test", { api_key: secret, region: "eu-1" })];
+  bus.instances.org_a = [createInstance("llm-test", { api_key: secret, region: "eu-1" })];
   const { payload } = await bus.call();
   expect(payload.error).toBe("bad key **** at http://****@host/ (eu-1)");
   expect(JSON.stringify(bus.emitted)).not.toContain(secret);

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { vendorStream } from "../../src/kernel/index.ts";
 
 /** A signal that counts its listeners. */
-function stopSignal(aborted = false) {
+function createStopSignal(aborted = false) {
   const controller = new AbortController();
   if (aborted) controller.abort();
   let listeners = 0;
@@ -33,14 +33,14 @@ async function* numbers(end: () => void = () => {}): AsyncGenerator<number> {
 }
 
 async function read(stream: AsyncIterable<number>): Promise<number[]> {
-  const seen: number[] = [];
-  for await (const part of stream) seen.push(part);
-  return seen;
+  const parts: number[] = [];
+  for await (const part of stream) parts.push(part);
+  return parts;
 }
 
-test("reports half a line of JSON as a broken stream and leaves earlier errors unchanged", async () => {
+test("reports half a line of JSON as a broken stream, but rethrows an error of the opening unchanged", async () => {
   const parseHalfLine = () => void JSON.parse('{"ty');
-  const stop = stopSignal();
+  const stop = createStopSignal();
   const opened = read(vendorStream(stop.signal, async () => numbers(parseHalfLine)));
   await expect(opened).rejects.toMatchObject({ failure: { kind: "connection" } });
   const refused = read(
@@ -54,7 +54,7 @@ test("reports half a line of JSON as a broken stream and leaves earlier errors u
 });
 
 test("forwards a stop while the vendor's stream opens and removes its listeners afterwards", async () => {
-  const stop = stopSignal();
+  const stop = createStopSignal();
   const opening = read(
     vendorStream(
       stop.signal,
@@ -68,7 +68,7 @@ test("forwards a stop while the vendor's stream opens and removes its listeners 
   stop.stop();
   await expect(opening).rejects.toThrow("aborted");
   expect(stop.listeners()).toBe(0);
-  const late = stopSignal(true);
+  const late = createStopSignal(true);
   await read(
     vendorStream(late.signal, async (signal) => {
       expect(signal.aborted).toBe(true);
@@ -78,7 +78,7 @@ test("forwards a stop while the vendor's stream opens and removes its listeners 
 });
 
 test("removes its signal listener when the reader stops early", async () => {
-  const stop = stopSignal();
+  const stop = createStopSignal();
   for await (const part of vendorStream(stop.signal, async () => numbers())) {
     expect([part, stop.listeners()]).toEqual([1, 1]);
     break;

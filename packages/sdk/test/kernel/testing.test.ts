@@ -40,7 +40,7 @@ test("records every action of a plugin on its context", async () => {
   rmSync(run.ctx.stateDir, { recursive: true });
 });
 
-test("makes the test context refuse the same calls as the kernel", async () => {
+test("refuses calls that the kernel would refuse", async () => {
   const run = await testKernelPlugin(plugin);
   const { ctx } = run;
   const refusals = [

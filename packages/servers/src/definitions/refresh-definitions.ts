@@ -18,7 +18,7 @@ export interface DefinitionsRefresher {
 }
 
 /**
- * The pauses after consecutive failures; the last one repeats. It is longer than the time for which the runner blocks
+ * The pauses after consecutive failures. The last one repeats; it is longer than the time for which the runner blocks
  * a plugin that fails at launch.
  */
 const RETRY_MS = [2_000, 10_000, 60_000, 330_000];
@@ -26,8 +26,8 @@ const RETRY_MS = [2_000, 10_000, 60_000, 330_000];
 const DEBOUNCE_MS = 200;
 const CONCURRENCY = 4;
 /**
- * With more notifications than `times` within the window, each further one doubles the delay, so that a noisy
- * server is not described constantly.
+ * After `times` notifications in a row, each within the window of the one before, each further one doubles the delay,
+ * so that a noisy server is not described constantly.
  */
 const THROTTLE = { times: 10, within_ms: 60_000, doublings: 8 } as const;
 
@@ -48,7 +48,7 @@ interface WatchedServer {
   /** The generation of the binding whose failure was published; null if the server was ready since. */
   reported_generation: number | null;
   /** Notifications in a row, each within the window of the one before. */
-  notices: number;
+  notifications: number;
   notified_at: number;
   timer: Timer | null;
 }
@@ -67,7 +67,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     const watch = watched.get(binding_id) ?? {
       failures: 0,
       reported_generation: null,
-      notices: 0,
+      notifications: 0,
       notified_at: 0,
       timer: null,
     };
@@ -143,15 +143,15 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
   async function start(definitions: Pick<DefinitionsService, "describe">): Promise<void> {
     service = definitions;
     stopListening =
-      runner.onNotice?.(({ binding_id, method }) => {
+      runner.onNotification?.(({ binding_id, method }) => {
         const watch = watched.get(binding_id);
         if (watch === undefined || method !== "notifications/tools/list_changed") return;
         // The scheduled description covers this notification too.
         if (watch.timer !== null) return;
         const now = clock.monotonic();
-        watch.notices = now - watch.notified_at > THROTTLE.within_ms ? 1 : watch.notices + 1;
+        watch.notifications = now - watch.notified_at > THROTTLE.within_ms ? 1 : watch.notifications + 1;
         watch.notified_at = now;
-        const doublings = Math.min(Math.max(0, watch.notices - THROTTLE.times), THROTTLE.doublings);
+        const doublings = Math.min(Math.max(0, watch.notifications - THROTTLE.times), THROTTLE.doublings);
         scheduleDescription(binding_id, watch, DEBOUNCE_MS * 2 ** doublings);
       }) ?? (() => {});
     // Instrument plugins may depend on each other, so instruments/ describes them one by one, dependencies first.

@@ -22,7 +22,7 @@ const NOT_RUNNING = "the plugin is not running, and the check did not start it";
 
 export interface HealthDeps {
   deps: KernelDeps;
-  policies: Pick<Policies, "of">;
+  policies: Pick<Policies, "getEffective">;
 }
 
 export async function checkInstrumentHealth(

@@ -47,7 +47,7 @@ interface InstrumentsDeps {
   installChecked: InstallChecked;
   bindings: Kernel["bindings"];
   catalog: Pick<Kernel["catalog"], "entries">;
-  policies: Pick<Policies, "of">;
+  policies: Pick<Policies, "getEffective">;
 }
 
 /** Returns a check that throws plugin.dependency when a plugin may not be loaded yet. */
@@ -84,13 +84,13 @@ export function createInstruments({
     } else log.error({ ...fields, ...row.error }, "instrument plugin skipped");
   }
 
-  async function loadDependents(scope: Scope, plugin_id: string, seen = new Set<string>()): Promise<void> {
+  async function loadDependents(scope: Scope, plugin_id: string, visited = new Set<string>()): Promise<void> {
     // In a cycle every plugin depends on every other.
-    if (seen.has(plugin_id)) return;
-    seen.add(plugin_id);
+    if (visited.has(plugin_id)) return;
+    visited.add(plugin_id);
     for (const bound of findDependents(await readInstrumentPlugins(store.bindings, scope), plugin_id)) {
       await load(bound);
-      await loadDependents(scope, instrumentOf(bound)!.plugin_id, seen);
+      await loadDependents(scope, instrumentOf(bound)!.plugin_id, visited);
     }
   }
 
@@ -111,7 +111,10 @@ export function createInstruments({
     }
   }
 
-  /** A new version of an org-wide plugin is bound for the whole org too, even when it is installed from a project. */
+  /**
+   * Whether the installed version is bound for the whole org. A new version is then bound org-wide too, even when it
+   * is installed from a project.
+   */
   async function isBoundOrgWide(caller: Caller, { packages }: SourceInspection): Promise<boolean> {
     const plugins = await readInstrumentPlugins(store.bindings, caller.scope);
     const installed = [...plugins.values()].find(
@@ -146,7 +149,7 @@ export function createInstruments({
         return await viewAll(caller, [...plugins.values()]);
       },
       async health(caller, options) {
-        requireAdmin(caller, "ask plugins for their health");
+        requireAdmin(caller, "check the health of plugins");
         const plugins = [...(await readInstrumentPlugins(store.bindings, caller.scope)).values()];
         const reports = plugins.map((bound) =>
           checkInstrumentHealth({ deps, policies }, caller.scope, bound, options),

@@ -30,7 +30,7 @@ export const REQUEST_MS = 120_000;
 /** Requests in flight by id; each resolves to the number of characters that the server returned. */
 type PendingRequests = Map<string, () => Promise<number>>;
 
-interface ServerRequest {
+interface RequestForApproval {
   binding_id: string;
   package_id: string;
   method: string;
@@ -39,10 +39,10 @@ interface ServerRequest {
   why: string;
 }
 
-/** Rejects with the error of the approver, the policy or the server. */
+/** Rejects if the approver or the policy refuses the request, or with the error of the server. */
 export type ApprovedRequest = (
   caller: Caller,
-  details: ServerRequest,
+  details: RequestForApproval,
   listener: Pick<ServerRequestListener, "waiting" | "signal">,
   request: () => Promise<Json>,
 ) => Promise<Json>;

@@ -1,7 +1,8 @@
 /**
- * The MCP servers behind bindings, for callers who may see the binding: their capabilities, requests other than
- * tool calls, and notifications. Reads of a resource or prompt are written to the audit log with its URI or
- * name; lists, completions and log levels are not, because clients request them all the time.
+ * The MCP servers behind bindings, for callers who may see the binding: their capabilities, requests other than tool
+ * calls, and notifications. Reads of and subscriptions to resources, reads of prompts, and refused requests are
+ * written to the audit log with the URI or name; allowed lists, completions and log levels are not, because clients
+ * request them all the time.
  */
 
 import {
@@ -44,8 +45,7 @@ import {
   sortProjectFirst,
   takesTraffic,
 } from "@backplane/registry";
-import type { ApprovedRequest } from "./approved-request.ts";
-import { REQUEST_MS } from "./approved-request.ts";
+import { type ApprovedRequest, REQUEST_MS } from "./approved-request.ts";
 
 const FRESH_MS = 1_000;
 const MAX_CACHED_SCOPES = 256;
@@ -83,7 +83,7 @@ interface CachedList {
 
 export function createServers(
   deps: KernelDeps,
-  policies: Pick<Policies, "of">,
+  policies: Pick<Policies, "getEffective">,
   tokens: SignInTokens,
   state: AdmissionState,
   sendApproved: ApprovedRequest,
@@ -123,11 +123,11 @@ export function createServers(
   /** Lists the servers with the capabilities that the policy allows this caller to use. */
   async function list(caller: Caller): Promise<readonly ServerInfo[]> {
     const servers = await listCached(caller);
-    const policy = await policies.of(caller.scope);
+    const policy = await policies.getEffective(caller.scope);
     const visible: ServerInfo[] = [];
     for (const server of servers) {
       const bound = bound_packages.get(server)!;
-      const planOf = (part: ServerFeature) => planServerFeature(bound, part, caller.scope, deps.host);
+      const planOf = (feature: ServerFeature) => planServerFeature(bound, feature, caller.scope, deps.host);
       const capabilities = filterCapabilities(server.capabilities, planOf, caller, policy);
       visible.push(capabilities === server.capabilities ? server : { ...server, capabilities });
     }
@@ -138,7 +138,7 @@ export function createServers(
     // A delegated token grants tools only, not the resources and prompts of servers.
     if (caller.delegation !== undefined) return NO_SERVERS;
     // The policy is read for every request, as it is for calls.
-    if (!allowsServers(await policies.of(caller.scope), caller)) return NO_SERVERS;
+    if (!allowsServers(await policies.getEffective(caller.scope), caller)) return NO_SERVERS;
     const key = `${caller.scope.org_id}\n${caller.scope.project_id}`;
     const now = clock.monotonic();
     const cached = cached_lists.get(key);
@@ -162,7 +162,7 @@ export function createServers(
     if (feature === null) return { bound, approval_reason: null };
     const plan = planServerFeature(bound, feature, caller.scope, deps.host);
     try {
-      const policy = await policies.of(caller.scope);
+      const policy = await policies.getEffective(caller.scope);
       const approval_reason = await admitServerRequest(plan, caller, policy, state, method, params);
       return { bound, approval_reason };
     } catch (error) {
@@ -228,7 +228,7 @@ export function createServers(
       const answer = await sendToServer(
         { ...prepared, method, params, timeout_ms: REQUEST_MS },
         {
-          notify: (notice, data) => listener.notify(notice, redact(data)),
+          notify: (name, details) => listener.notify(name, redact(details)),
           answerRequest: (server_method, server_params, key) =>
             listener.answerRequest(server_method, redact(server_params), key) ??
             rejectUnanswered(server_method),
@@ -270,7 +270,7 @@ export function createServers(
           ? await send(request, bound, listener)
           : await sendAfterApproval(request, bound, approval_reason, listener);
       },
-      onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
+      onNotification: (listener) => runner.onNotification?.(listener) ?? (() => undefined),
       processes: async () => (await runner.servers?.()) ?? [],
     },
   };

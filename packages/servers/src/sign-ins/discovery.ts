@@ -113,7 +113,7 @@ async function fetchServerMetadata(fetch: OAuthFetch, issuer: string): Promise<A
 
 function parseServerMetadata(json: JsonObject, issuer: string): AuthorizationServer {
   if (!sameIssuer(json.issuer, issuer)) {
-    throw signInFailed(`the metadata of ${excerpt(issuer)} names another issuer, ${excerpt(json.issuer)}`);
+    throw signInFailed(`the metadata of ${excerpt(issuer)} has another issuer, ${excerpt(json.issuer)}`);
   }
   const challenges = readStrings(json.code_challenge_methods_supported) ?? [];
   if (!challenges.includes("S256")) {

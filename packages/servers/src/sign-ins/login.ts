@@ -78,15 +78,15 @@ export interface StartedLogin {
 }
 
 export function startLogin(
-  parts: LoginDeps,
+  deps: LoginDeps,
   { binding }: BoundPackage,
   actor: string,
   { source, discovered: { server } }: PreparedLogin,
   redirect_uri: string,
 ): StartedLogin {
-  const state = randomToken(parts);
-  const verifier = randomToken(parts);
-  const ticket = randomToken(parts);
+  const state = randomToken(deps);
+  const verifier = randomToken(deps);
+  const ticket = randomToken(deps);
   const url = new URL(server.authorization_endpoint);
   const parameters: Record<string, string> = {
     response_type: "code",
@@ -118,8 +118,8 @@ export function startLogin(
       state_hash: tokenHash(state),
       start_hash: tokenHash(ticket),
       actor,
-      expires_at: parts.clock.now() + LOGIN_MS,
-      ciphertext: parts.vault.seal(org_id, loginSealName(binding.binding_id), JSON.stringify(pending)),
+      expires_at: deps.clock.now() + LOGIN_MS,
+      ciphertext: deps.vault.seal(org_id, loginSealName(binding.binding_id), JSON.stringify(pending)),
     },
   };
 }
@@ -138,13 +138,13 @@ export function openPendingLogin(
 
 /** Exchanges the authorization code for tokens. Rejects with `sign_in.failed`. */
 export async function redeemCode(
-  parts: LoginDeps,
+  deps: LoginDeps,
   fetch: OAuthFetch,
   login: Login,
-  answer: URL,
+  redirect: URL,
 ): Promise<{ source: TokenSource; tokens: Tokens }> {
-  const { source, verifier, redirect_uri, sends_issuer } = openPendingLogin(parts, login);
-  const { searchParams: parameters } = answer;
+  const { source, verifier, redirect_uri, sends_issuer } = openPendingLogin(deps, login);
+  const { searchParams: parameters } = redirect;
   checkIssuer(parameters.get("iss"), source.issuer, sends_issuer);
   const error = parameters.get("error");
   if (error !== null) {
@@ -156,7 +156,7 @@ export async function redeemCode(
   const code = parameters.get("code");
   if (code === null || code === "") throw signInFailed("the redirect contains no code");
   const grant_params = { grant_type: "authorization_code", code, code_verifier: verifier, redirect_uri };
-  return { source, tokens: await requestTokens(parts, fetch, source, grant_params) };
+  return { source, tokens: await requestTokens(deps, fetch, source, grant_params) };
 }
 
 /** RFC 9207, compared as text: the response of another server must not reach this token endpoint. */

@@ -1,7 +1,7 @@
 /**
- * The client that the gateway uses at an authorization server, in the order of the MCP specification: a client that
- * a person registered there, the client metadata document at the gateway's public address, or dynamic registration.
- * A client is used only with the issuer that it was registered with.
+ * Chooses the client that the gateway uses at an authorization server. The order of preference is that of the MCP
+ * specification: a client that a person registered there, the client metadata document at the gateway's public
+ * address, then dynamic registration. A client is used only with the issuer that it was registered with.
  */
 
 import { BackplaneError, type JsonObject } from "@backplane/contract";
@@ -81,7 +81,7 @@ async function register(
   if ((status !== 201 && status !== 200) || typeof id !== "string" || id === "") {
     const reason = typeof json?.error === "string" ? `, ${excerpt(json.error, 80)}` : "";
     throw signInFailed(
-      `${excerpt(server.issuer)} refused to register the gateway as a client (HTTP ${status}${reason})`,
+      `${excerpt(server.issuer)} did not register the gateway as a client (HTTP ${status}${reason})`,
     );
   }
   const { client_secret, token_endpoint_auth_method } = json!;

@@ -36,7 +36,10 @@ const MAX_RESPONSE_BYTES = 256 * 1024;
 const TIMEOUT_MS = 15_000;
 const LOOPBACK: ReadonlySet<string> = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
-export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">, scope: Scope): OAuthFetch {
+export function createOAuthFetch(
+  { runner, host }: Pick<KernelDeps, "runner" | "host">,
+  scope: Scope,
+): OAuthFetch {
   const allowed_domains = gatewayDomains(scope, host);
 
   async function request(

@@ -12,7 +12,7 @@ import {
   type TokenRevocation,
   writeSignIn,
 } from "@backplane/registry";
-import { oauthFetch } from "./oauth-fetch.ts";
+import { createOAuthFetch } from "./oauth-fetch.ts";
 import { isPermanentRefusal, requestTokens } from "./token-request.ts";
 
 export interface Renewal {
@@ -107,7 +107,7 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
       const locked = { record: stored.record, row: { ...stored.row, revision: stored.row.revision + 1 } };
       const requested = scope === null ? session : { ...session, scope };
       try {
-        const fetch = oauthFetch(deps, bound.binding.scope);
+        const fetch = createOAuthFetch(deps, bound.binding.scope);
         const tokens = await requestTokens(deps, fetch, requested, grantParametersOf(requested));
         return await storeRenewed(bound, locked, { ...requested, ...tokens });
       } catch (error) {

@@ -12,7 +12,7 @@ import {
   type TokenRevocation,
   type TokenSource,
 } from "@backplane/registry";
-import { oauthFetch } from "./oauth-fetch.ts";
+import { createOAuthFetch } from "./oauth-fetch.ts";
 import { revokeToken } from "./token-request.ts";
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
@@ -48,7 +48,7 @@ export function createTokenRevocation(deps: Deps): TokenRevocation {
     token: string,
   ): Promise<void> {
     try {
-      await revokeToken(deps, oauthFetch(deps, scope), source, kind, token);
+      await revokeToken(deps, createOAuthFetch(deps, scope), source, kind, token);
     } catch (error) {
       deps.log.warn(
         { binding_id, issuer: source.issuer, kind, err: error },

@@ -48,7 +48,7 @@ import {
   startLogin,
 } from "./login.ts";
 import { clientMetadata, type GatewayUrls } from "./oauth-client.ts";
-import { excerpt, oauthFetch } from "./oauth-fetch.ts";
+import { createOAuthFetch, excerpt } from "./oauth-fetch.ts";
 import { isRenewable } from "./renewal.ts";
 import { requestTokens } from "./token-request.ts";
 
@@ -98,14 +98,14 @@ export function createSignIns(
     const bound = await requireManageable(caller, id, "sign in to a server");
     if (hasOwnCredential(bound)) throw credentialConflict(bound);
     const { binding } = bound;
-    const fetch = oauthFetch(deps, binding.scope);
-    const before = (await readStoredSignIn(deps, binding.scope.org_id, id))?.record ?? EMPTY_SIGN_IN;
+    const fetch = createOAuthFetch(deps, binding.scope);
+    const previous = (await readStoredSignIn(deps, binding.scope.org_id, id))?.record ?? EMPTY_SIGN_IN;
     const { redirect_uri } = gatewayUrls();
     const prepared = await prepareLogin(
       fetch,
       serverUrl(bound),
-      before.challenge,
-      before.session,
+      previous.challenge,
+      previous.session,
       options,
       gatewayUrls(),
     );
@@ -157,9 +157,10 @@ export function createSignIns(
   }
 
   async function complete(by: Caller | SignInBrowser, redirect: string): Promise<SignIn> {
-    const answer = URL.canParse(redirect) ? new URL(redirect) : null;
-    if (answer === null) throw new BackplaneError("request.invalid", "redirect must be an absolute URL.");
-    const state_hash = tokenHash(answer.searchParams.get("state") ?? "");
+    const redirect_url = URL.canParse(redirect) ? new URL(redirect) : null;
+    if (redirect_url === null)
+      throw new BackplaneError("request.invalid", "redirect must be an absolute URL.");
+    const state_hash = tokenHash(redirect_url.searchParams.get("state") ?? "");
     const pending = await store.sign_ins.getPendingLogin(state_hash, clock.now());
     // A login of another caller is reported as expired. A refused attempt leaves the login open for its owner.
     if (pending === null || ("actor" in by && by.actor !== pending.actor)) {
@@ -172,8 +173,13 @@ export function createSignIns(
     try {
       const bound = await store.bindings.get(scope, login.binding_id);
       if (bound === null) throw new BackplaneError("binding.not_found");
-      const { source, tokens } = await redeemCode(deps, oauthFetch(deps, bound.binding.scope), login, answer);
-      // The user signed out or started a new login while the code was exchanged.
+      const { source, tokens } = await redeemCode(
+        deps,
+        createOAuthFetch(deps, bound.binding.scope),
+        login,
+        redirect_url,
+      );
+      // The user may have signed out or started a new login while the code was exchanged.
       const current = await store.sign_ins.getLoginState(login.org_id, login.binding_id);
       if (current?.status !== "taken") {
         await revocation.revoke(bound.binding, { ...source, ...tokens });
@@ -215,8 +221,8 @@ export function createSignIns(
     const session = { ...source, ...tokens, signed_in_by: actor, signed_in_at: clock.now() };
     const record: SignInRecord = { challenge: null, needed: null, session };
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const before = await readStoredSignIn(deps, key.org_id, key.binding_id);
-      if (!(await writeSignIn(deps, key, before, record, { records: { audit } }))) continue;
+      const stored = await readStoredSignIn(deps, key.org_id, key.binding_id);
+      if (!(await writeSignIn(deps, key, stored, record, { records: { audit } }))) continue;
       deps.runner.retire(key.binding_id);
       void definitions.describe(bound);
       return;

@@ -28,21 +28,21 @@ const MAX_EXPIRES_IN_S = 10 * 365 * 86_400;
  * code of the server.
  */
 export async function requestTokens(
-  parts: TokenDeps,
+  deps: TokenDeps,
   fetch: OAuthFetch,
   source: TokenSource,
   grant_params: Record<string, string>,
 ): Promise<Tokens> {
   const form = new URLSearchParams({ ...grant_params, resource: source.resource });
-  const headers = authenticateClient(parts, source, form);
+  const headers = authenticateClient(deps, source, form);
   const { status, json } = await fetch.postForm(source.token_endpoint, form, headers);
   if (status !== 200 || json === null) throw tokenRefusal(source, grant_params, status, json);
-  return readTokens(parts, json, grant_params);
+  return readTokens(deps, json, grant_params);
 }
 
 /** RFC 7009; a server reports an unknown token as revoked. Rejects with `sign_in.failed`. */
 export async function revokeToken(
-  parts: TokenDeps,
+  deps: TokenDeps,
   fetch: OAuthFetch,
   source: TokenSource,
   token_type_hint: "access_token" | "refresh_token",
@@ -50,7 +50,7 @@ export async function revokeToken(
 ): Promise<void> {
   if (source.revocation_endpoint === null) return;
   const form = new URLSearchParams({ token, token_type_hint });
-  const headers = authenticateClient(parts, source, form);
+  const headers = authenticateClient(deps, source, form);
   const { status } = await fetch.postForm(source.revocation_endpoint, form, headers, REVOKE_MS);
   // The response body may repeat the token, so it is not quoted.
   if (status !== 200)
@@ -63,7 +63,7 @@ export function isPermanentRefusal(error: unknown): boolean {
 }
 
 function authenticateClient(
-  parts: TokenDeps,
+  deps: TokenDeps,
   source: TokenSource,
   form: URLSearchParams,
 ): Record<string, string> {
@@ -79,8 +79,8 @@ function authenticateClient(
     const claims = {
       client_id: client.id,
       audience: issuer,
-      now: parts.clock.now(),
-      jti: randomToken(parts),
+      now: deps.clock.now(),
+      jti: randomToken(deps),
     };
     form.set("client_assertion_type", ASSERTION_TYPE);
     form.set("client_assertion", signClientAssertion(client.private_key!, claims));

@@ -162,7 +162,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
   return tokens;
 }
 
-/** A token is not used after the binding moved to a package at another address. */
+/** A token is not used after the binding was changed to a package version with another address. */
 function findSession(bound: BoundPackage, stored: StoredSignIn | null): SignInSession | null {
   const session = stored?.record.session ?? null;
   return session !== null && coversServer(session.resource, serverUrl(bound)) ? session : null;
@@ -182,7 +182,7 @@ function signInNeeded(bound: BoundPackage, reason: string, challenge: ServerChal
 }
 
 function credentialRefused({ binding }: BoundPackage, { status }: ServerChallenge): BackplaneError {
-  const message = `The MCP server of ${binding.package_id} refuses the credential that its binding holds (HTTP ${status}).`;
+  const message = `The MCP server of ${binding.package_id} rejected the credential of its binding (HTTP ${status}).`;
   return new BackplaneError("plugin_failed", message, {
     details: { http_status: status },
     fix: `Store a new value (backplane secret set NAME), or remove it and sign in: backplane binding login ${binding.binding_id}`,

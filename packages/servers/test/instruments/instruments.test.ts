@@ -129,11 +129,10 @@ describe("instr.lifecycle", () => {
       other: "running",
     });
     expect(await offered()).toEqual(["other_tool"]);
-    const parent = await bind("parent");
+    await bind("parent");
     expect(runner.described).toEqual(["other", "parent", "child"]);
     expect(await list()).toEqual({ child: "running", other: "running", parent: "running" });
     expect(await offered()).toEqual(["child_tool", "other_tool", "parent_tool"]);
-    return parent;
   });
 
   test("offers the tools of a plugin only while all its dependencies are loaded", async () => {
@@ -197,13 +196,13 @@ verifies(
     const { fixture, runner } = await createInstrumentKernel();
     runner.broken.add("jar");
     const { binding_id } = await fixture.bind(instrumentManifest("jar", [], "InProcess"), { export_id: "*" });
-    const notice = expect.stringMatching(/^jar declares isolationMode InProcess and runs as External/);
+    const warning = expect.stringMatching(/^jar declares isolationMode InProcess and runs as External/);
     const [skipped] = await fixture.kernel.instruments.list(admin);
-    expect(skipped).toMatchObject({ state: "skipped", isolation: "InProcess", warnings: [notice] });
+    expect(skipped).toMatchObject({ state: "skipped", isolation: "InProcess", warnings: [warning] });
     runner.broken.clear();
     await fixture.kernel.definitions.refresh(admin, binding_id);
     const [running] = await fixture.kernel.instruments.list(admin);
-    expect(running).toMatchObject({ state: "running", warnings: [notice] });
+    expect(running).toMatchObject({ state: "running", warnings: [warning] });
     await fixture.bind(instrumentManifest("program"), { export_id: "*" });
     const [, program] = await fixture.kernel.instruments.list(admin);
     expect(program).toMatchObject({ plugin_id: "program", warnings: [] });
@@ -337,7 +336,7 @@ describe("instr.admin", () => {
 
 verifies(
   "upgrade.moves",
-  "keeps the binding's policy when the next version is installed in another class",
+  "keeps the binding's policy, except the trust in the old code, when the next version is installed in another class",
   async () => {
     const { fixture } = await createInstrumentKernel();
     const bound = await fixture.bind(instrumentManifest("counter"), {
@@ -348,9 +347,9 @@ verifies(
     const next = fixture.importer.add({ ...instrumentManifest("counter"), version: "2.0.0" });
     const { path } = next as { path: string };
     await fixture.kernel.instruments.install(admin, path, { class: "worker" });
-    const moved = await fixture.kernel.bindings.get(admin, bound.binding_id);
-    expect(moved).toMatchObject({ package_version: "2.0.0", config: { team: "ops" } });
-    expect(moved.policy).toEqual({ approval: "always", class: "worker" });
+    const upgraded = await fixture.kernel.bindings.get(admin, bound.binding_id);
+    expect(upgraded).toMatchObject({ package_version: "2.0.0", config: { team: "ops" } });
+    expect(upgraded.policy).toEqual({ approval: "always", class: "worker" });
     await fixture.kernel.instruments.install(admin, path, { class: "isolated" });
     expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).policy).toEqual({
       approval: "always",
@@ -393,11 +392,11 @@ verifies(
     const fixture = await createTestKernel({ runner, host: { instrument_settings: settings } });
     await fixture.bind(instrumentManifest("jira"), { export_id: "*", config: { team: "ops" } });
     await fixture.bind(instrumentManifest("other"), { export_id: "*" });
-    const otherOrgAdmin = { ...admin, scope: { org_id: "org_other", project_id: "proj_default" } };
+    const other_org_admin = { ...admin, scope: { org_id: "org_other", project_id: "proj_default" } };
     const { path } = fixture.importer.add({ ...instrumentManifest("jira"), version: "2.0.0" }) as {
       path: string;
     };
-    await fixture.kernel.instruments.install(otherOrgAdmin, path);
+    await fixture.kernel.instruments.install(other_org_admin, path);
     expect(configs).toEqual([{ "base-url": "https://jira.example", team: "ops" }, {}, {}]);
     const call = await fixture.call({ export_id: "jira_tool", input: {} });
     expect(call.status).toBe("succeeded");

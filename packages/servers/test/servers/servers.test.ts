@@ -58,10 +58,10 @@ test("lists a server for callers who see its binding, but not for delegated toke
     },
   ]);
   expect(await servers.list(user)).toBe(listed);
-  const other = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
-  expect(await servers.list(other)).toEqual([]);
+  const other_caller = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
+  expect(await servers.list(other_caller)).toEqual([]);
   await expect(
-    servers.request(other, binding_id, "resources/list", {}, createListener()),
+    servers.request(other_caller, binding_id, "resources/list", {}, createListener()),
   ).rejects.toMatchObject({
     code: "binding.not_found",
   });
@@ -115,12 +115,12 @@ test("forwards a server's requests during a call only to the caller", async () =
   const fixture = await createServerKernel(async () => ({}));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
   const body = { binding_id, export_id: "mcp_weather_today", input: {} };
-  const seen: unknown[] = [];
+  const results: unknown[] = [];
   fixture.runner.script = async ({ answerRequest }) => {
-    if (answerRequest === undefined) seen.push("nobody");
+    if (answerRequest === undefined) results.push("nobody");
     else {
-      seen.push(await answerRequest("elicitation/create", { message: "Who? hunter2-hunter2" }));
-      seen.push(
+      results.push(await answerRequest("elicitation/create", { message: "Who? hunter2-hunter2" }));
+      results.push(
         await answerRequest("sampling/createMessage", {}).catch((error: BackplaneError) => error.code),
       );
     }
@@ -131,15 +131,15 @@ test("forwards a server's requests during a call only to the caller", async () =
       method === "elicitation/create" ? Promise.resolve({ action: "accept", content: params }) : null,
   });
   await ticket.settled;
-  expect(seen).toEqual([
+  expect(results).toEqual([
     { action: "accept", content: { message: expect.not.stringContaining("hunter2") } },
     "policy.denied",
   ]);
   await fixture.call(body);
-  expect(seen.at(-1)).toBe("nobody");
+  expect(results.at(-1)).toBe("nobody");
 });
 
-test("hides resources and prompts when the policy allows no tools from MCP servers", async () => {
+test("hides a server and its resources when the policy allows no tools from MCP servers", async () => {
   const fixture = await createServerKernel(async () => ({ contents: [] }));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
   const { policy, servers } = fixture.kernel;
@@ -164,7 +164,7 @@ test("hides resources and prompts when the policy allows no tools from MCP serve
 
 verifies(
   "mcp.server",
-  "applies the tool policy to resources and prompts: role, origin, name, category and risk, denials first",
+  "applies the tool policy to resources: role, name, category and risk, denials first, then approval and rules",
   async () => {
     const fixture = await createServerKernel(async () => ({ contents: [] }));
     const { binding_id } = await fixture.bind(WEATHER_SERVER, BINDING);
@@ -260,9 +260,13 @@ test("applies the policy's host level to server requests and descriptions", asyn
   );
   await fixture.kernel.definitions.refresh(admin, binding_id);
   await fixture.call({ export_id: "mcp_weather_today", input: {} });
-  const sent = [requests[0]!, fixture.runner.describe_requests.at(-1)!, fixture.runner.requests[0]!];
-  expect(sent.map(({ grant }) => grant.network)).toEqual(["none", "none", "none"]);
-  expect(new Set(sent.map(({ pool_key }) => pool_key)).size).toBe(1);
+  const process_requests = [
+    requests[0]!,
+    fixture.runner.describe_requests.at(-1)!,
+    fixture.runner.requests[0]!,
+  ];
+  expect(process_requests.map(({ grant }) => grant.network)).toEqual(["none", "none", "none"]);
+  expect(new Set(process_requests.map(({ pool_key }) => pool_key)).size).toBe(1);
 });
 
 test("lists servers in the order of their bindings, so that a later binding cannot take a name", async () => {
@@ -343,7 +347,7 @@ test("returns a rejection to the client and sends nothing to the server", async 
   expect(await audited()).toMatchObject([{ details: { uri: "w://now", refused: "not today" } }]);
 });
 
-test("cancels the approval when the client disconnects, and returns the server's error", async () => {
+test("cancels the approval when the client disconnects, and returns the server's error after an approval", async () => {
   const { fixture, received, nextApproval, pending, read, recorded } = await createKernelWithApprovals(() => {
     throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
   });
@@ -355,10 +359,13 @@ test("cancels the approval when the client disconnects, and returns the server's
   await expect(reading).rejects.toMatchObject({ code: "cancelled" });
   expect([await pending(), received]).toEqual([[], []]);
   expect((await recorded())[0]).toMatchObject({ status: "cancelled" });
-  const other = read();
-  other.catch(() => undefined);
+  const second_read = read();
+  second_read.catch(() => undefined);
   await fixture.kernel.approvals.answer(admin, (await nextApproval()).id, { response: "approve" });
-  await expect(other).rejects.toMatchObject({ message: "no such weather", details: { rpc_code: -32002 } });
+  await expect(second_read).rejects.toMatchObject({
+    message: "no such weather",
+    details: { rpc_code: -32002 },
+  });
   expect((await recorded())[0]).toMatchObject({ tool_result: { is_error: true } });
 });
 

@@ -7,7 +7,7 @@ import { discoverAuthorization } from "../../src/sign-ins/discovery.ts";
 import type { OAuthFetch } from "../../src/sign-ins/oauth-fetch.ts";
 
 /** Serves documents by URL; everything else is 404. */
-function fakeWeb(documents: Record<string, JsonObject>): OAuthFetch & { requests: string[] } {
+function createFakeWeb(documents: Record<string, JsonObject>): OAuthFetch & { requests: string[] } {
   const requests: string[] = [];
   const get = async (url: string) => {
     requests.push(url);
@@ -40,7 +40,7 @@ const challenge = (resource_metadata: string): ServerChallenge => ({
 });
 
 test("requests metadata in the order of the specification", async () => {
-  const web = fakeWeb({
+  const web = createFakeWeb({
     [RESOURCE_METADATA]: resource({ resource: "https://mcp.example", scopes_supported: ["a", "b"] }),
     "https://as.example/t1/.well-known/openid-configuration": metadata("https://as.example/t1"),
   });
@@ -60,7 +60,7 @@ test("requests metadata in the order of the specification", async () => {
 
 test("requests only the metadata URL in the server's challenge", async () => {
   const metadata_url = "https://mcp.example/custom.json";
-  const web = fakeWeb({
+  const web = createFakeWeb({
     [metadata_url]: resource({ authorization_servers: ["https://as.example"] }),
     "https://as.example/.well-known/oauth-authorization-server": metadata("https://as.example"),
   });
@@ -68,19 +68,23 @@ test("requests only the metadata URL in the server's challenge", async () => {
   expect(web.requests[0]).toBe(metadata_url);
   expect(web.requests).toHaveLength(2);
   await expect(
-    discoverAuthorization(fakeWeb({ [RESOURCE_METADATA]: resource() }), SERVER, challenge(metadata_url)),
+    discoverAuthorization(
+      createFakeWeb({ [RESOURCE_METADATA]: resource() }),
+      SERVER,
+      challenge(metadata_url),
+    ),
   ).rejects.toMatchObject({
     code: "sign_in.failed",
   });
 });
 
 test("finds the endpoints of a 2025-03-26 server by metadata or by their default paths", async () => {
-  const without_metadata = fakeWeb({});
+  const without_metadata = createFakeWeb({});
   expect(await discoverAuthorization(without_metadata, SERVER, null)).toMatchObject({
     resource: SERVER.href,
     server: { issuer: "https://mcp.example", token_endpoint: "https://mcp.example/token" },
   });
-  const with_metadata = fakeWeb({
+  const with_metadata = createFakeWeb({
     "https://mcp.example/.well-known/oauth-authorization-server": metadata("https://mcp.example"),
   });
   expect(await discoverAuthorization(with_metadata, SERVER, null)).toMatchObject({
@@ -157,15 +161,15 @@ test.each<[string, Record<string, JsonObject>]>([
   ],
   ["an issuer without metadata", { [RESOURCE_METADATA]: resource() }],
 ])("refuses %s", async (_, documents) => {
-  await expect(discoverAuthorization(fakeWeb(documents), SERVER, null)).rejects.toMatchObject({
+  await expect(discoverAuthorization(createFakeWeb(documents), SERVER, null)).rejects.toMatchObject({
     code: "sign_in.failed",
   });
 });
 
 test("allows a sign-in over plain http only on loopback", async () => {
   const plain = new URL("http://mcp.example/mcp");
-  await expect(discoverAuthorization(fakeWeb({}), plain, null)).rejects.toMatchObject({
+  await expect(discoverAuthorization(createFakeWeb({}), plain, null)).rejects.toMatchObject({
     code: "sign_in.failed",
   });
-  await discoverAuthorization(fakeWeb({}), new URL("http://localhost:3000/mcp"), null);
+  await discoverAuthorization(createFakeWeb({}), new URL("http://localhost:3000/mcp"), null);
 });

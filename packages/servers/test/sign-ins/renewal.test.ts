@@ -4,17 +4,17 @@ import { admin, seedTestKernel, until, user } from "@backplane/test-kit/kernel/t
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../../../../test/support/postgres.ts";
 import {
-  authorizationServer,
   call,
+  countRenewals,
+  createAuthorizationServer,
+  createOutcome,
+  createRefusal,
   createSignInKernel,
   createSignInRunner,
-  refusal,
-  renewals,
   SERVER,
   SERVER_URL,
-  serve,
   signIn,
-} from "./signed-in-kernel.ts";
+} from "./sign-in-kernel.ts";
 
 test("renews an expired token before it is used, but not a valid one", async () => {
   const { as, fixture, runner, binding_id } = await createSignInKernel();
@@ -38,20 +38,20 @@ test("uses a token that is about to expire without waiting, and renews it once i
   await call(fixture);
   const first_token = runner.requests.at(-1)!.context.secrets.authorization;
   fixture.clock.wall_offset = 3_600_000 - 20_000;
-  const answered = Promise.withResolvers<void>();
-  runner.responses_after = answered.promise;
+  const release = Promise.withResolvers<void>();
+  runner.responses_after = release.promise;
   const done = await Promise.all(Array.from({ length: 10 }, () => call(fixture)));
   expect(done.map(({ status }) => status)).toEqual(Array(10).fill("succeeded"));
   expect(runner.requests.slice(1).map(({ context }) => context.secrets.authorization)).toEqual(
     Array(10).fill(first_token),
   );
-  await until(() => renewals(runner) === 1);
-  answered.resolve();
+  await until(() => countRenewals(runner) === 1);
+  release.resolve();
   await until(async () => {
     await call(fixture);
     return runner.requests.at(-1)!.context.secrets.authorization !== first_token;
   });
-  expect(renewals(runner)).toBe(1);
+  expect(countRenewals(runner)).toBe(1);
   expect(as.token_requests).toHaveLength(2);
 });
 
@@ -69,22 +69,22 @@ test("retries a background renewal with growing pauses while the authorization s
       expect((await call(fixture)).status).toBe("succeeded");
       // Long enough for a background request.
       await new Promise((done) => setTimeout(done, 100));
-      expect(renewals(runner)).toBe(n);
+      expect(countRenewals(runner)).toBe(n);
       fixture.clock.monotonic_offset += 1_000;
     }
     expect((await call(fixture)).status).toBe("succeeded");
     await until(() => failed() === n + 1);
-    expect(renewals(runner)).toBe(n + 1);
+    expect(countRenewals(runner)).toBe(n + 1);
   }
   // The token has expired: the call waits for a renewal despite the pause and fails with its error, once.
   fixture.clock.wall_offset = 3_600_000;
-  const sent = runner.requests.length;
+  const request_count = runner.requests.length;
   expect(await call(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
-  expect(renewals(runner)).toBe(5);
-  expect(runner.requests).toHaveLength(sent);
+  expect(countRenewals(runner)).toBe(5);
+  expect(runner.requests).toHaveLength(request_count);
   runner.unavailable = false;
   expect((await call(fixture)).status).toBe("succeeded");
-  expect(renewals(runner)).toBe(6);
+  expect(countRenewals(runner)).toBe(6);
 });
 
 test("renews a refused token once for all calls and runs each call exactly once", async () => {
@@ -105,7 +105,7 @@ test("renews a refused token once for all calls and runs each call exactly once"
 test("renews a token once across two nodes", { timeout: 60_000 }, async () => {
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
-  const as = await authorizationServer();
+  const as = await createAuthorizationServer();
   const fixture = async () => {
     const store = await openPostgresStore({ url: postgres.url, schema: "sign_ins" });
     return await seedTestKernel(store, "", { runner: createSignInRunner(as) });
@@ -134,11 +134,11 @@ test("requests more scope once for client_credentials, and does not repeat a ref
   const { as, runner, fixture, binding_id } = await createSignInKernel();
   const client = { client_id: "machine", client_secret: "machine-secret-0123456789", scope: "notes" };
   await fixture.kernel.signIns.begin(admin, binding_id, { ...client, grant: "client_credentials" });
-  runner.script = ({ request }) => serve(as, request.context.secrets.authorization, "write");
+  runner.script = ({ request }) => createOutcome(as, request.context.secrets.authorization, "write");
   expect((await call(fixture)).status).toBe("succeeded");
   expect(as.token_requests.map(({ scope }) => scope)).toEqual(["notes", "notes write"]);
   runner.script = ({ request }) =>
-    refusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
+    createRefusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
   expect(await call(fixture)).toMatchObject({ error: { code: "plugin_failed" } });
   expect(as.token_requests).toHaveLength(2);
 });
@@ -156,14 +156,14 @@ test("does not retry a refused refresh token and reports that a person must sign
     "authorization_code",
     "refresh_token",
   ]);
-  const seen = await fixture.kernel.signIns.get(user, binding_id);
-  expect(seen).toMatchObject({
+  const sign_in = await fixture.kernel.signIns.get(user, binding_id);
+  expect(sign_in).toMatchObject({
     status: "needed",
     renewable: false,
     fix: `backplane binding login ${binding_id}`,
   });
   // The error of the authorization server repeats the refresh token.
-  const output = JSON.stringify([seen, fixture.logged]);
+  const output = JSON.stringify([sign_in, fixture.logged]);
   expect(as.issued_secrets.filter((secret) => output.includes(secret))).toEqual([]);
 });
 
@@ -175,16 +175,16 @@ test("stores renewed tokens when the sign-in row changed meanwhile", async () =>
   runner.script = async ({ request }) => {
     requested.resolve();
     await release.promise;
-    return refusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
+    return createRefusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
   };
   const early = call(fixture);
   await requested.promise;
-  runner.script = ({ request }) => serve(as, request.context.secrets.authorization);
+  runner.script = ({ request }) => createOutcome(as, request.context.secrets.authorization);
   // The early call needs more scope while the renewal is still in flight.
   as.token_delay_ms = 300;
   fixture.clock.wall_offset = 3_600_000;
   const late = call(fixture);
-  await until(() => renewals(runner) > 0);
+  await until(() => countRenewals(runner) > 0);
   release.resolve();
   expect(await early).toMatchObject({ error: { code: "sign_in.needed" } });
   expect((await late).status).toBe("succeeded");

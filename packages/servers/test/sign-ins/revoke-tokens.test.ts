@@ -2,7 +2,7 @@
 import { readStoredSignIn } from "@backplane/registry";
 import { admin, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { call, createSignInKernel, SERVER, signIn, startLogin } from "./signed-in-kernel.ts";
+import { call, createSignInKernel, SERVER, signIn, startLogin } from "./sign-in-kernel.ts";
 
 test("stays signed out and revokes the tokens when the sign-out happens during the code exchange", async () => {
   const { as, fixture, binding_id } = await createSignInKernel();
@@ -10,14 +10,14 @@ test("stays signed out and revokes the tokens when the sign-out happens during t
   await signIn(fixture, as, binding_id);
   const { redirect, browser } = await startLogin(fixture, as, binding_id);
   as.token_delay_ms = 300;
-  const before = as.issued_secrets.length;
+  const issued_count = as.issued_secrets.length;
   const completing = signIns.complete(browser, redirect);
   completing.catch(() => undefined);
   await until(async () => (await signIns.get(admin, binding_id)).login?.status === "taken");
   await signIns.end(admin, binding_id);
   await expect(completing).rejects.toMatchObject({ code: "sign_in.expired" });
   expect(await signIns.get(admin, binding_id)).toMatchObject({ status: "signed_out" });
-  const new_tokens = as.issued_secrets.slice(before);
+  const new_tokens = as.issued_secrets.slice(issued_count);
   expect(new_tokens.map((token) => token.split("-")[0])).toEqual(["access", "refresh"]);
   expect(as.revoked.slice(-2).sort()).toEqual(new_tokens.sort());
 });
@@ -49,18 +49,18 @@ test("removes the binding without waiting for the authorization server, and logs
   const { binding_id: other } = await fixture.bind(SERVER, { org_wide: true });
   for (const id of [binding_id, other]) await signIn(fixture, as, id);
   const secrets = [...(await readTokens(fixture, binding_id)), ...(await readTokens(fixture, other))];
-  const answered = Promise.withResolvers<void>();
-  runner.responses_after = answered.promise;
+  const release = Promise.withResolvers<void>();
+  runner.responses_after = release.promise;
   as.revoke_status = 503;
-  const before = runner.fetched.length;
+  const fetched_count = runner.fetched.length;
   await fixture.kernel.signIns.end(admin, other);
   await fixture.kernel.bindings.remove(admin, binding_id);
   for (const id of [binding_id, other])
     expect(await readStoredSignIn(fixture.deps, "org_local", id)).toBeNull();
   await until(() => runner.fetched.filter(({ url }) => url.endsWith("/revoke")).length === 4);
-  for (const { url, timeout_ms } of runner.fetched.slice(before))
+  for (const { url, timeout_ms } of runner.fetched.slice(fetched_count))
     if (url.endsWith("/revoke")) expect(timeout_ms).toBe(5_000);
-  answered.resolve();
+  release.resolve();
   const failures = () => fixture.logged.filter(({ message }) => message.includes("could not be revoked"));
   await until(() => failures().length === 4);
   const text = JSON.stringify(failures(), (_key, value) => (value instanceof Error ? value.message : value));

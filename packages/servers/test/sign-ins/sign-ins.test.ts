@@ -9,17 +9,17 @@ import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel
 import { expect, test } from "vitest";
 import { rotateKey } from "../../../registry/src/secrets/rotate-key.ts";
 import {
-  authorizationServer,
   call,
+  createAuthorizationServer,
+  createOutcome,
   createSignInKernel,
   createSignInRunner,
   readTicket,
   SERVER,
-  serve,
   serverWith,
   signIn,
   startLogin,
-} from "./signed-in-kernel.ts";
+} from "./sign-in-kernel.ts";
 
 test("lets only an admin start and end a sign-in, and shows its status to readers of the binding", async () => {
   const { fixture, binding_id } = await createSignInKernel();
@@ -29,11 +29,11 @@ test("lets only an admin start and end a sign-in, and shows its status to reader
     await expect(signIns.end(caller, binding_id)).rejects.toMatchObject({ code: "policy.denied" });
     expect(await signIns.get(caller, binding_id)).toMatchObject({ status: "signed_out" });
   }
-  const otherOrgAdmin = { ...admin, scope: { org_id: "org_other", project_id: null } };
-  await expect(signIns.get(otherOrgAdmin, binding_id)).rejects.toMatchObject({ code: "binding.not_found" });
+  const other_org_admin = { ...admin, scope: { org_id: "org_other", project_id: null } };
+  await expect(signIns.get(other_org_admin, binding_id)).rejects.toMatchObject({ code: "binding.not_found" });
   const local = manifest([], { runtime: { protocol: "mcp.stdio", entrypoint: ["node", "s.js"] } });
-  const { binding_id: other } = await fixture.bind(local);
-  await expect(signIns.begin(admin, other, {})).rejects.toMatchObject({ code: "request.invalid" });
+  const { binding_id: local_binding_id } = await fixture.bind(local);
+  await expect(signIns.begin(admin, local_binding_id, {})).rejects.toMatchObject({ code: "request.invalid" });
 });
 
 test("limits requests in size and time, and to the domains of the host policy", async () => {
@@ -68,7 +68,7 @@ test("expires a login after ten minutes, or when a newer one begins", async () =
 });
 
 test("refuses a sign-in for a binding with its own credential", async () => {
-  const as = await authorizationServer();
+  const as = await createAuthorizationServer();
   const runner = createSignInRunner(as);
   const fixture = await createTestKernel({ runner });
   await fixture.kernel.secrets.put(admin, "fixed", "a-fixed-token-of-the-operator");
@@ -77,10 +77,10 @@ test("refuses a sign-in for a binding with its own credential", async () => {
   await expect(fixture.kernel.signIns.begin(admin, binding_id, {})).rejects.toMatchObject({
     code: "request.invalid",
   });
-  runner.script = ({ request }) => serve(as, request.context.secrets.authorization);
+  runner.script = ({ request }) => createOutcome(as, request.context.secrets.authorization);
   const done = await call(fixture);
   expect(done.error).toMatchObject({ code: "plugin_failed" });
-  expect(done.error!.message).toContain("refuses the credential that its binding holds");
+  expect(done.error!.message).toContain("rejected the credential of its binding");
 });
 
 test("seals sign-ins again under a new master key", async () => {
@@ -119,22 +119,24 @@ test("accepts a redirect once, from the caller who started the login, with the r
   const { signIns } = fixture.kernel;
   const begin = async () => await as.visit((await signIns.begin(admin, binding_id, {})).authorization_url!);
   const redirect = await begin();
-  const other = { ...admin, actor: "key_other" };
-  await expect(signIns.complete(other, redirect)).rejects.toMatchObject({ code: "sign_in.expired" });
+  const other_admin = { ...admin, actor: "key_other" };
+  await expect(signIns.complete(other_admin, redirect)).rejects.toMatchObject({ code: "sign_in.expired" });
   expect(await signIns.complete(admin, redirect)).toMatchObject({
     status: "signed_in",
     login: { status: "done" },
   });
   await expect(signIns.complete(admin, redirect)).rejects.toMatchObject({ code: "sign_in.expired" });
   for (const change of [
-    (answer: URL) => answer.searchParams.delete("iss"),
-    (answer: URL) => answer.searchParams.set("iss", `${as.issuer}/`),
-    (answer: URL) => answer.searchParams.set("error", "access_denied"),
-    (answer: URL) => answer.searchParams.delete("code"),
+    (url: URL) => url.searchParams.delete("iss"),
+    (url: URL) => url.searchParams.set("iss", `${as.issuer}/`),
+    (url: URL) => url.searchParams.set("error", "access_denied"),
+    (url: URL) => url.searchParams.delete("code"),
   ]) {
-    const answer = new URL(await begin());
-    change(answer);
-    await expect(signIns.complete(admin, answer.href)).rejects.toMatchObject({ code: "sign_in.failed" });
+    const changed_redirect = new URL(await begin());
+    change(changed_redirect);
+    await expect(signIns.complete(admin, changed_redirect.href)).rejects.toMatchObject({
+      code: "sign_in.failed",
+    });
     expect(await signIns.get(user, binding_id)).toMatchObject({
       status: "signed_in",
       login: { status: "failed" },
@@ -143,12 +145,12 @@ test("accepts a redirect once, from the caller who started the login, with the r
   expect(as.token_requests).toHaveLength(1);
 });
 
-test("uses no token after the package of the binding changes the server's address", async () => {
+test("does not use the token after a new package version changes the server's address", async () => {
   const { as, runner, fixture, binding_id } = await createSignInKernel();
   await signIn(fixture, as, binding_id);
-  const moved = { ...SERVER, version: "0.2.0" };
-  moved.runtime = { ...SERVER.runtime, entrypoint: ["http://127.0.0.1:2/mcp"] };
-  await fixture.kernel.packages.install(admin, fixture.importer.add(moved));
+  const changed_package = { ...SERVER, version: "0.2.0" };
+  changed_package.runtime = { ...SERVER.runtime, entrypoint: ["http://127.0.0.1:2/mcp"] };
+  await fixture.kernel.packages.install(admin, fixture.importer.add(changed_package));
   await fixture.kernel.bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
   runner.requests.length = 0;
   expect(await call(fixture)).toMatchObject({ error: { code: "sign_in.needed" } });

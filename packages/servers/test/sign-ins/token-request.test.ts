@@ -18,9 +18,9 @@ const source = {
   scope: null,
 } as const;
 
-function refusingFetch(error_description: string): OAuthFetch {
-  const answer = () => Promise.resolve({ status: 400, json: { error: "invalid_grant", error_description } });
-  return { get: answer, postForm: answer, postJson: answer };
+function createRefusingFetch(error_description: string): OAuthFetch {
+  const respond = () => Promise.resolve({ status: 400, json: { error: "invalid_grant", error_description } });
+  return { get: respond, postForm: respond, postJson: respond };
 }
 
 test("redacts a token that the authorization server repeats, even where the message is truncated", async () => {
@@ -28,7 +28,12 @@ test("redacts a token that the authorization server repeats, even where the mess
   const description = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
   expect(description.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);
   const grant_params = { grant_type: "refresh_token", refresh_token };
-  const tokens = requestTokens(deps as never, refusingFetch(description), source as never, grant_params);
+  const tokens = requestTokens(
+    deps as never,
+    createRefusingFetch(description),
+    source as never,
+    grant_params,
+  );
   const message = await tokens.then(String, (error: Error) => error.message);
   expect(message).toContain("invalid_grant): No token ");
   expect(message).not.toContain(refresh_token.slice(0, 20));
@@ -38,7 +43,7 @@ test("redacts a token that the authorization server repeats, even where the mess
 test("replaces hidden characters in the authorization server's error with U+FFFD", async () => {
   const tokens = requestTokens(
     deps as never,
-    refusingFetch("no\u202e\u{e0069}\u{e0067}\nway"),
+    createRefusingFetch("no\u202e\u{e0069}\u{e0067}\nway"),
     source as never,
     {},
   );

@@ -38,7 +38,7 @@ class MemoryBus implements Bus, PortHost {
   readonly #deps: BusDeps;
   readonly #dispatch: Dispatch;
   readonly #scopes = new Map<string, Map<string | null, ScopeSessions>>();
-  readonly #callTimeouts = new Map<string, number>();
+  readonly #call_timeouts = new Map<string, number>();
   readonly #ports = new Map<Port, RegisteredPlugin | null>();
   readonly #run: (queue: SessionQueue) => void;
   #sweep: Timer | null = null;
@@ -55,7 +55,7 @@ class MemoryBus implements Bus, PortHost {
       routes: this.routes,
       requests: this.requests,
       pause: deps.pause ?? ((run) => void deps.clock.after(0, run)),
-      callTimeouts: this.#callTimeouts,
+      call_timeouts: this.#call_timeouts,
       publishFailure: (event, name, failure) => this.#publishFailure(event, name, failure),
       onIdle: (queue) => this.#removeQueue(queue),
     });
@@ -102,7 +102,7 @@ class MemoryBus implements Bus, PortHost {
     this.#sweep?.stop();
     this.#sweep = null;
     this.#scopes.clear();
-    this.#callTimeouts.clear();
+    this.#call_timeouts.clear();
   }
 
   getScope({ org_id, project_id }: Scope): ScopeSessions {
@@ -140,7 +140,8 @@ class MemoryBus implements Bus, PortHost {
       project_id: scope.project_id,
       payload,
     });
-    if (call_ms !== undefined && KINDS_WITH_CALL_TIMEOUT.has(kind)) this.#callTimeouts.set(event.id, call_ms);
+    if (call_ms !== undefined && KINDS_WITH_CALL_TIMEOUT.has(kind))
+      this.#call_timeouts.set(event.id, call_ms);
     return event;
   }
 

@@ -33,7 +33,7 @@ export interface DispatchDeps {
   requests: Requests;
   pause: (run: () => void) => void;
   /** Deadlines of requested calls by event id, where the publisher set `call_ms`. */
-  callTimeouts: Map<string, number>;
+  call_timeouts: Map<string, number>;
   publishFailure(event: BusEvent, name: string, failure: HandlerFailure): void;
   onIdle(queue: SessionQueue): void;
 }
@@ -84,40 +84,40 @@ export class Dispatch {
   }
 
   #deliver(queue: SessionQueue, event: BusEvent): void {
-    const { routes, callTimeouts } = this.#deps;
+    const { routes, call_timeouts } = this.#deps;
     // Counts this loop itself, so that a handler that ends early cannot start the next event before all have started.
     queue.pending = 1;
     for (const subscription of routes.forKind(queue.scope, event.kind))
       this.#start(queue, subscription, event);
     for (const subscription of routes.forSession(event)) this.#start(queue, subscription, event);
-    if (callTimeouts.size > 0) callTimeouts.delete(event.id);
+    if (call_timeouts.size > 0) call_timeouts.delete(event.id);
     queue.pending--;
   }
 
   #start(queue: SessionQueue, subscription: BusSubscription, event: BusEvent): void {
     if (!subscription.active || !this.#passesFilter(subscription, event)) return;
     const { owner, handler } = subscription;
-    const blockedQueue =
+    const blocked_queue =
       owner.category === null || ANSWERED_KIND[owner.category] !== event.kind ? queue : null;
-    if (blockedQueue !== null) {
+    if (blocked_queue !== null) {
       owner.blocking++;
-      blockedQueue.pending++;
+      blocked_queue.pending++;
     }
     let result: unknown;
     try {
       result = handler(event);
     } catch (error) {
-      this.#finish(subscription, event, blockedQueue, { message: messageOf(error), timed_out: false });
+      this.#finish(subscription, event, blocked_queue, { message: messageOf(error), timed_out: false });
       return;
     }
     if (!isThenable(result)) {
-      this.#finish(subscription, event, blockedQueue, null);
+      this.#finish(subscription, event, blocked_queue, null);
       return;
     }
     const running = this.#handlers.add(
       subscription,
       event,
-      blockedQueue,
+      blocked_queue,
       this.#timeoutFor(owner.category, event),
     );
     // The built-in `then` of a native promise calls back once even if the promise overrides `then`; any other
@@ -139,10 +139,10 @@ export class Dispatch {
 
   /** Tools and providers have their call's deadline, all other handlers the limit of their category (bus.isolation). */
   #timeoutFor(category: PluginCategory | null, event: BusEvent): number {
-    const { limits, callTimeouts } = this.#deps;
+    const { limits, call_timeouts } = this.#deps;
     if (category === null) return limits.handler_ms;
     if ((category === "tool" || category === "llm-provider") && ANSWERED_KIND[category] === event.kind) {
-      const call_ms = callTimeouts.get(event.id);
+      const call_ms = call_timeouts.get(event.id);
       if (call_ms !== undefined) return call_ms;
     }
     return limits.category_ms[category] ?? limits.handler_ms;

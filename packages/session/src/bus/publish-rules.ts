@@ -106,11 +106,12 @@ export class PublishRules {
     if (rule.session === "kernel")
       throw denied(`${kind} may be published only on the session "${KERNEL_SESSION}"`);
     if (this.#publisher.category === null) return;
-    const repliesToModelCall = this.#publisher.category === "llm-provider" && kind.startsWith("llm.call.");
+    const is_reply_to_model_call =
+      this.#publisher.category === "llm-provider" && kind.startsWith("llm.call.");
     if (
       session_id.startsWith(BRIDGE_PREFIX) &&
       !isBridgeOf(this.#publisher.name, session_id) &&
-      !(repliesToModelCall && isModelBridge(session_id))
+      !(is_reply_to_model_call && isModelBridge(session_id))
     ) {
       throw denied(
         `${this.#publisher.name} may not publish on ${session_id}: the session is private to another plugin`,

@@ -28,7 +28,7 @@ export interface OpenRequest {
  * A class because an object literal with accessors would create a hidden class per request (benchmark bus.dispatch).
  */
 class PendingRequest implements OpenRequest {
-  readonly by: Subscriber;
+  readonly requester: Subscriber;
   readonly answer: Promise<BusEvent>;
   ended = false;
   readonly #table: IdTable<PendingRequest>;
@@ -44,13 +44,13 @@ class PendingRequest implements OpenRequest {
   constructor(
     table: IdTable<PendingRequest>,
     clock: Clock,
-    by: Subscriber,
+    requester: Subscriber,
     kind: string,
     options: RequestOptions,
     onUnanswered: (error: Error) => void,
   ) {
     this.#table = table;
-    this.by = by;
+    this.requester = requester;
     this.#kind = kind;
     this.#options = options;
     this.#onUnanswered = onUnanswered;
@@ -134,12 +134,12 @@ export class Requests {
 
   /** `onUnanswered` lets the caller cancel a request that still waits for a place in the queue. */
   open(
-    by: Subscriber,
+    requester: Subscriber,
     kind: string,
     options: RequestOptions,
     onUnanswered: (error: Error) => void,
   ): OpenRequest {
-    return new PendingRequest(this.#pending, this.#clock, by, kind, options, onUnanswered);
+    return new PendingRequest(this.#pending, this.#clock, requester, kind, options, onUnanswered);
   }
 
   /** Called for every event just before its delivery. */
@@ -163,9 +163,9 @@ export class Requests {
   }
 
   /** Rejects the requests of one port, or all requests. */
-  failAll(error: Error, by?: Subscriber): void {
+  failAll(error: Error, requester?: Subscriber): void {
     for (const pending of this.#pending.values()) {
-      if (by === undefined || pending.by === by) pending.fail(error);
+      if (requester === undefined || pending.requester === requester) pending.fail(error);
     }
   }
 }

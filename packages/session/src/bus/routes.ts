@@ -40,34 +40,34 @@ export interface RouteCache {
 const NONE: readonly BusSubscription[] = [];
 
 export class Routes {
-  readonly #allSessions = new Set<BusSubscription>();
-  readonly #bySession = new Map<string, readonly BusSubscription[]>();
+  readonly #all_sessions = new Set<BusSubscription>();
+  readonly #by_session = new Map<string, readonly BusSubscription[]>();
   #version = 0;
 
   get size(): number {
-    let count = this.#allSessions.size;
-    for (const list of this.#bySession.values()) count += list.length;
+    let count = this.#all_sessions.size;
+    for (const list of this.#by_session.values()) count += list.length;
     return count;
   }
 
   add(subscription: BusSubscription): void {
     const { session } = subscription.options;
     if (session === undefined) {
-      this.#allSessions.add(subscription);
+      this.#all_sessions.add(subscription);
       this.#version++;
-    } else this.#bySession.set(session, [...(this.#bySession.get(session) ?? NONE), subscription]);
+    } else this.#by_session.set(session, [...(this.#by_session.get(session) ?? NONE), subscription]);
   }
 
   remove(subscription: BusSubscription): void {
     subscription.active = false;
     const { session } = subscription.options;
     if (session === undefined) {
-      if (this.#allSessions.delete(subscription)) this.#version++;
+      if (this.#all_sessions.delete(subscription)) this.#version++;
       return;
     }
-    const remaining = (this.#bySession.get(session) ?? NONE).filter((other) => other !== subscription);
-    if (remaining.length === 0) this.#bySession.delete(session);
-    else this.#bySession.set(session, remaining);
+    const remaining = (this.#by_session.get(session) ?? NONE).filter((other) => other !== subscription);
+    if (remaining.length === 0) this.#by_session.delete(session);
+    else this.#by_session.set(session, remaining);
   }
 
   /** Subscriptions to this kind on all sessions. */
@@ -78,7 +78,7 @@ export class Routes {
     }
     const cached = cache.kinds.get(kind);
     if (cached !== undefined) return cached;
-    const subscriptions = [...this.#allSessions].filter(
+    const subscriptions = [...this.#all_sessions].filter(
       (subscription) => canSee(subscription.owner.scope, cache, kind) && matches(subscription, kind),
     );
     cache.kinds.set(kind, subscriptions);
@@ -87,9 +87,9 @@ export class Routes {
 
   /** Subscriptions to the session that the event belongs to. */
   forSession(event: BusEvent): readonly BusSubscription[] {
-    if (this.#bySession.size === 0) return NONE;
+    if (this.#by_session.size === 0) return NONE;
     const session = subjectOf(event);
-    const list = session === null ? undefined : this.#bySession.get(session);
+    const list = session === null ? undefined : this.#by_session.get(session);
     if (list === undefined) return NONE;
     return list.filter(
       (subscription) =>

@@ -17,7 +17,7 @@ import {
 const MAX_LENGTH = 256;
 
 /** Returns the reason why a client may not use this id, or null. */
-export function clientSessionIdProblem(id: string): string | null {
+export function findSessionIdProblem(id: string): string | null {
   if (id.length === 0) return "a session id must not be empty";
   if (id.length > MAX_LENGTH) return `a session id must have at most ${MAX_LENGTH} characters`;
   // Also rejects look-alikes of reserved ids that differ only in white space or invisible characters.
@@ -29,7 +29,7 @@ export function clientSessionIdProblem(id: string): string | null {
 }
 
 export function checkClientSessionId(id: string): string {
-  const problem = clientSessionIdProblem(id);
+  const problem = findSessionIdProblem(id);
   if (problem === null) return id;
   throw new BackplaneError("request.invalid", `${problem}; choose another id, such as "support-42"`, {
     details: { issues: [{ path: "session_id", message: problem }] },

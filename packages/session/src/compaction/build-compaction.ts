@@ -6,7 +6,10 @@ import type { ChainCompaction, HydratedSession } from "../sessions/sessions.ts";
 import { classifyEntries, summarizeLoss } from "./loss.ts";
 import { estimateCompacted, estimateTokens } from "./tokens.ts";
 
-/** The replacement of the session's head by the summary and the seed. `details` tells people who made it. */
+/**
+ * Builds the compaction that replaces the head of the session with the summary and the seed. `details` says which
+ * compactor wrote it.
+ */
 export function buildCompaction(
   source: HydratedSession,
   { summary, seed }: { summary: string; seed: readonly NewEntry[] },

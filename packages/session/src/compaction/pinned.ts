@@ -23,10 +23,10 @@ export async function restorePinned(
   const pins = new Set(pinned.map(({ entry_id }) => entry_id));
   const current = new Set(entries.map(originalId));
   const missing = [...pins].filter((id) => !current.has(id));
-  const readEntries = await Promise.all(
+  const read_entries = await Promise.all(
     missing.map((id) => findChainEntry(sessions, key, session.head_chain_id, id)),
   );
-  const restored = readEntries.filter((entry) => entry !== null);
+  const restored = read_entries.filter((entry) => entry !== null);
   if (restored.length === 0) return { pins, entries };
   const anchors = entries[0]?.kind === "anchor" ? 1 : 0;
   return { pins, entries: [...entries.slice(0, anchors), ...restored, ...entries.slice(anchors)] };

@@ -35,7 +35,7 @@ export function findRetained(
   return {
     pinned: entries.filter((entry) => pinned.has(entry)),
     system: policy.retain_system ? entries.filter((entry) => isMessageOf(entry, "system")) : [],
-    open: policy.retain_open_tasks ? openTasks(entries, target_tokens / 2) : [],
+    open: policy.retain_open_tasks ? findOpenTasks(entries, target_tokens / 2) : [],
   };
 }
 
@@ -53,7 +53,7 @@ export function originalId({ id, meta }: Entry): number {
   return typeof meta.copy_of === "number" ? meta.copy_of : id;
 }
 
-function openTasks(entries: readonly Entry[], max_tokens: number): Entry[] {
+function findOpenTasks(entries: readonly Entry[], max_tokens: number): Entry[] {
   const last_answer = entries.findLastIndex((entry) => isMessageOf(entry, "assistant"));
   const unanswered = entries.slice(last_answer + 1);
   const open = new Set<Entry>();
@@ -72,15 +72,15 @@ function openTasks(entries: readonly Entry[], max_tokens: number): Entry[] {
 /** Some models number their calls from zero in every answer, so a result belongs to the latest call of its id. */
 function pairCalls(entries: readonly Entry[]): [call: Entry, result: Entry | null][] {
   const pairs: [Entry, Entry | null][] = [];
-  const latestById = new Map<unknown, [Entry, Entry | null]>();
+  const latest_by_id = new Map<unknown, [Entry, Entry | null]>();
   for (const entry of entries) {
     if (entry.kind === "tool_call") {
       const pair: [Entry, Entry | null] = [entry, null];
       pairs.push(pair);
-      latestById.set(entry.payload.id, pair);
+      latest_by_id.set(entry.payload.id, pair);
     } else {
       const block = entry.kind === "tool_result" || entry.kind === "event" ? blockOf(entry) : null;
-      const pair = block?.kind === "tool_result" ? latestById.get(block.tool_call_id) : undefined;
+      const pair = block?.kind === "tool_result" ? latest_by_id.get(block.tool_call_id) : undefined;
       if (pair !== undefined) pair[1] = entry;
     }
   }

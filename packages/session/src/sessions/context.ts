@@ -36,14 +36,14 @@ export class ContextBuilder {
   #messages: ChatMessage[] = [];
   #group: CallGroup | null = null;
   /** The messages of the current group, cached until the group changes. */
-  #renderedGroup: ChatMessage[] | null = null;
+  #rendered_group: ChatMessage[] | null = null;
   /** User messages that arrived while calls ran: providers require results directly after their calls. */
   #deferred: ChatMessage[] = [];
   #answer: { text: Json; ids: readonly Json[] } | null = null;
   #chars = 0;
   readonly #share: typeof share;
 
-  /** If only `tokens` is read, copying the messages would be most of the work: pass `count_only`. */
+  /** Pass `count_only` if only `tokens` is read, because copying the messages is most of the work. */
   constructor({ count_only = false } = {}) {
     this.#share = count_only ? (message) => message : share;
   }
@@ -80,18 +80,18 @@ export class ContextBuilder {
   }
 
   messages(): ChatMessage[] {
-    return [...this.#messages, ...this.#rendered(), ...this.#deferred];
+    return [...this.#messages, ...this.#renderOpenGroup(), ...this.#deferred];
   }
 
-  #rendered(): ChatMessage[] {
-    this.#renderedGroup ??=
+  #renderOpenGroup(): ChatMessage[] {
+    this.#rendered_group ??=
       this.#group === null ? [] : renderGroup(this.#group).map((message) => this.#share(message));
-    return this.#renderedGroup;
+    return this.#rendered_group;
   }
 
   #restart(summary: string | null): void {
     this.#messages = [];
-    this.#renderedGroup = null;
+    this.#rendered_group = null;
     this.#group = null;
     this.#deferred = [];
     this.#answer = null;
@@ -125,13 +125,13 @@ export class ContextBuilder {
       this.#group = { step, content: text, calls: [], results: new Map() };
     }
     this.#group!.calls.push(call);
-    this.#renderedGroup = null;
+    this.#rendered_group = null;
   }
 
   #addResult(tool_call_id: string, content: string | ContentBlock[], is_error: boolean): void {
     const message: ToolMessage = { role: "tool", tool_call_id, content, ...(is_error && { is_error }) };
     if (this.#group?.calls.some(({ id }) => id === tool_call_id) === true) {
-      this.#renderedGroup = null;
+      this.#rendered_group = null;
       this.#group.results.set(tool_call_id, message);
     } else if (!this.#replacePlaceholder(message)) return;
     this.#countChars(content);
@@ -160,9 +160,9 @@ export class ContextBuilder {
   }
 
   #closeGroup(): void {
-    this.#messages.push(...this.#rendered(), ...this.#deferred);
+    this.#messages.push(...this.#renderOpenGroup(), ...this.#deferred);
     this.#group = null;
-    this.#renderedGroup = null;
+    this.#rendered_group = null;
     this.#deferred = [];
   }
 

@@ -172,9 +172,9 @@ export function createPersister(deps: PersisterDeps): Persister {
       transactional?.done?.reject(error);
       return;
     }
-    const turnHold = holds.get(queue.name);
-    const taken_over = codeOf(error) === "run.taken_over" && turnHold !== undefined;
-    if (taken_over) deps.onTakenOver(turnHold.hold);
+    const turn_hold = holds.get(queue.name);
+    const taken_over = codeOf(error) === "run.taken_over" && turn_hold !== undefined;
+    if (taken_over) deps.onTakenOver(turn_hold.hold);
     if (transactional !== null && batch.length > 0) {
       // The error concerns the transaction's own record; the entries before it are written without it.
       requeue(queue, batch);
@@ -191,15 +191,15 @@ export function createPersister(deps: PersisterDeps): Persister {
   /** Resolves to false if the store is unavailable. */
   const writeBatch = async (queue: TapeQueue, writes: QueuedWrite[]): Promise<boolean> => {
     const { key } = queue;
-    const turnHold = holds.get(queue.name);
-    const batch = turnHold?.lost === true ? writes.filter(({ done }) => done !== null) : writes;
+    const turn_hold = holds.get(queue.name);
+    const batch = turn_hold?.lost === true ? writes.filter(({ done }) => done !== null) : writes;
     if (batch.length === 0) return true;
     const transactional = batch.at(-1)!.transaction === null ? null : batch.pop()!;
     const earlier = batch.flatMap(({ items }) => items);
     const items = transactional === null ? earlier : [...earlier, ...transactional.items];
     const entries = items.map(({ entry }) => entry);
     const tape: TapeWrite =
-      turnHold === undefined || turnHold.lost ? { key, entries } : { key, entries, hold: turnHold.hold };
+      turn_hold === undefined || turn_hold.lost ? { key, entries } : { key, entries, hold: turn_hold.hold };
     try {
       const ids =
         transactional === null
@@ -221,7 +221,7 @@ export function createPersister(deps: PersisterDeps): Persister {
       if (
         codeOf(error) === "run.taken_over" &&
         transactional === null &&
-        holds.get(queue.name) !== turnHold
+        holds.get(queue.name) !== turn_hold
       ) {
         requeue(queue, batch);
         return true;
@@ -291,11 +291,11 @@ export function createPersister(deps: PersisterDeps): Persister {
     },
     release(key, hold, outcome) {
       const name = sessionMapKey(key);
-      const turnHold = holds.get(name);
+      const turn_hold = holds.get(name);
       if (
-        turnHold === undefined ||
-        turnHold.hold.run_id !== hold.run_id ||
-        turnHold.hold.fence !== hold.fence
+        turn_hold === undefined ||
+        turn_hold.hold.run_id !== hold.run_id ||
+        turn_hold.hold.fence !== hold.fence
       )
         return;
       if (outcome === "ended") {

@@ -114,18 +114,18 @@ function withReferences(payload: JsonObject): JsonObject {
  * JSON of shared messages, which every model call of a session repeats: the digest of a long context would otherwise
  * serialize the whole context again for each call (benchmark loop.turn).
  */
-const jsonCache = new WeakMap<object, string>();
+const json_cache = new WeakMap<object, string>();
 const MAX_CACHED_LENGTH = 4_096;
 
 function jsonOf(value: Json): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  const cached = jsonCache.get(value);
+  const cached = json_cache.get(value);
   if (cached !== undefined) return cached;
   const text = JSON.stringify(
     value,
     Array.isArray((value as JsonObject).content) ? withoutLoadedData : undefined,
   );
-  if (text.length <= MAX_CACHED_LENGTH && isShared(value)) jsonCache.set(value, text);
+  if (text.length <= MAX_CACHED_LENGTH && isShared(value)) json_cache.set(value, text);
   return text;
 }
 

@@ -5,7 +5,7 @@
  */
 import type { JsonObject } from "@backplane/contract";
 import type { Clock, Timer } from "@backplane/ports";
-import type { CallProgress } from "./outcome.ts";
+import type { CallProgress } from "./tool-outcome.ts";
 
 export const PROGRESS_KIND = "x.loop.tool.progress";
 

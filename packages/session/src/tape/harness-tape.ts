@@ -105,8 +105,8 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
       const key = final.harness_run === null ? null : keyOf(final);
       const run = key === null ? null : toRunEnd(final, end);
       // Only a result that was accepted becomes part of the conversation.
-      const hasAnswer = run !== null && run.status === "completed" && run.output?.content !== "";
-      const settled = key === null || !hasAnswer ? await write(null, run) : await settleRun(key, run, write);
+      const has_answer = run !== null && run.status === "completed" && run.output?.content !== "";
+      const settled = key === null || !has_answer ? await write(null, run) : await settleRun(key, run, write);
       if (settled === null) return false;
       publish(final, "ended", {
         status: end.status,

@@ -20,7 +20,7 @@ import type { KernelPort } from "../bus/bus-port.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
 import { toTapedEntry } from "../sessions/taped-entry.ts";
 import { CallProgressFeed, PROGRESS_KIND, type PublishProgress } from "./call-progress.ts";
-import { type CallProgress, type ToolOutcomeEvent, toToolOutcome } from "./outcome.ts";
+import { type CallProgress, type ToolOutcomeEvent, toToolOutcome } from "./tool-outcome.ts";
 
 /** A tool call requested by the loop. */
 export interface TurnCall {

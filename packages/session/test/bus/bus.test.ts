@@ -11,7 +11,7 @@ verifies(
   "bus.envelope",
   "sets id, time, source and scope of an event itself and ignores forged ones",
   async () => {
-    const { attachPlugin, clock, seen } = createTestBus();
+    const { attachPlugin, clock, events } = createTestBus();
     const forged = { id: "evt_mine", ts: 1, source: "kernel", org_id: "org_other", kind: "kernel.error" };
     const options = { session_id: "s", ...forged };
     const sent = await attachPlugin("web", "adapter").publish(
@@ -20,7 +20,7 @@ verifies(
       options,
     );
     await nextTurn();
-    expect(seen).toEqual([sent]);
+    expect(events).toEqual([sent]);
     expect(Object.keys(sent).sort()).toEqual(
       ["id", "kind", "org_id", "payload", "project_id", "session_id", "source", "ts"].sort(),
     );
@@ -95,7 +95,7 @@ verifies(
 );
 
 test("keeps sessions with the same id in two projects apart", async () => {
-  const { bus, seen } = createTestBus();
+  const { bus, events } = createTestBus();
   const kernel = bus.kernel();
   let release = () => {};
   const first = bus.attach({ name: "slow", category: "skill", scope });
@@ -104,7 +104,7 @@ test("keeps sessions with the same id in two projects apart", async () => {
   await kernel.publish("user.interrupt", {}, { session_id: "s", scope });
   await kernel.publish("user.interrupt", {}, { session_id: "s", scope: other_project });
   await nextTurn();
-  expect(seen.map((event) => event.project_id)).toEqual(["proj_one", "proj_two"]);
+  expect(events.map((event) => event.project_id)).toEqual(["proj_one", "proj_two"]);
   release();
 });
 
@@ -159,7 +159,7 @@ verifies("bus.scope", "rejects an approval request without a target session", as
 });
 
 test("a detached port neither receives nor publishes events, and its name can be registered again", async () => {
-  const { bus, attachPlugin, seen, idle, clock } = createTestBus();
+  const { bus, attachPlugin, events, idle, clock } = createTestBus();
   const skill = attachPlugin("notes", "skill");
   let received = 0;
   skill.subscribe("user.*", () => void received++);
@@ -168,7 +168,7 @@ test("a detached port neither receives nor publishes events, and its name can be
   skill.detach();
   skill.detach();
   await idle();
-  expect([received, seen.length]).toEqual([0, 1]);
+  expect([received, events.length]).toEqual([0, 1]);
   await expect(skill.publish("user.interrupt", {}, { session_id: "s" })).rejects.toMatchObject({
     code: "cancelled",
   });

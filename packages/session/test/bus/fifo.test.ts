@@ -30,7 +30,7 @@ verifies(
               const wait = async () => {
                 for (let i = 0; i < variant; i++) await (variant === 3 ? nextTurn() : Promise.resolve());
                 end();
-                if (variant === 2) throw new Error("it fails after its work");
+                if (variant === 2) throw new Error("failed after its work");
               };
               return wait();
             });
@@ -50,11 +50,11 @@ verifies(
             const lines = log.get(session)!;
             order.forEach((n, position) => {
               // Each event logs six lines, and the next event starts after the sixth.
-              const own = lines.slice(position * 6, position * 6 + 6);
-              expect(own.map((line) => line.slice(1)).sort()).toEqual(
+              const event_lines = lines.slice(position * 6, position * 6 + 6);
+              expect(event_lines.map((line) => line.slice(1)).sort()).toEqual(
                 [0, 1, 2].flatMap((subscriber) => [`${n}.${subscriber}`, `${n}.${subscriber}`]).sort(),
               );
-              expect(own.filter((line) => line.startsWith("+"))).toEqual(
+              expect(event_lines.filter((line) => line.startsWith("+"))).toEqual(
                 [0, 1, 2].map((subscriber) => `+${n}.${subscriber}`),
               );
             });
@@ -91,7 +91,7 @@ verifies(
   "bus.fifo",
   "an event that a handler publishes on its own session is delivered after the current event",
   async () => {
-    const { attachPlugin, seen, idle } = createTestBus();
+    const { attachPlugin, events, idle } = createTestBus();
     const skill = attachPlugin("notes", "skill");
     const order: string[] = [];
     skill.subscribe(KIND, async ({ session_id }) => {
@@ -104,25 +104,25 @@ verifies(
     await attachPlugin("web", "adapter").publish(KIND, { text: "go" }, { session_id: "s" });
     await idle();
     expect(order).toEqual(["start", "end", "x.notes.one", "x.notes.two"]);
-    expect(seen.length).toBe(3);
+    expect(events.length).toBe(3);
   },
 );
 
 verifies("bus.fifo", "rejects a handler's publish into a full session instead of deadlocking", async () => {
-  const { attachPlugin, idle, seen, clock } = createTestBus({ limits: { queue: 10, reserve: 10 } });
+  const { attachPlugin, idle, events, clock } = createTestBus({ limits: { queue: 10, reserve: 10 } });
   const web = attachPlugin("web", "adapter");
   const outcomes: string[] = [];
   // The handlers of two sessions with full queues publish into their own and into each other's session.
-  for (const [name, own, other] of [
+  for (const [name, own_session, other_session] of [
     ["left", "a", "b"],
     ["right", "b", "a"],
   ] as const) {
     const port = attachPlugin(name, "skill");
     let first = true;
     port.subscribe(KIND, async ({ session_id }) => {
-      if (session_id !== own || !first) return;
+      if (session_id !== own_session || !first) return;
       first = false;
-      for (const to of [other, own]) {
+      for (const to of [other_session, own_session]) {
         for (let i = 0; i < 6; i++) {
           await port.publish(`x.${name}.note`, {}, { session_id: to }).then(
             () => outcomes.push("sent"),
@@ -139,7 +139,7 @@ verifies("bus.fifo", "rejects a handler's publish into a full session instead of
   // 9 events are queued and 10 more fit: some of the 12 for each session are rejected, none waits.
   expect(outcomes.length).toBe(24);
   expect(new Set(outcomes)).toEqual(new Set(["sent", "request.overloaded"]));
-  expect(seen.filter((event) => event.kind === KIND).length).toBe(20);
+  expect(events.filter((event) => event.kind === KIND).length).toBe(20);
   expect(clock.timers).toBeLessThanOrEqual(1);
 });
 
@@ -155,9 +155,9 @@ test("an endless chain of events does not starve timers and other sessions", asy
   for (let i = 0; i < 5; i++) await nextTurn();
   expect(chain).toBeGreaterThan(1_000);
   bus.close();
-  const at = chain;
+  const length_at_close = chain;
   for (let i = 0; i < 5; i++) await nextTurn();
-  expect(chain).toBe(at);
+  expect(chain).toBe(length_at_close);
 });
 
 verifies("bus.fifo", "10,000 idle sessions leave no queues, scopes or timers", async () => {

@@ -9,7 +9,7 @@ verifies(
   "bus.isolation",
   "a handler that throws, rejects or hangs does not affect other handlers",
   async () => {
-    const { bus, attachPlugin, seen, clock, logged, idle } = createTestBus();
+    const { bus, attachPlugin, events, clock, logged, idle } = createTestBus();
     const received: string[] = [];
     const failing_handlers = {
       throws: () => {
@@ -39,11 +39,11 @@ verifies(
     await nextTurn();
     expect(received).toEqual(["s"]);
     const errors = () =>
-      seen
+      events
         .filter((event) => event.kind === "plugin.error")
         .map(({ payload: { name, error } }) => ({ name, error }));
     const failedEventIds = () =>
-      seen.filter(({ kind }) => kind === "plugin.error").map(({ payload }) => payload.event_id);
+      events.filter(({ kind }) => kind === "plugin.error").map(({ payload }) => payload.event_id);
     expect(errors()).toEqual([
       { name: "throws", error: "sync" },
       { name: "rejects", error: "async" },
@@ -55,19 +55,19 @@ verifies(
     expect(clock.timers).toBe(1);
     await clock.advance(29_900);
     expect(errors().length).toBe(3);
-    expect(seen.some((event) => event.kind === "user.message.received")).toBe(false);
+    expect(events.some((event) => event.kind === "user.message.received")).toBe(false);
     await clock.advance(700);
     expect(errors()[3]).toEqual({
       name: "hangs",
       error: "handling user.interrupt took longer than 30000 ms",
     });
-    const published = seen.find((event) => event.kind === "plugin.error")!;
+    const published = events.find((event) => event.kind === "plugin.error")!;
     expect(published).toMatchObject({ source: "kernel", session_id: "kernel", ...scope });
     await idle();
-    expect(seen.some((event) => event.kind === "user.message.received")).toBe(true);
+    expect(events.some((event) => event.kind === "user.message.received")).toBe(true);
 
     // A failing handler of plugin.error is logged and publishes nothing.
-    const before = errors().length;
+    const error_count = errors().length;
     attachPlugin("echo", "skill").subscribe("plugin.error", async () => {
       throw new Error("and again");
     });
@@ -78,15 +78,23 @@ verifies(
     web.tryPublish("user.message.received", { text: "x" }, { session_id: "t" });
     await clock.advance(31_000);
     await idle();
-    expect(errors().slice(before)).toEqual([{ name: "late", error: "once" }]);
+    expect(errors().slice(error_count)).toEqual([{ name: "late", error: "once" }]);
     const lines = logged.filter(({ fields }) => (fields as { kind?: string }).kind === "plugin.error");
     expect(lines.map(({ fields }) => (fields as { plugin: string }).plugin)).toEqual(["echo", "mute"]);
+    expect(bus.stats().running).toBe(0);
+  },
+);
 
-    // Limits are per category; tools and providers have the deadline of their call.
-    const limits = createTestBus({ limits: { category_ms: { skill: 1_000, tool: 2_000, strategy: 3_000 } } });
+verifies(
+  "bus.isolation",
+  "times out a hanging handler at the limit of its category, or at the deadline of the tool or model call",
+  async () => {
+    const { attachPlugin, bus, clock, idle } = createTestBus({
+      limits: { category_ms: { skill: 1_000, tool: 2_000, strategy: 3_000 } },
+    });
     const timings = new Map<string, number>();
     const hang = (name: string, category: PluginCategory, kind: string) =>
-      limits.attachPlugin(name, category).subscribe(kind, never);
+      attachPlugin(name, category).subscribe(kind, never);
     hang("a-skill", "skill", "tool.call.request");
     hang("a-tool", "tool", "tool.call.request");
     hang("a-model", "llm-provider", "llm.call.request");
@@ -94,11 +102,11 @@ verifies(
     hang("a-memory", "memory", "memory.query");
     // For any other event a tool has the limit of its category.
     hang("b-tool", "tool", "user.interrupt");
-    const kernel = limits.bus.kernel();
-    const from = limits.clock.monotonic();
+    const kernel = bus.kernel();
+    const from = clock.monotonic();
     kernel.subscribe(
       "plugin.error",
-      ({ payload }) => void timings.set(payload.name, limits.clock.monotonic() - from),
+      ({ payload }) => void timings.set(payload.name, clock.monotonic() - from),
     );
     const optionsFor = (session_id: string, call_ms?: number) => ({
       session_id,
@@ -114,7 +122,7 @@ verifies(
     kernel.tryPublish("strategy.decide.request", { state: {} }, optionsFor("3", 90_000));
     kernel.tryPublish("memory.query", { query: "q", k: 1 }, optionsFor("4", 90_000));
     kernel.tryPublish("user.interrupt", {}, optionsFor("5", 90_000));
-    await limits.clock.advance(91_000);
+    await clock.advance(91_000);
     const expected = {
       "a-skill": 1_000,
       "b-tool": 2_000,
@@ -128,15 +136,15 @@ verifies(
       expect(timings.get(name)).toBeGreaterThanOrEqual(due);
       expect(timings.get(name)).toBeLessThanOrEqual(due + 600);
     }
-    await limits.idle();
-    expect([limits.bus.stats().running, bus.stats().running]).toEqual([0, 0]);
+    await idle();
+    expect(bus.stats().running).toBe(0);
   },
 );
 
 test("ignores a handler that ends after its deadline and notifies its subscriber of the timeout", async () => {
-  const { bus, attachPlugin, seen, clock } = createTestBus();
+  const { bus, attachPlugin, events, clock } = createTestBus();
   let finish = () => {};
-  const timedOut: string[] = [];
+  const timed_out: string[] = [];
   const outcomes: (string | null)[] = [];
   const slow = bus.attach({
     name: "slow",
@@ -146,14 +154,14 @@ test("ignores a handler that ends after its deadline and notifies its subscriber
   });
   slow.subscribe("user.interrupt", () => new Promise<void>((resolve) => (finish = resolve)), {
     onTimeout: (event) => {
-      timedOut.push(event.id);
+      timed_out.push(event.id);
       throw new Error("the host is gone too");
     },
   });
   const web = attachPlugin("web", "adapter");
   const event = web.tryPublish("user.interrupt", {}, { session_id: "s" })!;
   await clock.advance(31_000);
-  expect(timedOut).toEqual([event.id]);
+  expect(timed_out).toEqual([event.id]);
   let release = () => {};
   attachPlugin("other", "skill").subscribe(
     "user.message.received",
@@ -174,7 +182,7 @@ test("ignores a handler that ends after its deadline and notifies its subscriber
   }
   release();
   await nextTurn();
-  expect(seen.filter(({ kind }) => kind === "plugin.error").length).toBe(1);
+  expect(events.filter(({ kind }) => kind === "plugin.error").length).toBe(1);
   expect(bus.stats().running).toBe(0);
 });
 
@@ -199,7 +207,7 @@ test("calls onHandled for each handled event and not for a filtered one", async 
 });
 
 test("reports a throwing filter as a failure of its plugin, but not a throwing onHandled callback", async () => {
-  const { bus, attachPlugin, seen, logged } = createTestBus();
+  const { bus, attachPlugin, events, logged } = createTestBus();
   const onHandled = () => {
     throw new Error("miscounted");
   };
@@ -210,7 +218,7 @@ test("reports a throwing filter as a failure of its plugin, but not a throwing o
   port.subscribe("user.interrupt", () => {}, { filter });
   attachPlugin("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
   await nextTurn();
-  expect(seen.map(({ kind, payload }) => [kind, payload.error])).toEqual([
+  expect(events.map(({ kind, payload }) => [kind, payload.error])).toEqual([
     ["user.interrupt", undefined],
     ["plugin.error", "filter"],
   ]);
@@ -218,7 +226,7 @@ test("reports a throwing filter as a failure of its plugin, but not a throwing o
 });
 
 test("awaits thenables and counts one that calls back twice only once", async () => {
-  const { bus, attachPlugin, seen, idle } = createTestBus();
+  const { bus, attachPlugin, events, idle } = createTestBus();
   const then = (ok: () => void, fail: (error: Error) => void) => {
     ok();
     ok();
@@ -229,7 +237,7 @@ test("awaits thenables and counts one that calls back twice only once", async ()
   attachPlugin("odd", "skill").subscribe("user.interrupt", () => twice);
   attachPlugin("web", "adapter").tryPublish("user.interrupt", {}, { session_id: "s" });
   await idle();
-  expect(seen.map(({ kind }) => kind)).toEqual(["user.interrupt"]);
+  expect(events.map(({ kind }) => kind)).toEqual(["user.interrupt"]);
   expect(bus.stats().running).toBe(0);
 });
 

@@ -18,7 +18,7 @@ async function createBlockedSession(limits?: { queue: number; reserve: number })
 }
 
 test("queues 1,000 events per session; then publish waits and tryPublish returns null", async () => {
-  const { bus, publish, tryPublish, release, seen, idle } = await createBlockedSession();
+  const { bus, publish, tryPublish, release, events, idle } = await createBlockedSession();
   for (let i = 0; i < 1_000; i++) expect(tryPublish(`${i}`)).not.toBeNull();
   expect(tryPublish("one more")).toBeNull();
   let entered = false;
@@ -31,12 +31,12 @@ test("queues 1,000 events per session; then publish waits and tryPublish returns
   release();
   const event = await waiting;
   await idle();
-  expect(seen.at(-1)).toEqual(event);
-  expect(seen.length).toBe(1_002);
+  expect(events.at(-1)).toEqual(event);
+  expect(events.length).toBe(1_002);
 });
 
 test("admits waiting publishers in order of arrival, before later ones, with ascending ids", async () => {
-  const { publish, tryPublish, release, seen, idle, bus } = await createBlockedSession({
+  const { publish, tryPublish, release, events, idle, bus } = await createBlockedSession({
     queue: 2,
     reserve: 5,
   });
@@ -46,8 +46,8 @@ test("admits waiting publishers in order of arrival, before later ones, with asc
   release();
   await Promise.all(all);
   await idle();
-  expect(seen.map((event) => event.payload.text)).toEqual(["first", "a", "b", "c", "d", "e"]);
-  const ids = seen.map((event) => event.id);
+  expect(events.map((event) => event.payload.text)).toEqual(["first", "a", "b", "c", "d", "e"]);
+  const ids = events.map((event) => event.id);
   expect(ids).toEqual([...ids].sort());
 });
 
@@ -114,7 +114,7 @@ test("a full session does not block publishing on other sessions", async () => {
 });
 
 test("detaching a port rejects its waiting publishes", async () => {
-  const { web, publish, release, seen, idle, bus } = await createBlockedSession({ queue: 1, reserve: 5 });
+  const { web, publish, release, events, idle, bus } = await createBlockedSession({ queue: 1, reserve: 5 });
   await publish("a");
   const late = publish("b");
   web.detach();
@@ -122,11 +122,11 @@ test("detaching a port rejects its waiting publishes", async () => {
   expect(bus.stats().waiting).toBe(0);
   release();
   await idle();
-  expect(seen.length).toBe(2);
+  expect(events.length).toBe(2);
 });
 
 test("a rejected publish takes no place in the queue and creates no session", async () => {
-  const { bus, attachPlugin, seen } = createTestBus();
+  const { bus, attachPlugin, events } = createTestBus();
   const web = attachPlugin("web", "adapter");
   await expect(web.publish(KIND, { text: 1 } as never, { session_id: "s" })).rejects.toMatchObject({
     code: "request.invalid",
@@ -136,7 +136,7 @@ test("a rejected publish takes no place in the queue and creates no session", as
     "may not publish",
   );
   await nextTurn();
-  expect([bus.stats().sessions, seen.length]).toEqual([0, 0]);
+  expect([bus.stats().sessions, events.length]).toEqual([0, 0]);
 });
 
 test("closing the bus detaches every port and rejects every publisher", async () => {

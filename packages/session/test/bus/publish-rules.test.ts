@@ -19,7 +19,7 @@ verifies(
   "bus.closed",
   "accepts exactly the public kinds with valid payloads, and extensions of the plugin's own prefix",
   async () => {
-    const { bus, seen } = createTestBus();
+    const { bus, events } = createTestBus();
     const kernel = bus.kernel();
     // The number of kinds in the published protocol, repeated here on purpose.
     expect(kinds.length).toBe(41);
@@ -35,7 +35,7 @@ verifies(
       }
     }
     await nextTurn();
-    expect(new Set(seen.map((event) => event.kind))).toEqual(new Set(kinds));
+    expect(new Set(events.map((event) => event.kind))).toEqual(new Set(kinds));
 
     for (const unknown of [
       "user.message",
@@ -118,7 +118,7 @@ verifies(
   "lets a plugin publish only kinds of its category, and a skill those of all plugin categories",
   () => {
     const { attachPlugin } = createTestBus();
-    const skill = Object.values(EMITS)
+    const skill_kinds = Object.values(EMITS)
       .flat()
       .filter((kind) => kind !== "approval.response");
     for (const category of PLUGIN_CATEGORIES) {
@@ -130,7 +130,7 @@ verifies(
       });
       expect([category, allowed.sort()]).toEqual([
         category,
-        (category === "skill" ? skill : EMITS[category]).sort(),
+        (category === "skill" ? skill_kinds : EMITS[category]).sort(),
       ]);
     }
   },
@@ -142,14 +142,14 @@ verifies(
   () => {
     const { bus, attachPlugin } = createTestBus();
     const kernel = bus.kernel();
-    const kernelOnly = /^(approval\.|session\.(compaction|context|replay)\.|config\.updated$)/;
-    const either = /^(plugin|kernel|session)\./;
+    const kernel_only = /^(approval\.|session\.(compaction|context|replay)\.|config\.updated$)/;
+    const on_both = /^(plugin|kernel|session)\./;
     for (const kind of kinds) {
       const publishOn = (session_id: string) =>
         codeOfThrown(() => kernel.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id, scope }));
-      const on_other_session = kernelOnly.test(kind) ? "policy.denied" : "nothing was thrown";
+      const on_other_session = kernel_only.test(kind) ? "policy.denied" : "nothing was thrown";
       const on_kernel_session =
-        kernelOnly.test(kind) || either.test(kind) ? "nothing was thrown" : "policy.denied";
+        kernel_only.test(kind) || on_both.test(kind) ? "nothing was thrown" : "policy.denied";
       expect([kind, publishOn("s"), publishOn("kernel")]).toEqual([
         kind,
         on_other_session,

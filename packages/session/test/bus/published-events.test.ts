@@ -7,7 +7,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { compilePayloadTest } from "../../src/bus/payload-check.ts";
 import { toTapedEntry } from "../../src/sessions/taped-entry.ts";
 
-const published = (name: string) =>
+const readPublished = (name: string) =>
   readFileSync(new URL(`../../../../test/fixtures/published/${name}`, import.meta.url), "utf8")
     .trimEnd()
     .split("\n");
@@ -86,7 +86,7 @@ const ADDED: Record<string, object> = {
   "approval.cancelled": { target_session_id: "s" },
 };
 
-const PUBLIC = published("kernel-events.txt").map(parseRow);
+const PUBLIC = readPublished("kernel-events.txt").map(parseRow);
 
 verifies("bus.closed", "has exactly the published public kinds", () => {
   expect(PUBLIC.map(({ kind }) => kind).sort()).toEqual(Object.keys(BUS_KINDS).sort());
@@ -131,7 +131,7 @@ verifies("bus.closed", "refuses a payload without a required field or with a fie
 });
 
 /** The rows of the persistence table: the event, the kind of its entry, remarks. */
-const TAPED = published("tape-table.txt").map((line) => {
+const TAPED = readPublished("tape-table.txt").map((line) => {
   const [, kind = "", entry = ""] = /^(.+?) (message|tool_call|tool_result|event|\(skipped\)) /.exec(line)!;
   return { kind, entry };
 });

@@ -9,7 +9,7 @@ verifies(
   "bus.correlation",
   "resolves a request with the answer that carries its id, and ignores late and foreign answers",
   async () => {
-    const { bus, attachPlugin, clock, seen, idle } = createTestBus();
+    const { bus, attachPlugin, clock, events, idle } = createTestBus();
     const kernel = bus.kernel();
     const memory = attachPlugin("memory-sqlite", "memory");
     const other_project = bus.attach({
@@ -60,7 +60,7 @@ verifies(
     expect(await second).toEqual(to_second);
     expect(await first).toEqual(to_first);
     expect((await first).payload.request_id).toBe(first_id);
-    expect(seen.find((event) => event.id === first_id)?.kind).toBe("memory.query");
+    expect(events.find((event) => event.id === first_id)?.kind).toBe("memory.query");
 
     // A late answer is delivered like any other event.
     const third = kernel.request("memory.query", QUERY, options);
@@ -118,7 +118,7 @@ test("10,000 timed-out requests leave no timers or table entries", async () => {
 });
 
 test("answers a request that waited for a place in the queue, and drops one that timed out before that", async () => {
-  const { bus, attachPlugin, clock, seen, idle } = createTestBus({ limits: { queue: 1, reserve: 5 } });
+  const { bus, attachPlugin, clock, events, idle } = createTestBus({ limits: { queue: 1, reserve: 5 } });
   let release = () => {};
   attachPlugin("gate", "skill").subscribe(
     "user.interrupt",
@@ -143,7 +143,7 @@ test("answers a request that waited for a place in the queue, and drops one that
   release();
   expect((await waits).kind).toBe("memory.result");
   await idle();
-  expect(seen.filter((event) => event.kind === "memory.query").length).toBe(1);
+  expect(events.filter((event) => event.kind === "memory.query").length).toBe(1);
 });
 
 test("an abort signal, a detached port and a full queue end a request immediately without leaks", async () => {

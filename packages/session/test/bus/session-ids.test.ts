@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { checkClientSessionId, clientSessionIdProblem, isBridgeOf } from "../../src/bus/session-ids.ts";
+import { checkClientSessionId, findSessionIdProblem, isBridgeOf } from "../../src/bus/session-ids.ts";
 import { codeOfThrown } from "./test-bus.ts";
 
 verifies("bus.session-ids", "rejects reserved ids and forged child ids from clients", () => {
@@ -48,8 +48,8 @@ verifies(
   () => {
     fc.assert(
       fc.property(fc.string(), fc.string(), (before, after) => {
-        expect(clientSessionIdProblem(`${before}::agent::${after}`)).not.toBeNull();
-        expect(clientSessionIdProblem(`_bridge:${after}`)).not.toBeNull();
+        expect(findSessionIdProblem(`${before}::agent::${after}`)).not.toBeNull();
+        expect(findSessionIdProblem(`_bridge:${after}`)).not.toBeNull();
       }),
     );
   },
@@ -63,5 +63,6 @@ test("matches a private session only with the full name of its plugin", () => {
     "_bridge:we": false,
     "_bridge:": false,
   };
-  for (const [id, own] of Object.entries(cases)) expect([id, isBridgeOf("web", id)]).toEqual([id, own]);
+  for (const [id, expected] of Object.entries(cases))
+    expect([id, isBridgeOf("web", id)]).toEqual([id, expected]);
 });

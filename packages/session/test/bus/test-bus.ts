@@ -53,7 +53,7 @@ export async function until(condition: () => boolean): Promise<void> {
     if (condition()) return;
     await nextTurn();
   }
-  throw new Error("the condition was never met");
+  throw new Error("timed out waiting for the condition");
 }
 
 export interface TestBus {
@@ -62,7 +62,7 @@ export interface TestBus {
   logged: { level: string; fields: object; message: string }[];
   attachPlugin: (name: string, category: PluginCategory) => BusPort;
   /** All events on the bus, in order of delivery. */
-  seen: BusEvent[];
+  events: BusEvent[];
   idle: () => Promise<void>;
 }
 
@@ -77,13 +77,13 @@ export function createTestBus(deps: Partial<BusDeps> = {}): TestBus {
     (bytes) => void randomFillSync(bytes),
   );
   const bus = createBus({ clock, ids, log, pause: (run) => void setImmediate(run), ...deps });
-  const seen: BusEvent[] = [];
-  bus.kernel("watcher").subscribe("*", (event) => void seen.push(event));
+  const events: BusEvent[] = [];
+  bus.kernel("watcher").subscribe("*", (event) => void events.push(event));
   return {
     bus,
     clock,
     logged,
-    seen,
+    events,
     attachPlugin: (name, category) => bus.attach({ name, category, scope }),
     idle: () => until(() => bus.stats().sessions === 0),
   };

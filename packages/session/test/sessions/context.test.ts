@@ -30,13 +30,13 @@ const lines = (...entries: Entry[]) =>
   });
 
 test("begins at the last anchor, with its summary as a system message", () => {
-  const before = [messageEntry("user", "old"), messageEntry("assistant", "older")];
-  expect(lines(...before, summary("so far"), messageEntry("user", "new"))).toEqual([
+  const older_entries = [messageEntry("user", "old"), messageEntry("assistant", "older")];
+  expect(lines(...older_entries, summary("so far"), messageEntry("user", "new"))).toEqual([
     'system: "so far"',
     'user: "new"',
   ]);
   const start = entry("anchor", { name: "session/start", state: {} });
-  expect(lines(...before, start, messageEntry("user", "new"))).toEqual(['user: "new"']);
+  expect(lines(...older_entries, start, messageEntry("user", "new"))).toEqual(['user: "new"']);
 });
 
 test("groups the calls of one step with the text of their answer, results in the order of the calls", () => {
@@ -147,8 +147,8 @@ test("reads results that were recorded before blocks existed", () => {
 test("estimates the tokens of an image without counting its data", () => {
   const builder = new ContextBuilder();
   builder.add(call("c"));
-  const before = builder.tokens;
+  const tokens_before = builder.tokens;
   const image = { type: "image", data: "A".repeat(16_000), mimeType: "image/png" };
   builder.add(entry("tool_result", { tool_call_id: "c", ok: true, content: [image] }));
-  expect(builder.tokens - before).toBe(1_600);
+  expect(builder.tokens - tokens_before).toBe(1_600);
 });

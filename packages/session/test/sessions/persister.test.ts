@@ -167,16 +167,16 @@ test("keeps later writes behind the entries of a transaction that wrote nothing"
   const { persister, writes, flushMicrotasks } = createTestPersister();
   const first = persister.write(key("s"), userMessage("a"));
   await flushMicrotasks();
-  const before = persister.write(key("s"), userMessage("b"));
+  const earlier_write = persister.write(key("s"), userMessage("b"));
   const transaction = persister.appendInTransaction(key("s"), [], async () => null);
-  const after = persister.write(key("s"), userMessage("c"));
+  const later_write = persister.write(key("s"), userMessage("c"));
   writes[0]!.end();
   await first;
   expect(await transaction).toBeNull();
   await flushMicrotasks();
   expect(writes[1]?.entries).toEqual(["b", "c"]);
   writes[1]!.end();
-  await Promise.all([before, after]);
+  await Promise.all([earlier_write, later_write]);
 });
 
 test("gives a transaction the ids of its own entries, and listeners the id of each entry", async () => {

@@ -79,12 +79,12 @@ verifies(
       assistant("two"),
       makeEntry("memory.query", { query: "q", k: 1 }),
     ]);
-    const before = await sessions.hydrate(key);
-    expect(before.messages).toEqual([
+    const original = await sessions.hydrate(key);
+    expect(original.messages).toEqual([
       { role: "user", content: "one" },
       { role: "assistant", content: "two" },
     ]);
-    const source = { chain_id: head_chain_id, last_entry_id: before.session.last_entry_id };
+    const source = { chain_id: head_chain_id, last_entry_id: original.session.last_entry_id };
     const chain = await sessions.compact(key, {
       summary: "They counted.",
       source,
@@ -95,16 +95,16 @@ verifies(
     expect(chain).toMatchObject({ parent_chain_id: head_chain_id, origin: "compaction" });
     expect((await sessions.get(key)).head_chain_id).toBe(chain.id);
     // The anchor is the first entry of the new chain; everything before it belongs to the parent.
-    const own = await sessions.entries(key.scope, chain.id, source.last_entry_id, 10);
-    expect(own.map(({ kind }) => kind)).toEqual(["anchor", "message"]);
+    const new_entries = await sessions.entries(key.scope, chain.id, source.last_entry_id, 10);
+    expect(new_entries.map(({ kind }) => kind)).toEqual(["anchor", "message"]);
     await sessions.append(key, [user("three")]);
-    const after = await sessions.hydrate(key);
-    expect(after.messages).toEqual([
+    const compacted = await sessions.hydrate(key);
+    expect(compacted.messages).toEqual([
       { role: "system", content: "They counted." },
       { role: "assistant", content: "two" },
       { role: "user", content: "three" },
     ]);
-    expect(after.entries[0]).toMatchObject({
+    expect(compacted.entries[0]).toMatchObject({
       kind: "anchor",
       payload: { state: { kind: "compaction", source, tokens_before: 900, tokens_after: 90 } },
     });
@@ -112,7 +112,7 @@ verifies(
       code: "chain.changed",
     });
     expect((await sessions.undo(key, "admin")).id).toBe(head_chain_id);
-    expect((await sessions.hydrate(key)).messages).toEqual(before.messages);
+    expect((await sessions.hydrate(key)).messages).toEqual(original.messages);
     await expect(sessions.undo(key, "admin")).rejects.toMatchObject({ code: "request.invalid" });
     expect((await eventsOf(key)).slice(2)).toEqual(["chain.compacted chain"]);
     const audit = await store.audit.list(key.scope, { action: "compaction.undo" }, { limit: 5 });
@@ -149,7 +149,8 @@ verifies(
     expect(chain).toMatchObject({ ...key.scope, workspace: key.workspace, session_id: "chat::agent::1" });
     const child = { ...key, session_id: "chat::agent::1" };
     await sessions.append(child, [user("two")]);
-    const texts = async (of: SessionKey) => (await sessions.hydrate(of)).messages.map((item) => item.content);
+    const texts = async (session_key: SessionKey) =>
+      (await sessions.hydrate(session_key)).messages.map((item) => item.content);
     expect(await texts(child)).toEqual(["one", "two"]);
     expect(await texts(key)).toEqual(["one"]);
     await expect(sessions.undo(child, "admin")).rejects.toMatchObject({ code: "request.invalid" });

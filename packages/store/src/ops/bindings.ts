@@ -148,14 +148,14 @@ function* requireBindable(p: WriteBinding): Op<void> {
   if (package_ === undefined) {
     refuse("package.not_found", `${p.package_id} ${p.package_version} is not installed.`);
   }
-  const [other] = yield sql(
+  const [existing] = yield sql(
     `select binding_id from bindings where org_id = $1 and project_id = $2 and package_id = $3
       and package_version = $4 and export_id = $5 and binding_id <> $6`,
     [p.org_id, p.project_id, p.package_id, p.package_version, p.export_id, p.binding_id],
   );
-  if (other !== undefined) {
+  if (existing !== undefined) {
     refuse("binding.conflict", `${p.export_id} of ${p.package_id} ${p.package_version} is already bound.`, {
-      binding_id: other.binding_id,
+      binding_id: existing.binding_id,
     });
   }
 }

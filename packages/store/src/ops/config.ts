@@ -53,18 +53,18 @@ export function* writeConfig(p: ConfigWrite): Op<string[]> {
  */
 function* dropCredentials(p: ConfigWrite, removed: readonly Row[]): Op<string[]> {
   const changed = removed.filter(isDestination).map(({ key }) => key as string);
-  const removedKeys = new Set(removed.map(({ key }) => key));
+  const removed_keys = new Set(removed.map(({ key }) => key));
   for (const row of p.set) {
     const { key, value } = row;
-    if (removedKeys.has(key)) continue;
-    const [before] = yield sql("select key, value, sealed from config where org_id = $1 and key = $2", [
+    if (removed_keys.has(key)) continue;
+    const [stored] = yield sql("select key, value, sealed from config where org_id = $1 and key = $2", [
       p.org_id,
       key,
     ]);
-    if (!isDestination(row) && (before === undefined || !isDestination(before))) continue;
+    if (!isDestination(row) && (stored === undefined || !isDestination(stored))) continue;
     // Before `plugin` is set there is no instance, so its secrets have not been sent anywhere yet.
-    const is_new_plugin = before === undefined && key.endsWith(".plugin");
-    if (!is_new_plugin && before?.value !== value) changed.push(key);
+    const is_new_plugin = stored === undefined && key.endsWith(".plugin");
+    if (!is_new_plugin && stored?.value !== value) changed.push(key);
   }
   const dropped: string[] = [];
   const set_keys = new Set(p.set.map(({ key }) => key));

@@ -81,8 +81,8 @@ export function* settleLlmCall(p: {
 
 /**
  * Ends running calls of gateways that have stopped. Their reserved tokens stay counted, because they may have been
- * used. The body of a running call contains the id of its gateway. It is read only here, for the
- * few calls that are running.
+ * used. The body of a running call contains the id of its gateway, which is read only here,
+ * for the few calls that are running.
  */
 export function* endLostLlmCalls(
   p: { before: number; dead_nodes: boolean; now: number | null },

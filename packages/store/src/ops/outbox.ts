@@ -59,13 +59,13 @@ export function* readCursor(consumer: string): Op<number> {
   return ((yield sql("select seq from cursors where consumer = $1", [consumer]))[0]?.seq as number) ?? 0;
 }
 
-/** The result of `enqueueJobs`, or null if another node has moved the cursor. */
+/** The result of `enqueueJobs`, or null if another node has advanced the cursor. */
 export function* advanceCursor(
   p: { consumer: string; from: number; to: number; jobs: JobRow[]; now: number | null },
   dialect: SqlDialect,
 ): Op<number[] | null> {
   // The first move creates the row; the insert succeeds for one of two nodes.
-  const moved =
+  const advanced =
     p.from === 0
       ? yield sql(
           `insert into cursors (consumer, seq) values ($1, $3)
@@ -77,6 +77,6 @@ export function* advanceCursor(
           p.from,
           p.to,
         ]);
-  if (moved.length === 0) return null;
+  if (advanced.length === 0) return null;
   return yield* enqueueJobs(p, dialect);
 }

@@ -2,10 +2,10 @@
 import { toPostgresError } from "./errors.ts";
 import { explainConnection } from "./explain-connection.ts";
 
-const ANSWER_MS = 5_000;
+const TIMEOUT_MS = 5_000;
 
 export interface DatabaseSummary {
-  /** Whether the database notices a page that was damaged on its disk. */
+  /** Whether the database detects a page that was damaged on its disk. */
   page_checksums: boolean;
   /** 0 if no gateway has used the database yet. */
   schema_version: number;
@@ -17,8 +17,8 @@ export async function readDatabaseSummary(url: string): Promise<DatabaseSummary>
   const { default: driver } = await import("pg");
   const client = new driver.Client({
     connectionString: url,
-    connectionTimeoutMillis: ANSWER_MS,
-    query_timeout: ANSWER_MS,
+    connectionTimeoutMillis: TIMEOUT_MS,
+    query_timeout: TIMEOUT_MS,
   });
   // A connection that breaks rejects its query too.
   client.on("error", () => {});

@@ -30,8 +30,8 @@ export function explainConnection(error: unknown, url: string): BackplaneError |
       `${server} does not allow the user ${user} to create tables in the database ${database}.`,
       `Grant it: GRANT CREATE ON DATABASE ${database} TO ${user}; GRANT CREATE ON SCHEMA public TO ${user};`,
     );
-  const timedOut = /timeout expired|connection timeout|terminated due to connection timeout/i.test(message);
-  if (timedOut || (typeof code === "string" && UNREACHABLE.test(code)))
+  const timed_out = /timeout expired|connection timeout|terminated due to connection timeout/i.test(message);
+  if (timed_out || (typeof code === "string" && UNREACHABLE.test(code)))
     return fail(
       `${server} cannot be reached (${typeof code === "string" ? code : "timeout"}).`,
       "Check the host and port in store.url of backplane.toml, that the server is running, and that it accepts connections from this machine.",

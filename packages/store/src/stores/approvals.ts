@@ -14,7 +14,7 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
       const row = await backend.read(() => readApproval(id, scope.org_id, projectColumn(scope.project_id)));
       return row === undefined ? null : decodeApproval(row);
     },
-    async covers(scope, id) {
+    async getCoveredDigests(scope, id) {
       const row = await backend.read(() => readApproval(id, scope.org_id, projectColumn(scope.project_id)));
       if (row === undefined) return null;
       return (JSON.parse(row.body as string) as Partial<NewApproval>).covers ?? null;

@@ -59,7 +59,7 @@ export function encodeClaim(
   body?: string,
 ): CompletedKey | null {
   if (once === undefined) return null;
-  const { scope, answer = {} } = once;
+  const { scope, response_fields = {} } = once;
   return {
     ...scopeColumns(scope),
     key: once.key,
@@ -68,6 +68,6 @@ export function encodeClaim(
     stale_ms: once.stale_ms,
     ttl_ms: once.ttl_ms ?? IDEMPOTENCY_TTL_MS,
     status: ACCEPTED,
-    body: body ?? JSON.stringify(answer),
+    body: body ?? JSON.stringify(response_fields),
   };
 }

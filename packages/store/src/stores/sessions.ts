@@ -161,7 +161,7 @@ export function createSessionStore(backend: Backend): SessionStore {
 
 /** All pinned entries stay in the context of the model, and a compaction reads them together. */
 const MAX_PINS = 100;
-const VERIFY_STEP = 1_000;
+const VERIFY_WINDOW = 1_000;
 
 /**
  * Follows the hashes from the oldest ancestor. A chain continues from the last entry that is visible from its
@@ -175,21 +175,21 @@ async function verifyChain(
   const lineage = await backend.readUnchecked(() =>
     readLineageSegments(org_id, projectColumn(project_id), chain_id, 0),
   );
-  let visible = "";
+  let visible_hash = "";
   let hash = "";
   let last = 0;
-  for (const part of lineage) {
-    hash = originHash(visible, part.chain_id, part.parent_id, part.fork_entry);
-    let at = part.lower;
-    for (let from = at; from < part.upper; from += VERIFY_STEP) {
-      const to = Math.min(from + VERIFY_STEP, part.upper);
-      for (const row of await backend.readUnchecked(() => readSpanRows(part.chain_id, from, to))) {
+  for (const segment of lineage) {
+    hash = originHash(visible_hash, segment.chain_id, segment.parent_id, segment.fork_entry);
+    let at = segment.lower;
+    for (let from = at; from < segment.upper; from += VERIFY_WINDOW) {
+      const to = Math.min(from + VERIFY_WINDOW, segment.upper);
+      for (const row of await backend.readUnchecked(() => readSpanRows(segment.chain_id, from, to))) {
         // A span that crosses the border of two windows is read with both.
         if ((row.last_id as number) <= at) continue;
-        const checked = checkSpan(part.chain_id, row, hash, part.upper);
-        if ("broken" in checked) return { chain_id: part.chain_id, entry_id: checked.broken };
+        const checked = checkSpan(segment.chain_id, row, hash, segment.upper);
+        if ("broken" in checked) return { chain_id: segment.chain_id, entry_id: checked.broken };
         hash = checked.hash;
-        visible = hash;
+        visible_hash = hash;
         at = checked.last_id;
       }
     }

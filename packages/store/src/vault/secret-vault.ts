@@ -68,7 +68,7 @@ export function createSecretVault(initial_keys: readonly VaultKey[], file?: KeyF
       const [version, id = "", nonce = "", text = ""] = ciphertext.split(".");
       const key = findKey(id);
       if (version !== "v1" || key === undefined) {
-        throw unreadable(`it was sealed with a key that is not configured (${id.slice(0, 64)})`);
+        throw unreadableError(`it was sealed with a key that is not configured (${id.slice(0, 64)})`);
       }
       const sealed = Buffer.from(text, "base64url");
       try {
@@ -81,7 +81,7 @@ export function createSecretVault(initial_keys: readonly VaultKey[], file?: KeyF
           "utf8",
         );
       } catch {
-        throw unreadable("it is damaged, or was sealed for another org or name");
+        throw unreadableError("it is damaged, or was sealed for another org or name");
       }
     },
   };
@@ -111,7 +111,7 @@ function aad(key_id: string, org_id: string, name: string): Buffer {
   return Buffer.from(JSON.stringify([key_id, org_id, name]), "utf8");
 }
 
-function unreadable(reason: string): BackplaneError {
+function unreadableError(reason: string): BackplaneError {
   return new BackplaneError("internal", `A stored secret cannot be opened: ${reason}.`, {
     retryable: false,
     fix: "Restore the master key that sealed it (secret.key), or store the secret again.",

@@ -43,21 +43,21 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
   let extended: { type: "x" | "L"; size: number } | null = null;
   /** True after an extended header, until its entry has been read. */
   let described = false;
-  let longName: string | null = null;
+  let long_name: string | null = null;
   let entries = 0;
   let total = 0;
-  let fileBytes = 0;
-  let zeroBytes = 0;
+  let file_bytes = 0;
+  let zero_bytes = 0;
 
   const onHeader = (block: Buffer) => {
     if (isZero(block)) {
       if (described) throw unsafe("truncated", "it ends after an extended header");
-      zeroBytes = BLOCK;
+      zero_bytes = BLOCK;
       state = "tail";
       return;
     }
     const header = readHeader(block);
-    const name = longName ?? header.name;
+    const name = long_name ?? header.name;
     if (header.type === "x" || header.type === "L") {
       if (described) throw unsafe("extended-header", "it has two extended headers", name);
       if (header.size > MAX_EXTENDED_BYTES) {
@@ -72,13 +72,13 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
       state = "extended";
       return;
     }
-    longName = null;
+    long_name = null;
     described = false;
     if (++entries > limits.entries)
       throw unsafe("too-many-entries", `it has more than ${limits.entries} entries`);
     const entry = checkEntry(header, name, limits);
-    fileBytes += entry.size;
-    if (fileBytes > limits.unpacked_bytes) {
+    file_bytes += entry.size;
+    if (file_bytes > limits.unpacked_bytes) {
       throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes in total`, name);
     }
     announce(entry);
@@ -89,7 +89,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
   const onExtended = (body: Buffer) => {
     const { type, size } = extended as { type: "x" | "L"; size: number };
     const content = body.subarray(0, size);
-    longName = type === "L" ? readLongName(content) : readPax(content);
+    long_name = type === "L" ? readLongName(content) : readPax(content);
     described = true;
     state = "header";
   };
@@ -104,7 +104,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
       while (rest.length > 0) {
         if (state === "tail") {
           if (!isZero(rest)) throw unsafe("data-after-end", "it has data after its end");
-          zeroBytes += rest.length;
+          zero_bytes += rest.length;
           return;
         }
         if (state === "body") {
@@ -132,7 +132,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
     },
     end() {
       if (total === 0) throw unsafe("empty", "it is empty");
-      if (state !== "tail" || zeroBytes < 2 * BLOCK || total % BLOCK !== 0) {
+      if (state !== "tail" || zero_bytes < 2 * BLOCK || total % BLOCK !== 0) {
         throw unsafe("truncated", "it is truncated");
       }
     },

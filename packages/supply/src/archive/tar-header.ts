@@ -19,10 +19,10 @@ export function readHeader(block: Buffer): TarHeader {
   }
   if (readOctal(block, 148, 8) !== sum) throw unsafe("garbage", "a header has a wrong checksum");
   const magic = block.toString("latin1", 257, 265);
-  const isUstar = magic.startsWith("ustar\0");
-  if (!isUstar && magic !== "ustar  \0") throw unsafe("garbage", "a header is of an unknown tar format");
+  const is_ustar = magic.startsWith("ustar\0");
+  if (!is_ustar && magic !== "ustar  \0") throw unsafe("garbage", "a header is of an unknown tar format");
   const suffix = readText(block, 0, 100);
-  const prefix = isUstar ? readText(block, 345, 155) : "";
+  const prefix = is_ustar ? readText(block, 345, 155) : "";
   const name = prefix === "" ? suffix : `${prefix}/${suffix}`;
   const type = block[156] === 0 ? "0" : String.fromCharCode(block[156] as number);
   return { name, type, size: readOctal(block, 124, 12, name), mode: readOctal(block, 100, 8, name) };

@@ -51,8 +51,8 @@ async function unpackDetected(
   try {
     const head = await readHead(iterator, 4);
     const stream = prepend(head, iterator);
-    const isZip = ZIP_STARTS.includes(Buffer.from(head.subarray(0, 4)).toString("latin1"));
-    const files = isZip
+    const is_zip = ZIP_STARTS.includes(Buffer.from(head.subarray(0, 4)).toString("latin1"));
+    const files = is_zip
       ? await unpackZip(root, stream, limits, scan)
       : await unpackTar(root, stream, limits, scan);
     finished = true;

@@ -133,6 +133,6 @@ function createWriteQueue() {
 /** A parser error means a bad archive; an error of the disk or of the sender does not. */
 function toRefusal(error: unknown): unknown {
   const { code, message = "" } = error as { code?: string; message?: string };
-  const isParserError = code === undefined && /tar|header|end of data|size|Writable|closed/i.test(message);
-  return isParserError ? unsafe("garbage", "it cannot be read as a tar archive", undefined, error) : error;
+  const is_parser_error = code === undefined && /tar|header|end of data|size|Writable|closed/i.test(message);
+  return is_parser_error ? unsafe("garbage", "it cannot be read as a tar archive", undefined, error) : error;
 }

@@ -109,15 +109,15 @@ async function findEnd(
 }
 
 function readRecord(table: Buffer, at: number, limits: UnpackLimits): [entry: ZipEntry, length: number] {
-  const nameLength = table.readUInt16LE(at + 28);
-  const extraLength = table.readUInt16LE(at + 30);
-  const length = RECORD_BYTES + nameLength + extraLength + table.readUInt16LE(at + 32);
+  const name_length = table.readUInt16LE(at + 28);
+  const extra_length = table.readUInt16LE(at + 30);
+  const length = RECORD_BYTES + name_length + extra_length + table.readUInt16LE(at + 32);
   if (at + length > table.length) throw unsafe("truncated", "its central directory is truncated");
-  const raw_name = table.subarray(at + RECORD_BYTES, at + RECORD_BYTES + nameLength);
+  const raw_name = table.subarray(at + RECORD_BYTES, at + RECORD_BYTES + name_length);
   const flags = table.readUInt16LE(at + 8);
   const name = decodeName(raw_name, flags);
   checkExtra(
-    table.subarray(at + RECORD_BYTES + nameLength, at + RECORD_BYTES + nameLength + extraLength),
+    table.subarray(at + RECORD_BYTES + name_length, at + RECORD_BYTES + name_length + extra_length),
     name,
   );
   if ((flags & ENCRYPTED) !== 0) throw unsafe("encrypted", "it is encrypted", name);
@@ -175,8 +175,8 @@ function readMode(
   attributes: number,
   name: string,
 ): { kind: "file" | "folder"; executable: boolean } {
-  const byName = name.endsWith("/") ? "folder" : "file";
-  if (host !== UNIX && host !== DARWIN) return { kind: byName, executable: false };
+  const kind_by_name = name.endsWith("/") ? "folder" : "file";
+  if (host !== UNIX && host !== DARWIN) return { kind: kind_by_name, executable: false };
   const mode = attributes >>> 16;
   const type = mode & 0o170000;
   if (type === 0o120000) throw unsafe("link", "it is a symbolic link", name);
@@ -184,10 +184,10 @@ function readMode(
     throw unsafe("entry-type", "it is neither a file nor a folder", name);
   }
   if ((mode & 0o7000) !== 0) throw unsafe("special-mode", "it has a setuid, setgid or sticky bit", name);
-  if (type !== 0 && (type === 0o040000) !== (byName === "folder")) {
+  if (type !== 0 && (type === 0o040000) !== (kind_by_name === "folder")) {
     throw unsafe("ambiguous", "its name and its mode disagree about whether it is a folder", name);
   }
-  return { kind: byName, executable: byName === "file" && (mode & 0o111) !== 0 };
+  return { kind: kind_by_name, executable: kind_by_name === "file" && (mode & 0o111) !== 0 };
 }
 
 function checkSizes(entries: readonly ZipEntry[], bytes: number, limits: UnpackLimits): void {

@@ -98,10 +98,10 @@ async function pullLayers(
           `${reference_text} has a layer of the type ${layer.media_type}.`,
         );
       const message = `Downloading ${reference_text}, layer ${index + 1} of ${manifest.layers.length}`;
-      const received = (bytes: number) =>
+      const onReceived = (bytes: number) =>
         operation.report({ step: "download", message, done: downloaded + bytes, total, unit: "bytes" });
       const file = join(folder, `layer-${index}`);
-      await registry.fetchBlob(reference, layer, file, { signal, received });
+      await registry.fetchBlob(reference, layer, file, { signal, onReceived });
       downloaded += layer.size;
       operation.report({ step: "unpack", message: `Unpacking layer ${index + 1} of ${reference_text}` });
       const diff_id = await applyLayer(tree, index, createReadStream(file), spool, limits);

@@ -80,8 +80,8 @@ const OVERLAP = 256;
 /** Scans a file in chunks, so that a large file neither fills the memory nor blocks the event loop. */
 function scanForCredentials(path: string): CredentialScan {
   const name = path.slice(path.lastIndexOf("/") + 1);
-  const isSample = /\.(example|sample|template)$/.test(name);
-  const byName = isSample ? [] : NAMES.filter((rule) => rule.name.test(name));
+  const is_sample = /\.(example|sample|template)$/.test(name);
+  const byName = is_sample ? [] : NAMES.filter((rule) => rule.name.test(name));
   // Published packages contain keys for their tests and documentation, which are public already.
   const contents = /(?:^|\/)node_modules\//.test(path) ? [] : CONTENTS;
   let reason = byName.find((rule) => rule.content === undefined)?.why ?? null;

@@ -1,6 +1,6 @@
 import { open } from "node:fs/promises";
 
-/** Flushes a file to the disk. */
+/** Flushes a file to disk. */
 export async function syncFile(path: string): Promise<void> {
   const handle = await open(path, "r");
   try {
@@ -10,7 +10,7 @@ export async function syncFile(path: string): Promise<void> {
   }
 }
 
-/** Flushes the names in a folder. Windows cannot do that; its renames are journaled. */
+/** Flushes the entries of a folder to disk. Windows cannot do that; its renames are journaled. */
 export async function syncFolder(path: string): Promise<void> {
   if (process.platform !== "win32") await syncFile(path);
 }

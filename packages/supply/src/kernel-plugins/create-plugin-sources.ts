@@ -15,7 +15,7 @@ import { createNpm, type Npm } from "../npm/npm-command.ts";
 import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import { discoverPlugins } from "./discover.ts";
 import { inspectSource } from "./inspect.ts";
-import { type InstallParts, installSource, removeEntry, sweepCopies } from "./install.ts";
+import { type InstallSourceOptions, installSource, removeEntry, sweepCopies } from "./install.ts";
 import { recordInstalled, removeInstalled, withDates } from "./install-meta.ts";
 import { NpmTree } from "./npm-tree.ts";
 import { conditionsOf } from "./resolve-module.ts";
@@ -45,7 +45,7 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
   const conditions = options.conditions ?? conditionsOf(process.execArgv);
   const tree = new NpmTree(plugins_dir);
   const discover = () => discoverPlugins({ plugins_dir, bundled_roots, tree, conditions });
-  const parts: InstallParts = {
+  const install_options: InstallSourceOptions = {
     npm: options.npm ?? createNpm(),
     plugins_dir,
     conditions,
@@ -74,14 +74,14 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
       return { entries: await withDates(plugins_dir, entries), problems };
     },
     inspect: async (source, operation = unwatchedOperation()) =>
-      (await inspectSource(validateInstallSource(source), parts, operation)).entries,
+      (await inspectSource(validateInstallSource(source), install_options, operation)).entries,
     async install(source, { editable }, operation = unwatchedOperation()) {
       const valid = validateInstallSource(source);
       operation.report({ step: "read", message: "Waiting for other installations of kernel plugins" });
       return await serialize(async () => {
         requireNotCancelled(operation);
         await mkdir(plugins_dir, { recursive: true, mode: 0o700 });
-        const entries = await installSource(valid, editable, parts, operation);
+        const entries = await installSource(valid, editable, install_options, operation);
         for (const entry of entries) await recordInstalled(plugins_dir, entry.source, new Date());
         return entries;
       });
@@ -90,7 +90,7 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
       serialize(async () => {
         const entry = (await discover()).entries.find((candidate) => candidate.name === name);
         if (entry === undefined) throw new BackplaneError("plugin.not_found", `There is no plugin ${name}.`);
-        await removeEntry(entry, parts);
+        await removeEntry(entry, install_options);
         await removeInstalled(plugins_dir, entry.source);
       }),
   };

@@ -8,14 +8,14 @@ import { folderPath, readLocalList } from "./local-list.ts";
 import { type NpmTree, withProvenance } from "./npm-tree.ts";
 import { type PluginDeclarations, readPluginPackage } from "./read-package.ts";
 
-export interface DiscoverParts {
+export interface DiscoverOptions {
   plugins_dir: string;
   bundled_roots: readonly string[];
   tree: NpmTree;
   conditions: readonly string[];
 }
 
-export async function discoverPlugins(parts: DiscoverParts): Promise<DiscoveredPlugins> {
+export async function discoverPlugins(options: DiscoverOptions): Promise<DiscoveredPlugins> {
   const entries_by_name = new Map<string, PluginEntry>();
   const problems: DiscoveredPlugins["problems"] = [];
   const add = (source: string, origin: PluginOrigin, { entries, problems: errors }: PluginDeclarations) => {
@@ -31,16 +31,16 @@ export async function discoverPlugins(parts: DiscoverParts): Promise<DiscoveredP
       entries_by_name.set(entry.name, entry);
     }
   };
-  await addBundled(parts, add);
-  await addInstalled(parts, problems, add);
-  await addLocal(parts, problems, add);
+  await addBundled(options, add);
+  await addInstalled(options, problems, add);
+  await addLocal(options, problems, add);
   return { entries: [...entries_by_name.values()], problems };
 }
 
 type Add = (source: string, origin: PluginOrigin, declarations: PluginDeclarations) => void;
 
 /** A missing folder is not an error, because a distribution may omit bundled plugins. */
-async function addBundled({ bundled_roots, conditions }: DiscoverParts, add: Add): Promise<void> {
+async function addBundled({ bundled_roots, conditions }: DiscoverOptions, add: Add): Promise<void> {
   for (const dir of bundled_roots) {
     const declarations = await readPluginPackage(dir, { origin: "bundled", conditions });
     if (declarations !== null)
@@ -49,7 +49,7 @@ async function addBundled({ bundled_roots, conditions }: DiscoverParts, add: Add
 }
 
 async function addInstalled(
-  { conditions, tree }: DiscoverParts,
+  { conditions, tree }: DiscoverOptions,
   problems: DiscoveredPlugins["problems"],
   add: Add,
 ): Promise<void> {
@@ -70,7 +70,7 @@ async function addInstalled(
 }
 
 async function addLocal(
-  { conditions, plugins_dir }: DiscoverParts,
+  { conditions, plugins_dir }: DiscoverOptions,
   problems: DiscoveredPlugins["problems"],
   add: Add,
 ): Promise<void> {

@@ -22,7 +22,7 @@ export interface InspectedPackage {
   entries: PluginEntry[];
 }
 
-export interface InspectParts {
+export interface InspectOptions {
   npm: Npm;
   plugins_dir: string;
   conditions: readonly string[];
@@ -32,17 +32,17 @@ export type PathKind = "folder" | "archive";
 
 export async function inspectSource(
   source: InstallSource,
-  parts: InspectParts,
+  options: InspectOptions,
   operation: Operation,
 ): Promise<InspectedPackage> {
   if (source.kind === "npm") {
-    const archive = await readNpmPackage(parts.npm, source.spec, operation);
-    return await inspectArchive(archive, parts);
+    const archive = await readNpmPackage(options.npm, source.spec, operation);
+    return await inspectArchive(archive, options);
   }
   if ((await pathKind(source.path)) === "archive") {
-    return await inspectArchive(await readArchive(source.path), parts);
+    return await inspectArchive(await readArchive(source.path), options);
   }
-  const { conditions } = parts;
+  const { conditions } = options;
   const declarations = await readPluginPackage(source.path, {
     origin: "local",
     source: source.path,
@@ -63,7 +63,7 @@ export async function readNpmPackage(npm: Npm, spec: string, operation: Operatio
     const watch = watchNpm(operation, "read", `Reading ${spec} from the registry`);
     await npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", spec], dir, watch);
     const [archive] = (await readdir(dir)).filter((name) => name.endsWith(".tgz"));
-    if (archive === undefined) throw failed(`npm created no archive for ${spec}.`);
+    if (archive === undefined) throw failed(`npm did not create an archive for ${spec}.`);
     const file = join(dir, archive);
     const hash = createHash("sha512");
     for await (const chunk of createReadStream(file) as AsyncIterable<Buffer>) hash.update(chunk);
@@ -96,7 +96,7 @@ export function requirePlugins(source: string, declarations: PluginDeclarations 
 /** The plugins of a packed package. Throws `plugin.invalid` with the first reason. */
 export async function inspectArchive(
   { files, manifest }: ArchiveContents,
-  { conditions, plugins_dir }: Pick<InspectParts, "conditions" | "plugins_dir">,
+  { conditions, plugins_dir }: Pick<InspectOptions, "conditions" | "plugins_dir">,
 ): Promise<InspectedPackage> {
   if (manifest === null) return requirePlugins("The package", null);
   const name = nameOf(manifest);

@@ -9,14 +9,14 @@ import { NPM_FLAGS } from "../npm/npm-command.ts";
 import { type LockedPackage, npmInstall } from "../npm/npm-install.ts";
 import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import { copyFolder } from "./copy-folder.ts";
-import { type InspectParts, inspectSource, pathKind, requirePlugins } from "./inspect.ts";
+import { type InspectOptions, inspectSource, pathKind, requirePlugins } from "./inspect.ts";
 import { folderPath, readLocalList, writeLocalList } from "./local-list.ts";
 import { type NpmTree, withProvenance } from "./npm-tree.ts";
 import { recordProvenance } from "./provenance-record.ts";
 import { readArchive } from "./read-archive.ts";
 import { readPluginPackage } from "./read-package.ts";
 
-export interface InstallParts extends InspectParts {
+export interface InstallSourceOptions extends InspectOptions {
   tree: NpmTree;
   /** If absent, the provenance of packages is not checked. */
   provenance?: CheckProvenance;
@@ -31,38 +31,38 @@ const COPIES = "local";
 export async function installSource(
   source: InstallSource,
   editable: boolean,
-  parts: InstallParts,
+  options: InstallSourceOptions,
   operation: Operation,
 ): Promise<PluginEntry[]> {
   if (source.kind === "path" && (await pathKind(source.path)) === "folder") {
-    return await installFolder(source.path, editable, parts, operation);
+    return await installFolder(source.path, editable, options, operation);
   }
   if (editable) {
     throw new BackplaneError("plugin.source_invalid", "Only a local folder can be installed as editable.");
   }
-  return await installPackage(source, parts, operation);
+  return await installPackage(source, options, operation);
 }
 
 async function installPackage(
   source: InstallSource,
-  parts: InstallParts,
+  options: InstallSourceOptions,
   operation: Operation,
 ): Promise<PluginEntry[]> {
   // The name of an archive is in its package.json.
   const name =
-    source.kind === "npm" ? source.name : (await inspectSource(source, parts, operation)).package_name;
+    source.kind === "npm" ? source.name : (await inspectSource(source, options, operation)).package_name;
   const read = async (dir: string) => {
     const declarations = await readPluginPackage(dir, {
       origin: "installed",
       source: name,
-      conditions: parts.conditions,
+      conditions: options.conditions,
     });
     return requirePlugins(name, declarations).entries;
   };
-  await parts.tree.change(async (staging) => {
+  await options.tree.change(async (staging) => {
     let recorded: Parameters<typeof recordProvenance>[2] = null;
     const accept = async (locked: LockedPackage) => {
-      const { provenance: check } = parts;
+      const { provenance: check } = options;
       if (source.kind !== "npm" || check === undefined) return;
       const provenance = await check(locked, staging, operation);
       recorded = { version: locked.version, provenance };
@@ -70,15 +70,15 @@ async function installPackage(
     const spec = source.kind === "npm" ? source.spec : await copyArchive(source.path, staging);
     const isOperatorArchive = (from: string) => OWN_ARCHIVE.test(from);
     const manifest = source.kind === "npm" ? null : (await readArchive(source.path)).manifest;
-    await npmInstall(parts.npm, staging, { name, spec, isOperatorArchive, manifest, accept }, operation);
+    await npmInstall(options.npm, staging, { name, spec, isOperatorArchive, manifest, accept }, operation);
     await recordProvenance(staging, name, recorded);
-    await requireUnusedNames(await read(join(staging, "node_modules", name)), parts);
+    await requireUnusedNames(await read(join(staging, "node_modules", name)), options);
     // After this check the staged copy replaces the tree.
     requireNotCancelled(operation);
     operation.report({ step: "store", message: `Storing ${name}` });
   });
-  const entries = await read(join(parts.plugins_dir, "node_modules", name));
-  return await Promise.all(entries.map((entry) => withProvenance(parts.tree, entry)));
+  const entries = await read(join(options.plugins_dir, "node_modules", name));
+  return await Promise.all(entries.map((entry) => withProvenance(options.tree, entry)));
 }
 
 /** Copies the archive next to node_modules, because later installs need it again. */
@@ -95,13 +95,13 @@ async function copyArchive(path: string, staging: string): Promise<string> {
 async function installFolder(
   path: string,
   editable: boolean,
-  parts: InstallParts,
+  options: InstallSourceOptions,
   operation: Operation,
 ): Promise<PluginEntry[]> {
-  const { conditions, plugins_dir } = parts;
+  const { conditions, plugins_dir } = options;
   operation.report({ step: "read", message: `Reading ${path}` });
-  const { entries, package_name } = await inspectSource({ kind: "path", path }, parts, operation);
-  await requireUnusedNames(entries, parts);
+  const { entries, package_name } = await inspectSource({ kind: "path", path }, options, operation);
+  await requireUnusedNames(entries, options);
   const { folders, problem } = await readLocalList(plugins_dir);
   if (problem !== null) throw new BackplaneError("plugin.install_failed", `local.json: ${problem}.`);
   const others = folders.filter((folder) => (folder.from ?? folderPath(plugins_dir, folder)) !== path);
@@ -132,8 +132,11 @@ async function installFolder(
 }
 
 /** If two packages provided the same plugin, it would be undefined which one runs. */
-async function requireUnusedNames(entries: readonly PluginEntry[], parts: InstallParts): Promise<void> {
-  const installed = await parts.listInstalled();
+async function requireUnusedNames(
+  entries: readonly PluginEntry[],
+  options: InstallSourceOptions,
+): Promise<void> {
+  const installed = await options.listInstalled();
   for (const { name, origin, source } of entries) {
     const other = installed.find(
       (candidate) => candidate.name === name && candidate.origin === origin && candidate.source !== source,
@@ -146,8 +149,8 @@ async function requireUnusedNames(entries: readonly PluginEntry[], parts: Instal
 }
 
 /** Removes all plugins of the package. Their data stays. */
-export async function removeEntry(entry: PluginEntry, parts: InstallParts): Promise<void> {
-  const { npm, plugins_dir, tree } = parts;
+export async function removeEntry(entry: PluginEntry, options: InstallSourceOptions): Promise<void> {
+  const { npm, plugins_dir, tree } = options;
   if (entry.origin === "bundled") {
     throw new BackplaneError("plugin.bundled", `${entry.name} is bundled and cannot be removed.`, {
       fix: `Disable it instead: backplane plugin disable ${entry.name}`,

@@ -87,11 +87,11 @@ export function declaresPlugins(text: string): boolean {
 }
 
 async function readEntry(
-  parts: ReadOptions & { dir: string; locate: FileLocator; manifest: PackageJson },
+  options: ReadOptions & { dir: string; locate: FileLocator; manifest: PackageJson },
   name: string,
   declaration: unknown,
 ): Promise<PluginEntry | string> {
-  const { conditions, dir, locate, manifest, origin, source } = parts;
+  const { conditions, dir, locate, manifest, origin, source } = options;
   if (!isPluginName(name)) {
     return `the plugin name ${JSON.stringify(name.slice(0, 80))} is not in kebab-case or is longer than 64 characters`;
   }

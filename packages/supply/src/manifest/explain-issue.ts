@@ -46,9 +46,17 @@ export function explainIssue(issue: SchemaIssue, manifest: unknown): Finding[] {
   if (issue.code === "custom" && path.length === 1 && path[0] === "exports") {
     const repeated = repeatedIds(manifest);
     if (repeated.length > 0) return repeated;
-    return [{ path, message: `${subject(path, manifest)}; ${WHEN_MISSING.exports}` }];
+    return [{ path, message: `${describeValue(path, manifest)}; ${WHEN_MISSING.exports}` }];
   }
-  return [{ path, message: `${subject(path, manifest)}; ${remedy(issue, path, manifest)}` }];
+  if (issue.code === "invalid_key") return [{ path, message: explainKey(path, issue.issues[0]?.message) }];
+  return [{ path, message: `${describeValue(path, manifest)}; ${describeFix(issue, path, manifest)}` }];
+}
+
+/** The last part of the path is a key that its table does not accept; the value of the key is not the problem. */
+function explainKey(path: TomlPath, rule = "write another name"): string {
+  const table = pathText(path.slice(0, -1));
+  const noun = table === "runtime.env" ? "a variable named" : "the key";
+  return `${table} has ${noun} ${JSON.stringify(path.at(-1))}; ${rule}`;
 }
 
 /** The only transport that packages of this protocol can use. */
@@ -57,7 +65,7 @@ export function transportOf(protocol: Protocol): "stdio" | "http" {
 }
 
 /** `runtime.os is "bsd"` or `runtime.os is missing`. */
-export function subject(path: TomlPath, manifest: unknown): string {
+export function describeValue(path: TomlPath, manifest: unknown): string {
   const value = valueAt(path, manifest);
   return `${pathText(path)} is ${value === undefined ? "missing" : shortValue(value)}`;
 }
@@ -69,14 +77,13 @@ function whenMissing(field: string, manifest: unknown): string {
   return WHEN_MISSING[field] ?? "write it";
 }
 
-function remedy(issue: SchemaIssue, path: TomlPath, manifest: unknown): string {
+function describeFix(issue: SchemaIssue, path: TomlPath, manifest: unknown): string {
   if (issue.code === "invalid_value") return oneOf(usableValues(issue.values.map(String), path, manifest));
   if (issue.code === "invalid_union") return oneOf(usableValues(EXPORT_KINDS, path, manifest));
   if (valueAt(path, manifest) === undefined) {
     return whenMissing(String(path.at(-1)), manifest);
   }
   if (issue.code === "invalid_type") return `write ${TYPE_DESCRIPTIONS[issue.expected] ?? issue.expected}`;
-  if (issue.code === "invalid_key") return issue.issues[0]?.message ?? "write another name";
   if (issue.code === "too_big") return `write at most ${String(issue.maximum)}${unit(issue.origin)}`;
   if (issue.code === "too_small" && /^(Too small|Invalid)/.test(issue.message)) {
     return `write at least ${String(issue.minimum)}${unit(issue.origin)}`;

@@ -39,12 +39,12 @@ export function tableDefining(key: string, fields: Record<string, SchemaNode>): 
 /** The known name that is most similar to `word`; undefined when none is similar. */
 export function mostSimilar(word: string, known: readonly string[]): string | undefined {
   let best: string | undefined;
-  let bestDistance = Math.max(1, Math.floor(word.length / 3)) + 1;
+  let best_distance = Math.max(1, Math.floor(word.length / 3)) + 1;
   for (const candidate of known) {
     const distance = editDistance(word.toLowerCase(), candidate);
-    if (distance < bestDistance) {
+    if (distance < best_distance) {
       best = candidate;
-      bestDistance = distance;
+      best_distance = distance;
     }
   }
   return best;

@@ -1,6 +1,6 @@
 /** Rules for a manifest beyond its schema. Each rule checks a manifest that the schema has accepted. */
 import { isRemoteProtocol, isSelfDescribing, type Manifest } from "@backplane/contract";
-import { type Finding, subject, transportOf } from "./explain-issue.ts";
+import { describeValue, type Finding, transportOf } from "./explain-issue.ts";
 
 type Rule = (manifest: Manifest) => Finding[];
 
@@ -26,14 +26,14 @@ export function isBareName(program: string): boolean {
 function entrypointInside(manifest: Manifest): Finding[] {
   const program = manifest.runtime.entrypoint[0] as string;
   if (isRemoteProtocol(manifest.runtime.protocol)) return validServerUrl(manifest, program);
-  const isInside =
+  const is_inside =
     /^(\.\/)?[^/\\\p{Cc}]+(\/[^/\\\p{Cc}]+)*$/u.test(program) && !program.split("/").includes("..");
-  if (isBareName(program) || (program.includes("/") && isInside)) return [];
+  if (isBareName(program) || (program.includes("/") && is_inside)) return [];
   const path = ["runtime", "entrypoint", 0];
   return [
     {
       path,
-      message: `${subject(path, manifest)}; write a program name such as node or python3, or a path inside the package such as ./bin/plugin`,
+      message: `${describeValue(path, manifest)}; write a program name such as node or python3, or a path inside the package such as ./bin/plugin`,
     },
   ];
 }
@@ -46,7 +46,7 @@ function validServerUrl(manifest: Manifest, program: string): Finding[] {
   return [
     {
       path,
-      message: `${subject(path, manifest)}; write the URL of the server, such as https://host/mcp`,
+      message: `${describeValue(path, manifest)}; write the URL of the server, such as https://host/mcp`,
     },
   ];
 }
@@ -58,7 +58,7 @@ function transportFits(manifest: Manifest): Finding[] {
   return [
     {
       path,
-      message: `${subject(path, manifest)}, but protocol is "${manifest.runtime.protocol}"; write "${needed}"`,
+      message: `${describeValue(path, manifest)}, but protocol is "${manifest.runtime.protocol}"; write "${needed}"`,
     },
   ];
 }
@@ -70,7 +70,7 @@ function timeoutsInOrder(manifest: Manifest): Finding[] {
     return [
       {
         path,
-        message: `${subject(path, manifest)}; write at most ${item.max_timeout_ms}, its max_timeout_ms`,
+        message: `${describeValue(path, manifest)}; write at most ${item.max_timeout_ms}, its max_timeout_ms`,
       },
     ];
   });
@@ -84,7 +84,7 @@ function sideProcessTools(manifest: Manifest): Finding[] {
     return [
       {
         path,
-        message: `${subject(path, manifest)}, but protocol "rterm.plugin.v1" offers only tools; write "tool" or use protocol "vai.rpc.v1"`,
+        message: `${describeValue(path, manifest)}, but protocol "rterm.plugin.v1" offers only tools; write "tool" or use protocol "vai.rpc.v1"`,
       },
     ];
   });
@@ -102,7 +102,7 @@ function sideProcessNames(manifest: Manifest): Finding[] {
   }
   return paths.map((path) => ({
     path,
-    message: `${subject(path, manifest)}, but protocol is "${protocol}" and only "rterm.plugin.v1" uses this field; remove it`,
+    message: `${describeValue(path, manifest)}, but protocol is "${protocol}" and only "rterm.plugin.v1" uses this field; remove it`,
   }));
 }
 
@@ -119,7 +119,7 @@ function noImporterFields(manifest: Manifest): Finding[] {
     );
     return fields.map((field) => {
       const path = ["exports", index, "tool", field];
-      return { path, message: `${subject(path, manifest)}, which only the gateway sets; remove it` };
+      return { path, message: `${describeValue(path, manifest)}, which only the gateway sets; remove it` };
     });
   });
   return [...image, ...tools];

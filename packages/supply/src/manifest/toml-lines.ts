@@ -114,9 +114,9 @@ function scan(toml: string): Map<string, number> {
       skipBlank();
       if (toml[at] === "]") break;
       const item = extend(path, index);
-      const before = at;
+      const previous = at;
       readValue(item);
-      if (at === before) at++;
+      if (at === previous) at++;
       skipBlank();
       if (toml[at] === ",") at++;
     }
@@ -144,12 +144,12 @@ function scan(toml: string): Map<string, number> {
   };
 
   /** A header refers to the last element of every array table in its path. */
-  const enterTable = (keys: string[], isList: boolean): TomlPath => {
+  const enterTable = (keys: string[], is_list: boolean): TomlPath => {
     let path: TomlPath = [];
     keys.forEach((key, index) => {
       path = extend(path, key);
       const name = pathText(path);
-      if (index === keys.length - 1 && isList) counts.set(name, (counts.get(name) ?? 0) + 1);
+      if (index === keys.length - 1 && is_list) counts.set(name, (counts.get(name) ?? 0) + 1);
       const count = counts.get(name);
       if (count !== undefined) path = extend(path, count - 1);
     });
@@ -160,10 +160,10 @@ function scan(toml: string): Map<string, number> {
     skipBlank();
     if (at >= toml.length) return lines;
     if (toml[at] === "[") {
-      const isList = toml[at + 1] === "[";
-      at += isList ? 2 : 1;
-      table = enterTable(readKey(), isList);
-      at += isList ? 2 : 1;
+      const is_list = toml[at + 1] === "[";
+      at += is_list ? 2 : 1;
+      table = enterTable(readKey(), is_list);
+      at += is_list ? 2 : 1;
     } else readPair(table);
   }
 }

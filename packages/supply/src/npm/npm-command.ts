@@ -26,7 +26,7 @@ export interface NpmWatch {
   /** Kills npm with all its processes. */
   signal?: AbortSignal;
   /** The bytes that this run has received from the registries so far. */
-  received?: (bytes: number) => void;
+  onReceived?: (bytes: number) => void;
 }
 
 export interface NpmOptions {
@@ -81,7 +81,7 @@ export function createNpm(options: NpmOptions = {}): Npm {
   /** `work` gets a process of npm and the flags that it must have. */
   const runBehindProxy = async <T>(
     cwd: string,
-    { received }: NpmWatch,
+    { onReceived }: NpmWatch,
     work: (npm: NpmProcess, flags: readonly string[]) => Promise<T>,
   ): Promise<T> => {
     // npm loads while the settings are read.
@@ -90,7 +90,7 @@ export function createNpm(options: NpmOptions = {}): Npm {
     try {
       const proxy = await startRegistryProxy({
         ...(await settings(cwd)),
-        ...(received === undefined ? {} : { received }),
+        ...(onReceived === undefined ? {} : { onReceived }),
       });
       const flags = [`--proxy=${proxy.url}`, `--https-proxy=${proxy.url}`, "--noproxy="];
       try {

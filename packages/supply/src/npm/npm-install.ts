@@ -67,12 +67,12 @@ export async function npmInstall(
     received_before = received_total;
     watch = watchDownload(operation, spec, lock);
   };
-  const received = (bytes: number) => {
+  const onReceived = (bytes: number) => {
     received_total = bytes;
-    watch.received(bytes - received_before);
+    watch.onReceived(bytes - received_before);
   };
   const paused = await npm
-    .install([...args, "--", spec], dir, (lock) => vet(lock as Lock), { ...resolving, received })
+    .install([...args, "--", spec], dir, (lock) => vet(lock as Lock), { ...resolving, onReceived })
     .catch(async (error: unknown) => {
       if (watch !== resolving) throw error;
       // The tree that npm did resolve usually contains the spec that it could not fetch.
@@ -145,7 +145,7 @@ export function watchNpm(operation: Operation, step: ProgressStep, message: stri
   operation.report({ step, message });
   return {
     signal: operation.signal,
-    received: (done) => operation.report({ step, message, done, unit: "bytes" }),
+    onReceived: (done) => operation.report({ step, message, done, unit: "bytes" }),
   };
 }
 

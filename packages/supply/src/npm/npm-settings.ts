@@ -2,6 +2,7 @@
 export interface NpmSettings {
   /** The origins of the default registry and of the registries of scopes. */
   origins: ReadonlySet<string>;
+  /** The operator's proxy for an origin; null for a direct connection. */
   upstream: (origin: string) => URL | null;
   /** The registry of a package. */
   registryOf: (name: string) => URL;

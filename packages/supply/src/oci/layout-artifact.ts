@@ -19,11 +19,11 @@ export function isLayout(names: readonly string[]): boolean {
 
 /** `listing` has the hash of each file, computed when the layout was unpacked or read. */
 export async function openLayoutArtifact(dir: string, { files }: TreeListing): Promise<ArtifactStore> {
-  const byPath = new Map(files.map((file) => [file.path, file]));
+  const by_path = new Map(files.map((file) => [file.path, file]));
   const { manifest_bytes, descriptors } = REGISTRY_LIMITS;
 
   async function readLimited(path: string, max_bytes: number): Promise<Buffer> {
-    const file = byPath.get(path);
+    const file = by_path.get(path);
     if (file === undefined) throw invalidArtifact(`the layout has no ${path}`);
     if (file.size > max_bytes)
       throw invalidArtifact(`${path} has ${file.size} bytes; the limit is ${max_bytes}`);
@@ -33,7 +33,7 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
   /** The path of the blob, after its digest and size have been verified. */
   function locate({ digest, size }: Pick<Descriptor, "digest" | "size">): string {
     const path = blobPath(digest);
-    const file = byPath.get(path);
+    const file = by_path.get(path);
     if (file === undefined) throw digestMismatch(path, digest, "no such file");
     const actual = `sha256:${file.sha256}`;
     if (actual !== digest) throw digestMismatch(path, digest, actual);
@@ -55,13 +55,13 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
   for (const descriptor of index.manifests) {
     if (descriptor.media_type === INDEX_TYPE) throw invalidArtifact("its index contains another index");
     const { document } = await manifest(descriptor);
-    const isReferrer = document.kind === "manifest" && document.subject !== null;
-    (isReferrer ? referrers : packages).push({
+    const is_referrer = document.kind === "manifest" && document.subject !== null;
+    (is_referrer ? referrers : packages).push({
       ...descriptor,
       artifact_type: document.kind === "manifest" ? document.artifact_type : descriptor.artifact_type,
     });
   }
-  const sizeOf = (digest: string) => byPath.get(blobPath(digest))?.size ?? 0;
+  const sizeOf = (digest: string) => by_path.get(blobPath(digest))?.size ?? 0;
   return {
     async root() {
       const [only, ...more] = packages;

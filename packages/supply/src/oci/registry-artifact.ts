@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Operation } from "@backplane/ports";
 import { type ArtifactStore, SIGNATURE_TYPE } from "./plugin-artifact.ts";
 import type { OciReference } from "./reference.ts";
-import type { Download, RegistryClient } from "./registry-client.ts";
+import type { RegistryClient, TransferOptions } from "./registry-client.ts";
 
 export function openRegistryArtifact(
   client: RegistryClient,
@@ -19,9 +19,9 @@ export function openRegistryArtifact(
     async file(blob) {
       const path = join(folder, blob.digest.slice("sha256:".length));
       const message = `Downloading from ${reference.registry}`;
-      const received: Download["received"] = (done) =>
+      const onReceived: TransferOptions["onReceived"] = (done) =>
         operation.report({ step: "download", message, done, total: blob.size, unit: "bytes" });
-      await client.fetchBlob(reference, blob, path, { signal, received });
+      await client.fetchBlob(reference, blob, path, { signal, onReceived });
       return path;
     },
     signatures: (digest) => client.listReferrers(reference, digest, SIGNATURE_TYPE, { signal }),

@@ -39,44 +39,49 @@ export interface FetchedManifest {
 /** Headers of RFC 9110. Most registries ignore them; a registry that evaluates them returns 412. */
 export type UploadCondition = { "if-match": string } | { "if-none-match": "*" };
 
-/** Options of a download. */
-export interface Download {
+/** Options of a transfer. */
+export interface TransferOptions {
   signal?: AbortSignal;
   /** Called with the number of bytes so far. */
-  received?: (bytes: number) => void;
+  onReceived?: (bytes: number) => void;
 }
 
 export interface RegistryClient {
   /** Reads a manifest or an index. With a digest in the reference, the bytes have this digest. */
-  fetchManifest(reference: OciReference, download?: Download): Promise<FetchedManifest>;
+  fetchManifest(reference: OciReference, options?: TransferOptions): Promise<FetchedManifest>;
   /**
    * Writes the blob to a new file, resuming after an interruption. A file that exists afterwards has this digest and
    * size.
    */
-  fetchBlob(reference: OciReference, blob: Descriptor, file: string, download?: Download): Promise<void>;
+  fetchBlob(
+    reference: OciReference,
+    blob: Descriptor,
+    file: string,
+    options?: TransferOptions,
+  ): Promise<void>;
   /** Reads a small blob into memory. Throws `registry.invalid` when it is larger than `max_bytes`. */
   readBlob(
     reference: OciReference,
     blob: Descriptor,
     max_bytes: number,
-    download?: Download,
+    options?: TransferOptions,
   ): Promise<Buffer>;
   /** The manifests of this artifact type that have the manifest `digest` as their subject. */
   listReferrers(
     reference: OciReference,
     digest: string,
     artifact_type: string,
-    download?: Download,
+    options?: TransferOptions,
   ): Promise<Descriptor[]>;
   /** Uploads a blob unless the repository has it. Returns whether it was uploaded. */
-  pushBlob(reference: OciReference, blob: PushedBlob, download?: Download): Promise<boolean>;
+  pushBlob(reference: OciReference, blob: PushedBlob, options?: TransferOptions): Promise<boolean>;
   /** `name` is a tag or a digest. Resolves to whether the registry lists it as a referrer of its subject. */
   pushManifest(
     reference: OciReference,
     name: string,
     media_type: string,
     bytes: Uint8Array,
-    options?: Download & { condition?: UploadCondition | undefined },
+    options?: TransferOptions & { condition?: UploadCondition | undefined },
   ): Promise<boolean>;
   close(): void;
 }
@@ -91,7 +96,7 @@ export interface RegistryClientOptions {
   credentials: FindCredential;
   /** Null if addresses are not checked. */
   addresses: CheckedAddresses | null;
-  /** For each registry the places that are tried before it: `host[:port][/prefix]`. Uploads never use them. */
+  /** The mirrors that are tried before each registry, as `host[:port][/prefix]`. Uploads never use them. */
   mirrors?: Readonly<Record<string, readonly string[]>>;
   /** Registries, with their port, that are reached without TLS. */
   insecure?: readonly string[];
@@ -111,7 +116,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
   });
 
   /** Tries the mirrors in their order, then the registry itself. Any error outside MIRROR_FAILURES is final. */
-  async function pull<T>(reference: OciReference, work: (place: OciReference) => Promise<T>): Promise<T> {
+  async function pull<T>(reference: OciReference, work: (location: OciReference) => Promise<T>): Promise<T> {
     for (const mirror of findMirrors(options.mirrors ?? {}, reference.registry)) {
       const [registry, ...prefix] = mirror.split("/") as [string, ...string[]];
       const repository = [...prefix, reference.repository].join("/");
@@ -141,26 +146,26 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     });
   }
 
-  async function requireOk(place: OciReference, response: SessionResponse, label: string): Promise<void> {
+  async function requireOk(location: OciReference, response: SessionResponse, label: string): Promise<void> {
     if (response.status >= 200 && response.status < 300) return;
     await discardBody(response, limits.message_bytes);
     if (response.status === 404)
-      throw new BackplaneError("registry.not_found", `${place.registry} has no ${label}.`, {
-        details: { registry: place.registry, repository: place.repository },
+      throw new BackplaneError("registry.not_found", `${location.registry} has no ${label}.`, {
+        details: { registry: location.registry, repository: location.repository },
       });
-    throw unreachableRegistry(place.registry, `it returned HTTP ${response.status} for ${label}`);
+    throw unreachableRegistry(location.registry, `it returned HTTP ${response.status} for ${label}`);
   }
 
-  const fetchManifestAt = async (place: OciReference, signal: AbortSignal): Promise<FetchedManifest> => {
-    const name = place.digest ?? place.tag!;
-    const reference_text = formatReference(place);
-    const response = await get(place, `manifests/${name}`, { accept: ACCEPTED_TYPES }, signal);
-    await requireOk(place, response, reference_text);
-    const bytes = await readBody(response, limits.manifest_bytes, place.registry);
+  const fetchManifestAt = async (location: OciReference, signal: AbortSignal): Promise<FetchedManifest> => {
+    const name = location.digest ?? location.tag!;
+    const reference_text = formatReference(location);
+    const response = await get(location, `manifests/${name}`, { accept: ACCEPTED_TYPES }, signal);
+    await requireOk(location, response, reference_text);
+    const bytes = await readBody(response, limits.manifest_bytes, location.registry);
     const digest = `sha256:${hash("sha256", bytes, "hex")}`;
     const header = response.headers["docker-content-digest"];
     const expected =
-      place.digest ?? (typeof header === "string" && header.startsWith("sha256:") ? header : digest);
+      location.digest ?? (typeof header === "string" && header.startsWith("sha256:") ? header : digest);
     if (digest !== expected) throw digestMismatch(`The manifest of ${reference_text}`, expected, digest);
     try {
       const { etag } = response.headers;
@@ -169,42 +174,47 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       return { digest, bytes, document: readManifestDocument(bytes, limits.descriptors), ...strong };
     } catch (error) {
       throw invalidResponse(
-        place.registry,
+        location.registry,
         `sent a manifest that cannot be used: ${(error as Error).message}`,
       );
     }
   };
 
-  const fetchReferrersAt = async (place: OciReference, digest: string, type: string, signal: AbortSignal) => {
+  const fetchReferrersAt = async (
+    location: OciReference,
+    digest: string,
+    type: string,
+    signal: AbortSignal,
+  ) => {
     const descriptors: Descriptor[] = [];
     let path: RepositoryRequest["path"] = `referrers/${digest}?artifactType=${encodeURIComponent(type)}`;
     for (let page = 1; ; page++) {
-      const response = await get(place, path, { accept: ACCEPTED_TYPES }, signal);
+      const response = await get(location, path, { accept: ACCEPTED_TYPES }, signal);
       // A registry without the API returns 404. Some return 400 because they mistake the path for a name.
       if (page === 1 && [400, 404, 405].includes(response.status)) {
         await discardBody(response, limits.message_bytes);
-        return await fetchTaggedReferrers(place, digest, signal);
+        return await fetchTaggedReferrers(location, digest, signal);
       }
-      await requireOk(place, response, "list of signatures");
-      const bytes = await readBody(response, limits.manifest_bytes, place.registry);
-      descriptors.push(...readIndex(place.registry, bytes));
+      await requireOk(location, response, "list of referrers");
+      const bytes = await readBody(response, limits.manifest_bytes, location.registry);
+      descriptors.push(...readIndex(location.registry, bytes));
       if (descriptors.length > limits.descriptors)
-        throw invalidResponse(place.registry, `lists more than ${limits.descriptors} referrers`);
+        throw invalidResponse(location.registry, `lists more than ${limits.descriptors} referrers`);
       const next = nextPage(response);
       if (next === null) return descriptors;
       if (page >= limits.pages)
-        throw invalidResponse(place.registry, `lists more than ${limits.pages} pages of referrers`);
+        throw invalidResponse(location.registry, `lists more than ${limits.pages} pages of referrers`);
       path = next;
     }
   };
 
   /** Registries without the API keep an index of the referrers under a tag that is derived from the digest. */
-  const fetchTaggedReferrers = async (place: OciReference, digest: string, signal: AbortSignal) => {
-    const at = { ...place, tag: referrersTag(digest), digest: null };
+  const fetchTaggedReferrers = async (location: OciReference, digest: string, signal: AbortSignal) => {
+    const at = { ...location, tag: referrersTag(digest), digest: null };
     try {
       const { document } = await fetchManifestAt(at, signal);
       if (document.kind === "index") return document.manifests;
-      throw invalidResponse(place.registry, `has a manifest instead of an index at ${at.tag}`);
+      throw invalidResponse(location.registry, `has a manifest instead of an index at ${at.tag}`);
     } catch (error) {
       if (codeOf(error) === "registry.not_found") return [];
       throw error;
@@ -212,7 +222,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
   };
 
   const readIndex = (registry: string, bytes: Buffer): readonly Descriptor[] => {
-    let problem = "sent no index of referrers";
+    let problem = "did not send an index of referrers";
     try {
       const document = readManifestDocument(bytes, limits.descriptors);
       if (document.kind === "index") return document.manifests;
@@ -223,45 +233,45 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
   };
 
   const client: RegistryClient = {
-    fetchManifest: (reference, download) =>
-      withDeadline(limits.request_ms, download, (signal) =>
-        pull(reference, (place) => fetchManifestAt(place, signal)),
+    fetchManifest: (reference, options) =>
+      withDeadline(limits.request_ms, options, (signal) =>
+        pull(reference, (location) => fetchManifestAt(location, signal)),
       ),
-    fetchBlob: (reference, blob, file, download = {}) =>
-      withDeadline(limits.blob_ms, download, (signal) =>
-        pull(reference, (place) => downloadBlob(place, blob, file, signal, download.received)),
+    fetchBlob: (reference, blob, file, options = {}) =>
+      withDeadline(limits.blob_ms, options, (signal) =>
+        pull(reference, (location) => downloadBlob(location, blob, file, signal, options.onReceived)),
       ),
-    readBlob: (reference, blob, max_bytes, download) =>
-      withDeadline(limits.request_ms, download, (signal) =>
-        pull(reference, async (place) => {
+    readBlob: (reference, blob, max_bytes, options) =>
+      withDeadline(limits.request_ms, options, (signal) =>
+        pull(reference, async (location) => {
           if (blob.size > max_bytes)
             throw invalidResponse(
-              place.registry,
+              location.registry,
               `lists a blob of ${blob.size} bytes; the limit is ${max_bytes}`,
             );
-          const response = await get(place, `blobs/${blob.digest}`, {}, signal);
-          await requireOk(place, response, `blob ${blob.digest}`);
-          const bytes = await readBody(response, blob.size, place.registry);
+          const response = await get(location, `blobs/${blob.digest}`, {}, signal);
+          await requireOk(location, response, `blob ${blob.digest}`);
+          const bytes = await readBody(response, blob.size, location.registry);
           const digest = `sha256:${hash("sha256", bytes, "hex")}`;
           if (digest !== blob.digest) throw digestMismatch("A blob", blob.digest, digest);
           if (bytes.length !== blob.size)
             throw invalidResponse(
-              place.registry,
+              location.registry,
               `sent ${bytes.length} bytes of blob ${blob.digest} instead of ${blob.size}`,
             );
           return bytes;
         }),
       ),
-    listReferrers: (reference, digest, artifact_type, download) =>
-      withDeadline(limits.request_ms, download, (signal) =>
-        pull(reference, async (place) => {
-          const all = await fetchReferrersAt(place, digest, artifact_type, signal);
+    listReferrers: (reference, digest, artifact_type, options) =>
+      withDeadline(limits.request_ms, options, (signal) =>
+        pull(reference, async (location) => {
+          const all = await fetchReferrersAt(location, digest, artifact_type, signal);
           // The filter of the API is optional for registries.
           return all.filter((referrer) => referrer.artifact_type === artifact_type);
         }),
       ),
-    pushBlob: ({ registry, repository }, { digest, size, bytes }, download) =>
-      withDeadline(limits.blob_ms, download, async (signal) => {
+    pushBlob: ({ registry, repository }, { digest, size, bytes }, options) =>
+      withDeadline(limits.blob_ms, options, async (signal) => {
         const target = { registry, repository, action: "pull,push", signal } as const;
         const existing = await session.request({ ...target, method: "HEAD", path: `blobs/${digest}` });
         existing.body.resume();
@@ -320,16 +330,16 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
   };
 
   async function downloadBlob(
-    place: OciReference,
+    location: OciReference,
     blob: Descriptor,
     file: string,
     signal: AbortSignal,
-    received: Download["received"],
+    onReceived: TransferOptions["onReceived"],
   ): Promise<void> {
     const handle = await open(file, "wx", 0o600);
     let complete = false;
     try {
-      await receiveBlob(place, blob, handle, signal, received);
+      await receiveBlob(location, blob, handle, signal, onReceived);
       complete = true;
     } finally {
       await handle.close();
@@ -338,11 +348,11 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
   }
 
   async function receiveBlob(
-    place: OciReference,
+    location: OciReference,
     { digest, size }: Descriptor,
     handle: FileHandle,
     signal: AbortSignal,
-    received: Download["received"],
+    onReceived: TransferOptions["onReceived"],
   ): Promise<void> {
     let sum = createHash("sha256");
     let at = 0;
@@ -350,8 +360,8 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       const range: Record<string, string> = at === 0 ? {} : { range: `bytes=${at}-` };
       let failure: unknown;
       try {
-        const response = await get(place, `blobs/${digest}`, range, signal);
-        await requireOk(place, response, `blob ${digest}`);
+        const response = await get(location, `blobs/${digest}`, range, signal);
+        await requireOk(location, response, `blob ${digest}`);
         if (at > 0 && !continuesAt(response, at)) {
           // The registry sends the whole blob again.
           sum = createHash("sha256");
@@ -359,16 +369,16 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
         }
         for await (const chunk of response.body as AsyncIterable<Buffer>) {
           if (at + chunk.length > size)
-            throw invalidResponse(place.registry, `sent more than the ${size} bytes of blob ${digest}`);
+            throw invalidResponse(location.registry, `sent more than the ${size} bytes of blob ${digest}`);
           sum.update(chunk);
           await writeAll(handle, chunk, at);
           at += chunk.length;
-          received?.(at);
+          onReceived?.(at);
         }
       } catch (error) {
         // The error of a broken connection has none of our codes, and an unreachable registry may respond to the next
         // attempt.
-        if (signal.aborted) throw unreachableRegistry(place.registry, "it takes too long");
+        if (signal.aborted) throw unreachableRegistry(location.registry, "it takes too long");
         if (codeOf(error) !== undefined && codeOf(error) !== "registry.unreachable") throw error;
         // Another attempt would fail on the same disk.
         if (diskFault(error) !== null) throw error;
@@ -376,7 +386,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       }
       if (at < size && attempt >= limits.attempts)
         throw unreachableRegistry(
-          place.registry,
+          location.registry,
           `it sent ${at} of the ${size} bytes of blob ${digest}`,
           failure,
         );
@@ -395,7 +405,7 @@ const MIRROR_FAILURES: ReadonlySet<string> = new Set([
   "registry.denied",
 ]);
 
-/** Docker Hub has several names, and operators write the one that its images have. */
+/** Docker Hub has several names; a mirror may be configured under any of them. */
 function findMirrors(
   mirrors: NonNullable<RegistryClientOptions["mirrors"]>,
   registry: string,
@@ -416,7 +426,7 @@ function continuesAt({ status, headers }: SessionResponse, at: number): boolean 
 /** Runs the work with a deadline. Throws `request.cancelled` when the caller cancels. */
 async function withDeadline<T>(
   ms: number,
-  { signal: cancelled }: Download = {},
+  { signal: cancelled }: TransferOptions = {},
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const timeout = AbortSignal.timeout(ms);

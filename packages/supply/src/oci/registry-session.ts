@@ -141,7 +141,8 @@ export class RegistrySession {
     // A storage server behind a redirect must not decide where credentials are sent.
     if (response.url.origin !== base.origin) return null;
     const challenge = parseChallenge(response.headers["www-authenticate"]);
-    if (challenge === null) throw invalidResponse(registry, "requires a login but sends no valid challenge");
+    if (challenge === null)
+      throw invalidResponse(registry, "requires a login but does not send a valid challenge");
     const credential = await this.#options.credentials(registry);
     if (challenge.scheme === "basic") return credential === null ? null : basicHeader(credential);
     const realm = URL.canParse(challenge.realm) ? new URL(challenge.realm) : null;
@@ -183,7 +184,7 @@ export class RegistrySession {
     }
     const token = isObject(json) ? (json.token ?? json.access_token) : undefined;
     if (typeof token !== "string" || token.length > MAX_TOKEN || !/^[\x21-\x7e]+$/.test(token))
-      throw invalidResponse(url.host, "sent no usable token");
+      throw invalidResponse(url.host, "did not send a usable token");
     return token;
   }
 }

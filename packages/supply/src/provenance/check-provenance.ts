@@ -65,7 +65,7 @@ function sha512Of({ name, version, integrity }: LockedPackage): string {
   if (only === undefined || more.length > 0)
     throw invalidProvenance(
       { name, version },
-      "the registry does not name exactly one SHA-512 of the archive",
+      "the registry does not list exactly one SHA-512 hash of the archive",
     );
   return Buffer.from(only.slice("sha512-".length).replace(/\?.*$/, ""), "base64").toString("hex");
 }

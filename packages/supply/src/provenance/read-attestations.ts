@@ -75,7 +75,7 @@ function selectProvenance(
 ): FoundAttestations {
   const all = isObject(json) ? json.attestations : undefined;
   if (!Array.isArray(all))
-    throw invalidProvenance(package_version, "the registry sent no list of attestations");
+    throw invalidProvenance(package_version, "the registry did not send a list of attestations");
   if (all.length > MAX_ATTESTATIONS)
     throw invalidProvenance(package_version, `the registry sent more than ${MAX_ATTESTATIONS} attestations`);
   const bundles = all

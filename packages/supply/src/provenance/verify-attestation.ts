@@ -92,9 +92,9 @@ function readBuild(attested: AttestedPackage, { identity }: Signer): ProvenanceB
   const plain = (number: number) => extensions.get(`${FULCIO}${number}`)?.toString("utf8");
   const text = (number: number) => readDerText(extensions.get(`${FULCIO}${number}`));
   const issuer = text(8) ?? plain(1);
-  const oldRepository = plain(5);
+  const old_repository = plain(5);
   const repository =
-    text(12) ?? (oldRepository === undefined ? undefined : `https://github.com/${oldRepository}`);
+    text(12) ?? (old_repository === undefined ? undefined : `https://github.com/${old_repository}`);
   const commit = text(13) ?? plain(3);
   const workflow = text(18) ?? identity?.subjectAlternativeName;
   if (issuer === undefined || repository === undefined || commit === undefined || workflow === undefined)

@@ -30,7 +30,7 @@ import {
 } from "./resolve-wheels.ts";
 import { type EntryPoint, unpackWheel } from "./unpack-wheel.ts";
 
-export interface WheelBuilderParts {
+export interface WheelBuilderOptions {
   pip: Pip;
   /** Null if nothing can be built here. */
   builds: SourceBuilds | null;
@@ -61,8 +61,8 @@ const WHEEL_NAME = /^[A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5}\.whl$/;
 /** The build system that pip uses for archives that specify no backend. */
 const SETUPTOOLS = { requires: ["setuptools>=40.8.0"], backend: "setuptools.build_meta:__legacy__" };
 
-export async function createWheelBuilder(parts: WheelBuilderParts): Promise<SourceBuilder> {
-  const { pip, builds, allowed, dir, operation, limits = SERVER_UNPACK_LIMITS } = parts;
+export async function createWheelBuilder(options: WheelBuilderOptions): Promise<SourceBuilder> {
+  const { pip, builds, allowed, dir, operation, limits = SERVER_UNPACK_LIMITS } = options;
   const wheels = join(dir, "built");
   await mkdir(wheels);
   const built = new Map<string, BuiltWheel>();
@@ -88,7 +88,7 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
   ): Promise<{ requires: LockedFile[]; files: string[] }> {
     await mkdir(folder);
     if (requirements.length === 0) return { requires: [], files: [] };
-    const wanted = { name, requirements, spec: parts.spec };
+    const wanted = { name, requirements, spec: options.spec };
     const locked = await resolveWheels(pip, wanted, folder, operation, builder);
     const downloaded = await downloadWheels(pip, locked, folder, operation);
     return {

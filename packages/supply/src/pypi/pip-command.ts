@@ -241,7 +241,7 @@ export function createPip(options: PythonOptions): Pip {
       const proxy = await startRegistryProxy({
         origins,
         upstream: (origin) => findUpstreamProxy(env, origin),
-        received: (done) => operation.report({ step, message, done, unit: "bytes" }),
+        onReceived: (done) => operation.report({ step, message, done, unit: "bytes" }),
         max_bytes,
       });
       const temporary = await mkdtemp(join(tmpdir(), "backplane-pip-"));
@@ -325,9 +325,9 @@ async function findPip(
   const { version, folder: own_folder } = await describePython(python, env);
   if (own_folder !== null) return { python, version, folder: own_folder };
   // pip is pure Python, so one that belongs to another Python can run here.
-  for (const place of gateway_path.split(delimiter)) {
+  for (const directory of gateway_path.split(delimiter)) {
     for (const name of ["python3", "python"]) {
-      const other_python = place === "" ? null : await firstProgram([place], name);
+      const other_python = directory === "" ? null : await firstProgram([directory], name);
       const folder = other_python === null ? null : (await describePython(other_python, env)).folder;
       if (folder !== null) return { python, version, folder };
     }

@@ -13,7 +13,7 @@ export interface RegistryProxyOptions {
   /** The operator's own proxy for an origin; null if there is none. */
   upstream: (origin: string) => URL | null;
   /** Called with the number of bytes that were received from the registries so far. */
-  received?: (bytes: number) => void;
+  onReceived?: (bytes: number) => void;
   /** After this many bytes every connection is closed, because a response without an end would fill the disk. */
   max_bytes?: number;
 }
@@ -33,14 +33,14 @@ export const MAX_REGISTRY_BYTES = 2 * 1024 * 1024 * 1024;
 export async function startRegistryProxy({
   origins,
   upstream,
-  received,
+  onReceived,
   max_bytes = MAX_REGISTRY_BYTES,
 }: RegistryProxyOptions): Promise<RegistryProxy> {
   const refused: string[] = [];
   let total = 0;
   const countBytes = (chunk: Buffer) => {
     total += chunk.length;
-    received?.(total);
+    onReceived?.(total);
     if (total > max_bytes) disconnect();
   };
   const sockets = new Set<Duplex>();

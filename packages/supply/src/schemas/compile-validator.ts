@@ -52,11 +52,11 @@ export async function loadCompiler(): Promise<Compiler> {
     return ajv;
   };
   // Compiling a meta-schema takes longer than compiling most schemas. Each of these two holds nothing but its meta-schema.
-  const withMetaSchema = new Map<boolean, ReturnType<typeof createAjv>>();
+  const meta_schema_validators = new Map<boolean, ReturnType<typeof createAjv>>();
   const checkAgainstMetaSchema = (schema: AnySchema) => {
     const draft_07 = isDraft07(schema);
-    const ajv = withMetaSchema.get(draft_07) ?? createAjv(draft_07, { meta: true });
-    withMetaSchema.set(draft_07, ajv);
+    const ajv = meta_schema_validators.get(draft_07) ?? createAjv(draft_07, { meta: true });
+    meta_schema_validators.set(draft_07, ajv);
     // The result is a promise only for asynchronous meta-schemas; these two are not.
     void ajv.validateSchema(schema, true);
   };

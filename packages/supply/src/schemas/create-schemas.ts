@@ -111,11 +111,11 @@ function checkInProcess(
 }
 
 function checkInWorker(thread: SchemaThread, key: string, text: string, check_ms: number): SchemaCheck {
-  const tooLong = [{ path: "", message: `comparing it with the schema takes longer than ${check_ms} ms` }];
+  const too_long = [{ path: "", message: `comparing it with the schema takes longer than ${check_ms} ms` }];
   let timeouts = 0;
-  let pausedUntil = 0;
+  let paused_until = 0;
   return async (value) => {
-    if (performance.now() < pausedUntil) return tooLong;
+    if (performance.now() < paused_until) return too_long;
     let reply: ThreadReply;
     try {
       reply = await thread.run({ kind: "check", key, text, value }, check_ms);
@@ -128,9 +128,9 @@ function checkInWorker(thread: SchemaThread, key: string, text: string, check_ms
     }
     if (reply.kind === "too_slow" && ++timeouts >= MAX_TIMEOUTS) {
       timeouts = 0;
-      pausedUntil = performance.now() + PAUSE_MS;
+      paused_until = performance.now() + PAUSE_MS;
     }
-    if (reply.kind === "too_slow") return tooLong;
+    if (reply.kind === "too_slow") return too_long;
     return [{ path: "", message: "cannot be compared with the schema" }];
   };
 }

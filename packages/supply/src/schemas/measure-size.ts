@@ -1,13 +1,13 @@
-/** Estimates the size of a JSON value without serializing it, and stops once it exceeds the limit. */
 export interface ValueSize {
   bytes: number;
   values: number;
-  /** Whether the estimate stopped early, so that the figures are lower bounds. */
+  /** Whether the value exceeds the limit or is nested too deeply; the figures are then lower bounds. */
   large: boolean;
 }
 
 const MAX_DEPTH = 256;
 
+/** Estimates the size of a JSON value without serializing it, and stops once it exceeds the limit. */
 export function measureSize(value: unknown, limit: number): ValueSize {
   const size: ValueSize = { bytes: 0, values: 0, large: false };
   const waiting: { item: unknown; depth: number }[] = [{ item: value, depth: 0 }];

@@ -38,7 +38,7 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
     // Without a listener, a late error of a thread that is being terminated would be an uncaught exception.
     started.on("error", () => {});
     worker = started;
-    const first = await nextAnswer(started, START_MS);
+    const first = await nextMessage(started, START_MS);
     return first === "ready" ? started : toFailure(first);
   };
 
@@ -50,15 +50,15 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
       return ready;
     }
     ready.ref();
-    const answered = nextAnswer(ready, limit_ms);
+    const received = nextMessage(ready, limit_ms);
     ready.postMessage(task);
-    const answer = await answered;
-    if (answer === "too_slow" || answer === "ready" || answer instanceof Error) {
+    const message = await received;
+    if (message === "too_slow" || message === "ready" || message instanceof Error) {
       await end();
-      return toFailure(answer);
+      return toFailure(message);
     }
     ready.unref();
-    return answer;
+    return message;
   };
 
   return {
@@ -78,21 +78,21 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
   };
 }
 
-type Answer = WorkerReply | "ready" | "too_slow" | Error;
+type WorkerMessage = WorkerReply | "ready" | "too_slow" | Error;
 
-function toFailure(answer: Answer): ThreadReply {
-  if (answer === "too_slow") return { kind: "too_slow" };
-  return { kind: "died", why: answer instanceof Error ? answer.message : "it sent an unexpected message" };
+function toFailure(message: WorkerMessage): ThreadReply {
+  if (message === "too_slow") return { kind: "too_slow" };
+  return { kind: "died", why: message instanceof Error ? message.message : "it sent an unexpected message" };
 }
 
-function nextAnswer(worker: Worker, limit_ms: number): Promise<Answer> {
+function nextMessage(worker: Worker, limit_ms: number): Promise<WorkerMessage> {
   return new Promise((resolve) => {
-    const finish = (answer: Answer) => {
+    const finish = (message: WorkerMessage) => {
       clearTimeout(timer);
       worker.off("message", finish);
       worker.off("error", finish);
       worker.off("exit", onExit);
-      resolve(answer);
+      resolve(message);
     };
     const onExit = () => finish(new Error("the thread exited"));
     const started_at = performance.now();
@@ -100,7 +100,7 @@ function nextAnswer(worker: Worker, limit_ms: number): Promise<Answer> {
     const checkTime = () => {
       const { user, system } = process.cpuUsage(cpu_before);
       const left_ms = limit_ms - (user + system) / 1_000;
-      // An answer that has already arrived is read first, because this thread may be late.
+      // A message that has already arrived is read first, because this thread may be late.
       if (left_ms <= 0 || performance.now() - started_at >= MAX_WAIT_MS)
         setImmediate(() => finish("too_slow"));
       else timer = setTimeout(checkTime, Math.max(left_ms, 1));

@@ -23,11 +23,11 @@ async function serve(port: NonNullable<typeof parentPort>): Promise<void> {
   // Loading the meta-schemas takes longer than compiling most schemas, and must not count against their time limit.
   compiler.compile({}, false);
   const validators = new Map<string, Validator>();
-  port.on("message", (task: WorkerTask) => port.postMessage(answer(task, compiler, validators)));
+  port.on("message", (task: WorkerTask) => port.postMessage(runTask(task, compiler, validators)));
   port.postMessage("ready");
 }
 
-function answer(task: WorkerTask, compiler: Compiler, validators: Map<string, Validator>): WorkerReply {
+function runTask(task: WorkerTask, compiler: Compiler, validators: Map<string, Validator>): WorkerReply {
   try {
     if (task.kind === "vet") return { kind: "vetted", vetted: vetSchema(compiler, task.text) };
     let validate = validators.get(task.key);

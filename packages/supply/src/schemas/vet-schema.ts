@@ -25,16 +25,16 @@ export function vetSchema(compiler: Compiler, text: string): VettedSchema {
   const shape = analyseSchema(schema);
   for (const pattern of shape.patterns.keys()) compiler.pattern(pattern);
   const validate = compiler.compile(schema, false);
-  const compileMs = cpuTime(() => compiler.compile(schema, true));
-  const patternMs = timePatterns(compiler, shape);
+  const compile_ms = cpuTime(() => compiler.compile(schema, true));
+  const pattern_ms = timePatterns(compiler, shape);
   const suspicious =
-    shape.recursive || shape.weight > MAX_WEIGHT || compileMs > COMPILE_MS || patternMs > PATTERN_MS;
+    shape.recursive || shape.weight > MAX_WEIGHT || compile_ms > COMPILE_MS || pattern_ms > PATTERN_MS;
   return {
     worker_only: suspicious || isSlow(validate, shape),
     weight: shape.weight,
     quadratic: shape.quadratic,
     formats: shape.formats,
-    pattern_ms: patternMs,
+    pattern_ms,
   };
 }
 

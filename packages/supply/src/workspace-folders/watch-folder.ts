@@ -45,15 +45,15 @@ export function watchFolder(path: string, parts: readonly string[] | null, onCha
   };
   const describeWatched = () => [...watchers].map(([target, { inode }]) => `${inode} ${target}`).join("\n");
   rescan();
-  const rescanTimer = setInterval(() => {
-    const before = describeWatched();
+  const rescan_timer = setInterval(() => {
+    const previous = describeWatched();
     rescan();
-    if (describeWatched() !== before) report();
+    if (describeWatched() !== previous) report();
   }, RESCAN_MS);
-  rescanTimer.unref();
+  rescan_timer.unref();
   return () => {
     clearTimeout(quiet_timer);
-    clearInterval(rescanTimer);
+    clearInterval(rescan_timer);
     for (const target of watchers.keys()) closeWatcher(target);
   };
 }

@@ -1,4 +1,4 @@
-/** A runner whose calls are answered by scripts of the test, and the outcomes that scripts return. */
+/** A runner whose calls are handled by scripts of the test, and the outcomes that scripts return. */
 import type { Json, JsonObject } from "@backplane/contract";
 import type {
   DescribeRequest,
@@ -6,7 +6,7 @@ import type {
   RunListener,
   Runner,
   RunnerHealth,
-  RunnerNotice,
+  RunnerNotification,
   RunOutcome,
   RunRequest,
 } from "@backplane/ports";
@@ -51,12 +51,12 @@ export class ScriptedRunner implements Runner {
   script: RunnerScript = () => ok();
   runs: (protocol: string) => boolean = () => true;
   /** If false, a cancelled script has to return an outcome itself. */
-  honoursCancel = true;
+  honours_cancel = true;
   /** Listener proofs by invocation id; other calls have none. */
   readonly proofs = new Map<string, string>();
   readonly listenerProof = (invocation_id: string): string | null => this.proofs.get(invocation_id) ?? null;
   readonly describe_requests: DescribeRequest[] = [];
-  /** The answer to every describe request. */
+  /** Returns the description for every describe request. */
   description: () => Description | Promise<Description> = () => ({
     exports: [],
     schemas: {},
@@ -65,7 +65,7 @@ export class ScriptedRunner implements Runner {
   });
   /** If absent, every version starts. */
   probe?: Runner["probe"];
-  readonly #listeners = new Set<(notice: RunnerNotice) => void>();
+  readonly #listeners = new Set<(notification: RunnerNotification) => void>();
   #halted = false;
   readonly #cancels = new Map<string, (reason: "user" | "shutdown") => void>();
 
@@ -82,7 +82,7 @@ export class ScriptedRunner implements Runner {
         event: (event) => listener.event(event),
         ...(listener.answerRequest === undefined ? {} : { answerRequest: listener.answerRequest }),
       });
-      const outcome = this.honoursCancel ? await Promise.race([work, stopped]) : await work;
+      const outcome = this.honours_cancel ? await Promise.race([work, stopped]) : await work;
       return this.#halted ? await new Promise<never>(() => {}) : outcome;
     } finally {
       this.#cancels.delete(request.invocation_id);
@@ -94,14 +94,14 @@ export class ScriptedRunner implements Runner {
     return await this.description();
   };
 
-  readonly onNotice = (listener: (notice: RunnerNotice) => void): (() => void) => {
+  readonly onNotification = (listener: (notification: RunnerNotification) => void): (() => void) => {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   };
 
   /** Emits a notification that belongs to no request. */
-  notify(notice: RunnerNotice): void {
-    for (const listener of this.#listeners) listener(notice);
+  notify(notification: RunnerNotification): void {
+    for (const listener of this.#listeners) listener(notification);
   }
 
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean {

@@ -87,20 +87,20 @@ class ContentLengthScanner implements Scanner {
     if (this.#header.length === 0 && this.#readUsualHeader()) return;
     const chunk = this.#input.chunk;
     // The terminator may have started in an earlier chunk, so the joined bytes are searched.
-    const before = this.#header.length;
-    const room = this.#limits.header_bytes - before;
+    const previous_length = this.#header.length;
+    const room = this.#limits.header_bytes - previous_length;
     this.#header.add(chunk.subarray(this.#input.at, this.#input.at + room), this.#limits.header_bytes);
     const header = this.#header.peek();
-    const end = header.indexOf("\r\n\r\n", Math.max(0, before - 3), "latin1");
+    const end = header.indexOf("\r\n\r\n", Math.max(0, previous_length - 3), "latin1");
     if (end < 0) {
-      refuseStrayText(header);
+      rejectStrayText(header);
       if (header.length === this.#limits.header_bytes) {
         throw invalidHeader(`a header must end within ${this.#limits.header_bytes} bytes`, header);
       }
       this.#input.at = chunk.length;
       return;
     }
-    this.#input.at += end + 4 - before;
+    this.#input.at += end + 4 - previous_length;
     this.#acceptLength(parseHeader(header.subarray(0, end)), header);
     this.#header.take();
   }
@@ -141,21 +141,21 @@ class ContentLengthScanner implements Scanner {
 }
 
 /** A line that does not end in \r\n is not a header: most likely the plugin printed to stdout. */
-function refuseStrayText(header: Buffer): void {
+function rejectStrayText(header: Buffer): void {
   for (let at = header.indexOf(LF); at >= 0; at = header.indexOf(LF, at + 1)) {
     if (at > 0 && header[at - 1] === CR) continue;
     throw invalidHeader("this is not a Content-Length header", beforeFirstFrame(header));
   }
 }
 
-/** Shows the printed lines without a frame that arrived in the same chunk. */
+/** Leaves out a frame that arrived in the same chunk as the printed lines. */
 function beforeFirstFrame(header: Buffer): Buffer {
   const frame = header.indexOf("\nContent-Length:", 0, "latin1");
   return frame < 0 ? header : header.subarray(0, frame);
 }
 
 function parseHeader(header: Buffer): number {
-  refuseStrayText(header);
+  rejectStrayText(header);
   let length: number | undefined;
   for (const line of header.toString("latin1").split("\r\n")) {
     const match = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*$/.exec(line);

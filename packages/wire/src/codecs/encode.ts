@@ -1,7 +1,3 @@
-/**
- * Encodes frames. JSON.stringify escapes a lone surrogate, which strict readers reject; it is replaced by U+FFFD, so
- * that a string cut inside a character loses that character instead of the connection.
- */
 export function encodeContentLength(frame: object): string {
   const body = stringifyFrame(frame);
   return `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
@@ -11,6 +7,10 @@ export function encodeNdjson(frame: object): string {
   return `${stringifyFrame(frame)}\n`;
 }
 
+/**
+ * JSON.stringify escapes a lone surrogate, which strict readers reject. It is replaced by U+FFFD, so that a string cut
+ * inside a character loses that character instead of the connection.
+ */
 export function stringifyFrame(frame: object): string {
   const text = JSON.stringify(frame);
   return text.includes("\\ud") ? text.replace(LONE_SURROGATE, "$1\\ufffd") : text;

@@ -1,9 +1,10 @@
-/**
- * Assembles the bytes of one frame from chunks. The buffer grows with the received bytes, to at most twice their size,
- * and never with the announced length. Each byte is copied a constant number of times, whatever the size of the chunks.
- */
 const INITIAL_BYTES = 16 * 1024;
 
+/**
+ * Assembles the bytes of one frame from chunks. The buffer grows with the received bytes, to at most twice their size
+ * or INITIAL_BYTES, and never with the announced length. Each byte is copied a constant number of times, whatever the
+ * size of the chunks.
+ */
 export class FrameAssembly {
   #buffer: Buffer | undefined;
   #length = 0;
@@ -12,12 +13,12 @@ export class FrameAssembly {
     return this.#length;
   }
 
-  /** `maxBytes` limits the growth: the frame will not have more bytes in total. */
-  add(bytes: Buffer, maxBytes: number): void {
+  /** `max_bytes` limits the growth: the frame will not have more bytes in total. */
+  add(bytes: Buffer, max_bytes: number): void {
     const needed = this.#length + bytes.length;
     if (this.#buffer === undefined || this.#buffer.length < needed) {
       const grown = Buffer.allocUnsafeSlow(
-        Math.max(needed, Math.min(maxBytes, Math.max(INITIAL_BYTES, needed * 2))),
+        Math.max(needed, Math.min(max_bytes, Math.max(INITIAL_BYTES, needed * 2))),
       );
       if (this.#buffer !== undefined) this.#buffer.copy(grown, 0, 0, this.#length);
       this.#buffer = grown;

@@ -43,15 +43,15 @@ export class FrameDecoder<Frame extends Json> {
   readonly #onFrame: (frame: Frame) => void;
   readonly #onFailure: (error: BackplaneError) => void;
   readonly #options: DecoderOptions;
-  readonly #offThreadAbove: number = WIRE_LIMITS.frame_bytes;
+  readonly #off_thread_above: number = WIRE_LIMITS.frame_bytes;
   #parser: OffThreadParser | undefined;
   #state: "idle" | "yielded" | "parsing" | "failed" = "idle";
   #held = false;
   #draining = false;
   #paused = false;
   #onEnded: (() => void) | undefined;
-  #turnStart = 0;
-  #lastDrain = 0;
+  #turn_start = 0;
+  #last_drain = 0;
 
   constructor(
     scanner: Scanner,
@@ -74,7 +74,7 @@ export class FrameDecoder<Frame extends Json> {
     );
     if (this.#state !== "idle" || this.#draining) return;
     const now = performance.now();
-    if (now - this.#lastDrain > SAME_TURN_MS) this.#turnStart = now;
+    if (now - this.#last_drain > SAME_TURN_MS) this.#turn_start = now;
     this.#drain(now);
   }
 
@@ -125,16 +125,16 @@ export class FrameDecoder<Frame extends Json> {
   }
 
   /** Returns true if all received frames have been delivered. */
-  #drainFrames(startedAt: number): boolean {
-    let now = startedAt;
+  #drainFrames(started_at: number): boolean {
+    let now = started_at;
     for (let count = 1; ; count++) {
-      if (this.#held || now - this.#turnStart > TURN_MS) {
+      if (this.#held || now - this.#turn_start > TURN_MS) {
         this.#setState("yielded");
         return false;
       }
       const body = this.#scanner.next() ?? (this.#onEnded === undefined ? null : this.#scanner.last());
       if (body === null) break;
-      if (body.length > this.#offThreadAbove) {
+      if (body.length > this.#off_thread_above) {
         this.#parseOffThread(body);
         return false;
       }
@@ -142,7 +142,7 @@ export class FrameDecoder<Frame extends Json> {
       if (this.#hasFailed()) return false;
       if (count % FRAMES_PER_CLOCK_READ === 0 || body.length > 16_384) now = performance.now();
     }
-    this.#lastDrain = performance.now();
+    this.#last_drain = performance.now();
     this.#setState("idle");
     return true;
   }
@@ -171,7 +171,7 @@ export class FrameDecoder<Frame extends Json> {
     setImmediate(() => {
       if (this.#state !== "yielded" || this.#held) return;
       const now = performance.now();
-      this.#turnStart = now;
+      this.#turn_start = now;
       this.#drain(now);
     });
   }

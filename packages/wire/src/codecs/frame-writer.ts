@@ -21,9 +21,9 @@ const WRITE_CHARACTERS = 64 * 1024;
 export class FrameWriter {
   readonly #transport: Transport;
   readonly #framing: Framing;
-  readonly #frameBytes: number;
+  readonly #frame_bytes: number;
   readonly #waiting: string[] = [];
-  #waitingCharacters = 0;
+  #waiting_characters = 0;
   #batch = "";
   #scheduled = false;
   #full = false;
@@ -32,10 +32,10 @@ export class FrameWriter {
     this.#endBatch();
   };
 
-  constructor(transport: Transport, framing: Framing, frameBytes: number, onDrained: () => void) {
+  constructor(transport: Transport, framing: Framing, frame_bytes: number, onDrained: () => void) {
     this.#transport = transport;
     this.#framing = framing;
-    this.#frameBytes = frameBytes;
+    this.#frame_bytes = frame_bytes;
     transport.onDrain(() => {
       this.#full = false;
       this.#writeWaiting(false);
@@ -43,20 +43,20 @@ export class FrameWriter {
     });
   }
 
-  /** Bytes not yet read by the peer; text that is not encoded yet is counted in characters. */
+  /** Bytes that are still queued; text that is not encoded yet is counted in characters. */
   get queuedBytes(): number {
-    return this.#transport.queuedBytes + this.#waitingCharacters + this.#batch.length;
+    return this.#transport.queuedBytes + this.#waiting_characters + this.#batch.length;
   }
 
   /** Throws `frame_too_large` before anything is queued, because the peer would reject the frame and disconnect. */
   send(frame: object): void {
     const body = stringifyFrame(frame);
     const bytes = Buffer.byteLength(body);
-    if (bytes > this.#frameBytes) {
+    if (bytes > this.#frame_bytes) {
       throw new BackplaneError(
         "frame_too_large",
-        `The message has ${bytes} bytes; the limit is ${this.#frameBytes}.`,
-        { details: { bytes, limit: this.#frameBytes } },
+        `The message has ${bytes} bytes; the limit is ${this.#frame_bytes}.`,
+        { details: { bytes, limit: this.#frame_bytes } },
       );
     }
     this.#batch += this.#framing === "ndjson" ? `${body}\n` : `Content-Length: ${bytes}\r\n\r\n${body}`;
@@ -80,17 +80,17 @@ export class FrameWriter {
     this.#batch = "";
     if (this.#full) {
       this.#waiting.push(batch);
-      this.#waitingCharacters += batch.length;
+      this.#waiting_characters += batch.length;
     } else this.#full = !this.#transport.write(batch);
   }
 
-  #writeWaiting(evenIfFull: boolean): void {
-    while (this.#waiting.length > 0 && (evenIfFull || !this.#full)) {
+  #writeWaiting(even_if_full: boolean): void {
+    while (this.#waiting.length > 0 && (even_if_full || !this.#full)) {
       let count = 0;
       let text = "";
       while (count < this.#waiting.length && text.length < WRITE_CHARACTERS) text += this.#waiting[count++];
       this.#waiting.splice(0, count);
-      this.#waitingCharacters -= text.length;
+      this.#waiting_characters -= text.length;
       this.#full = !this.#transport.write(text);
     }
   }

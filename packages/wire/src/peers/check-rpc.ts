@@ -40,10 +40,10 @@ export function checkRpcResponse(message: JsonObject): string | undefined {
 export function isRpcReply(message: Json, isPending: (id: number) => boolean): message is JsonObject {
   if (!isObject(message)) return false;
   const { error, id, method, result } = message;
-  const numericId = typeof id === "number" ? id : idFromText(id);
-  const matchesPending = numericId !== undefined && isPending(numericId);
-  if (method === undefined) return matchesPending || result !== undefined || error !== undefined;
-  return matchesPending && ((result ?? null) !== null || (error ?? null) !== null);
+  const numeric_id = typeof id === "number" ? id : idFromText(id);
+  const matches_pending = numeric_id !== undefined && isPending(numeric_id);
+  if (method === undefined) return matches_pending || result !== undefined || error !== undefined;
+  return matches_pending && ((result ?? null) !== null || (error ?? null) !== null);
 }
 
 /** The numeric id in a string: some programs return `"7"` for 7. */

@@ -9,12 +9,12 @@ export const SIDE_PROTOCOL = "rterm.plugin.v1";
 
 export function checkSideHandshake(line: JsonObject): string | undefined {
   if (line.type !== undefined && line.type !== "handshake" && line.type !== "handshake_response") {
-    return "type must be handshake";
+    return "type must be handshake or handshake_response, if it is present";
   }
   const manifest = line.manifest;
   if (!isObject(manifest)) return "manifest must be an object";
-  if (!isNonEmpty(manifest.plugin_id)) return "manifest.plugin_id must be a string";
-  if (!isNonEmpty(manifest.plugin_version)) return "manifest.plugin_version must be a string";
+  if (!isNonEmpty(manifest.plugin_id)) return "manifest.plugin_id must be a non-empty string";
+  if (!isNonEmpty(manifest.plugin_version)) return "manifest.plugin_version must be a non-empty string";
   if (typeof manifest.protocol_version !== "string") return "manifest.protocol_version must be a string";
   if (!isList(manifest.exposed_tools, isNonEmpty)) return "manifest.exposed_tools must be a list of names";
   if (manifest.capabilities !== undefined && !isList(manifest.capabilities, isString)) {
@@ -26,13 +26,13 @@ export function checkSideHandshake(line: JsonObject): string | undefined {
 /** Checks the shape only; checkSideOutcome checks the rules between fields. */
 export function checkSideResponse(line: JsonObject): string | undefined {
   if (line.type !== "response") return "type must be response";
-  if (!isNonEmpty(line.request_id)) return "request_id must be a string";
+  if (!isNonEmpty(line.request_id)) return "request_id must be a non-empty string";
   if (line.status !== "ok" && line.status !== "error") return "status must be ok or error";
   if (line.metadata !== undefined && !isObject(line.metadata)) return "metadata must be an object";
   const error = line.error;
   if (error === undefined) return undefined;
   if (!isObject(error)) return "error must be an object";
-  if (!isNonEmpty(error.code)) return "error.code must be a string";
+  if (!isNonEmpty(error.code)) return "error.code must be a non-empty string";
   if (typeof error.message !== "string") return "error.message must be a string";
   return undefined;
 }

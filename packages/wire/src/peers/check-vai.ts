@@ -58,16 +58,16 @@ export function checkVaiResponse(frame: JsonObject): string | undefined {
   }
   const error = frame.error;
   if (!isObject(error)) return "ok:false needs an error";
-  if (!isNonEmpty(error.code)) return "error.code must be a string";
+  if (!isNonEmpty(error.code)) return "error.code must be a non-empty string";
   if (typeof error.message !== "string") return "error.message must be a string";
   return undefined;
 }
 
 export function checkVaiEvent(frame: JsonObject): string | undefined {
   if (frame.protocol !== VAI_PROTOCOL) return `protocol must be ${VAI_PROTOCOL}`;
-  if (!isNonEmpty(frame.request_id)) return "request_id must be a string";
+  if (!isNonEmpty(frame.request_id)) return "request_id must be a non-empty string";
   if (!isObject(frame.event)) return "event must be an object";
-  if (!isNonEmpty(frame.event.type)) return "event.type must be a string";
+  if (!isNonEmpty(frame.event.type)) return "event.type must be a non-empty string";
   return undefined;
 }
 

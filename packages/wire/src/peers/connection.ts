@@ -29,7 +29,7 @@ export class WireConnection<Frame extends Json> {
   readonly #transport: Transport;
   readonly #decoder: FrameDecoder<Frame>;
   readonly #writer: FrameWriter;
-  readonly #holdAbove: number;
+  readonly #hold_above: number;
   #ended = false;
   #stopped = false;
 
@@ -37,12 +37,12 @@ export class WireConnection<Frame extends Json> {
     const limits = frameLimits(options.limits);
     const { transport } = options;
     this.#transport = transport;
-    this.#holdAbove = options.hold_above_bytes ?? Number.POSITIVE_INFINITY;
+    this.#hold_above = options.hold_above_bytes ?? Number.POSITIVE_INFINITY;
     this.#writer = new FrameWriter(transport, options.framing, limits.frame_bytes, () =>
       this.#decoder.release(),
     );
     const onFailure = (error: BackplaneError): void => this.#finish(() => options.onFailure(error));
-    const decoderOptions = {
+    const decoder_options = {
       pause: () => transport.pause(),
       resume: () => transport.resume(),
       ...(options.onBadBody === undefined ? {} : { onBadBody: options.onBadBody }),
@@ -50,12 +50,12 @@ export class WireConnection<Frame extends Json> {
     const onFrame = (frame: Frame): void => options.onFrame(frame);
     this.#decoder =
       options.framing === "ndjson"
-        ? new NdjsonDecoder<Frame>(limits, onFrame, onFailure, decoderOptions)
+        ? new NdjsonDecoder<Frame>(limits, onFrame, onFailure, decoder_options)
         : (new ContentLengthDecoder(
             limits,
             onFrame as never,
             onFailure,
-            decoderOptions,
+            decoder_options,
           ) as unknown as FrameDecoder<Frame>);
     transport.onClose((error) => {
       this.#decoder.end(() => this.#finish(() => options.onClose(error)));
@@ -72,7 +72,7 @@ export class WireConnection<Frame extends Json> {
     // The peer may have closed its writing side and still read, so only stop() ends writing.
     if (this.#stopped) return;
     this.#writer.send(frame);
-    if (this.#writer.queuedBytes > this.#holdAbove) this.#decoder.hold();
+    if (this.#writer.queuedBytes > this.#hold_above) this.#decoder.hold();
   }
 
   strayOutput(): string {

@@ -96,7 +96,7 @@ export class InstrumentHost {
   async #request(
     method: string,
     params: JsonObject,
-    errorCode: "handshake_failed" | "plugin_protocol_error",
+    error_code: "handshake_failed" | "plugin_protocol_error",
     timeout_ms?: number,
   ): Promise<Json> {
     try {
@@ -105,7 +105,7 @@ export class InstrumentHost {
       if (codeOf(error) !== undefined) throw error;
       const { message, rpcCode } = error as { rpcCode: number; message: string };
       const text = `The plugin responded to ${method} with error ${rpcCode}: ${message.slice(0, MESSAGE_CHARS)}`;
-      throw new BackplaneError(errorCode, text, { details: { rpc_code: rpcCode } });
+      throw new BackplaneError(error_code, text, { details: { rpc_code: rpcCode } });
     }
   }
 }

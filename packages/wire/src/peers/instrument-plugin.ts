@@ -18,7 +18,6 @@ import {
   isObject,
   RPC_ERRORS,
 } from "@backplane/contract";
-
 import { RpcError } from "./rpc-peer.ts";
 
 export interface InstrumentPluginOptions {
@@ -36,7 +35,7 @@ export class InstrumentPlugin {
   readonly #options: InstrumentPluginOptions;
   readonly #running = new Map<string, AbortController>();
   #provider: InstrumentProvider | null = null;
-  #initializeCalled = false;
+  #initialize_called = false;
   #instruments: Map<string, Instrument> | null = null;
 
   constructor(options: InstrumentPluginOptions) {
@@ -44,9 +43,9 @@ export class InstrumentPlugin {
   }
 
   async initialize(params: InstrumentMethods["initialize"][0]): Promise<{ success: true }> {
-    if (this.#initializeCalled)
+    if (this.#initialize_called)
       throw new RpcError(RPC_ERRORS.invalid_request, "initialize was already called");
-    this.#initializeCalled = true;
+    this.#initialize_called = true;
     const context = this.#options.context(params);
     try {
       const provider = await this.#options.load();
@@ -65,8 +64,9 @@ export class InstrumentPlugin {
       const { instruments } = provider;
       const list = typeof instruments === "function" ? await instruments.call(provider) : instruments;
       const checked = checkInstruments(list);
-      const withoutInvoke = list.find((instrument) => typeof instrument.invoke !== "function");
-      if (withoutInvoke !== undefined) throw new Error(`the instrument ${withoutInvoke.name} has no invoke`);
+      const without_invoke = list.find((instrument) => typeof instrument.invoke !== "function");
+      if (without_invoke !== undefined)
+        throw new Error(`the instrument ${without_invoke.name} has no invoke`);
       this.#instruments = new Map(list.map((instrument) => [instrument.name, instrument]));
       return checked;
     } catch (error) {
@@ -75,7 +75,7 @@ export class InstrumentPlugin {
   }
 
   async invoke(call: InstrumentInvocation): Promise<InstrumentReturn> {
-    const instrument = await this.#find(call.instrument);
+    const instrument = await this.#findInstrument(call.instrument);
     const { instrument: name, invocationId, params, ...context } = call;
     const stop = new AbortController();
     this.#running.set(invocationId, stop);
@@ -93,7 +93,7 @@ export class InstrumentPlugin {
   }
 
   async healthCheck({ instrument }: { instrument: string }): Promise<InstrumentHealth> {
-    const implementation = await this.#find(instrument);
+    const implementation = await this.#findInstrument(instrument);
     if (implementation.healthCheck === undefined) return { status: "Healthy" };
     try {
       const health: unknown = await implementation.healthCheck();
@@ -124,13 +124,13 @@ export class InstrumentPlugin {
     throw new RpcError(NOT_INITIALIZED, "the provider is not initialized");
   }
 
-  async #find(name: string): Promise<Instrument> {
+  async #findInstrument(name: string): Promise<Instrument> {
     this.#requireProvider();
     if (this.#instruments === null) await this.list();
     const instrument = this.#instruments?.get(name);
     if (instrument !== undefined) return instrument;
-    const quotedName = JSON.stringify(name).slice(0, 80);
-    throw new RpcError(RPC_ERRORS.invalid_params, `unknown instrument ${quotedName}`);
+    const quoted_name = JSON.stringify(name).slice(0, 80);
+    throw new RpcError(RPC_ERRORS.invalid_params, `unknown instrument ${quoted_name}`);
   }
 }
 

@@ -8,20 +8,20 @@ import { isObject, type JsonObject } from "@backplane/contract";
 export class OneWayMessages {
   #unanswered = 0;
   /** Requests with this id or a higher one were sent after the last one-way message. */
-  #firstLaterId = 0;
+  #first_later_id = 0;
 
   /** `next_id` is the id of the next request. */
   sent(next_id: number): void {
     this.#unanswered++;
-    this.#firstLaterId = next_id;
+    this.#first_later_id = next_id;
   }
 
   /** A reply to a later request shows that the peer has processed the messages before it. */
   replied(id: number): void {
-    if (id >= this.#firstLaterId) this.#unanswered = 0;
+    if (id >= this.#first_later_id) this.#unanswered = 0;
   }
 
-  /** Returns whether the reply is such an answer, and counts it. */
+  /** Returns whether the reply can be an answer to a one-way message, and counts it. */
   tolerates(reply: JsonObject): boolean {
     if (this.#unanswered === 0 || (reply.id !== undefined && reply.id !== null)) return false;
     if (reply.error === undefined && !isEmpty(reply.result)) return false;

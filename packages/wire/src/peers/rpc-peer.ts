@@ -1,7 +1,7 @@
 /**
- * JSON-RPC 2.0 over NDJSON in both directions on one pipe, with batches, notifications and error codes as specified. A
- * line that is not JSON is answered with -32700 and the stream continues. A line over the limit, a reply without a
- * request, or the end of the stream closes the connection and rejects all pending calls.
+ * JSON-RPC 2.0 over NDJSON in both directions on one pipe, with batches, notifications and error codes as specified.
+ * A line that is not JSON is answered with -32700 and the stream continues. A line over the limit, a reply that may
+ * belong to any pending call, or the end of the stream closes the connection and rejects all pending calls.
  */
 import {
   BackplaneError,
@@ -38,7 +38,7 @@ export interface RpcPeerOptions {
   max_queued_bytes?: number;
   /** Timer for the timeouts of calls; defaults to setTimeout. */
   after?: StartTimer;
-  /** Throw an RpcError to set code and message. Without `handle` every method is unknown. */
+  /** Throws an RpcError to choose code and message. Without `handle` every method is unknown. */
   handle?(method: string, params: unknown): Promise<unknown>;
   /** Called for a reply that matches no pending call. */
   onViolation?(kind: "second_reply" | "late_reply" | "unknown_id" | "reply_without_request"): void;
@@ -74,22 +74,22 @@ const noop = () => {};
 export class RpcPeer {
   readonly #options: RpcPeerOptions;
   readonly #connection: WireConnection<Json>;
-  readonly #maxQueued: number;
+  readonly #max_queued: number;
   readonly #pending = new IdTable<PendingCall, number>();
   readonly #settled = new SettledIds();
-  readonly #oneWay = new OneWayMessages();
-  #nextId = 1;
+  readonly #one_way = new OneWayMessages();
+  #next_id = 1;
   #running = 0;
   #failure: BackplaneError | undefined;
 
   constructor(options: RpcPeerOptions) {
     this.#options = options;
-    this.#maxQueued = options.max_queued_bytes ?? MAX_QUEUED_BYTES;
+    this.#max_queued = options.max_queued_bytes ?? MAX_QUEUED_BYTES;
     this.#connection = new WireConnection<Json>({
       transport: options.transport,
       framing: "ndjson",
       limits: options.limits,
-      hold_above_bytes: this.#maxQueued,
+      hold_above_bytes: this.#max_queued,
       onFrame: (message) => this.#receive(message),
       onBadBody: (error) => this.#rejectBody(error),
       onFailure: (error) => this.#fail(error),
@@ -109,7 +109,7 @@ export class RpcPeer {
     return new Promise((resolve, reject) => {
       const refusal = this.#refusalReason();
       if (refusal !== undefined) return reject(refusal);
-      const id = this.#nextId++;
+      const id = this.#next_id++;
       try {
         this.#connection.send({ jsonrpc: "2.0", id, method, params });
       } catch (error) {
@@ -132,8 +132,8 @@ export class RpcPeer {
 
   #refusalReason(): BackplaneError | undefined {
     if (this.#failure !== undefined) return this.#failure;
-    if (this.#connection.queuedBytes <= this.#maxQueued) return undefined;
-    return new BackplaneError("backpressure", undefined, { details: { limit: this.#maxQueued } });
+    if (this.#connection.queuedBytes <= this.#max_queued) return undefined;
+    return new BackplaneError("backpressure", undefined, { details: { limit: this.#max_queued } });
   }
 
   #receive(message: Json): void {
@@ -149,7 +149,7 @@ export class RpcPeer {
   /** Sends a message that expects no reply. */
   #sendOneWay(message: object): void {
     this.#connection.send(message);
-    this.#oneWay.sent(this.#nextId);
+    this.#one_way.sent(this.#next_id);
   }
 
   /** A response that cannot be parsed fails its call immediately instead of at the deadline. */
@@ -230,7 +230,7 @@ export class RpcPeer {
       else this.#options.onViolation?.(ending === "replied" ? "second_reply" : "late_reply");
       return;
     }
-    this.#oneWay.replied(id);
+    this.#one_way.replied(id);
     const problem = checkRpcResponse(message);
     if (problem !== undefined) pending.reject(malformed(pending.method, problem));
     else if (message.error === undefined) pending.resolve(message.result!);
@@ -240,7 +240,10 @@ export class RpcPeer {
     }
   }
 
-  /** All sent ids are numbers, so a reply with any other id matches no request. */
+  /**
+   * All sent ids are numbers. A reply with any other id may belong to any pending call, unless the id is the text of
+   * one.
+   */
   #receiveNonNumericId(message: JsonObject): void {
     const intended = idFromText(message.id);
     const pending = intended === undefined ? undefined : this.#removePending(intended, "replied");
@@ -248,9 +251,9 @@ export class RpcPeer {
       pending.reject(
         malformed(pending.method, `its id is ${formatRpcId(message.id)} and not the number ${intended}`),
       );
-    } else if (intended !== undefined && intended < this.#nextId) {
+    } else if (intended !== undefined && intended < this.#next_id) {
       this.#options.onViolation?.("second_reply");
-    } else if (this.#pending.size === 0 || this.#oneWay.tolerates(message)) {
+    } else if (this.#pending.size === 0 || this.#one_way.tolerates(message)) {
       this.#options.onViolation?.("reply_without_request");
     } else {
       const problem = `A reply matches no request: its id is ${formatRpcId(message.id)}, but sent ids are numbers.`;

@@ -2,7 +2,6 @@
 import { isObject, type JsonObject, RPC_ERRORS } from "@backplane/contract";
 import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
-
 import type { InstrumentPlugin } from "./instrument-plugin.ts";
 import { RpcError, RpcPeer } from "./rpc-peer.ts";
 

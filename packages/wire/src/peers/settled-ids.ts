@@ -1,11 +1,11 @@
-/**
- * Remembers how recent requests ended, to distinguish a second reply from a reply with an unknown id. Holds one to two
- * generations of ids, so memory is bounded.
- */
 export type RequestEnding = "replied" | "abandoned";
 
 const GENERATION_SIZE = 4_096;
 
+/**
+ * Remembers how recent requests ended, to distinguish a second reply from a reply with an unknown id. Holds at most two
+ * generations of ids, so memory is bounded.
+ */
 export class SettledIds {
   #recent = new Map<string, RequestEnding>();
   #older = new Map<string, RequestEnding>();

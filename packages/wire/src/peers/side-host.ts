@@ -37,7 +37,7 @@ export class SideHost {
   #pending: PendingRequest | undefined;
   #answered: "nothing" | "handshake" | "request" = "nothing";
   #failure: BackplaneError | undefined;
-  #extraOutput = false;
+  #extra_output = false;
 
   constructor(options: SideHostOptions) {
     this.#options = options;
@@ -53,7 +53,7 @@ export class SideHost {
 
   /** True if the plugin printed more after the response; the call must then not be reported as a success. */
   get extraOutput(): boolean {
-    return this.#extraOutput;
+    return this.#extra_output;
   }
 
   async handshake(): Promise<SideManifest> {
@@ -136,8 +136,8 @@ export class SideHost {
   }
 
   #reportExtraOutput(): void {
-    if (this.#extraOutput) return;
-    this.#extraOutput = true;
+    if (this.#extra_output) return;
+    this.#extra_output = true;
     this.#options.onViolation({ kind: "extra_output" });
   }
 

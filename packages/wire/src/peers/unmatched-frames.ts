@@ -1,6 +1,7 @@
 /**
  * Classifies frames that match no pending request: a second reply, a reply after the request was abandoned, an event
- * after the reply, an unknown id. Such frames are counted and otherwise ignored.
+ * after the reply or after the request was abandoned (`event_after_reply` in both cases), an unknown id. Such frames
+ * are counted and otherwise ignored.
  */
 import { isNonEmpty } from "./check-vai.ts";
 import { type RequestEnding, SettledIds } from "./settled-ids.ts";

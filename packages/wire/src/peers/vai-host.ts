@@ -1,7 +1,8 @@
 /**
- * The host side of `vai.rpc.v1`. States: new → greeting → ready → closed; `closed` is final and keeps the error for all
- * later requests. Invariants: no request is sent before a valid hello; a request settles exactly once; a frame that
- * matches no pending request is only counted.
+ * The host side of `vai.rpc.v1`. States: new → greeting → ready → closed; `closed` is final and keeps the error for
+ * all later requests. Invariants: no request is sent before a valid hello; a request settles exactly once; a frame
+ * whose id matches no pending request is only counted. A response without a usable id, while requests are pending,
+ * closes the connection, because it may belong to any of them.
  */
 import {
   BackplaneError,
@@ -35,8 +36,9 @@ export interface VaiHostOptions {
   max_queued_bytes?: number;
   onViolation(violation: VaiViolation): void;
   /**
-   * Called at most once, when the connection ends: failed hello, invalid frame, closed stream, second hello. hello()
-   * and all pending requests have been rejected with the same error by then. The caller should kill the process.
+   * Called at most once, when the connection ends: failed hello, invalid frame, closed stream, second hello, response
+   * without an id. hello() and all pending requests have been rejected with the same error by then. The caller should
+   * kill the process.
    */
   onFailure(error: BackplaneError): void;
 }
@@ -53,7 +55,7 @@ export interface VaiReplySink {
 interface PendingRequest {
   op: ExportOp;
   sink: VaiReplySink;
-  cancelSent: boolean;
+  cancel_sent: boolean;
 }
 
 interface PendingHello {
@@ -65,19 +67,19 @@ interface PendingHello {
 export class VaiHost {
   readonly #options: VaiHostOptions;
   readonly #connection: WireConnection<JsonObject>;
-  readonly #maxQueued: number;
+  readonly #max_queued: number;
   readonly #pending = new IdTable<PendingRequest>();
   readonly #unmatched: UnmatchedFrames;
   #state: "new" | "greeting" | "ready" | "closed" = "new";
   #greeting: PendingHello | undefined;
-  #earlyFrame: JsonObject | undefined;
-  #shuttingDown = false;
+  #early_frame: JsonObject | undefined;
+  #shutting_down = false;
   #failure: BackplaneError | undefined;
 
   constructor(options: VaiHostOptions) {
     this.#options = options;
     this.#unmatched = new UnmatchedFrames((violation) => options.onViolation(violation));
-    this.#maxQueued = options.max_queued_bytes ?? MAX_QUEUED_BYTES;
+    this.#max_queued = options.max_queued_bytes ?? MAX_QUEUED_BYTES;
     this.#connection = new WireConnection<JsonObject>({
       transport: options.transport,
       framing: "content-length",
@@ -110,13 +112,13 @@ export class VaiHost {
         role: "host",
         host: this.#options.host,
       });
-      if (this.#earlyFrame !== undefined) this.#receiveHello(this.#earlyFrame);
+      if (this.#early_frame !== undefined) this.#receiveHello(this.#early_frame);
     });
   }
 
   /**
-   * onEvent is called in order, before the promise settles. Resolves to a response that is valid under vai.response
-   * (ok or ok:false). Rejects with `malformed_response`, `backpressure`, `frame_too_large`, or the error that ended
+   * onEvent is called in order, before the promise settles. Resolves to a response that satisfies vai.response, with ok
+   * true or false. Rejects with `malformed_response`, `backpressure`, `frame_too_large`, or the error that ended
    * the connection.
    */
   request(
@@ -145,15 +147,15 @@ export class VaiHost {
       sink.failed(toBackplaneError(error));
       return false;
     }
-    this.#pending.set(id, { op, sink, cancelSent: false });
+    this.#pending.set(id, { op, sink, cancel_sent: false });
     return true;
   }
 
   /** Sends a cancel frame. The request stays pending, so that a reply within the grace period is accepted. */
   cancel(id: string, reason: string): void {
     const pending = this.#pending.get(id);
-    if (pending === undefined || pending.cancelSent) return;
-    pending.cancelSent = true;
+    if (pending === undefined || pending.cancel_sent) return;
+    pending.cancel_sent = true;
     this.#connection.send({ protocol: VAI_PROTOCOL, type: "cancel", request_id: id, reason });
   }
 
@@ -164,8 +166,8 @@ export class VaiHost {
 
   /** Sends a shutdown frame and closes the plugin's input; replies to requests in flight are still accepted. */
   shutdown(): void {
-    if (this.#state === "closed" || this.#shuttingDown) return;
-    this.#shuttingDown = true;
+    if (this.#state === "closed" || this.#shutting_down) return;
+    this.#shutting_down = true;
     this.#connection.send({ protocol: VAI_PROTOCOL, type: "shutdown" });
     this.#connection.closeWriting();
   }
@@ -175,12 +177,12 @@ export class VaiHost {
     if (this.#state !== "ready") {
       return new BackplaneError("handshake_failed", "A request cannot be sent before a valid hello.");
     }
-    if (this.#shuttingDown) return new BackplaneError("crashed", "The plugin is being shut down.");
+    if (this.#shutting_down) return new BackplaneError("crashed", "The plugin is being shut down.");
     if (this.#pending.has(id))
       return new BackplaneError("internal", `The request id ${id} is already in use.`);
-    if (this.#connection.queuedBytes <= this.#maxQueued) return undefined;
+    if (this.#connection.queuedBytes <= this.#max_queued) return undefined;
     return new BackplaneError("backpressure", undefined, {
-      details: { queued_bytes: this.#connection.queuedBytes, limit: this.#maxQueued },
+      details: { queued_bytes: this.#connection.queuedBytes, limit: this.#max_queued },
     });
   }
 
@@ -198,7 +200,7 @@ export class VaiHost {
     const greeting = this.#greeting;
     if (greeting === undefined) {
       // A plugin may send its hello as soon as it runs; the frame is kept until the host's hello is sent.
-      if (this.#earlyFrame === undefined) this.#earlyFrame = frame;
+      if (this.#early_frame === undefined) this.#early_frame = frame;
       else
         this.#fail(
           new BackplaneError("handshake_failed", "The plugin sent a frame before the host's hello."),

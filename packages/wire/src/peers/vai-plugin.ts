@@ -197,7 +197,7 @@ class RunningCall implements VaiCall {
   answered = false;
   readonly #emit: (call: RunningCall, event: PluginEvent) => void;
   #controller: AbortController | undefined;
-  #abortReason: string | undefined;
+  #abort_reason: string | undefined;
 
   constructor(
     id: string,
@@ -218,17 +218,17 @@ class RunningCall implements VaiCall {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
-      if (this.#abortReason !== undefined) this.#controller.abort(this.#abortReason);
+      if (this.#abort_reason !== undefined) this.#controller.abort(this.#abort_reason);
     }
     return this.#controller.signal;
   }
 
   get cancelled(): boolean {
-    return this.#abortReason !== undefined;
+    return this.#abort_reason !== undefined;
   }
 
   abort(reason: string): void {
-    this.#abortReason ??= reason;
+    this.#abort_reason ??= reason;
     this.#controller?.abort(reason);
   }
 }

@@ -18,23 +18,23 @@ class MemoryEnd implements Transport {
   #other: MemoryEnd | undefined;
   /** Written by the other end and not delivered yet. */
   readonly #inbox: Uint8Array[] = [];
-  #inboxBytes = 0;
+  #inbox_bytes = 0;
   #onData: ((chunk: Uint8Array) => void) | undefined;
   #onDrain: (() => void) | undefined;
   #onClose: ((error: Error | null) => void) | undefined;
   #paused = false;
   #scheduled = false;
-  #otherEnded = false;
+  #other_ended = false;
   #ended = false;
-  #closeReported = false;
-  #waitsForDrain = false;
+  #close_reported = false;
+  #waits_for_drain = false;
 
   connect(other: MemoryEnd): void {
     this.#other = other;
   }
 
   get queuedBytes(): number {
-    return this.#other!.#inboxBytes;
+    return this.#other!.#inbox_bytes;
   }
 
   write(data: string | Uint8Array): boolean {
@@ -42,10 +42,10 @@ class MemoryEnd implements Transport {
     const chunk = typeof data === "string" ? Buffer.from(data) : Uint8Array.prototype.slice.call(data);
     const other = this.#other!;
     other.#inbox.push(chunk);
-    other.#inboxBytes += chunk.length;
+    other.#inbox_bytes += chunk.length;
     other.#schedule();
-    this.#waitsForDrain = other.#inboxBytes > HIGH_WATER;
-    return !this.#waitsForDrain;
+    this.#waits_for_drain = other.#inbox_bytes > HIGH_WATER;
+    return !this.#waits_for_drain;
   }
 
   onData(listener: (chunk: Uint8Array) => void): void {
@@ -74,7 +74,7 @@ class MemoryEnd implements Transport {
   close(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#other!.#otherEnded = true;
+    this.#other!.#other_ended = true;
     this.#other!.#schedule();
   }
 
@@ -89,18 +89,18 @@ class MemoryEnd implements Transport {
 
   #deliver(): void {
     for (let chunk = this.#next(); chunk !== undefined; chunk = this.#next()) {
-      this.#inboxBytes -= chunk.length;
+      this.#inbox_bytes -= chunk.length;
       this.#onData!(chunk);
     }
-    if (this.#inboxBytes === 0) this.#other!.#drained();
+    if (this.#inbox_bytes === 0) this.#other!.#drained();
     if (
-      this.#otherEnded &&
+      this.#other_ended &&
       !this.#paused &&
       this.#inbox.length === 0 &&
-      !this.#closeReported &&
+      !this.#close_reported &&
       this.#onClose
     ) {
-      this.#closeReported = true;
+      this.#close_reported = true;
       this.#onClose(null);
     }
   }
@@ -110,8 +110,8 @@ class MemoryEnd implements Transport {
   }
 
   #drained(): void {
-    if (!this.#waitsForDrain) return;
-    this.#waitsForDrain = false;
+    if (!this.#waits_for_drain) return;
+    this.#waits_for_drain = false;
     this.#onDrain?.();
   }
 }

@@ -19,7 +19,7 @@ class StdioTransport implements Transport {
   #onClose: ((error: Error | null) => void) | undefined;
   /** Set when the reading side has ended, or when a write found the pipe broken. */
   #closed: { error: Error | null } | undefined;
-  #closeReported = false;
+  #close_reported = false;
   #broken: Error | undefined;
 
   constructor(readable: Readable, writable: Writable) {
@@ -80,8 +80,8 @@ class StdioTransport implements Transport {
   }
 
   #reportClosed(): void {
-    if (this.#closeReported || this.#onClose === undefined || this.#closed === undefined) return;
-    this.#closeReported = true;
+    if (this.#close_reported || this.#onClose === undefined || this.#closed === undefined) return;
+    this.#close_reported = true;
     this.#onClose(this.#closed.error);
   }
 }

@@ -5,7 +5,7 @@
 export interface Transport {
   /** Returns false if the peer reads too slowly; the caller should wait for onDrain. */
   write(data: string | Uint8Array): boolean;
-  /** Bytes accepted by write() and not yet read by the peer. */
+  /** Bytes accepted by write() that are still queued in this process; buffers of the operating system do not count. */
   readonly queuedBytes: number;
   onData(listener: (chunk: Uint8Array) => void): void;
   onDrain(listener: () => void): void;

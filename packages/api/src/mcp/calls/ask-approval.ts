@@ -1,7 +1,7 @@
 /**
- * Asks the client for the approval that its call awaits, as an elicitation. Only a caller that may answer approvals over
- * HTTP is asked, so a client cannot approve anything here that it could not approve there. Others can still answer in the
- * meantime, and the first answer counts.
+ * Asks the client for the approval that its call awaits, as an elicitation. Only a caller that may answer approvals
+ * over HTTP is asked, so a client cannot approve anything here that it could not approve there. Others can still answer
+ * in the meantime, and the first answer counts.
  */
 import {
   type Approval,
@@ -17,7 +17,7 @@ import type { Questions } from "../session/questions.ts";
 
 /** A person must see all arguments. Calls with longer ones are answered in the console or with `backplane approve`. */
 const MAX_ARGUMENT_CHARS = 8_000;
-const MAX_FEEDBACK_LENGTH = 2_000;
+const MAX_FEEDBACK_CHARS = 2_000;
 
 const FORM: JsonObject = {
   type: "object",
@@ -27,7 +27,7 @@ const FORM: JsonObject = {
       type: "string",
       title: "Feedback",
       description: "What the model should know about your decision; optional.",
-      maxLength: MAX_FEEDBACK_LENGTH,
+      maxLength: MAX_FEEDBACK_CHARS,
     },
   },
   required: ["decision"],
@@ -85,5 +85,5 @@ function readAnswer(answer: Json): { response: "approve" | "reject"; feedback?: 
   const { decision, feedback } = content;
   if (decision !== "approve" && decision !== "reject") return null;
   if (typeof feedback !== "string" || feedback.trim() === "") return { response: decision };
-  return { response: decision, feedback: feedback.slice(0, MAX_FEEDBACK_LENGTH) };
+  return { response: decision, feedback: feedback.slice(0, MAX_FEEDBACK_CHARS) };
 }

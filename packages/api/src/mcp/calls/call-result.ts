@@ -1,6 +1,6 @@
 /**
- * An ended invocation as a `tools/call` result. A failure of the tool and a denial by a person or the policy are results
- * with `isError`, so that the model sees them; a call to an unknown tool is a protocol error.
+ * An ended invocation as a `tools/call` result. A failure of the tool and a denial by a person or the policy are
+ * results with `isError`, so that the model sees them; a call to an unknown tool is a protocol error.
  */
 import {
   type BackplaneError,
@@ -38,7 +38,7 @@ export type OpenFile = (
 ) => Promise<{ bytes: number; content: AsyncIterable<Uint8Array> }>;
 
 /** Throws an error that is meant for the client's program. */
-export async function callResult(
+export async function buildCallResult(
   { id, error, tool_result }: Invocation,
   openFile: OpenFile,
 ): Promise<JsonObject> {
@@ -46,8 +46,8 @@ export async function callResult(
   if (error !== null && CLIENT_ERRORS.has(code)) throw new McpError(code, error.message, error.details?.data);
   const _meta: JsonObject = { [INVOCATION_META]: id };
   const { content: blocks = [], structured_output, is_error, failure } = tool_result ?? {};
-  const structured = structuredContent(structured_output);
-  const content = await contentBlocks(blocks, openFile);
+  const structured = toStructuredContent(structured_output);
+  const content = await toContentBlocks(blocks, openFile);
   // The blocks that a tool returned with a failure may not contain the message of the failure.
   if (error !== null && !content.some(({ text }) => typeof text === "string" && text.includes(error.message)))
     content.unshift({ type: "text", text: error.message });
@@ -107,7 +107,7 @@ const RESULT_FAMILIES = [
 export function gatewayError(error: BackplaneError): McpError {
   const code = error.code === "internal" ? MCP_ERRORS.internal_error : MCP_ERRORS.refused;
   const { retryable } = ERROR_CODES[error.code];
-  const message = error.code === "internal" ? ERROR_CODES.internal.what : error.message;
+  const message = error.code === "internal" ? ERROR_CODES.internal.description : error.message;
   return new McpError(code, message, { code: error.code, retryable: error.retryable ?? retryable });
 }
 
@@ -127,7 +127,7 @@ function formatIssues(issues: unknown): string {
 }
 
 /** The envelope of a kernel tool repeats the content; only its JSON data is structured content. */
-function structuredContent(value: Json | undefined): JsonObject | undefined {
+function toStructuredContent(value: Json | undefined): JsonObject | undefined {
   if (!isObject(value)) return undefined;
   if (typeof value.ok !== "boolean" || typeof value.brief !== "string" || !isObject(value.display))
     return value;
@@ -139,7 +139,7 @@ function structuredContent(value: Json | undefined): JsonObject | undefined {
  * Converts the blocks to the block types of MCP. Stored data is put back into its block, because an MCP client has no
  * other way to read it; beyond the limit the block becomes a text block that describes it.
  */
-async function contentBlocks(blocks: readonly ContentBlock[], openFile: OpenFile): Promise<JsonObject[]> {
+async function toContentBlocks(blocks: readonly ContentBlock[], openFile: OpenFile): Promise<JsonObject[]> {
   const content: JsonObject[] = [];
   let remaining: number = MCP_LIMITS.output_bytes;
   for (const block of blocks) {
@@ -148,7 +148,7 @@ async function contentBlocks(blocks: readonly ContentBlock[], openFile: OpenFile
     const stored = isArtifact(block) && block.type !== "file";
     const data = stored && bytes <= remaining ? await readStored(block, openFile) : null;
     if (data !== null) remaining -= bytes;
-    content.push(protocolBlock(data === null ? block : withInlineData(block, data)));
+    content.push(toProtocolBlock(data === null ? block : withInlineData(block, data)));
   }
   return content;
 }
@@ -166,7 +166,7 @@ async function readStored(block: ContentBlock, openFile: OpenFile): Promise<stri
   }
 }
 
-function protocolBlock(block: ContentBlock): JsonObject {
+function toProtocolBlock(block: ContentBlock): JsonObject {
   const { type, resource } = block;
   const known =
     (type === "text" && typeof block.text === "string") ||

@@ -110,13 +110,13 @@ async function findCompletionTarget(
   throw new McpError(MCP_ERRORS.invalid_params, "params.ref.type must be ref/prompt or ref/resource");
 }
 
-interface ServerRequest extends Target {
+interface ServerCallRequest extends Target {
   method: string;
   /** Answers that the client sent with the request. */
   responses: JsonObject;
 }
 
-interface ServerNotification {
+interface NotificationMessage {
   method: string;
   params: JsonObject;
 }
@@ -124,10 +124,10 @@ interface ServerNotification {
 class ServerCall implements UpstreamCall {
   readonly result: Promise<JsonObject>;
   readonly questions: Questions;
-  readonly #notifications = new MessageQueue<ServerNotification>(MAX_NOTIFICATIONS);
+  readonly #notifications = new MessageQueue<NotificationMessage>(MAX_NOTIFICATIONS);
   readonly #cancelled = new AbortController();
 
-  constructor(kernel: Kernel, { caller, capabilities, stateless }: McpExchange, request: ServerRequest) {
+  constructor(kernel: Kernel, { caller, capabilities, stateless }: McpExchange, request: ServerCallRequest) {
     const { server, method, params, responses } = request;
     this.questions = new Questions(capabilities, responses);
     const listener: ServerRequestListener = {

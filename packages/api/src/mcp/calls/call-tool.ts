@@ -12,14 +12,14 @@ import type { CatalogTool, Clock, Kernel, Ticket, WatchItem } from "@backplane/p
 import type { FastifyReply } from "fastify";
 import type { RouteResponse } from "../../http/route.ts";
 import { TOOL_CALL, TOOL_SEARCH } from "../lists/deferred-tools.ts";
-import type { ToolNames } from "../lists/tool-names.ts";
+import type { ViewTools } from "../lists/view-tools.ts";
 import { type McpClientRequest, McpError } from "../protocol/json-rpc.ts";
 import type { McpExchange } from "../session/exchange.ts";
 import { Questions, readResponses } from "../session/questions.ts";
 import { createOpenCall, type McpSession, type OpenCall } from "../session/sessions.ts";
 import { askForApproval } from "./ask-approval.ts";
 import { createCallNotifications } from "./call-notifications.ts";
-import { callResult, gatewayError, refusalResult } from "./call-result.ts";
+import { buildCallResult, gatewayError, refusalResult } from "./call-result.ts";
 import { type DeliverDeps, deliver, within } from "./deliver.ts";
 import { readToolCall, searchCatalog } from "./search-catalog.ts";
 import type { UpstreamCall } from "./upstream-call.ts";
@@ -29,7 +29,7 @@ const REMIND_MS = 15_000;
 
 export interface CallToolDeps extends DeliverDeps {
   kernel: Kernel;
-  names: ToolNames;
+  view_tools: ViewTools;
 }
 
 export async function callTool(
@@ -47,7 +47,7 @@ export async function callTool(
   }
   let { name, input } = readCall(request, exchange);
   // Usually not a promise, and `await` would cost every call a tick (benchmark mcp.http-call.cpu).
-  let lookup = deps.names.find(caller, exchange.view, name);
+  let lookup = deps.view_tools.find(caller, exchange.view, name);
   let tool = lookup instanceof Promise ? await lookup : lookup;
   if (tool === null && exchange.view.server === null && name === TOOL_SEARCH.name)
     return exchange.respond(request.id, await searchCatalog(deps.kernel.catalog, caller, input));
@@ -55,7 +55,7 @@ export async function callTool(
     const call = readToolCall(input);
     if ("refusal" in call) return exchange.respond(request.id, call.refusal);
     ({ name, input } = call);
-    lookup = deps.names.find(caller, exchange.view, name);
+    lookup = deps.view_tools.find(caller, exchange.view, name);
     tool = lookup instanceof Promise ? await lookup : lookup;
   }
   if (tool === null) throw unknownTool(name);
@@ -88,7 +88,7 @@ export async function callTool(
   });
   open_call.cancel = () => call.cancel();
   if (open_call.cancelled) call.cancel();
-  // Fails if the approval was answered elsewhere first or this caller may not answer it; the approval is then unchanged.
+  // Fails if the approval was already answered elsewhere or this caller may not answer it; it is then unchanged.
   if (ticket.status === "waiting_approval")
     void askForApproval(deps.kernel, caller, ticket.invocation, questions).catch(() => undefined);
   return await deliver(deps, { request, exchange, call, open_call }, reply);
@@ -151,7 +151,9 @@ class ToolCall implements UpstreamCall {
           "the gateway is stopping; the call continues after its restart",
         );
       const { kernel } = this.#deps;
-      return callResult(invocation, (id, sha256) => kernel.invocations.artifact(exchange.caller, id, sha256));
+      return buildCallResult(invocation, (id, sha256) =>
+        kernel.invocations.artifact(exchange.caller, id, sha256),
+      );
     });
     this.result.catch(() => undefined);
   }

@@ -1,7 +1,7 @@
 /**
- * Delivers the result of a call to the client. Usually the response is JSON. It is an event stream when something has to
- * be sent before the result (requested progress, log messages, a pending approval or a question), or after a long wait.
- * In the stateless revision a question ends the response instead, and the client sends the request again.
+ * Delivers the result of a call to the client. Usually the response is JSON. It is an event stream when something has
+ * to be sent before the result (requested progress, log messages, a pending approval or a question), or after a long
+ * wait. In the stateless revision a question ends the response instead, and the client sends the request again.
  */
 import { codeOf, isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { Clock } from "@backplane/ports";
@@ -55,7 +55,7 @@ export async function deliver(
     return await respondWithJson(deps, delivery);
   }
   if (progressTokenOf(request) === undefined && !call.streamsFromStart()) {
-    const first = await endOrQuestion(call, deps.clock);
+    const first = await waitForEndOrQuestion(call, deps.clock);
     if (first === "question" && exchange.stateless) return await respondWithQuestions(deps, delivery);
     if (first === "end" && call.isQuiet(exchange)) return await respondWithResult(delivery);
   }
@@ -70,7 +70,7 @@ export async function deliver(
 }
 
 async function respondWithJson(deps: DeliverDeps, delivery: McpDelivery): Promise<RouteResponse> {
-  const first = await endOrQuestion(delivery.call, null);
+  const first = await waitForEndOrQuestion(delivery.call, null);
   return first === "question"
     ? await respondWithQuestions(deps, delivery)
     : await respondWithResult(delivery);
@@ -89,16 +89,17 @@ async function respondWithResult({
 }
 
 async function respondWithQuestions(deps: DeliverDeps, delivery: McpDelivery): Promise<RouteResponse> {
-  const result = await inputRequired(deps, delivery);
+  const result = await suspendCall(deps, delivery);
   return result === null
     ? await respondWithResult(delivery)
     : delivery.exchange.respond(delivery.request.id, result);
 }
 
 /**
- * Null if too many calls are suspended: the gateway then answers the questions itself, and the call continues.
+ * Suspends the call and returns its questions. Null if too many calls are suspended: the gateway then answers the
+ * questions itself, and the call continues.
  */
-async function inputRequired(deps: DeliverDeps, { request, exchange, call, open_call }: McpDelivery) {
+async function suspendCall(deps: DeliverDeps, { request, exchange, call, open_call }: McpDelivery) {
   // Questions that were asked in the same tick are sent together.
   await new Promise((resolve) => setImmediate(resolve));
   const state = deps.suspended.suspend(exchange.caller, request, call);
@@ -135,7 +136,7 @@ async function* streamCall(
       if (item === "end") {
         open_call.done = true;
         // MCP: a cancelled request gets no response.
-        if (!open_call.cancelled) yield sseItem(await resultOrError(delivery));
+        if (!open_call.cancelled) yield sseItem(await toResultMessage(delivery));
         return;
       }
       if ("notification" in item) yield sseItem(item.notification);
@@ -143,7 +144,7 @@ async function* streamCall(
         const { key, method, params } = item.question;
         yield sseItem(requestMessage(session.registerQuestion(call.questions, key), method, params));
       } else {
-        const result = await inputRequired(deps, delivery);
+        const result = await suspendCall(deps, delivery);
         if (result === null) continue;
         yield sseItem(resultMessage(request.id, exchange.format(result)));
         return;
@@ -156,7 +157,7 @@ async function* streamCall(
   }
 }
 
-async function resultOrError({ request, exchange, call }: McpDelivery): Promise<JsonObject> {
+async function toResultMessage({ request, exchange, call }: McpDelivery): Promise<JsonObject> {
   try {
     return resultMessage(request.id, exchange.format(await call.result));
   } catch (error) {
@@ -179,7 +180,7 @@ function cancelOnDisconnect({ open_call, call }: McpDelivery, reply: FastifyRepl
  * clock is passed. Uses one promise for all three outcomes, because nearly every call waits here (benchmark
  * mcp.http-call.cpu).
  */
-function endOrQuestion(call: UpstreamCall, clock: Clock | null): Promise<"end" | "question" | null> {
+function waitForEndOrQuestion(call: UpstreamCall, clock: Clock | null): Promise<"end" | "question" | null> {
   return new Promise((resolve) => {
     const may_ask = call.questions.possible;
     const timer = clock?.after(HEADERS_AFTER_MS, () => finish(null));

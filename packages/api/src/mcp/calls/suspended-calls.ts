@@ -1,7 +1,7 @@
 /**
- * Calls of the stateless revision that await answers. The client received the questions and sends the request again with
- * `inputResponses` and its `requestState`. The state is a random handle that cannot be forged, belongs to one caller and
- * works once. The call itself continues in the meantime, under its own deadline.
+ * Calls of the stateless revision that await answers. The client received the questions and sends the request again
+ * with `inputResponses` and its `requestState`. The state is a random handle that cannot be forged, belongs to one
+ * caller and works once. The call itself continues in the meantime, under its own deadline.
  */
 import { hash, randomBytes } from "node:crypto";
 import { canonicalJson, type JsonObject, MCP_ERRORS } from "@backplane/contract";

@@ -1,7 +1,7 @@
 /**
- * Resources of the bound servers, under their own URIs. When two servers offer the same URI, the one that was bound first
- * serves it and the list mentions the others in `_meta`; the names of the servers do not matter. A URI that is not listed
- * is matched against the resource templates.
+ * Resources of the bound servers, under their own URIs. When several servers offer the same URI, a server of the
+ * project takes precedence over one of the org, then the one that was bound first; the list mentions the others in
+ * `_meta`. The names of the servers do not matter. A URI that is not listed is matched against the resource templates.
  */
 import { isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { Caller, ServerInfo } from "@backplane/ports";
@@ -77,8 +77,8 @@ function mergeByUri(offered: readonly ServerItem[], uri_field: "uri" | "uriTempl
 
 /**
  * Whether a URI may have been expanded from a template. Simple expressions match one segment, `{+x}` and similar match
- * anything, which is enough to find the server. The literals are searched from left to right without backtracking, so the
- * time is bounded for every template.
+ * anything, which is enough to find the server. The literals are searched from left to right without backtracking, so
+ * the time is bounded for every template.
  */
 export function matchesTemplate(template: unknown, uri: string): boolean {
   if (typeof template !== "string") return false;

@@ -1,7 +1,7 @@
 /**
  * The resources, resource templates and prompts of all servers of a view. A list is cached until the server reports
- * that it has changed, or briefly when the server sends no such notifications. A server that fails is omitted from the
- * lists of the whole catalog; the endpoint of one server returns its error.
+ * that it has changed, at most for a minute, or for two seconds if the server sends no such notifications. A server
+ * that fails is omitted from the lists of the whole catalog; the endpoint of one server returns its error.
  */
 import {
   findHiddenCharacters,
@@ -54,7 +54,7 @@ interface CachedList {
 
 export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): ServerLists {
   const cache = new Map<string, CachedList>();
-  const stop = kernel.servers.onNotice(({ binding_id, method }) => {
+  const stop = kernel.servers.onNotification(({ binding_id, method }) => {
     if (!method.endsWith("/list_changed")) return;
     for (const [key, cached] of cache) if (cached.binding_id === binding_id) cache.delete(key);
   });

@@ -2,7 +2,7 @@
 import { type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { CatalogTool } from "@backplane/ports";
 import { McpError } from "../protocol/json-rpc.ts";
-import type { NamedTool } from "./tool-names.ts";
+import type { NamedTool } from "./view-tools.ts";
 
 const PAGE_SIZE = 250;
 const MAX_NAME_CHARS = 256;

@@ -1,6 +1,6 @@
 /**
- * Forwards `logging/setLevel` to the bound servers. A server is one process for all clients, so it gets the least severe
- * level that any client has set; messages are filtered for each client by its own level.
+ * Forwards `logging/setLevel` to the bound servers. A server is one process for all clients, so it gets the least
+ * severe level that any client has set; messages are filtered for each client by its own level.
  */
 import { isObject } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";

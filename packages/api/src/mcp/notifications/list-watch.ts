@@ -4,7 +4,15 @@
  * server about its own lists go to the callers that may see the server.
  */
 import { hash } from "node:crypto";
-import type { Caller, CatalogTool, Clock, Kernel, ServerInfo, ServerNotice, Timer } from "@backplane/ports";
+import type {
+  Caller,
+  CatalogTool,
+  Clock,
+  Kernel,
+  ServerInfo,
+  ServerNotification,
+  Timer,
+} from "@backplane/ports";
 
 /** Other nodes change bindings too and do not notify this one. */
 const POLL_MS = 10_000;
@@ -14,7 +22,7 @@ export type ChangedList = "tools" | "resources" | "prompts";
 interface Listener {
   onListChanged(list: ChangedList): void;
   /** Any other notification of a server. */
-  onNotice(notice: ServerNotice): void;
+  onNotification(notification: ServerNotification): void;
 }
 
 export interface ListWatch {
@@ -45,8 +53,8 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
     for (const watched of scopes.values())
       if (org_id === null || watched.caller.scope.org_id === org_id) void refresh(watched);
   });
-  const unsubscribeServers = servers.onNotice((notice) => {
-    for (const watched of scopes.values()) void forward(watched, notice);
+  const unsubscribeServers = servers.onNotification((notification) => {
+    for (const watched of scopes.values()) void forward(watched, notification);
   });
 
   async function refresh(watched: WatchedScope): Promise<void> {
@@ -62,27 +70,27 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
   }
 
   async function refreshServers(watched: WatchedScope): Promise<void> {
-    const now = await servers.list(watched.caller).catch(() => watched.servers);
-    const before = watched.servers;
-    watched.servers = now;
-    if (namesOf(now) === namesOf(before)) return;
+    const current = await servers.list(watched.caller).catch(() => watched.servers);
+    const previous = watched.servers;
+    watched.servers = current;
+    if (namesOf(current) === namesOf(previous)) return;
     notify(watched, "resources");
     notify(watched, "prompts");
   }
 
-  async function forward(watched: WatchedScope, notice: ServerNotice): Promise<void> {
-    const list = CHANGED_LISTS.get(notice.method);
+  async function forward(watched: WatchedScope, notification: ServerNotification): Promise<void> {
+    const list = CHANGED_LISTS.get(notification.method);
     // Changes of tools are reported by the catalog.
     if (list === "tools") return;
     const visible = await servers.list(watched.caller).catch(() => watched.servers);
-    const server = visible.find(({ binding_id }) => binding_id === notice.binding_id);
+    const server = visible.find(({ binding_id }) => binding_id === notification.binding_id);
     if (server === undefined) return;
     // A policy may have removed the resources after the client subscribed.
-    if (notice.method === UPDATED && server.capabilities.resources === undefined) return;
+    if (notification.method === UPDATED && server.capabilities.resources === undefined) return;
     if (list !== undefined) notify(watched, list);
     // A binding may belong to the whole org, but a process contains the data of one project.
-    else if (watched.caller.scope.project_id !== notice.project_id) return;
-    else for (const listener of watched.listeners) listener.onNotice(notice);
+    else if (watched.caller.scope.project_id !== notification.project_id) return;
+    else for (const listener of watched.listeners) listener.onNotification(notification);
   }
 
   function notify(watched: WatchedScope, list: ChangedList): void {

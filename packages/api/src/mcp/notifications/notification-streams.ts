@@ -3,7 +3,7 @@
  * log messages.
  */
 import { isObject, type JsonObject, MCP_ERRORS, MCP_META } from "@backplane/contract";
-import type { ServerNotice } from "@backplane/ports";
+import type { ServerNotification } from "@backplane/ports";
 import type { SseItem } from "../../sse/event-streams.ts";
 import type { Resources } from "../lists/resources.ts";
 import { type McpClientRequest, McpError, notification, resultMessage } from "../protocol/json-rpc.ts";
@@ -52,9 +52,9 @@ export async function sessionNotifications(
   const queue = new MessageQueue<JsonObject>(MAX_QUEUED);
   const stopWatching = await lists.listen(session.caller, {
     onListChanged: (list) => session.notify(notification(CHANGED_METHODS[list])),
-    onNotice(notice) {
-      if (session.server !== null && session.server !== notice.binding_id) return;
-      const message = notificationFor(notice, session.level, (uri) => session.subscriptions.has(uri));
+    onNotification(received) {
+      if (session.server !== null && session.server !== received.binding_id) return;
+      const message = notificationFor(received, session.level, (uri) => session.subscriptions.has(uri));
       if (message !== null) session.notify(message);
     },
   });
@@ -105,9 +105,9 @@ export async function listenNotifications(
     onListChanged(list) {
       if (requested.has(list)) queue.put(notification(CHANGED_METHODS[list], { _meta }));
     },
-    onNotice(notice) {
-      if (view.server !== null && view.server.binding_id !== notice.binding_id) return;
-      const message = notificationFor(notice, null, (uri) => uris.has(uri));
+    onNotification(received) {
+      if (view.server !== null && view.server.binding_id !== received.binding_id) return;
+      const message = notificationFor(received, null, (uri) => uris.has(uri));
       if (message !== null) queue.put({ ...message, params: { ...(message.params as JsonObject), _meta } });
     },
   });
@@ -145,9 +145,9 @@ async function subscribeAll(
   return subscribed;
 }
 
-/** Null if this client does not receive the notice. */
+/** Null if this client does not receive the notification. */
 function notificationFor(
-  { method, params }: ServerNotice,
+  { method, params }: ServerNotification,
   min_level: LogLevel | null,
   isSubscribed: (uri: string) => boolean,
 ): JsonObject | null {

@@ -34,7 +34,7 @@ export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions
   const send = (caller: Caller, { binding_id }: ServerInfo, method: string, uri: string) =>
     requestServer(kernel, caller, binding_id, method, { uri });
 
-  const unsubscribeNotices = kernel.servers.onNotice(({ binding_id, project_id, method }) => {
+  const unsubscribeNotifications = kernel.servers.onNotification(({ binding_id, project_id, method }) => {
     if (method === SERVER_ENDED) resubscribe(binding_id, project_id, 0);
   });
 
@@ -92,7 +92,7 @@ export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions
       return unsubscribe;
     },
     close() {
-      unsubscribeNotices();
+      unsubscribeNotifications();
       subscriptions.clear();
       for (const timer of retries.values()) timer.stop();
     },

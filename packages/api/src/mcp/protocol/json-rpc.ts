@@ -18,7 +18,7 @@ export interface McpClientNotification {
 
 /** The response of a client to a request from the gateway. */
 export interface McpClientResponse {
-  kind: "answer";
+  kind: "response";
   id: McpRequestId | null;
   /** Null for an error. */
   result: JsonObject | null;
@@ -78,7 +78,7 @@ function readResponse({ id, result, error }: JsonObject): McpClientResponse {
   const message =
     isObject(error) && typeof error.message === "string" ? error.message : "the client returned an error";
   return {
-    kind: "answer",
+    kind: "response",
     id: isMcpRequestId(id) ? id : null,
     result: isObject(result) ? result : null,
     error: message,

@@ -1,6 +1,7 @@
 /**
- * Determines the MCP revision of a request. Up to 2025-11-25 the client negotiates once, with `initialize`, and may have a
- * session. From 2026-07-28 on, every request is independent and states the revision in `_meta` and in its headers.
+ * Determines the MCP revision of a request. Up to 2025-11-25 the client negotiates once, with `initialize`, and may
+ * have a session. From 2026-07-28 on, every request is independent and states the revision in `_meta` and in its
+ * headers.
  */
 import type { IncomingHttpHeaders } from "node:http";
 import {

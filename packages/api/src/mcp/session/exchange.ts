@@ -1,6 +1,6 @@
 /**
- * A request independent of its revision: the caller, the capabilities of the client, and how a result is written. In the
- * negotiated revisions these come from the session, in the stateless one from the request itself.
+ * A request independent of its revision: the caller, the capabilities of the client, and how a result is written. In
+ * the negotiated revisions these come from the session, in the stateless one from the request itself.
  */
 import { isObject, type JsonObject, MCP_META } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
@@ -28,7 +28,7 @@ export interface McpExchange {
 
 type Origin = Pick<McpExchange, "caller" | "view">;
 
-/** Results of these methods must state how long they may be cached: not at all, because `list_changed` reports changes. */
+/** Results of these methods must state how long they may be cached. They may not be; `list_changed` reports changes. */
 const CACHEABLE: ReadonlySet<string> = new Set([
   "tools/list",
   "prompts/list",
@@ -38,7 +38,7 @@ const CACHEABLE: ReadonlySet<string> = new Set([
   "server/discover",
 ]);
 
-export function negotiatedExchange(
+export function createNegotiatedExchange(
   { caller, view }: Origin,
   session: McpSession | null,
   streams: boolean,
@@ -68,7 +68,7 @@ function plainResponse(id: McpRequestId, result: JsonObject): RouteResponse {
   return { status: 200, json: resultMessage(id, result) };
 }
 
-export function statelessExchange(
+export function createStatelessExchange(
   { caller, view }: Origin,
   { params }: McpClientRequest,
   streams: boolean,

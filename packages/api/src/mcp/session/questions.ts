@@ -1,7 +1,7 @@
 /**
- * Requests from a plugin to the client that called it, such as elicitation and sampling. Each is pending under a key until
- * the client answers it. A question that the client does not support is not sent to it. Questions that are pending when
- * the client disconnects get the default answer of the gateway.
+ * Requests from a plugin to the client that called it, such as elicitation and sampling. Each is pending under a key
+ * until the client answers it. A question that the client does not support is not sent to it. Questions that are
+ * pending when the client disconnects get the default answer of the gateway.
  */
 import { isObject, type Json, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import { type AnswerPluginRequest, rejectUnanswered } from "@backplane/ports";

@@ -13,7 +13,7 @@ import type { Questions } from "./questions.ts";
 export const SESSION_LIMITS = {
   sessions: 10_000,
   per_caller: 1_000,
-  /** Each delegated token is a new caller, whose sessions nobody uses after its invocation. */
+  /** Each delegated token is a new caller, whose sessions are unused after its invocation. */
   per_invocation: 16,
   idle_ms: 3_600_000,
   /** Applies when the total limit is reached. */

@@ -1,7 +1,7 @@
 import { BackplaneError, type ContentBlock, type Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import { callResult, type OpenFile } from "../../../src/mcp/calls/call-result.ts";
+import { buildCallResult, type OpenFile } from "../../../src/mcp/calls/call-result.ts";
 
 const FILE = Buffer.from("stored bytes");
 const openFile: OpenFile = async (id, sha256) => {
@@ -40,7 +40,7 @@ verifies(
   async () => {
     const text = { type: "text", text: "two charts" };
     const resource = { uri: "file:///a.pdf", mimeType: "application/pdf" };
-    const result = await callResult(
+    const result = await buildCallResult(
       invocationWith(
         [
           text,
@@ -70,9 +70,9 @@ verifies(
 );
 
 test("describes stored data that is missing or over the limit", async () => {
-  const gone = { type: "image", mimeType: "image/png", ...reference, sha256: "cd" };
+  const missing = { type: "image", mimeType: "image/png", ...reference, sha256: "cd" };
   const large = { type: "image", mimeType: "image/png", ...reference, bytes: 5_000_000 };
-  const { content } = await callResult(invocationWith([gone, large]), openFile);
+  const { content } = await buildCallResult(invocationWith([missing, large]), openFile);
   expect(content).toEqual([
     { type: "text", text: expect.stringContaining("stored as artifact cd") },
     { type: "text", text: expect.stringContaining("5000000 bytes") },
@@ -93,9 +93,9 @@ verifies(
     const shot = { type: "image", data: "AAAA", mimeType: "image/png" };
     const text = { type: "text", text: "no connection" };
     const error = { code: "plugin_failed", message: "no connection" };
-    const other = await callResult(invocationWith([shot], {}, error), openFile);
-    expect(other.content).toEqual([text, shot]);
-    expect(await callResult(invocationWith([text, shot], { failure }, error), openFile)).toEqual({
+    const without_failure = await buildCallResult(invocationWith([shot], {}, error), openFile);
+    expect(without_failure.content).toEqual([text, shot]);
+    expect(await buildCallResult(invocationWith([text, shot], { failure }, error), openFile)).toEqual({
       content: [
         text,
         shot,

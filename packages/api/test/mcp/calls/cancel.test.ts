@@ -21,10 +21,10 @@ const cancelled = (requestId: string | number) => ({
 const statusOf = async (id: string) => (await api.kernel.invocations.get(ADMIN, id)).status;
 /** Starts a call that waits; resolves when it runs. */
 async function startWaitingCall(start: () => Promise<unknown>): Promise<string> {
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   start().catch(() => undefined);
-  await api.runner.started(before + 1);
-  return api.runner.requests[before]!.invocation_id;
+  await api.runner.started(request_count + 1);
+  return api.runner.requests[request_count]!.invocation_id;
 }
 
 async function waitForSettlement(id: string): Promise<string> {
@@ -36,15 +36,15 @@ async function waitForSettlement(id: string): Promise<string> {
 
 test("cancels a call on notifications/cancelled and ends its stream without a response", async () => {
   const client = await connect(base, "2025-11-25");
-  const answer = Promise.withResolvers<unknown[]>();
+  const stream_messages = Promise.withResolvers<unknown[]>();
   const id = await startWaitingCall(async () => {
     const { messages } = await client.ask("tools/call", call("echo", { do: "wait" }, "p"), { id: "a" });
-    answer.resolve(messages);
+    stream_messages.resolve(messages);
   });
   api.runner.emit(id, { type: "progress", message: "still" });
   await send(base, cancelled("a"), { headers: client.headers });
   expect(await waitForSettlement(id)).toBe("cancelled");
-  expect((await answer.promise).filter((message) => "id" in (message as object))).toEqual([]);
+  expect((await stream_messages.promise).filter((message) => "id" in (message as object))).toEqual([]);
 });
 
 test("applies a cancellation that arrives before its request", async () => {
@@ -108,10 +108,10 @@ test("delivers results and changes to 100 concurrent sessions with streams", asy
     };
   });
   const streams = await Promise.all(opening);
-  const answers = await Promise.all(
+  const replies = await Promise.all(
     clients.map((client, n) => client.ask("tools/call", call("echo", { text: `of ${n}` }), { id: 1 })),
   );
-  expect(answers.map(({ last }) => last.result.content[0].text)).toEqual(clients.map((_, n) => `of ${n}`));
+  expect(replies.map(({ last }) => last.result.content[0].text)).toEqual(clients.map((_, n) => `of ${n}`));
   const notified = Promise.all(streams.map((stream) => stream.changed()));
   const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "ask" };
   await api.call("POST", "/v1/plugin-bindings", { body });

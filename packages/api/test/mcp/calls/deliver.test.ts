@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createListWatch } from "../../../src/mcp/notifications/list-watch.ts";
 import { startBoundApi } from "../../support/bound-api.ts";
 import { userNamed } from "../../support/callers.ts";
-import { catalogTool } from "../../support/catalog-tool.ts";
+import { createCatalogTool } from "../../support/catalog-tool.ts";
 import { call, connect } from "../../support/mcp-client.ts";
 import type { TestApi } from "../../support/start-api.ts";
 
@@ -17,10 +17,10 @@ afterAll(() => api.close());
 
 test("turns the response of a long call into a stream", async () => {
   const client = await connect(base, "2025-11-25");
-  const before = api.runner.requests.length;
+  const request_count = api.runner.requests.length;
   const running = client.ask("tools/call", call("echo", { do: "wait" }));
-  await api.runner.started(before + 1);
-  const { invocation_id } = api.runner.requests[before]!;
+  await api.runner.started(request_count + 1);
+  const { invocation_id } = api.runner.requests[request_count]!;
   api.runner.emit(invocation_id, { type: "log", level: "info", message: "long" });
   api.clock.advance(6_000);
   api.runner.release(invocation_id);
@@ -33,20 +33,23 @@ test("turns the response of a long call into a stream", async () => {
 test("repeats the approval notification with increasing progress", async () => {
   const client = await connect(base, "2025-11-25");
   const notifications: JsonObject[] = [];
-  const approvalNotices: PromiseWithResolvers<void>[] = [Promise.withResolvers(), Promise.withResolvers()];
+  const approval_notifications: PromiseWithResolvers<void>[] = [
+    Promise.withResolvers(),
+    Promise.withResolvers(),
+  ];
   const running = client.ask("tools/call", call("ask", {}, "p"), {
     each(message) {
       if (message.method !== "notifications/progress") return;
       notifications.push(message.params as JsonObject);
-      approvalNotices[notifications.length - 1]?.resolve();
+      approval_notifications[notifications.length - 1]?.resolve();
     },
   });
-  await approvalNotices[0]!.promise;
+  await approval_notifications[0]!.promise;
   // The timer of the repeated notification starts only after the first one was read.
   for (let repeated = false; !repeated; ) {
     api.clock.advance(16_000);
     repeated = await Promise.race([
-      approvalNotices[1]!.promise.then(() => true),
+      approval_notifications[1]!.promise.then(() => true),
       new Promise(setImmediate).then(() => false),
     ]);
   }
@@ -60,21 +63,24 @@ test("repeats the approval notification with increasing progress", async () => {
 
 test("finds an unannounced change by polling and reports it once to each client", async () => {
   const caller = { ...userNamed("a"), scope: { org_id: "org_local", project_id: null } };
-  let tools = [catalogTool("one")];
+  let tools = [createCatalogTool("one")];
   const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };
   const watch = createListWatch({ ...api.kernel, catalog: { ...api.kernel.catalog, ...catalog } }, api.clock);
   const counts = [0, 0];
-  const listener = (n: number) => ({ onListChanged: () => void counts[n]!++, onNotice: () => undefined });
+  const listener = (n: number) => ({
+    onListChanged: () => void counts[n]!++,
+    onNotification: () => undefined,
+  });
   const unsubscribe = await watch.listen(caller, listener(0));
   await watch.listen(caller, listener(1));
   const poll = async () => {
     api.clock.advance(11_000);
     await new Promise(setImmediate);
   };
-  tools = [catalogTool("one")];
+  tools = [createCatalogTool("one")];
   await poll();
   expect(counts).toEqual([0, 0]);
-  tools = [catalogTool("one"), catalogTool("two")];
+  tools = [createCatalogTool("one"), createCatalogTool("two")];
   await poll();
   expect(counts).toEqual([1, 1]);
   unsubscribe();

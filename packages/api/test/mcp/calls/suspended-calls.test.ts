@@ -12,7 +12,7 @@ const request = (params: object) => ({
 });
 const CALL_PARAMS = { name: "ask", arguments: { a: 1 } };
 
-function upstreamCall(): UpstreamCall {
+function createUpstreamCall(): UpstreamCall {
   const questions = new Questions({ elicitation: {} });
   return { questions, result: new Promise(() => undefined) } as unknown as UpstreamCall;
 }
@@ -29,7 +29,7 @@ const clock = {
 
 test("accepts a requestState once, only for its caller and its request", () => {
   const suspended = new SuspendedCalls(clock);
-  const suspended_call = upstreamCall();
+  const suspended_call = createUpstreamCall();
   const state = suspended.suspend(caller("a"), request(CALL_PARAMS), suspended_call)!;
   const again = { ...CALL_PARAMS, requestState: state, inputResponses: { x: {} }, _meta: {} };
   const refused = { code: -32602 };
@@ -47,7 +47,7 @@ test("accepts a requestState once, only for its caller and its request", () => {
 
 test("declines pending questions when the client does not return in time", async () => {
   const suspended = new SuspendedCalls(clock);
-  const suspended_call = upstreamCall();
+  const suspended_call = createUpstreamCall();
   const answer = suspended_call.questions.answerRequest("elicitation/create", {});
   suspended.suspend(caller("a"), request(CALL_PARAMS), suspended_call);
   timers.at(-1)!();
@@ -56,7 +56,8 @@ test("declines pending questions when the client does not return in time", async
 
 test("limits the suspended calls of one caller", () => {
   const suspended = new SuspendedCalls(clock);
-  const suspend = (actor: string) => suspended.suspend(caller(actor), request(CALL_PARAMS), upstreamCall());
+  const suspend = (actor: string) =>
+    suspended.suspend(caller(actor), request(CALL_PARAMS), createUpstreamCall());
   for (let n = 0; n < 100; n++) expect(suspend("a")).not.toBeNull();
   expect(suspend("a")).toBeNull();
   expect(suspend("b")).not.toBeNull();

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { withoutDeferred } from "../../../src/mcp/lists/deferred-tools.ts";
 import { startBoundApi } from "../../support/bound-api.ts";
-import { catalogTool } from "../../support/catalog-tool.ts";
+import { createCatalogTool } from "../../support/catalog-tool.ts";
 import { connect, type McpClient } from "../../support/mcp-client.ts";
 import type { TestApi } from "../../support/start-api.ts";
 
@@ -69,10 +69,10 @@ verifies("client.profiles", "shows in the catalog what is deferred and why", asy
 });
 
 test("returns the same array if no tool is deferred, and keeps another tool named tool_call", () => {
-  const plain = [catalogTool("a"), catalogTool("b")];
+  const plain = [createCatalogTool("a"), createCatalogTool("b")];
   expect(withoutDeferred(plain)).toBe(plain);
-  const other_tool = { ...catalogTool("tool_call"), description: "Somebody else's." };
-  const listed = withoutDeferred([{ ...catalogTool("a"), deferred: true }, other_tool]);
+  const other_tool = { ...createCatalogTool("tool_call"), description: "Somebody else's." };
+  const listed = withoutDeferred([{ ...createCatalogTool("a"), deferred: true }, other_tool]);
   expect(listed.map(({ name }) => name)).toEqual(["tool_call", "tool_search"]);
   expect(listed[0]).toBe(other_tool);
 });

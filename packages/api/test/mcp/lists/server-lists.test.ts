@@ -21,7 +21,7 @@ test("marks hidden characters in texts of resources and omits resources with hid
   const servers = {
     list: async () => [server],
     request: async () => ({ resources }),
-    onNotice: () => () => undefined,
+    onNotification: () => () => undefined,
   };
   const log = { warn: (_fields: object, text: string) => logged.push(text) };
   const lists = createServerLists(

@@ -1,11 +1,11 @@
 import { BackplaneError } from "@backplane/contract";
-import type { Caller, Clock, Kernel, ServerInfo, ServerNotice } from "@backplane/ports";
+import type { Caller, Clock, Kernel, ServerInfo, ServerNotification } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { createSubscriptions } from "../../../src/mcp/notifications/subscriptions.ts";
 
 const server = { binding_id: "bind_1" } as ServerInfo;
 const caller = { scope: { org_id: "o", project_id: "p" } } as Caller;
-const server_ended: ServerNotice = {
+const server_ended: ServerNotification = {
   binding_id: "bind_1",
   project_id: "p",
   method: "backplane/server.gone",
@@ -15,7 +15,7 @@ const server_ended: ServerNotice = {
 function createTestSubscriptions() {
   const sent: string[] = [];
   const timers: { ms: number; run: () => void }[] = [];
-  let listener: (notice: ServerNotice) => void = () => {};
+  let listener: (notification: ServerNotification) => void = () => {};
   const outcome = { fail: null as BackplaneError | null };
   const servers = {
     check: async ({ role }: Caller) => {
@@ -26,7 +26,7 @@ function createTestSubscriptions() {
       if (outcome.fail !== null) throw outcome.fail;
       return {};
     },
-    onNotice(next_listener: typeof listener) {
+    onNotification(next_listener: typeof listener) {
       listener = next_listener;
       return () => {
         listener = () => {};
@@ -45,7 +45,7 @@ function createTestSubscriptions() {
     outcome,
     subscriptions,
     timers,
-    notify: (notice: ServerNotice) => listener(notice),
+    notify: (notification: ServerNotification) => listener(notification),
     tick: async () => {
       const [timer] = timers.splice(0, 1);
       timer?.run();
@@ -84,7 +84,7 @@ test("retries with increasing delays, and stops when the binding was removed", a
   expect(timers).toHaveLength(0);
 });
 
-test("sends nothing after close", async () => {
+test("does not subscribe again after close", async () => {
   const { subscriptions, notify, timers } = createTestSubscriptions();
   await subscriptions.subscribe(caller, server, "x://one");
   notify(server_ended);

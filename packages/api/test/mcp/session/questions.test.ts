@@ -28,7 +28,7 @@ test("keeps the key of the plugin and uses an answer sent in advance once", asyn
   expect(await second).toEqual({ action: "decline" });
 });
 
-test("declines pending questions when the client disconnects", async () => {
+test("declines a pending elicitation and rejects a pending sampling request when the client disconnects", async () => {
   const questions = new Questions({ elicitation: {}, sampling: {} });
   const form = questions.answerRequest("elicitation/create", FORM);
   const sample = questions.answerRequest("sampling/createMessage", {});

@@ -1,14 +1,9 @@
 import type { Caller } from "@backplane/ports";
 import { expect, test } from "vitest";
-import type { NamedTool } from "../../../src/mcp/lists/tool-names.ts";
-import { createToolPages } from "../../../src/mcp/lists/tool-pages.ts";
 import { createOpenCall, McpSessions, SESSION_LIMITS } from "../../../src/mcp/session/sessions.ts";
 import { userNamed as caller } from "../../support/callers.ts";
-import { catalogTool } from "../../support/catalog-tool.ts";
 
 const SESSION_PARAMS = { version: "2025-11-25", capabilities: {}, server: null };
-
-const TOOL = catalogTool("");
 
 let now = 0;
 const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };
@@ -26,7 +21,7 @@ test("expires idle sessions after an hour, but not busy ones", () => {
   expect(sessions.size).toBe(1);
 });
 
-test("evicts abandoned sessions of delegated tokens first", () => {
+test("limits the sessions of a delegated token, and evicts idle ones when the total limit is reached", () => {
   now = 0;
   const sessions = new McpSessions(clock, { sessions: 40, per_caller: 30 });
   const grant = {} as NonNullable<Caller["delegation"]>["grant"];
@@ -47,7 +42,7 @@ test("evicts abandoned sessions of delegated tokens first", () => {
 
 test("evicts the oldest idle session of a caller at its limit, not those of others", () => {
   const sessions = new McpSessions(clock, { sessions: 4, per_caller: 2 });
-  const other = sessions.open(caller("b"), SESSION_PARAMS);
+  const other_session = sessions.open(caller("b"), SESSION_PARAMS);
   const [first, second] = [
     sessions.open(caller("a"), SESSION_PARAMS),
     sessions.open(caller("a"), SESSION_PARAMS),
@@ -61,7 +56,7 @@ test("evicts the oldest idle session of a caller at its limit, not those of othe
   ]);
   third.calls.set(1, createOpenCall(null));
   expect(() => sessions.open(caller("a"), SESSION_PARAMS)).toThrow(/Too many/);
-  expect(sessions.find(caller("b"), other.id, null)).toBe(other);
+  expect(sessions.find(caller("b"), other_session.id, null)).toBe(other_session);
 });
 
 test("does not find a session of one endpoint at another", () => {
@@ -70,22 +65,4 @@ test("does not find a session of one endpoint at another", () => {
   expect(sessions.find(caller("a"), session.id, null)).toBe(null);
   expect(sessions.find(caller("a"), session.id, "bind_2")).toBe(null);
   expect(sessions.find(caller("a"), session.id, "bind_1")).toBe(session);
-});
-
-test("pages tools by name without gaps or duplicates", () => {
-  const tools = Array.from(
-    { length: 7 },
-    (_, n): NamedTool => ({ name: `tool_${n}`, tool: { ...TOOL, name: `tool_${n}` } }),
-  );
-  const pages = createToolPages(3);
-  const names: unknown[] = [];
-  let cursor: unknown;
-  let count = 0;
-  do {
-    const page = pages.page(tools, cursor);
-    names.push(...(page.tools as { name: string }[]).map(({ name }) => name));
-    cursor = page.nextCursor;
-    count++;
-  } while (cursor !== undefined);
-  expect([count, names]).toEqual([3, tools.map(({ name }) => name)]);
 });

@@ -8,10 +8,15 @@ import {
   type ValidationReport,
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
-import { type BindingOptions, bindingFlags, bindingParts, mergeParts } from "../../bindings/binding-flags.ts";
+import {
+  type BindingOptions,
+  bindingFlags,
+  mergeSettings,
+  readBindingSettings,
+} from "../../bindings/binding-flags.ts";
 import { findBinding } from "../../bindings/find-binding.ts";
 import { reportChanges, reportNarrowedGrant, reportVersionChange } from "../../bindings/report-changes.ts";
-import { completeServerParts, reportNewName } from "../../bindings/server-parts.ts";
+import { completeServerSettings, reportNewName } from "../../bindings/server-settings.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { parseList, parseWords } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
@@ -62,7 +67,7 @@ export function addBindingCommands(program: Command, toAction: ToAction): void {
       parseWords,
     )
     .option("--unset-env <name>", "remove an environment variable; repeatable", parseList)
-    .option("--to <version>", "move to another installed version of the package")
+    .option("--to <version>", "change to another installed version of the package")
     .option(
       "--grant-requested",
       "grant every permission that its version requests, including those that an upgrade withheld",
@@ -95,16 +100,16 @@ async function create(
   context: CommandContext,
   options: BindingOptions & { orgWide?: boolean },
   name: string,
-  exportId: string,
+  export_id: string,
 ): Promise<undefined> {
-  const parts = await bindingParts(context, options);
+  const settings = await readBindingSettings(context, options);
   const installed = await findInstalledPackage(context, name);
   const created = await context.client().bindings.create({
     package_id: installed.package_id,
     package_version: installed.version,
-    export_id: exportId,
+    export_id,
     ...(options.orgWide === true ? { org_wide: true } : {}),
-    ...parts,
+    ...settings,
   });
   showBinding(context, created);
   await reportNarrowedGrant(context, created);
@@ -145,17 +150,17 @@ async function set(
   name: string,
   args: string[],
 ): Promise<undefined> {
-  const { to, unsetSecret = [], grantRequested, ...settings } = options;
+  const { to, unsetSecret = [], grantRequested, ...binding_options } = options;
   // `--secret` also accepts the name of a variable for its slot.
   const unset = unsetSecret.map((slot) => slot.toLowerCase());
-  if (Object.keys(options).length === 0 && args.length === 0) throw nothingToChange(name);
-  const flags: BindingOptions = args.length === 0 ? settings : { ...settings, args };
+  if (Object.keys(options).length === 0 && args.length === 0) throw nothingToChangeError(name);
+  const flags: BindingOptions = args.length === 0 ? binding_options : { ...binding_options, args };
   const current = await findBinding(context, name);
-  const parts = await completeServerParts(
+  const settings = await completeServerSettings(
     context,
     current,
     flags,
-    await bindingParts(context, flags, current.config),
+    await readBindingSettings(context, flags, current.config),
     unset,
   );
   assertBoundSlots(current, unset);
@@ -164,8 +169,8 @@ async function set(
   const changes_version = to !== undefined && to !== current.package_version;
   // The merged policy replaces the old one; trust in the old version must not carry over.
   const policy = changes_version ? dropTrust(current) : current.policy;
-  const changes = grantRequested === true ? { ...parts, policy: { ...parts.policy } } : parts;
-  const merged = mergeParts({ secrets, policy }, changes);
+  const changes = grantRequested === true ? { ...settings, policy: { ...settings.policy } } : settings;
+  const merged = mergeSettings({ secrets, policy }, changes);
   if (grantRequested === true) delete merged.policy?.permissions;
   const patch = {
     ...(unset.length === 0 ? {} : { secrets }),
@@ -201,7 +206,7 @@ async function rollback(context: CommandContext, _options: object, name: string)
 }
 
 /** An empty patch would still restart the processes of the binding. */
-function nothingToChange(name: string): BackplaneError {
+function nothingToChangeError(name: string): BackplaneError {
   return new BackplaneError("cli.usage", "No setting to change was specified.", {
     fix: `backplane binding show ${name}, then: backplane binding set --help`,
   });
@@ -225,17 +230,18 @@ async function setStatus(
   const { binding_id, generation } = current;
   const changed = await context.client().bindings.patch(binding_id, { status }, { generation });
   showBinding(context, changed);
-  if (changed.waiting_deliveries !== undefined) context.out.note(describeWaiting(changed));
+  if (changed.waiting_deliveries !== undefined) context.out.note(describePending(changed));
   await reportChanges(context, current, changed);
   return undefined;
 }
 
 /** States what happens to the deliveries and the new events of a disabled hook. */
-function describeWaiting({ binding_id: id, waiting_deliveries: count = 0 }: ChangedBinding): string {
+function describePending({ binding_id: id, waiting_deliveries: count = 0 }: ChangedBinding): string {
   const events = `New events are not delivered to a disabled hook. To keep them instead: backplane hook pause ${id} && backplane binding enable ${id}`;
   if (count === 0) return events;
-  const [waits, are] = count === 1 ? ["1 delivery waits", "It is"] : [`${count} deliveries wait`, "They are"];
-  return `${waits} for this hook. ${are} delivered after the hook is enabled again. ${events}`;
+  const [deliveries_are, they_are] =
+    count === 1 ? ["1 delivery is", "It is"] : [`${count} deliveries are`, "They are"];
+  return `${deliveries_are} pending. ${they_are} made after the hook is enabled again. ${events}`;
 }
 
 async function validate(context: CommandContext, _options: object, name: string): Promise<number> {

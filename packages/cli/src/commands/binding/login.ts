@@ -71,7 +71,7 @@ async function login(context: CommandContext, options: LoginOptions, name: strin
       await bindings.completeLogin(redirect);
     } else {
       if (options.browser !== false && io.stdout.isTTY === true) openBrowser(address);
-      out.note("Only the first browser that opens it can complete the sign-in.");
+      out.note("Only the first browser that opens this URL can complete the sign-in.");
       out.note(`The browser returns to ${started.redirect_uri}. If it cannot reach that URL, use --paste.`);
       await waitForBrowser(context, id);
     }
@@ -115,7 +115,7 @@ async function readKey({ io }: CommandContext, file: string): Promise<string> {
     return await readFile(resolve(io.cwd, file), "utf8");
   } catch (cause) {
     const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
-    throw new BackplaneError("cli.usage", `The file of --private-key, ${file}, cannot be read (${reason}).`);
+    throw new BackplaneError("cli.usage", `Cannot read ${file} (--private-key): ${reason}.`);
   }
 }
 
@@ -150,9 +150,9 @@ function assertOneStdin({ io, flags }: CommandContext, { paste, clientSecret }: 
 
 function formatSignIn({ issuer, client_id, scope, expires_at, renewable }: SignIn): string {
   return fields({
-    by: issuer ?? undefined,
+    issuer: issuer ?? undefined,
     client: client_id ?? undefined,
     scope: scope ?? undefined,
-    until: expires_at === null ? undefined : `${expires_at}${renewable ? " (renewed automatically)" : ""}`,
+    expires: expires_at === null ? undefined : `${expires_at}${renewable ? " (renewed automatically)" : ""}`,
   });
 }

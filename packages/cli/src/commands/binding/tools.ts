@@ -78,7 +78,7 @@ function show({ out }: CommandContext, definitions: Definitions & { accepted?: o
   out.data(definitions, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "WHAT"], rows)));
   if (rows.length === 0 && error === null) out.note("The server has no tools.");
   if (error !== null) {
-    out.note(plainLine(`The server did not respond (${error.code}): ${error.message}`));
+    out.note(plainLine(`The tools could not be read (${error.code}): ${error.message}`));
     if (error.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
     for (const hint of serverHints(error.message, binding_id)) out.note(plainLine(hint));
   }

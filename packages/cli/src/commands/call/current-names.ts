@@ -6,7 +6,7 @@ import type { CommandContext } from "../../context/context.ts";
 const AUDIT_PAGE = 200;
 
 /** Former names are those in the audit log, if the credential may read it, and the name of the server's package. */
-export async function namesAfterRename(
+export async function findCurrentNames(
   context: CommandContext,
   name: string,
   tools: readonly CatalogEntry[],
@@ -28,8 +28,8 @@ export async function namesAfterRename(
   // Several tool names may have the same ending; the shortest has nothing between the server's name and the ending.
   const nearest = new Map<string, string>();
   for (const { name: current, binding_id } of matches) {
-    const other = nearest.get(binding_id);
-    if (other === undefined || current.length < other.length) nearest.set(binding_id, current);
+    const shortest = nearest.get(binding_id);
+    if (shortest === undefined || current.length < shortest.length) nearest.set(binding_id, current);
   }
   return [...nearest.values()];
 }

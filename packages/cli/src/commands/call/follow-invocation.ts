@@ -1,7 +1,7 @@
 /**
- * Waits until a call has ended. Ctrl-C cancels the call and waits for its record; a second one exits immediately. After
- * `approval_wait_ms` without an answer the call is cancelled, so a script can retry after the timeout without running it
- * twice.
+ * Waits until a call has ended. Ctrl-C cancels the call and waits for its record; a second one exits immediately.
+ * After `approval_wait_ms` without an answer the call is cancelled, so a script can retry after the timeout without
+ * running the call twice.
  */
 import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";

@@ -23,7 +23,7 @@ import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags } from "../../context/page.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
-import { namesAfterRename } from "./current-names.ts";
+import { findCurrentNames } from "./current-names.ts";
 import { type FollowedInvocation, followInvocation } from "./follow-invocation.ts";
 import { printInvocations } from "./invocation.ts";
 import { invocationExit, invocationResultText, refusedLines, scratchHint } from "./invocation-text.ts";
@@ -71,26 +71,32 @@ export function addInvokeCommand(program: Command, toAction: ToAction): void {
 async function run(
   context: CommandContext,
   options: InvokeOptions,
-  exportId: string | undefined,
+  export_id: string | undefined,
   fields: string[],
 ): Promise<number> {
   if (options.list === true) {
-    await printInvocations(context, { ...options, ...(exportId === undefined ? {} : { export: exportId }) });
+    await printInvocations(context, {
+      ...options,
+      ...(export_id === undefined ? {} : { export: export_id }),
+    });
     return EXIT.ok;
   }
-  const body = await buildBody(context, options, exportId, fields);
+  const body = await buildBody(context, options, export_id, fields);
   const client = context.client();
   const { out } = context;
   const invoke = () =>
     client.invocations.invoke(body).catch(async (error: unknown) => {
-      throw await suggestExport(context, exportId, error);
+      throw await suggestExport(context, export_id, error);
     });
   if (!options.wait) {
     const started = await invoke();
     out.data(started, () => started.id);
-    const waits = started.status === "waiting_approval" && started.approval_id !== null;
-    if (waits) out.note(`Awaiting approval: backplane approve allow ${started.approval_id} (or deny)`);
-    out.note(`${waits ? "Then" : "Started. To see the call"}: backplane invocation show ${started.id}`);
+    const awaits_approval = started.status === "waiting_approval" && started.approval_id !== null;
+    if (awaits_approval)
+      out.note(`Awaiting approval: backplane approve allow ${started.approval_id} (or deny)`);
+    out.note(
+      `${awaits_approval ? "Then" : "Started. To see the call"}: backplane invocation show ${started.id}`,
+    );
     return EXIT.ok;
   }
   const followed = await followInvocation(context, invoke, {
@@ -114,7 +120,7 @@ async function suggestExport(
 ): Promise<unknown> {
   if (codeOf(error) !== "export.not_found" || name === undefined) return error;
   const tools = (await ifAllowed(context.client().catalog.list({ all: true }))) ?? [];
-  const renamed = await namesAfterRename(context, name, tools);
+  const renamed = await findCurrentNames(context, name, tools);
   const similar =
     renamed.length > 0
       ? renamed
@@ -188,16 +194,16 @@ function describeFailure(
 async function buildBody(
   context: CommandContext,
   options: InvokeOptions,
-  exportId: string | undefined,
+  export_id: string | undefined,
   fields: readonly string[],
 ): Promise<InvokeBody> {
-  if (exportId === undefined && options.binding === undefined) {
+  if (export_id === undefined && options.binding === undefined) {
     throw new BackplaneError("cli.usage", "No export or binding was specified.", {
       fix: "backplane invoke EXPORT --input '{}'",
     });
   }
   return {
-    ...(exportId === undefined ? {} : { export_id: exportId }),
+    ...(export_id === undefined ? {} : { export_id }),
     ...(options.binding === undefined ? {} : { binding_id: options.binding }),
     ...(options.package === undefined ? {} : { package_id: options.package }),
     ...(options.session === undefined ? {} : { session_id: options.session }),

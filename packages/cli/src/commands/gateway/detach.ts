@@ -51,7 +51,7 @@ export async function detach(context: CommandContext, options: UpOptions): Promi
       fix: `Read ${log_file}.`,
     });
   }
-  return readiness(JSON.parse(line) as ReadyReport | { error: ReportedError });
+  return toReadyReport(JSON.parse(line) as ReadyReport | { error: ReportedError });
 }
 
 interface ReportedError {
@@ -61,7 +61,7 @@ interface ReportedError {
   details?: Record<string, unknown>;
 }
 
-function readiness(document: ReadyReport | { error: ReportedError }): ReadyReport {
+function toReadyReport(document: ReadyReport | { error: ReportedError }): ReadyReport {
   if (!("error" in document)) return document;
   const { code, message, fix, details } = document.error;
   const error_code: ErrorCode = isErrorCode(code) ? code : "internal";

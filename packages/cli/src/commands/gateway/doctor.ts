@@ -76,8 +76,8 @@ async function doctor(
     withTimeout("audit", timeout, () => ifReachable("audit", () => checkAudit(context))),
     withTimeout("bindings", timeout, () => ifReachable("bindings", () => checkBindings(context))),
     withTimeout("upgrades", timeout, () => ifReachable("upgrades", () => checkUpgrades(context))),
-    withTimeout("words", plugin_s + CHECK_TIMEOUT_S, () =>
-      ifReachable("words", () => checkHiddenCharacters(context)),
+    withTimeout("hidden characters", plugin_s + CHECK_TIMEOUT_S, () =>
+      ifReachable("hidden characters", () => checkHiddenCharacters(context)),
     ),
     withTimeout("instruments", plugin_s + CHECK_TIMEOUT_S, () =>
       ifReachable("instruments", () => checkInstruments(context, plugin_s, options.probe === true)),
@@ -232,7 +232,7 @@ async function checkBindings(context: CommandContext): Promise<DoctorRow[]> {
   return [{ name: "bindings", status: "ok", message }, ...failing];
 }
 
-/** One row for each upgrade that waits for a person. */
+/** One row for each upgrade that awaits a decision. */
 async function checkUpgrades(context: CommandContext): Promise<DoctorRow[]> {
   return (await listWaitingUpgrades(context)).map(({ package_id, message, fix }) => ({
     name: `upgrade ${package_id}`,
@@ -273,7 +273,7 @@ async function checkHiddenCharacters(context: CommandContext): Promise<DoctorRow
     if (entry.taken_out.length > 0)
       entries.set(entry.package_id, [...(entries.get(entry.package_id) ?? []), entry]);
   return [...entries].map(([package_id, [first, ...more]]) => ({
-    name: `words ${package_id}`,
+    name: `hidden characters ${package_id}`,
     status: "degraded",
     message: `hidden characters were removed from ${first!.name}: ${first!.taken_out[0]}${more.length === 0 ? "" : `, and from ${more.length} more tools`}`,
     fix: `backplane tool show ${first!.name}`,
@@ -363,7 +363,7 @@ function worstStatus(checks: DoctorRow[]): DoctorRow["status"] {
 function formatRows(out: Output, checks: DoctorRow[]): string {
   const lines = table(
     out,
-    ["CHECK", "STATUS", "FOUND"],
+    ["CHECK", "STATUS", "RESULT"],
     checks.map((check) => [check.name, check.status, check.message]),
   ).split("\n");
   const [head = "", ...rows] = lines;

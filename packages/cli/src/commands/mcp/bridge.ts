@@ -88,7 +88,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
       else refusal = await forwardInSession(message, line, stop.signal);
       if (refusal !== null) refuse(refusal);
     } catch {
-      if (!ended.aborted && !stop.signal.aborted) refuse(`no gateway is running at ${bridge.url}`);
+      if (!ended.aborted && !stop.signal.aborted) refuse(`the gateway at ${bridge.url} cannot be reached`);
     } finally {
       if (request !== null) stateless_requests.delete(request);
     }
@@ -240,8 +240,8 @@ function headerText(value: string): string {
 }
 
 function readProtocolVersion(text: string): string | null {
-  const answer = parse(text);
-  const result = isObject(answer) ? answer.result : undefined;
+  const message = parse(text);
+  const result = isObject(message) ? message.result : undefined;
   const version = isObject(result) ? result.protocolVersion : undefined;
   return typeof version === "string" ? version : null;
 }

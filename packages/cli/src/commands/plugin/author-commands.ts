@@ -27,7 +27,7 @@ export function addAuthorCommands(plugin: Command, toAction: ToAction): void {
   plugin
     .command("dev [folder]")
     .description(
-      "Link a folder to the running gateway until Ctrl-C: each save is loaded, and the frames of its calls are shown. A save that does not start leaves the last version in use.",
+      "Link a folder to the running gateway until Ctrl-C: each save is loaded, and the frames of its calls are shown. If a new version does not start, the previous one stays in use.",
     )
     .action(toAction(devPlugin));
   plugin

@@ -16,7 +16,7 @@ import {
 } from "../../install/plugin-source.ts";
 import { reportInstallation } from "../../install/report-installation.ts";
 import {
-  interruptedInstallation,
+  interruptedInstallationError,
   type LocalOrGatewaySource,
   sendInstallation,
 } from "../../install/send-installation.ts";
@@ -101,7 +101,7 @@ async function installNpm(
       .client()
       .installations.inspect({ kind: "npm", spec })
       .catch((error: unknown) => {
-        throw codeOf(error) === "request.cancelled" ? interruptedInstallation(error, spec) : error;
+        throw codeOf(error) === "request.cancelled" ? interruptedInstallationError(error, spec) : error;
       });
     if (kind === "kernel_plugins") {
       assertNoBindingFlags(options, text);

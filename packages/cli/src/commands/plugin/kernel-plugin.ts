@@ -10,7 +10,7 @@ import {
 import { ifAllowed } from "../../bindings/report-tools.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
-import { interruptedInstallation } from "../../install/send-installation.ts";
+import { interruptedInstallationError } from "../../install/send-installation.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
@@ -47,7 +47,7 @@ export async function installKernelPlugin(
   const description = entries.length === 1 ? "this kernel plugin" : `these ${entries.length} kernel plugins`;
   await confirm(io, flags, `Install ${description}?`);
   const rows = await plugins.install(source, { editable: options.editable === true }).catch((error) => {
-    throw codeOf(error) === "request.cancelled" ? interruptedInstallation(error, source) : error;
+    throw codeOf(error) === "request.cancelled" ? interruptedInstallationError(error, source) : error;
   });
   out.data({ plugins: rows }, () =>
     rows.map((row) => `Installed ${row.name} ${row.version} (${row.category}, ${row.status})`).join("\n"),

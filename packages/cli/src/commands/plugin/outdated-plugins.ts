@@ -34,8 +34,11 @@ async function describeUpgrade(
   // A version that was built from source archives has a suffix that identifies them.
   const installed = newest_installed.replace(/[+.]built\..*$/, "");
   if (source !== null && newest_available !== newest_installed && newest_available !== installed) {
-    const before = await findInstalledPackage(context, `${package_id}@${current ?? newest_installed}`);
-    const changes = provenance === undefined ? [] : compareProvenance(before, { provenance });
+    const in_use_package = await findInstalledPackage(
+      context,
+      `${package_id}@${current ?? newest_installed}`,
+    );
+    const changes = provenance === undefined ? [] : compareProvenance(in_use_package, { provenance });
     return [
       `${package_id} ${newest_available} is available. To see what changes: backplane plugin upgrade ${package_id} --from ${source} --dry-run`,
       ...changes.map((line) => `  ${line}`),

@@ -20,7 +20,7 @@ export async function packPlugin(
     return await packAsLayout(context, path, resolve(cwd, options.out ?? `${basename(path)}.oci`));
   const file = resolve(cwd, options.out ?? `${basename(path)}.tgz`);
   const { packFolder } = await import("@backplane/supply");
-  const target = await createNew(file);
+  const target = await createNewFile(file);
   try {
     const packed = await context.out.during(`Packing ${folder}`, () =>
       packFolder(path, target.createWriteStream()),
@@ -48,7 +48,7 @@ async function packAsLayout(context: CommandContext, path: string, out: string):
     const target = is_tar ? join(layout, "layout") : layout;
     const packed = await context.out.during(`Packing ${path}`, async () => {
       const done = await packLayout(path, target, signature === undefined ? [] : [signature]);
-      if (is_tar) await tarLayout(target, (await createNew(out)).createWriteStream());
+      if (is_tar) await tarLayout(target, (await createNewFile(out)).createWriteStream());
       return done;
     });
     const { manifest_digest, digest, size_bytes, files } = packed;
@@ -67,7 +67,7 @@ async function packAsLayout(context: CommandContext, path: string, out: string):
 }
 
 /** Never overwrites an archive, because its digest may have been published. */
-async function createNew(file: string): Promise<FileHandle> {
+async function createNewFile(file: string): Promise<FileHandle> {
   try {
     return await open(file, "wx");
   } catch (error) {

@@ -43,7 +43,7 @@ export function verifiedCell({ signature, provenance }: Pick<Package, "signature
 }
 
 /** Bindings with their tools; empty for a package whose manifest lists its exports. */
-export async function boundTools(context: CommandContext, installed: Package): Promise<BoundTools[]> {
+export async function readBoundTools(context: CommandContext, installed: Package): Promise<BoundTools[]> {
   if (!isSelfDescribing(installed.manifest.runtime.protocol)) return [];
   const { bindings } = context.client();
   const { items } = await bindings.list({ package_id: installed.package_id });

@@ -20,7 +20,7 @@ import {
   setTrusted,
 } from "./kernel-plugin.ts";
 import { listOutdated } from "./outdated-plugins.ts";
-import { boundTools, contentsCell, describePackage, verifiedCell } from "./package-text.ts";
+import { contentsCell, describePackage, readBoundTools, verifiedCell } from "./package-text.ts";
 import { replayPlugin } from "./replay-plugin.ts";
 import { searchPlugins } from "./search-plugins.ts";
 import { rollbackPlugin, upgradePlugin } from "./upgrade-plugin.ts";
@@ -104,7 +104,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     );
   allowFlags(plugin.command("upgrade <package>"))
     .description(
-      "Move all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept. Shows first what changes.",
+      "Upgrade all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept. Shows first what changes.",
     )
     .option(
       "--from <source>",
@@ -147,7 +147,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   plugin
     .command("replay <package>")
     .description(
-      "Run recorded read-only calls against another version of a package, in the sandbox without network and secrets, and compare the results. No traffic moves.",
+      "Run recorded read-only calls against another version of a package, in the sandbox without network and secrets, and compare the results. The bindings do not change.",
     )
     .requiredOption("--candidate <version|source>", "an installed version, or a source as in plugin install")
     .option("--limit <n>", "how many calls, newest first (default: 50)", wholeNumber("--limit", 1, 500))
@@ -175,7 +175,7 @@ function allowFlags(command: Command): Command {
 async function list(context: CommandContext, options: PageFlags): Promise<undefined> {
   const page = await context.client().packages.list(options);
   // Kernel plugins are few and not paged, so they precede the first page.
-  const plugins = options.after === undefined ? await kernelPlugins(context) : [];
+  const plugins = options.after === undefined ? await listKernelPlugins(context) : [];
   const rows = [...plugins.map(kernelCells), ...page.items.map(packageCells)];
   const heads = ["NAME", "VERSION", "KIND", "STATUS", "WHAT", "ORIGIN", "VERIFIED", "ID"];
   showRows(context, { items: page.items, next: page.next, plugins }, heads, rows, page.next);
@@ -183,7 +183,7 @@ async function list(context: CommandContext, options: PageFlags): Promise<undefi
 }
 
 /** Packages are listed even if the key may not list kernel plugins or the web plugin is disabled. */
-async function kernelPlugins(context: CommandContext): Promise<PluginView[]> {
+async function listKernelPlugins(context: CommandContext): Promise<PluginView[]> {
   try {
     return await context.client().plugins.list();
   } catch (error) {
@@ -229,7 +229,7 @@ async function info(context: CommandContext, _options: object, name: string): Pr
     return undefined;
   }
   const installed = await findInstalledPackage(context, name);
-  const bound = await boundTools(context, installed);
+  const bound = await readBoundTools(context, installed);
   const bindings = bound.map(({ binding, definitions }) => ({ ...binding, definitions }));
   out.data({ ...installed, ...(bound.length === 0 ? {} : { bindings }) }, () =>
     describePackage(out, installed, bound),

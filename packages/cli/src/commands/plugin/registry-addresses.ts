@@ -12,7 +12,7 @@ import { isPrivateAddress } from "../../context/private-addresses.ts";
 type Resolve = (host: string) => Promise<readonly string[]>;
 
 /** `registry` is its host with an optional port. */
-export function allowedAddresses(
+export function createAddressLookup(
   registry: string,
   resolve: Resolve = resolveAll,
 ): (destination: { host: string; port: number }) => Promise<readonly string[]> {
@@ -21,7 +21,7 @@ export function allowedAddresses(
   let resolved: Promise<readonly string[]> | undefined;
   const resolveRegistry = () => {
     resolved ??= resolve(registry_host).catch((error: unknown) => {
-      // The client repeats the request.
+      // A failed lookup is not cached, because the client retries the request.
       resolved = undefined;
       throw error;
     });

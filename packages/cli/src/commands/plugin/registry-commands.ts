@@ -9,7 +9,7 @@ import type { CommandContext } from "../../context/context.ts";
 import { statSource } from "../../install/plugin-source.ts";
 import { readSignatureFile } from "../../install/signature-file.ts";
 import { readDockerLogin } from "./docker-config.ts";
-import { allowedAddresses } from "./registry-addresses.ts";
+import { createAddressLookup } from "./registry-addresses.ts";
 
 export interface RegistryFlags {
   insecure?: boolean;
@@ -110,7 +110,7 @@ async function withClient(
   const { createRegistryClient } = await import("@backplane/supply");
   const client = createRegistryClient({
     credentials: (host) => readDockerLogin(host, io.env),
-    addresses: allowedAddresses(registry),
+    addresses: createAddressLookup(registry),
     insecure: insecure === true ? [registry] : [],
   });
   try {

@@ -1,4 +1,4 @@
-/** `plugin replay`: runs recorded calls against a candidate version, before any traffic moves. */
+/** `plugin replay`: runs recorded calls against a candidate version, before any binding is upgraded to it. */
 import type { Package, ReplayReport } from "@backplane/contract";
 import { EXIT, type ExitCode } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
@@ -65,7 +65,7 @@ export function describeReplay(report: ReplayReport): string[] {
   for (const { host, port } of permissions.attempted)
     lines.push(`The candidate tried to connect to ${host}:${port}; the version in use does not.`);
   for (const { binding_id, message } of problems)
-    lines.push(`${binding_id} cannot move to the candidate: ${message}`);
+    lines.push(`${binding_id} cannot be upgraded to the candidate: ${message}`);
   const different = calls.filter(({ result }) => result !== "same");
   for (const call of different.slice(0, MAX_CALLS_SHOWN)) {
     lines.push(`${call.invocation_id} ${call.export_id}: ${call.result}. ${call.reason ?? ""}`.trim());

@@ -16,7 +16,11 @@ export async function searchPlugins(
   ]);
   const results = { items, catalogs, servers: servers?.items ?? [], registry: servers?.registry ?? null };
   context.out.data(results, () =>
-    [...items.flatMap(describeCard), ...results.servers.flatMap(describeServer), ...describeNothing(results)]
+    [
+      ...items.flatMap(describeCard),
+      ...results.servers.flatMap(describeServer),
+      ...describeEmptyResult(results),
+    ]
       .map((line) => (line.startsWith("  ") ? `  ${plainLine(line)}` : plainLine(line)))
       .join("\n"),
   );
@@ -58,7 +62,7 @@ function describeServer({ name, version, description, sources, variables }: List
   ];
 }
 
-function describeNothing(results: { items: unknown[]; servers: unknown[]; registry: unknown }): string[] {
+function describeEmptyResult(results: { items: unknown[]; servers: unknown[]; registry: unknown }): string[] {
   if (results.items.length + results.servers.length > 0) return [];
   return [
     results.registry === null

@@ -1,4 +1,4 @@
-/** `plugin upgrade` and `plugin rollback`: show what changes, then move all bindings of a package to a version. */
+/** `plugin upgrade` and `plugin rollback`: show what changes, then change all bindings of a package to a version. */
 import {
   BackplaneError,
   type Binding,
@@ -44,15 +44,15 @@ export async function upgradePlugin(
       : await findOrInstallVersion(context, parsePackageName(name).package_id, from, options);
   const { package_id, version: package_version } = target;
   const bound = await listBindings(context, package_id, options);
-  const moving = bound.filter(
+  const affected = bound.filter(
     (binding) => binding.share_of === undefined && binding.package_version !== package_version,
   );
-  await showChanges(context, target, moving);
+  await showChanges(context, target, affected);
   const stopping_replay =
-    options.replay === true && moving.length > 0 ? await replay(context, target, options) : null;
+    options.replay === true && affected.length > 0 ? await replay(context, target, options) : null;
   if (options.dryRun === true || stopping_replay !== null) {
     const report = stopping_replay === null ? {} : { replay: stopping_replay };
-    context.out.data({ bindings: moving, ...report }, () =>
+    context.out.data({ bindings: affected, ...report }, () =>
       from === undefined
         ? "Nothing was changed."
         : `${package_id} ${package_version} is installed; no binding was changed.`,
@@ -60,7 +60,7 @@ export async function upgradePlugin(
     return stopping_replay === null ? undefined : exitCodeOfReplay(stopping_replay);
   }
   const share = percent < 100 ? ` for ${percent} % of the calls` : "";
-  if (moving.length > 0)
+  if (affected.length > 0)
     await confirm(context.io, context.flags, `Upgrade ${package_id} to ${package_version}${share}?`);
   const bindings = await context.client().bindings.upgrade({
     package_id,
@@ -76,7 +76,7 @@ export async function upgradePlugin(
     reportHeld(context, held);
     return EXIT.denied;
   }
-  if (moving.length === 0) {
+  if (affected.length === 0) {
     context.out.note(
       `Nothing to upgrade: ${package_id} ${package_version} is in use. Newer versions: backplane plugin outdated`,
     );
@@ -152,8 +152,8 @@ export async function rollbackPlugin(
     upgraded.filter((binding) => !isPending(binding)).map(({ previous }) => previous!.package_version),
   )) {
     const target = await findInstalledPackage(context, `${package_id}@${version}`);
-    const moved = upgraded.filter(({ previous }) => previous!.package_version === version);
-    await showChanges(context, target, moved);
+    const returning = upgraded.filter(({ previous }) => previous!.package_version === version);
+    await showChanges(context, target, returning);
   }
   if (options.dryRun === true) {
     context.out.data({ bindings: upgraded }, () => "Nothing was changed.");
@@ -193,10 +193,10 @@ async function listBindings(
 async function showChanges(
   context: CommandContext,
   target: Package,
-  moving: readonly Binding[],
+  affected: readonly Binding[],
 ): Promise<void> {
   const { out } = context;
-  for (const version of new Set(moving.map(({ package_version }) => package_version))) {
+  for (const version of new Set(affected.map(({ package_version }) => package_version))) {
     const current = await findInstalledPackage(context, `${target.package_id}@${version}`);
     out.note(plainLine(`${target.package_id} ${version} → ${target.version}`));
     const lines = comparePackages(current, target);
@@ -210,7 +210,7 @@ async function confirmAtTerminal({ io, flags }: CommandContext, question: string
   if (canAsk(io, flags)) await confirm(io, flags, question);
 }
 
-function showVersions(context: CommandContext, bindings: readonly Binding[], moved = true): void {
+function showVersions(context: CommandContext, bindings: readonly Binding[], version_changed = true): void {
   context.out.data({ bindings }, () =>
     bindings
       .map(({ binding_id, export_id, package_version, status, share_of, rollout }) => {
@@ -219,7 +219,7 @@ function showVersions(context: CommandContext, bindings: readonly Binding[], mov
       })
       .join("\n"),
   );
-  if (!moved) return;
+  if (!version_changed) return;
   for (const binding of bindings)
     if (binding.share_of === undefined && binding.held_upgrade === undefined)
       reportVersionChange(context, binding);

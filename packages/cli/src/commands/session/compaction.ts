@@ -1,6 +1,5 @@
 /** `session compactions|loss|pins|pin|unpin`: the entries that compactions dropped, and those that they must keep. */
-import type { CompactedEntry, Compaction } from "@backplane/contract";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type CompactedEntry, type Compaction } from "@backplane/contract";
 import type { Command } from "commander";
 import { pinTable } from "../../chat/pin-table.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
@@ -38,14 +37,19 @@ async function list(
   id: string,
 ): Promise<undefined> {
   const page = await context.client().compactions.list({ session_id: id, ...options });
-  showPage(context, page, ["CHAIN", "BY", "BEFORE", "AFTER", "DROPPED", "CREATED"], (item: Compaction) => [
-    item.chain.id,
-    item.compactor?.export_id ?? "model",
-    item.tokens_before,
-    item.tokens_after,
-    item.loss?.dropped ?? null,
-    item.chain.created_at,
-  ]);
+  showPage(
+    context,
+    page,
+    ["CHAIN", "COMPACTOR", "BEFORE", "AFTER", "DROPPED", "CREATED"],
+    (item: Compaction) => [
+      item.chain.id,
+      item.compactor?.export_id ?? "model",
+      item.tokens_before,
+      item.tokens_after,
+      item.loss?.dropped ?? null,
+      item.chain.created_at,
+    ],
+  );
   return undefined;
 }
 
@@ -67,7 +71,7 @@ async function loss(
     const { tokens_before, tokens_after, compactor, loss: total } = compaction;
     const head = fields({
       compaction: chain_id,
-      by: compactor?.export_id ?? "model",
+      compactor: compactor?.export_id ?? "model",
       tokens: `${tokens_before} → ${tokens_after}`,
       kept: total?.kept,
       condensed: total?.condensed,

@@ -62,7 +62,7 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
 
 async function list(context: CommandContext, options: PageFlags & WorkspaceOptions): Promise<undefined> {
   const page = await context.client().sessions.list(options);
-  showPage(context, page, ["ID", "TITLE", "WORKSPACE", "ENTRIES", "FROM", "CREATED"], (item: Session) => [
+  showPage(context, page, ["ID", "TITLE", "WORKSPACE", "ENTRIES", "PARENT", "CREATED"], (item: Session) => [
     item.id,
     typeof item.metadata.title === "string" ? plainText(item.metadata.title) : null,
     item.workspace,

@@ -3,7 +3,7 @@ import type { Approval, Entry, Session } from "@backplane/contract";
 import type { Command } from "commander";
 import { chatEventText } from "../../chat/chat-event-text.ts";
 import { readEntry, readEvent } from "../../chat/chat-events.ts";
-import { sessionApprovals } from "../../chat/session-approvals.ts";
+import { listSessionApprovals } from "../../chat/session-approvals.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
@@ -49,7 +49,7 @@ async function show(context: CommandContext, options: TapeOptions & { entries?: 
     for (const entry of entries) out.line(entry, () => entryLine(entry));
     return undefined;
   }
-  const approvals = await sessionApprovals(context, id);
+  const approvals = await listSessionApprovals(context, id);
   const { items } = await client.sessions.list({ ...workspaceOf(options), limit: CHILDREN_PAGE });
   const children = items.filter((item) => item.parent_session_id === id).map((item) => item.id);
   const lines = [formatHead(session, children), ...formatTranscript(context, entries, approvals)];
@@ -115,7 +115,7 @@ function formatTranscript(
 ): string[] {
   const { out } = context;
   const names = new Map<string, string>();
-  const seen = new Set<unknown>();
+  const shown_event_ids = new Set<unknown>();
   const first = entries[0]?.date ?? "";
   const requested = approvals.filter((approval) => approval.requested_at >= first);
   const lines: string[] = [];
@@ -125,8 +125,8 @@ function formatTranscript(
   };
   for (const entry of entries) {
     const { event_id } = entry.meta;
-    if (event_id !== undefined && seen.has(event_id)) continue;
-    seen.add(event_id);
+    if (event_id !== undefined && shown_event_ids.has(event_id)) continue;
+    shown_event_ids.add(event_id);
     const chat_event = readEntry(entry);
     const text = chat_event === null ? null : chatEventText(out, chat_event, names);
     if (text === null) continue;

@@ -111,13 +111,13 @@ describe("bindings and packages", () => {
     expect(wrong.err).toContain("prefix");
   });
 
-  test("refuses `set` without a flag and restarts no process", async () => {
+  test("refuses `set` without a flag and does not change the binding", async () => {
     const id = bindings.echo!.binding_id;
-    const before = await gateway.json<Binding>(["binding", "show", id]);
+    const initial = await gateway.json<Binding>(["binding", "show", id]);
     const { exit, err } = await gateway.backplane(["binding", "set", id]);
     expect(exit).toBe(EXIT.usage);
     expect(err).toContain("No setting to change was specified.");
-    expect(await gateway.json<Binding>(["binding", "show", id])).toEqual(before);
+    expect(await gateway.json<Binding>(["binding", "show", id])).toEqual(initial);
   });
 
   test("removes mounts and secrets by flag", async () => {
@@ -141,12 +141,17 @@ describe("bindings and packages", () => {
     }
   });
 
-  test("finds a binding by package or export; refuses an ambiguous name and lists the ids", async () => {
+  test("finds a binding by its export; explains an ambiguous and an unknown name", async () => {
     const binding = await gateway.json<Binding>(["binding", "show", "echo"]);
     expect(binding.binding_id).toBe(bindings.echo!.binding_id);
     const ambiguous = await gateway.backplane(["binding", "remove", "cli-kit", "--yes"]);
     expect(ambiguous.err).toContain("error[binding.not_found]");
     expect(ambiguous.err).toContain(`${bindings.echo!.binding_id} (echo)`);
+    const no_match = await gateway.backplane(["binding", "set", "ecko", "--timeout", "9000"]);
+    expect(no_match.err).toContain("No binding matches ecko.");
+  });
+
+  test("explains an unknown secret and a missing server name", async () => {
     const unknown_secret = await gateway.backplane(["binding", "set", "echo", "--secret", "token=kit_tokn"]);
     expect(unknown_secret.err).toContain("Secret kit_tokn does not exist.");
     const server = await gateway.backplane(["plugin", "install", "--mcp", "https://a.example/mcp"]);
@@ -154,11 +159,9 @@ describe("bindings and packages", () => {
       EXIT.usage,
       expect.stringContaining("fix: backplane plugin install --mcp https://a.example/mcp NAME"),
     ]);
-    const none = await gateway.backplane(["binding", "set", "ecko", "--timeout", "9000"]);
-    expect(none.err).toContain("No binding matches ecko.");
   });
 
-  test("keeps domains that the package does not request and reports them as unreachable", async () => {
+  test("reports domains that the package does not request as unreachable", async () => {
     const set = (...flags: string[]) =>
       gateway.backplane(["binding", "set", bindings.echo!.binding_id, ...flags]);
     expect((await set("--domains", "api.example.com")).err).toContain(
@@ -177,13 +180,13 @@ describe("bindings and packages", () => {
         const headers: Record<string, string> = { ...(request.headers as Record<string, string>) };
         headers.host = new URL(gateway.url).host;
         for (const name of ["connection", "content-length", "transfer-encoding"]) delete headers[name];
-        const answer = await fetch(gateway.url + request.url, {
+        const upstream = await fetch(gateway.url + request.url, {
           method: request.method ?? "GET",
           headers,
           ...(body && { body }),
         });
-        const type = answer.headers.get("content-type") ?? "";
-        response.writeHead(answer.status, { "content-type": type }).end(await answer.text());
+        const type = upstream.headers.get("content-type") ?? "";
+        response.writeHead(upstream.status, { "content-type": type }).end(await upstream.text());
       })();
     });
     proxy.listen(0, "127.0.0.1");
@@ -239,7 +242,7 @@ describe("bindings and packages", () => {
     expect(items).toHaveLength(5);
   });
 
-  test("changes nothing on a second installation, and refuses to remove a package in use", async () => {
+  test("keeps the bindings on a second installation, and refuses to remove a package in use", async () => {
     const again = await installKit(gateway);
     const ids = (bound: Record<string, Binding>) =>
       Object.values(bound)
@@ -262,8 +265,8 @@ describe("bindings and packages", () => {
       expect((await gateway.backplane(["plugin", "pack", PLUGIN, "-o", "kit.tgz"], { cwd })).exit).toBe(
         EXIT.usage,
       );
-      const other = ["--org", "org_other", "--project", "proj_other"];
-      const result = await gateway.backplane(["plugin", "install", "kit.tgz", ...other], { cwd });
+      const other_scope = ["--org", "org_other", "--project", "proj_other"];
+      const result = await gateway.backplane(["plugin", "install", "kit.tgz", ...other_scope], { cwd });
       expect(result.out).toContain(packed.digest);
       // The suggested command works.
       const fourth = ["--org", "org_fourth"];
@@ -273,7 +276,7 @@ describe("bindings and packages", () => {
       await gateway.json([...next.split(" "), ...fourth]);
       const call = ["invoke", "echo", "--input", '{"text":"x"}', ...fourth];
       expect((await gateway.backplane(call)).exit).toBe(EXIT.ok);
-      // Binding another version moves the existing binding instead of creating a second one.
+      // For another version, the suggested command changes the existing binding.
       cpSync(PLUGIN, join(cwd, "next"), { recursive: true });
       const file = join(cwd, "next/vai-plugin.toml");
       writeFileSync(file, readFileSync(file, "utf8").replace(/^version = .*$/m, 'version = "0.2.0"'));
@@ -292,22 +295,22 @@ describe("bindings and packages", () => {
         "never",
         "--percent",
         "50",
-        ...other,
+        ...other_scope,
       ]);
       expect(created).toMatchObject({
         rollout: { traffic_percent: 50 },
         scope: { org_id: "org_other", project_id: "proj_other" },
       });
-      expect((await gateway.backplane(["binding", "remove", created.binding_id, ...other])).exit).toBe(
+      expect((await gateway.backplane(["binding", "remove", created.binding_id, ...other_scope])).exit).toBe(
         EXIT.usage,
       );
       expect(
-        (await gateway.backplane(["binding", "remove", created.binding_id, "--yes", ...other])).exit,
+        (await gateway.backplane(["binding", "remove", created.binding_id, "--yes", ...other_scope])).exit,
       ).toBe(EXIT.ok);
-      expect((await gateway.backplane(["plugin", "remove", "acme/cli-kit", "--yes", ...other])).exit).toBe(
-        EXIT.ok,
-      );
-      expect(await gateway.json(["plugin", "list", ...other])).toMatchObject({ items: [], next: null });
+      expect(
+        (await gateway.backplane(["plugin", "remove", "acme/cli-kit", "--yes", ...other_scope])).exit,
+      ).toBe(EXIT.ok);
+      expect(await gateway.json(["plugin", "list", ...other_scope])).toMatchObject({ items: [], next: null });
     } finally {
       rmSync(cwd, { recursive: true, force: true });
     }
@@ -376,12 +379,12 @@ test("explains what happens to the deliveries of a disabled hook and suggests pa
   const paused = await gateway.backplane(["hook", "pause", "watch"]);
   expect(paused.out).toContain("The deliveries to watch are paused.");
   const { ended } = gateway.begin(["hook", "test", "watch"]);
-  const waiting = async () =>
+  const listDeliveries = async () =>
     (await gateway.json<{ items: Delivery[] }>(["delivery", "list", "--binding", "watch"])).items;
-  await expect.poll(waiting, { timeout: 60_000 }).toHaveLength(1);
+  await expect.poll(listDeliveries, { timeout: 60_000 }).toHaveLength(1);
   const err = await disable();
-  expect(err).toContain("1 delivery waits for this hook. It is delivered after the hook is enabled again.");
-  await gateway.json(["delivery", "discard", (await waiting())[0]!.id]);
+  expect(err).toContain("1 delivery is pending. It is made after the hook is enabled again.");
+  await gateway.json(["delivery", "discard", (await listDeliveries())[0]!.id]);
   await ended;
   expect(await gateway.json<Binding>(["hook", "resume", "watch"])).toMatchObject({ binding_id: id });
   expect((await gateway.backplane(["hook", "test", "watcher"])).err).toContain("No binding matches watcher.");

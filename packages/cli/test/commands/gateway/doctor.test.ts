@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { EXIT } from "../../../src/index.ts";
 import { PLUGIN, startTestGateway, type TestGateway } from "../../support/gateway.ts";
-import { kernelPluginFolder } from "../../support/kernel-plugin.ts";
+import { createKernelPluginFolder } from "../../support/kernel-plugin.ts";
 
 interface Report {
   status: string;
@@ -26,7 +26,7 @@ async function doctor(...argv: string[]) {
 }
 
 async function install(name: string, body: string): Promise<void> {
-  const folder = kernelPluginFolder(name, body);
+  const folder = createKernelPluginFolder(name, body);
   await gateway.json(["plugin", "install", folder.dir, "--yes"]);
   folder.remove();
 }

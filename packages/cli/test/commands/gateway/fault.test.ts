@@ -2,7 +2,7 @@
 import { expect } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
 import { EXIT } from "../../../src/index.ts";
-import { kernelPluginFolder } from "../../support/kernel-plugin.ts";
+import { createKernelPluginFolder } from "../../support/kernel-plugin.ts";
 import { spawnUp } from "../../support/spawn-up.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
 
@@ -17,7 +17,7 @@ verifies(
   "plug.kernel-error",
   "publishes an uncaught error of the gateway as kernel.error and terminates the process with exit code 1",
   async () => {
-    const folder = kernelPluginFolder("bomb", THROWING_PLUGIN);
+    const folder = createKernelPluginFolder("bomb", THROWING_PLUGIN);
     const gateway = await spawnUp();
     try {
       await gateway.json("plugin", "install", folder.dir, "--yes");

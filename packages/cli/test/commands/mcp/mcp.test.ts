@@ -1,6 +1,6 @@
 /** `backplane mcp`: MCP over stdio in both protocol revisions. */
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -27,7 +27,7 @@ interface McpConversation {
   send(message: JsonObject | string): void;
   /** The first past or future message that matches. */
   find(matches: (message: Message) => boolean): Promise<Message>;
-  answer(id: number | string): Promise<Message>;
+  responseTo(id: number | string): Promise<Message>;
   /** Closes stdin and waits for the exit code. */
   close(): Promise<number>;
 }
@@ -56,7 +56,7 @@ function startConversation(env: Record<string, string> = {}, flags: string[] = [
   return {
     send: (message) => io.stdin.write(`${typeof message === "string" ? message : JSON.stringify(message)}\n`),
     find,
-    answer: (id) => find((message) => message.id === id),
+    responseTo: (id) => find((message) => message.id === id),
     async close() {
       io.stdin.end();
       return (await ended).exit;
@@ -80,7 +80,7 @@ const initialized = { jsonrpc: "2.0", method: "notifications/initialized" };
 test("serves a session: handshake, list, call, list change, close", async () => {
   const client = startConversation();
   client.send(hello);
-  expect((await client.answer(0)).result).toMatchObject({
+  expect((await client.responseTo(0)).result).toMatchObject({
     protocolVersion: "2025-11-25",
     serverInfo: { name: "backplane" },
   });
@@ -88,13 +88,13 @@ test("serves a session: handshake, list, call, list change, close", async () => 
   client.send("no json");
   expect((await client.find((message) => message.error?.code === -32700)).id).toBe(null);
   client.send(request(1, "tools/list"));
-  const names = (await client.answer(1)).result.tools.map(({ name }: { name: string }) => name);
+  const names = (await client.responseTo(1)).result.tools.map(({ name }: { name: string }) => name);
   expect(names).toEqual(expect.arrayContaining(["echo", "guarded", "slow"]));
   client.send(request(2, "tools/call", { name: "echo", arguments: { text: "over stdio" } }));
-  expect((await client.answer(2)).result).toMatchObject({ isError: false });
-  expect(JSON.stringify((await client.answer(2)).result.content)).toContain("over stdio");
+  expect((await client.responseTo(2)).result).toMatchObject({ isError: false });
+  expect(JSON.stringify((await client.responseTo(2)).result.content)).toContain("over stdio");
   client.send(request(3, "nothing/here"));
-  expect((await client.answer(3)).error.code).toBe(-32601);
+  expect((await client.responseTo(3)).error.code).toBe(-32601);
 
   const changed = client.find((message) => message.method === "notifications/tools/list_changed");
   // The stream is opened concurrently, so the change is repeated until a notification arrives.
@@ -118,17 +118,17 @@ test("serves stateless requests and cancels a call", async () => {
     "io.modelcontextprotocol/clientCapabilities": {},
   };
   client.send(request("d", "server/discover", { _meta }));
-  expect((await client.answer("d")).result.supportedVersions).toContain("2026-07-28");
+  expect((await client.responseTo("d")).result.supportedVersions).toContain("2026-07-28");
   client.send(request("c", "tools/call", { name: "echo", arguments: { text: "hi" }, _meta }));
-  expect((await client.answer("c")).result).toMatchObject({ resultType: "complete", isError: false });
+  expect((await client.responseTo("c")).result).toMatchObject({ resultType: "complete", isError: false });
   client.send(request("ö", "resources/read", { uri: "file:///ü", _meta }));
-  expect((await client.answer("ö")).error).toMatchObject({ code: -32602, data: { uri: "file:///ü" } });
+  expect((await client.responseTo("ö")).error).toMatchObject({ code: -32602, data: { uri: "file:///ü" } });
 
   const level = { "io.modelcontextprotocol/logLevel": "notice" };
   client.send(request("w", "tools/call", { name: "guarded", arguments: {}, _meta: { ..._meta, ...level } }));
-  const notice = await client.find((message) => message.params?.data?.approval_id !== undefined);
+  const notification = await client.find((message) => message.params?.data?.approval_id !== undefined);
   client.send({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "w", _meta } });
-  const id = notice.params.data.invocation_id as string;
+  const id = notification.params.data.invocation_id as string;
   const readFinalStatus = async (): Promise<string> => {
     const { status } = await gateway.json<{ status: string }>(["invocation", "show", id]);
     return status === "waiting_approval" ? await readFinalStatus() : status;
@@ -142,17 +142,17 @@ test("completes requests that are in flight when stdin ends", async () => {
   const stdin = `${lines.map((line) => JSON.stringify(line)).join("\n")}\n`;
   const { exit, out } = await gateway.backplane(["mcp"], { stdin });
   expect(exit).toBe(EXIT.ok);
-  const answers = out
+  const responses = out
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line) as Message);
-  expect(answers.find(({ id }) => id === 7).result.isError).toBe(false);
+  expect(responses.find(({ id }) => id === 7).result.isError).toBe(false);
 });
 
 test("reports an invalid credential to the client", async () => {
   const client = startConversation({ BACKPLANE_TOKEN: "bpk_wrong", BACKPLANE_URL: gateway.url });
   client.send(hello);
-  expect((await client.answer(0)).error.code).toBe(-32000);
+  expect((await client.responseTo(0)).error.code).toBe(-32000);
   expect(await client.close()).toBe(EXIT.ok);
 });
 
@@ -162,7 +162,6 @@ test("reopens the session after a restart of the gateway", async () => {
     startGateway(loadConfig({ home, env: {}, flags: { port, log_level: "silent" } }));
   let running = await startGatewayAt(0);
   const { url } = running;
-  const { readFileSync } = await import("node:fs");
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
   const input = new PassThrough();
   const output = new PassThrough();
@@ -177,15 +176,15 @@ test("reopens the session after a restart of the gateway", async () => {
     stop: stop.signal,
   });
   const sendRequest = async (message: JsonObject): Promise<Message> => {
-    const answer = next();
+    const response = next();
     input.write(`${JSON.stringify(message)}\n`);
-    return await answer;
+    return await response;
   };
   expect((await sendRequest(hello)).result.protocolVersion).toBe("2025-11-25");
   input.write(`${JSON.stringify(initialized)}\n`);
   expect((await sendRequest(request(1, "ping"))).result).toEqual({});
   await running.stop("restart");
-  expect((await sendRequest(request(2, "ping"))).error.message).toContain("no gateway is running");
+  expect((await sendRequest(request(2, "ping"))).error.message).toContain("cannot be reached");
   running = await startGatewayAt(Number(new URL(url).port));
   expect((await sendRequest(request(3, "ping"))).result).toEqual({});
   input.end();
@@ -197,7 +196,7 @@ test("reopens the session after a restart of the gateway", async () => {
 test("responds with an error to a request for an unbound server", async () => {
   const client = startConversation({}, ["--server", "nope"]);
   client.send({ jsonrpc: "2.0", id: 7, method: "tools/list" });
-  const { error } = await client.answer(7);
+  const { error } = await client.responseTo(7);
   expect(error.message).toContain("no MCP server nope is bound here; run backplane binding list");
   expect(await client.close()).toBe(EXIT.ok);
 });

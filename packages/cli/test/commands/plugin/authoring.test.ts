@@ -6,7 +6,7 @@ import { KINDS, LANGUAGES } from "@backplane/authoring";
 import type { Binding } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import { pluginFolder } from "../../../../authoring/test/conformance/plugin-folder.ts";
+import { createPluginFolder } from "../../../../authoring/test/conformance/plugin-folder.ts";
 import { runProgram } from "../../../src/index.ts";
 import { captureIo } from "../../support/capture-io.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
@@ -124,7 +124,7 @@ verifies(
   "author.test",
   "exits with 7 and shows the rule that a plugin breaks, with its frame and fix",
   async () => {
-    const plugin = pluginFolder("plugin.py", "acknowledges");
+    const plugin = createPluginFolder("plugin.py", "acknowledges");
     const junit = join(folder, "report.xml");
     const { exit, out } = await run("plugin", "test", plugin, "--junit", junit);
     expect(exit).toBe(7);

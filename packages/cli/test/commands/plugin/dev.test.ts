@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Binding, WorkspaceActivity, WorkspaceFolder } from "@backplane/contract";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import { pluginFolder } from "../../../../authoring/test/conformance/plugin-folder.ts";
+import { createPluginFolder } from "../../../../authoring/test/conformance/plugin-folder.ts";
 import { runProgram } from "../../../src/index.ts";
 import { captureIo } from "../../support/capture-io.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
@@ -77,7 +77,7 @@ verifies(
   "author.dev",
   "loads each save, keeps the last version that starts, and shows frames, stray output and no secret",
   async () => {
-    const folder = pluginFolder("plugin.py", "", { timeout_ms: 60_000 });
+    const folder = createPluginFolder("plugin.py", "", { timeout_ms: 60_000 });
     const dev = await startDev(folder);
     await bindSecret();
 
@@ -99,36 +99,36 @@ verifies(
     );
     expect(JSON.stringify(dev.activities())).toContain("[redacted]");
 
-    let seen = dev.activities().length;
+    let position = dev.activities().length;
     edit(folder, "bin/plugin.py", 'words = len(value.get("text", "").split())', "words = 40 + 2");
-    await dev.next("loaded", seen);
+    await dev.next("loaded", position);
     // One save is one load, however often the editor writes the file.
     expect(
       dev
         .activities()
-        .slice(seen)
+        .slice(position)
         .filter(({ type }) => type === "loaded"),
     ).toHaveLength(1);
     expect((await count("one")).out).toContain('"words":42');
 
-    seen = dev.activities().length;
+    position = dev.activities().length;
     edit(folder, "bin/plugin.py", "words = 40 + 2", "words = = 43");
-    const failed = await dev.next("failed", seen, "SyntaxError");
+    const failed = await dev.next("failed", position, "SyntaxError");
     expect(failed).toMatchObject({ message: expect.stringContaining("stays in use") });
     expect((await count("one")).out).toContain('"words":42');
 
-    seen = dev.activities().length;
+    position = dev.activities().length;
     edit(folder, "bin/plugin.py", "words = = 43", "words = 43");
     edit(folder, "vai-plugin.toml", 'DEFECT = ""', 'DEFECT = "prints"');
-    await dev.next("loaded", seen);
+    await dev.next("loaded", position);
     expect((await count("one")).exit).not.toBe(0);
-    await dev.next("stray_output", seen, "counting words");
+    await dev.next("stray_output", position, "counting words");
 
-    seen = dev.activities().length;
+    position = dev.activities().length;
     edit(folder, "vai-plugin.toml", 'DEFECT = "prints"', 'DEFECT = "logs-secret"');
-    await dev.next("loaded", seen);
+    await dev.next("loaded", position);
     expect((await count("one")).out).toContain('"words":43');
-    await dev.next("stderr", seen, "using [redacted]");
+    await dev.next("stderr", position, "using [redacted]");
 
     expect(JSON.stringify(dev.activities())).not.toContain(SECRET);
     expect(await dev.interrupt()).toBe(130);
@@ -141,7 +141,7 @@ verifies(
 );
 
 test("keeps a folder linked that was already linked", async () => {
-  const folder = pluginFolder("plugin.py", "", { timeout_ms: 60_000 });
+  const folder = createPluginFolder("plugin.py", "", { timeout_ms: 60_000 });
   await gateway.json(["plugin", "install", folder, "--editable"]);
   onTestFinished(async () => void (await gateway.backplane(["workspace", "untrust", folder, "--yes"])));
   const dev = await startDev(folder);
@@ -151,7 +151,7 @@ test("keeps a folder linked that was already linked", async () => {
 });
 
 test("prints one readable line for each load and frame", async () => {
-  const folder = pluginFolder("plugin.py", "", { timeout_ms: 60_000 });
+  const folder = createPluginFolder("plugin.py", "", { timeout_ms: 60_000 });
   const { io, ended } = gateway.begin(["plugin", "dev", folder]);
   await expect.poll(() => io.out()).toMatch(/\d\d:\d\d:\d\d\.\d{3} loaded 0\.1\.0\+edit/);
   expect(io.err()).toContain(`Watching ${folder} as acme/count.`);

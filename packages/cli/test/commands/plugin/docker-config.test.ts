@@ -34,8 +34,8 @@ verifies("pkg.oci", "reads the login for exactly this host from Docker's configu
   };
   expect(await readLogin(config, "ghcr.io")).toEqual({ username: "ada", password: "pass:word" });
   expect(await readLogin(config, "localhost:5000")).toEqual({ username: "bob", password: "x" });
-  for (const other of ["localhost", "ghcr.io:443", "evil-ghcr.io", "ghcr.io.evil.test", "bad.test"])
-    expect(await readLogin(config, other), other).toBeNull();
+  for (const other_host of ["localhost", "ghcr.io:443", "evil-ghcr.io", "ghcr.io.evil.test", "bad.test"])
+    expect(await readLogin(config, other_host), other_host).toBeNull();
   expect(await readLogin({ auths: { "https://index.docker.io/v1/": auth("c:d") } }, "docker.io")).toEqual({
     username: "c",
     password: "d",

@@ -6,7 +6,7 @@ import type { PluginView } from "@backplane/contract";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
-import { type KernelPluginFolder, kernelPluginFolder } from "../../support/kernel-plugin.ts";
+import { createKernelPluginFolder, type KernelPluginFolder } from "../../support/kernel-plugin.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
 
 let gateway: TestGateway;
@@ -14,8 +14,11 @@ let greeter: KernelPluginFolder;
 let broken: KernelPluginFolder;
 beforeAll(async () => {
   gateway = await startTestGateway();
-  greeter = kernelPluginFolder("greeter", 'toolName: "greet", jsonSchema: {type: "object"}, onEvent() {}');
-  broken = kernelPluginFolder("broken", 'onLoad() { throw new Error("no such device"); }');
+  greeter = createKernelPluginFolder(
+    "greeter",
+    'toolName: "greet", jsonSchema: {type: "object"}, onEvent() {}',
+  );
+  broken = createKernelPluginFolder("broken", 'onLoad() { throw new Error("no such device"); }');
 });
 afterAll(async () => {
   await gateway.close();
@@ -35,8 +38,8 @@ test("installs a kernel plugin after showing it, and lists packages and kernel p
   );
   install.io.stdin.write("n\r");
   expect((await install.ended).exit).toBe(EXIT.usage);
-  const before = await gateway.json<{ plugins: PluginView[] }>(["plugin", "list"]);
-  expect(before.plugins.map(({ name }) => name)).not.toContain("greeter");
+  const after_refusal = await gateway.json<{ plugins: PluginView[] }>(["plugin", "list"]);
+  expect(after_refusal.plugins.map(({ name }) => name)).not.toContain("greeter");
 
   const installed = await gateway.json<{ plugins: PluginView[] }>([
     "plugin",
@@ -107,7 +110,7 @@ test("links the folder with --editable, and reports a plugin that fails to load 
   await gateway.json(["plugin", "remove", "broken", "--yes"]);
 });
 
-test("rejects package flags for a kernel plugin and vice versa", async () => {
+test("rejects --bind for a kernel plugin, --editable for an npm package, and a URL as an npm name", async () => {
   const bind = await gateway.backplane(["plugin", "install", greeter.dir, "--bind"]);
   expect(bind).toMatchObject({
     exit: EXIT.usage,
@@ -130,7 +133,7 @@ test("lists only packages for a key without plugins:read", async () => {
   expect(err).toContain("plugins:read");
 });
 
-/** This test must be the last, because the gateway cannot be used afterwards. */
+/** This test must be the last, because the web plugin stays disabled. */
 test("asks for confirmation before it disables the web plugin", async () => {
   const silent = await gateway.backplane(["plugin", "disable", "web"]);
   expect(silent.exit).toBe(EXIT.usage);

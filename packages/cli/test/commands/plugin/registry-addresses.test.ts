@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
-import { allowedAddresses } from "../../../src/commands/plugin/registry-addresses.ts";
+import { createAddressLookup } from "../../../src/commands/plugin/registry-addresses.ts";
 
 const NAMES: Record<string, string[]> = {
   "registry.test": ["203.0.113.1"],
@@ -11,7 +11,7 @@ const NAMES: Record<string, string[]> = {
 const resolve = async (host: string) => NAMES[host] ?? [host];
 
 verifies("pkg.oci", "follows a public registry only to public addresses", async () => {
-  const addresses = allowedAddresses("registry.test", resolve);
+  const addresses = createAddressLookup("registry.test", resolve);
   expect(await addresses({ host: "storage.test", port: 443 })).toEqual(["203.0.113.2"]);
   for (const host of [
     "127.0.0.1",
@@ -31,7 +31,7 @@ verifies(
   async () => {
     for (const registry of ["localhost.test:5000", "lan.test", "127.0.0.1:5000"]) {
       NAMES["localhost.test"] = ["127.0.0.1"];
-      const addresses = allowedAddresses(registry, resolve);
+      const addresses = createAddressLookup(registry, resolve);
       expect(await addresses({ host: "127.0.0.1", port: 5000 })).toEqual(["127.0.0.1"]);
     }
   },
@@ -40,7 +40,7 @@ verifies(
 verifies("pkg.oci", "treats a registry with public and private addresses as public", async () => {
   NAMES["mixed.test"] = ["203.0.113.4", "127.0.0.1"];
   for (const registry of ["mixed.test", "mixed.test:5000"]) {
-    const addresses = allowedAddresses(registry, resolve);
+    const addresses = createAddressLookup(registry, resolve);
     for (const host of ["127.0.0.1", "lan.test", "rebound.test"])
       await expect(addresses({ host, port: 443 }), host).rejects.toMatchObject({ code: "registry.invalid" });
     // A redirect to another port of its own name cannot reach this machine either.
@@ -58,7 +58,7 @@ verifies(
       ["10.0.0.6", "203.0.113.5"],
     ] as const) {
       let lookups = 0;
-      const addresses = allowedAddresses("turning.test", async (host) =>
+      const addresses = createAddressLookup("turning.test", async (host) =>
         host === "turning.test" ? [lookups++ === 0 ? first : later] : resolve(host),
       );
       for (let n = 0; n < 2; n++) {
@@ -74,7 +74,7 @@ verifies(
 
 verifies("pkg.oci", "resolves the name of a registry again after a failed lookup", async () => {
   let lookups = 0;
-  const addresses = allowedAddresses("registry.test", async (host) => {
+  const addresses = createAddressLookup("registry.test", async (host) => {
     if (lookups++ === 0) throw new Error("EAI_AGAIN");
     return await resolve(host);
   });

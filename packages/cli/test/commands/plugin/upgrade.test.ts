@@ -40,10 +40,10 @@ verifies(
     const kit = await installKit(gateway);
     const { binding_id } = kit.echo!;
     await gateway.json(["binding", "set", binding_id, "--approval", "always", "--timeout", "4000"]);
-    const before = await gateway.json<Binding>(["binding", "show", binding_id]);
+    const initial = await gateway.json<Binding>(["binding", "show", binding_id]);
 
     const installed = await gateway.backplane(["plugin", "install", writeVersion("0.2.0"), "--bind"]);
-    expect(installed.err).toContain(`${binding_id} moved from 0.1.0 to 0.2.0`);
+    expect(installed.err).toContain(`${binding_id} was changed from 0.1.0 to 0.2.0`);
     expect(installed.err).toContain(
       `If you trust this version: backplane binding set ${binding_id} --class worker`,
     );
@@ -54,9 +54,9 @@ verifies(
         .sort(),
     );
     expect(new Set(list.items.map((binding) => binding.package_version))).toEqual(new Set(["0.2.0"]));
-    const moved = list.items.find((binding) => binding.binding_id === binding_id)!;
-    expect(moved.generation).toBe(before.generation + 1);
-    expect(moved.policy).toEqual({ approval: "always", timeout_ms: 4_000 });
+    const upgraded_binding = list.items.find((binding) => binding.binding_id === binding_id)!;
+    expect(upgraded_binding.generation).toBe(initial.generation + 1);
+    expect(upgraded_binding.policy).toEqual({ approval: "always", timeout_ms: 4_000 });
 
     // A change of version together with another flag does not restore the dropped class either.
     await gateway.json(["binding", "set", binding_id, "--class", "worker"]);
@@ -81,7 +81,7 @@ verifies(
     expect(upgraded).toMatchObject({
       exit: EXIT.ok,
       err: expect.stringMatching(
-        /acme\/cli-kit 0\.2\.0 → 0\.3\.0\n {2}no change .*moved from 0\.2\.0 to 0\.3\.0/s,
+        /acme\/cli-kit 0\.2\.0 → 0\.3\.0\n {2}no change .*was changed from 0\.2\.0 to 0\.3\.0/s,
       ),
     });
     const all = ["plugin", "rollback", "acme/cli-kit"];
@@ -118,7 +118,7 @@ verifies(
 
 verifies(
   "upgrade.moves",
-  "lists an upgrade that waits for permissions in `approve list`, `status`, `doctor` and the API",
+  "lists an upgrade that waits for permissions in `approve list`, `status` and `doctor`",
   async () => {
     const folder = writeVersion("0.4.0");
     const manifest = join(folder, "vai-plugin.toml");
@@ -127,7 +127,7 @@ verifies(
     const upgrade = ["plugin", "upgrade", "acme/cli-kit", "--from", folder, "--yes"];
     expect((await gateway.backplane(upgrade)).exit).toBe(EXIT.denied);
     const sentence =
-      "acme/cli-kit 0.4.0 requests more permissions (network) and waits for an owner or admin.";
+      "acme/cli-kit 0.4.0 requests more permissions (network) and awaits approval by an owner or admin.";
     const command = "backplane plugin upgrade acme/cli-kit@0.4.0 --grant-permissions";
     for (const result of [
       await gateway.backplane(["approve", "list"]),

@@ -2,7 +2,7 @@
 import type { Approval, Pin, Run } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
-import { startCutProxy } from "../../support/cut-proxy.ts";
+import { startDroppingProxy } from "../../support/dropping-proxy.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
 
@@ -134,15 +134,15 @@ describe("at a terminal", () => {
     const env = { NO_COLOR: "1", ...(url === undefined ? {} : { BACKPLANE_URL: url }) };
     const { io, ended } = gateway.begin(["session", "chat", id], { tty: true, env });
     await waitForOutput(io.err, /> /);
-    let seen = io.err().length;
+    let read_length = io.err().length;
     return {
       io,
       ended,
       type: (text: string) => void io.stdin.write(text),
       /** Waits for output after the position of the last match. */
       until: async (pattern: RegExp) => {
-        await waitForOutput(() => io.err().slice(seen), pattern);
-        seen = io.err().length;
+        await waitForOutput(() => io.err().slice(read_length), pattern);
+        read_length = io.err().length;
       },
     };
   }
@@ -269,18 +269,18 @@ describe("at a terminal", () => {
   });
 
   test("neither loses nor repeats anything when the stream is interrupted repeatedly", async () => {
-    const proxy = await startCutProxy(gateway.url);
+    const proxy = await startDroppingProxy(gateway.url);
     try {
       const { io, ended, type, until } = await chat("t8", proxy.url);
       const text = Array.from({ length: 40 }, (_, n) => `word${n}`).join(" ");
       type(`/slow 60\\\r/say ${text}\r`);
       for (const at of ["word2", "word8", "word20"]) {
         await waitForOutput(io.out, new RegExp(`${at} `));
-        proxy.cut();
+        proxy.dropConnections();
       }
       await until(/> /);
       expect(io.out()).toBe(`${text}\n`);
-      expect(proxy.cuts()).toBeGreaterThan(2);
+      expect(proxy.dropped()).toBeGreaterThan(2);
       type(CTRL_D);
       expect((await ended).exit).toBe(EXIT.ok);
     } finally {
@@ -289,12 +289,12 @@ describe("at a terminal", () => {
   }, 60_000);
 
   test("reconnects to the gateway with the next message", async () => {
-    const proxy = await startCutProxy(gateway.url);
+    const proxy = await startDroppingProxy(gateway.url);
     const { io, ended, type, until } = await chat("t9", proxy.url);
     await proxy.close();
     type("lost\r");
     await until(/error\[daemon\.unreachable\][\s\S]*> /);
-    const again = await startCutProxy(gateway.url, Number(new URL(proxy.url).port));
+    const again = await startDroppingProxy(gateway.url, Number(new URL(proxy.url).port));
     type("found\r");
     await waitForOutput(io.out, /echo: found\n/);
     type(CTRL_D);

@@ -152,8 +152,8 @@ verifies(
   "shows the entries that a compaction dropped with `compactions` and `loss`",
   async () => {
     await say("lossy", ...Array.from({ length: 6 }, (_, n) => `/say ${n} ${"lorem ipsum ".repeat(60)}`));
-    const nothing = await gateway.backplane(["session", "loss", "lossy"]);
-    expect(nothing.err).toContain("lossy has not been compacted");
+    const not_compacted = await gateway.backplane(["session", "loss", "lossy"]);
+    expect(not_compacted.err).toContain("lossy has not been compacted");
     await gateway.backplane(["session", "pin", "lossy", "2"]);
     const compaction = await gateway.json<Compaction>([
       "session",
@@ -217,6 +217,6 @@ test("ends a running turn on `interrupt`, and reports when none is running", asy
     return now.status === "running" ? await waitForEnd() : now;
   };
   expect((await waitForEnd()).status).toBe("cancelled");
-  const none = await gateway.backplane(["session", "interrupt", "slow"]);
-  expect(none.out).toBe("No turn of slow was running\n");
+  const idle = await gateway.backplane(["session", "interrupt", "slow"]);
+  expect(idle.out).toBe("No turn of slow was running\n");
 });

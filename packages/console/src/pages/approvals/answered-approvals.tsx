@@ -11,12 +11,12 @@ import parts from "../../parts/parts.module.css";
 import { RowLink } from "../../parts/row-link.tsx";
 import { Time } from "../../parts/time.tsx";
 
-const STATUSES: Record<ApprovalStatus, { tone: Tone; icon: IconName; word: string }> = {
-  pending: { tone: "warn", icon: "clock", word: "Waiting" },
-  approved: { tone: "good", icon: "check", word: "Approved" },
-  rejected: { tone: "bad", icon: "cross", word: "Rejected" },
-  expired: { tone: "quiet", icon: "clock", word: "Expired" },
-  cancelled: { tone: "quiet", icon: "cross", word: "Cancelled" },
+const STATUSES: Record<ApprovalStatus, { tone: Tone; icon: IconName; label: string }> = {
+  pending: { tone: "warn", icon: "clock", label: "Pending" },
+  approved: { tone: "good", icon: "check", label: "Approved" },
+  rejected: { tone: "bad", icon: "cross", label: "Rejected" },
+  expired: { tone: "quiet", icon: "clock", label: "Expired" },
+  cancelled: { tone: "quiet", icon: "cross", label: "Cancelled" },
 };
 
 const COLUMNS: readonly Column<Approval>[] = [
@@ -36,7 +36,7 @@ const COLUMNS: readonly Column<Approval>[] = [
     header: "Answer",
     cell: ({ status }) => (
       <Badge tone={STATUSES[status].tone} icon={STATUSES[status].icon}>
-        {STATUSES[status].word}
+        {STATUSES[status].label}
       </Badge>
     ),
   },

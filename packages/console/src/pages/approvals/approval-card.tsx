@@ -1,6 +1,6 @@
 /**
- * One decision. Each answer carries the digest of what is shown, so it cannot apply to a call that has changed since. If
- * the risk is high, the focus starts on Reject: a habitual Enter must not approve.
+ * One decision. Each answer carries the digest of what is shown, so it cannot apply to a call that has changed since.
+ * If the risk is high, the focus starts on Reject: a habitual Enter must not approve.
  */
 import {
   type AnswerCoverage,

@@ -4,8 +4,8 @@ import { useSearch } from "@tanstack/react-router";
 import { useSetFilters } from "../../parts/filters.ts";
 import { PageHeader } from "../../parts/page-header.tsx";
 import { AnsweredApprovals } from "./answered-approvals.tsx";
+import { PendingApprovalList } from "./pending-approval-list.tsx";
 import { StandingApprovals } from "./standing-approvals.tsx";
-import { WaitingApprovals } from "./waiting-approvals.tsx";
 
 const VIEWS = ["waiting", "answered", "rules"] as const;
 
@@ -27,12 +27,12 @@ export function ApprovalsPage() {
         keepMounted={false}
       >
         <Tabs.List mb="md">
-          <Tabs.Tab value="waiting">Waiting</Tabs.Tab>
+          <Tabs.Tab value="waiting">Pending</Tabs.Tab>
           <Tabs.Tab value="answered">Answered</Tabs.Tab>
           <Tabs.Tab value="rules">Rules and grants</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="waiting">
-          <WaitingApprovals selected={search.id} />
+          <PendingApprovalList selected={search.id} />
         </Tabs.Panel>
         <Tabs.Panel value="answered">
           <AnsweredApprovals />

@@ -141,9 +141,12 @@ function BindingNotices({ binding }: { binding: Binding }) {
         </Notice>
       )}
       {held_upgrade !== undefined && (
-        <Notice tone="warn" title={`An upgrade to ${held_upgrade.package_version} waits for an admin`}>
+        <Notice
+          tone="warn"
+          title={`An upgrade to ${held_upgrade.package_version} is awaiting an admin's decision`}
+        >
           <p>
-            That version also requests {held_upgrade.permissions.join(", ")}. {package_version} answers all
+            That version also requests {held_upgrade.permissions.join(", ")}. {package_version} serves all
             calls until then.{" "}
             <Link to="/plugins" search={{ view: "updates" }}>
               Decide
@@ -218,7 +221,7 @@ function BindingActions({ binding }: { binding: Binding }) {
         ...((changed.waiting_deliveries ?? 0) === 0
           ? {}
           : {
-              detail: `${changed.waiting_deliveries} deliveries wait until the hook is enabled again. New events are not delivered.`,
+              detail: `${changed.waiting_deliveries} deliveries are held until the hook is enabled again. New events are not delivered.`,
             }),
       }),
     onError: toast.fail,

@@ -91,8 +91,8 @@ export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Packa
           drafts={[version]}
         >
           <Select
-            label="Installed version that answers"
-            description="Moves only this binding, without a trial. To move all of them and review what changes, use the upgrade of the package."
+            label="Installed version that serves the calls"
+            description="Changes only this binding, without a trial. To review the changes and upgrade all bindings, use the page of the package."
             allowDeselect={false}
             maw="20rem"
             data={versions}

@@ -97,7 +97,9 @@ export function NewBindingPage() {
   );
 }
 
-/** A package that describes itself is bound as a whole; the exports of any other package can also be bound one by one. */
+/**
+ * A package that describes itself is bound as a whole; the exports of any other package can also be bound one by one.
+ */
 function exportsOf({ manifest: { runtime, exports } }: Package): { value: string; label: string }[] {
   const whole = { value: WHOLE_PACKAGE, label: "All tools" };
   if (isSelfDescribing(runtime.protocol)) return [whole];

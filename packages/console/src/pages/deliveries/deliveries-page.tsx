@@ -26,7 +26,7 @@ import { PagedList } from "../../parts/paged-list.tsx";
 import parts from "../../parts/parts.module.css";
 import { Time } from "../../parts/time.tsx";
 
-const STATUS_OPTIONS = DELIVERY_STATUSES.map((value) => ({ value, label: DELIVERY_STATES[value].word }));
+const STATUS_OPTIONS = DELIVERY_STATUSES.map((value) => ({ value, label: DELIVERY_STATES[value].label }));
 
 export function DeliveriesPage() {
   const client = useClient();
@@ -40,7 +40,7 @@ export function DeliveriesPage() {
     <>
       <PageHeader
         title="Deliveries"
-        lead="Deliveries of events to hooks. A dead delivery is kept until you replay or discard it."
+        lead="Deliveries of events to hooks. You can replay or discard a dead delivery until its retention period ends."
       />
       <search className={parts.filters} aria-label="Filters">
         <Select

@@ -27,10 +27,10 @@ import { durationText } from "../../parts/time-text.ts";
 import { useHealthChecks } from "../../parts/use-health-checks.ts";
 import styles from "./health.module.css";
 
-const STATUSES: Record<HealthCheck["status"], { tone: Tone; icon: IconName; word: string }> = {
-  ok: { tone: "good", icon: "check", word: "OK" },
-  degraded: { tone: "warn", icon: "alert", word: "Degraded" },
-  failed: { tone: "bad", icon: "cross", word: "Failed" },
+const STATUSES: Record<HealthCheck["status"], { tone: Tone; icon: IconName; label: string }> = {
+  ok: { tone: "good", icon: "check", label: "OK" },
+  degraded: { tone: "warn", icon: "alert", label: "Degraded" },
+  failed: { tone: "bad", icon: "cross", label: "Failed" },
 };
 const SHOWN_PROBLEMS = 10;
 
@@ -103,10 +103,10 @@ const MAINTENANCE = [
 ] as const;
 
 function StatusBadge({ status }: { status: HealthCheck["status"] }) {
-  const { tone, icon, word } = STATUSES[status];
+  const { tone, icon, label } = STATUSES[status];
   return (
     <Badge tone={tone} icon={icon}>
-      {word}
+      {label}
     </Badge>
   );
 }

@@ -51,7 +51,7 @@ export function HomePage() {
       <div className={styles.columns}>
         <div className={styles.column}>
           {own_tools?.length === 0 && <FirstSteps />}
-          <WaitingCard />
+          <PendingApprovalsCard />
           <RecentFailures />
           <DeadDeliveries />
         </div>
@@ -65,18 +65,18 @@ export function HomePage() {
 
 /** The same checks as on the health page. */
 function HealthBadge({ checks }: { checks: readonly HealthCheck[] }) {
-  const { tone, word } = HEALTH[worstStatus(checks)];
+  const { tone, label } = HEALTH[worstStatus(checks)];
   return (
     <Badge tone={tone} icon={tone === "good" ? "check" : "alert"}>
-      {word}
+      {label}
     </Badge>
   );
 }
 
 const HEALTH = {
-  ok: { tone: "good", word: "Healthy" },
-  degraded: { tone: "warn", word: "Degraded" },
-  failed: { tone: "bad", word: "Failed" },
+  ok: { tone: "good", label: "Healthy" },
+  degraded: { tone: "warn", label: "Degraded" },
+  failed: { tone: "bad", label: "Failed" },
 } as const;
 
 function summarize(status: GatewayStatus, checks: readonly HealthCheck[]): string {
@@ -189,7 +189,7 @@ function FirstSteps() {
   );
 }
 
-function WaitingCard() {
+function PendingApprovalsCard() {
   const query = useInfiniteQuery(approvalQueries.list(useClient(), { status: "pending" }));
   const rows = useRows(query);
   return (
@@ -206,7 +206,7 @@ function WaitingCard() {
     >
       {query.isPending && <ListSkeleton />}
       {query.isError && <ErrorView error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isSuccess && rows.length === 0 && <Nothing>No call awaits approval.</Nothing>}
+      {query.isSuccess && rows.length === 0 && <EmptyText>No call awaits approval.</EmptyText>}
       <ul className={styles.list}>
         {groupApprovals(rows)
           .slice(0, SHOWN)
@@ -230,18 +230,13 @@ function WaitingCard() {
 function RecentInvocations() {
   const query = useInfiniteQuery(invocationQueries.list(useClient(), {}, LATEST));
   return (
-    <InvocationCard
-      title="Latest calls"
-      query={query}
-      nothing="Nothing has been called yet."
-      shown={LATEST}
-    />
+    <InvocationCard title="Latest calls" query={query} empty="Nothing has been called yet." shown={LATEST} />
   );
 }
 
 function RecentFailures() {
   const query = useInfiniteQuery(invocationQueries.list(useClient(), { status: FAILURE_STATUSES }, 10));
-  return <InvocationCard title="Recent failures" query={query} nothing="No call has failed." />;
+  return <InvocationCard title="Recent failures" query={query} empty="No call has failed." />;
 }
 
 /** Events that a hook did not accept in any attempt. Shows nothing if there are none, or if there are no hooks. */
@@ -278,17 +273,17 @@ interface InvocationCardProps {
   title: string;
   query: Parameters<typeof useRows<Invocation>>[0] &
     Pick<UseInfiniteQueryResult, "isPending" | "isError" | "isSuccess" | "error" | "refetch">;
-  nothing: string;
+  empty: string;
   shown?: number;
 }
 
-function InvocationCard({ title, query, nothing, shown = SHOWN }: InvocationCardProps) {
+function InvocationCard({ title, query, empty, shown = SHOWN }: InvocationCardProps) {
   const rows = useRows(query);
   return (
     <Card title={title} flush>
       {query.isPending && <ListSkeleton />}
       {query.isError && <ErrorView error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isSuccess && rows.length === 0 && <Nothing>{nothing}</Nothing>}
+      {query.isSuccess && rows.length === 0 && <EmptyText>{empty}</EmptyText>}
       <ul className={styles.list}>
         {rows.slice(0, shown).map(({ id, export_id, package_id, status, error, created_at }) => (
           <li key={id} className={styles.item}>
@@ -311,6 +306,6 @@ function InvocationCard({ title, query, nothing, shown = SHOWN }: InvocationCard
   );
 }
 
-function Nothing({ children }: { children: string }) {
+function EmptyText({ children }: { children: string }) {
   return <p className={styles.nothing}>{children}</p>;
 }

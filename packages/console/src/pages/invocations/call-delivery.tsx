@@ -1,19 +1,12 @@
-import type { Delivery, Invocation } from "@backplane/contract";
+import type { Invocation } from "@backplane/contract";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { deliveryQueries } from "../../api/deliveries.ts";
 import { useClient } from "../../api/services.ts";
 import { Card } from "../../parts/card.tsx";
+import { DELIVERY_STATES } from "../../parts/delivery-columns.tsx";
 import { Fields } from "../../parts/fields.tsx";
 import { Time } from "../../parts/time.tsx";
-
-const STATUSES: Record<Delivery["status"], string> = {
-  pending: "Waiting for the next attempt",
-  running: "Running",
-  delivered: "Delivered",
-  dead: "Gave up",
-  discarded: "Discarded",
-};
 
 export function isDeliveryCall({ export_kind, requested_by }: Invocation): boolean {
   return export_kind === "hook" && requested_by === "kernel";
@@ -31,7 +24,7 @@ export function CallDelivery({ call }: { call: Invocation }) {
       <Fields
         items={[
           ["Event", typeof event.type === "string" ? event.type : null],
-          ["Status", STATUSES[status]],
+          ["Status", DELIVERY_STATES[status].label],
           ["Attempts", `${attempt} of ${max_attempts}; this call is attempt ${call.retry_count + 1}`],
           ["Next attempt", next_attempt_at === null ? null : <Time key="next" at={next_attempt_at} />],
           ["Last error", error],

@@ -4,7 +4,7 @@ import { Card } from "../../parts/card.tsx";
 import { durationText } from "../../parts/time-text.ts";
 import styles from "./invocations.module.css";
 
-/** The events that the plugin reported while it ran. Nothing if there are none. */
+/** The events that the plugin reported while it ran. Renders nothing if there are none. */
 export function CallEvents({ call: { id, created_at } }: { call: Invocation }) {
   const events = useInvocationEvents(id);
   if (events.length === 0) return null;

@@ -1,4 +1,4 @@
-/** Where the time of a call went: waiting for approval, in the queue, running, pausing before a retry. */
+/** Splits the time of a call into phases: approval, queue, attempts, and the pauses between attempts. */
 import type { Approval, EarlierAttempt, Invocation } from "@backplane/contract";
 
 export interface Phase {
@@ -17,7 +17,7 @@ export type TimedCall = Pick<
 
 const PAUSES: Record<EarlierAttempt["reason"], string> = {
   retry: "Pause",
-  fallback: "Roll back",
+  fallback: "Rollback",
   recovery: "Gateway down",
 };
 

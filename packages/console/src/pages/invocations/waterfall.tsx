@@ -2,7 +2,7 @@ import { durationText } from "../../parts/time-text.ts";
 import styles from "./invocations.module.css";
 import type { Phase } from "./phases.ts";
 
-/** One bar per phase on a common scale. The table of durations says the same in words. */
+/** One bar per phase on a common scale, between the name of the phase and its duration. */
 export function Waterfall({ phases, failed }: { phases: readonly Phase[]; failed: boolean }) {
   const start = Math.min(...phases.map(({ from }) => from));
   const end = Math.max(...phases.map(({ to }) => to));

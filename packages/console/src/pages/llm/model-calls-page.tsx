@@ -24,12 +24,12 @@ import { TextFilter } from "../../parts/text-filter.tsx";
 import { Time } from "../../parts/time.tsx";
 import { durationText } from "../../parts/time-text.ts";
 
-const STATUSES: Record<LlmCall["status"], { tone: Tone; icon: IconName; word: string }> = {
-  running: { tone: "info", icon: "play", word: "Running" },
-  succeeded: { tone: "good", icon: "check", word: "Succeeded" },
-  failed: { tone: "bad", icon: "octagon", word: "Failed" },
-  cancelled: { tone: "quiet", icon: "cross", word: "Cancelled" },
-  lost: { tone: "warn", icon: "question", word: "Lost" },
+const STATUSES: Record<LlmCall["status"], { tone: Tone; icon: IconName; label: string }> = {
+  running: { tone: "info", icon: "play", label: "Running" },
+  succeeded: { tone: "good", icon: "check", label: "Succeeded" },
+  failed: { tone: "bad", icon: "octagon", label: "Failed" },
+  cancelled: { tone: "quiet", icon: "cross", label: "Cancelled" },
+  lost: { tone: "warn", icon: "question", label: "Lost" },
 };
 
 const COLUMNS: readonly Column<LlmCall>[] = [
@@ -116,10 +116,10 @@ export function ModelCallsPage() {
 }
 
 function CallBadge({ status }: { status: LlmCall["status"] }) {
-  const { tone, icon, word } = STATUSES[status];
+  const { tone, icon, label } = STATUSES[status];
   return (
     <Badge tone={tone} icon={icon}>
-      {word}
+      {label}
     </Badge>
   );
 }

@@ -27,7 +27,7 @@ export function versionInUse(bindings: readonly Binding[]): string | null {
   return bindings.find(({ share_of }) => share_of === undefined)?.package_version ?? null;
 }
 
-/** Words that appear in the name, id, description or exports. */
+/** Whether every word of the text appears in the name, id, description or exports. */
 export function matchesText({ shown }: PackageGroup, text: string): boolean {
   const { manifest, package_id } = shown;
   const all = [manifest.name, package_id, manifest.description, ...manifest.exports.map(({ id }) => id)];

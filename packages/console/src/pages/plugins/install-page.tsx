@@ -48,7 +48,7 @@ export function InstallPage() {
   const examples = useQuery({ ...packageQueries.examples(useClient()), enabled: draft.kind === "example" });
   const input: InstallInput = { draft, file, examples: examples.data ?? [], choices };
   const inspect = useOperation((client) => inspectSource(client, input));
-  // Bindings of an installed version would move, so by default the upgrade is reviewed afterwards.
+  // The bindings would change their version, so by default the upgrade is reviewed afterwards.
   const replaced = (inspect.data?.packages ?? [])
     .filter(({ package_id, version }) =>
       installed.data?.some((row) => row.package_id === package_id && row.version !== version),
@@ -136,7 +136,7 @@ export function InstallPage() {
                     description={
                       replaced.length === 0
                         ? "Binds them with the permissions above. Without it, you bind them later with your own settings."
-                        : "Another version is installed, and its bindings would move to this one. Without it, you review the upgrade first."
+                        : "Another version is installed, and its bindings would change to this one. Without it, you review the upgrade first."
                     }
                     checked={bind}
                     onChange={({ currentTarget }) => setChosen(currentTarget.checked)}

@@ -56,6 +56,12 @@ export function InstalledResult({ installed, upgrades, onAgain }: InstalledResul
   );
 }
 
+const CHANGE_LABELS: Record<Installation["bindings"][number]["change"], string> = {
+  created: "created",
+  moved: "changed to this version",
+  unchanged: "unchanged",
+};
+
 function InstalledPackages({
   installed,
   upgrades,
@@ -64,10 +70,10 @@ function InstalledPackages({
   upgrades: readonly string[];
 }) {
   const { packages, bindings, left_out, notes } = installed;
-  const waiting = bindings.filter(({ binding }) => binding.unbound_slots.length > 0);
+  const incomplete = bindings.filter(({ binding }) => binding.unbound_slots.length > 0);
   return (
     <div className={layout.stack}>
-      {waiting.map(({ binding }) => (
+      {incomplete.map(({ binding }) => (
         <Notice
           key={binding.binding_id}
           tone="warn"
@@ -123,7 +129,7 @@ function InstalledPackages({
                     <RowLink to="/bindings/$id" params={{ id: binding.binding_id }}>
                       {binding.export_id === "*" ? "All tools" : binding.export_id}
                     </RowLink>{" "}
-                    {binding.package_id} ({change})
+                    {binding.package_id} ({CHANGE_LABELS[change]})
                   </span>
                   <BindingBadge binding={binding} />
                 </div>

@@ -84,7 +84,7 @@ function PackageDetail({ pkg }: { pkg: Package }) {
         <WaitingUpgrades package_id={pkg.package_id} />
         {bindings.data !== undefined && used !== null && used !== pkg.version && (
           <Notice tone="info" title={`${used} is in use, not ${pkg.version}`}>
-            <p>Calls run the version that the bindings name. Review the upgrade to move them to this one.</p>
+            <p>Calls run the version that the bindings use. Review the upgrade to change them to this one.</p>
           </Notice>
         )}
         <Tabs

@@ -17,19 +17,19 @@ import { countText } from "./package-text.ts";
 const RECENT = 50;
 
 export function PackagePermissions({ pkg, bindings }: { pkg: Package; bindings: readonly Binding[] }) {
-  const own = bindings.filter(({ package_version }) => package_version === pkg.version);
+  const bound = bindings.filter(({ package_version }) => package_version === pkg.version);
   return (
     <div className={layout.pair}>
       <Card title="Requested by the author">
         <RequestedPermissions manifest={pkg.manifest} />
       </Card>
       <div className={layout.stack}>
-        {own.length === 0 && (
+        {bound.length === 0 && (
           <Card title="Granted">
             <EmptyView icon="shield">Nothing is granted, because this version is not bound.</EmptyView>
           </Card>
         )}
-        {own.map((binding) => (
+        {bound.map((binding) => (
           <GrantedCard key={binding.binding_id} binding={binding} />
         ))}
       </div>

@@ -15,7 +15,7 @@ export function kindText({ manifest: { runtime, exports, skills = [] } }: Packag
   const known = KINDS[runtime.protocol];
   if (known !== undefined) return known;
   const counts = Map.groupBy(exports, ({ kind }) => kind);
-  const parts = [...counts].map(([kind, found]) => countText(found.length, kind));
+  const parts = [...counts].map(([kind, items]) => countText(items.length, kind));
   return [...parts, ...(skills.length === 0 ? [] : [countText(skills.length, "skill")])].join(", ");
 }
 
@@ -46,9 +46,9 @@ export function signatureText(signature: SignatureState | undefined): string {
   if (signature === undefined || signature.state === "unsigned")
     return "Nothing proves who built this package. The digest proves that the package has not changed since it was installed.";
   const { state, key_name, key_id, signed_at, reason } = signature;
-  const by = `${key_name ?? key_id ?? "an unknown key"}${signed_at === null ? "" : `, ${signed_at}`}`;
-  if (state === "verified") return `Verified: signed with ${by}.`;
-  if (state === "revoked") return `Signed with a key that was revoked later: ${by}.`;
-  if (state === "expired") return `Signed with a key that has expired: ${by}.`;
+  const signer = `${key_name ?? key_id ?? "an unknown key"}${signed_at === null ? "" : `, ${signed_at}`}`;
+  if (state === "verified") return `Verified: signed with ${signer}.`;
+  if (state === "revoked") return `Signed with a key that was revoked later: ${signer}.`;
+  if (state === "expired") return `Signed with a key that has expired: ${signer}.`;
   return `Signed, but not verified (${reason ?? "the key is not trusted"}). Trust the key of the publisher in Settings, Signing keys.`;
 }

@@ -1,4 +1,4 @@
-/** Upgrades that wait for a decision, and newer versions of what is installed. */
+/** Upgrades that await a decision, and newer versions of what is installed. */
 import type { OutdatedPackage, WaitingUpgrade } from "@backplane/contract";
 import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
@@ -129,7 +129,7 @@ function ReviewButton({ row }: { row: OutdatedPackage }) {
   );
 }
 
-/** An upgrade that adds permissions is held while the old version answers. */
+/** An upgrade that adds permissions is held while the old version serves the calls. */
 export function WaitingUpgrades({ package_id }: { package_id?: string }) {
   const client = useClient();
   const waiting = useQuery(bindingQueries.waitingUpgrades(client));
@@ -186,7 +186,7 @@ function WaitingUpgradeNotice({ upgrade }: { upgrade: WaitingUpgrade }) {
       title={
         waits_for === "rollback"
           ? `${package_id} could not be rolled back`
-          : `The upgrade of ${package_id} to ${other_version} waits for your decision`
+          : `The upgrade of ${package_id} to ${other_version} is awaiting your decision`
       }
       actions={
         waits_for === "permissions" &&
@@ -204,7 +204,10 @@ function WaitingUpgradeNotice({ upgrade }: { upgrade: WaitingUpgrade }) {
       }
     >
       <p>
-        {message} {waits_for === "rollback" ? fix : `${version} answers all calls`} since <Time at={since} />.
+        {message} {waits_for === "rollback" && fix}
+      </p>
+      <p>
+        {waits_for === "rollback" ? "Failed" : "Requested"} <Time at={since} />.
       </p>
     </Notice>
   );

@@ -121,7 +121,8 @@ function VersionComparison({ pkg, versions, used }: VersionComparisonProps) {
 }
 
 /** Sentences of `comparePackages` about what the version can do in addition. */
-const WIDER = /will be able to|will need the secret|will no longer ask for approval|provenance is lost/;
+const WIDER =
+  /will be able to|will need the secret|will no longer ask for approval|no longer has verified provenance/;
 
 /** One sentence for each change; those that widen what the plugin can do are marked. */
 export function ChangeList({ before, after }: { before: Package; after: Package }) {
@@ -184,7 +185,7 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
       >
         <p>
           {pending.length > 0
-            ? "The new version gets no more calls, and an upgrade that waits for an admin is withdrawn."
+            ? "The new version gets no more calls, and an upgrade that awaits an admin's decision is withdrawn."
             : "Each binding returns to the version and the settings that it had before its last upgrade."}
         </p>
       </Confirm>

@@ -50,19 +50,19 @@ export function UpgradePage() {
   if (target.data === undefined || packages.data === undefined || bindings.data === undefined)
     return <ListSkeleton />;
   const { package_id, version } = target.data;
-  const moving = bindings.data.filter(
+  const outdated = bindings.data.filter(
     ({ share_of, package_version }) => share_of === undefined && package_version !== version,
   );
-  const from = [...new Set(moving.map(({ package_version }) => package_version))]
+  const from = [...new Set(outdated.map(({ package_version }) => package_version))]
     .map((used) => packages.data.find((pkg) => pkg.package_id === package_id && pkg.version === used))
     .filter((pkg) => pkg !== undefined);
   return (
     <>
       <PageHeader
         title={`Upgrade ${target.data.manifest.name} to ${version}`}
-        lead={`${countText(moving.length, "binding")} of ${package_id} would move. Settings and secrets are kept.`}
+        lead={`${countText(outdated.length, "binding")} of ${package_id} would be upgraded. Settings and secrets are kept.`}
       />
-      {moving.length === 0 ? (
+      {outdated.length === 0 ? (
         <EmptyView
           icon="check"
           action={
@@ -74,7 +74,7 @@ export function UpgradePage() {
           Every binding already uses {version}.
         </EmptyView>
       ) : (
-        <UpgradeReview target={target.data} from={from} moving={moving} />
+        <UpgradeReview target={target.data} from={from} outdated={outdated} />
       )}
     </>
   );
@@ -89,7 +89,7 @@ const CHOICES: { value: NewPermissions; label: string; description: string }[] =
     value: "hold",
     label: "Wait for an admin",
     description:
-      "If the new version requests more permissions than the version in use, no binding moves until an admin decides.",
+      "If the new version requests more permissions than the version in use, no binding is upgraded until an admin decides.",
   },
   {
     value: "withhold",
@@ -106,10 +106,10 @@ const CHOICES: { value: NewPermissions; label: string; description: string }[] =
 interface UpgradeReviewProps {
   target: Package;
   from: readonly Package[];
-  moving: readonly Binding[];
+  outdated: readonly Binding[];
 }
 
-function UpgradeReview({ target, from, moving }: UpgradeReviewProps) {
+function UpgradeReview({ target, from, outdated }: UpgradeReviewProps) {
   const { queries } = useServices();
   const toast = useToast();
   const navigate = useNavigate();
@@ -118,7 +118,7 @@ function UpgradeReview({ target, from, moving }: UpgradeReviewProps) {
   const [trial, setTrial] = useState<number | string>(DEFAULT_TRIAL_S);
   const { client } = useServices();
   const { package_id, version: package_version } = target;
-  const org_wide = moving.every(({ scope }) => scope.project_id === null);
+  const org_wide = outdated.every(({ scope }) => scope.project_id === null);
   const upgrade = useMutation({
     mutationFn: () =>
       client.bindings.upgrade({
@@ -129,12 +129,12 @@ function UpgradeReview({ target, from, moving }: UpgradeReviewProps) {
         trial: { seconds: Number(trial) },
         ...(org_wide ? { org_wide: true } : {}),
       }),
-    onSuccess: async (moved) => {
-      const held = moved.some(({ held_upgrade }) => held_upgrade?.package_version === package_version);
+    onSuccess: async (upgraded) => {
+      const held = upgraded.some(({ held_upgrade }) => held_upgrade?.package_version === package_version);
       toast.show({
         tone: "good",
         title: held
-          ? `The upgrade waits for an admin; ${moving[0]!.package_version} stays in use.`
+          ? `The upgrade is awaiting an admin's decision; ${outdated[0]!.package_version} stays in use.`
           : Number(percent) < 100
             ? `${package_version} gets ${percent} % of the calls.`
             : `${package_id} ${package_version} is in use.`,
@@ -204,7 +204,7 @@ function UpgradeReview({ target, from, moving }: UpgradeReviewProps) {
             "plugin",
             "upgrade",
             `${package_id}@${package_version}`,
-            ...flags(permissions, percent, trial),
+            ...upgradeFlags(permissions, percent, trial),
           )}
         />
       </Card>
@@ -212,7 +212,11 @@ function UpgradeReview({ target, from, moving }: UpgradeReviewProps) {
   );
 }
 
-function flags(permissions: NewPermissions, percent: number | string, trial: number | string): string[] {
+function upgradeFlags(
+  permissions: NewPermissions,
+  percent: number | string,
+  trial: number | string,
+): string[] {
   return [
     ...(permissions === "grant" ? ["--grant-permissions"] : []),
     ...(permissions === "withhold" ? ["--withhold-permissions"] : []),
@@ -237,7 +241,7 @@ function ReplayCard({ target, org_wide }: { target: Package; org_wide: boolean }
       <div className={layout.tight}>
         <p className={layout.text}>
           Recorded read-only calls run again with both versions, in the sandbox without network and secrets,
-          and the results are compared. No traffic moves.
+          and the results are compared. The bindings do not change.
         </p>
         <div className={layout.columns}>
           <NumberInput

@@ -26,11 +26,11 @@ import { Time } from "../../parts/time.tsx";
 import { useToast } from "../../parts/toast.tsx";
 import { StartRunDialog } from "./start-run-dialog.tsx";
 
-const STATUSES: Record<Run["status"], { tone: Tone; icon: IconName; word: string }> = {
-  running: { tone: "info", icon: "play", word: "Running" },
-  completed: { tone: "good", icon: "check", word: "Completed" },
-  failed: { tone: "bad", icon: "octagon", word: "Failed" },
-  cancelled: { tone: "quiet", icon: "cross", word: "Cancelled" },
+const STATUSES: Record<Run["status"], { tone: Tone; icon: IconName; label: string }> = {
+  running: { tone: "info", icon: "play", label: "Running" },
+  completed: { tone: "good", icon: "check", label: "Completed" },
+  failed: { tone: "bad", icon: "octagon", label: "Failed" },
+  cancelled: { tone: "quiet", icon: "cross", label: "Cancelled" },
 };
 
 const COLUMNS: readonly Column<Run>[] = [
@@ -128,10 +128,10 @@ export function RunsPage() {
 }
 
 function RunBadge({ status }: { status: Run["status"] }) {
-  const { tone, icon, word } = STATUSES[status];
+  const { tone, icon, label } = STATUSES[status];
   return (
     <Badge tone={tone} icon={icon}>
-      {word}
+      {label}
     </Badge>
   );
 }

@@ -15,12 +15,12 @@ import { useServices } from "../../api/services.ts";
 import { ErrorView } from "../../parts/error-view.tsx";
 import layout from "../../parts/layout.module.css";
 
-const CONTEXTS: Record<RiskContext, string> = {
-  conversation: "Like a conversation",
-  background: "Background: asks for approval",
-  headless: "Headless: nobody is asked",
+const CONTEXT_LABELS: Record<RiskContext, string> = {
+  conversation: "Conversation: a person is watching",
+  background: "Background: nobody is watching",
+  headless: "Headless: nobody can approve a call",
 };
-const NUMBERS = {
+const LIMIT_LABELS = {
   max_child_runs: "Child runs",
   max_depth: "Depth",
   max_steps: "Model calls",
@@ -88,9 +88,9 @@ export function StartRunDialog({ onClose, onStarted }: StartRunDialogProps) {
             onChange={({ currentTarget }) => setWorkspace(currentTarget.value)}
           />
           <Select
-            label="Risk"
+            label="Context"
             allowDeselect={false}
-            data={RISK_CONTEXTS.map((value) => ({ value, label: CONTEXTS[value] }))}
+            data={RISK_CONTEXTS.map((value) => ({ value, label: CONTEXT_LABELS[value] }))}
             value={context}
             onChange={(value) => setContext(value as RiskContext)}
           />
@@ -152,10 +152,10 @@ function HarnessLimits({ value, onChange }: HarnessLimitsProps) {
     <fieldset className={layout.group}>
       <legend className={layout.subtitle}>Limits of the harness</legend>
       <div className={layout.columns}>
-        {(Object.keys(NUMBERS) as (keyof typeof NUMBERS)[]).map((key) => (
+        {(Object.keys(LIMIT_LABELS) as (keyof typeof LIMIT_LABELS)[]).map((key) => (
           <NumberInput
             key={key}
-            label={NUMBERS[key]}
+            label={LIMIT_LABELS[key]}
             placeholder={String(HARNESS_LIMITS[key].default)}
             min={0}
             max={HARNESS_LIMITS[key].max}
@@ -164,9 +164,9 @@ function HarnessLimits({ value, onChange }: HarnessLimitsProps) {
           />
         ))}
         <NumberInput
-          label="Time"
+          label="Time limit"
           suffix=" s"
-          placeholder="The timeout of each call"
+          placeholder="None"
           min={1}
           value={value.max_time_ms === undefined ? "" : value.max_time_ms / 1_000}
           onChange={(next) => set("max_time_ms", typeof next === "number" ? next * 1_000 : undefined)}

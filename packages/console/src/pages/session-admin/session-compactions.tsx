@@ -123,7 +123,11 @@ function CompactionEntry({ compaction, current }: { compaction: Compaction; curr
   const [opened, setOpened] = useState(false);
   const undo = useMutation({
     mutationFn: () => client.compactions.undo(chain.id),
-    onSuccess: () => toast.show({ tone: "good", title: "The model sees the whole conversation again." }),
+    onSuccess: () =>
+      toast.show({
+        tone: "good",
+        title: "The compaction was undone. The model sees the messages before it again.",
+      }),
     onError: toast.fail,
     onSettled: () => refreshSessions(queries),
   });
@@ -170,9 +174,9 @@ function CompactionEntry({ compaction, current }: { compaction: Compaction; curr
 }
 
 const OUTCOMES = {
-  kept: { tone: "good", icon: "check", word: "Kept" },
-  condensed: { tone: "info", icon: "dot", word: "Condensed" },
-  dropped: { tone: "warn", icon: "cross", word: "Dropped" },
+  kept: { tone: "good", icon: "check", label: "Kept" },
+  condensed: { tone: "info", icon: "dot", label: "Condensed" },
+  dropped: { tone: "warn", icon: "cross", label: "Dropped" },
 } as const;
 
 const COLUMNS: readonly Column<CompactedEntry>[] = [
@@ -181,10 +185,10 @@ const COLUMNS: readonly Column<CompactedEntry>[] = [
   {
     header: "Outcome",
     cell: ({ outcome }) => {
-      const { tone, icon, word } = OUTCOMES[outcome];
+      const { tone, icon, label } = OUTCOMES[outcome];
       return (
         <Badge tone={tone} icon={icon}>
-          {word}
+          {label}
         </Badge>
       );
     },

@@ -27,8 +27,8 @@ export function attachCalls(
 
   const others: Approval[] = [];
   const newest_first = approvals.toSorted((a, b) => b.requested_at.localeCompare(a.requested_at));
-  // The newest record belongs to the newest of the identical calls that are old enough. In the other order, a record could
-  // take a later call that was made within SKEW_MS, and leave its own to the record of that call.
+  // The newest record belongs to the newest of the identical calls that are old enough. In the other order, a record
+  // could take a later call that was made within SKEW_MS, and leave its own to the record of that call.
   const attach = (approval: Approval, replaced: ToolItem | undefined) => {
     const { tool: name, input, requested_at } = approval;
     const tool = replaced ?? find(callKey(name, input), requested_at, (each) => each.approval === null);

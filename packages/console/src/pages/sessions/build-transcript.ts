@@ -1,6 +1,7 @@
 /**
  * A conversation, built from the loaded entries of its tape. Approvals and sub-agents are not on the tape; they are
- * inserted by time. A compaction repeats recent entries on the new chain, with their original dates; they are shown once.
+ * inserted by time. A compaction repeats recent entries on the new chain, with their original dates; they are shown
+ * once.
  */
 import {
   type Approval,
@@ -43,7 +44,7 @@ export interface ToolItem {
 
 export interface MarkerItem {
   type: "marker";
-  of: "compaction" | "reset" | "context" | "interrupt";
+  kind: "compaction" | "reset" | "context" | "interrupt";
   entry: number;
   at: string;
   text: string;
@@ -77,12 +78,12 @@ export function buildTranscript(
 ): TranscriptItem[] {
   const items: TranscriptItem[] = [];
   const tools = new Map<string, ToolItem>();
-  const seen = new Set<Json>();
+  const event_ids = new Set<Json>();
   let compacted_at = "";
   for (const entry of entries) {
     const { event_id } = entry.meta;
-    if (event_id !== undefined && seen.has(event_id)) continue;
-    if (event_id !== undefined) seen.add(event_id);
+    if (event_id !== undefined && event_ids.has(event_id)) continue;
+    if (event_id !== undefined) event_ids.add(event_id);
     if (isCompaction(entry)) compacted_at = entry.date;
     else if (entry.date < compacted_at) continue;
     if (partial && isOrphan(entry, tools)) continue;
@@ -156,10 +157,10 @@ type EntryPosition = { entry: number; at: string };
 
 function addAnchor(items: TranscriptItem[], position: EntryPosition, { name, state }: JsonObject): void {
   const { kind, summary, tokens_before, tokens_after, loss } = isObject(state) ? state : {};
-  const marker = (of: MarkerItem["of"], text: string) =>
+  const addMarker = (marker_kind: MarkerItem["kind"], text: string) =>
     items.push({
       type: "marker",
-      of,
+      kind: marker_kind,
       ...position,
       text,
       summary: textOf(summary),
@@ -170,10 +171,10 @@ function addAnchor(items: TranscriptItem[], position: EntryPosition, { name, sta
       typeof tokens_before === "number" && typeof tokens_after === "number"
         ? `, from about ${tokens_before} to ${tokens_after} tokens`
         : "";
-    marker("compaction", `Earlier messages were summarized${figures}`);
+    addMarker("compaction", `Earlier messages were summarized${figures}`);
   } else if (name === "session/start") {
-    if (items.length > 0) marker("reset", "The session was reset; the messages above are archived");
-  } else marker("context", `The model's context starts here: ${textOf(name)}`);
+    if (items.length > 0) addMarker("reset", "The session was reset; the messages above are archived");
+  } else addMarker("context", `The model's context starts here: ${textOf(name)}`);
 }
 
 function addEvent(
@@ -197,12 +198,12 @@ function addEvent(
       return;
     }
     case "llm.call.response":
-      addTextBesideCalls(items, position, textOf(data.text), objects(data.tool_calls));
+      addTextWithCalls(items, position, textOf(data.text), objects(data.tool_calls));
       return;
     case "user.interrupt":
       items.push({
         type: "marker",
-        of: "interrupt",
+        kind: "interrupt",
         ...position,
         text: "Interrupted",
         summary: "",
@@ -217,7 +218,7 @@ function addEvent(
 }
 
 /** The text that a model sends together with tool calls is only in this event, which may follow the calls. */
-function addTextBesideCalls(
+function addTextWithCalls(
   items: TranscriptItem[],
   position: EntryPosition,
   text: string,

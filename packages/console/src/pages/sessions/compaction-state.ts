@@ -26,7 +26,7 @@ export function compactionStates(
   const compacted = chains.filter(({ origin }) => origin === "compaction");
   const states = new Map<number, CompactionState>();
   for (const item of items) {
-    if (item.type !== "marker" || item.of !== "compaction") continue;
+    if (item.type !== "marker" || item.kind !== "compaction") continue;
     const chain = findChain(item, compacted);
     if (chain === undefined) continue;
     const { id, last_entry_id } = chain;

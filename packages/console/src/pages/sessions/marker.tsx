@@ -11,11 +11,11 @@ import { useCardOpen } from "./open-cards.ts";
 import styles from "./sessions.module.css";
 
 export function Marker({ item, state }: { item: MarkerItem; state: CompactionState | undefined }) {
-  if (item.of === "compaction") return <CompactionMarker item={item} state={state} />;
+  if (item.kind === "compaction") return <CompactionMarker item={item} state={state} />;
   return (
     <p className={styles.marker}>
       <span>
-        {item.of === "interrupt" && <Icon name="stop" size={14} />}
+        {item.kind === "interrupt" && <Icon name="stop" size={14} />}
         {item.text}
       </span>
     </p>
@@ -29,7 +29,10 @@ function CompactionMarker({ item, state }: { item: MarkerItem; state: Compaction
   const undo = useMutation({
     mutationFn: (chain_id: string) => client.compactions.undo(chain_id),
     onSuccess: () =>
-      toast.show({ tone: "good", title: "The compaction was undone. The model sees all messages again." }),
+      toast.show({
+        tone: "good",
+        title: "The compaction was undone. The model sees the messages before it again.",
+      }),
     onError: toast.fail,
     onSettled: () => queries.invalidateQueries({ queryKey: ["sessions"] }),
   });
@@ -43,7 +46,7 @@ function CompactionMarker({ item, state }: { item: MarkerItem; state: Compaction
             <Icon name="compact" size={16} />
             <span className={styles.compactionText}>
               {undone
-                ? "This compaction was undone; the model sees the messages before it, and not the marked ones after it"
+                ? "This compaction was undone. The model sees the messages before it, but not the messages with a dashed line after it"
                 : item.text}
             </span>
             {loss !== null && !undone && (
@@ -57,7 +60,7 @@ function CompactionMarker({ item, state }: { item: MarkerItem; state: Compaction
           {opened && (
             <div className={styles.compactionBody}>
               {item.summary !== "" && <MarkdownView text={item.summary} />}
-              {loss !== null && <p className={styles.note}>{lossText(loss)}</p>}
+              {loss !== null && <p className={styles.note}>{describeLoss(loss)}</p>}
             </div>
           )}
         </details>
@@ -76,8 +79,8 @@ function CompactionMarker({ item, state }: { item: MarkerItem; state: Compaction
   );
 }
 
-/** Describes the entries that the model no longer sees. They stay on the tape. */
-function lossText({
+/** Describes how many entries the compaction kept, condensed and dropped. All of them stay on the tape. */
+function describeLoss({
   kept,
   condensed,
   dropped,
@@ -85,6 +88,6 @@ function lossText({
   dropped_entries,
 }: NonNullable<MarkerItem["loss"]>): string {
   const ranges = dropped_entries.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`));
-  const dropped_ranges = ranges.length === 0 ? "" : ` (entries ${ranges.join(", ")})`;
-  return `Of the earlier entries, ${kept} were kept, ${condensed} condensed and ${dropped} dropped, about ${dropped_tokens} tokens${dropped_ranges}. The summary is all that the model sees of the dropped ones; here they stay visible.`;
+  const entries = ranges.length === 0 ? "" : `, entries ${ranges.join(", ")}`;
+  return `Of the earlier entries, ${kept} were kept, ${condensed} condensed and ${dropped} dropped (about ${dropped_tokens} tokens${entries}). Of the dropped entries, the model sees only what the summary mentions. They stay visible here.`;
 }

@@ -79,13 +79,13 @@ function ToolbarButton({ icon, label, title, pressed, onClick }: ToolbarButtonPr
   );
 }
 
-interface OwnMessageProps extends Omit<EntryToolbarProps, "text"> {
+interface UserMessageViewProps extends Omit<EntryToolbarProps, "text"> {
   text: string;
   at: string;
   attachments: Parameters<typeof Attachments>[0]["blocks"];
 }
 
-export function OwnMessage({ text, at, attachments, ...toolbar }: OwnMessageProps) {
+export function UserMessageView({ text, at, attachments, ...toolbar }: UserMessageViewProps) {
   return (
     <article className={styles.user} aria-label="You">
       <div className={styles.bubble}>
@@ -125,7 +125,7 @@ export function StreamingAnswer({ text }: { text: string }) {
   );
 }
 
-export function Working({ children }: { children: ReactNode }) {
+export function WorkingIndicator({ children }: { children: ReactNode }) {
   return (
     <p className={styles.working}>
       <span className={styles.dots} aria-hidden="true">
@@ -157,7 +157,7 @@ export function Thinking({ text, id, streaming }: { text: string; id: string; st
   );
 }
 
-interface OutgoingProps {
+interface OutgoingMessageViewProps {
   message: OutgoingMessage;
   onRetry: () => void;
   /** Puts the message back into the message box. */
@@ -165,7 +165,7 @@ interface OutgoingProps {
 }
 
 /** A message that is not on the tape yet. */
-export function Outgoing({ message, onRetry, onEdit }: OutgoingProps) {
+export function OutgoingMessageView({ message, onRetry, onEdit }: OutgoingMessageViewProps) {
   const { state, text, attachments, error } = message;
   const problem = state === "rejected" ? problemOf(error) : null;
   return (

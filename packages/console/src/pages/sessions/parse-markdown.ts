@@ -1,6 +1,6 @@
 /**
- * The Markdown that models write, parsed into plain values. Markup of other kinds, such as HTML, stays text, so a message
- * cannot inject elements. Images become links, because a page loads nothing that a message names.
+ * The Markdown that models write, parsed into plain values. Markup of other kinds, such as HTML, stays text, so a
+ * message cannot inject elements. Images become links, because a page loads nothing that a message names.
  */
 
 export type MarkdownBlock =

@@ -21,7 +21,7 @@ export function readOnlyReason({ id }: Pick<Session, "id">): string | null {
 
 const MAX_TITLE = 60;
 
-/** The title of a session that starts with this message: its first line, cut between words. */
+/** The title of a session that starts with this message: its first line, truncated between words. */
 export function titleFrom(text: string): string {
   const line =
     text
@@ -30,9 +30,9 @@ export function titleFrom(text: string): string {
       .find((each) => each !== "") ?? "";
   if (line === "") return "New chat";
   if (line.length <= MAX_TITLE) return line;
-  const cut = line.slice(0, MAX_TITLE);
-  const space = cut.lastIndexOf(" ");
-  return `${(space > MAX_TITLE / 2 ? cut.slice(0, space) : cut).trimEnd()}…`;
+  const truncated = line.slice(0, MAX_TITLE);
+  const space = truncated.lastIndexOf(" ");
+  return `${(space > MAX_TITLE / 2 ? truncated.slice(0, space) : truncated).trimEnd()}…`;
 }
 
 /** A readable id that sorts by time. The first message creates the session. */

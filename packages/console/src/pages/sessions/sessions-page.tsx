@@ -94,7 +94,7 @@ export function SessionsPage() {
         label="Sessions"
         query={sessions}
         columns={columns}
-        rowKey={({ id, workspace: of }) => `${of} ${id}`}
+        rowKey={({ id, workspace: session_workspace }) => `${session_workspace} ${id}`}
         empty={
           filtered ? (
             <EmptyView icon="session">

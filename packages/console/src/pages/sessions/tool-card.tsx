@@ -1,6 +1,6 @@
 /**
- * One tool call: name, risk, arguments, state, progress and result. The card of a call that awaits approval also has the
- * form for the answer.
+ * One tool call: name, risk, arguments, state, progress and result. The card of a call that awaits approval also has
+ * the form for the answer.
  */
 import type { Approval, Risk } from "@backplane/contract";
 import { Anchor } from "@mantine/core";
@@ -19,13 +19,13 @@ import styles from "./sessions.module.css";
 
 type ToolState = "running" | "ok" | "failed" | "waiting" | "rejected" | "stopped";
 
-const STATES: Record<ToolState, { tone: Tone; icon: IconName; word: string }> = {
-  running: { tone: "info", icon: "play", word: "Running" },
-  ok: { tone: "good", icon: "check", word: "Succeeded" },
-  failed: { tone: "bad", icon: "cross", word: "Failed" },
-  waiting: { tone: "warn", icon: "clock", word: "Awaiting approval" },
-  rejected: { tone: "bad", icon: "cross", word: "Rejected" },
-  stopped: { tone: "quiet", icon: "stop", word: "Stopped" },
+const STATES: Record<ToolState, { tone: Tone; icon: IconName; label: string }> = {
+  running: { tone: "info", icon: "play", label: "Running" },
+  ok: { tone: "good", icon: "check", label: "Succeeded" },
+  failed: { tone: "bad", icon: "cross", label: "Failed" },
+  waiting: { tone: "warn", icon: "clock", label: "Awaiting approval" },
+  rejected: { tone: "bad", icon: "cross", label: "Rejected" },
+  stopped: { tone: "quiet", icon: "stop", label: "Stopped" },
 };
 
 export interface ToolCardProps {
@@ -43,7 +43,7 @@ export interface ToolCardProps {
 export function ToolCard({ tool, progress, risk, answers, running, onAnswered }: ToolCardProps) {
   const { approval } = tool;
   const state = stateOf(tool, running);
-  const { tone, icon, word } = STATES[state];
+  const { tone, icon, label } = STATES[state];
   const [opened, setOpened] = useCardOpen(`tool ${tool.id}`);
   const pictures = tool.content.filter(isPicture);
   const others = tool.content.filter((block) => !isPicture(block));
@@ -51,7 +51,7 @@ export function ToolCard({ tool, progress, risk, answers, running, onAnswered }:
   const shown_risk = approval?.risk ?? risk;
   const status = state === "running" ? (progress?.status ?? "") : "";
   return (
-    <article className={styles.tool} data-state={state} aria-label={`Tool ${tool.name}, ${word}`}>
+    <article className={styles.tool} data-state={state} aria-label={`Tool ${tool.name}, ${label}`}>
       <details open={opened} onToggle={({ currentTarget }) => setOpened(currentTarget.open)}>
         <summary className={styles.toolSummary}>
           <span className={styles.chevron}>
@@ -59,7 +59,7 @@ export function ToolCard({ tool, progress, risk, answers, running, onAnswered }:
           </span>
           <code className={styles.toolName}>{tool.name}</code>
           <Badge tone={tone} icon={icon}>
-            {word}
+            {label}
           </Badge>
           {shown_risk !== null && <RiskBadge risk={shown_risk} />}
           <span className={styles.brief}>{status || tool.brief}</span>
@@ -135,7 +135,7 @@ function ToolLinks({ tool }: { tool: ToolItem }) {
 /** The answer, who gave it, and the feedback. */
 export function ApprovalResult({ approval }: { approval: Approval }) {
   const { id, status, response, answered_by, feedback } = approval;
-  const word =
+  const label =
     status === "approved"
       ? response === "approve_for_session"
         ? "Approved for this session"
@@ -147,7 +147,7 @@ export function ApprovalResult({ approval }: { approval: Approval }) {
     <p className={styles.outcome}>
       <Icon name={status === "approved" ? "check" : "cross"} size={14} />
       <span>
-        {word}
+        {label}
         {answered_by !== null && ` by ${answered_by}`}
         {feedback !== null && `: “${feedback}”`}
       </span>

@@ -35,8 +35,8 @@ export function rowKey(row: TranscriptRow): string {
 }
 
 /**
- * The open approvals by the id of the first of each group. Identical ones (same digest) share one answer, which is given
- * where the first of them is shown.
+ * The open approvals by the id of the first of each group. Identical ones (same digest) share one answer, which is
+ * given where the first of them is shown.
  */
 export function groupOpenApprovals(rows: readonly TranscriptRow[]): Map<string, [Approval, ...Approval[]]> {
   const groups = new Map<string, [Approval, ...Approval[]]>();

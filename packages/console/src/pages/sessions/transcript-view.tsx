@@ -1,6 +1,7 @@
 /**
- * The list of a conversation of any length. Only the rows near the visible ones are in the document. The list stays at its
- * end while rows are added, unless the person has scrolled up; earlier entries are loaded when its beginning is reached.
+ * The list of a conversation of any length. Only the rows near the visible ones are in the document. The list stays at
+ * its end while rows are added, unless the person has scrolled up; earlier entries are loaded when its beginning is
+ * reached.
  */
 import { AGENT_SEPARATOR, type Risk } from "@backplane/contract";
 import { Button } from "@mantine/core";
@@ -17,12 +18,12 @@ import {
   AssistantMessage,
   type EntryActions,
   EntryToolbar,
-  Outgoing,
-  OwnMessage,
+  OutgoingMessageView,
   StreamingAnswer,
   Thinking,
   TurnError,
-  Working,
+  UserMessageView,
+  WorkingIndicator,
 } from "./messages.tsx";
 import { OpenCardsContext } from "./open-cards.ts";
 import styles from "./sessions.module.css";
@@ -219,7 +220,7 @@ function Row({ row, answers, ...props }: RowProps) {
     case "assistant": {
       const toolbar = { entry: row.entry, pinned: pins.has(row.entry), actions };
       if (row.type === "assistant") return <AssistantMessage text={row.text} at={row.at} {...toolbar} />;
-      return <OwnMessage text={row.text} at={row.at} attachments={row.attachments} {...toolbar} />;
+      return <UserMessageView text={row.text} at={row.at} attachments={row.attachments} {...toolbar} />;
     }
     case "thinking":
       return (
@@ -275,8 +276,8 @@ function Row({ row, answers, ...props }: RowProps) {
     case "streaming":
       return <StreamingAnswer text={row.text} />;
     case "working":
-      return <Working>{row.text}</Working>;
+      return <WorkingIndicator>{row.text}</WorkingIndicator>;
     case "outgoing":
-      return <Outgoing message={row.message} onRetry={props.onRetry} onEdit={props.onEdit} />;
+      return <OutgoingMessageView message={row.message} onRetry={props.onRetry} onEdit={props.onEdit} />;
   }
 }

@@ -52,13 +52,13 @@ export function useConversation(
   const loaded = tape.data ?? NO_TAPE;
   const { thoughts } = turn;
   const items = useMemo(
-    () => itemsOf({ loaded, thoughts, approvals, invocations, children, address }),
+    () => buildItems({ loaded, thoughts, approvals, invocations, children, address }),
     [loaded, thoughts, approvals, invocations, children, address],
   );
   const last_entry = loaded.entries.at(-1)?.id ?? 0;
   const running = runs?.[0]?.status === "running";
   const rows = useMemo(
-    () => [...items, ...openRows({ items, turn, messages, last_entry, last_run: runs?.[0] })],
+    () => [...items, ...buildOpenRows({ items, turn, messages, last_entry, last_run: runs?.[0] })],
     [items, turn, messages, last_entry, runs],
   );
   const head = session?.head_chain_id ?? "";
@@ -71,7 +71,7 @@ export function useConversation(
     compactions: useMemo(() => compactionStates(items, chains ?? [], head), [items, chains, head]),
     pins: useMemo(() => new Set(pinned?.map(({ entry_id }) => entry_id)), [pinned]),
     risks: useMemo(() => new Map<string, Risk>(catalog?.map(({ name, risk }) => [name, risk])), [catalog]),
-    last_text: useMemo(() => lastText(items), [items]),
+    last_text: useMemo(() => findLastText(items), [items]),
     announcement: describeState(rows, running),
   };
 }
@@ -101,7 +101,14 @@ interface Sources {
   address: SessionAddress;
 }
 
-function itemsOf({ loaded, thoughts, approvals, invocations, children, address }: Sources): TranscriptItem[] {
+function buildItems({
+  loaded,
+  thoughts,
+  approvals,
+  invocations,
+  children,
+  address,
+}: Sources): TranscriptItem[] {
   const { entries, missing_to } = loaded;
   const partial = missing_to > 0;
   const first_at = entries[0]?.date ?? "";
@@ -109,15 +116,15 @@ function itemsOf({ loaded, thoughts, approvals, invocations, children, address }
   const sub_agents = (children ?? []).filter((child) => isSubAgent(child) && isLoaded(child.created_at));
   const build = (others: readonly Approval[]) =>
     buildTranscript(entries, others, thoughts, sub_agents, partial);
-  const own = approvals.filter(({ session_id }) => session_id === address.session_id);
+  const own_approvals = approvals.filter(({ session_id }) => session_id === address.session_id);
   const of_sub_agents = approvals.filter(({ session_id }) => session_id !== address.session_id);
-  const others = attachCalls(build([]), own, invocations);
+  const others = attachCalls(build([]), own_approvals, invocations);
   const items = build([...others, ...of_sub_agents].filter(({ requested_at }) => isLoaded(requested_at)));
-  attachCalls(items, own, invocations);
+  attachCalls(items, own_approvals, invocations);
   return items;
 }
 
-interface OpenParts {
+interface OpenRowsOptions {
   items: readonly TranscriptItem[];
   turn: LiveTurn;
   messages: readonly OutgoingMessage[];
@@ -126,7 +133,7 @@ interface OpenParts {
 }
 
 /** The rows after the tape: the answer that is being written, unsent messages, and the state of the turn. */
-function openRows({ items, turn, messages, last_entry, last_run }: OpenParts): TranscriptRow[] {
+function buildOpenRows({ items, turn, messages, last_entry, last_run }: OpenRowsOptions): TranscriptRow[] {
   const rows: TranscriptRow[] = [];
   const { answer } = turn;
   const running = last_run?.status === "running";
@@ -144,7 +151,7 @@ function openRows({ items, turn, messages, last_entry, last_run }: OpenParts): T
   return rows;
 }
 
-function lastText(items: readonly TranscriptItem[]): string {
+function findLastText(items: readonly TranscriptItem[]): string {
   const last = items.findLast(({ type }) => type === "user");
   return last?.type === "user" ? last.text : "";
 }

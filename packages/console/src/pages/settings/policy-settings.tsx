@@ -207,9 +207,9 @@ function withTolerance(
 }
 
 const OUTCOMES = {
-  run: { tone: "good", icon: "check", word: "Runs" },
-  ask: { tone: "warn", icon: "approval", word: "Asks for approval" },
-  deny: { tone: "bad", icon: "octagon", word: "Is denied" },
+  run: { tone: "good", icon: "check", label: "Runs" },
+  ask: { tone: "warn", icon: "approval", label: "Asks for approval" },
+  deny: { tone: "bad", icon: "octagon", label: "Is denied" },
 } as const;
 
 function ExplainCard() {
@@ -295,7 +295,7 @@ function ExplainCard() {
 }
 
 function Explanation({ explanation }: { explanation: PolicyExplanation }) {
-  const { tone, icon, word } = OUTCOMES[explanation.outcome];
+  const { tone, icon, label } = OUTCOMES[explanation.outcome];
   return (
     <div className={layout.tight}>
       <Fields
@@ -303,7 +303,7 @@ function Explanation({ explanation }: { explanation: PolicyExplanation }) {
           [
             "Outcome",
             <Badge key="outcome" tone={tone} icon={icon}>
-              {word}
+              {label}
             </Badge>,
           ],
           ["Why", explanation.reason],

@@ -200,14 +200,14 @@ function ProviderDialog({ provider, onClose }: { provider: ProviderView | null; 
   const [plugin, setPlugin] = useState(provider?.plugin ?? null);
   const [label, setLabel] = useState(provider?.label ?? "");
   const [id, setId] = useState("");
-  const before: JsonObject = provider?.config ?? {};
-  const [config, setConfig] = useState<Json>(before);
+  const saved_config: JsonObject = provider?.config ?? {};
+  const [config, setConfig] = useState<Json>(saved_config);
   const chosen = plugin ?? available[0]?.name;
   const schema =
     provider?.config_schema ?? available.find(({ name }) => name === chosen)?.config_schema ?? null;
   const save = useMutation({
     mutationFn: (): Promise<ProviderView> => {
-      const changes = changedFields(before, config as JsonObject);
+      const changes = changedFields(saved_config, config as JsonObject);
       if (provider !== null) return client.providers.patch(provider.id, { label, config: changes });
       return client.providers.create({
         plugin: chosen!,

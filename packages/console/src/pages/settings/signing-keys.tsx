@@ -109,7 +109,7 @@ function TrustDialog({ onClose }: { onClose: () => void }) {
   const [until, setUntil] = useState("");
   const trust = useMutation({
     mutationFn: () =>
-      client.trustedKeys.trust({
+      client.trusted_keys.trust({
         name,
         public_key,
         packages,
@@ -201,7 +201,7 @@ function RevokeTrust({
   const toast = useToast();
   const [reason, setReason] = useState("");
   const revoke = useMutation({
-    mutationFn: () => client.trustedKeys.revoke(id, reason === "" ? {} : { reason }),
+    mutationFn: () => client.trusted_keys.revoke(id, reason === "" ? {} : { reason }),
     onSuccess: () => toast.show({ tone: "good", title: `${name} is no longer trusted.` }),
     onError: toast.fail,
     onSettled: () => {
@@ -223,7 +223,7 @@ function RevokeTrust({
     >
       <p>
         Packages that it signed are shown with a revoked key, and new ones are not verified. This cannot be
-        undone; the key can be trusted again as a new entry.
+        undone: a revoked key cannot be trusted again.
       </p>
       <TextInput
         label="Reason"

@@ -59,10 +59,10 @@ export function TrustedFolders() {
   );
 }
 
-const STATES: Record<WorkspaceFolder["state"], { tone: Tone; word: string }> = {
-  loaded: { tone: "good", word: "Loaded" },
-  changed: { tone: "warn", word: "Changed, needs review" },
-  missing: { tone: "bad", word: "Missing" },
+const STATES: Record<WorkspaceFolder["state"], { tone: Tone; label: string }> = {
+  loaded: { tone: "good", label: "Loaded" },
+  changed: { tone: "warn", label: "Changed, needs review" },
+  missing: { tone: "bad", label: "Missing" },
 };
 
 function folderColumns(
@@ -89,7 +89,7 @@ function folderColumns(
       header: "State",
       cell: ({ state }) => (
         <Badge tone={STATES[state].tone} icon={state === "loaded" ? "check" : "alert"}>
-          {STATES[state].word}
+          {STATES[state].label}
         </Badge>
       ),
     },

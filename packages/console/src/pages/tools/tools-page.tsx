@@ -48,7 +48,7 @@ const COLUMNS: readonly Column<CatalogEntry>[] = [
 
 const DEFERRALS: Record<NonNullable<CatalogEntry["deferred_by"]>, string> = {
   author: "Its author deferred it. To list it always, add it to pinned_tools of the policy.",
-  policy: "The policy names it in deferred_tools.",
+  policy: "The policy lists it in deferred_tools.",
   profile: "The tools of this key do not include it.",
   budget:
     "The tools cost more than tool_token_budget of the policy. To list it always, add it to pinned_tools.",
@@ -120,8 +120,8 @@ function costText(tools: readonly CatalogEntry[]): string {
   const offered = tools.filter(({ status }) => status === "offered");
   const sent = offered.filter(({ deferred }) => !deferred);
   const tokens = sent.reduce((sum, { token_cost }) => sum + token_cost, 0);
-  const waiting = offered.length - sent.length;
-  const rest = waiting === 0 ? "" : ` ${waiting} are deferred until a model searches for them.`;
+  const deferred_count = offered.length - sent.length;
+  const rest = deferred_count === 0 ? "" : ` ${deferred_count} are deferred until a model searches for them.`;
   return `${offered.length} tools are offered and cost about ${tokens} tokens in every request to the model.${rest}`;
 }
 
@@ -145,7 +145,7 @@ function ToolDetail({ name }: { name: string }) {
 
 function ToolFields({ tool }: { tool: CatalogEntry }) {
   const { name, description, status, reason, fix, origin, package_id, package_version } = tool;
-  const own = origin === "core" || origin === "bundled";
+  const is_built_in = origin === "core" || origin === "bundled";
   return (
     <section className={layout.tight} aria-label={`${name} of ${package_id}`}>
       {reason !== null && <ReasonNotice tone="warn" reason={reason} fix={fix} />}
@@ -162,7 +162,7 @@ function ToolFields({ tool }: { tool: CatalogEntry }) {
           ["Removed from its texts", tool.taken_out.length === 0 ? null : tool.taken_out.join("; ")],
         ]}
       />
-      {!own && (
+      {!is_built_in && (
         <div>
           <Button
             component={Link}

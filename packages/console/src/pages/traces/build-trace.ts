@@ -27,14 +27,14 @@ type KnownRun = Pick<
 
 /** `now` is the end of rows that are still running. A run that was not loaded spans its calls. */
 export function buildTrace(spans: readonly TraceSpan[], runs: readonly KnownRun[], now: number): TraceRow[] {
-  const known = new Map(spans.map((span) => [span.id, span]));
+  const spans_by_id = new Map(spans.map((span) => [span.id, span]));
   const known_runs = new Map(runs.map((run) => [run.id, run]));
   const children = new Map<string, TraceSpan[]>();
   const roots: TraceSpan[] = [];
   const of_runs = new Map<string, TraceSpan[]>();
   for (const span of spans) {
     const list =
-      span.parent_id !== null && known.has(span.parent_id)
+      span.parent_id !== null && spans_by_id.has(span.parent_id)
         ? listFor(children, span.parent_id)
         : span.run_id !== null
           ? listFor(of_runs, span.run_id)

@@ -1,7 +1,9 @@
 /**
- * A time scale on which long idle times take little room, so that bursts of work with pauses between them stay readable.
- * Positions and widths are fractions of the whole width.
+ * A time scale on which long idle times take little room, so that bursts of work with pauses between them stay
+ * readable. Positions and widths are fractions of the whole width.
  */
+
+/** An idle time that is drawn compressed. */
 interface TimeGap {
   from: number;
   to: number;

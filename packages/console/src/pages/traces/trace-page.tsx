@@ -1,4 +1,6 @@
-/** Everything that belongs to one request: a run, its sub-agents and their calls, or a call and the calls that it made. */
+/**
+ * Everything that belongs to one request: a run, its sub-agents and their calls, or a call and the calls that it made.
+ */
 import type { TraceSpan } from "@backplane/contract";
 import { useParams } from "@tanstack/react-router";
 import { Card } from "../../parts/card.tsx";

@@ -13,14 +13,14 @@ const ROW_PX = 32;
 const OVERSCAN = 10;
 const MAX_INDENT = 8;
 
-const STATUSES: Record<NonNullable<TraceRow["status"]>, { icon: IconName; tone: string; word: string }> = {
-  waiting_approval: { icon: "clock", tone: "warn", word: "Awaiting approval" },
-  running: { icon: "play", tone: "info", word: "Running" },
-  succeeded: { icon: "check", tone: "good", word: "Succeeded" },
-  completed: { icon: "check", tone: "good", word: "Completed" },
-  failed: { icon: "cross", tone: "bad", word: "Failed" },
-  retryable_failure: { icon: "rerun", tone: "bad", word: "Failed, can be retried" },
-  cancelled: { icon: "cross", tone: "quiet", word: "Cancelled" },
+const STATUSES: Record<NonNullable<TraceRow["status"]>, { icon: IconName; tone: string; label: string }> = {
+  waiting_approval: { icon: "clock", tone: "warn", label: "Awaiting approval" },
+  running: { icon: "play", tone: "info", label: "Running" },
+  succeeded: { icon: "check", tone: "good", label: "Succeeded" },
+  completed: { icon: "check", tone: "good", label: "Completed" },
+  failed: { icon: "cross", tone: "bad", label: "Failed" },
+  retryable_failure: { icon: "rerun", tone: "bad", label: "Failed, can be retried" },
+  cancelled: { icon: "cross", tone: "quiet", label: "Cancelled" },
 };
 
 export interface TraceWaterfallProps {
@@ -80,7 +80,7 @@ function RowContent({ row, scale }: { row: TraceRow; scale: CompressedScale }) {
         {status !== null && (
           <span className={styles.status} style={{ color: `var(--${status.tone})` }}>
             <Icon name={status.icon} size={14} />
-            <span className="visually-hidden">{status.word}</span>
+            <span className="visually-hidden">{status.label}</span>
           </span>
         )}
         <NameLink row={row} />

@@ -1,7 +1,7 @@
 /**
  * Validates values against schemas of plugins in the browser. The schemas are interpreted, because the content security
- * policy refuses code that is compiled from text. Patterns are left to the gateway, which matches them in linear time: a
- * pattern of a hostile plugin could otherwise freeze the tab. The gateway validates everything again.
+ * policy refuses code that is compiled from text. Patterns are left to the gateway, which matches them in linear time:
+ * a pattern of a hostile plugin could otherwise freeze the tab. The gateway validates everything again.
  */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
 import { type Schema, Validator } from "@cfworker/json-schema";

@@ -16,12 +16,12 @@ import { pluginIdOf } from "./describe-instruments.ts";
 
 export function initializeParams(
   request: ProcessRequest,
-  dataDir: string,
+  data_dir: string,
 ): InstrumentMethods["initialize"][0] {
   const { config, secrets } = request.context;
   return {
     pluginId: pluginIdOf(request.package),
-    dataDir,
+    dataDir: data_dir,
     // The protocol has no field for secrets, so they are passed as settings.
     config: { ...flattenConfig(config), ...secrets },
     heftyVersion: HEFTY_VERSION,
@@ -30,7 +30,7 @@ export function initializeParams(
 
 export function invokeParams(
   { context, id, request }: Pick<DialectCall, "context" | "id" | "request">,
-  dataDir: string,
+  data_dir: string,
 ): InstrumentInvocation {
   const { input } = request.body;
   return {
@@ -40,7 +40,7 @@ export function invokeParams(
     sessionId: context.session_id ?? "",
     traceId: context.trace_id,
     timeoutMs: Math.round(request.timeout_ms),
-    dataDirPath: dataDir,
+    dataDirPath: data_dir,
     invocationId: id,
   };
 }
@@ -66,8 +66,8 @@ const MALFORMED_RESULT = "MALFORMED_RESULT";
 /** Converts stdout and stderr to text for the model. A failed call keeps its output. */
 export function acceptInstrument({ data, error, status }: InstrumentReturn): PluginAnswer {
   const output = isObject(data) ? data : {};
-  const isStdio = typeof output.stdout === "string" || typeof output.stderr === "string";
-  const texts = isStdio
+  const is_stdio = typeof output.stdout === "string" || typeof output.stderr === "string";
+  const texts = is_stdio
     ? [output.stdout, output.stderr]
     : [typeof data === "string" ? data : JSON.stringify(data)];
   const content = texts.flatMap((text) =>

@@ -49,7 +49,7 @@ export const instrumentRpc: Dialect = {
     const binds = [{ source: data, target: DATA_INSIDE, writable: true }];
     const data_dir = confined ? DATA_INSIDE : data;
     if (entrypoint[0] === JAVA_HOST) {
-      const jar = await javaHost(programs);
+      const jar = await prepareJavaHost(programs);
       return {
         entrypoint: javaCommand(confined ? JAVA_HOST_INSIDE : jar, entrypoint[1] ?? ""),
         env,
@@ -83,7 +83,7 @@ function javaCommand(jar: string, provider: string): string[] {
   return ["java", "-cp", `${jar}:.:lib/*`, JAVA_HOST_CLASS, provider];
 }
 
-async function javaHost({ java_instruments, privateCopy }: HostPrograms): Promise<string> {
+async function prepareJavaHost({ java_instruments, privateCopy }: HostPrograms): Promise<string> {
   if (java_instruments !== undefined) {
     const jar = await findOrBuildJavaHost(java_instruments);
     return privateCopy?.(jar) ?? jar;
@@ -99,11 +99,11 @@ function moduleOf({ package: { runtime } }: ProcessRequest): string | null {
 class InstrumentSession implements DialectSession {
   readonly #link: ProcessLink;
   readonly #host: InstrumentHost;
-  readonly #dataDir: string;
+  readonly #data_dir: string;
 
   constructor(link: ProcessLink) {
     this.#link = link;
-    this.#dataDir = link.data_dir ?? "";
+    this.#data_dir = link.data_dir ?? "";
     this.#host = new InstrumentHost({
       transport: link.transport,
       limits: link.limits,
@@ -117,7 +117,7 @@ class InstrumentSession implements DialectSession {
   async open(): Promise<void> {
     const { request } = this.#link;
     if (request === null) throw new BackplaneError("internal", "An instrument plugin requires a binding.");
-    await this.#host.initialize(initializeParams(request, this.#dataDir), INITIALIZE_MS);
+    await this.#host.initialize(initializeParams(request, this.#data_dir), INITIALIZE_MS);
   }
 
   async describe(): Promise<Description> {
@@ -146,7 +146,7 @@ class InstrumentSession implements DialectSession {
 
   call(call: DialectCall): void {
     call.sent();
-    this.#host.invoke(invokeParams(call, this.#dataDir)).then(
+    this.#host.invoke(invokeParams(call, this.#data_dir)).then(
       (result) => call.answered(acceptInstrument(result)),
       (error: BackplaneError) => call.failed(error),
     );

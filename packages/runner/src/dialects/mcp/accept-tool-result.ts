@@ -1,6 +1,6 @@
 /**
- * Converts the result of `tools/call` to a tool result. Content is kept as the server wrote it. Output over the
- * limit is truncated, with a note for the model. A result with `isError` does not fail the call, because the model must see
+ * Converts the result of `tools/call` to a tool result. Content is kept as the server wrote it. Output over the limit
+ * is truncated, with a note for the model. A result with `isError` does not fail the call, because the model must see
  * its text.
  */
 import {
@@ -32,7 +32,7 @@ export function acceptCall(result: Json, output_bytes: number): PluginAnswer {
   if (structuredContent !== undefined) value.structured_output = structuredContent;
   const counted = { ...value, content: content.map((block) => withoutData(block as ContentBlock)) };
   const fits = remainingJsonBudget(counted, output_bytes, SCALAR_CHARS) >= 0;
-  return { status: "succeeded", result: fits ? value : cut(value, output_bytes), error: null };
+  return { status: "succeeded", result: fits ? value : truncateResult(value, output_bytes), error: null };
 }
 
 /** Converts an error of the protocol: unknown tool, invalid arguments, a server that threw. */
@@ -53,22 +53,22 @@ function malformed(rule: string): PluginAnswer {
  * Keeps as many blocks as fit, in their order. A text block is shortened; any other block is kept whole or reported
  * as left out.
  */
-function cut(value: JsonObject, limit: number): JsonObject {
+function truncateResult(value: JsonObject, limit: number): JsonObject {
   const content: ContentBlock[] = [];
   const notes: string[] = [];
   let remaining = limit;
   for (const block of value.content as ContentBlock[]) {
-    const after = remainingJsonBudget(withoutData(block), remaining, SCALAR_CHARS);
-    if (after >= 0) {
+    const remaining_after = remainingJsonBudget(withoutData(block), remaining, SCALAR_CHARS);
+    if (remaining_after >= 0) {
       content.push(block);
-      remaining = after;
+      remaining = remaining_after;
     } else if (block.type === "text" && typeof block.text === "string") {
       const text = block.text.slice(0, Math.max(0, Math.floor(remaining / 2))).toWellFormed();
       if (text !== "") content.push({ ...block, text });
       notes.push(`a text block was truncated after ${text.length} of ${block.text.length} characters`);
       remaining = 0;
     } else {
-      notes.push(`${describe(block)} was left out`);
+      notes.push(`${describeBlock(block)} was left out`);
     }
   }
   const result: JsonObject = { ...value, content };
@@ -94,7 +94,7 @@ function withoutData(block: ContentBlock): ContentBlock {
   return { ...data, resource: { ...data.resource, blob: "" } };
 }
 
-function describe(block: JsonObject): string {
+function describeBlock(block: JsonObject): string {
   const inner = isObject(block.resource) ? block.resource : block;
   const kind = typeof inner.mimeType === "string" ? ` (${inner.mimeType.slice(0, 80)})` : "";
   const data = inner.data ?? inner.blob ?? inner.text;

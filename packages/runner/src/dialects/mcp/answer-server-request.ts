@@ -5,7 +5,6 @@
  */
 import { pathToFileURL } from "node:url";
 import { BackplaneError, isObject, type Json, type JsonObject, MCP_ERRORS } from "@backplane/contract";
-
 import { type PendingRequest, RpcRejection } from "./rpc-channel.ts";
 
 /** Passes a request to the caller, under the server's own key if it gave one. */
@@ -17,7 +16,7 @@ export interface RequestWithAnswerer extends PendingRequest {
   readonly session_id: string | null;
 }
 
-/** `answerRequest` is null when no caller can answer. `folders` are the mounts of the binding as the server sees them. */
+/** `answerRequest` is null if no caller can answer. `folders` are the mounts of the binding as the server sees them. */
 export async function answerServerRequest(
   method: string,
   params: JsonObject,

@@ -52,7 +52,7 @@ export async function describeTools(
       warnings.push(`The tool ${JSON.stringify(tool.name.slice(0, 80))} is left out: ${read.slice(0, 300)}.`);
     return typeof read !== "string";
   });
-  const ids = toolNames(
+  const ids = chooseToolIds(
     server,
     tools.map((tool) => tool.name),
   );
@@ -84,7 +84,7 @@ async function listAllTools(sendRequest: SendRequest, warnings: string[]): Promi
     if (!isObject(result) || !Array.isArray(result.tools)) {
       throw new BackplaneError(
         "malformed_response",
-        "The MCP server's answer to tools/list contains no list of tools.",
+        "The MCP server's answer to tools/list does not contain a list of tools.",
       );
     }
     for (const tool of result.tools) {
@@ -119,7 +119,8 @@ function findToolProblem(tool: Json, names: Set<string>): string | null {
   if (tool.name.length > NAME_CHARS)
     return `The tool ${name_text} is left out because its name is longer than ${NAME_CHARS} characters.`;
   if (names.has(tool.name)) return `The tool ${name_text} is listed twice; the first entry is used.`;
-  if (!isObject(tool.inputSchema)) return `The tool ${name_text} has no inputSchema and is left out.`;
+  if (!isObject(tool.inputSchema))
+    return `The tool ${name_text} is left out because it does not have an inputSchema.`;
   names.add(tool.name);
   return null;
 }
@@ -169,7 +170,7 @@ function infoOf({ revision, server, capabilities, instructions }: Agreement): Js
  * Catalog names, in the order of `names`: `mcp_<server>_<tool>`, at most 64 characters, all of which models accept. Two
  * names that would become the same id, and names that are too long, end with a digest of the tool's original name.
  */
-function toolNames(server: NamedServer, names: readonly string[]): string[] {
+function chooseToolIds(server: NamedServer, names: readonly string[]): string[] {
   const server_name = boundServerName(server);
   const plain = names.map(plainName);
   const short = plain.map((name) => withoutServerName(server, server_name, name));
@@ -178,10 +179,10 @@ function toolNames(server: NamedServer, names: readonly string[]): string[] {
     const taken = short.some((other, other_index) => other_index !== index && other === short_name);
     return `mcp_${server_name}_${taken ? plain[index] : short_name}`;
   });
-  const seen = new Map<string, number>();
-  for (const id of candidates) seen.set(id, (seen.get(id) ?? 0) + 1);
+  const counts = new Map<string, number>();
+  for (const id of candidates) counts.set(id, (counts.get(id) ?? 0) + 1);
   return candidates.map((id, index) =>
-    id.length <= TOOL_ID_CHARS && seen.get(id) === 1 ? id : withDigest(id, names[index]!),
+    id.length <= TOOL_ID_CHARS && counts.get(id) === 1 ? id : withDigest(id, names[index]!),
   );
 }
 

@@ -21,7 +21,7 @@ export interface AnswerStream {
 export type StreamEvents = Pick<TransportEvents, "receive" | "violation">;
 
 const RETRY_MS = 1_000;
-/** A server that requests no delay must not keep the gateway busy. */
+/** A server that requests a delay of 0 must not keep the gateway busy. */
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
 const MAX_TRIES = 5;
@@ -87,7 +87,7 @@ export function retryDelayMs({ retry_ms, tries }: AnswerStream): number {
   return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), MAX_RETRY_MS);
 }
 
-export function freshStream(id: number | null): AnswerStream {
+export function createStream(id: number | null): AnswerStream {
   return { id, last_event: null, retry_ms: null, tries: 0, answered: false };
 }
 

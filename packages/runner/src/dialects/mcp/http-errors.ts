@@ -2,7 +2,6 @@
 import { hash } from "node:crypto";
 import { BackplaneError, isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { ServerChallenge } from "@backplane/ports";
-
 import type { RpcFailure } from "./rpc-channel.ts";
 
 const CHALLENGE_CHARS = 8_192;

@@ -24,8 +24,8 @@ export function messageHeaders(message: JsonObject): Record<string, string> {
   headers["mcp-protocol-version"] = version;
   headers["mcp-method"] = method;
   const target = method === "resources/read" ? params.uri : params.name;
-  const hasTarget = method === "tools/call" || method === "prompts/get" || method === "resources/read";
-  if (hasTarget && typeof target === "string") headers["mcp-name"] = encodeHeaderValue(target);
+  const has_target = method === "tools/call" || method === "prompts/get" || method === "resources/read";
+  if (has_target && typeof target === "string") headers["mcp-name"] = encodeHeaderValue(target);
   return headers;
 }
 

@@ -21,10 +21,10 @@ export class HttpRequests {
     headers: Record<string, string>,
     body: string | null,
     onRequest: (request: ClientRequest) => void,
-    allowWhenClosed = false,
+    allow_when_closed = false,
   ): Promise<IncomingMessage> {
     const request = await this.#guarded.open({ method, headers });
-    if (this.#closed && !allowWhenClosed) request.destroy();
+    if (this.#closed && !allow_when_closed) request.destroy();
     this.#open.add(request);
     request.once("close", () => this.#open.delete(request));
     onRequest(request);

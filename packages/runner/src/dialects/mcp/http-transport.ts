@@ -11,8 +11,8 @@ import type { RunnerLimits } from "../../ports/settings.ts";
 import {
   type AnswerStream,
   canResume,
+  createStream,
   followStream,
-  freshStream,
   isStream,
   retryDelayMs,
   type StreamEvents,
@@ -38,10 +38,10 @@ export class HttpTransport implements McpTransport {
   readonly #options: HttpTransportOptions;
   readonly #events: TransportEvents;
   readonly #http: HttpRequests;
-  readonly #streamEvents: StreamEvents;
+  readonly #stream_events: StreamEvents;
   /** Requests without an answer yet. Null until the HTTP request is open. */
   readonly #pending = new Map<number, ClientRequest | null>();
-  #bindingHeaders: Record<string, string>;
+  #binding_headers: Record<string, string>;
   #agreement: Agreement | null = null;
   #session: string | null = null;
   /** Pending delivery of `notifications/initialized`, which no other message may overtake. */
@@ -53,11 +53,11 @@ export class HttpTransport implements McpTransport {
     this.#options = options;
     this.#events = events;
     this.#http = new HttpRequests(options.requests);
-    this.#streamEvents = {
+    this.#stream_events = {
       receive: (message, origin) => this.#receive(message, origin),
       violation: (kind) => events.violation(kind),
     };
-    this.#bindingHeaders = options.headers(options.secrets, options.config);
+    this.#binding_headers = options.headers(options.secrets, options.config);
   }
 
   get cancels_by_drop(): boolean {
@@ -89,14 +89,14 @@ export class HttpTransport implements McpTransport {
     this.#agreement = agreement;
     if (agreement === null) this.#session = null;
     else if (!agreement.stateless) {
-      void this.#initialized.then(() => this.#listen(freshStream(null)));
+      void this.#initialized.then(() => this.#listen(createStream(null)));
     }
   }
 
   refresh(secrets: Record<string, string>, config: JsonObject): void {
-    const before = this.#bindingHeaders.authorization;
-    this.#bindingHeaders = this.#options.headers(secrets, config);
-    if (this.#bindingHeaders.authorization !== before) this.#onCredentialChange();
+    const previous_authorization = this.#binding_headers.authorization;
+    this.#binding_headers = this.#options.headers(secrets, config);
+    if (this.#binding_headers.authorization !== previous_authorization) this.#onCredentialChange();
   }
 
   close(): void {
@@ -129,7 +129,7 @@ export class HttpTransport implements McpTransport {
   ): Promise<void> {
     const status = response.statusCode ?? 0;
     if (status === 200 && isStream(response)) {
-      const stream = freshStream(id);
+      const stream = createStream(id);
       await this.#follow(response, stream);
       await this.#settleStream(stream);
       return;
@@ -140,12 +140,12 @@ export class HttpTransport implements McpTransport {
       this.#pending.delete(id);
       return this.#events.expired(id);
     }
-    const signIn = signInError(
+    const sign_in_error = signInError(
       status,
       responseHeader(response.headers["www-authenticate"]) ?? undefined,
       credential,
     );
-    if (signIn !== null) throw signIn;
+    if (sign_in_error !== null) throw sign_in_error;
     // JSON-RPC errors can also come with an HTTP error status.
     const error = readRpcError(text) ?? (isRefusedProbe(message, status) ? probeRejection(status) : null);
     if (error !== null) return this.#receive({ jsonrpc: "2.0", id, error: { ...error } }, id);
@@ -174,7 +174,7 @@ export class HttpTransport implements McpTransport {
   }
 
   #follow(response: IncomingMessage, stream: AnswerStream): Promise<void> {
-    return followStream(response, stream, this.#options.limits, this.#streamEvents);
+    return followStream(response, stream, this.#options.limits, this.#stream_events);
   }
 
   /** Resumes the stream of a request until the answer has arrived. */
@@ -271,7 +271,7 @@ export class HttpTransport implements McpTransport {
   }
 
   #commonHeaders(): Record<string, string> {
-    const headers: Record<string, string> = { ...this.#bindingHeaders };
+    const headers: Record<string, string> = { ...this.#binding_headers };
     if (this.#session !== null) headers["mcp-session-id"] = this.#session;
     if (this.#agreement !== null) headers["mcp-protocol-version"] = this.#agreement.revision;
     return headers;
@@ -287,7 +287,7 @@ export class HttpTransport implements McpTransport {
 function unreachable(error: NodeJS.ErrnoException): BackplaneError {
   const reason = error.code ?? error.message;
   return new BackplaneError("crashed", `The MCP server cannot be reached: ${reason}.`, {
-    details: { reason: reason },
+    details: { reason },
     cause: error,
   });
 }

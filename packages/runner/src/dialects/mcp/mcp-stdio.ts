@@ -22,7 +22,7 @@ const MAX_IDLE_S = 86_400;
 const MAX_WITHOUT_DISCOVERY = 1_000;
 
 export function mcpStdio(): Dialect {
-  const withoutDiscovery = new Set<string>();
+  const without_discovery = new Set<string>();
   return {
     protocol: "mcp.stdio",
     lifetime: "pooled",
@@ -42,10 +42,10 @@ export function mcpStdio(): Dialect {
         link,
         createTransport: (events) => new StdioTransport(link.transport, link.limits, events),
         folders: request?.grant.mounts.map(({ target }) => target) ?? [],
-        skip_discovery: withoutDiscovery.has(digest),
+        skip_discovery: without_discovery.has(digest),
         disableDiscovery: () => {
-          if (withoutDiscovery.size >= MAX_WITHOUT_DISCOVERY) withoutDiscovery.clear();
-          withoutDiscovery.add(digest);
+          if (without_discovery.size >= MAX_WITHOUT_DISCOVERY) without_discovery.clear();
+          without_discovery.add(digest);
         },
       });
     },

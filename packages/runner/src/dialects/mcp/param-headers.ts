@@ -21,11 +21,11 @@ const MAX_HEADERS = 64;
 export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   const headers: ParamHeaders = [];
   let marks = 0;
-  const countMarks = (value: Json, isSchema: boolean): void => {
+  const countMarks = (value: Json, is_schema: boolean): void => {
     if (Array.isArray(value)) for (const child of value) countMarks(child, true);
     else if (isObject(value)) {
-      if (isSchema && MARK in value) marks++;
-      for (const [key, child] of Object.entries(value)) countMarks(child, key !== "properties" || !isSchema);
+      if (is_schema && MARK in value) marks++;
+      for (const [key, child] of Object.entries(value)) countMarks(child, key !== "properties" || !is_schema);
     }
   };
   const walk = (schema: JsonObject, path: string[]): string | null => {

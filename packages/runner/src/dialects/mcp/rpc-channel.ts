@@ -19,7 +19,6 @@ import {
   SettledIds,
 } from "@backplane/wire";
 import type { ProcessLink } from "../../ports/dialect.ts";
-
 import type { McpTransport, TransportEvents } from "./transport.ts";
 
 /** A request without a reply yet. Exactly one of answered, refused and lost is called, once. */
@@ -73,10 +72,10 @@ export class RpcChannel implements TransportEvents {
   readonly #events: RpcChannelEvents;
   readonly #open = new IdTable<SentRequest, number>();
   readonly #settled = new SettledIds();
-  readonly #oneWay = new OneWayMessages();
+  readonly #one_way = new OneWayMessages();
   readonly transport: McpTransport;
-  #nextId = 1;
-  #requestsInProgress = 0;
+  #next_id = 1;
+  #requests_in_progress = 0;
   #failure: BackplaneError | null = null;
 
   constructor(createTransport: (events: TransportEvents) => McpTransport, events: RpcChannelEvents) {
@@ -90,7 +89,7 @@ export class RpcChannel implements TransportEvents {
 
   /** Returns the id of the request, or 0 if it could not be sent and `lost` was called. */
   send(pending: PendingRequest, params: (id: number) => JsonObject): number {
-    const id = this.#nextId++;
+    const id = this.#next_id++;
     if (this.#failure !== null) {
       pending.lost(this.#failure);
       return 0;
@@ -113,7 +112,7 @@ export class RpcChannel implements TransportEvents {
       this.transport.send(
         params === undefined ? { jsonrpc: "2.0", method } : { jsonrpc: "2.0", method, params },
       );
-      this.#oneWay.sent(this.#nextId);
+      this.#one_way.sent(this.#next_id);
     } catch {
       // The server does not read its input. Requests to it fail with the reason; a notification is dropped.
     }
@@ -130,8 +129,8 @@ export class RpcChannel implements TransportEvents {
 
   receive(message: JsonObject, origin: number | null): void {
     const { method, id } = message;
-    const isReply: boolean = isRpcReply(message, (id) => this.#open.has(id));
-    if (isReply) {
+    const is_reply: boolean = isRpcReply(message, (id) => this.#open.has(id));
+    if (is_reply) {
       this.#receiveResponse(message, origin);
       return;
     }
@@ -145,7 +144,7 @@ export class RpcChannel implements TransportEvents {
       return;
     }
     const from = origin === null ? null : this.#pendingFor(origin);
-    if (id === undefined) this.#receiveNotice(method, params, from);
+    if (id === undefined) this.#receiveNotification(method, params, from);
     else if (typeof id === "string" || typeof id === "number") void this.#answer(id, method, params, from);
     else this.#events.violation("message_invalid");
   }
@@ -211,7 +210,7 @@ export class RpcChannel implements TransportEvents {
       return;
     }
     this.#settled.add(String(id), "replied");
-    this.#oneWay.replied(id);
+    this.#one_way.replied(id);
     const problem = checkRpcResponse(message);
     if (problem !== undefined) {
       open.pending.lost(malformed(open.pending.method, problem));
@@ -229,25 +228,25 @@ export class RpcChannel implements TransportEvents {
   #receiveMisdirected(message: JsonObject, origin: number | null): void {
     const { id } = message;
     const intended = typeof id === "number" ? id : idFromText(id);
-    const isOpen = intended !== undefined && this.#open.has(intended);
+    const is_open = intended !== undefined && this.#open.has(intended);
     if (
       intended !== undefined &&
-      !isOpen &&
+      !is_open &&
       Number.isInteger(intended) &&
       intended >= 1 &&
-      intended < this.#nextId
+      intended < this.#next_id
     ) {
       // A late answer after a cancel is allowed by the protocol; a second answer is a violation.
       if (this.#settled.get(String(intended)) === "replied") this.#events.violation("second_reply");
       return;
     }
-    const request = isOpen ? intended : origin;
+    const request = is_open ? intended : origin;
     if (request !== null && this.#open.has(request)) {
       this.#loseMalformed(request, `its id is ${formatRpcId(id)} instead of the number ${request}`);
       return;
     }
-    const belongsToRequest = typeof id !== "number" && this.transport.shares_stream && this.#open.size > 0;
-    if (!belongsToRequest || this.#oneWay.tolerates(message)) this.#events.violation("answer_unknown");
+    const belongs_to_request = typeof id !== "number" && this.transport.shares_stream && this.#open.size > 0;
+    if (!belongs_to_request || this.#one_way.tolerates(message)) this.#events.violation("answer_unknown");
     else {
       const problem = `A response of the MCP server matches no request: its id is ${formatRpcId(id)}, and request ids are numbers.`;
       this.failure(new BackplaneError("malformed_response", problem));
@@ -262,7 +261,7 @@ export class RpcChannel implements TransportEvents {
     open.pending.lost(malformed(open.pending.method, problem));
   }
 
-  #receiveNotice(method: string, params: JsonObject, from: PendingRequest | null): void {
+  #receiveNotification(method: string, params: JsonObject, from: PendingRequest | null): void {
     if (method !== "notifications/progress") {
       this.#events.onNotification(method, params, from);
       return;
@@ -281,23 +280,23 @@ export class RpcChannel implements TransportEvents {
     if (this.#failure !== null) return;
     try {
       this.transport.send({ jsonrpc: "2.0", id, ...answer });
-      this.#oneWay.sent(this.#nextId);
+      this.#one_way.sent(this.#next_id);
     } catch {
       this.#events.violation("answer_not_read");
     }
   }
 
   async #answerTo(method: string, params: JsonObject, from: PendingRequest | null): Promise<JsonObject> {
-    if (this.#requestsInProgress >= MAX_SERVER_REQUESTS) {
+    if (this.#requests_in_progress >= MAX_SERVER_REQUESTS) {
       return { error: { code: MCP_ERRORS.internal_error, message: "too many requests at once" } };
     }
-    this.#requestsInProgress++;
+    this.#requests_in_progress++;
     try {
       return { result: await this.#events.onRequest(method, params, from) };
     } catch (error) {
       return { error: { ...rpcFailureOf(error) } };
     } finally {
-      this.#requestsInProgress--;
+      this.#requests_in_progress--;
     }
   }
 }

@@ -49,8 +49,8 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   readonly #channel: RpcChannel;
   readonly #calls = new IdTable<McpToolCall>();
   readonly #subscription: McpSubscription;
-  readonly #sessionSubscriptions = new SessionSubscriptions();
-  readonly #notices = new NoticeRate();
+  readonly #session_subscriptions = new SessionSubscriptions();
+  readonly #notification_rate = new NotificationRate();
   #agreement: Agreement | null = null;
   #reopening: Promise<void> | null = null;
   /** The minimum level of requested log messages. */
@@ -95,7 +95,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
 
   /** A subscription to changed lists does not count: the lists are read again when the server starts. */
   inUse(): boolean {
-    return this.#subscription.watches || !this.#sessionSubscriptions.isEmpty;
+    return this.#subscription.watches || !this.#session_subscriptions.isEmpty;
   }
 
   call(exchange: DialectCall): void {
@@ -150,7 +150,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       if (method === "resources/unsubscribe") return this.#subscription.watch(params.uri, false);
     }
     const answer = await sendNonToolRequest(this, method, params, listener, signal);
-    if (typeof params.uri === "string") this.#sessionSubscriptions.remember(method, params.uri);
+    if (typeof params.uri === "string") this.#session_subscriptions.remember(method, params.uri);
     return answer;
   }
 
@@ -178,10 +178,10 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   }
 
   /** Over HTTP, closing the request cancels it in the stateless revision; `forget` does that. */
-  withdraw(requestId: number, reason: string): void {
-    this.#channel.forget(requestId);
+  withdraw(request_id: number, reason: string): void {
+    this.#channel.forget(request_id);
     if (this.stateless && this.#channel.transport.cancels_by_drop) return;
-    this.#channel.notify("notifications/cancelled", { requestId, reason });
+    this.#channel.notify("notifications/cancelled", { requestId: request_id, reason });
   }
 
   after(ms: number, run: () => void): () => void {
@@ -239,7 +239,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     if (agreement.stateless) this.#subscription.begin(agreement.capabilities);
     else this.#channel.notify("notifications/initialized");
     if (agreement.stateless) return;
-    this.#sessionSubscriptions.resubscribe((uri) =>
+    this.#session_subscriptions.resubscribe((uri) =>
       sendNonToolRequest(this, "resources/subscribe", { uri }, null, null),
     );
   }
@@ -278,8 +278,9 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   async #onRequest(method: string, params: JsonObject, origin: PendingRequest | null): Promise<Json> {
     const { folders } = this.#options;
     if (method === "ping") return await answerServerRequest(method, params, null, folders);
-    const originAnswerer = origin !== null && hasAnswerer(origin) ? origin.answerRequest : null;
-    const answerRequest = origin === null ? findAnswerer(method, this.#channel.inFlight()) : originAnswerer;
+    let answerRequest: AnswerRequest | null = null;
+    if (origin === null) answerRequest = findAnswerer(method, this.#channel.inFlight());
+    else if (hasAnswerer(origin)) answerRequest = origin.answerRequest;
     return await answerServerRequest(method, params, answerRequest, folders);
   }
 
@@ -292,12 +293,12 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
         return;
       }
     }
-    if (!this.#notices.allowNext()) {
+    if (!this.#notification_rate.allowNext()) {
       this.#link.violation("flood");
       return;
     }
     if (origin instanceof NonToolRequest) origin.notify(method, params);
-    else this.#link.notice(method, params);
+    else this.#link.notify(method, params);
   }
 
   #onlyCall(): McpToolCall | null {
@@ -306,9 +307,9 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
 }
 
 /** Notifications above this rate count as violations. */
-const NOTICES_PER_SECOND = 200;
+const NOTIFICATIONS_PER_SECOND = 200;
 
-class NoticeRate {
+class NotificationRate {
   #second = 0;
   #count = 0;
 
@@ -319,6 +320,6 @@ class NoticeRate {
       this.#second = second;
       this.#count = 0;
     }
-    return ++this.#count <= NOTICES_PER_SECOND;
+    return ++this.#count <= NOTIFICATIONS_PER_SECOND;
   }
 }

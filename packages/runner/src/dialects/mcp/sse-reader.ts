@@ -15,8 +15,8 @@ export class SseReader {
   readonly #limit: number;
   readonly #decoder = new StringDecoder("utf8");
   /** The chunks of the incomplete line, which are joined once when it ends. */
-  #partialLine: string[] = [];
-  #partialLength = 0;
+  #partial_line: string[] = [];
+  #partial_length = 0;
   #data: string[] = [];
   #size = 0;
   #type = "message";
@@ -34,16 +34,16 @@ export class SseReader {
       this.#first = false;
       if (text.startsWith("\ufeff")) text = text.slice(1);
     }
-    if (/[\r\n]/.test(text) || this.#partialLine.at(-1)?.endsWith("\r") === true) {
-      const lines = (this.#partialLine.join("") + text).split(/\r\n|\n|\r(?!$)/);
+    if (/[\r\n]/.test(text) || this.#partial_line.at(-1)?.endsWith("\r") === true) {
+      const lines = (this.#partial_line.join("") + text).split(/\r\n|\n|\r(?!$)/);
       text = lines.pop()!;
-      this.#partialLine = [];
-      this.#partialLength = 0;
+      this.#partial_line = [];
+      this.#partial_length = 0;
       for (const line of lines) this.#line(line);
     }
-    if (text !== "") this.#partialLine.push(text);
-    this.#partialLength += text.length;
-    if (this.#partialLength + this.#size > this.#limit) throw tooLarge(this.#limit);
+    if (text !== "") this.#partial_line.push(text);
+    this.#partial_length += text.length;
+    if (this.#partial_length + this.#size > this.#limit) throw tooLarge(this.#limit);
   }
 
   #line(line: string): void {

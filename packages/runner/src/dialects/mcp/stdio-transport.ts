@@ -13,11 +13,11 @@ export class StdioTransport implements McpTransport {
   readonly cancels_by_drop = false;
   readonly shares_stream = true;
   readonly #connection: WireConnection<Json>;
-  readonly #maxQueuedBytes: number;
+  readonly #max_queued_bytes: number;
   #stray = "";
 
   constructor(transport: Transport, limits: RunnerLimits, events: TransportEvents) {
-    this.#maxQueuedBytes = limits.queued_bytes;
+    this.#max_queued_bytes = limits.queued_bytes;
     this.#connection = new WireConnection<Json>({
       transport,
       framing: "ndjson",
@@ -50,8 +50,8 @@ export class StdioTransport implements McpTransport {
   }
 
   send(message: JsonObject): void {
-    if (this.#connection.queuedBytes > this.#maxQueuedBytes) {
-      throw new BackplaneError("backpressure", undefined, { details: { limit: this.#maxQueuedBytes } });
+    if (this.#connection.queuedBytes > this.#max_queued_bytes) {
+      throw new BackplaneError("backpressure", undefined, { details: { limit: this.#max_queued_bytes } });
     }
     this.#connection.send(message);
   }

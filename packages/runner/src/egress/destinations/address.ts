@@ -51,12 +51,12 @@ export const publicOnly: AddressRule = (address) => {
 };
 
 /** Also refuses this machine's own public addresses, where the gateway and other services listen. */
-export function publicExceptOwn(own: () => string[] = ownAddresses): AddressRule {
+export function publicExceptOwn(listAddresses: () => string[] = listOwnAddresses): AddressRule {
   return (address) => {
     const reason = publicOnly(address);
     if (reason !== null) return reason;
     const bytes = addressBytes(address)!;
-    const own_addresses = own().map(addressBytes);
+    const own_addresses = listAddresses().map(addressBytes);
     return own_addresses.some(
       (own_address) =>
         own_address?.length === bytes.length && isInSubnet(bytes, own_address, bytes.length * 8),
@@ -66,7 +66,7 @@ export function publicExceptOwn(own: () => string[] = ownAddresses): AddressRule
   };
 }
 
-function ownAddresses(): string[] {
+function listOwnAddresses(): string[] {
   return Object.values(networkInterfaces()).flatMap((list) => (list ?? []).map(({ address }) => address));
 }
 

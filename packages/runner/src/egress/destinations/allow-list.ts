@@ -25,12 +25,12 @@ export function allowList(domains: readonly string[]): AllowList {
     const ports = exact.get(host) ?? [];
     exact.set(host, port === null ? ports : [...ports, Number(port)]);
   }
-  const onEveryPort = new Set(patterns.filter(({ port }) => port === null).map(({ host }) => host));
+  const on_every_port = new Set(patterns.filter(({ port }) => port === null).map(({ host }) => host));
   return {
     allows: ({ host, port }) =>
       patterns.some((pattern) => matchesHost(pattern.host, host) && matchesPort(pattern, port)),
     open: (port) => patterns.some((pattern) => pattern.host === "*" && matchesPort(pattern, port)),
-    exact: [...exact].map(([host, ports]) => ({ host, ports: onEveryPort.has(host) ? [] : ports })),
+    exact: [...exact].map(([host, ports]) => ({ host, ports: on_every_port.has(host) ? [] : ports })),
   };
 }
 

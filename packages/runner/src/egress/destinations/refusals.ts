@@ -12,7 +12,7 @@ export const REFUSAL_REASONS = {
   "domain.not_allowed": "The grant does not allow this host and port.",
   "address.forbidden": "The name resolves to an address that is not public.",
   "host.mismatch": "The Host header names a different host than the connection.",
-  "sni.missing": "The TLS handshake names no host, so it cannot be checked.",
+  "sni.missing": "The TLS handshake does not name a host, so it cannot be checked.",
   "sni.mismatch": "The TLS handshake names a different host than the connection.",
   "sni.hidden": "The TLS handshake hides its host (ECH), so it cannot be checked.",
   "tunnel.missing":
@@ -34,6 +34,12 @@ export const REFUSAL_REASONS = {
 } as const;
 
 export type RefusalReason = keyof typeof REFUSAL_REASONS;
+
+/** The reason as a sentence, with the detail in parentheses. */
+export function describeRefusal(reason: RefusalReason, detail: string | undefined): string {
+  const sentence = REFUSAL_REASONS[reason];
+  return detail === undefined ? sentence : `${sentence.replace(/\.$/, "")} (${detail}).`;
+}
 
 export interface Refusal {
   /** The requested host, with unprintable characters escaped. Empty if no name was read. */

@@ -1,6 +1,7 @@
 /**
- * Resolves names outside the sandbox. Uses c-ares instead of getaddrinfo, so that no search domain is
- * appended and slow names cannot block the threads that read the gateway's files.
+ * Resolves names outside the sandbox. Names that the operator did not allow are resolved by c-ares instead of
+ * getaddrinfo, so that no search domain is appended and slow names cannot block the threads that read the gateway's
+ * files.
  */
 import { Resolver as Ares, lookup } from "node:dns/promises";
 
@@ -16,7 +17,7 @@ export function systemResolver(timeout_ms: number): Resolver {
       return addresses.map(({ address }) => address);
     }
     const [four, six] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)]);
-    const addresses = [four, six].flatMap((found) => (found.status === "fulfilled" ? found.value : []));
+    const addresses = [four, six].flatMap((result) => (result.status === "fulfilled" ? result.value : []));
     if (addresses.length === 0) throw (four as PromiseRejectedResult).reason;
     return addresses;
   };

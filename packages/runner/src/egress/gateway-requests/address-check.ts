@@ -8,7 +8,7 @@ import { publicExceptOwn } from "../destinations/address.ts";
 import { allowList } from "../destinations/allow-list.ts";
 import { type Destination, formatDestination } from "../destinations/destination.ts";
 import { decideEgress, type EgressPolicy, isAllowedByOperator } from "../destinations/policy.ts";
-import { REFUSAL_REASONS, type RefusalReason } from "../destinations/refusals.ts";
+import { describeRefusal, type RefusalReason } from "../destinations/refusals.ts";
 import { systemResolver } from "../destinations/resolve.ts";
 import type { OutboundRules } from "./guarded-requests.ts";
 
@@ -69,11 +69,10 @@ function refusal(
   fixOf: (destination: string) => string = providerFix,
 ): BackplaneError {
   const name = formatDestination(destination);
-  const more = detail === undefined ? "" : ` (${detail})`;
   const fix = fixOf(name);
   return new BackplaneError(
     "policy.denied",
-    `The gateway does not connect to ${name}. ${REFUSAL_REASONS[reason]}${more} ${fix}`,
+    `The gateway does not connect to ${name}. ${describeRefusal(reason, detail)} ${fix}`,
     { fix, details: { reason, destination: name } },
   );
 }

@@ -10,7 +10,7 @@ import { type AddressRule, publicExceptOwn } from "../destinations/address.ts";
 import { allowList } from "../destinations/allow-list.ts";
 import { type Destination, formatDestination, hostKind } from "../destinations/destination.ts";
 import { decideEgress, type EgressPolicy } from "../destinations/policy.ts";
-import { REFUSAL_REASONS } from "../destinations/refusals.ts";
+import { describeRefusal } from "../destinations/refusals.ts";
 import { type Resolver, systemResolver } from "../destinations/resolve.ts";
 
 export interface OutboundRules {
@@ -49,14 +49,14 @@ export function guardedRequests(
   };
   const settings = { keepAlive: true, maxSockets: SOCKETS, timeout: 0 };
   const agent = secure ? new HttpsAgent(settings) : new HttpAgent(settings);
-  const lookup: LookupFunction = (_name, { all }, found) => {
+  const lookup: LookupFunction = (_name, { all }, callback) => {
     checkAddresses(policy, destination).then(
       (addresses) => {
         const list = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
-        if (all === true) found(null, list);
-        else found(null, list[0]!.address, list[0]!.family);
+        if (all === true) callback(null, list);
+        else callback(null, list[0]!.address, list[0]!.family);
       },
-      (error: NodeJS.ErrnoException) => found(error, "", 0),
+      (error: NodeJS.ErrnoException) => callback(error, "", 0),
     );
   };
   return {
@@ -77,10 +77,9 @@ async function checkAddresses(policy: EgressPolicy, destination: Destination): P
   if (verdict.kind !== "refused") {
     throw new BackplaneError("launch_failed", `${name} cannot be resolved: the name does not exist.`);
   }
-  const detail = verdict.detail === undefined ? "" : ` (${verdict.detail})`;
   throw new BackplaneError(
     "launch_failed",
-    `The gateway does not connect to ${name}: ${REFUSAL_REASONS[verdict.reason]}${detail}`,
+    `The gateway does not connect to ${name}: ${describeRefusal(verdict.reason, verdict.detail)}`,
     {
       details: { reason: verdict.reason, destination: name },
       fix:

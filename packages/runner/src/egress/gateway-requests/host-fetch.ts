@@ -1,6 +1,6 @@
 /**
- * A fetch for code inside the gateway that may reach only destinations that the operator allows (sandbox.class: inline). It
- * applies the same policy and address check as the egress of a sandbox. It sends one request, follows no
+ * A fetch for code inside the gateway that may reach only the allowed domains of its request (sandbox.class: inline).
+ * It applies the same policy and address check as the egress of a sandbox. It sends one request, does not follow
  * redirects, and limits the size of the response.
  */
 import { type IncomingMessage, request as sendHttpRequest } from "node:http";
@@ -14,7 +14,7 @@ import { dial } from "../destinations/dial.ts";
 import { decideEgress, type EgressPolicy, type Target } from "../destinations/policy.ts";
 import { escapeForLog, REFUSAL_REASONS, type RefusalReason } from "../destinations/refusals.ts";
 
-export interface HostFetchParts {
+export interface HostFetchDeps {
   clock: Clock;
   connect_ms: number;
   policy: Omit<EgressPolicy, "allowed">;
@@ -32,19 +32,19 @@ const RESERVED_HEADERS = new Set([
   "keep-alive",
 ]);
 
-export async function hostFetch(parts: HostFetchParts, request: HostRequest): Promise<HostResponse> {
+export async function hostFetch(deps: HostFetchDeps, request: HostRequest): Promise<HostResponse> {
   const { url, destination } = parseUrl(request.url);
-  const policy = { ...parts.policy, allowed: allowList(request.allowed_domains) };
+  const policy = { ...deps.policy, allowed: allowList(request.allowed_domains) };
   const decision = await decideEgress(policy, destination);
-  if (decision.kind === "gateway") throw refused(parts, destination, "gateway.no_scope");
-  if (decision.kind === "refused") throw refused(parts, destination, decision.reason, decision.detail);
+  if (decision.kind === "gateway") throw refused(deps, destination, "gateway.no_scope");
+  if (decision.kind === "refused") throw refused(deps, destination, decision.reason, decision.detail);
   if (decision.kind === "unknown") throw unreachable(destination, "the name does not exist");
   const open = new Set<Socket>();
-  const timer = parts.clock.after(request.timeout_ms, () => {
+  const timer = deps.clock.after(request.timeout_ms, () => {
     for (const socket of open) socket.destroy();
   });
   try {
-    const socket = await openSocket(parts, decision.target, url.protocol === "https:", open);
+    const socket = await openSocket(deps, decision.target, url.protocol === "https:", open);
     if (socket === null) throw unreachable(destination, "no address accepts a connection");
     return await exchange(socket, url, destination, request);
   } finally {
@@ -64,7 +64,7 @@ function parseUrl(text: string): { url: URL; destination: Destination } {
 }
 
 async function openSocket(
-  { clock, connect_ms }: HostFetchParts,
+  { clock, connect_ms }: HostFetchDeps,
   { addresses, port, host }: Target,
   secure: boolean,
   open: Set<Socket>,
@@ -107,9 +107,9 @@ function exchange(
     });
     sent.on("error", (error) => reject(unreachable(destination, error.message)));
     let started = false;
-    sent.on("response", (upstreamResponse) => {
+    sent.on("response", (upstream_response) => {
       started = true;
-      void readResponse(upstreamResponse).then(resolve, reject);
+      void readResponse(upstream_response).then(resolve, reject);
     });
     // Node emits neither `response` nor `error` when the server switches to another protocol.
     sent.on("close", () => {
@@ -118,12 +118,12 @@ function exchange(
     sent.end(body ?? undefined);
   });
 
-  async function readResponse(upstreamResponse: IncomingMessage): Promise<HostResponse> {
+  async function readResponse(upstream_response: IncomingMessage): Promise<HostResponse> {
     const chunks: Buffer[] = [];
     const limit = Math.min(request.max_response_bytes ?? MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES);
     let size = 0;
     try {
-      for await (const chunk of upstreamResponse as AsyncIterable<Buffer>) {
+      for await (const chunk of upstream_response as AsyncIterable<Buffer>) {
         size += chunk.length;
         if (size > limit) break;
         chunks.push(chunk);
@@ -136,9 +136,9 @@ function exchange(
     const text = bytes.toString("utf8");
     const is_text = Buffer.from(text).equals(bytes);
     return {
-      status: upstreamResponse.statusCode!,
+      status: upstream_response.statusCode!,
       headers: Object.fromEntries(
-        Object.entries(upstreamResponse.headersDistinct).map(([name, values]) => [name, values!.join(", ")]),
+        Object.entries(upstream_response.headersDistinct).map(([name, values]) => [name, values!.join(", ")]),
       ),
       body: is_text ? text : bytes.toString("base64"),
       encoding: is_text ? "utf8" : "base64",
@@ -147,7 +147,7 @@ function exchange(
 }
 
 function refused(
-  { clock }: HostFetchParts,
+  { clock }: HostFetchDeps,
   { host, port }: Destination,
   reason: RefusalReason,
   detail?: string,

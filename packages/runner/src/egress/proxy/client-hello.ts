@@ -1,7 +1,3 @@
-/**
- * Reads the server name from a TLS ClientHello in any number of records and segments. Anything that differs from
- * RFC 8446 is malformed: a parser that is more lenient than the server's could read another name.
- */
 export type ClientHelloResult =
   | { state: "more" }
   | { state: "malformed" }
@@ -14,6 +10,10 @@ const MAX_RECORD = 16_384;
 const SERVER_NAME = 0;
 const ENCRYPTED_NAME_EXTENSIONS = [0xfe0d, 0xffce];
 
+/**
+ * Reads the server name from a TLS ClientHello in any number of records and segments. Anything that differs from
+ * RFC 8446 is malformed: a parser that is more lenient than the server's could read another name.
+ */
 export function readClientHello(bytes: Buffer): ClientHelloResult {
   const fragments: Buffer[] = [];
   let have = 0;
@@ -84,14 +84,14 @@ function readBody(body: Buffer): ClientHelloResult {
 }
 
 function readExtensions(reader: ByteReader): ClientHelloResult {
-  const seen = new Set<number>();
+  const seen_types = new Set<number>();
   let name: string | null = null;
   let hidden = false;
   while (reader.left > 0) {
     const type = reader.number(2);
     const data = reader.vector(2);
-    if (type === null || data === null || seen.has(type)) return { state: "malformed" };
-    seen.add(type);
+    if (type === null || data === null || seen_types.has(type)) return { state: "malformed" };
+    seen_types.add(type);
     hidden ||= ENCRYPTED_NAME_EXTENSIONS.includes(type);
     if (type !== SERVER_NAME) continue;
     name = readServerName(new ByteReader(data));

@@ -51,7 +51,7 @@ export class EgressState {
     this.meter = new Meter(limits);
   }
 
-  /** Null when there are too many sockets; the client is then closed. */
+  /** Null if the session is closed or has too many sockets; the client is then closed. */
   accept(client: Socket): ProxyConnection | null {
     client.on("error", () => {});
     if (this.closed || this.#connections.size >= this.limits.sockets) {

@@ -2,7 +2,6 @@
  * Classifies the first bytes of a client in a tunnel. Port 443 must be TLS and port 80 HTTP. On other ports both
  * are recognized, so that their host names are checked as well; anything else passes.
  */
-
 import type { RefusalReason } from "../destinations/refusals.ts";
 import { readClientHello } from "./client-hello.ts";
 

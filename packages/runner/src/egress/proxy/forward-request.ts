@@ -26,10 +26,10 @@ export async function forward(
   await connection.state.whenReleased();
   if (connection.ended) return;
   if (!connection.acquireSlot()) return sendProxyResponse(request, reply, 429, "Too many connections.\n");
-  let holdsSlot = true;
+  let holds_slot = true;
   const releaseSlot = () => {
-    if (holdsSlot) connection.releaseSlot();
-    holdsSlot = false;
+    if (holds_slot) connection.releaseSlot();
+    holds_slot = false;
   };
   const upstream = await dial();
   // The session may have been held while the socket was dialled.
@@ -66,11 +66,11 @@ export async function forward(
     if ("response" in reply && reply.response.headersSent) connection.end();
     else sendProxyResponse(request, reply, 502, `${host} sent a response that cannot be read.\n`);
   });
-  sent.on("response", (upstreamResponse) =>
-    relayResponse(connection, request, reply, upstreamResponse, releaseSlot),
+  sent.on("response", (upstream_response) =>
+    relayResponse(connection, request, reply, upstream_response, releaseSlot),
   );
-  sent.on("upgrade", (upstreamResponse, socket, head) =>
-    connection.endOnError(relayUpgrade(connection, reply, upstreamResponse, socket as Socket, head)),
+  sent.on("upgrade", (upstream_response, socket, head) =>
+    connection.endOnError(relayUpgrade(connection, reply, upstream_response, socket as Socket, head)),
   );
   if ("response" in reply) {
     reply.response.once("close", () => {
@@ -87,33 +87,33 @@ function relayResponse(
   connection: ProxyConnection,
   request: IncomingMessage,
   reply: ReplyTarget,
-  upstreamResponse: IncomingMessage,
+  upstream_response: IncomingMessage,
   releaseSlot: () => void,
 ): void {
-  const fields = endToEndFields(upstreamResponse);
+  const fields = endToEndFields(upstream_response);
   const response = "response" in reply ? reply.response : responseOn(request, reply.socket);
-  if (response.destroyed || !connection.countIn(headBytes(upstreamResponse.statusMessage ?? "", fields)))
+  if (response.destroyed || !connection.countIn(headBytes(upstream_response.statusMessage ?? "", fields)))
     return;
   try {
-    response.writeHead(upstreamResponse.statusCode!, upstreamResponse.statusMessage, fields.flat());
+    response.writeHead(upstream_response.statusCode!, upstream_response.statusMessage, fields.flat());
   } catch {
-    upstreamResponse.destroy();
+    upstream_response.destroy();
     connection.end();
     return;
   }
   // A truncated response must not look complete.
-  upstreamResponse.on("error", () => {});
-  upstreamResponse.once("close", () => {
-    if (!upstreamResponse.complete) connection.end();
+  upstream_response.on("error", () => {});
+  upstream_response.once("close", () => {
+    if (!upstream_response.complete) connection.end();
   });
   response.once("close", releaseSlot);
-  pump(upstreamResponse, response, connection.countIn, connection.state);
+  pump(upstream_response, response, connection.countIn, connection.state);
 }
 
 async function relayUpgrade(
   connection: ProxyConnection,
   reply: ReplyTarget,
-  upstreamResponse: IncomingMessage,
+  upstream_response: IncomingMessage,
   upstream: Socket,
   head: Buffer,
 ): Promise<void> {
@@ -124,9 +124,9 @@ async function relayUpgrade(
     connection.end();
     return;
   }
-  const fields = headerPairs(upstreamResponse.rawHeaders);
+  const fields = headerPairs(upstream_response.rawHeaders);
   const lines = fields.map(([name, value]) => `${name}: ${value}\r\n`).join("");
-  const first = `HTTP/1.1 101 ${upstreamResponse.statusMessage}\r\n`;
+  const first = `HTTP/1.1 101 ${upstream_response.statusMessage}\r\n`;
   if (!connection.countIn(headBytes(first, fields) + head.length) || !connection.countOut(reply.head.length))
     return;
   reply.socket.write(`${first}${lines}\r\n`, "latin1");

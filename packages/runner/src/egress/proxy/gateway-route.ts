@@ -47,8 +47,8 @@ export function gatewayRoute(
     names: new Set([hostAndPort(base_url), inside]),
     check(request, path) {
       const [route] = path.split("?", 1) as [string];
-      const isWebSocket = route === `${prefix}/ws` && request.headers.upgrade !== undefined;
-      const served = route.startsWith(`${prefix}/v1/`) || route === `${prefix}/mcp` || isWebSocket;
+      const is_web_socket = route === `${prefix}/ws` && request.headers.upgrade !== undefined;
+      const served = route.startsWith(`${prefix}/v1/`) || route === `${prefix}/mcp` || is_web_socket;
       if (!served || AMBIGUOUS_PATH.test(route)) {
         return { reason: "gateway.route", detail: route };
       }

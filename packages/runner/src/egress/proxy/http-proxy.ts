@@ -36,11 +36,11 @@ export interface HttpProxy {
   serve(connection: ProxyConnection, serving: ServedHost): void;
 }
 
-/** `connected` continues a CONNECT to an allowed target. */
+/** `openTunnel` continues a CONNECT to an allowed target. */
 export function createHttpProxy(
   limits: EgressLimits,
   route: GatewayRoute | null,
-  connected: (connection: ProxyConnection, target: Target) => Promise<void>,
+  openTunnel: (connection: ProxyConnection, target: Target) => Promise<void>,
 ): HttpProxy {
   const served = new WeakMap<
     Socket,
@@ -68,16 +68,16 @@ export function createHttpProxy(
     connection.endOnError(serveConnect(connection, serving, request, head));
   });
   server.on("clientError", (error: Error & { code?: string; rawPacket?: Buffer }, socket) => {
-    const held = served.get(socket as Socket);
+    const entry = served.get(socket as Socket);
     if (error.code?.startsWith("HPE_")) {
       const line = error.rawPacket?.toString("latin1").split("\r\n", 1)[0] ?? "";
-      if (held !== undefined)
-        held.connection.destination = guessDestination(line) ?? held.connection.destination;
-      held?.connection.refuse("request.malformed", line);
+      if (entry !== undefined)
+        entry.connection.destination = guessDestination(line) ?? entry.connection.destination;
+      entry?.connection.refuse("request.malformed", line);
       if (socket.writable) socket.write("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
     }
-    if (held === undefined) socket.destroy();
-    else held.connection.client.destroySoon();
+    if (entry === undefined) socket.destroy();
+    else entry.connection.client.destroySoon();
   });
 
   function handle(request: IncomingMessage, reply: ReplyTarget): void {
@@ -129,7 +129,7 @@ export function createHttpProxy(
       return refused("host.mismatch", request.headers.host ?? "no Host");
     }
     if (serving.kind === "gateway") return toGateway();
-    if (serving.kind === "host") return to(serving.target);
+    if (serving.kind === "host") return forwardTo(serving.target);
     const verdict = await decideEgress(connection.state.policy, destination);
     // Recorded even if the client has disconnected in the meantime.
     if (verdict.kind === "refused") return refused(verdict.reason, verdict.detail);
@@ -137,17 +137,17 @@ export function createHttpProxy(
     if (verdict.kind === "gateway") return toGateway();
     if (verdict.kind === "unknown")
       return sendProxyResponse(request, reply, 502, "The host does not exist.\n");
-    return to(verdict.target);
+    return forwardTo(verdict.target);
 
-    function to(target: Target): Promise<void> {
+    function forwardTo(target: Target): Promise<void> {
       // A TLS server at this port would get a plain-text request.
       if (target.port === 443) return Promise.resolve(refused("tls.malformed"));
-      const forwardTarget: ForwardTarget = {
+      const forward_target: ForwardTarget = {
         host: formatDestination(target, 80),
         path,
         dial: () => connection.state.dial(connection, target),
       };
-      return forward(connection, request, reply, forwardTarget);
+      return forward(connection, request, reply, forward_target);
     }
 
     async function toGateway(): Promise<void> {
@@ -190,7 +190,7 @@ export function createHttpProxy(
     if (connection.ended) return;
     if (verdict.kind === "unknown")
       return respondOnSocket(connection, "502 Bad Gateway", "The host does not exist.\n");
-    if (verdict.kind === "target") return connected(connection, verdict.target);
+    if (verdict.kind === "target") return openTunnel(connection, verdict.target);
     socket.write(ESTABLISHED);
     serve(connection, { kind: "gateway" });
   }

@@ -14,13 +14,13 @@ export class ProxyConnection {
   destination: Destination = { host: "", port: 0 };
   ended = false;
   readonly #upstreams = new Set<Socket>();
-  readonly #openedAt: number;
+  readonly #opened_at: number;
   /** When the head started, or when the connection last had traffic. */
-  #idleSince: number;
-  #hadTraffic = false;
+  #idle_since: number;
+  #had_traffic = false;
   #slots = 0;
-  #bytesAtRelease = 0;
-  #closesWith: Socket | null = null;
+  #bytes_at_release = 0;
+  #closes_with: Socket | null = null;
   #finished = false;
   readonly #onEnd: () => void;
 
@@ -35,10 +35,10 @@ export class ProxyConnection {
       for (const socket of this.#upstreams) socket.destroySoon();
       this.#endIfClosed();
     });
-    this.#openedAt = this.#idleSince = state.clock.monotonic();
+    this.#opened_at = this.#idle_since = state.clock.monotonic();
   }
 
-  /** Records a refusal. How the client is answered depends on its protocol. */
+  /** Records a refusal. The response to the client depends on its protocol. */
   refuse(reason: RefusalReason, detail?: string, destination: Destination = this.destination): void {
     if (!this.state.closed) this.state.refusals.add(destination, reason, detail);
   }
@@ -61,7 +61,7 @@ export class ProxyConnection {
     state.active++;
     state.total++;
     this.#slots++;
-    this.#hadTraffic = true;
+    this.#had_traffic = true;
     return true;
   }
 
@@ -70,8 +70,8 @@ export class ProxyConnection {
     if (this.#slots === 0) return;
     this.#slots--;
     this.state.active--;
-    this.#idleSince = this.state.clock.monotonic();
-    this.#bytesAtRelease = this.client.bytesRead;
+    this.#idle_since = this.state.clock.monotonic();
+    this.#bytes_at_release = this.client.bytesRead;
   }
 
   addUpstream(socket: Socket): void {
@@ -86,9 +86,9 @@ export class ProxyConnection {
 
   /** Closes the client when this socket closes, after all received bytes were delivered. */
   closeWith(socket: Socket): void {
-    this.#closesWith = socket;
+    this.#closes_with = socket;
     socket.once("close", (broken) => {
-      if (this.#closesWith !== socket) return;
+      if (this.#closes_with !== socket) return;
       if (broken) this.end();
       else this.client.destroySoon();
     });
@@ -96,7 +96,7 @@ export class ProxyConnection {
 
   /** Closes a socket that is no longer needed. */
   discardUpstream(socket: Socket): void {
-    this.#closesWith = null;
+    this.#closes_with = null;
     socket.destroy();
   }
 
@@ -112,7 +112,7 @@ export class ProxyConnection {
   countIn = (bytes: number): boolean => this.#endIfOverLimit(this.state.meter.countIn(bytes));
 
   #endIfOverLimit(within_limit: boolean): boolean {
-    this.#hadTraffic = true;
+    this.#had_traffic = true;
     if (!within_limit && !this.ended) {
       this.refuse("limit.bytes");
       this.end();
@@ -127,13 +127,13 @@ export class ProxyConnection {
   checkDeadlines(now: number): void {
     const { head_ms, idle_ms, total_ms } = this.state.limits;
     // A held connection cannot make progress.
-    if (this.#hadTraffic || this.state.held) {
-      this.#hadTraffic = false;
-      this.#idleSince = now;
+    if (this.#had_traffic || this.state.held) {
+      this.#had_traffic = false;
+      this.#idle_since = now;
     }
-    const old = now - this.#openedAt > total_ms;
-    if (!old && now - this.#idleSince <= (this.#slots > 0 ? idle_ms : head_ms)) return;
-    const head_started = this.#slots === 0 && this.client.bytesRead > this.#bytesAtRelease;
+    const old = now - this.#opened_at > total_ms;
+    if (!old && now - this.#idle_since <= (this.#slots > 0 ? idle_ms : head_ms)) return;
+    const head_started = this.#slots === 0 && this.client.bytesRead > this.#bytes_at_release;
     if (!this.#finished && (old || head_started)) this.refuse("limit.time");
     this.end();
   }

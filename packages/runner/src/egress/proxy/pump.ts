@@ -1,6 +1,6 @@
 /**
- * Copies bytes in one direction with backpressure. `countBytes` is called before each chunk; false stops the copy.
- * Pauses while the session is held.
+ * Copies bytes in one direction with backpressure. `countBytes` is called before each chunk; a chunk for which it
+ * returns false is dropped. Pauses while the session is held.
  */
 import type { Readable, Writable } from "node:stream";
 import type { EgressState } from "./egress-state.ts";
@@ -32,8 +32,8 @@ export function pump(
   to.on("drain", onDrain);
   from.resume();
   const removeFlow = state.addFlow({
-    hold: (isHeld) => {
-      held = isHeld;
+    hold: (is_held) => {
+      held = is_held;
       if (held) from.pause();
       else if (!waiting) from.resume();
     },

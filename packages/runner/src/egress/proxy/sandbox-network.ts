@@ -43,7 +43,8 @@ export function sandboxNetwork(
   if (grant.network === "none") return { listeners: gateway_listeners, hosts: [], env: {}, gateway_url };
 
   const exact = allowList(grant.allowed_domains).exact;
-  // Every address is local in the sandbox (sandbox-init/trace.c), so a listener also accepts connections to other addresses.
+  // Every address is local in the sandbox (sandbox-init/trace.c), so a listener also accepts connections to other
+  // addresses.
   const reached = exact.filter(({ host }) => hostKind(host) === "name" || isIPv4(host));
   const names = exact.filter(({ host }) => hostKind(host) === "name" || LOOPBACK.test(host));
   const taken = new Set([PROXY.port as number, ...gateway_listeners.map(({ port }) => port)]);

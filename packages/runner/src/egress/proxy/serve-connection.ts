@@ -1,5 +1,4 @@
 /** Chooses how a connection is served, by its listener and its first byte. */
-
 import { decideEgress } from "../destinations/policy.ts";
 import type { EgressState } from "./egress-state.ts";
 import type { GatewayRoute } from "./gateway-route.ts";
@@ -19,7 +18,7 @@ export function createConnectionHandler(
 ): (connection: ProxyConnection, listener: EgressListener) => void {
   const names = new Map(network.hosts.map(({ address, name }) => [address, name]));
   const httpProxy: HttpProxy = createHttpProxy(state.limits, route, (connection, target) => {
-    const answers = {
+    const listener = {
       connected: () => void connection.client.write(ESTABLISHED),
       failed: (reason: "unreachable" | "limit") =>
         respondOnSocket(
@@ -28,7 +27,7 @@ export function createConnectionHandler(
           `${target.host}: ${reason}\n`,
         ),
     };
-    return tunnel(connection, target, answers, (host) =>
+    return tunnel(connection, target, listener, (host) =>
       httpProxy.serve(connection, { kind: "host", target: host }),
     );
   });
@@ -58,12 +57,12 @@ export function createConnectionHandler(
       answerSocks(connection, "granted");
       return httpProxy.serve(connection, { kind: "gateway" });
     }
-    const answers = {
+    const listener = {
       connected: () => answerSocks(connection, "granted"),
       failed: (reason: "unreachable" | "limit") =>
         answerSocks(connection, reason === "limit" ? "failed" : "unreachable"),
     };
-    await tunnel(connection, verdict.target, answers, (target) =>
+    await tunnel(connection, verdict.target, listener, (target) =>
       httpProxy.serve(connection, { kind: "host", target }),
     );
   }
@@ -76,8 +75,8 @@ export function createConnectionHandler(
     if (verdict.kind === "refused") connection.refuse(verdict.reason, verdict.detail);
     if (connection.ended) return;
     if (verdict.kind !== "target") return connection.end();
-    const answers = { connected: () => {}, failed: () => connection.end() };
-    await tunnel(connection, verdict.target, answers, (target) =>
+    const listener = { connected: () => {}, failed: () => connection.end() };
+    await tunnel(connection, verdict.target, listener, (target) =>
       httpProxy.serve(connection, { kind: "host", target }),
     );
   }

@@ -1,5 +1,4 @@
 /** Reads the destination of a SOCKS5 client (RFC 1928): no credentials, CONNECT only. */
-
 import type { Destination } from "../destinations/destination.ts";
 import { type PeekResult, peek } from "./peek.ts";
 import type { ProxyConnection } from "./proxy-connection.ts";

@@ -18,29 +18,29 @@ export interface TunnelListener {
 
 const TOO_LONG = { kind: "refused", reason: "request.malformed", detail: "too long" } as const;
 
-/** `http` takes over the client if it speaks HTTP. */
+/** `serveHttp` takes over the client if it speaks HTTP. */
 export async function tunnel(
   connection: ProxyConnection,
   target: Target,
-  answers: TunnelListener,
-  http: (target: Target) => void,
+  listener: TunnelListener,
+  serveHttp: (target: Target) => void,
 ): Promise<void> {
   // The session may have been held since the destination was resolved.
   await connection.state.whenReleased();
   if (connection.ended) return;
   // The HTTP proxy dials for each request itself.
   if (target.port === 80) {
-    answers.connected();
-    return http(target);
+    listener.connected();
+    return serveHttp(target);
   }
-  if (!connection.acquireSlot()) return answers.failed("limit");
+  if (!connection.acquireSlot()) return listener.failed("limit");
   const upstream = await connection.state.dial(connection, target);
   if (connection.ended) return;
   if (upstream === null) {
     connection.releaseSlot();
-    return answers.failed("unreachable");
+    return listener.failed("unreachable");
   }
-  answers.connected();
+  listener.connected();
   // With TLS on 443 the client speaks first. On other ports the server may.
   if (target.port !== 443) pumpIn(connection, upstream);
   const first = await readFirst(connection, target);
@@ -52,7 +52,7 @@ export async function tunnel(
   if (first.kind === "http") {
     connection.discardUpstream(upstream);
     connection.releaseSlot();
-    return http(target);
+    return serveHttp(target);
   }
   if (target.port === 443) pumpIn(connection, upstream);
   pump(connection.client, upstream, connection.countOut, connection.state);

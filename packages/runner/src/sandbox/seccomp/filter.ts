@@ -1,6 +1,6 @@
 /**
  * The system-call filter of every sandboxed process, as bytes for sandbox-init. It kills processes that use another
- * architecture's calls, answers unknown calls with ENOSYS, so that programs use a fallback, refuses forbidden calls with
+ * architecture's calls, fails unknown calls with ENOSYS, so that programs use a fallback, refuses forbidden calls with
  * EPERM, and checks the arguments of a few calls. The call is found by binary search: at each start the kernel runs
  * the filter for every call number to learn which calls are always allowed (benchmark sandbox.rate).
  */

@@ -1,9 +1,6 @@
-/**
- * System-call numbers used by the filter as [x64, arm64]; null if the architecture has no such call. A test
- * compares them with the system's headers.
- */
 export type FilteredArch = "x64" | "arm64";
 
+/** Null if the architecture does not have the call. A test compares the numbers with the system's headers. */
 type Numbers = readonly [x64: number | null, arm64: number | null];
 
 /** Refused with EPERM: calls that inspect other processes, change the machine, or were used in sandbox escapes. */

@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
 interface Setup {
-  testRunner: TestRunner;
+  test_runner: TestRunner;
   data: string;
   /** The lines that the plugin wrote to its data folder. */
   log: () => string[];
@@ -30,10 +30,10 @@ function setUp(
   options: Parameters<typeof createTestRunner>[0] = {},
 ): Setup {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
-  const testRunner = make({ data_root, programs: { instruments: host }, ...options });
+  const test_runner = make({ data_root, programs: { instruments: host }, ...options });
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
   const data = join(data_root, "plugins/acme+fixture/org_1/org");
-  return { testRunner, data, log: () => readFileSync(join(data, "log"), "utf8").trimEnd().split("\n") };
+  return { test_runner, data, log: () => readFileSync(join(data, "log"), "utf8").trimEnd().split("\n") };
 }
 
 function instrument(behaviour: string, change: RequestChange = {}): RequestChange {
@@ -47,8 +47,8 @@ verifies(
   "instr.instrument",
   "turns the listed instruments into exports with an origin set by the host",
   async () => {
-    const { testRunner } = setUp();
-    const described = await describeExports(testRunner, instrument("good"));
+    const { test_runner } = setUp();
+    const described = await describeExports(test_runner, instrument("good"));
     const [echo, count, fail, , fetch, windows] = described.exports;
     expect(echo).toMatchObject({
       id: "echo",
@@ -86,9 +86,11 @@ verifies(
   "secret.rotate",
   "restarts a plugin whose secrets changed, if it gets them only at its start",
   async () => {
-    const { log, testRunner } = setUp();
+    const { log, test_runner } = setUp();
     const call = async (api_token: string, change: RequestChange = {}) =>
-      await testRunner.run(instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }));
+      await test_runner.run(
+        instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }),
+      );
     const tokens = () => log().flatMap((line) => /"api_token":"([^"]+)"/.exec(line)?.[1] ?? []);
     await call("first-value");
     await call("first-value");
@@ -106,14 +108,14 @@ verifies(
   "instr.rpc",
   "runs initialize, invoke with the activity id, healthCheck and shutdown against a real process",
   async () => {
-    const { data, log, testRunner } = setUp();
+    const { data, log, test_runner } = setUp();
     const context = {
       config: { "base-url": "https://x", nested: { deep: 1, list: [1, 2], none: null } },
       secrets: { api_token: "s3cret-value" },
       session_id: "sess_1",
       run_id: "run_1",
     };
-    const outcome = await testRunner.run(instrument("good", { context, input: { text: "hi" } }));
+    const outcome = await test_runner.run(instrument("good", { context, input: { text: "hi" } }));
     expect(outcome.status).toBe("succeeded");
     expect((outcome.result as { structured_output: unknown }).structured_output).toEqual({
       call: {
@@ -139,16 +141,16 @@ verifies(
       heftyVersion: "0.22.0",
       config: { api_token: "s3cret-value" },
     });
-    const request = requestOf({ ...instrument("good", { context }), env: { MARK: testRunner.mark } });
+    const request = requestOf({ ...instrument("good", { context }), env: { MARK: test_runner.mark } });
     const checkHealth = (name: string) =>
-      testRunner.runner.request!(
+      test_runner.runner.request!(
         { ...request, method: "healthCheck", params: { instrument: name } },
         { notify: () => {}, answerRequest: () => Promise.reject(new Error("There is no caller.")) },
       );
     expect(await checkHealth("echo")).toEqual({ status: "Healthy", message: "echo" });
     expect(await checkHealth("fail")).toEqual({ status: "Unhealthy", message: "fail" });
-    expect(testRunner.runner.health().processes).toBe(1);
-    await testRunner.runner.close(2_000);
+    expect(test_runner.runner.health().processes).toBe(1);
+    await test_runner.runner.close(2_000);
     expect(log().at(-1)).toBe("shutdown");
   },
 );
@@ -156,8 +158,8 @@ verifies(
 describe("instr.result", () => {
   const structured = { stdout: "counted 1", stderr: "" };
   verifies("instr.result", "converts stdout, stderr, status and error to one tool result", async () => {
-    const { testRunner } = setUp();
-    expect(await testRunner.run(instrument("good", { export_id: "count" }))).toMatchObject({
+    const { test_runner } = setUp();
+    expect(await test_runner.run(instrument("good", { export_id: "count" }))).toMatchObject({
       status: "succeeded",
       error: null,
       result: {
@@ -166,7 +168,7 @@ describe("instr.result", () => {
         is_error: false,
       },
     });
-    expect(await testRunner.run(instrument("good", { export_id: "fail" }))).toMatchObject({
+    expect(await test_runner.run(instrument("good", { export_id: "fail" }))).toMatchObject({
       status: "failed",
       error: {
         code: "plugin_failed",
@@ -185,26 +187,26 @@ describe("instr.result", () => {
     ["refuses", "handshake_failed", "requires base-url and api-token"],
     ["no-success", "handshake_failed", "no licence"],
     ["malformed", "malformed_response", "neither Success nor Error"],
-  ])("a call to a plugin with behaviour %s fails with %s", async (behaviour, code, expectedText) => {
-    const { testRunner } = setUp();
-    const outcome = await testRunner.run(instrument(behaviour));
+  ])("a call to a plugin with behaviour %s fails with %s", async (behaviour, code, expected_text) => {
+    const { test_runner } = setUp();
+    const outcome = await test_runner.run(instrument(behaviour));
     expect(outcome).toMatchObject({
       status: "failed",
-      error: { code, message: expect.stringContaining(expectedText) },
+      error: { code, message: expect.stringContaining(expected_text) },
     });
   });
 
   test("fails the calls of a crashed process and starts a new one for the next call", async () => {
-    const { testRunner } = setUp();
-    expect(await testRunner.run(instrument("good", { export_id: "crash" }))).toMatchObject({
+    const { test_runner } = setUp();
+    expect(await test_runner.run(instrument("good", { export_id: "crash" }))).toMatchObject({
       error: { code: "crashed" },
     });
-    expect(await testRunner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
+    expect(await test_runner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
   });
 
   test("reports invalid instruments with the reason", async () => {
-    const { testRunner } = setUp();
-    await expect(describeExports(testRunner, instrument("twice"))).rejects.toMatchObject({
+    const { test_runner } = setUp();
+    await expect(describeExports(test_runner, instrument("twice"))).rejects.toMatchObject({
       code: "malformed_response",
       message: expect.stringContaining("offers the instrument echo twice"),
     });
@@ -212,28 +214,28 @@ describe("instr.result", () => {
 });
 
 test("cancels a call at its deadline and keeps a plugin that reacts to it", async () => {
-  const { log, testRunner } = setUp();
-  expect(await testRunner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
-  const late = await testRunner.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
+  const { log, test_runner } = setUp();
+  expect(await test_runner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
+  const late = await test_runner.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
   expect(log()).toContain("cancel deadline_exceeded");
-  expect(await testRunner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
+  expect(await test_runner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
   expect(log().filter((line) => line.startsWith("{"))).toHaveLength(1);
 });
 
 test("kills a plugin that ignores a cancel", async () => {
-  const { testRunner } = setUp(createTestRunner, { timeouts: { cancel_grace_ms: 50 } });
-  expect(await testRunner.run(instrument("stubborn"))).toMatchObject({ status: "succeeded" });
-  const late = await testRunner.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
+  const { test_runner } = setUp(createTestRunner, { timeouts: { cancel_grace_ms: 50 } });
+  expect(await test_runner.run(instrument("stubborn"))).toMatchObject({ status: "succeeded" });
+  const late = await test_runner.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
-  await until(() => testRunner.runner.health().processes === 0);
+  await until(() => test_runner.runner.health().processes === 0);
 });
 
 describe("the data folder", () => {
   test("persists across processes and is used by one process of a binding at a time", async () => {
-    const { data, testRunner } = setUp();
+    const { data, test_runner } = setUp();
     const call = (pool_key: string) =>
-      testRunner.run(instrument("good", { export_id: "count", input: {}, pool_key }));
+      test_runner.run(instrument("good", { export_id: "count", input: {}, pool_key }));
     const outcomes = [];
     // Another grant or generation means another process.
     for (const key of ["a", "b", "a"]) outcomes.push(await call(key));
@@ -244,13 +246,13 @@ describe("the data folder", () => {
   });
 
   test("belongs to the plugin: a later binding finds it, and two bindings never use it at the same time", async () => {
-    const { data, testRunner } = setUp();
+    const { data, test_runner } = setUp();
     const call = (binding_id: string) =>
-      testRunner.run(
+      test_runner.run(
         instrument("good", { export_id: "count", input: {}, binding_id, pool_key: `${binding_id}/1` }),
       );
     await call("bind_1");
-    testRunner.runner.retire("bind_1");
+    test_runner.runner.retire("bind_1");
     await call("bind_2");
     expect(readFileSync(join(data, "count"), "utf8")).toBe("2");
     await Promise.all(["bind_2", "bind_3", "bind_2", "bind_3"].map(call));
@@ -259,7 +261,7 @@ describe("the data folder", () => {
   });
 
   test("adopts the folder that an earlier version created for the first binding; a second binding keeps its own", async () => {
-    const { data, testRunner } = setUp();
+    const { data, test_runner } = setUp();
     const root = data.replace(/\/plugins\/.*/, "");
     const earlierCount = (binding_id: string) => join(root, binding_id, "org", "count");
     for (const [binding_id, count] of [
@@ -270,7 +272,7 @@ describe("the data folder", () => {
       writeFileSync(earlierCount(binding_id), count);
     }
     const call = (binding_id: string) =>
-      testRunner.run(
+      test_runner.run(
         instrument("good", { export_id: "count", input: {}, binding_id, pool_key: `${binding_id}/1` }),
       );
     for (const binding_id of ["bind_1", "bind_2", "bind_1"]) await call(binding_id);
@@ -280,9 +282,9 @@ describe("the data folder", () => {
   });
 
   test("is separate for each project", async () => {
-    const { data, testRunner } = setUp();
+    const { data, test_runner } = setUp();
     const call = (project_id: string) =>
-      testRunner.run(
+      test_runner.run(
         instrument("good", { export_id: "count", pool_key: project_id, context: { project_id } }),
       );
     await Promise.all([call("proj_a"), call("proj_b")]);
@@ -294,21 +296,21 @@ describe("the data folder", () => {
 describe("in the sandbox", () => {
   const isolated = { class: "isolated" } as const;
 
-  test("keeps an isolated plugin running and lets it write only to its data folder", async () => {
-    const { data, testRunner } = setUp(createConfinedTestRunner);
+  test("keeps an isolated plugin running and lets it write to its data folder", async () => {
+    const { data, test_runner } = setUp(createConfinedTestRunner);
     const count = instrument("good", { ...isolated, export_id: "count" });
-    expect(await testRunner.run(count)).toMatchObject({ status: "succeeded" });
-    expect(await testRunner.run(count)).toMatchObject({
+    expect(await test_runner.run(count)).toMatchObject({ status: "succeeded" });
+    expect(await test_runner.run(count)).toMatchObject({
       result: { structured_output: { stdout: "counted 2" } },
     });
-    expect(testRunner.runner.health().processes).toBe(1);
-    const outcome = await testRunner.run(instrument("good", isolated));
+    expect(test_runner.runner.health().processes).toBe(1);
+    const outcome = await test_runner.run(instrument("good", isolated));
     expect((outcome.result as { structured_output: unknown }).structured_output).toMatchObject({
       call: { dataDirPath: "/sandbox/data" },
     });
     expect(readFileSync(join(data, "count"), "utf8")).toBe("2");
     // Another slot has another user, which then owns the folder.
-    expect(await testRunner.run({ ...count, pool_key: "other" })).toMatchObject({
+    expect(await test_runner.run({ ...count, pool_key: "other" })).toMatchObject({
       result: { structured_output: { stdout: "counted 3" } },
     });
   });
@@ -317,15 +319,15 @@ describe("in the sandbox", () => {
     "instr.external-host",
     "runs a module in the sandbox with the host program mounted next to it",
     async () => {
-      const { data, testRunner } = setUp(createConfinedTestRunner, { folder: SDK_FIXTURES });
+      const { data, test_runner } = setUp(createConfinedTestRunner, { folder: SDK_FIXTURES });
       const module = {
         ...isolated,
         protocol: "hefty.jsonrpc" as const,
         entrypoint: ["backplane-instrument-host", "./greeter-provider.ts#GreeterProvider"],
       };
-      const described = await testRunner.runner.describe!({ ...requestOf(module), timeout_ms: 30_000 });
+      const described = await test_runner.runner.describe!({ ...requestOf(module), timeout_ms: 30_000 });
       expect(described.exports.map(({ id }) => id)).toEqual(["greet", "think"]);
-      const outcome = await testRunner.run({ ...module, export_id: "greet", input: { name: "Ada" } });
+      const outcome = await test_runner.run({ ...module, export_id: "greet", input: { name: "Ada" } });
       expect(outcome).toMatchObject({
         status: "succeeded",
         result: { content: [{ type: "text", text: "Hello, Ada! (1)" }] },

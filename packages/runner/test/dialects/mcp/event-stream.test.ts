@@ -1,6 +1,6 @@
 /** Streams of mcp.http over real sockets: those that answer a call, and the GET stream for messages from the server. */
 import type { Json, JsonObject } from "@backplane/contract";
-import type { RunnerNotice } from "@backplane/ports";
+import type { RunnerNotification } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { mcp, testRunnerFor, text } from "../../support/mcp-http-request.ts";
 import { type ReceivedRequest, type Reply, startMcpHttpServer } from "../../support/mcp-http-server.ts";
@@ -29,9 +29,9 @@ test("accepts an answer as a stream, with progress and server requests of the sa
     });
     return true;
   });
-  const testRunner = testRunnerFor(server);
+  const test_runner = testRunnerFor(server);
   const events: JsonObject[] = [];
-  const outcome = await testRunner.runner.run(requestOf(mcp(server)), {
+  const outcome = await test_runner.runner.run(requestOf(mcp(server)), {
     event: (event) => events.push(event),
     answerRequest: async () => ({ action: "decline" }),
   });
@@ -72,9 +72,9 @@ test("fails the call of a broken stream without event ids, and the next call wor
     reply.stream().end();
     return true;
   });
-  const testRunner = testRunnerFor(server);
-  expect(await testRunner.run(mcp(server))).toMatchObject({ status: "failed", error: { code: "crashed" } });
-  expect(await testRunner.run(mcp(server))).toMatchObject({ status: "succeeded" });
+  const test_runner = testRunnerFor(server);
+  expect(await test_runner.run(mcp(server))).toMatchObject({ status: "failed", error: { code: "crashed" } });
+  expect(await test_runner.run(mcp(server))).toMatchObject({ status: "succeeded" });
 });
 
 test("receives notifications over the GET stream", async () => {
@@ -83,13 +83,13 @@ test("receives notifications over the GET stream", async () => {
     reply.stream().event({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
     return true;
   });
-  const testRunner = testRunnerFor(server);
+  const test_runner = testRunnerFor(server);
   const notices: string[] = [];
-  testRunner.runner.onNotice!(({ method }) => notices.push(method));
-  await testRunner.run(mcp(server));
+  test_runner.runner.onNotification!(({ method }) => notices.push(method));
+  await test_runner.run(mcp(server));
   await until(() => notices.length > 0);
   expect(notices).toEqual(["notifications/tools/list_changed"]);
-  const described = await testRunner.runner.describe!(requestOf(mcp(server)));
+  const described = await test_runner.runner.describe!(requestOf(mcp(server)));
   expect(described.exports.map(({ id }) => id)).toEqual(["mcp_fixture_echo"]);
 });
 
@@ -100,11 +100,11 @@ test("redacts secrets of calls from notifications, even after a rotation", async
     stream = reply.stream();
     return true;
   });
-  const testRunner = testRunnerFor(server);
-  const notices: RunnerNotice[] = [];
-  testRunner.runner.onNotice!((notice) => notices.push(notice));
-  await testRunner.run(mcp(server, { context: { secrets: { token: "hunter2-first" } } }));
-  await testRunner.run(mcp(server, { context: { secrets: { token: "hunter2-second" } } }));
+  const test_runner = testRunnerFor(server);
+  const notices: RunnerNotification[] = [];
+  test_runner.runner.onNotification!((notice) => notices.push(notice));
+  await test_runner.run(mcp(server, { context: { secrets: { token: "hunter2-first" } } }));
+  await test_runner.run(mcp(server, { context: { secrets: { token: "hunter2-second" } } }));
   await until(() => stream !== null);
   const params = { level: "info", data: "hunter2-first and hunter2-second" };
   stream!.event({ jsonrpc: "2.0", method: "notifications/message", params });
@@ -120,8 +120,8 @@ test("waits before it reopens a stream that a server ends immediately", async ()
     stream.end();
     return true;
   });
-  const testRunner = testRunnerFor(server);
-  await testRunner.run(mcp(server));
+  const test_runner = testRunnerFor(server);
+  await test_runner.run(mcp(server));
   await new Promise((resolve) => setTimeout(resolve, 500));
   expect(server.requests.filter(({ http_method }) => http_method === "GET").length).toBeLessThan(10);
 });
@@ -157,10 +157,10 @@ test("renews subscriptions when the server lost its session, even without a requ
     reply.result({});
     return true;
   });
-  const testRunner = testRunnerFor(server);
+  const test_runner = testRunnerFor(server);
   const request = { ...requestOf(mcp(server)), timeout_ms: 5_000 };
   const listener = { notify: () => undefined, answerRequest: async () => null };
-  await testRunner.runner.request!(
+  await test_runner.runner.request!(
     { ...request, method: "resources/subscribe", params: { uri: "x://one" } },
     listener,
   );

@@ -23,11 +23,11 @@ test.each<[string, string | undefined, object]>([
   ["another scheme before it", 'Basic realm="Bearers", Bearer scope="a"', { scope: "a" }],
   ["only another scheme", 'Basic realm="x", scope="a"', {}],
   ["the first of two", 'Bearer scope="a", scope="b"', { scope: "a" }],
-])("reads a challenge: %s", (_, header, found) => {
-  expect(readChallenge(401, header)).toEqual({ status: 401, ...NO_FIELDS, ...found });
+])("reads a challenge: %s", (_, header, expected) => {
+  expect(readChallenge(401, header)).toEqual({ status: 401, ...NO_FIELDS, ...expected });
 });
 
-test("asks for a sign-in after a 403 only if scope is missing", () => {
+test("requires a sign-in after a 403 only if the scope is insufficient", () => {
   expect(readChallenge(403, 'Bearer error="insufficient_scope", scope="w"')).toMatchObject({
     status: 403,
     scope: "w",

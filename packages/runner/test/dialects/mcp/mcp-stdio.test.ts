@@ -1,6 +1,6 @@
 /** mcp.stdio through the runner with real processes: both revisions, call results, and servers that misbehave. */
 import type { Json, JsonObject } from "@backplane/contract";
-import type { DescribeRequest, RequestListener, RunnerNotice } from "@backplane/ports";
+import type { DescribeRequest, RequestListener, RunnerNotification } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { type RequestChange, requestOf } from "../../support/request.ts";
 import { createTestRunner, isAlive, type TestRunner, until } from "../../support/runner.ts";
@@ -22,11 +22,11 @@ function mcp(behaviour: string, tool: string, change: RequestChange = {}): Reque
 }
 
 function describeRequest(
-  testRunner: TestRunner,
+  test_runner: TestRunner,
   behaviour: string,
   change: RequestChange = {},
 ): DescribeRequest {
-  const env = { MARK: testRunner.mark, ...change.env };
+  const env = { MARK: test_runner.mark, ...change.env };
   return requestOf({ ...mcp(behaviour, "echo", { timeout_ms: 20_000, ...change }), env });
 }
 
@@ -47,8 +47,8 @@ test.each(REVISIONS)("%s: converts the answer to a call to a tool result", async
 });
 
 test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own names", async (behaviour) => {
-  const testRunner = createTestRunner();
-  const description = await testRunner.runner.describe!(describeRequest(testRunner, behaviour));
+  const test_runner = createTestRunner();
+  const description = await test_runner.runner.describe!(describeRequest(test_runner, behaviour));
   expect(description.exports).toHaveLength(22);
   expect(description.warnings).toEqual([]);
   const [echo] = description.exports;
@@ -71,18 +71,18 @@ test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own n
 });
 
 test("reports progress and log messages of a call as its events", async () => {
-  const testRunner = createTestRunner();
-  await testRunner.run(mcp("plain", "progress"));
-  expect(testRunner.events).toEqual(
+  const test_runner = createTestRunner();
+  await test_runner.run(mcp("plain", "progress"));
+  expect(test_runner.events).toEqual(
     [1, 2, 3].map((n) => ({ type: "progress", message: `step ${n}`, data: { progress: n, total: 3 } })),
   );
-  await testRunner.run(mcp("plain", "logs"));
-  expect(testRunner.events).toEqual([{ type: "log", level: "warning", logger: "fixture", data: "careful" }]);
+  await test_runner.run(mcp("plain", "logs"));
+  expect(test_runner.events).toEqual([{ type: "log", level: "warning", logger: "fixture", data: "careful" }]);
 });
 
 test("keeps images, audio and resources unchanged, and returns isError as a result", async () => {
-  const testRunner = createTestRunner();
-  const { result } = await testRunner.run(mcp("plain", "images"));
+  const test_runner = createTestRunner();
+  const { result } = await test_runner.run(mcp("plain", "images"));
   expect(result).toMatchObject({
     content: [
       { type: "image", data: "AAAA", mimeType: "image/png" },
@@ -91,22 +91,22 @@ test("keeps images, audio and resources unchanged, and returns isError as a resu
       { type: "resource_link", uri: "a://2", name: "two" },
     ],
   });
-  expect(await testRunner.run(mcp("plain", "typed"))).toMatchObject({
+  expect(await test_runner.run(mcp("plain", "typed"))).toMatchObject({
     result: { structured_output: { n: 1 } },
   });
-  expect(await testRunner.run(mcp("plain", "fails"))).toMatchObject({
+  expect(await test_runner.run(mcp("plain", "fails"))).toMatchObject({
     status: "succeeded",
     result: { is_error: true, content: [{ text: "no such file" }] },
   });
-  expect(await testRunner.run(mcp("plain", "throws"))).toMatchObject({
+  expect(await test_runner.run(mcp("plain", "throws"))).toMatchObject({
     status: "failed",
     error: { code: "plugin_failed", message: "bad arguments", details: { plugin_code: "-32602" } },
   });
 });
 
 test("truncates output over the limit and reports what is missing", async () => {
-  const testRunner = createTestRunner({ limits: { output_bytes: 10_000 } });
-  const { result } = await testRunner.run(mcp("plain", "big", { input: { size: 50_000 } }));
+  const test_runner = createTestRunner({ limits: { output_bytes: 10_000 } });
+  const { result } = await test_runner.run(mcp("plain", "big", { input: { size: 50_000 } }));
   const { content } = result as { content: { type: string; text: string }[] };
   expect(content[0]!.text.length).toBeLessThan(10_000);
   const note = content.at(-1)!.text;
@@ -115,20 +115,20 @@ test("truncates output over the limit and reports what is missing", async () => 
 });
 
 test("serves all calls of a binding with one process, which stays when idle", async () => {
-  const testRunner = createTestRunner({ limits: { idle_ms: 50 } });
+  const test_runner = createTestRunner({ limits: { idle_ms: 50 } });
   const request = { timeout_ms: 20_000 };
   const pids = await Promise.all(
-    Array.from({ length: 20 }, () => testRunner.run(mcp("plain", "pid", { ...request, input: { ms: 20 } }))),
+    Array.from({ length: 20 }, () => test_runner.run(mcp("plain", "pid", { ...request, input: { ms: 20 } }))),
   );
   await new Promise((resolve) => setTimeout(resolve, 300));
-  const later = await testRunner.run(mcp("plain", "pid", request));
+  const later = await test_runner.run(mcp("plain", "pid", request));
   expect(new Set([...pids, later].map(({ result }) => text(result))).size).toBe(1);
 });
 
 test("passes the binding's arguments and variables", async () => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const config = { args: ["--level", "a b"], env: { GREETING: "hello" } };
-  const run = (tool: string) => testRunner.run(mcp("plain", tool, { pool_key: "k", context: { config } }));
+  const run = (tool: string) => test_runner.run(mcp("plain", tool, { pool_key: "k", context: { config } }));
   expect(JSON.parse(text((await run("args")).result))).toEqual(["--level", "a b"]);
   const env = JSON.parse(text((await run("env")).result)) as JsonObject;
   expect(env.GREETING).toBe("hello");
@@ -141,49 +141,49 @@ test("passes the binding's arguments and variables", async () => {
     "PATH",
     "TMPDIR",
   ]);
-  const bad = await testRunner.run(
+  const bad = await test_runner.run(
     mcp("plain", "args", { pool_key: "bad", context: { config: { args: "x" } } }),
   );
   expect(bad.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("config.args") });
 });
 
 test("ends a cancelled call immediately, notifies the server and keeps it running", async () => {
-  const testRunner = createTestRunner();
-  const started = testRunner.run(mcp("plain", "hangs", { invocation_id: "inv_hang" }));
-  const pid = text((await testRunner.run(mcp("plain", "pid"))).result);
-  expect(testRunner.runner.cancel("inv_hang", "user")).toBe(true);
+  const test_runner = createTestRunner();
+  const started = test_runner.run(mcp("plain", "hangs", { invocation_id: "inv_hang" }));
+  const pid = text((await test_runner.run(mcp("plain", "pid"))).result);
+  expect(test_runner.runner.cancel("inv_hang", "user")).toBe(true);
   expect(await started).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
   const notifications = JSON.parse(
-    text((await testRunner.run(mcp("plain", "cancelled"))).result),
+    text((await test_runner.run(mcp("plain", "cancelled"))).result),
   ) as JsonObject[];
   expect(notifications).toEqual([{ requestId: expect.any(Number), reason: "cancelled_by_user" }]);
-  expect(text((await testRunner.run(mcp("plain", "pid"))).result)).toBe(pid);
+  expect(text((await test_runner.run(mcp("plain", "pid"))).result)).toBe(pid);
 });
 
 test("ends a call at its deadline and replaces a server that stopped answering", async () => {
-  const testRunner = createTestRunner({ timeouts: { alive_ms: 2_000 } });
-  const pid = Number(text((await testRunner.run(mcp("plain", "pid"))).result));
-  const slow = await testRunner.run(mcp("plain", "hangs", { timeout_ms: 200 }));
+  const test_runner = createTestRunner({ timeouts: { alive_ms: 2_000 } });
+  const pid = Number(text((await test_runner.run(mcp("plain", "pid"))).result));
+  const slow = await test_runner.run(mcp("plain", "hangs", { timeout_ms: 200 }));
   expect(slow).toMatchObject({ status: "failed", error: { code: "timeout" } });
   // The server answers a ping, so it is not replaced.
-  expect(Number(text((await testRunner.run(mcp("plain", "pid"))).result))).toBe(pid);
-  expect(await testRunner.run(mcp("plain", "stuck", { timeout_ms: 200 }))).toMatchObject({
+  expect(Number(text((await test_runner.run(mcp("plain", "pid"))).result))).toBe(pid);
+  expect(await test_runner.run(mcp("plain", "stuck", { timeout_ms: 200 }))).toMatchObject({
     error: { code: "timeout" },
   });
   await until(() => !isAlive(pid));
-  expect(Number(text((await testRunner.run(mcp("plain", "pid"))).result))).not.toBe(pid);
+  expect(Number(text((await test_runner.run(mcp("plain", "pid"))).result))).not.toBe(pid);
 });
 
 test("fails the calls of a server that exits, quotes the last line of its stderr and starts a new one", async () => {
-  const testRunner = createTestRunner();
-  const hanging = testRunner.run(mcp("plain", "hangs"));
-  const dead = await testRunner.run(mcp("plain", "dies"));
+  const test_runner = createTestRunner();
+  const hanging = test_runner.run(mcp("plain", "hangs"));
+  const dead = await test_runner.run(mcp("plain", "dies"));
   expect(dead).toMatchObject({
     status: "failed",
     error: { code: "crashed", message: expect.stringContaining("out of luck") },
   });
   expect(await hanging).toMatchObject({ error: { code: "crashed" } });
-  expect(await testRunner.run(mcp("plain", "echo", { input: { text: "again" } }))).toMatchObject({
+  expect(await test_runner.run(mcp("plain", "echo", { input: { text: "again" } }))).toMatchObject({
     status: "succeeded",
   });
 });
@@ -197,10 +197,10 @@ test("counts and skips lines that are not messages", async () => {
 });
 
 test("stops a server that floods its output or never ends a line", async () => {
-  const testRunner = createTestRunner();
-  const calls = Promise.all([testRunner.run(mcp("plain", "hangs")), testRunner.run(mcp("plain", "flood"))]);
+  const test_runner = createTestRunner();
+  const calls = Promise.all([test_runner.run(mcp("plain", "hangs")), test_runner.run(mcp("plain", "flood"))]);
   for (const outcome of await calls) expect(outcome.error).toMatchObject({ code: "crashed" });
-  const long = await testRunner.run(mcp("plain", "long-line"));
+  const long = await test_runner.run(mcp("plain", "long-line"));
   expect(long.error).toMatchObject({ code: "frame_too_large" });
 });
 
@@ -209,11 +209,11 @@ test.each([
   ["prints-only", "crashed", "Usage: give me a folder"],
   ["refuses", "handshake_failed", "not today"],
   ["old-revision", "protocol_version_mismatch", "1999-01-01"],
-])("a server with behaviour %s fails to start with %s", async (behaviour, code, expectedText) => {
-  const testRunner = createTestRunner({ timeouts: { initialize_ms: 400 } });
-  const outcome = await testRunner.run(mcp(behaviour, "echo"));
+])("a server with behaviour %s fails to start with %s", async (behaviour, code, expected_text) => {
+  const test_runner = createTestRunner({ timeouts: { initialize_ms: 400 } });
+  const outcome = await test_runner.run(mcp(behaviour, "echo"));
   expect(outcome).toMatchObject({ status: "failed", dispatched: false });
-  expect(outcome.error?.message).toContain(expectedText);
+  expect(outcome.error?.message).toContain(expected_text);
   expect(outcome.error?.code).toBe(code);
 });
 
@@ -223,24 +223,24 @@ test("quotes what a server printed on stdout at its start only once", async () =
 });
 
 test("explains a crash during a request that is not a call", async () => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const request = {
-    ...describeRequest(testRunner, "plain"),
+    ...describeRequest(test_runner, "plain"),
     method: "resources/read",
     params: { uri: "a://dies" },
   };
-  await expect(testRunner.runner.request!(request, NO_CALLER)).rejects.toMatchObject({
+  await expect(test_runner.runner.request!(request, NO_CALLER)).rejects.toMatchObject({
     code: "crashed",
     message: expect.stringMatching(/exited with code 3 .*out of luck/) as unknown,
   });
 });
 
 test("reports the last crash when a call times out while the server starts", async () => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const started = { pool_key: "slow", env: { START_MS: "400" } };
-  const first = await testRunner.run(mcp("dies-late", "echo", started));
+  const first = await test_runner.run(mcp("dies-late", "echo", started));
   expect(first.error).toMatchObject({ code: "crashed" });
-  const second = await testRunner.run(mcp("dies-late", "echo", { ...started, timeout_ms: 150 }));
+  const second = await test_runner.run(mcp("dies-late", "echo", { ...started, timeout_ms: 150 }));
   expect(second.error).toMatchObject({
     code: "timeout",
     message: expect.stringContaining("no licence") as unknown,
@@ -248,21 +248,21 @@ test("reports the last crash when a call times out while the server starts", asy
 });
 
 test("skips server/discover at the next start of a server that exited on it", async () => {
-  const testRunner = createTestRunner();
-  expect(await testRunner.run(mcp("dies-at-discover", "echo"))).toMatchObject({
+  const test_runner = createTestRunner();
+  expect(await test_runner.run(mcp("dies-at-discover", "echo"))).toMatchObject({
     status: "failed",
     dispatched: false,
   });
-  expect(await testRunner.run(mcp("dies-at-discover", "echo"))).toMatchObject({ status: "succeeded" });
+  expect(await test_runner.run(mcp("dies-at-discover", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
 test("falls back to initialize if server/discover is not answered", async () => {
-  const testRunner = createTestRunner({ timeouts: { discover_ms: 300 } });
-  expect(await testRunner.run(mcp("ignores-discover", "echo"))).toMatchObject({ status: "succeeded" });
+  const test_runner = createTestRunner({ timeouts: { discover_ms: 300 } });
+  expect(await test_runner.run(mcp("ignores-discover", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
 test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviour) => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const requests: string[] = [];
   const answerRequest = async (method: string): Promise<Json> => {
     requests.push(method);
@@ -271,8 +271,8 @@ test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviou
       : { action: "accept", content: { name: "Ann" } };
   };
   const run = async (tool: string) => {
-    const request = requestOf({ ...mcp(behaviour, tool), env: { MARK: testRunner.mark } });
-    return text((await testRunner.runner.run(request, { event: () => {}, answerRequest })).result);
+    const request = requestOf({ ...mcp(behaviour, tool), env: { MARK: test_runner.mark } });
+    return text((await test_runner.runner.run(request, { event: () => {}, answerRequest })).result);
   };
   expect(await run("samples")).toContain('"42"');
   // The default of a missing field is filled in.
@@ -281,23 +281,23 @@ test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviou
 });
 
 test("declines server requests as the protocol specifies if no caller can answer", async () => {
-  const testRunner = createTestRunner();
-  expect(text((await testRunner.run(mcp("plain", "samples"))).result)).toContain('"code":-1');
-  expect(text((await testRunner.run(mcp("plain", "elicits"))).result)).toBe('{"action":"cancel"}');
-  expect(await testRunner.run(mcp("modern", "samples"))).toMatchObject({
+  const test_runner = createTestRunner();
+  expect(text((await test_runner.run(mcp("plain", "samples"))).result)).toContain('"code":-1');
+  expect(text((await test_runner.run(mcp("plain", "elicits"))).result)).toBe('{"action":"cancel"}');
+  expect(await test_runner.run(mcp("modern", "samples"))).toMatchObject({
     status: "failed",
     error: { code: "plugin_failed", details: { plugin_code: "-1" } },
   });
 });
 
 test("asks no caller if calls of two sessions are in flight", async () => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const requests: string[] = [];
   const run = (tool: string, session_id: string, timeout_ms = 60_000) =>
-    testRunner.runner.run(
+    test_runner.runner.run(
       requestOf({
         ...mcp("plain", tool, { timeout_ms }),
-        env: { MARK: testRunner.mark },
+        env: { MARK: test_runner.mark },
         context: { session_id },
       }),
       {
@@ -309,29 +309,29 @@ test("asks no caller if calls of two sessions are in flight", async () => {
       },
     );
   // Long enough to be in flight during the third call, even on a busy machine.
-  const other = run("hangs", "a", 5_000);
-  const same = run("hangs", "b", 5_000);
+  const other_session = run("hangs", "a", 5_000);
+  const same_session = run("hangs", "b", 5_000);
   const refused = await run("elicits", "b");
   expect(text(refused.result)).toContain("several sessions");
   expect(requests).toEqual([]);
-  await Promise.all([other, same]);
+  await Promise.all([other_session, same_session]);
 });
 
 test("asks no caller if the request may belong to a call of another session that nobody can answer", async () => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const requests: string[] = [];
-  const env = { MARK: testRunner.mark };
+  const env = { MARK: test_runner.mark };
   const answerRequest = async (method: string) => {
     requests.push(method);
     return { action: "decline" };
   };
-  const hanging = testRunner.runner.run(
+  const hanging = test_runner.runner.run(
     requestOf({ ...mcp("plain", "hangs", { timeout_ms: 5_000 }), env, context: { session_id: "a" } }),
     { event: () => {} },
   );
   const run = async (tool: string) => {
     const request = requestOf({ ...mcp("plain", tool), env, context: { session_id: "b" } });
-    return text((await testRunner.runner.run(request, { event: () => {}, answerRequest })).result);
+    return text((await test_runner.runner.run(request, { event: () => {}, answerRequest })).result);
   };
   expect(await run("elicits")).toContain("several sessions");
   // The mounted folders are nobody's secret, so the server gets them without asking anyone.
@@ -341,55 +341,55 @@ test("asks no caller if the request may belong to a call of another session that
 });
 
 test("reports the mounted folders as roots", async () => {
-  const testRunner = createTestRunner();
+  const test_runner = createTestRunner();
   const mounts = [{ source: "/srv/docs", target: "/data/docs", writable: false }];
-  const { result } = await testRunner.run(mcp("plain", "roots", { grant: { mounts } }));
+  const { result } = await test_runner.run(mcp("plain", "roots", { grant: { mounts } }));
   expect(JSON.parse(text(result))).toEqual({ roots: [{ uri: "file:///data/docs", name: "/data/docs" }] });
 });
 
 test.each(REVISIONS)("%s: supports other requests and notifications", async (behaviour) => {
-  const testRunner = createTestRunner();
-  const notices: RunnerNotice[] = [];
-  testRunner.runner.onNotice!((notice) => notices.push(notice));
+  const test_runner = createTestRunner();
+  const notices: RunnerNotification[] = [];
+  test_runner.runner.onNotification!((notice) => notices.push(notice));
   const request = {
-    ...describeRequest(testRunner, behaviour),
+    ...describeRequest(test_runner, behaviour),
     method: "resources/read",
     params: { uri: "a://x" },
   };
-  expect(await testRunner.runner.request!(request, NO_CALLER)).toMatchObject({
+  expect(await test_runner.runner.request!(request, NO_CALLER)).toMatchObject({
     contents: [{ uri: "a://x", text: "content" }],
   });
-  const unknown = testRunner.runner.request!({ ...request, method: "prompts/get" }, NO_CALLER);
+  const unknown = test_runner.runner.request!({ ...request, method: "prompts/get" }, NO_CALLER);
   await expect(unknown).rejects.toMatchObject({ code: "plugin_failed", details: { rpc_code: -32601 } });
-  await testRunner.run(mcp(behaviour, "changes"));
+  await test_runner.run(mcp(behaviour, "changes"));
   const origin = { binding_id: "bind_1", project_id: null };
   expect(notices).toEqual([{ ...origin, method: "notifications/tools/list_changed", params: {} }]);
 });
 
 test("quotes the output of a server that does not answer in time while it starts", async () => {
-  const testRunner = createTestRunner({ timeouts: { initialize_ms: 60_000 } });
-  const request = describeRequest(testRunner, "mute", {
+  const test_runner = createTestRunner({ timeouts: { initialize_ms: 60_000 } });
+  const request = describeRequest(test_runner, "mute", {
     timeout_ms: 5_000,
     env: { SAYS: "Serving HTTP on 3333" },
   });
-  await expect(testRunner.runner.describe!(request)).rejects.toMatchObject({
+  await expect(test_runner.runner.describe!(request)).rejects.toMatchObject({
     code: "timeout",
     message: "acme/fixture did not answer within 5000 ms. Last line on stderr: Serving HTTP on 3333",
   });
 });
 
 test("redacts a secret from descriptions and errors", async () => {
-  const testRunner = createTestRunner({ timeouts: { initialize_ms: 400 } });
+  const test_runner = createTestRunner({ timeouts: { initialize_ms: 400 } });
   const secrets = { token: "hunter2-hunter2" };
   const env = { DESCRIBES: `my token is ${secrets.token}` };
   const context = { config: {}, secrets };
-  const description = await testRunner.runner.describe!(
-    describeRequest(testRunner, "plain", { env, context }),
+  const description = await test_runner.runner.describe!(
+    describeRequest(test_runner, "plain", { env, context }),
   );
   expect(description.exports[0]!.description).toContain("my token is");
   expect(JSON.stringify(description)).not.toContain(secrets.token);
-  const request = describeRequest(testRunner, "tells", { context });
-  const failed = testRunner.runner.describe!({
+  const request = describeRequest(test_runner, "tells", { context });
+  const failed = test_runner.runner.describe!({
     ...request,
     package: {
       ...request.package,

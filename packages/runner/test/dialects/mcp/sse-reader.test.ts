@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { SseReader } from "../../../src/dialects/mcp/sse-reader.ts";
 
-function reader(limit = 16 * 1024 * 1024) {
+function createReader(limit = 16 * 1024 * 1024) {
   const received: string[] = [];
   const events = {
     data: (text: string) => void received.push(text),
@@ -14,7 +14,7 @@ function reader(limit = 16 * 1024 * 1024) {
 test("reads the same events however the stream is split", () => {
   const stream = "\ufeffid: 7\r\ndata: one\rdata: two\n\nretry: 50\r\n\r\n: a remark\ndata: three\n\n";
   for (const chunk_size of [1, 2, 3, 5, 1_000]) {
-    const { received, sse } = reader();
+    const { received, sse } = createReader();
     const bytes = Buffer.from(stream);
     for (let at = 0; at < bytes.length; at += chunk_size) sse.push(bytes.subarray(at, at + chunk_size));
     expect(received).toEqual(["id 7", "one\ntwo", "retry 50", "three"]);
@@ -22,7 +22,7 @@ test("reads the same events however the stream is split", () => {
 });
 
 test("reads a long line in small chunks in linear time, up to a limit", () => {
-  const { received, sse } = reader();
+  const { received, sse } = createReader();
   const chunk = Buffer.from("x".repeat(16));
   const started = performance.now();
   sse.push(Buffer.from("data: "));
@@ -30,7 +30,7 @@ test("reads a long line in small chunks in linear time, up to a limit", () => {
   sse.push(Buffer.from("\n\n"));
   expect(performance.now() - started).toBeLessThan(2_000);
   expect(received[0]).toHaveLength(960_000);
-  const small = reader(1_000).sse;
+  const small = createReader(1_000).sse;
   expect(() => {
     for (let n = 0; n < 100; n++) small.push(chunk);
   }).toThrow(/exceeds the limit of 1000 bytes/);

@@ -166,7 +166,7 @@ test("refuses public addresses of this machine", () => {
   expect(rule("1.2.3.4")).toBe("this machine");
   expect(rule("2606:4700:0::0001")).toBe("this machine");
   expect(rule("1.2.3.5")).toBeNull();
-  const own = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
-  expect(own.length).toBeGreaterThan(0);
-  for (const { address } of own) expect(publicExceptOwn()(address)).not.toBeNull();
+  const own_interfaces = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  expect(own_interfaces.length).toBeGreaterThan(0);
+  for (const { address } of own_interfaces) expect(publicExceptOwn()(address)).not.toBeNull();
 });

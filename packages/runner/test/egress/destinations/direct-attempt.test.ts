@@ -22,7 +22,7 @@ test.each([
     "a pointer that would be a long label",
     Buffer.concat([Buffer.from([0xc0]), Buffer.alloc(0xc0, "a"), TYPE_A]),
   ],
-  ["nothing", Buffer.alloc(0)],
+  ["no bytes", Buffer.alloc(0)],
 ])("records the name server if the question contains %s", (_, question) => {
   expect(refusalOf({ ...QUERY, question })).toEqual({
     destination: { host: "127.0.0.1", port: 53 },

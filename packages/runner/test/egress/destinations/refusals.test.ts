@@ -1,12 +1,15 @@
 /** Refused connections: the reason that the client receives and the recorded host. */
 import { expect, test } from "vitest";
-import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
+import { connectLine, createTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
-import { httpServer, requestThroughProxy } from "../../support/web-server.ts";
+import { requestThroughProxy, startHttpServer } from "../../support/web-server.ts";
 
 test("tells the client the reason and records the host without control characters", async () => {
   const reported: object[] = [];
-  const egress = await openTestEgress({ domains: ["a.test"], refused: (refusal) => reported.push(refusal) });
+  const egress = await createTestEgress({
+    domains: ["a.test"],
+    refused: (refusal) => reported.push(refusal),
+  });
   const refused = await requestThroughProxy(egress.proxy, "http://Evil.test/");
   expect(refused).toMatchObject({ status: 403, headers: { "backplane-egress": "refused" } });
   expect(refused.body).toContain("allowed_domains");
@@ -20,8 +23,8 @@ test("tells the client the reason and records the host without control character
 });
 
 test("records the host of each refused request on one connection", async () => {
-  const { port } = await httpServer();
-  const egress = await openTestEgress({ domains: ["a.test"] });
+  const { port } = await startHttpServer();
+  const egress = await createTestEgress({ domains: ["a.test"] });
   const get = (host: string) => `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
   const client = new TestClient(egress.proxy).send(
     get("evil.test") + get("worse.test") + get(`a.test:${port}`),
@@ -38,7 +41,7 @@ test.each(["http", "connect", "socks"])(
   "%s: records a refusal after the client has disconnected",
   async (protocol) => {
     const { promise: addresses, resolve: resolveName } = Promise.withResolvers<string[]>();
-    const egress = await openTestEgress({ domains: ["a.test"], resolve: () => addresses });
+    const egress = await createTestEgress({ domains: ["a.test"], resolve: () => addresses });
     const client = new TestClient(egress.proxy);
     if (protocol === "socks") client.send(socksConnect("a.test", 443));
     else if (protocol === "connect") client.send(connectLine("a.test:443"));
@@ -55,7 +58,7 @@ test.each(["http", "connect", "socks"])(
 test("reports an unreachable host and an unknown name without recording a refusal", async () => {
   const { server, port } = await listen(() => {}, PUBLIC);
   await new Promise((resolve) => server.close(resolve));
-  const egress = await openTestEgress({
+  const egress = await createTestEgress({
     domains: ["*"],
     resolve: async (name) => (name === "none.test" ? [] : [PUBLIC]),
   });

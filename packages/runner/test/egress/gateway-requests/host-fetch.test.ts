@@ -7,8 +7,8 @@ import { createEgress } from "../../../src/egress/create-egress.ts";
 import { publicOnly } from "../../../src/egress/destinations/address.ts";
 import { PUBLIC } from "../../support/egress.ts";
 
-async function startServer(answer: (request: IncomingMessage, response: ServerResponse) => unknown) {
-  const created = createServer((request, response) => void answer(request, response));
+async function startServer(handle: (request: IncomingMessage, response: ServerResponse) => unknown) {
+  const created = createServer((request, response) => void handle(request, response));
   await new Promise<void>((resolve) => created.listen(0, "::", resolve));
   onTestFinished(() => void created.close());
   return (created.address() as AddressInfo).port;
@@ -44,11 +44,11 @@ test("sends an allowed request and returns the whole response", async () => {
   });
   const { fetch } = egress();
   const headers = { "X-Own": "1", Host: "evil.test", "Content-Length": "1" };
-  const answer = await fetch(
+  const result = await fetch(
     createRequest(`http://api.test:${port}/a?b=c`, { method: "POST", headers, body: "čau" }),
   );
-  expect(answer).toMatchObject({ status: 200, encoding: "utf8", headers: { "x-seen": "yes" } });
-  expect(JSON.parse(answer.body)).toEqual({
+  expect(result).toMatchObject({ status: 200, encoding: "utf8", headers: { "x-seen": "yes" } });
+  expect(JSON.parse(result.body)).toEqual({
     method: "POST",
     url: "/a?b=c",
     host: `api.test:${port}`,
@@ -73,7 +73,7 @@ test("returns binary data as base64 and does not follow redirects", async () => 
   });
 });
 
-test("refuses every other destination with its reason and opens no connection", async () => {
+test("refuses every other destination with its reason and without a connection", async () => {
   let reached = 0;
   const port = await startServer((_, response) => {
     reached++;

@@ -22,10 +22,10 @@ test("reads the hello of a real client", async () => {
 
 test("reads the same name from any number of records and segments, and nothing before the end", () => {
   fc.assert(
-    fc.property(fc.integer({ min: 1, max: 300 }), fc.nat({ max: 400 }), (record, cut) => {
+    fc.property(fc.integer({ min: 1, max: 300 }), fc.nat({ max: 400 }), (record, length) => {
       const bytes = hello({ name: "api.acme.test", record });
       expect(readClientHello(bytes)).toEqual(NAMED);
-      const part = bytes.subarray(0, Math.min(cut, bytes.length - 1));
+      const part = bytes.subarray(0, Math.min(length, bytes.length - 1));
       expect(readClientHello(part)).toEqual({ state: "more" });
     }),
   );
@@ -58,7 +58,7 @@ test.each<[string, Buffer]>([
   ["bytes after the list", hello({ server_name: Buffer.concat([serverName("a"), Buffer.from([0])]) })],
   ["a list longer than its extension", hello({ server_name: Buffer.from([0xff, 0xff, 0, 0, 1, 97]) })],
   ["the extension twice", hello({ name: "api.acme.test", more: [[0, serverName("evil.test")]] })],
-])("malformed: %s", (_, bytes) => {
+])("reports %s as malformed", (_, bytes) => {
   expect(readClientHello(bytes)).toEqual({ state: "malformed" });
 });
 

@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import { expect, test } from "vitest";
 import { hello } from "../../support/client-hello.ts";
-import { connectLine, openTestEgress, PUBLIC, TestClient } from "../../support/egress.ts";
+import { connectLine, createTestEgress, PUBLIC, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 
@@ -29,7 +29,7 @@ async function openTunnel(proxy: number, port: number): Promise<TestClient> {
 
 test("limits open connections and their total number", async () => {
   const { port } = await startSink();
-  const { proxy, session } = await openTestEgress({
+  const { proxy, session } = await createTestEgress({
     domains: ["a.test"],
     limits: { connections: 2, total_connections: 3 },
   });
@@ -49,7 +49,7 @@ test("limits open connections and their total number", async () => {
 });
 
 test("limits sockets without a destination", async () => {
-  const { proxy, session } = await openTestEgress({ limits: { sockets: 3 } });
+  const { proxy, session } = await createTestEgress({ limits: { sockets: 3 } });
   const idle = [new TestClient(proxy), new TestClient(proxy), new TestClient(proxy)];
   await expect.poll(() => session.counts().sockets).toBe(3);
   await new TestClient(proxy).readToEnd();
@@ -60,7 +60,7 @@ test("limits sockets without a destination", async () => {
 test("limits sent bytes exactly", async () => {
   const { port, received } = await startSink();
   const limit = HELLO.length + 100_000;
-  const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits: { bytes_out: limit } });
+  const { proxy, session } = await createTestEgress({ domains: ["a.test"], limits: { bytes_out: limit } });
   const client = await openTunnel(proxy, port);
   for (let sent = 0; sent < 50; sent++) client.send(Buffer.alloc(10_000, 1));
   await client.ended;
@@ -71,7 +71,7 @@ test("limits sent bytes exactly", async () => {
 
 test("limits received bytes over all connections together", async () => {
   const { port } = await listen((socket) => socket.write(Buffer.alloc(60_000)), PUBLIC);
-  const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits: { bytes_in: 100_000 } });
+  const { proxy, session } = await createTestEgress({ domains: ["a.test"], limits: { bytes_in: 100_000 } });
   const first = await openTunnel(proxy, port);
   await expect.poll(() => first.received.length).toBeGreaterThan(60_000);
   const second = await openTunnel(proxy, port);
@@ -81,7 +81,7 @@ test("limits received bytes over all connections together", async () => {
 });
 
 test("refuses a request head over the limit", async () => {
-  const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits: { head_bytes: 2_000 } });
+  const { proxy, session } = await createTestEgress({ domains: ["a.test"], limits: { head_bytes: 2_000 } });
   const client = new TestClient(proxy).send(`GET http://a.test/${"x".repeat(4_000)} HTTP/1.1\r\n`);
   expect(await client.readToEnd()).toContain("400");
   expect(session.refusals()).toMatchObject([{ reason: "request.malformed" }]);
@@ -89,7 +89,7 @@ test("refuses a request head over the limit", async () => {
 
 test("refuses a hello over the limit", async () => {
   const { port, received } = await startSink();
-  const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits: { head_bytes: 2_000 } });
+  const { proxy, session } = await createTestEgress({ domains: ["a.test"], limits: { head_bytes: 2_000 } });
   const client = new TestClient(proxy).send(connectLine(`a.test:${port}`));
   await client.waitFor(/\r\n\r\n/);
   client.send(hello({ name: "a.test", more: [[21, Buffer.alloc(60_000)]] }));
@@ -104,7 +104,7 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
   const { port } = await startSink();
   const clock = new ManualClock();
   const limits = { head_ms: 5_000, idle_ms: 20_000, total_ms: 60_000 };
-  const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits, clock });
+  const { proxy, session } = await createTestEgress({ domains: ["a.test"], limits, clock });
   const silent = new TestClient(proxy);
   const slow = new TestClient(proxy).send("CONNECT a.te");
   const busy = await openTunnel(proxy, port);
@@ -137,7 +137,7 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
 test("ends every connection when the session closes, including one that is being dialled", async () => {
   const { port, sockets } = await startSink();
   const slow = Promise.withResolvers<string[]>();
-  const { proxy, session } = await openTestEgress({
+  const { proxy, session } = await createTestEgress({
     domains: ["a.test", "slow.test"],
     resolve: (name) => (name === "a.test" ? Promise.resolve([PUBLIC]) : slow.promise),
   });
@@ -156,7 +156,7 @@ test("ends every connection when the session closes, including one that is being
 });
 
 test("keeps a limited number of refusals but counts all of them", async () => {
-  const { proxy, session } = await openTestEgress({ limits: { refusals: 5 } });
+  const { proxy, session } = await createTestEgress({ limits: { refusals: 5 } });
   for (let at = 0; at < 12; at++)
     await new TestClient(proxy).send(connectLine(`${"x".repeat(60)}.n${at}.test:443`)).readToEnd();
   expect(session.refusals()).toHaveLength(5);
@@ -177,7 +177,7 @@ test("delivers what a client sent before it disconnected", async () => {
     });
     socket.on("end", () => all.resolve());
   }, PUBLIC);
-  const { proxy } = await openTestEgress({ domains: ["a.test"] });
+  const { proxy } = await createTestEgress({ domains: ["a.test"] });
   const client = await openTunnel(proxy, port);
   await client.waitFor(/bye/);
   client.send(Buffer.alloc(size));

@@ -4,11 +4,11 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openTestEgress, TestClient } from "../../support/egress.ts";
+import { createTestEgress, TestClient } from "../../support/egress.ts";
 import { emptyFolder } from "../../support/sandbox.ts";
 
 /** A self-signed certificate for a name that is not the address. */
-function selfSigned() {
+function createCertificate() {
   const folder = emptyFolder();
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
   const request =
@@ -17,7 +17,7 @@ function selfSigned() {
   return { key: readFileSync(key, "utf8"), cert: readFileSync(cert, "utf8") };
 }
 
-async function secureGateway(pair: { key: string; cert: string }) {
+async function startSecureGateway(pair: { key: string; cert: string }) {
   const requests: string[] = [];
   const server = createServer(pair, (request, response) => {
     requests.push(`${request.method} ${request.url}`);
@@ -30,7 +30,7 @@ async function secureGateway(pair: { key: string; cert: string }) {
 
 async function requestGateway(base_url: string, certificate?: string): Promise<string> {
   const gateway = { base_url, ...(certificate === undefined ? {} : { certificate }) };
-  const egress = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway });
+  const egress = await createTestEgress({ network: "none", scopes: ["sessions:read"], gateway });
   expect(egress.session.gateway_url).toBe("http://127.0.0.1:7420");
   const client = new TestClient(await egress.openListener("gateway"));
   client.send(
@@ -40,12 +40,12 @@ async function requestGateway(base_url: string, certificate?: string): Promise<s
 }
 
 test("accepts a TLS gateway only with its own certificate", async () => {
-  const own = selfSigned();
-  const { requests, base_url } = await secureGateway(own);
-  expect(await requestGateway(base_url, own.cert)).toBe("HTTP/1.1 200 OK");
+  const own_pair = createCertificate();
+  const { requests, base_url } = await startSecureGateway(own_pair);
+  expect(await requestGateway(base_url, own_pair.cert)).toBe("HTTP/1.1 200 OK");
   expect(requests).toEqual(["GET /v1/x"]);
   // Another server at this address, or one with an untrusted certificate, does not get the token.
-  expect(await requestGateway(base_url, selfSigned().cert)).toMatch(/502/);
+  expect(await requestGateway(base_url, createCertificate().cert)).toMatch(/502/);
   expect(await requestGateway(base_url)).toMatch(/502/);
   expect(requests).toEqual(["GET /v1/x"]);
 });

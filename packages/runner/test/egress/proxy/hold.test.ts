@@ -1,6 +1,6 @@
 /** Egress between calls: nothing is resolved or dialled, no byte is forwarded, and nothing is lost. */
 import { expect, test } from "vitest";
-import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
+import { connectLine, createTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -22,7 +22,7 @@ async function startEchoServer() {
 
 test("pauses a tunnel in both directions while no call is in flight, and resumes it with the next", async () => {
   const { port, received } = await startEchoServer();
-  const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
+  const { session, proxy } = await createTestEgress({ domains: [`a.test:${port}`] });
   const client = new TestClient(proxy).send(connectLine(`a.test:${port}`));
   await client.waitFor("200 Connection established");
   // A byte that is neither text nor TLS passes unchanged.
@@ -42,7 +42,7 @@ test("holds back data of the server while no call is in flight", async () => {
     upstream.send = () => void socket.write("news");
     socket.write("hello");
   }, PUBLIC);
-  const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
+  const { session, proxy } = await createTestEgress({ domains: [`a.test:${port}`] });
   const client = new TestClient(proxy).send(connectLine(`a.test:${port}`));
   await client.waitFor("hello");
   session.hold(true);
@@ -55,7 +55,7 @@ test("holds back data of the server while no call is in flight", async () => {
 
 test("resolves a request made between calls when the next call starts, and refuses forbidden ones immediately", async () => {
   const { port, received } = await startEchoServer();
-  const egress = await openTestEgress({ domains: [`a.test:${port}`] });
+  const egress = await createTestEgress({ domains: [`a.test:${port}`] });
   egress.session.hold(true);
   const clients = [
     new TestClient(egress.proxy).send(connectLine(`a.test:${port}`)),
@@ -83,7 +83,7 @@ test("dials nothing if the call is answered while a destination is resolved", as
     new Promise<string[]>((done) => {
       lookups.push(() => done([PUBLIC]));
     });
-  const egress = await openTestEgress({ domains: [`a.test:${port}`], resolve });
+  const egress = await createTestEgress({ domains: [`a.test:${port}`], resolve });
   const head = `Host: a.test:${port}\r\n`;
   const clients = [
     new TestClient(egress.proxy).send(`GET http://a.test:${port}/ HTTP/1.1\r\n${head}\r\n`),
@@ -92,25 +92,25 @@ test("dials nothing if the call is answered while a destination is resolved", as
   ];
   await until(() => lookups.length === clients.length);
   egress.session.hold(true);
-  for (const answer of lookups) answer();
+  for (const finishLookup of lookups) finishLookup();
   await pause(ARRIVAL_MS);
-  expect({ dialled, answers: clients.slice(0, 2).map(({ text }) => text) }).toEqual({
+  expect({ dialled, received: clients.slice(0, 2).map(({ text }) => text) }).toEqual({
     dialled: [],
-    answers: ["", ""],
+    received: ["", ""],
   });
   egress.session.hold(false);
   await until(() => received.join("").includes("GET / HTTP/1.1"));
   await clients[1]!.waitFor("200 Connection established");
 });
 
-test("sends no byte of a WebSocket if the call is answered during its handshake", async () => {
+test("holds the bytes of a WebSocket if the call is answered during its handshake", async () => {
   const accept = { now: () => {} };
   const received: string[] = [];
   const { port } = await listen((socket) => {
     socket.on("data", (data) => received.push(String(data)));
     accept.now = () => socket.write("HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
   }, PUBLIC);
-  const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
+  const { session, proxy } = await createTestEgress({ domains: [`a.test:${port}`] });
   const client = new TestClient(proxy).send(
     `GET http://a.test:${port}/ HTTP/1.1\r\nHost: a.test:${port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst`,
   );
@@ -125,7 +125,7 @@ test("sends no byte of a WebSocket if the call is answered during its handshake"
 });
 
 test("ends held connections on close", async () => {
-  const { session, proxy } = await openTestEgress({ domains: ["a.test"] });
+  const { session, proxy } = await createTestEgress({ domains: ["a.test"] });
   session.hold(true);
   const client = new TestClient(proxy).send(connectLine("a.test:443"));
   await pause(50);
@@ -137,7 +137,7 @@ test("drops a client with too many unanswered requests, held or not, and serves 
   const { port } = await listen((socket) => {
     socket.on("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"));
   }, PUBLIC);
-  const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
+  const { session, proxy } = await createTestEgress({ domains: [`a.test:${port}`] });
   const request = `GET http://a.test:${port}/ HTTP/1.1\r\nHost: a.test:${port}\r\n\r\n`;
   session.hold(true);
   const patient = new TestClient(proxy).send(request.repeat(8));

@@ -1,15 +1,15 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { hello } from "../../support/client-hello.ts";
-import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
+import { connectLine, createTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 
-/** Whatever a client sends, the proxy closes only its connection and serves the next. */
-test("closes a connection that sends random bytes instead of a request or inside one", async () => {
+/** The proxy closes the connection of a client that sends malformed input and keeps serving other clients. */
+test("closes the connection of a client that sends random bytes, alone or within a valid request", async () => {
   const { port } = await listen((socket) => {
     socket.on("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
   }, PUBLIC);
-  const { proxy, session } = await openTestEgress({
+  const { proxy, session } = await createTestEgress({
     domains: ["a.test"],
     limits: { total_connections: 1e6 },
   });
@@ -41,15 +41,15 @@ test("closes a connection that sends random bytes instead of a request or inside
 });
 
 test("explains an https URL that was sent without a tunnel", async () => {
-  const { proxy, session } = await openTestEgress({ domains: ["a.test"] });
+  const { proxy, session } = await createTestEgress({ domains: ["a.test"] });
   const client = new TestClient(proxy).send("POST https://a.test/events HTTP/1.1\r\nHost: a.test\r\n\r\n");
   expect(await client.readToEnd()).toMatch(/403 .*CONNECT/s);
   expect(session.refusals()).toMatchObject([{ host: "a.test", port: 443, reason: "tunnel.missing" }]);
 });
 
-test("closes only the connection whose request cannot be serialized again", async () => {
+test("closes the connection whose request cannot be serialized again and records the refusal", async () => {
   const { port } = await listen((socket) => socket.resume(), PUBLIC);
-  const { proxy, session } = await openTestEgress({ domains: ["a.test"] });
+  const { proxy, session } = await createTestEgress({ domains: ["a.test"] });
   const client = new TestClient(proxy).send(`GET http://a.test:${port}/ HTTP/1.1\r\nX: a\x7fb\r\n\r\n`);
   await client.readToEnd();
   expect(session.refusals()).toMatchObject([{ host: "a.test", port, reason: "request.malformed" }]);

@@ -6,12 +6,12 @@ import { allowList } from "../../../src/egress/destinations/allow-list.ts";
 import { RefusalLog } from "../../../src/egress/destinations/refusals.ts";
 import { EgressState } from "../../../src/egress/proxy/egress-state.ts";
 import { DEFAULT_EGRESS_LIMITS } from "../../../src/egress/proxy/limits.ts";
-import { openTestEgress, TestClient } from "../../support/egress.ts";
+import { createTestEgress, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
 
 const MANY_BYTES = 24 * 1024 * 1024;
 
-function openState(): EgressState {
+function createState(): EgressState {
   const policy = {
     allowed: allowList([]),
     operator_allows: new Set<string>(),
@@ -26,7 +26,7 @@ function openState(): EgressState {
 }
 
 /** Both ends of a connection. The near end reads only when the test calls for it. */
-async function pair(): Promise<{ near: Socket; far: Socket }> {
+async function connectPair(): Promise<{ near: Socket; far: Socket }> {
   const accepted = Promise.withResolvers<Socket>();
   const { port } = await listen((socket) => accepted.resolve(socket));
   const near = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).pause();
@@ -45,9 +45,9 @@ function readAll(socket: Socket): Promise<number> {
 }
 
 test("delivers to the client everything that the server sent before it closed", async () => {
-  const client = await pair();
-  const upstream = await pair();
-  const connection = openState().accept(client.far)!;
+  const client = await connectPair();
+  const upstream = await connectPair();
+  const connection = createState().accept(client.far)!;
   connection.addUpstream(upstream.far);
   connection.closeWith(upstream.far);
   client.far.write(Buffer.alloc(MANY_BYTES));
@@ -57,9 +57,9 @@ test("delivers to the client everything that the server sent before it closed", 
 });
 
 test("delivers to the server everything that the client sent before it closed", async () => {
-  const client = await pair();
-  const upstream = await pair();
-  const connection = openState().accept(client.far)!;
+  const client = await connectPair();
+  const upstream = await connectPair();
+  const connection = createState().accept(client.far)!;
   connection.addUpstream(upstream.far);
   upstream.far.write(Buffer.alloc(MANY_BYTES));
   client.far.destroy();
@@ -73,7 +73,7 @@ test("ends only its own connection after an unexpected error", async () => {
   const refused = () => {
     if (faults++ === 0) throw new Error("unexpected failure");
   };
-  const { proxy, session } = await openTestEgress({ domains: [], refused });
+  const { proxy, session } = await createTestEgress({ domains: [], refused });
   expect(await new TestClient(proxy).send("GET http://a.test/ HTTP/1.1\r\n\r\n").readToEnd()).toBe("");
   expect(await new TestClient(proxy).send("GET http://b.test/ HTTP/1.1\r\n\r\n").readToEnd()).toContain(
     "403",

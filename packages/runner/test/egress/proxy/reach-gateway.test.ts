@@ -2,20 +2,24 @@
 import { expect, test } from "vitest";
 import {
   connectLine,
-  openTestEgress,
+  createTestEgress,
   SOCKS_GRANTED,
   socksConnect,
   TestClient,
 } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
-import { httpServer, requestThroughProxy } from "../../support/web-server.ts";
+import { requestThroughProxy, startHttpServer } from "../../support/web-server.ts";
 
 const TOKEN = "Bearer vai_dlg_abc";
 
 test("reaches delegated routes with a scope and the token, even without a network, and nothing else", async () => {
-  const web = await httpServer("127.0.0.1");
+  const web = await startHttpServer("127.0.0.1");
   const base_url = `http://127.0.0.1:${web.port}`;
-  const egress = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
+  const egress = await createTestEgress({
+    network: "none",
+    scopes: ["sessions:read"],
+    gateway: { base_url },
+  });
   expect(egress.session.gateway_url).toBe(base_url);
   expect(egress.session.listeners).toEqual([{ role: "gateway", address: "127.0.0.1", port: web.port }]);
   const route = await egress.openListener("gateway");
@@ -26,7 +30,7 @@ test("reaches delegated routes with a scope and the token, even without a networ
     return Number((await client.readToEnd()).split(" ")[1]);
   };
   expect(await get("/v1/sessions?limit=1")).toBe(200);
-  expect(web.seen).toEqual([`GET /v1/sessions?limit=1 127.0.0.1:${web.port}`]);
+  expect(web.requests).toEqual([`GET /v1/sessions?limit=1 127.0.0.1:${web.port}`]);
   for (const path of [
     "/",
     "/healthz",
@@ -44,7 +48,7 @@ test("reaches delegated routes with a scope and the token, even without a networ
   expect(await get("/v1/sessions", { host: "evil.test" })).toBe(403);
   await requestThroughProxy(route, base_url, { headers: { authorization: TOKEN } });
   expect(await get("/v1/sessions")).toBe(200);
-  expect(web.seen).toHaveLength(2);
+  expect(web.requests).toHaveLength(2);
   const reasons = egress.session.refusals().map(({ reason }) => reason);
   expect(reasons.filter((reason) => reason === "gateway.route")).toHaveLength(9);
   expect(reasons.filter((reason) => reason === "gateway.no_token")).toHaveLength(2);
@@ -60,7 +64,11 @@ test("forwards the token and the length even if Connection lists them", async ()
     });
   });
   const base_url = `http://127.0.0.1:${port}`;
-  const egress = await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
+  const egress = await createTestEgress({
+    network: "none",
+    scopes: ["sessions:read"],
+    gateway: { base_url },
+  });
   const route = await egress.openListener("gateway");
   const smuggled = `GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`;
   const client = new TestClient(route).send(
@@ -84,7 +92,7 @@ test("adds the proof of its own listeners to requests, whatever the plugin sends
   const gateway = { base_url: `http://127.0.0.1:${port}` };
   const egresses = [];
   for (let n = 0; n < 2; n++)
-    egresses.push(await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway }));
+    egresses.push(await createTestEgress({ network: "none", scopes: ["sessions:read"], gateway }));
   expect(egresses[0]!.session.proof).not.toBe(egresses[1]!.session.proof);
   for (const egress of egresses) {
     const client = new TestClient(await egress.openListener("gateway")).send(
@@ -98,15 +106,15 @@ test("adds the proof of its own listeners to requests, whatever the plugin sends
 });
 
 test("reaches the gateway by proxy request, tunnel and SOCKS, each only with a scope", async () => {
-  const web = await httpServer("127.0.0.1");
+  const web = await startHttpServer("127.0.0.1");
   const gateway = { base_url: `http://127.0.0.1:${web.port}` };
   const url = `${gateway.base_url}/v1/sessions`;
-  const without_scope = await openTestEgress({ domains: ["*"], gateway });
+  const without_scope = await createTestEgress({ domains: ["*"], gateway });
   expect(
     (await requestThroughProxy(without_scope.proxy, url, { headers: { authorization: TOKEN } })).status,
   ).toBe(403);
   expect(without_scope.session.refusals()).toMatchObject([{ host: "127.0.0.1", reason: "gateway.no_scope" }]);
-  const egress = await openTestEgress({ domains: [], gateway, scopes: ["sessions:read"] });
+  const egress = await createTestEgress({ domains: [], gateway, scopes: ["sessions:read"] });
   expect((await requestThroughProxy(egress.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(
     200,
   );

@@ -17,7 +17,7 @@ test("has only the gateway listener with a scope and without a network", () => {
   });
 });
 
-test("has, with egress, the proxy, an address for each exact name and one listener per port", () => {
+test("has the proxy, an address for each exact name and one listener per port with egress", () => {
   const network = sandboxNetwork({
     ...none,
     network: "egress",

@@ -24,8 +24,8 @@ final class HeftyProvider implements InstrumentProvider {
     this.type = type;
   }
 
-  /** Null if the object does not implement Hefty's InstrumentProvider. */
-  static HeftyProvider of(Object provider) {
+  /** Adapts a provider of Hefty's API; null if the object does not implement Hefty's InstrumentProvider. */
+  static HeftyProvider adapt(Object provider) {
     for (Class<?> each : Scala.typesOf(provider.getClass())) {
       if (each.getName().startsWith(API) && each.getSimpleName().equals("InstrumentProvider")) {
         return new HeftyProvider(provider, each);
@@ -42,9 +42,9 @@ final class HeftyProvider implements InstrumentProvider {
 
   @Override
   public List<Instrument> instruments() throws Exception {
-    List<Instrument> found = new ArrayList<>();
-    for (Object each : Scala.toJavaList(Scala.call(provider, "instruments"))) found.add(new HeftyInstrument(each));
-    return found;
+    List<Instrument> instruments = new ArrayList<>();
+    for (Object each : Scala.toJavaList(Scala.call(provider, "instruments"))) instruments.add(new HeftyInstrument(each));
+    return instruments;
   }
 
   @Override
@@ -62,7 +62,7 @@ final class HeftyProvider implements InstrumentProvider {
               case "config" -> Scala.toScalaMap(context.config());
               case "heftyVersion" -> context.heftyVersion();
               case "logger" -> loggerFor(method.getReturnType(), context);
-              case "requestCognition", "requestEmbedding" -> Scala.failedFuture(HostContext.refused(name));
+              case "requestCognition", "requestEmbedding" -> Scala.failedFuture(HostContext.unsupported(name));
               default -> throw new UnsupportedOperationException(name + " is not available in this host");
             });
   }
@@ -104,7 +104,7 @@ final class HeftyProvider implements InstrumentProvider {
   }
 
   private interface Handler {
-    Object answer(String name, Object[] args, Method method) throws Throwable;
+    Object handle(String name, Object[] args, Method method) throws Throwable;
   }
 
   private static Object proxy(Class<?> type, Handler handler) {
@@ -121,7 +121,7 @@ final class HeftyProvider implements InstrumentProvider {
             };
           }
           if (method.isDefault()) return InvocationHandler.invokeDefault(proxy, method, args);
-          return handler.answer(method.getName(), args, method);
+          return handler.handle(method.getName(), args, method);
         });
   }
 
@@ -194,10 +194,10 @@ final class HeftyProvider implements InstrumentProvider {
       String status = Scala.caseName(Scala.call(result, "status"));
       Object data = Scala.toJson(Scala.call(result, "data"));
       Object error = Scala.unwrap(Scala.call(result, "error"));
-      if (error == null) return InstrumentResult.of(status, data);
+      if (error == null) return InstrumentResult.withStatus(status, data);
       String code = String.valueOf(Scala.call(error, "code"));
       String message = String.valueOf(Scala.call(error, "message"));
-      return InstrumentResult.of(status, data).failure(code, message, Scala.toJson(Scala.call(error, "details")));
+      return InstrumentResult.withStatus(status, data).failure(code, message, Scala.toJson(Scala.call(error, "details")));
     }
 
     @Override

@@ -4,7 +4,10 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The context of a provider that runs in its own process. Its log is stderr, which the gateway keeps. */
+/**
+ * The context of a provider that runs in its own process. Log messages are written to stderr, which the gateway
+ * records.
+ */
 final class HostContext implements PluginContext {
   private final String pluginId;
   private final Path dataDir;
@@ -12,10 +15,12 @@ final class HostContext implements PluginContext {
   private final String heftyVersion;
 
   HostContext(Map<String, Object> params) {
-    pluginId = Refusal.text(params, "pluginId");
-    dataDir = Path.of(Refusal.text(params, "dataDir"));
-    heftyVersion = Refusal.text(params, "heftyVersion");
-    if (!(params.get("config") instanceof Map<?, ?> settings)) throw new Refusal(Refusal.INVALID_PARAMS, "config must be an object");
+    pluginId = ProtocolException.text(params, "pluginId");
+    dataDir = Path.of(ProtocolException.text(params, "dataDir"));
+    heftyVersion = ProtocolException.text(params, "heftyVersion");
+    if (!(params.get("config") instanceof Map<?, ?> settings)) {
+      throw new ProtocolException(ProtocolException.INVALID_PARAMS, "config must be an object");
+    }
     settings.forEach((name, value) -> config.put(String.valueOf(name), String.valueOf(value)));
   }
 
@@ -66,19 +71,20 @@ final class HostContext implements PluginContext {
 
   @Override
   public String requestCognition(String prompt, int maxTokens) {
-    throw refused("requestCognition");
+    throw unsupported("requestCognition");
   }
 
   @Override
   public float[] requestEmbedding(String text) {
-    throw refused("requestEmbedding");
+    throw unsupported("requestEmbedding");
   }
 
   private void log(String level, String message) {
     System.err.println(level + " [" + pluginId + "] " + message);
   }
 
-  static UnsupportedOperationException refused(String method) {
-    return new UnsupportedOperationException(method + " is not available in External mode, which is the mode of every jar");
+  static UnsupportedOperationException unsupported(String method) {
+    return new UnsupportedOperationException(
+        method + " is not available in External mode. A jar always runs in External mode, without access to the host's models.");
   }
 }

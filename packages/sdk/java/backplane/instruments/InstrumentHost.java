@@ -16,12 +16,13 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
- * The bundled host for Java: `java -cp instrument-host.jar:. backplane.instruments.InstrumentHost com.example.MyProvider`
- * implements the External protocol (JSON-RPC 2.0, one message per line) for a class that implements InstrumentProvider. Each
- * request runs on its own thread, so a slow call does not delay others. Output that the plugin prints goes to stderr.
+ * The bundled host for Java: `java -cp instrument-host.jar:. backplane.instruments.InstrumentHost
+ * com.example.MyProvider` implements the External protocol (JSON-RPC 2.0, one message per line) for a class that
+ * implements InstrumentProvider. Calls to instruments run on their own threads, so a slow call does not delay others.
+ * Output that the plugin prints goes to stderr.
  */
 public final class InstrumentHost {
-  private static final Set<String> SLOW = Set.of("listInstruments", "invoke", "healthCheck");
+  private static final Set<String> SLOW_METHODS = Set.of("listInstruments", "invoke", "healthCheck");
 
   private final String providerClass;
   private final PrintStream out;
@@ -60,31 +61,31 @@ public final class InstrumentHost {
     System.exit(0);
   }
 
-  /** The author's slow code runs on other threads, so that this thread can read `cancel` meanwhile. */
+  /** Slow requests run on other threads, so that this thread can read `cancel` meanwhile. A batch runs on this thread. */
   private void receive(String line, ExecutorService threads) {
     Object message;
     try {
       message = Json.parse(line);
     } catch (IllegalArgumentException e) {
-      send(error(null, Refusal.PARSE_ERROR, "Parse error: " + e.getMessage()));
+      send(error(null, ProtocolException.PARSE_ERROR, "Parse error: " + e.getMessage()));
       return;
     }
-    if (message instanceof Map<?, ?> request && SLOW.contains(String.valueOf(request.get("method")))) {
-      threads.execute(() -> respond(answer(message)));
+    if (message instanceof Map<?, ?> request && SLOW_METHODS.contains(String.valueOf(request.get("method")))) {
+      threads.execute(() -> respond(handle(message)));
       return;
     }
-    respond(message instanceof List<?> batch ? answerAll(batch) : answer(message));
+    respond(message instanceof List<?> batch ? handleBatch(batch) : handle(message));
     if (isShutdown(message)) System.exit(0);
   }
 
-  private Object answerAll(List<?> batch) {
-    if (batch.isEmpty()) return error(null, Refusal.INVALID_REQUEST, "An empty batch");
-    List<Object> answers = new ArrayList<>();
+  private Object handleBatch(List<?> batch) {
+    if (batch.isEmpty()) return error(null, ProtocolException.INVALID_REQUEST, "An empty batch");
+    List<Object> responses = new ArrayList<>();
     for (Object request : batch) {
-      Object answer = answer(request);
-      if (answer != null) answers.add(answer);
+      Object response = handle(request);
+      if (response != null) responses.add(response);
     }
-    return answers.isEmpty() ? null : answers;
+    return responses.isEmpty() ? null : responses;
   }
 
   private static boolean isShutdown(Object message) {
@@ -92,12 +93,12 @@ public final class InstrumentHost {
     return message instanceof Map<?, ?> request && "shutdown".equals(request.get("method"));
   }
 
-  private void respond(Object answer) {
-    if (answer != null) send(answer);
+  private void respond(Object response) {
+    if (response != null) send(response);
   }
 
-  private void send(Object answer) {
-    String line = serialize(answer);
+  private void send(Object response) {
+    String line = serialize(response);
     synchronized (out) {
       out.print(line + "\n");
       out.flush();
@@ -105,35 +106,35 @@ public final class InstrumentHost {
   }
 
   /** A result may not be serializable: it may contain itself or throw when read. The caller needs a reply. */
-  private static String serialize(Object answer) {
+  private static String serialize(Object response) {
     try {
-      return Json.write(answer);
+      return Json.write(response);
     } catch (Throwable e) {
-      Object id = answer instanceof Map<?, ?> fields ? fields.get("id") : null;
-      return Json.write(error(id, Refusal.PROVIDER_FAILED, "the answer cannot be written as JSON: " + messageOf(e)));
+      Object id = response instanceof Map<?, ?> fields ? fields.get("id") : null;
+      return Json.write(error(id, ProtocolException.PROVIDER_FAILED, "the result cannot be written as JSON: " + messageOf(e)));
     }
   }
 
   @SuppressWarnings("unchecked")
-  private Object answer(Object message) {
-    if (!(message instanceof Map<?, ?> raw)) return error(null, Refusal.INVALID_REQUEST, "Invalid Request");
+  private Object handle(Object message) {
+    if (!(message instanceof Map<?, ?> raw)) return error(null, ProtocolException.INVALID_REQUEST, "Invalid Request");
     Map<String, Object> request = (Map<String, Object>) raw;
     // The message is a response to a request that this host never sent.
     if (!request.containsKey("method") && (request.containsKey("result") || request.containsKey("error"))) return null;
     Object id = request.get("id");
     if (!"2.0".equals(request.get("jsonrpc")) || !(request.get("method") instanceof String method)) {
-      return error(id, Refusal.INVALID_REQUEST, "Invalid Request");
+      return error(id, ProtocolException.INVALID_REQUEST, "Invalid Request");
     }
-    Object answer;
+    Object response;
     try {
       Object params = request.getOrDefault("params", Map.of());
-      if (!(params instanceof Map<?, ?>)) throw new Refusal(Refusal.INVALID_PARAMS, "the parameters must be an object");
-      answer = map("jsonrpc", "2.0", "id", id, "result", call(method, (Map<String, Object>) params));
-    } catch (Refusal e) {
-      answer = error(id, e.code, e.getMessage());
+      if (!(params instanceof Map<?, ?>)) throw new ProtocolException(ProtocolException.INVALID_PARAMS, "the parameters must be an object");
+      response = map("jsonrpc", "2.0", "id", id, "result", call(method, (Map<String, Object>) params));
+    } catch (ProtocolException e) {
+      response = error(id, e.code, e.getMessage());
     }
-    // A notification has no id and gets no answer, even when it fails.
-    return request.containsKey("id") ? answer : null;
+    // A notification has no id and gets no response, even if it fails.
+    return request.containsKey("id") ? response : null;
   }
 
   private Object call(String method, Map<String, Object> params) {
@@ -141,29 +142,29 @@ public final class InstrumentHost {
       case "initialize" -> initialize(params);
       case "listInstruments" -> map("instruments", list());
       case "invoke" -> invoke(params);
-      case "healthCheck" -> healthCheck(Refusal.text(params, "instrument"));
-      case "cancel" -> cancel(Refusal.text(params, "invocationId"));
+      case "healthCheck" -> healthCheck(ProtocolException.text(params, "instrument"));
+      case "cancel" -> cancel(ProtocolException.text(params, "invocationId"));
       case "shutdown" -> shutdown();
-      default -> throw new Refusal(Refusal.METHOD_NOT_FOUND, "unknown method " + method);
+      default -> throw new ProtocolException(ProtocolException.METHOD_NOT_FOUND, "unknown method " + method);
     };
   }
 
   private synchronized Object initialize(Map<String, Object> params) {
-    if (initializeCalled) throw new Refusal(Refusal.INVALID_REQUEST, "initialize was already called");
+    if (initializeCalled) throw new ProtocolException(ProtocolException.INVALID_REQUEST, "initialize was already called");
     initializeCalled = true;
     HostContext context = new HostContext(params);
     try {
       Object instance = Class.forName(providerClass).getDeclaredConstructor().newInstance();
-      InstrumentProvider found = instance instanceof InstrumentProvider own ? own : HeftyProvider.of(instance);
-      if (found == null) {
+      InstrumentProvider loaded = instance instanceof InstrumentProvider direct ? direct : HeftyProvider.adapt(instance);
+      if (loaded == null) {
         throw new IllegalStateException(
             providerClass
                 + " implements neither "
                 + InstrumentProvider.class.getName()
                 + " nor hefty.core.instrument.plugin.InstrumentProvider");
       }
-      found.initialize(context);
-      provider = found;
+      loaded.initialize(context);
+      provider = loaded;
     } catch (Throwable e) {
       throw failed("initialize", e);
     }
@@ -171,11 +172,11 @@ public final class InstrumentHost {
   }
 
   private List<Object> list() {
-    InstrumentProvider live = live();
+    InstrumentProvider current = requireProvider();
     try {
       Map<String, Instrument> named = new LinkedHashMap<>();
       List<Object> declared = new ArrayList<>();
-      for (Instrument instrument : live.instruments()) {
+      for (Instrument instrument : current.instruments()) {
         List<Object> rules = new ArrayList<>();
         for (SecurityRule rule : instrument.securityRules()) rules.add(rule.toJson());
         Map<String, Object> metadata = instrument.metadata().toJson();
@@ -196,9 +197,9 @@ public final class InstrumentHost {
 
   @SuppressWarnings("unchecked")
   private Object invoke(Map<String, Object> params) {
-    Instrument instrument = find(Refusal.text(params, "instrument"));
+    Instrument instrument = find(ProtocolException.text(params, "instrument"));
     if (!(params.getOrDefault("params", Map.of()) instanceof Map<?, ?> arguments)) {
-      throw new Refusal(Refusal.INVALID_PARAMS, "params must be an object");
+      throw new ProtocolException(ProtocolException.INVALID_PARAMS, "params must be an object");
     }
     HostCall call = new HostCall(params, Thread.currentThread());
     running.put(call.id, call);
@@ -237,35 +238,35 @@ public final class InstrumentHost {
   }
 
   private Object shutdown() {
-    InstrumentProvider live = live();
+    InstrumentProvider current = requireProvider();
     provider = null;
     try {
-      live.shutdown();
+      current.shutdown();
     } catch (Throwable e) {
       throw failed("shutdown", e);
     }
     return map("success", true);
   }
 
-  private InstrumentProvider live() {
-    InstrumentProvider live = provider;
-    if (live == null) throw new Refusal(Refusal.NOT_INITIALIZED, "the provider is not initialized");
-    return live;
+  private InstrumentProvider requireProvider() {
+    InstrumentProvider current = provider;
+    if (current == null) throw new ProtocolException(ProtocolException.NOT_INITIALIZED, "the provider is not initialized");
+    return current;
   }
 
   private Instrument find(String name) {
-    live();
+    requireProvider();
     if (instruments == null) list();
-    Instrument found = instruments.get(name);
-    if (found == null) throw new Refusal(Refusal.INVALID_PARAMS, "unknown instrument " + name);
-    return found;
+    Instrument instrument = instruments.get(name);
+    if (instrument == null) throw new ProtocolException(ProtocolException.INVALID_PARAMS, "unknown instrument " + name);
+    return instrument;
   }
 
-  private static Refusal failed(String step, Throwable e) {
+  private static ProtocolException failed(String step, Throwable e) {
     Throwable cause = e instanceof java.lang.reflect.InvocationTargetException && e.getCause() != null ? e.getCause() : e;
     trace(cause);
     String missing = MissingClass.explain(cause);
-    return new Refusal(Refusal.PROVIDER_FAILED, step + ": " + (missing == null ? messageOf(cause) : missing));
+    return new ProtocolException(ProtocolException.PROVIDER_FAILED, step + ": " + (missing == null ? messageOf(cause) : missing));
   }
 
   private static void trace(Throwable e) {

@@ -28,7 +28,7 @@ public final class InstrumentResult {
     return new InstrumentResult("Error", streams("", message)).failure(code, message, details);
   }
 
-  static InstrumentResult of(String status, Object data) {
+  static InstrumentResult withStatus(String status, Object data) {
     return new InstrumentResult(status, data);
   }
 

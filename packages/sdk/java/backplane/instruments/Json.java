@@ -18,7 +18,7 @@ final class Json {
   static Object parse(String text) {
     Json json = new Json(text);
     Object value = json.value(0);
-    json.space();
+    json.skipSpace();
     if (json.at != text.length()) throw json.syntaxError();
     return value;
   }
@@ -31,7 +31,7 @@ final class Json {
 
   private Object value(int depth) {
     if (depth > 64) throw syntaxError();
-    space();
+    skipSpace();
     if (at == text.length()) throw syntaxError();
     char c = text.charAt(at);
     if (c == '{') return object(depth);
@@ -46,15 +46,15 @@ final class Json {
   private Map<String, Object> object(int depth) {
     Map<String, Object> map = new LinkedHashMap<>();
     at++;
-    space();
+    skipSpace();
     if (take("}")) return map;
     do {
-      space();
+      skipSpace();
       String key = string();
-      space();
+      skipSpace();
       if (!take(":")) throw syntaxError();
       map.put(key, value(depth + 1));
-      space();
+      skipSpace();
     } while (take(","));
     if (!take("}")) throw syntaxError();
     return map;
@@ -63,11 +63,11 @@ final class Json {
   private List<Object> list(int depth) {
     List<Object> list = new ArrayList<>();
     at++;
-    space();
+    skipSpace();
     if (take("]")) return list;
     do {
       list.add(value(depth + 1));
-      space();
+      skipSpace();
     } while (take(","));
     if (!take("]")) throw syntaxError();
     return list;
@@ -120,7 +120,7 @@ final class Json {
     return true;
   }
 
-  private void space() {
+  private void skipSpace() {
     while (at < text.length() && Character.isWhitespace(text.charAt(at))) at++;
   }
 

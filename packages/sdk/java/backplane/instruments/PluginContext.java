@@ -17,13 +17,13 @@ public interface PluginContext {
 
   Logger logger();
 
-  /** Throws UnsupportedOperationException, because a jar runs as External without the host's models. */
+  /** Throws UnsupportedOperationException: a jar runs in External mode, without access to the host's models. */
   String requestCognition(String prompt, int maxTokens);
 
   /** Throws UnsupportedOperationException for the same reason. */
   float[] requestEmbedding(String text);
 
-  /** Lines of the plugin's log, which the gateway keeps. */
+  /** Log messages are written to stderr, which the gateway records. */
   interface Logger {
     void debug(String message);
 

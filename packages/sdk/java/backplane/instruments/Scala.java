@@ -14,8 +14,8 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 
 /**
- * Reads and builds the Scala and Circe values of Hefty's API by reflection. The libraries are the plugin's: this host is
- * compiled without them, and without Hefty's own classes.
+ * Reads and builds the Scala and Circe values of Hefty's API by reflection. The libraries are the plugin's: this host
+ * is compiled without them, and without Hefty's own classes.
  */
 final class Scala {
   private Scala() {}
@@ -48,15 +48,15 @@ final class Scala {
 
   /** The classes and interfaces of a class, itself first. */
   static Set<Class<?>> typesOf(Class<?> type) {
-    Set<Class<?>> found = new LinkedHashSet<>();
-    collect(type, found);
-    return found;
+    Set<Class<?>> types = new LinkedHashSet<>();
+    collect(type, types);
+    return types;
   }
 
-  private static void collect(Class<?> type, Set<Class<?>> found) {
-    if (type == null || !found.add(type)) return;
-    collect(type.getSuperclass(), found);
-    for (Class<?> each : type.getInterfaces()) collect(each, found);
+  private static void collect(Class<?> type, Set<Class<?>> types) {
+    if (type == null || !types.add(type)) return;
+    collect(type.getSuperclass(), types);
+    for (Class<?> each : type.getInterfaces()) collect(each, types);
   }
 
   static List<Object> toJavaList(Object iterable) throws Exception {

@@ -1,11 +1,11 @@
 /**
- * The context of a provider in External mode. Its log is stderr, which the gateway keeps. Cognition and
- * embedding are refused, because a separate process cannot reach the gateway's models
+ * The context of a provider in External mode. Log messages are written to stderr, which the gateway records.
+ * Cognition and embedding are rejected, because a separate process cannot reach the gateway's models
  * (instr.external.limits).
  */
 import type { InstrumentContext, InstrumentLogger, InstrumentMethods, JsonObject } from "@backplane/contract";
 
-export function externalContext(
+export function createExternalContext(
   params: InstrumentMethods["initialize"][0],
   write: (line: string) => void,
 ): InstrumentContext {
@@ -18,14 +18,14 @@ export function externalContext(
     config: Object.freeze({ ...config }),
     heftyVersion,
     logger: { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") },
-    requestCognition: () => refuse("requestCognition"),
-    requestEmbedding: () => refuse("requestEmbedding"),
+    requestCognition: () => rejectUnsupported("requestCognition"),
+    requestEmbedding: () => rejectUnsupported("requestEmbedding"),
   };
 }
 
-function refuse(problem: string): Promise<never> {
+function rejectUnsupported(method: string): Promise<never> {
   const error = new Error(
-    `${problem} is not available in External mode; install the plugin as InProcess or ClassLoaderIsolated and trust it.`,
+    `${method} is not available in External mode; install the plugin as InProcess or ClassLoaderIsolated and trust it.`,
   );
   return Promise.reject(
     Object.assign(error, { name: "UnsupportedOperationError", code: "UnsupportedOperation" }),

@@ -5,7 +5,7 @@
  */
 import { InstrumentPlugin, serveInstruments, stdioTransport } from "@backplane/wire";
 import { reserveStdio } from "../reserve-stdio.ts";
-import { externalContext } from "./external-context.ts";
+import { createExternalContext } from "./external-context.ts";
 import { loadProvider } from "./load-provider.ts";
 
 const [, , reference = "", frame_bytes] = process.argv;
@@ -14,7 +14,7 @@ serveInstruments({
   transport: stdioTransport(stdin, stdout),
   plugin: new InstrumentPlugin({
     load: () => loadProvider(reference, process.cwd()),
-    context: (params) => externalContext(params, (line) => void process.stderr.write(line)),
+    context: (params) => createExternalContext(params, (line) => void process.stderr.write(line)),
   }),
   ...(frame_bytes === undefined ? {} : { limits: { frame_bytes: Number(frame_bytes) } }),
   onEnd: () => process.exit(0),

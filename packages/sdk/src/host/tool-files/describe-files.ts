@@ -11,9 +11,9 @@ import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import type { ToolFileDescription } from "@backplane/contract";
 import { REPORT_FD, type ReportLine } from "./report-files.ts";
-import { undescribed } from "./tool-definition.ts";
+import { createDefaultDescription } from "./tool-definition.ts";
 
-export interface DescribeParts {
+export interface DescribeOptions {
   /** The command that runs `reportFiles`; the file names are appended. */
   command: readonly string[];
   import_ms: number;
@@ -43,18 +43,18 @@ const PIPE_WAIT_MS = 200;
 
 export async function describeFiles(
   files: readonly string[],
-  parts: DescribeParts,
+  options: DescribeOptions,
 ): Promise<ToolFileDescription[]> {
-  const end = Date.now() + parts.total_ms;
+  const end = Date.now() + options.total_ms;
   const described = new Map<string, ToolFileDescription>();
   const suspects: string[] = [];
   let waiting = [...files];
   let hung = false;
   while (waiting.length > 0 && !hung) {
-    const batch = await importInChild(waiting, parts);
+    const batch = await importInChild(waiting, options);
     for (const [file, description] of batch.described) described.set(file, description);
     for (const [file, error] of batch.failed) {
-      described.set(file, broken(file, error));
+      described.set(file, describeBroken(file, error));
       if (file !== batch.hung) suspects.push(file);
     }
     waiting = waiting.filter((file) => !described.has(file));
@@ -64,10 +64,10 @@ export async function describeFiles(
   // behind another that may hang too.
   const alone = [...suspects.filter((file) => file !== files[0]), ...waiting];
   await describeConcurrently(alone, async (file) => {
-    const import_ms = Math.min(parts.import_ms, end - Date.now());
-    const batch = import_ms > 0 ? await importInChild([file], { ...parts, import_ms }) : null;
+    const import_ms = Math.min(options.import_ms, end - Date.now());
+    const batch = import_ms > 0 ? await importInChild([file], { ...options, import_ms }) : null;
     const error = batch?.failed.get(file) ?? "other files used up the time limit of the package";
-    described.set(file, batch?.described.get(file) ?? broken(file, error));
+    described.set(file, batch?.described.get(file) ?? describeBroken(file, error));
   });
   return files.map((file) => described.get(file)!);
 }
@@ -86,7 +86,7 @@ async function describeConcurrently(
 /** Resolves when the child exits; by then at least the first file is described or has failed. */
 async function importInChild(
   files: readonly string[],
-  { command, import_ms }: DescribeParts,
+  { command, import_ms }: DescribeOptions,
 ): Promise<Batch> {
   const batch: Batch = { described: new Map(), failed: new Map(), hung: null };
   const done = () => batch.described.size + batch.failed.size >= files.length;
@@ -115,7 +115,7 @@ async function importInChild(
   let limit = setTimeout(expire, import_ms);
   const lines = createInterface({ input: report });
   lines.on("line", (text) => {
-    const line = reportLine(text);
+    const line = parseReportLine(text);
     if (line === null || batch.hung !== null) return;
     if ("begun" in line) current = line.begun;
     else if ("described" in line) batch.described.set(line.described.file, line.described);
@@ -136,18 +136,18 @@ async function importInChild(
     const printed =
       end === ENDLESS ? "" : Buffer.concat(output).toString("utf8").trim().slice(-MAX_OUTPUT_CHARS);
     const reason = printed === "" ? "" : `: ${printed}`;
-    const culprit = batch.described.has(current) ? files.find((file) => !known(batch, file))! : current;
+    const culprit = batch.described.has(current) ? files.find((file) => !isReported(batch, file))! : current;
     batch.failed.set(culprit, `${end}${reason}`);
   }
   return batch;
 }
 
-function known({ described, failed }: Batch, file: string): boolean {
+function isReported({ described, failed }: Batch, file: string): boolean {
   return described.has(file) || failed.has(file);
 }
 
 /** A file can write to this pipe too, so lines of any other form are ignored. */
-function reportLine(text: string): ReportLine | null {
+function parseReportLine(text: string): ReportLine | null {
   try {
     return JSON.parse(text) as ReportLine;
   } catch {
@@ -155,6 +155,6 @@ function reportLine(text: string): ReportLine | null {
   }
 }
 
-function broken(file: string, error: string): ToolFileDescription {
-  return { ...undescribed(file), load_error: `${file}: ${error}` };
+function describeBroken(file: string, error: string): ToolFileDescription {
+  return { ...createDefaultDescription(file), load_error: `${file}: ${error}` };
 }

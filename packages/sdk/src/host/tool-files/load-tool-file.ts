@@ -1,18 +1,18 @@
 /**
- * Imports one tool file: TypeScript or JavaScript, ES module or CommonJS, on every supported Node. jiti
- * compiles the file in memory; nothing is written to disk. Types come from `@vellumai/plugin-api`, which
- * exports no values, so an import of that name always works.
+ * Imports one tool file: TypeScript or JavaScript, ES module or CommonJS, on every supported version of Node.js. jiti
+ * compiles the file in memory; nothing is written to disk. Tool files import only types from `@vellumai/plugin-api`; an
+ * empty virtual module replaces it, so the import always succeeds.
  */
 import { join } from "node:path";
 import type { Jiti } from "jiti";
-import { type ToolFile, toolDefinition } from "./tool-definition.ts";
+import { readToolDefinition, type ToolFile } from "./tool-definition.ts";
 
 const PLUGIN_API = "@vellumai/plugin-api";
 
 export type LoadToolFile = (file: string) => Promise<ToolFile>;
 
 /** Every file is evaluated once per loader. */
-export function toolFileLoader(folder: string): LoadToolFile {
+export function createToolFileLoader(folder: string): LoadToolFile {
   let compiler: Promise<Jiti> | undefined;
   const loaded = new Map<string, Promise<ToolFile>>();
   return (file) => {
@@ -41,5 +41,5 @@ async function openCompiler(folder: string): Promise<Jiti> {
 
 async function importFile(compiler: Promise<Jiti>, folder: string, file: string): Promise<ToolFile> {
   const jiti = await compiler;
-  return toolDefinition(file, await jiti.import(join(folder, file)));
+  return readToolDefinition(file, await jiti.import(join(folder, file)));
 }

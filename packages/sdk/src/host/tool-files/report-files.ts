@@ -5,7 +5,7 @@
  */
 import { writeSync } from "node:fs";
 import type { ToolFileDescription } from "@backplane/contract";
-import { toolFileLoader } from "./load-tool-file.ts";
+import { createToolFileLoader } from "./load-tool-file.ts";
 
 export type ReportLine =
   | { begun: string }
@@ -15,7 +15,7 @@ export type ReportLine =
 export const REPORT_FD = 3;
 
 export async function reportFiles(folder: string, files: readonly string[]): Promise<void> {
-  const load = toolFileLoader(folder);
+  const load = createToolFileLoader(folder);
   for (const file of files) {
     report({ begun: file });
     try {

@@ -19,7 +19,7 @@ import type { VaiCall, VaiReply } from "@backplane/wire";
 import { failureReply } from "../../outcome.ts";
 import { describeFiles } from "./describe-files.ts";
 import { executeToolFile } from "./execute-tool-file.ts";
-import { toolFileLoader } from "./load-tool-file.ts";
+import { createToolFileLoader } from "./load-tool-file.ts";
 import type { ToolFile } from "./tool-definition.ts";
 
 export interface ToolFilesOptions {
@@ -33,7 +33,7 @@ export interface ToolFilesOptions {
 export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Promise<VaiReply> {
   const { folder, command, import_ms = TOOL_IMPORT_MS } = options;
   const files = findToolFiles(folder);
-  const load = toolFileLoader(folder);
+  const load = createToolFileLoader(folder);
   let described: Promise<ToolFileDescription[]> | undefined;
   const describe = () => {
     described ??= describeFiles(files, { command, import_ms, total_ms: TOOL_DESCRIBE_MS });

@@ -1,6 +1,6 @@
 /**
- * Reads the export of a tool file as a tool with all its fields: every default is documented, every mistake
- * is named.
+ * Reads the export of a tool file as a tool with all its fields. Absent fields get the documented defaults; an invalid
+ * field is an error that names it.
  */
 import { impliesHostTarget, type Json, type ToolFileDescription, toolNameOf } from "@backplane/contract";
 
@@ -16,12 +16,12 @@ const DEFAULT_RISK = "medium";
 const ANY_OBJECT = { type: "object", properties: {} };
 
 /** Throws an error that describes the author's mistake. */
-export function toolDefinition(file: string, exported: unknown): ToolFile {
+export function readToolDefinition(file: string, exported: unknown): ToolFile {
   const tool = readDefault(file, exported);
   const name = tool.name === undefined ? toolNameOf(file) : readText(tool, "name");
   if (name === "") throw new TypeError("name must not be empty; leave it out to use the file's name");
   const description: ToolFileDescription = {
-    ...undescribed(file, name),
+    ...createDefaultDescription(file, name),
     description: tool.description === undefined ? "" : readText(tool, "description"),
     input_schema: schemaOf(tool.input_schema),
     risk: oneOf(tool, "defaultRiskLevel", RISKS) ?? DEFAULT_RISK,
@@ -35,8 +35,8 @@ export function toolDefinition(file: string, exported: unknown): ToolFile {
   return { description, execute: execute === undefined ? undefined : execute.bind(tool) };
 }
 
-/** The description of a file that cannot be loaded. */
-export function undescribed(file: string, name: string = toolNameOf(file)): ToolFileDescription {
+/** A description with only the defaults, which is also that of a file that cannot be loaded. */
+export function createDefaultDescription(file: string, name: string = toolNameOf(file)): ToolFileDescription {
   return {
     file,
     name,

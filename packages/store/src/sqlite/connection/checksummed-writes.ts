@@ -12,7 +12,7 @@ import {
   type ChecksummedTable,
   checksumOf,
   checksumPart,
-  damagedRow,
+  damagedRowError,
   quote,
   STATE_TABLE,
 } from "./row-checksums.ts";
@@ -57,7 +57,7 @@ export function createChecksummedWrites(
     const parts: string[] = [];
     let before = "";
     for (let n = 0; n < width; n++) before += parts[n] = checksumPart(values[n]!);
-    if (crc32(before) !== sum) throw damagedRow(table.name, values.slice(0, table.key));
+    if (crc32(before) !== sum) throw damagedRowError(table.name, values.slice(0, table.key_count));
     for (let n = 0; n < changed.length; n++) {
       const column = changed[n]!;
       const value = values[width + n]!;
@@ -170,8 +170,8 @@ function refuseForm(text: string): never {
 function readLists(text: string, blanked: string): [names: string[], expressions: string[]] {
   const first = blanked.indexOf("(");
   const second = blanked.indexOf("(", first + 1);
-  const cut = (from: number) => splitList(text.slice(from + 1, blanked.indexOf(")", from)));
-  return [cut(first), cut(second)];
+  const splitFrom = (from: number) => splitList(text.slice(from + 1, blanked.indexOf(")", from)));
+  return [splitFrom(first), splitFrom(second)];
 }
 
 function splitList(text: string): string[] {

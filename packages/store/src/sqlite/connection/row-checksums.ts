@@ -13,7 +13,7 @@ const KNOWN_DAMAGED = -1;
 /** Written by commit-counter.ts, with its checksum. */
 export const STATE_TABLE = "store_state";
 
-/** Leaves out SQLite's internal tables and the list of schema steps, which `schemaChecksum` covers. */
+/** Excludes SQLite's internal tables and the table of applied migrations, which `schemaChecksum` covers. */
 const COLUMNS = `select own.name as "table", col.name, col.type, col.dflt_value, col.pk
   from main.sqlite_schema own join pragma_table_info(own.name, 'main') col
   where own.type = 'table' and own.name not like 'sqlite\\_%' escape '\\' and own.name <> 'schema_version'
@@ -30,7 +30,7 @@ export interface ChecksummedTable {
   /** The column that SQLite fills in when an insert leaves it out. */
   automatic_key: string | null;
   /** How many of `columns` form the primary key. */
-  key: number;
+  key_count: number;
   has_rowid: boolean;
   has_checksum: boolean;
 }
@@ -68,7 +68,7 @@ export function checksummedTables(database: DatabaseSync): ChecksummedTable[] {
       types: ordered.map((column) => column.type.toLowerCase()),
       defaults: new Set(rest.filter(({ dflt_value }) => dflt_value !== null).map((column) => column.name)),
       automatic_key: numbered ? first!.name : null,
-      key: key.length,
+      key_count: key.length,
       has_rowid,
       has_checksum: data_columns.length < columns.length,
     };
@@ -81,20 +81,24 @@ export function addChecksumFunctions(database: DatabaseSync): void {
     checksumOf(values),
   );
   // (table, number of key columns, checksum, key columns …, other columns …)
-  database.function("check_row", { deterministic: true, varargs: true }, (table, key, sum, ...values) => {
-    checkValues(String(table), Number(key), sum!, values);
-    return 1;
-  });
+  database.function(
+    "check_row",
+    { deterministic: true, varargs: true },
+    (table, key_count, sum, ...values) => {
+      checkValues(String(table), Number(key_count), sum!, values);
+      return 1;
+    },
+  );
 }
 
-/** Throws when the values of a row do not match its checksum. The first `key` values are its primary key. */
+/** Throws when the values of a row do not match its checksum. The first `key_count` values are its primary key. */
 function checkValues(
   table: string,
-  key: number,
+  key_count: number,
   sum: SQLOutputValue,
   values: readonly SQLOutputValue[],
 ): void {
-  if (checksumOf(values) !== sum) throw damagedRow(table, values.slice(0, key));
+  if (checksumOf(values) !== sum) throw damagedRowError(table, values.slice(0, key_count));
 }
 
 /**
@@ -102,10 +106,10 @@ function checkValues(
  */
 export function rowChecks(tables: readonly ChecksummedTable[]): ReadonlyMap<string, string> {
   const checks = new Map<string, string>();
-  for (const { name, columns, key, has_checksum } of tables) {
+  for (const { name, columns, key_count, has_checksum } of tables) {
     if (!has_checksum) continue;
     const listed = ["sum", ...columns].map((column) => `$alias.${quote(column)}`).join(", ");
-    checks.set(name, `check_row('${name}', ${key}, ${listed})`);
+    checks.set(name, `check_row('${name}', ${key_count}, ${listed})`);
   }
   return checks;
 }
@@ -138,12 +142,12 @@ export function withRowChecks(text: string, checks: ReadonlyMap<string, string>)
     .slice(from.index)
     .replaceAll(
       OR_DAMAGED,
-      (_, name: string) => `or (select ${calls.get(name) ?? refuseName(name, text)}) is null`,
+      (_, name: string) => `or (select ${calls.get(name) ?? throwUnknownTable(name, text)}) is null`,
     );
   return `${text.slice(0, from.index)}, ${[...calls.values()].join(" + ")} as row_checked${rest}`;
 }
 
-function refuseName(name: string, text: string): never {
+function throwUnknownTable(name: string, text: string): never {
   throw new Error(`the query has no table named ${name} with checksums: ${text}`);
 }
 
@@ -167,7 +171,8 @@ export function findDamagedRows(database: DatabaseSync, limit: number): DamagedR
   for (const table of checksummedTables(database)) {
     if (!table.has_checksum) continue;
     const listed = table.columns.map(quote).join(", ");
-    const key_columns = table.key === 0 ? "rowid" : listed.split(", ").slice(0, table.key).join(", ");
+    const key_columns =
+      table.key_count === 0 ? "rowid" : listed.split(", ").slice(0, table.key_count).join(", ");
     const statement = database.prepare(
       `select ${key_columns} from main.${quote(table.name)} where sum is not row_checksum(${listed}) limit ${limit}`,
     );
@@ -186,7 +191,7 @@ export function rewriteChecksums(database: DatabaseSync, change: () => void): vo
   for (const table of checksummedTables(database)) {
     if (!table.has_checksum) continue;
     const damaged_rows = `damaged_${table.name}`;
-    const key = table.key === 0 ? ["rowid"] : table.columns.slice(0, table.key).map(quote);
+    const key = table.key_count === 0 ? ["rowid"] : table.columns.slice(0, table.key_count).map(quote);
     const listed = table.columns.map(quote).join(", ");
     database.exec(
       `create temp table ${quote(damaged_rows)} as select ${key.map((column, n) => `${column} as k${n}`).join(", ")}
@@ -211,7 +216,7 @@ export function rewriteChecksums(database: DatabaseSync, change: () => void): vo
   for (const name of damaged.keys()) database.exec(`drop table temp.${quote(`damaged_${name}`)}`);
 }
 
-/** Covers the definitions of all tables and indexes, and the steps that created them. */
+/** Covers the definitions of all tables and indexes, and the migrations that created them. */
 export function schemaChecksum(database: DatabaseSync): number {
   const parts = database
     .prepare("select type, name, tbl_name, sql from main.sqlite_schema order by type, name")
@@ -238,7 +243,7 @@ export function checksumPart(value: SQLOutputValue): string {
   return `i${String(value)};`;
 }
 
-export function damagedRow(table: string, key: readonly SQLOutputValue[]): Error {
+export function damagedRowError(table: string, key: readonly SQLOutputValue[]): Error {
   return new DamagedRowError(table, rowId(key));
 }
 

@@ -70,12 +70,15 @@ export function checkHeader(file: string): void {
     throw damagedStore(file, `The header of ${file} is damaged: its format version (byte 18) is invalid.`);
   }
   const unset = header[47] === 0 && header[59] === 0;
-  const wrong =
+  const invalid_field =
     FIXED.find(([offset, bytes]) => bytes.some((byte, n) => header[offset + n] !== byte)) ??
     (unset || header[47] === 4 ? undefined : FORMAT) ??
     (unset || header[59] === 1 ? undefined : ENCODING);
-  if (wrong !== undefined) {
-    throw damagedStore(file, `The header of ${file} is damaged: ${wrong[2]} (byte ${wrong[0]}) is invalid.`);
+  if (invalid_field !== undefined) {
+    throw damagedStore(
+      file,
+      `The header of ${file} is damaged: ${invalid_field[2]} (byte ${invalid_field[0]}) is invalid.`,
+    );
   }
 }
 

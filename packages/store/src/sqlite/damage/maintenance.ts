@@ -65,7 +65,7 @@ export function checkStoreFile(file: string, running: boolean): StoreReport {
     // A disk without space for the copy does not mean that the store is damaged.
     const fault =
       sqliteDiskFault(error, file) ??
-      (isNotOpened(error) ? unavailable(error, `${file} could not be checked`) : null);
+      (isNotOpened(error) ? unavailableError(error, `${file} could not be checked`) : null);
     if (fault !== null) throw fault;
     structure.push((damageOf(error)?.message ?? (error as Error).message).trim());
     return { ...report, structure, rows: [], fix: restoreAdvice(file) };
@@ -114,7 +114,7 @@ export function backUpStoreFile(file: string, to: string, running: boolean): voi
   } catch (error) {
     throw (
       sqliteDiskFault(error, to) ??
-      (isNotOpened(error) ? unavailable(error, `The store could not be copied to ${to}`) : error)
+      (isNotOpened(error) ? unavailableError(error, `The store could not be copied to ${to}`) : error)
     );
   } finally {
     removePartial();
@@ -129,7 +129,7 @@ function isNotOpened(error: unknown): boolean {
 }
 
 /** SQLite does not report why it cannot open or create a file. */
-function unavailable(cause: unknown, problem: string): BackplaneError {
+function unavailableError(cause: unknown, problem: string): BackplaneError {
   return new BackplaneError("store.unavailable", `${problem}: ${(cause as Error).message}.`, {
     fix: "Check the free space and the permissions of its folder, then try again.",
     cause,
@@ -199,8 +199,8 @@ export function repairStoreFile(file: string, accept_loss: boolean): RepairResul
   return withConnection(connection, () => {
     if (!accept_loss) checkCommits(connection, file, undefined);
     const { database } = connection;
-    const before = findDamage(database).structure;
-    if (before.length > 0) {
+    const index_damage = findDamage(database).structure;
+    if (index_damage.length > 0) {
       database.exec("reindex");
       const remaining = findDamage(database).structure;
       if (remaining.length > 0) {
@@ -215,7 +215,7 @@ export function repairStoreFile(file: string, accept_loss: boolean): RepairResul
     const state = readState(connection) ?? { count: 0, at: 0 };
     const lost_commits = typeof counted === "object" ? Math.max(0, counted.count - state.count) : 0;
     if (lost_commits > 0 || counted === "damaged") resetCommitFile(file, state, null);
-    return { kept, lost_commits, rows, indexes: before };
+    return { kept, lost_commits, rows, indexes: index_damage };
   });
 }
 
@@ -252,7 +252,7 @@ const NEVER_REMOVED = new Set(["audit", "audit_head", STATE_TABLE]);
 function moveDamagedRowsAside(database: DatabaseSync, file: string): DamagedRow[] {
   const removed: DamagedRow[] = [];
   database.exec("pragma foreign_keys = off; begin immediate");
-  for (const { name, columns, key, has_rowid, has_checksum } of checksummedTables(database)) {
+  for (const { name, columns, key_count, has_rowid, has_checksum } of checksummedTables(database)) {
     if (!has_checksum) continue;
     const quoted = columns.map((column) => `"${column}"`);
     const find = database.prepare(
@@ -261,14 +261,14 @@ function moveDamagedRowsAside(database: DatabaseSync, file: string): DamagedRow[
     const where = has_rowid
       ? "rowid = ?"
       : quoted
-          .slice(0, key)
+          .slice(0, key_count)
           .map((column) => `${column} is ?`)
           .join(" and ");
     for (const row of find.all()) {
       const values = columns.map((column) => row[column]!);
-      const key_values = has_rowid ? [row.own_rowid!] : values.slice(0, key);
+      const key_values = has_rowid ? [row.own_rowid!] : values.slice(0, key_count);
       const id = values
-        .slice(0, key)
+        .slice(0, key_count)
         .map((value) => JSON.stringify(String(value)))
         .join(", ");
       appendFileSync(file, `${JSON.stringify({ table: name, row: { ...row, own_rowid: undefined } })}\n`, {

@@ -93,21 +93,21 @@ export function unpackBatch({ text, codes }: PackedBatch): WriteCall[] {
   const keys: string[] = [];
   let code = 0;
   let at = 0;
-  const cut = (length: number): string => {
+  const readText = (length: number): string => {
     const from = at;
     at += length;
     return text.slice(from, at);
   };
   const readKey = (): string => {
     const number = codes[code++]!;
-    if (number === keys.length) keys.push(cut(codes[code++]!));
+    if (number === keys.length) keys.push(readText(codes[code++]!));
     return keys[number]!;
   };
   const readValue = (): PlainValue => {
     const kind = codes[code++]!;
     switch (kind) {
       case STRING:
-        return cut(codes[code++]!);
+        return readText(codes[code++]!);
       case NUMBER:
         return codes[code++]!;
       case TRUE:

@@ -41,7 +41,7 @@ export function runBatch(
   } catch (error) {
     // A disk error ends the batch; its remaining calls are not run.
     rollBack(connection);
-    return { ...emptyResult(), broken: damageOf(error) ?? diskFailureOf(error) ?? unavailable(error) };
+    return { ...emptyResult(), broken: damageOf(error) ?? diskFailureOf(error) ?? unavailableFailure(error) };
   }
 }
 
@@ -99,7 +99,7 @@ function runCall(
     if (savepoint) connection.exec("rollback to op");
     result.failures.push([
       result.values.push(null) - 1,
-      failureOf(error) ?? damageOf(error) ?? internal(error),
+      failureOf(error) ?? damageOf(error) ?? internalFailure(error),
     ]);
   }
   attempt.wrote ||= wrote.value;
@@ -118,12 +118,12 @@ function rollBack(connection: SqliteConnection): void {
   }
 }
 
-function unavailable(error: unknown): StoreFailure {
+function unavailableFailure(error: unknown): StoreFailure {
   const reason = error instanceof Error ? error.message : String(error);
   return { code: "store.unavailable", message: `The store could not write: ${reason}.` };
 }
 
-function internal(error: unknown): StoreFailure {
+function internalFailure(error: unknown): StoreFailure {
   const reason = error instanceof Error ? error.message : String(error);
   return { code: "internal", message: undefined, details: { reason } };
 }

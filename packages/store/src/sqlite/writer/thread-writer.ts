@@ -42,7 +42,7 @@ export function createThreadWriter(
       if (current === thread) current = null;
       if (!closed) log?.warn({ code }, "the store's writer thread exited; the next write starts a new one");
       for (const resolve of thread.waiting.splice(0)) {
-        resolve(broken("The store's writer thread exited before it reported a result."));
+        resolve(brokenResult("The store's writer thread exited before it reported a result."));
       }
     });
     return thread;
@@ -56,7 +56,7 @@ export function createThreadWriter(
     burst: BURST,
     run(calls) {
       // A new thread would keep the process alive.
-      if (closed) return Promise.resolve(broken("The store is closed."));
+      if (closed) return Promise.resolve(brokenResult("The store is closed."));
       current ??= start();
       const thread = current;
       return new Promise((resolve) => {
@@ -74,7 +74,7 @@ export function createThreadWriter(
   };
 }
 
-function broken(message: string): BatchResult {
+function brokenResult(message: string): BatchResult {
   return { values: [], failures: [], broken: { code: "store.unavailable", message } };
 }
 

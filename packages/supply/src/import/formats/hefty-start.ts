@@ -27,16 +27,20 @@ export async function resolveStart(
 ): Promise<HeftyStart | string> {
   const text = providerClass.trim();
   const module = MODULE.exec(text);
-  if (module !== null) return moduleStart(module, mode, listing);
+  if (module !== null) return resolveModule(module, mode, listing);
   // A class runs as External in every mode; the definitions of its binding report that.
-  if (JAVA_CLASS.test(text)) return await javaStart(text, listing, tree);
+  if (JAVA_CLASS.test(text)) return await resolveJavaClass(text, listing, tree);
   if (mode !== "External") {
     return `providerClass is ${JSON.stringify(text)} and isolationMode is ${mode}: it names neither a module nor a Java class; write a module's export such as "./provider.js#HelloProvider", or set isolationMode to External and name a program that speaks the protocol`;
   }
-  return commandStart(text, listing);
+  return resolveCommand(text, listing);
 }
 
-function moduleStart(match: RegExpExecArray, mode: IsolationMode, listing: TreeListing): HeftyStart | string {
+function resolveModule(
+  match: RegExpExecArray,
+  mode: IsolationMode,
+  listing: TreeListing,
+): HeftyStart | string {
   const file = posix.normalize(match[1] as string);
   if (file.startsWith("..") || !listing.files.some(({ path }) => path === file)) {
     return `providerClass names the module ${file}, which is not in the package; add the file or correct the path`;
@@ -48,7 +52,11 @@ function moduleStart(match: RegExpExecArray, mode: IsolationMode, listing: TreeL
 }
 
 /** The archive is unpacked, so its root is the class path; `lib` contains the libraries of a plugin. */
-async function javaStart(name: string, listing: TreeListing, tree: string): Promise<HeftyStart | string> {
+async function resolveJavaClass(
+  name: string,
+  listing: TreeListing,
+  tree: string,
+): Promise<HeftyStart | string> {
   const file = `${name.replaceAll(".", "/")}.class`;
   if (!listing.files.some(({ path }) => path === file)) {
     return `providerClass names the class ${name}, but the archive does not contain ${file}`;
@@ -59,7 +67,7 @@ async function javaStart(name: string, listing: TreeListing, tree: string): Prom
   return { protocol: "hefty.jsonrpc", entrypoint };
 }
 
-function commandStart(text: string, listing: TreeListing): HeftyStart | string {
+function resolveCommand(text: string, listing: TreeListing): HeftyStart | string {
   if (SHELL_CHARACTERS.test(text)) {
     return `providerClass is ${JSON.stringify(text)}; write a program and its arguments separated by spaces, since there is no shell`;
   }

@@ -108,8 +108,8 @@ function shortServerName(spec: string): string {
   const short = base_name
     .replace(/^(?:mcp-server|mcp)[-_.]/, "")
     .replace(/[-_.](?:mcp-server|server-mcp|mcp)$/, "");
-  const isDistinctive = !/^(?:mcp|server|mcp-server|server-mcp)$/.test(short);
-  return isDistinctive ? short : (scope ?? base_name);
+  const is_distinctive = !/^(?:mcp|server|mcp-server|server-mcp)$/.test(short);
+  return is_distinctive ? short : (scope ?? base_name);
 }
 
 /** Adds the operator's slots. A server on stdio receives each in the variable of the same name, in upper case. */

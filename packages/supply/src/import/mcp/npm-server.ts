@@ -256,7 +256,7 @@ async function locateProgram(
 
 /**
  * The same version has different content with and without scripts, so the names become build metadata of the version. A
- * binding can then move from one to the other.
+ * binding can then change from one to the other.
  */
 function builtVersion(version: string, scripts: readonly ScriptedPackage[]): string {
   if (scripts.length === 0) return version;

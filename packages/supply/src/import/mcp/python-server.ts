@@ -215,8 +215,8 @@ function formatLock(wheels: readonly LockedWheel[], index_url: string, python: F
 }
 
 function formatLockedFile({ file, url, sha256 }: Pick<LockedFile, "file" | "url" | "sha256">): string {
-  const [name, at, hash] = [file, url, sha256].map((text) => JSON.stringify(text));
-  return `{ name = ${name}, url = ${at}, hashes = { sha256 = ${hash} } }`;
+  const [name, location, hash] = [file, url, sha256].map((text) => JSON.stringify(text));
+  return `{ name = ${name}, url = ${location}, hashes = { sha256 = ${hash} } }`;
 }
 
 /** PEP 751 has no field for the files that a package was built with. */

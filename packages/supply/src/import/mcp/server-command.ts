@@ -53,7 +53,7 @@ export function readCommand(name: string, command: string, args: readonly string
   if ((program === "docker" || program === "podman") && args[0] === "run")
     return readDocker(name, program, args.slice(1));
   const module =
-    /^python(?:3(?:\.\d+)?)?$/.test(program) && args[0] === "-m" ? publishedModule(args[1]) : null;
+    /^python(?:3(?:\.\d+)?)?$/.test(program) && args[0] === "-m" ? findPublishedModule(args[1]) : null;
   if (module !== null) return { from: module, args: args.slice(2) };
   if (command.includes("/") || command.includes("\\")) {
     throw invalid(
@@ -129,7 +129,7 @@ function readUvx(name: string, program: string, args: readonly string[]): Server
     ignored: UVX_IGNORED,
     reasons: PYTHON_REASONS,
   });
-  return pythonCommand(name, program, flag_values.get("--from"), rest);
+  return buildPythonCommand(name, program, flag_values.get("--from"), rest);
 }
 
 function readPipx(name: string, args: readonly string[]): ServerCommand {
@@ -139,11 +139,11 @@ function readPipx(name: string, args: readonly string[]): ServerCommand {
     ignored,
     reasons: PYTHON_REASONS,
   });
-  return pythonCommand(name, "pipx run", flag_values.get("--spec"), rest);
+  return buildPythonCommand(name, "pipx run", flag_values.get("--spec"), rest);
 }
 
 /** `from` is the package if the first argument is only the name of its program. */
-function pythonCommand(
+function buildPythonCommand(
   name: string,
   program: string,
   from: string | undefined,
@@ -164,7 +164,7 @@ function pythonCommand(
  * `python -m mcp_server_time` starts a package that was installed with pip beforehand. Modules of servers are
  * named like their packages; any other module is left to the Python of the host.
  */
-function publishedModule(module: string | undefined): ServerOrigin | null {
+function findPublishedModule(module: string | undefined): ServerOrigin | null {
   if (module === undefined || !/^(?:[a-z0-9]+_)*mcp(?:_[a-z0-9]+)*$/.test(module)) return null;
   return { kind: "pypi", spec: module.replaceAll("_", "-"), module };
 }

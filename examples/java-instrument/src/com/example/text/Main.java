@@ -16,7 +16,7 @@ import java.util.TreeMap;
 
 /**
  * An External instrument plugin without any library: one JSON-RPC 2.0 message per line, requests on stdin,
- * answers on stdout. All other output goes to stderr, which the host keeps as the log.
+ * responses on stdout. All other output goes to stderr, which the host keeps as the log.
  */
 public final class Main {
   private static final int PARSE_ERROR = -32700;
@@ -34,12 +34,12 @@ public final class Main {
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); running && line != null; line = running ? in.readLine() : null) {
       if (line.isBlank()) continue;
-      Object answer = receive(line);
-      if (answer != null) out.println(Json.write(answer));
+      Object response = receive(line);
+      if (response != null) out.println(Json.write(response));
     }
   }
 
-  /** The answer to one line: an object, a list for a batch, or null if no answer is due. */
+  /** The response to one line: an object, a list for a batch, or null if no response is due. */
   private static Object receive(String line) {
     Object message;
     try {
@@ -47,18 +47,18 @@ public final class Main {
     } catch (IllegalArgumentException e) {
       return error(null, PARSE_ERROR, "Parse error: " + e.getMessage());
     }
-    if (!(message instanceof List<?> batch)) return answer(message);
+    if (!(message instanceof List<?> batch)) return respond(message);
     if (batch.isEmpty()) return error(null, INVALID_REQUEST, "An empty batch");
-    List<Object> answers = new ArrayList<>();
+    List<Object> responses = new ArrayList<>();
     for (Object one : batch) {
-      Object answer = answer(one);
-      if (answer != null) answers.add(answer);
+      Object response = respond(one);
+      if (response != null) responses.add(response);
     }
-    return answers.isEmpty() ? null : answers;
+    return responses.isEmpty() ? null : responses;
   }
 
   @SuppressWarnings("unchecked")
-  private static Object answer(Object message) {
+  private static Object respond(Object message) {
     if (!(message instanceof Map<?, ?> raw)) return error(null, INVALID_REQUEST, "Invalid Request");
     Map<String, Object> request = (Map<String, Object>) raw;
     // The message is a response to a request that this plugin never sent.
@@ -67,18 +67,18 @@ public final class Main {
     if (!"2.0".equals(request.get("jsonrpc")) || !(request.get("method") instanceof String method)) {
       return error(id, INVALID_REQUEST, "Invalid Request");
     }
-    Object answer;
+    Object response;
     try {
       Object params = request.getOrDefault("params", Map.of());
-      if (!(params instanceof Map<?, ?>)) throw new Refusal(INVALID_PARAMS, "The parameters must be an object");
-      answer = map("jsonrpc", "2.0", "id", id, "result", call(method, (Map<String, Object>) params));
-    } catch (Refusal e) {
-      answer = error(id, e.code, e.getMessage());
+      if (!(params instanceof Map<?, ?>)) throw new ProtocolException(INVALID_PARAMS, "The parameters must be an object");
+      response = map("jsonrpc", "2.0", "id", id, "result", call(method, (Map<String, Object>) params));
+    } catch (ProtocolException e) {
+      response = error(id, e.code, e.getMessage());
     } catch (IOException | RuntimeException e) {
-      answer = error(id, -32001, String.valueOf(e.getMessage()));
+      response = error(id, -32001, String.valueOf(e.getMessage()));
     }
-    // A notification has no id and gets no answer, even when it fails.
-    return request.containsKey("id") ? answer : null;
+    // A notification has no id and gets no response, even when it fails.
+    return request.containsKey("id") ? response : null;
   }
 
   @SuppressWarnings("unchecked")
@@ -106,13 +106,13 @@ public final class Main {
         running = false;
         return map("success", true);
       }
-      default -> throw new Refusal(METHOD_NOT_FOUND, "There is no method " + method);
+      default -> throw new ProtocolException(METHOD_NOT_FOUND, "There is no method " + method);
     }
   }
 
   private static Object invoke(String instrument, Map<String, Object> params) throws IOException {
     if (!(params.get("text") instanceof String text)) {
-      return failed("MISSING_TEXT", "Give a text to work on");
+      return failed("MISSING_TEXT", "The parameter text is missing");
     }
     switch (instrument) {
       case "word_count" -> {
@@ -131,7 +131,7 @@ public final class Main {
         int lines = Files.readAllLines(notes).size();
         return map("status", "Success", "data", map("stdout", lines + " notes", "stderr", ""));
       }
-      default -> throw new Refusal(INVALID_PARAMS, "There is no instrument " + instrument);
+      default -> throw new ProtocolException(INVALID_PARAMS, "There is no instrument " + instrument);
     }
   }
 
@@ -175,7 +175,7 @@ public final class Main {
 
   private static String text(Map<String, Object> params, String name) {
     if (params.get(name) instanceof String value) return value;
-    throw new Refusal(INVALID_PARAMS, name + " must be a string");
+    throw new ProtocolException(INVALID_PARAMS, name + " must be a string");
   }
 
   private static Map<String, Object> error(Object id, int code, String message) {
@@ -188,10 +188,10 @@ public final class Main {
     return map;
   }
 
-  private static final class Refusal extends RuntimeException {
+  private static final class ProtocolException extends RuntimeException {
     private final int code;
 
-    Refusal(int code, String message) {
+    ProtocolException(int code, String message) {
       super(message);
       this.code = code;
     }

@@ -65,7 +65,7 @@ public final class NotesProvider implements InstrumentProvider {
     public InstrumentResult invoke(Map<String, Object> params, InvocationContext call) throws Exception {
       Path notes = context.dataDir().resolve("notes.txt");
       String text = (String) params.get("text");
-      if (text.isBlank()) return InstrumentResult.error("EMPTY_NOTE", "Give a text to keep");
+      if (text.isBlank()) return InstrumentResult.error("EMPTY_NOTE", "The text is empty");
       Files.writeString(notes, text + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
       String signed = context.config().getOrDefault("signature", "");
       return InstrumentResult.data(Map.of("notes", Files.readAllLines(notes).size(), "signature", signed));

@@ -1,7 +1,7 @@
-/** A grant that allows nothing except the fields of `change`. */
 import type { Grant } from "@backplane/contract";
 
-export function noGrant(change: Partial<Grant> = {}): Grant {
+/** Returns a grant that allows only what `change` sets. */
+export function grantWith(change: Partial<Grant> = {}): Grant {
   return {
     class: "isolated",
     network: "none",

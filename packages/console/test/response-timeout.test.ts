@@ -1,9 +1,9 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { withAnswerTimeout } from "../src/api/answer-timeout.ts";
+import { withResponseTimeout } from "../src/api/response-timeout.ts";
 
-/** Accepts requests and answers only those to /fast. */
+/** Accepts requests and responds only to those to /fast. */
 const server = createServer((request, response) => {
   if (request.url === "/fast") response.end("ok");
 });
@@ -17,15 +17,15 @@ afterAll(() => {
   server.close();
 });
 
-test("fails a request that gets no answer", async () => {
-  await expect(withAnswerTimeout(fetch, 50)(`${origin}/never`)).rejects.toMatchObject({
+test("fails a request that gets no response in time", async () => {
+  await expect(withResponseTimeout(fetch, 50)(`${origin}/never`)).rejects.toMatchObject({
     name: "TimeoutError",
   });
-  expect(await (await withAnswerTimeout(fetch)(`${origin}/fast`)).text()).toBe("ok");
+  expect(await (await withResponseTimeout(fetch)(`${origin}/fast`)).text()).toBe("ok");
 });
 
 test("adds the wait time of a request to its timeout, and sets no timeout for an event stream", async () => {
-  const send = withAnswerTimeout(fetch, 50);
+  const send = withResponseTimeout(fetch, 50);
   const stop = new AbortController();
   const ended: string[] = [];
   const open = [

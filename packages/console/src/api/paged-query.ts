@@ -1,4 +1,4 @@
-/** Lists that are loaded page by page. */
+/** Queries for paginated lists. */
 import type { ListOf } from "@backplane/client";
 import { infiniteQueryOptions } from "@tanstack/react-query";
 import type { Noun } from "./nouns.ts";

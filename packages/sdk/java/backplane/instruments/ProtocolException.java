@@ -3,7 +3,7 @@ package backplane.instruments;
 import java.util.Map;
 
 /** A protocol error with its JSON-RPC code. */
-final class Refusal extends RuntimeException {
+final class ProtocolException extends RuntimeException {
   static final int PARSE_ERROR = -32700;
   static final int INVALID_REQUEST = -32600;
   static final int METHOD_NOT_FOUND = -32601;
@@ -17,13 +17,13 @@ final class Refusal extends RuntimeException {
 
   final int code;
 
-  Refusal(int code, String message) {
+  ProtocolException(int code, String message) {
     super(message);
     this.code = code;
   }
 
   static String text(Map<String, Object> params, String name) {
     if (params.get(name) instanceof String value) return value;
-    throw new Refusal(INVALID_PARAMS, name + " must be a string");
+    throw new ProtocolException(INVALID_PARAMS, name + " must be a string");
   }
 }

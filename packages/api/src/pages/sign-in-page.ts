@@ -9,8 +9,8 @@ export const SIGN_IN_PAGE_HEADERS = {
   "cache-control": "no-store",
 };
 
-/** The result of a sign-in. The message may come from an authorization server, so it is escaped. */
-export function renderOauthPage(title: string, message: string): string {
+/** The result of a sign-in or a login. The message may come from an authorization server, so it is escaped. */
+export function renderSignInPage(title: string, message: string): string {
   return `<!doctype html>
 <html lang="en">
 <head>

@@ -9,7 +9,7 @@ import {
 import type { CommandContext } from "../context/context.ts";
 import { findInstalledPackage } from "../packages/find-package.ts";
 import { plainLine } from "../terminal/plain-text.ts";
-import type { BindingOptions, BindingParts } from "./binding-flags.ts";
+import type { BindingFlagSettings, BindingOptions } from "./binding-flags.ts";
 import { ifAllowed } from "./report-tools.ts";
 
 const SERVER_FLAGS = ["name", "args", "env", "unsetEnv", "idleTimeout"] as const;
@@ -18,22 +18,22 @@ const SERVER_FLAGS = ["name", "args", "env", "unsetEnv", "idleTimeout"] as const
  * A server on stdio receives a secret in a variable named after its slot, in capitals, unless the binding specifies
  * another variable or the configuration specifies where the secret is used.
  */
-export async function completeServerParts(
+export async function completeServerSettings(
   context: CommandContext,
   current: Binding,
   options: BindingOptions,
-  parts: BindingParts,
+  settings: BindingFlagSettings,
   unset_slots: readonly string[],
-): Promise<BindingParts> {
+): Promise<BindingFlagSettings> {
   const flag = SERVER_FLAGS.find((name) => options[name] !== undefined);
   const slots = Object.keys(options.secret ?? {});
-  if (flag === undefined && slots.length === 0 && unset_slots.length === 0) return parts;
+  if (flag === undefined && slots.length === 0 && unset_slots.length === 0) return settings;
   const runtime = await readRuntime(context, current);
   const protocol = runtime?.protocol ?? null;
   if (flag !== undefined && protocol !== null && !protocol.startsWith("mcp."))
-    throw notAServer(flag, current);
-  if (protocol !== "mcp.stdio") return parts;
-  const { args = null, env = null } = parts.config ?? current.config;
+    throw notAServerError(flag, current);
+  if (protocol !== "mcp.stdio") return settings;
+  const { args = null, env = null } = settings.config ?? current.config;
   const assigned = new Set([
     ...placeholderSlots([args, env]),
     ...Object.keys(current.policy.secret_env ?? {}),
@@ -44,20 +44,20 @@ export async function completeServerParts(
   const removed = unset_slots.filter(
     (slot) => !declared.includes(slot) && current.policy.secret_env?.[slot] !== undefined,
   );
-  if (added.length === 0 && removed.length === 0) return parts;
+  if (added.length === 0 && removed.length === 0) return settings;
   const remaining = Object.entries(current.policy.secret_env ?? {}).filter(
     ([slot]) => !removed.includes(slot),
   );
   const variables = added.map((slot) => [slot, slot.toUpperCase()] as const);
   return {
-    ...parts,
-    policy: { ...parts.policy, secret_env: Object.fromEntries([...remaining, ...variables]) },
+    ...settings,
+    policy: { ...settings.policy, secret_env: Object.fromEntries([...remaining, ...variables]) },
   };
 }
 
-export function reportNewName({ out }: CommandContext, before: Binding, now: Binding): void {
-  const [old, name] = [boundServerName(before), boundServerName(now)];
-  if (old === name || before.config.name === now.config.name) return;
+export function reportNewName({ out }: CommandContext, previous: Binding, current: Binding): void {
+  const [old, name] = [boundServerName(previous), boundServerName(current)];
+  if (old === name || previous.config.name === current.config.name) return;
   out.note(
     plainLine(
       `The tools of this server are now named mcp_${name}_…. Policy rules, keys and clients that refer to mcp_${old}_… no longer match them.`,
@@ -71,7 +71,7 @@ async function readRuntime(context: CommandContext, binding: Binding): Promise<R
   return pack === null ? null : pack.manifest.runtime;
 }
 
-function notAServer(
+function notAServerError(
   flag: (typeof SERVER_FLAGS)[number],
   { package_id, binding_id }: Binding,
 ): BackplaneError {

@@ -14,7 +14,7 @@ import styles from "./approvals.module.css";
 import { Countdown } from "./countdown.tsx";
 import { groupApprovals } from "./group-approvals.ts";
 
-export function WaitingApprovals({ selected }: { selected: string | undefined }) {
+export function PendingApprovalList({ selected }: { selected: string | undefined }) {
   const query = useInfiniteQuery(approvalQueries.list(useClient(), { status: "pending" }));
   const rows = useRows(query);
   const groups = useMemo(() => groupApprovals(rows), [rows]);

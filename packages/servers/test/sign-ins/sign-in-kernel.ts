@@ -68,20 +68,24 @@ export function createSignInRunner(as: AuthorizationServer): ScriptedRunner & {
     },
   });
   runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
-  runner.script = ({ request }) => serve(as, request.context.secrets.authorization);
+  runner.script = ({ request }) => createOutcome(as, request.context.secrets.authorization);
   return runner;
 }
 
 /** The outcome of a call to an MCP server that requires a token with the scope `needs`. */
-export function serve(as: AuthorizationServer, token: string | undefined, needs = "notes"): RunOutcome {
+export function createOutcome(
+  as: AuthorizationServer,
+  token: string | undefined,
+  needs = "notes",
+): RunOutcome {
   const valid_token = as.findToken(token ?? "", SERVER_URL);
-  if (valid_token === null) return refusal(401, "invalid_token", needs, token);
+  if (valid_token === null) return createRefusal(401, "invalid_token", needs, token);
   return valid_token.scope.split(" ").includes(needs)
     ? ok()
-    : refusal(403, "insufficient_scope", needs, token);
+    : createRefusal(403, "insufficient_scope", needs, token);
 }
 
-export function refusal(
+export function createRefusal(
   status: 401 | 403,
   error: string,
   scope: string,
@@ -100,14 +104,14 @@ export function refusal(
   });
 }
 
-export async function authorizationServer(): Promise<AuthorizationServer> {
+export async function createAuthorizationServer(): Promise<AuthorizationServer> {
   const as = await startAuthorizationServer();
   onTestFinished(() => as.close());
   return as;
 }
 
 export async function createSignInKernel() {
-  const as = await authorizationServer();
+  const as = await createAuthorizationServer();
   const runner = createSignInRunner(as);
   const fixture = await createTestKernel({ runner });
   const { binding_id } = await fixture.bind(SERVER);
@@ -134,7 +138,7 @@ export async function signIn(
 }
 
 /** Counts the refresh requests that were sent, answered or not. */
-export const renewals = ({ fetched }: { fetched: HostRequest[] }) =>
+export const countRenewals = ({ fetched }: { fetched: HostRequest[] }) =>
   fetched.filter(({ body }) => body?.includes("grant_type=refresh_token") === true).length;
 
 export const call = (fixture: TestKernel) => fixture.call({ export_id: "mcp_notes_read", input: {} });

@@ -1,18 +1,18 @@
-/** A proxy to the gateway that can drop all its connections immediately, in the middle of any transfer. */
+/** A proxy to the gateway that can drop all its connections immediately, even in the middle of a transfer. */
 import { connect, createServer, type Socket } from "node:net";
 
-export interface CutProxy {
+export interface DroppingProxy {
   url: string;
-  cut(): void;
+  dropConnections(): void;
   /** The number of dropped connections. */
-  cuts(): number;
+  dropped(): number;
   close(): Promise<void>;
 }
 
-export async function startCutProxy(target: string, listen = 0): Promise<CutProxy> {
+export async function startDroppingProxy(target: string, listen = 0): Promise<DroppingProxy> {
   const { port } = new URL(target);
   const connections = new Set<Socket>();
-  let cuts = 0;
+  let dropped = 0;
   const server = createServer((client) => {
     const upstream = connect(Number(port), "127.0.0.1");
     connections.add(client);
@@ -27,20 +27,20 @@ export async function startCutProxy(target: string, listen = 0): Promise<CutProx
   });
   await new Promise<void>((resolve) => server.listen(listen, "127.0.0.1", resolve));
   const address = server.address() as { port: number };
-  const cut = () => {
+  const dropConnections = () => {
     for (const socket of connections) {
-      cuts++;
+      dropped++;
       socket.resetAndDestroy();
     }
   };
   return {
     url: `http://127.0.0.1:${address.port}`,
-    cut,
-    cuts: () => cuts,
+    dropConnections,
+    dropped: () => dropped,
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
-        cut();
+        dropConnections();
       }),
   };
 }

@@ -1,6 +1,6 @@
 /**
  * Converts a settled invocation into the event that ends its tool call: tool.call.result with an envelope if the tool
- * ran, tool.error if the call was rejected before it ran (ktool.dispatch).
+ * ran, tool.error if the call was refused before it ran (ktool.dispatch).
  */
 import {
   type BusPayload,
@@ -30,7 +30,7 @@ export interface CallIds {
 
 type SettledCall = Pick<Invocation, "binding_id" | "status" | "error" | "tool_result">;
 
-/** The last progress of a call and the end of its incremental output, for the entry of its result. */
+/** The last progress status of a call and the tail of its incremental output, stored with its result. */
 export interface CallProgress {
   status?: string;
   output?: string;
@@ -38,9 +38,9 @@ export interface CallProgress {
 
 export function toToolOutcome(ids: CallIds, row: SettledCall, progress?: CallProgress): ToolOutcomeEvent {
   const { error, tool_result } = row;
-  const rejection = error === null ? null : refusalKind(error.code);
-  if (rejection !== null)
-    return toolErrorOutcome(ids, rejection, error!.message, buildErrorDetail(rejection, error!.details));
+  const refusal = error === null ? null : refusalKind(error.code);
+  if (refusal !== null)
+    return toolErrorOutcome(ids, refusal, error!.message, buildErrorDetail(refusal, error!.details));
   const { content = [], structured_output, status, yield_to_user } = tool_result ?? {};
   const failure = failureOf(row);
   const payload: BusPayload<"tool.call.result"> = { ...ids, ok: failure === null };
@@ -77,7 +77,7 @@ function displayOf({ error, tool_result }: SettledCall): DisplayBlock {
   return { kind: "text", text: contentText(content) };
 }
 
-/** Most results are one text. It is in the display already, so the tape stores it only once. */
+/** Most results are a single text block, which the display already contains, so the tape stores it only once. */
 function isRepeated(content: readonly ContentBlock[], display: DisplayBlock): boolean {
   const [block, ...more] = content;
   if (block === undefined) return true;

@@ -11,7 +11,7 @@ import { createCallRedactor } from "../secrets/redact.ts";
 /** The oldest values are dropped first; a plugin most likely uses the newest. */
 const MAX_VALUES = 1_000;
 
-export class SeenSecrets {
+export class ReceivedSecrets {
   readonly #values = new Set<string>();
 
   rememberConfig(config: JsonObject): JsonObject {

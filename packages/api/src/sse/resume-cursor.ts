@@ -2,7 +2,7 @@ import { BackplaneError } from "@backplane/contract";
 import type { FastifyRequest } from "fastify";
 
 /** The cursor to resume after: the Last-Event-ID header, otherwise the query parameter, otherwise the beginning. */
-export function lastEventId(request: FastifyRequest, after: number | undefined): number {
+export function readResumeCursor(request: FastifyRequest, after: number | undefined): number {
   const header = request.headers["last-event-id"];
   if (header === undefined || header === "") return after ?? 0;
   const id = typeof header === "string" && /^\d{1,16}$/.test(header) ? Number(header) : Number.NaN;

@@ -1,6 +1,6 @@
 import type { Catalog, CatalogTool, ServerInfo } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { createToolNames } from "../../../src/mcp/lists/tool-names.ts";
+import { createViewTools } from "../../../src/mcp/lists/view-tools.ts";
 
 const tool = (package_id: string): CatalogTool =>
   ({ name: "mcp_files_read", package_id, binding_id: null, description: `of ${package_id}` }) as CatalogTool;
@@ -15,31 +15,33 @@ const server = (package_id: string, binding_id: string): ServerInfo => ({
 
 test("omits a tool of a server when another package has its name", async () => {
   const all = [tool("first/files")];
-  const names = createToolNames({ list: async () => all } as unknown as Catalog);
+  const view_tools = createViewTools({ list: async () => all } as unknown as Catalog);
   const caller = {} as never;
   const first_view = { server: server("first/files", "b1") };
-  expect(await names.list(caller, first_view)).toMatchObject([{ name: "read", tool: { binding_id: "b1" } }]);
+  expect(await view_tools.list(caller, first_view)).toMatchObject([
+    { name: "read", tool: { binding_id: "b1" } },
+  ]);
   const second_view = { server: server("second/files", "b2") };
-  expect(await names.list(caller, second_view)).toEqual([]);
-  expect(await names.find(caller, second_view, "read")).toBeNull();
+  expect(await view_tools.list(caller, second_view)).toEqual([]);
+  expect(await view_tools.find(caller, second_view, "read")).toBeNull();
 });
 
 test("uses the catalog name for a tool whose own name has hidden characters", async () => {
   const all = [tool("first/files")];
-  const names = createToolNames({ list: async () => all } as unknown as Catalog);
+  const view_tools = createViewTools({ list: async () => all } as unknown as Catalog);
   const server_info = server("first/files", "b1");
   const view = {
     server: { ...server_info, tools: [{ name: "re\u{e0069}ad", export_id: "mcp_files_read" }] },
   };
-  expect(await names.list({} as never, view)).toMatchObject([{ name: "mcp_files_read" }]);
-  expect(await names.find({} as never, view, "mcp_files_read")).toMatchObject({ binding_id: "b1" });
+  expect(await view_tools.list({} as never, view)).toMatchObject([{ name: "mcp_files_read" }]);
+  expect(await view_tools.find({} as never, view, "mcp_files_read")).toMatchObject({ binding_id: "b1" });
 });
 
-test("caches the names of a server for each catalog", async () => {
+test("caches the tools of a server for each catalog", async () => {
   const all = [tool("first/files")];
-  const names = createToolNames({ list: async () => all } as unknown as Catalog);
+  const view_tools = createViewTools({ list: async () => all } as unknown as Catalog);
   const server_info = server("first/files", "b1");
-  const first = await names.list({} as never, { server: server_info });
+  const first = await view_tools.list({} as never, { server: server_info });
   // The kernel creates such a view for each request.
-  expect(await names.list({} as never, { server: { ...server_info, capabilities: {} } })).toBe(first);
+  expect(await view_tools.list({} as never, { server: { ...server_info, capabilities: {} } })).toBe(first);
 });

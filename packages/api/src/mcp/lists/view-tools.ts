@@ -1,6 +1,6 @@
 /**
- * The tools of a view under the names of that view. Computed once for each catalog: the kernel returns the same array until
- * something changes.
+ * The tools of a view under the names of that view. Computed once for each catalog: the kernel returns the same array
+ * until something changes.
  */
 import { findHiddenCharacters, type MaybePromise } from "@backplane/contract";
 import type { Caller, Catalog, CatalogTool, ServerInfo } from "@backplane/ports";
@@ -12,21 +12,21 @@ export interface NamedTool {
   tool: CatalogTool;
 }
 
-export interface ToolNames {
+export interface ViewTools {
   /** Sorted by name. The same array until something changes. The whole catalog is listed without deferred tools. */
   list(caller: Caller, view: View): Promise<readonly NamedTool[]>;
   find(caller: Caller, view: View, name: string): MaybePromise<CatalogTool | null>;
 }
 
-interface NamedTools {
+interface NamedToolList {
   tools: readonly NamedTool[];
-  byName: ReadonlyMap<string, CatalogTool>;
+  by_name: ReadonlyMap<string, CatalogTool>;
 }
 
-export function createToolNames(catalog: Catalog): ToolNames {
-  const cache = new WeakMap<readonly CatalogTool[], Map<ServerInfo["tools"] | null, NamedTools>>();
+export function createViewTools(catalog: Catalog): ViewTools {
+  const cache = new WeakMap<readonly CatalogTool[], Map<ServerInfo["tools"] | null, NamedToolList>>();
 
-  async function getNamedTools(caller: Caller, { server }: View): Promise<NamedTools> {
+  async function getNamedToolList(caller: Caller, { server }: View): Promise<NamedToolList> {
     const all = await catalog.list(caller);
     let views = cache.get(all);
     if (views === undefined) {
@@ -44,20 +44,20 @@ export function createToolNames(catalog: Catalog): ToolNames {
   }
 
   return {
-    list: async (caller, view) => (await getNamedTools(caller, view)).tools,
+    list: async (caller, view) => (await getNamedToolList(caller, view)).tools,
     find(caller, view, name) {
       if (view.server === null) return catalog.find(caller, name);
-      return getNamedTools(caller, view).then(({ byName }) => byName.get(name) ?? null);
+      return getNamedToolList(caller, view).then(({ by_name }) => by_name.get(name) ?? null);
     },
   };
 }
 
-function nameTools(all: readonly CatalogTool[], server: ServerInfo | null): NamedTools {
+function nameTools(all: readonly CatalogTool[], server: ServerInfo | null): NamedToolList {
   const tools =
     server === null
       ? withoutDeferred(all).map((tool) => ({ name: tool.name, tool }))
       : toolsOfServer(all, server);
-  return { tools, byName: new Map(tools.map(({ name, tool }) => [name, tool])) };
+  return { tools, by_name: new Map(tools.map(({ name, tool }) => [name, tool])) };
 }
 
 /** The tools of one server that the caller may call, each through that server's own binding. */
@@ -66,14 +66,14 @@ function toolsOfServer(
   { binding_id, package_id, tools }: ServerInfo,
 ): NamedTool[] {
   const offered = new Map(all.map((tool) => [tool.name, tool]));
-  const own = tools.flatMap(({ name, export_id }) => {
+  const server_tools = tools.flatMap(({ name, export_id }) => {
     const tool = offered.get(export_id);
     // When another package has the name, the tool of this server is not in the catalog.
     if (tool?.package_id !== package_id) return [];
-    // A client calls the tool by its name, so invisible characters cannot be replaced in it; the export id is used instead.
+    // A client calls the tool by this name, so hidden characters cannot be replaced; the export id is used instead.
     return [
       { name: findHiddenCharacters(name).length > 0 ? export_id : name, tool: { ...tool, binding_id } },
     ];
   });
-  return own.sort((a, b) => (a.name < b.name ? -1 : 1));
+  return server_tools.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -1,7 +1,7 @@
 import type { Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { toToolOutcome } from "../../src/tape/outcome.ts";
+import { toToolOutcome } from "../../src/tape/tool-outcome.ts";
 
 type Row = Parameters<typeof toToolOutcome>[1];
 
