@@ -65,6 +65,18 @@ test(
   LIMIT_MS,
 );
 
+test(
+  "`run start --stream` prints the answers of a harness's child runs to stderr and its result to stdout",
+  async () => {
+    const [gateway] = gateways;
+    const flags = ["--session", "bug-8", "--harness", "triage", "--input", "The page is blank"];
+    const { code, stdout, stderr } = await gateway!.cli("run", "start", ...flags, "--stream");
+    expect({ code, stdout: stdout.split("\n")[0] }).toEqual({ code: 0, stdout: "echo: Propose a fix." });
+    expect(stderr.split("echo: Propose a fix.")).toHaveLength(2);
+  },
+  LIMIT_MS,
+);
+
 verifies(
   "harness.contract",
   "another gateway takes over the harness of a dead node at its last checkpoint and completes no run twice",

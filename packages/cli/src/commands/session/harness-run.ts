@@ -34,17 +34,19 @@ export function buildHarness(export_id: string, flags: HarnessFlags): HarnessBod
 export async function startHarnessRun(
   context: CommandContext,
   body: RunBody,
-  { wait = false, stream = false }: { wait?: boolean; stream?: boolean },
+  { wait = false, onStart }: { wait?: boolean; onStart?: (run: Run) => void },
 ): Promise<number> {
   const { out, io } = context;
   const { runs } = context.client();
   const run = await runs.start(body);
-  if (!wait && !stream) {
+  if (!wait) {
     out.data(run, () => run.id);
     out.note(`Started. To see the run: backplane run show ${run.id}`);
     return EXIT.ok;
   }
-  const waiting = out.status.begin("Waiting for the harness");
+  onStart?.(run);
+  // The caller that is told of the start prints what happens, and a status line would be printed inside its text.
+  const waiting = onStart === undefined ? out.status.begin("Waiting for the harness") : { end: () => {} };
   let interrupted = false;
   const stopListening = io.onSignal(() => {
     if (interrupted) return io.exit(EXIT.interrupted);

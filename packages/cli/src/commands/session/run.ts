@@ -1,5 +1,6 @@
 /** `run`: single turns, for scripts that manage session ids themselves. */
-import { BackplaneError, RISK_CONTEXTS, type RiskContext, type Run } from "@backplane/contract";
+import type { RunBody } from "@backplane/client";
+import { BackplaneError, RISK_CONTEXTS, type RiskContext, type Run, type Session } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import { AnswerText } from "../../chat/answer-text.ts";
 import { chatEventText } from "../../chat/chat-event-text.ts";
@@ -83,7 +84,7 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
 }
 
 async function start(context: CommandContext, options: StartOptions): Promise<number> {
-  const { runs, sessions } = context.client();
+  const { runs } = context.client();
   const { session: session_id, strategy, context: risk_context } = options;
   const text = options.input === "-" ? (await readStdin(context.io)).toString("utf8") : options.input;
   if (text.trim() === "") throw new BackplaneError("cli.usage", "--input is empty.", { fix: "--input TEXT" });
@@ -95,21 +96,53 @@ async function start(context: CommandContext, options: StartOptions): Promise<nu
     ...(risk_context === undefined ? {} : { context: risk_context }),
   };
   if (options.harness !== undefined)
-    return await startHarnessRun(
-      context,
-      { ...body, harness: buildHarness(options.harness, options) },
-      options,
-    );
+    return await startHarness(context, options, { ...body, harness: buildHarness(options.harness, options) });
   if (options.wait !== true && options.stream !== true) {
     const run = await runs.start(body);
     context.out.data(run, () => run.id);
     context.out.note(`Started. To see the run: backplane run show ${run.id}`);
     return EXIT.ok;
   }
-  const session = await sessions
-    .get(session_id, workspaceOf(options))
-    .catch(() => sessions.create({ session_id, ...workspaceOf(options) }));
+  const session = await getOrCreateSession(context, options);
   return await followRun(context, options, session.last_entry_id, () => runs.start(body));
+}
+
+/** With `--stream`, the answers and steps of the session are printed to stderr as they happen, the result to stdout. */
+async function startHarness(context: CommandContext, options: StartOptions, body: RunBody): Promise<number> {
+  if (options.stream !== true) return await startHarnessRun(context, body, options);
+  const { last_entry_id } = await getOrCreateSession(context, options);
+  let run_id: string | null = null;
+  const text = new AnswerText((chunk) => context.io.stderr.write(plainText(chunk)));
+  const names = new Map<string, string>();
+  const ref = { session_id: options.session, ...workspaceOf(options) };
+  const conversation = new Conversation(context, ref, {
+    onEvent(chat_event) {
+      // The last answer is the result of the harness itself.
+      if (chat_event.kind === "answer" && chat_event.run_id === run_id) return;
+      printEvent(context, text, chat_event, names);
+      if (chat_event.kind === "answer") text.endLine();
+    },
+    onApproval: ({ id }) => context.out.note(`Awaiting approval: backplane approve show ${id}`),
+    onDecision: () => {},
+  });
+  try {
+    await conversation.open(last_entry_id);
+    return await startHarnessRun(context, body, {
+      wait: true,
+      onStart(run) {
+        run_id = run.id;
+      },
+    });
+  } finally {
+    await conversation.close();
+  }
+}
+
+function getOrCreateSession(context: CommandContext, options: StartOptions): Promise<Session> {
+  const { sessions } = context.client();
+  return sessions
+    .get(options.session, workspaceOf(options))
+    .catch(() => sessions.create({ session_id: options.session, ...workspaceOf(options) }));
 }
 
 async function resume(
