@@ -138,6 +138,8 @@ async function toError(response: Response): Promise<BackplaneError> {
 /** `status` is null for an error that arrived as an event. */
 function toResponseError(text: string, status: number | null): BackplaneError {
   const error_body = readEnvelope(text);
+  if (error_body === null && status === null)
+    return new BackplaneError("internal", "The gateway reported an error that this client cannot read.");
   if (error_body === null)
     return new BackplaneError(
       "daemon.unreachable",

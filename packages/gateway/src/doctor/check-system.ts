@@ -205,7 +205,7 @@ async function checkGateway(config: GatewayConfig): Promise<DoctorCheck> {
       name: "gateway",
       status: "failed",
       message: `process ${daemon.pid} does not respond at ${daemon.url}`,
-      fix: "backplane down && backplane up",
+      fix: "backplane down --force && backplane up",
     };
   }
   if (daemon.version !== VERSION) {

@@ -181,7 +181,10 @@ function describeFailure(
     };
   }
   if (gave_up === "interrupted" && invocation.status === "cancelled")
-    return { code: "cancelled", message: `Interrupted by Ctrl-C. (${invocation.id})` };
+    return {
+      code: "cancelled",
+      message: `The command was interrupted, and the call was cancelled. (${invocation.id})`,
+    };
   const { code, message, details } = invocation.error ?? {
     code: "plugin_failed",
     message: "The plugin marked its result as an error.",

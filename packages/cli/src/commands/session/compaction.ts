@@ -96,7 +96,7 @@ async function findLastCompaction(
 ): Promise<string> {
   const query = { session_id: id, ...workspaceOf(options) };
   const { compactions } = context.client();
-  const [newest] = (await compactions.list({ ...query, limit: PAGE_SIZE / 2 })).items;
+  const [newest] = (await compactions.list({ ...query, limit: 1 })).items;
   if (newest !== undefined) return newest.chain.id;
   throw new BackplaneError("request.invalid", `${id} has not been compacted.`);
 }

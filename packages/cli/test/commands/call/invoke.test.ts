@@ -137,7 +137,7 @@ describe("invoke", () => {
     io.signal("SIGINT");
     const { out, err } = await ended;
     expect(`${out}${err}`.match(/The invocation was cancelled\./g)).toHaveLength(1);
-    expect(err).toMatch(/Interrupted by Ctrl-C\. \(inv_\w+\)/);
+    expect(err).toMatch(/The command was interrupted, and the call was cancelled\. \(inv_\w+\)/);
   });
 
   test("--no-wait does not wait; invocation list, show, events and cancel find the call", async () => {
