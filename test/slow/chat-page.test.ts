@@ -41,7 +41,7 @@ test("explains how to sign in, and continues automatically once a sign-in link w
   await waitUntilLive(await visited.tab(await signInLink(chat.gateway)));
   await waitUntilLive(visited.page);
   expect(await visited.page.locator("#signed-out").isVisible()).toBe(false);
-  expect(await visited.page.locator("#provider").inputValue()).toBe("llm-echo");
+  await expect.poll(() => visited.page.locator("#provider").inputValue()).toBe("llm-echo");
 });
 
 test("shows the sign-in prompt and sends no more requests after the session of this browser has ended", async () => {
