@@ -122,7 +122,7 @@ export function fenceCases(store: () => Store): void {
     const run = sampleRun(key);
     await store().runs.start(run, tape(key, "hello"), 1, {});
     const answer = { run_id: run.id, event_id: "e" };
-    const once = { scope, key: "k", digest: "d", now: 1_000, stale_ms: 500, answer };
+    const once = { scope, key: "k", digest: "d", now: 1_000, stale_ms: 500, response_fields: answer };
     expect(await store().runs.join(run.id, 2, tape(key, "more"), once)).toMatchObject({ first_id: 3 });
     const key_state = await store().idempotency.find(scope, "k", "d", 1_000, 500);
     expect(JSON.parse((key_state as { body: string }).body)).toEqual({ ...answer, entry_id: 3 });

@@ -80,7 +80,7 @@ export class PluginLifecycle {
    */
   async activate(
     instance: Instance,
-    { old, api, stillWanted }: { old: Instance | null; api: boolean; stillWanted(): boolean },
+    { old, api, stillWanted }: { old: Instance | null; api: boolean; stillWanted: () => boolean },
   ): Promise<void> {
     const { deps, timeouts, subscriptions, tools, adapters } = this.#options;
     const { name, plugin } = instance;

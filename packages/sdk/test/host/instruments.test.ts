@@ -83,8 +83,8 @@ test("refuses cognition and embedding in External mode with a clear error", asyn
       message: expect.stringMatching(/^requestCognition is not available in External mode; install/),
     },
   });
-  const { requestEmbedding } = createExternalContext(init(), () => {});
-  await expect(requestEmbedding("x")).rejects.toMatchObject({
+  const context = createExternalContext(init(), () => {});
+  await expect(context.requestEmbedding("x")).rejects.toMatchObject({
     code: "UnsupportedOperation",
     message: expect.stringMatching(/^requestEmbedding is not available in External mode; install/),
   });

@@ -49,14 +49,14 @@ export function guardedRequests(
   };
   const settings = { keepAlive: true, maxSockets: SOCKETS, timeout: 0 };
   const agent = secure ? new HttpsAgent(settings) : new HttpAgent(settings);
-  const lookup: LookupFunction = (_name, { all }, callback) => {
+  const lookup: LookupFunction = (_name, { all }, onLookup) => {
     checkAddresses(policy, destination).then(
       (addresses) => {
         const list = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
-        if (all === true) callback(null, list);
-        else callback(null, list[0]!.address, list[0]!.family);
+        if (all === true) onLookup(null, list);
+        else onLookup(null, list[0]!.address, list[0]!.family);
       },
-      (error: NodeJS.ErrnoException) => callback(error, "", 0),
+      (error: NodeJS.ErrnoException) => onLookup(error, "", 0),
     );
   };
   return {
