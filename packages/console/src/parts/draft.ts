@@ -4,10 +4,10 @@
  */
 import { useState } from "react";
 
-export interface Draft<T> {
+export interface EditState<T> {
   /** The stored value when the person began to edit. */
   base: T;
-  /** What the form shows: the unsaved value, or the stored one. */
+  /** The form shows this: the unsaved value, or the stored one. */
   value: T;
   /** The value differs from the stored one. */
   changed: boolean;
@@ -15,7 +15,7 @@ export interface Draft<T> {
   conflict: boolean;
 }
 
-export interface EditedDraft<T> extends Draft<T> {
+export interface Draft<T> extends EditState<T> {
   edit: (value: T) => void;
   /** Shows the stored value again. */
   discard: () => void;
@@ -26,13 +26,13 @@ export interface UnsavedEdit<T> {
   value: T;
 }
 
-export function describeDraft<T>(stored: T, edit: UnsavedEdit<T> | null): Draft<T> {
+export function describeDraft<T>(stored: T, edit: UnsavedEdit<T> | null): EditState<T> {
   if (edit === null) return { base: stored, value: stored, changed: false, conflict: false };
   const changed = !sameJson(edit.value, stored);
   return { ...edit, changed, conflict: changed && !sameJson(edit.base, stored) };
 }
 
-export function useDraft<T>(stored: T): EditedDraft<T> {
+export function useUnsavedEdit<T>(stored: T): Draft<T> {
   const [unsaved, setUnsaved] = useState<UnsavedEdit<T> | null>(null);
   return {
     ...describeDraft(stored, unsaved),

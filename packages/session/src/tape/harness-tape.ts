@@ -106,10 +106,7 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
       const run = key === null ? null : toRunEnd(final, end);
       // Only a result that was accepted becomes part of the conversation.
       const has_answer = run !== null && run.status === "completed" && run.output?.content !== "";
-      const settled =
-        key === null || !has_answer
-          ? await write(null, run)
-          : await settleRun(key, final.run_id!, run, write);
+      const settled = key === null || !has_answer ? await write(null, run) : await settleRun(key, run, write);
       if (settled === null) return false;
       publish(final, "ended", {
         status: end.status,
@@ -124,11 +121,10 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
 
   async function settleRun(
     key: SessionKey,
-    run_id: string,
     run: RunEnd,
     write: (tape: TapeWrite | null, run: RunEnd) => Promise<{ entries: AppendedEntries | null } | null>,
   ): Promise<unknown> {
-    const payload = { content: run.output?.content ?? "", tool_calls: [], run_id, status: run.status };
+    const payload = { content: run.output?.content ?? "", tool_calls: [], status: run.status };
     const prepared = port.prepare("assistant.message.done", payload, {
       session_id: key.session_id,
       scope: key.scope,

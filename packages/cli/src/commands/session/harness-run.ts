@@ -34,7 +34,7 @@ export function buildHarness(export_id: string, flags: HarnessFlags): HarnessBod
 export async function startHarnessRun(
   context: CommandContext,
   body: RunBody,
-  { wait = false, onStart }: { wait?: boolean; onStart?: (run: Run) => void },
+  { wait = false, show_status = true }: { wait?: boolean; show_status?: boolean },
 ): Promise<number> {
   const { out, io } = context;
   const { runs } = context.client();
@@ -44,9 +44,8 @@ export async function startHarnessRun(
     out.note(`Started. To see the run: backplane run show ${run.id}`);
     return EXIT.ok;
   }
-  onStart?.(run);
-  // The caller that is told of the start prints what happens, and a status line would be printed inside its text.
-  const waiting = onStart === undefined ? out.status.begin("Waiting for the harness") : { end: () => {} };
+  // A caller that prints what happens turns the status line off, because it would be printed inside the text.
+  const waiting = show_status ? out.status.begin("Waiting for the harness") : { end: () => {} };
   let interrupted = false;
   const stopListening = io.onSignal(() => {
     if (interrupted) return io.exit(EXIT.interrupted);

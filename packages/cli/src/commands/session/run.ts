@@ -111,14 +111,13 @@ async function start(context: CommandContext, options: StartOptions): Promise<nu
 async function startHarness(context: CommandContext, options: StartOptions, body: RunBody): Promise<number> {
   if (options.stream !== true) return await startHarnessRun(context, body, options);
   const { last_entry_id } = await getOrCreateSession(context, options);
-  let run_id: string | null = null;
   const text = new AnswerText((chunk) => context.io.stderr.write(plainText(chunk)));
   const names = new Map<string, string>();
   const ref = { session_id: options.session, ...workspaceOf(options) };
   const conversation = new Conversation(context, ref, {
     onEvent(chat_event) {
-      // The last answer is the result of the harness itself.
-      if (chat_event.kind === "answer" && chat_event.run_id === run_id) return;
+      // The answer of a turn names its run. The other answer is the result of the harness itself.
+      if (chat_event.kind === "answer" && chat_event.run_id === undefined) return;
       printEvent(context, text, chat_event, names);
       if (chat_event.kind === "answer") text.endLine();
     },
@@ -127,12 +126,7 @@ async function startHarness(context: CommandContext, options: StartOptions, body
   });
   try {
     await conversation.open(last_entry_id);
-    return await startHarnessRun(context, body, {
-      wait: true,
-      onStart(run) {
-        run_id = run.id;
-      },
-    });
+    return await startHarnessRun(context, body, { wait: true, show_status: false });
   } finally {
     await conversation.close();
   }

@@ -8,7 +8,7 @@ import { packageQueries } from "../../api/packages.ts";
 import { useClient, useServices } from "../../api/services.ts";
 import { Card } from "../../parts/card.tsx";
 import { ConflictNotice } from "../../parts/conflict-notice.tsx";
-import { type EditedDraft, sameJson, useDraft } from "../../parts/draft.ts";
+import { type Draft, sameJson, useUnsavedEdit } from "../../parts/draft.ts";
 import { ErrorView } from "../../parts/error-view.tsx";
 import layout from "../../parts/layout.module.css";
 import { Notice } from "../../parts/notice.tsx";
@@ -20,11 +20,11 @@ import { PolicyFields } from "./policy-fields.tsx";
 import { SecretSlots } from "./secret-slots.tsx";
 
 export function BindingSettings({ binding, pkg }: { binding: Binding; pkg: Package | undefined }) {
-  const config = useDraft<Json>(binding.config);
-  const secrets = useDraft(binding.secrets);
-  const policy = useDraft(binding.policy);
-  const version = useDraft(binding.package_version);
-  const percent = useDraft<number | string>(binding.rollout.traffic_percent);
+  const config = useUnsavedEdit<Json>(binding.config);
+  const secrets = useUnsavedEdit(binding.secrets);
+  const policy = useUnsavedEdit(binding.policy);
+  const version = useUnsavedEdit(binding.package_version);
+  const percent = useUnsavedEdit<number | string>(binding.rollout.traffic_percent);
   const schema = pkg === undefined ? null : findConfigSchema(pkg, binding.export_id);
   const slots = [
     ...new Set([
@@ -162,7 +162,7 @@ interface SettingsCardProps {
   title: string;
   binding: Binding;
   patch: BindingPatch;
-  drafts: readonly Pick<EditedDraft<unknown>, "changed" | "conflict" | "discard">[];
+  drafts: readonly Pick<Draft<unknown>, "changed" | "conflict" | "discard">[];
   children: ReactNode;
 }
 

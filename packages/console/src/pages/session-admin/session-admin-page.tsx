@@ -9,7 +9,7 @@ import { refreshSessions } from "../../api/session-admin.ts";
 import { type SessionAddress, sessionQueries } from "../../api/sessions.ts";
 import { Card } from "../../parts/card.tsx";
 import { Confirm } from "../../parts/confirm.tsx";
-import { useDraft } from "../../parts/draft.ts";
+import { useUnsavedEdit } from "../../parts/draft.ts";
 import { ErrorView } from "../../parts/error-view.tsx";
 import { Icon } from "../../parts/icon.tsx";
 import layout from "../../parts/layout.module.css";
@@ -107,7 +107,7 @@ function InterruptButton({ address: { session_id, workspace } }: { address: Sess
 function Metadata({ session, address }: { session: Session; address: SessionAddress }) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const draft = useDraft<JsonObject>(session.metadata);
+  const draft = useUnsavedEdit<JsonObject>(session.metadata);
   const save = useMutation({
     mutationFn: () =>
       client.sessions.patch(address.session_id, findChanges(draft.base, draft.value), {

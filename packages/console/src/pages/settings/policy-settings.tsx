@@ -20,7 +20,7 @@ import { policyQueries } from "../../api/settings.ts";
 import { Badge, RiskBadge } from "../../parts/badge.tsx";
 import { Card } from "../../parts/card.tsx";
 import { ConflictNotice } from "../../parts/conflict-notice.tsx";
-import { useDraft } from "../../parts/draft.ts";
+import { useUnsavedEdit } from "../../parts/draft.ts";
 import { ErrorView } from "../../parts/error-view.tsx";
 import { Fields } from "../../parts/fields.tsx";
 import { JsonView } from "../../parts/json-view.tsx";
@@ -99,8 +99,8 @@ interface PolicyEditorProps {
 function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
   const { client, queries } = useServices();
   const toast = useToast();
-  const draft = useDraft(policy);
-  /** What the person typed, if it differs from the formatted draft. */
+  const draft = useUnsavedEdit(policy);
+  /** The text as the person typed it; null if it is the formatted draft. */
   const [typed, setTyped] = useState<string | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const save = useMutation({
