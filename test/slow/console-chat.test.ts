@@ -248,7 +248,7 @@ verifies("console.chat", "compacts on request, shows what was dropped, and undoe
   await marker.getByText(/^Earlier messages were summarized, from about \d+ to \d+ tokens$/).waitFor();
   await marker.getByText(/^\d+ dropped, \d+ condensed, \d+ kept$/).waitFor();
   await marker.locator("summary").click();
-  await marker.getByText(/dropped, about \d+ tokens \(entries/).waitFor();
+  await marker.getByText(/dropped \(about \d+ tokens, entries/).waitFor();
   await chat.sendAndWait(page, "after the compaction");
   // The entries that the compaction repeats are shown once.
   expect((await shownTexts(page)).filter((text) => text.startsWith("gamma "))).toHaveLength(1);
