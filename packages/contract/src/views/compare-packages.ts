@@ -2,8 +2,10 @@
 
 import type { Package, PluginExport } from "../schema/index.ts";
 import { canonicalJson, isObject, type Json } from "../values/json.ts";
-import { isSelfDescribing } from "../vocabulary/vocabulary.ts";
+import { compareRisk, RISK_OF_EFFECT } from "../vocabulary/risk.ts";
+import { FILESYSTEM_ACCESS, isSelfDescribing } from "../vocabulary/vocabulary.ts";
 import { compareProvenance } from "./describe-provenance.ts";
+import { neutralChange, type PackageChange, riskierChange } from "./package-change.ts";
 
 type Permissions = NonNullable<Package["manifest"]["runtime"]["permissions"]>;
 
@@ -14,82 +16,102 @@ const NO_PERMISSIONS: Permissions = {
   secret_slots: [],
 };
 
-/** One sentence for each change; empty if nothing changes for the operator. */
-export function comparePackages(before: Package, after: Package): string[] {
+/** Empty if nothing changes for the operator. */
+export function comparePackages(before: Package, after: Package): PackageChange[] {
   const [old, next] = [before.manifest, after.manifest];
   const oldExports = new Map(old.exports.map((item) => [item.id, item]));
   const nextExports = new Map(next.exports.map((item) => [item.id, item]));
   const { added, removed } = diff([...oldExports.keys()], [...nextExports.keys()]);
-  const lines = [
-    ...(added === "" ? [] : [`It adds ${added}.`]),
-    ...(removed === "" ? [] : [`It no longer has ${removed}.`]),
+  const changes = [
+    ...(added === "" ? [] : [neutralChange(`It adds ${added}.`)]),
+    ...(removed === "" ? [] : [neutralChange(`It no longer has ${removed}.`)]),
     ...permissionChanges("It", old.runtime.permissions, next.runtime.permissions),
     ...compareProvenance(before, after),
   ];
   for (const [id, item] of nextExports) {
     const earlier = oldExports.get(id);
+    changes.push(...permissionChanges(id, earlier?.permissions, item.permissions));
     if (earlier === undefined) continue;
-    lines.push(...permissionChanges(id, earlier.permissions, item.permissions));
-    lines.push(...definitionChanges(before, earlier, after, item));
+    changes.push(...definitionChanges(before, earlier, after, item));
     const schemas = [
       readSchema(before, earlier.config_schema),
       readSchema(after, item.config_schema),
     ] as const;
-    lines.push(...configChanges(id, ...schemas));
+    changes.push(...configChanges(id, ...schemas));
   }
   if (old.runtime.protocol !== next.runtime.protocol)
-    lines.push(`It uses the protocol ${next.runtime.protocol} instead of ${old.runtime.protocol}.`);
-  if (isSelfDescribing(next.runtime.protocol))
-    lines.push(
-      "Its tools are read when it starts; a tool whose definition has changed is hidden until you accept it.",
+    changes.push(
+      neutralChange(`It uses the protocol ${next.runtime.protocol} instead of ${old.runtime.protocol}.`),
     );
-  return lines;
+  if (isSelfDescribing(next.runtime.protocol))
+    changes.push(
+      neutralChange(
+        "Its tools are read when it starts; a tool whose definition has changed is hidden until you accept it.",
+      ),
+    );
+  return changes;
 }
 
-function permissionChanges(who: string, old = NO_PERMISSIONS, next = NO_PERMISSIONS): string[] {
-  const lines: string[] = [];
+function permissionChanges(who: string, old = NO_PERMISSIONS, next = NO_PERMISSIONS): PackageChange[] {
+  const changes: PackageChange[] = [];
   const domains = diff(old.allowed_domains ?? [], next.allowed_domains ?? []);
   if (old.network !== next.network) {
     const where = domains.added === "" ? "" : `: ${domains.added}`;
-    lines.push(
+    changes.push(
       next.network === "egress"
-        ? `${who} will be able to use the network${where}.`
-        : `${who} will no longer use the network.`,
+        ? riskierChange(`${who} will be able to use the network${where}.`)
+        : neutralChange(`${who} will no longer use the network.`),
     );
   } else {
-    if (domains.added !== "") lines.push(`${who} will be able to reach ${domains.added}.`);
-    if (domains.removed !== "") lines.push(`${who} will no longer reach ${domains.removed}.`);
+    if (domains.added !== "") changes.push(riskierChange(`${who} will be able to reach ${domains.added}.`));
+    if (domains.removed !== "")
+      changes.push(neutralChange(`${who} will no longer reach ${domains.removed}.`));
   }
   if (old.filesystem !== next.filesystem)
-    lines.push(`${who} will have the file access ${next.filesystem} instead of ${old.filesystem}.`);
+    changes.push({
+      text: `${who} will have the file access ${next.filesystem} instead of ${old.filesystem}.`,
+      riskier: FILESYSTEM_ACCESS.indexOf(next.filesystem) > FILESYSTEM_ACCESS.indexOf(old.filesystem),
+    });
   const scopes = diff(old.gateway_api_scopes, next.gateway_api_scopes);
-  if (scopes.added !== "") lines.push(`${who} will be able to call the gateway with ${scopes.added}.`);
-  if (scopes.removed !== "") lines.push(`${who} will no longer call the gateway with ${scopes.removed}.`);
+  if (scopes.added !== "")
+    changes.push(riskierChange(`${who} will be able to call the gateway with ${scopes.added}.`));
+  if (scopes.removed !== "")
+    changes.push(neutralChange(`${who} will no longer call the gateway with ${scopes.removed}.`));
   const slots = diff(old.secret_slots, next.secret_slots);
-  if (slots.added !== "") lines.push(`${who} will need the secret ${slots.added}.`);
-  if (slots.removed !== "") lines.push(`${who} will no longer get the secret ${slots.removed}.`);
-  return lines;
+  if (slots.added !== "") changes.push(riskierChange(`${who} will need the secret ${slots.added}.`));
+  if (slots.removed !== "")
+    changes.push(neutralChange(`${who} will no longer get the secret ${slots.removed}.`));
+  return changes;
 }
 
 /** Changes to the parts of a tool that callers and models see. */
-function definitionChanges(before: Package, old: PluginExport, after: Package, next: PluginExport): string[] {
+function definitionChanges(
+  before: Package,
+  old: PluginExport,
+  after: Package,
+  next: PluginExport,
+): PackageChange[] {
   if (old.kind !== "tool" || next.kind !== "tool") return [];
   const { id } = next;
-  const lines: string[] = [];
-  if (old.tool.effect_class !== next.tool.effect_class)
-    lines.push(`${id} has the effect class ${next.tool.effect_class} instead of ${old.tool.effect_class}.`);
+  const changes: PackageChange[] = [];
+  const [effect, old_effect] = [next.tool.effect_class, old.tool.effect_class];
+  if (old_effect !== effect)
+    changes.push({
+      text: `${id} has the effect class ${effect} instead of ${old_effect}.`,
+      riskier: compareRisk(RISK_OF_EFFECT[effect], RISK_OF_EFFECT[old_effect]) > 0,
+    });
   if (old.tool.requires_approval !== next.tool.requires_approval)
-    lines.push(
+    changes.push(
       next.tool.requires_approval
-        ? `${id} will ask for approval of every call.`
-        : `${id} will no longer ask for approval of every call.`,
+        ? neutralChange(`${id} will ask for approval of every call.`)
+        : riskierChange(`${id} will no longer ask for approval of every call.`),
     );
-  if (old.description !== next.description) lines.push(`The description of ${id} changes.`);
-  const changes = (name: "input_schema" | "output_schema") =>
+  if (old.description !== next.description) changes.push(neutralChange(`The description of ${id} changes.`));
+  const differs = (name: "input_schema" | "output_schema") =>
     readSchemaText(before, old.tool[name]) !== readSchemaText(after, next.tool[name]);
-  if (changes("input_schema")) lines.push(`The arguments of ${id} change.`);
-  if (changes("output_schema")) lines.push(`The result of ${id} changes.`);
-  return lines;
+  if (differs("input_schema")) changes.push(neutralChange(`The arguments of ${id} change.`));
+  if (differs("output_schema")) changes.push(neutralChange(`The result of ${id} changes.`));
+  return changes;
 }
 
 interface ConfigSchema {
@@ -97,14 +119,14 @@ interface ConfigSchema {
   required: string[];
 }
 
-function configChanges(id: string, before: ConfigSchema, after: ConfigSchema): string[] {
+function configChanges(id: string, before: ConfigSchema, after: ConfigSchema): PackageChange[] {
   const { added, removed } = diff(before.properties, after.properties);
   const required = diff(before.required, after.required).added;
   return [
     ...(added === "" ? [] : [`${id} has the new setting ${added}.`]),
     ...(removed === "" ? [] : [`${id} no longer has the setting ${removed}.`]),
     ...(required === "" ? [] : [`${id} requires the setting ${required}.`]),
-  ];
+  ].map(neutralChange);
 }
 
 function readSchema({ schemas }: Package, file: string | undefined): ConfigSchema {

@@ -1,6 +1,7 @@
 /** Describes where a package from npm was built, and what changes with another version. */
 
 import type { Package, Provenance, ProvenanceBuild } from "../schema/index.ts";
+import { neutralChange, type PackageChange, riskierChange } from "./package-change.ts";
 
 export function describeProvenance({ state, reason, build, checked_at, trust_root }: Provenance): string {
   if (build !== null)
@@ -18,18 +19,21 @@ function shortWorkflow(repository: string, workflow: string): string {
   return workflow.startsWith(`${repository}/`) ? workflow.slice(repository.length + 1) : workflow;
 }
 
-/** One sentence for each change that an operator should know before an upgrade. A new commit is expected. */
+/** Returns each change that an operator should know before an upgrade. A new commit is expected. */
 export function compareProvenance(
   { provenance: before }: Pick<Package, "provenance">,
   { provenance: after }: Pick<Package, "provenance">,
-): string[] {
+): PackageChange[] {
   if (after === undefined) return [];
   const [old, next] = [before?.build ?? null, after.build];
-  if (old === null) return next === null ? [] : [`It now has provenance: ${describeProvenance(after)}.`];
+  if (old === null)
+    return next === null ? [] : [neutralChange(`It now has provenance: ${describeProvenance(after)}.`)];
   if (next === null) {
     const reason = after.state === "none" ? "the publisher provides none" : describeProvenance(after);
     return [
-      `It no longer has verified provenance: ${reason}. The version in use was built from ${old.repository}.`,
+      riskierChange(
+        `It no longer has verified provenance: ${reason}. The version in use was built from ${old.repository}.`,
+      ),
     ];
   }
   const changes: [what: string, before: string | null, after: string | null][] = [
@@ -40,5 +44,7 @@ export function compareProvenance(
   ];
   return changes
     .filter(([, from, to]) => from !== to)
-    .map(([what, from, to]) => `Its ${what} changed: ${to ?? "unknown"} instead of ${from ?? "unknown"}.`);
+    .map(([what, from, to]) =>
+      riskierChange(`Its ${what} changed: ${to ?? "unknown"} instead of ${from ?? "unknown"}.`),
+    );
 }

@@ -8,6 +8,10 @@ function createPackage(exports: object[], schemas: object = {}, protocol = "vai.
   return { manifest: { runtime: { protocol }, exports }, schemas } as unknown as Package;
 }
 
+/** Marks the changes that the console shows as warnings. */
+const describeChanges = (before: Package, after: Package): string[] =>
+  comparePackages(before, after).map(({ text, riskier }) => (riskier ? `Riskier: ${text}` : text));
+
 test("lists exports, permissions, slots and configuration that an upgrade changes", () => {
   const before = createPackage(
     [
@@ -20,20 +24,21 @@ test("lists exports, permissions, slots and configuration that an upgrade change
   const after = createPackage(
     [
       { id: "search", permissions: wider, config_schema: "c.json" },
-      { id: "new", permissions: NONE },
+      { id: "new", permissions: { ...NONE, gateway_api_scopes: ["tools:invoke"] } },
     ],
     { "c.json": { properties: { team: {}, region: {} }, required: ["team", "region"] } },
   );
-  expect(comparePackages(before, after)).toEqual([
+  expect(describeChanges(before, after)).toEqual([
     "It adds new.",
     "It no longer has old.",
-    "search will be able to use the network: b.test.",
-    "search will need the secret token.",
+    "Riskier: search will be able to use the network: b.test.",
+    "Riskier: search will need the secret token.",
     "search has the new setting region.",
     "search no longer has the setting gone.",
     "search requires the setting region.",
+    "Riskier: new will be able to call the gateway with tools:invoke.",
   ]);
-  expect(comparePackages(before, before)).toEqual([]);
+  expect(describeChanges(before, before)).toEqual([]);
 });
 
 test("lists what changes for callers of a tool", () => {
@@ -51,18 +56,40 @@ test("lists what changes for callers of a tool", () => {
     ],
     { "i.json": { type: "object", required: ["text"] }, "o.json": {} },
   );
-  expect(comparePackages(before, after)).toEqual([
-    "search will have the file access scratch instead of none.",
-    "search will be able to call the gateway with tools:invoke.",
-    "search has the effect class unknown instead of read_only.",
-    "search will no longer ask for approval of every call.",
+  expect(describeChanges(before, after)).toEqual([
+    "Riskier: search will have the file access scratch instead of none.",
+    "Riskier: search will be able to call the gateway with tools:invoke.",
+    "Riskier: search has the effect class unknown instead of read_only.",
+    "Riskier: search will no longer ask for approval of every call.",
     "The description of search changes.",
     "The arguments of search change.",
     "The result of search changes.",
   ]);
 });
 
+test("does not call a change riskier when the version can do less", () => {
+  const tool = { effect_class: "idempotent_write", requires_approval: false, input_schema: "i.json" };
+  const wide = { network: "egress", filesystem: "scratch", gateway_api_scopes: ["a"], secret_slots: ["b"] };
+  const before = createPackage([{ id: "search", kind: "tool", permissions: wide, tool }]);
+  const after = createPackage([
+    {
+      id: "search",
+      kind: "tool",
+      permissions: { ...NONE, filesystem: "assets_ro" },
+      tool: { ...tool, effect_class: "read_only", requires_approval: true },
+    },
+  ]);
+  expect(describeChanges(before, after)).toEqual([
+    "search will no longer use the network.",
+    "search will have the file access assets_ro instead of scratch.",
+    "search will no longer call the gateway with a.",
+    "search will no longer get the secret b.",
+    "search has the effect class read_only instead of idempotent_write.",
+    "search will ask for approval of every call.",
+  ]);
+});
+
 test("explains that the tools of a server are known only when it runs", () => {
   const server = createPackage([], {}, "mcp.stdio");
-  expect(comparePackages(server, server)).toEqual([expect.stringContaining("is hidden until you accept it")]);
+  expect(describeChanges(server, server)).toEqual([expect.stringContaining("is hidden until you accept it")]);
 });

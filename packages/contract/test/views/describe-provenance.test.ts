@@ -38,25 +38,25 @@ test("describes how an upgrade changes the provenance", () => {
     comparePackages(
       { manifest, schemas: {}, provenance: before } as never,
       { manifest, schemas: {}, provenance: after } as never,
-    );
+    ).map(({ text, riskier }) => (riskier ? `Riskier: ${text}` : text));
   const verifiedWith = (change: Partial<ProvenanceBuild>): Provenance => ({
     ...verified,
     build: { ...build, ...change },
   });
   expect(compare(verified, verifiedWith({ commit: "0".repeat(40), ref: "refs/tags/v1.1.0" }))).toEqual([]);
   expect(compare(verified, verifiedWith({ repository: "https://github.com/mallory/server" }))).toEqual([
-    "Its repository changed: https://github.com/mallory/server instead of https://github.com/acme/server.",
+    "Riskier: Its repository changed: https://github.com/mallory/server instead of https://github.com/acme/server.",
   ]);
   expect(compare(verified, verifiedWith({ workflow: "https://github.com/acme/server/x.yml" }))).toEqual([
-    expect.stringContaining("Its workflow changed: https://github.com/acme/server/x.yml"),
+    expect.stringContaining("Riskier: Its workflow changed: https://github.com/acme/server/x.yml"),
   ]);
   expect(compare(verified, verifiedWith({ runner: null }))).toEqual([
-    "Its kind of machine changed: unknown instead of github-hosted.",
+    "Riskier: Its kind of machine changed: unknown instead of github-hosted.",
   ]);
   expect(compare(verified, none)).toEqual([
-    "It no longer has verified provenance: the publisher provides none. The version in use was built from https://github.com/acme/server.",
+    "Riskier: It no longer has verified provenance: the publisher provides none. The version in use was built from https://github.com/acme/server.",
   ]);
-  expect(compare(none, verified)).toEqual([expect.stringContaining("It now has provenance: built from")]);
+  expect(compare(none, verified)).toEqual([expect.stringMatching(/^It now has provenance: built from/)]);
   expect(compare(undefined, none)).toEqual([]);
   expect(compare(verified, undefined)).toEqual([]);
 });

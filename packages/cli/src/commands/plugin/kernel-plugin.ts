@@ -67,7 +67,7 @@ async function describeOrigin(
   const rows = (await ifAllowed(context.client().plugins.list())) ?? [];
   const installed = rows.find((row) => row.name === name);
   const changes = installed === undefined ? [] : compareProvenance(installed, { provenance });
-  return [`Provenance: ${describeProvenance(provenance)}`, ...changes];
+  return [`Provenance: ${describeProvenance(provenance)}`, ...changes.map(({ text }) => text)];
 }
 
 /** The plugin that serves most routes for plugins, providers and settings. */

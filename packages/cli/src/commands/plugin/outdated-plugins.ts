@@ -41,7 +41,7 @@ async function describeUpgrade(
     const changes = provenance === undefined ? [] : compareProvenance(in_use_package, { provenance });
     return [
       `${package_id} ${newest_available} is available. To see what changes: backplane plugin upgrade ${package_id} --from ${source} --dry-run`,
-      ...changes.map((line) => `  ${line}`),
+      ...changes.map(({ text }) => `  ${text}`),
     ];
   }
   if (current === undefined) return [];
@@ -49,7 +49,7 @@ async function describeUpgrade(
     await findInstalledPackage(context, `${package_id}@${current}`),
     await findInstalledPackage(context, `${package_id}@${newest_installed}`),
   ];
-  const changes = comparePackages(before, after).map((line) => `  ${line}`);
+  const changes = comparePackages(before, after).map(({ text }) => `  ${text}`);
   return [
     `${package_id} ${current} → ${newest_installed}: backplane plugin upgrade ${package_id}@${newest_installed}`,
     ...(changes.length === 0 ? ["  no change to exports, permissions or configuration"] : changes),

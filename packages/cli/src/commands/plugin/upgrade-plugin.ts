@@ -199,7 +199,7 @@ async function showChanges(
   for (const version of new Set(affected.map(({ package_version }) => package_version))) {
     const current = await findInstalledPackage(context, `${target.package_id}@${version}`);
     out.note(plainLine(`${target.package_id} ${version} → ${target.version}`));
-    const lines = comparePackages(current, target);
+    const lines = comparePackages(current, target).map(({ text }) => text);
     for (const line of lines.length === 0 ? ["no change to exports, permissions or configuration"] : lines)
       out.note(`  ${plainLine(line)}`);
   }

@@ -120,25 +120,18 @@ function VersionComparison({ pkg, versions, used }: VersionComparisonProps) {
   );
 }
 
-/** Sentences of `comparePackages` about what the version can do in addition. */
-const WIDER =
-  /will be able to|will need the secret|will no longer ask for approval|no longer has verified provenance/;
-
-/** One sentence for each change; those that widen what the plugin can do are marked. */
+/** One sentence for each change; riskier changes are marked. */
 export function ChangeList({ before, after }: { before: Package; after: Package }) {
   const changes = comparePackages(before, after);
   if (changes.length === 0)
     return <p className={layout.text}>The exports, permissions and configuration do not change.</p>;
   return (
     <ul className={layout.sentences}>
-      {changes.map((sentence) => {
-        const wider = WIDER.test(sentence);
-        return (
-          <Sentence key={sentence} tone={wider ? "warn" : "quiet"} icon={wider ? "alert" : "dot"}>
-            {sentence}
-          </Sentence>
-        );
-      })}
+      {changes.map(({ text, riskier }) => (
+        <Sentence key={text} tone={riskier ? "warn" : "quiet"} icon={riskier ? "alert" : "dot"}>
+          {text}
+        </Sentence>
+      ))}
     </ul>
   );
 }
