@@ -3,6 +3,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import type { JsonObject } from "@backplane/contract";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
@@ -142,6 +143,37 @@ withJdk("reports a class that is not a provider, and responds to batches accordi
     jsonRpcError(7, -32602),
     jsonRpcError("last", -32002),
   ]);
+});
+
+withJdk("cancels calls of a batch, and calls that no thread has started", async () => {
+  const { child, exited } = startHost();
+  const invoke = (id: string) => ({
+    jsonrpc: "2.0",
+    id,
+    method: "invoke",
+    params: { instrument: "wait_a_while", params: { ms: 60_000 }, invocationId: id },
+  });
+  const cancel = (invocationId: string) => ({ jsonrpc: "2.0", method: "cancel", params: { invocationId } });
+  const singles = Array.from({ length: 50 }, (_, index) => `single_${index}`);
+  const messages = [
+    { jsonrpc: "2.0", id: "first", method: "initialize", params: initializeParams(base) },
+    [invoke("in_batch")],
+    cancel("in_batch"),
+    ...singles.flatMap((id) => [invoke(id), cancel(id)]),
+  ];
+  child.stdin.write(messages.map((message) => `${JSON.stringify(message)}\n`).join(""));
+  const answered: string[] = [];
+  for await (const line of createInterface({ input: child.stdout })) {
+    const answer = JSON.parse(line);
+    for (const { id, result } of Array.isArray(answer) ? answer : [answer])
+      answered.push(id === "first" ? id : `${id}: ${result.data?.stdout ?? JSON.stringify(result)}`);
+    if (answered.length === singles.length + 2) break;
+  }
+  expect(answered.toSorted()).toEqual(
+    ["first", ...["in_batch", ...singles].map((id) => `${id}: stopped, cancelled: true`)].toSorted(),
+  );
+  child.stdin.end();
+  expect(await exited).toBe(0);
 });
 
 withJdk(

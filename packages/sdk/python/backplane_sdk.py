@@ -32,7 +32,7 @@ import re
 import sys
 import threading
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing is for checkers only: a plugin should start fast
@@ -134,7 +134,7 @@ class Call:
         #: Values of the secret slots that the operator has bound.
         self.secrets: Dict[str, str] = self.context.get("secrets") or {}
         self.grant: Dict[str, Json] = self.context.get("grant") or {}
-        self.deadline: datetime = _parse_time(self.context.get("deadline_at"))
+        self.deadline: datetime = _parse_time(self.context.get("deadline_at", ""))
         #: A threading.Event: `is_set()` and `wait(seconds)`.
         self.cancelled = CancelEvent((self.deadline - datetime.now(timezone.utc)).total_seconds())
         #: The host's reason for the cancel, once it has cancelled.
@@ -621,11 +621,11 @@ def _failure(status: str, message: str) -> Dict[str, Json]:
     return {"status": status, "result": {"content": content, "is_error": True, "retryable": retryable}}
 
 
-def _parse_time(text: Optional[str]) -> datetime:
+def _parse_time(text: str) -> datetime:
     """Parses RFC 3339; before Python 3.11 fromisoformat accepts neither `Z` nor every length of fraction."""
-    match = re.fullmatch(r"(.{19})(?:\.(\d+))?(Z|z|[+-]\d\d:\d\d)", text or "")
+    match = re.fullmatch(r"(.{19})(?:\.(\d+))?(Z|z|[+-]\d\d:\d\d)", text)
     if match is None:
-        return datetime.now(timezone.utc) + timedelta(days=1)
+        raise ValueError(f"{text!r} is not a time")
     seconds, fraction, zone = match.groups()
     zone = "+00:00" if zone in "Zz" else zone
     return datetime.fromisoformat(f"{seconds}.{(fraction or '0').ljust(6, '0')[:6]}{zone}")

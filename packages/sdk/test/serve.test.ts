@@ -143,6 +143,8 @@ describe.each(Object.entries(languages))("%s and invalid requests", (_language, 
 
   test("answers each invalid request once and serves the next call", async () => {
     const changes: object[] = [
+      changed({ deadline_at: undefined }),
+      changed({ deadline_at: "tomorrow" }),
       { op: "tool.explode" },
       { op: 7 },
       { body: [] },
@@ -163,6 +165,21 @@ describe.each(Object.entries(languages))("%s and invalid requests", (_language, 
     expect(stdout).toContain('"id":"good","ok":true,"body":{"status":"succeeded"');
     expect(code).toBe(0);
   });
+});
+
+test("Python refuses a request without a valid deadline instead of choosing one", async () => {
+  const deadlines = [undefined, "tomorrow", "9999-99-99T99:99:99Z"];
+  const frames = deadlines.map((deadline_at, index) =>
+    encodeContentLength({
+      protocol: "vai.rpc.v1",
+      type: "request",
+      id: `bad_${index}`,
+      op: "tool.invoke",
+      body: { export_id: "echo", context: { invocation_id: "inv_1", deadline_at }, input: {} },
+    }),
+  );
+  const { stdout } = await exchangeBytes(languages.Python!, [hello, ...frames], '"id":"bad_2"');
+  for (const index of deadlines.keys()) expect(stdout).toContain(`"id":"bad_${index}","ok":false`);
 });
 
 describe("Python framing", () => {

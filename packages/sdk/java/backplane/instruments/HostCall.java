@@ -2,28 +2,31 @@ package backplane.instruments;
 
 import java.util.Map;
 
-/** One call in flight, and the thread that serves it. */
+/** One call that was received, and the thread that serves it once it has started. */
 final class HostCall implements InvocationContext {
-  private final Map<String, Object> params;
-  private final Thread thread;
+  final Map<String, Object> params;
   final String id;
+  private Thread thread;
   private boolean cancelled;
-  private boolean ended;
 
-  HostCall(Map<String, Object> params, Thread thread) {
+  HostCall(Map<String, Object> params) {
     this.params = params;
-    this.thread = thread;
     this.id = params.get("invocationId") instanceof String text ? text : "";
+  }
+
+  synchronized void start() {
+    thread = Thread.currentThread();
+    if (cancelled) thread.interrupt();
   }
 
   synchronized void cancel() {
     cancelled = true;
-    // The thread may already serve another call, which must not be interrupted.
-    if (!ended) thread.interrupt();
+    if (thread != null) thread.interrupt();
   }
 
+  /** The thread may serve another call next, which must not be interrupted. */
   synchronized void end() {
-    ended = true;
+    thread = null;
     Thread.interrupted();
   }
 

@@ -61,7 +61,7 @@ public final class InstrumentHost {
     System.exit(0);
   }
 
-  /** Slow requests run on other threads, so that this thread can read `cancel` meanwhile. A batch runs on this thread. */
+  /** Slow requests run on other threads, so that this thread can read `cancel` meanwhile. */
   private void receive(String line, ExecutorService threads) {
     Object message;
     try {
@@ -70,12 +70,34 @@ public final class InstrumentHost {
       send(error(null, ProtocolException.PARSE_ERROR, "Parse error: " + e.getMessage()));
       return;
     }
-    if (message instanceof Map<?, ?> request && SLOW_METHODS.contains(String.valueOf(request.get("method")))) {
-      threads.execute(() -> respond(handle(message)));
-      return;
+    if (isSlow(message)) {
+      register(message);
+      threads.execute(() -> answer(message));
+    } else {
+      answer(message);
     }
+  }
+
+  /** Runs on the reading thread, so that a `cancel` that follows finds the call even if no thread has started it. */
+  @SuppressWarnings("unchecked")
+  private void register(Object message) {
+    if (message instanceof List<?> batch) batch.forEach(this::register);
+    else if (message instanceof Map<?, ?> request
+        && "invoke".equals(request.get("method"))
+        && request.get("params") instanceof Map<?, ?> params) {
+      HostCall call = new HostCall((Map<String, Object>) params);
+      running.put(call.id, call);
+    }
+  }
+
+  private void answer(Object message) {
     respond(message instanceof List<?> batch ? handleBatch(batch) : handle(message));
     if (isShutdown(message)) System.exit(0);
+  }
+
+  private static boolean isSlow(Object message) {
+    if (message instanceof List<?> batch) return batch.stream().anyMatch(InstrumentHost::isSlow);
+    return message instanceof Map<?, ?> request && SLOW_METHODS.contains(String.valueOf(request.get("method")));
   }
 
   private Object handleBatch(List<?> batch) {
@@ -197,14 +219,30 @@ public final class InstrumentHost {
 
   @SuppressWarnings("unchecked")
   private Object invoke(Map<String, Object> params) {
-    Instrument instrument = find(ProtocolException.text(params, "instrument"));
-    if (!(params.getOrDefault("params", Map.of()) instanceof Map<?, ?> arguments)) {
-      throw new ProtocolException(ProtocolException.INVALID_PARAMS, "params must be an object");
-    }
-    HostCall call = new HostCall(params, Thread.currentThread());
-    running.put(call.id, call);
+    HostCall call = findRegistered(params);
+    call.start();
     try {
-      InstrumentResult result = instrument.invoke((Map<String, Object>) arguments, call);
+      Instrument instrument = find(ProtocolException.text(params, "instrument"));
+      if (!(params.getOrDefault("params", Map.of()) instanceof Map<?, ?> arguments)) {
+        throw new ProtocolException(ProtocolException.INVALID_PARAMS, "params must be an object");
+      }
+      return invoke(instrument, (Map<String, Object>) arguments, call);
+    } finally {
+      call.end();
+      running.remove(call.id, call);
+    }
+  }
+
+  /** A later call with the same invocation id replaces an earlier one, which can then no longer be cancelled. */
+  private HostCall findRegistered(Map<String, Object> params) {
+    HostCall call = new HostCall(params);
+    HostCall registered = running.get(call.id);
+    return registered != null && registered.params == params ? registered : call;
+  }
+
+  private Object invoke(Instrument instrument, Map<String, Object> arguments, HostCall call) {
+    try {
+      InstrumentResult result = instrument.invoke(arguments, call);
       if (result != null) return result.toJson();
       return InstrumentResult.error("MALFORMED_RESULT", instrument.name() + " returned no result").toJson();
     } catch (UnsupportedOperationException e) {
@@ -214,9 +252,6 @@ public final class InstrumentHost {
       return InstrumentResult.error("EXCEPTION", missing == null ? messageOf(e) : missing).toJson();
     } catch (Throwable e) {
       return InstrumentResult.error("EXCEPTION", messageOf(e)).toJson();
-    } finally {
-      call.end();
-      running.remove(call.id, call);
     }
   }
 
