@@ -212,8 +212,7 @@ verifies(
 test("treats the end of the input as a shutdown and an invalid frame as a failure", async () => {
   const closed = await createPair(async () => ({ status: "succeeded" }));
   closed.host_end.close();
-  await nextTurn();
-  expect(closed.ended).toEqual(["shutdown"]);
+  await expect.poll(() => closed.ended).toEqual(["shutdown"]);
 
   const bad: [string, string][] = [
     [
