@@ -1,6 +1,6 @@
 /**
- * The part of the agent module that the door calls: the tools of kernel plugins and their runner, the
- * watchers of sessions, and the model for sampling requests. This part is built before the door.
+ * The part of the agent module that is built before the door: kernel plugins, their tools and the runner of those
+ * tools, the watchers of sessions, and the model for sampling requests.
  */
 
 import {

@@ -249,7 +249,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
   };
 }
 
-/** Throws `harness.limit` if the caller belongs to a harness execution that has reached this limit. */
+/** Counts one use for the harness execution of the caller, if any. Throws `harness.limit` at the limit. */
 async function countUse(
   { executions }: Pick<Store, "executions">,
   caller: Caller,
@@ -260,8 +260,8 @@ async function countUse(
 }
 
 /**
- * Runs before each step of a turn on a store that several gateways share. Checks that this gateway has its lease and
- * still holds the turn, and makes the turn read the messages that another gateway wrote for it.
+ * Checks before each step that this gateway has its lease and still holds the turn, and makes the turn read the
+ * messages that another gateway wrote for it. Does nothing if the store is not shared.
  */
 async function prepareStep(
   { deps, lease, store_wait }: Door,

@@ -13,7 +13,7 @@ export function sessionKey(
   if (workspace.length === 0 || workspace.length > MAX_WORKSPACE_LENGTH || /\p{C}/u.test(workspace)) {
     throw new BackplaneError(
       "request.invalid",
-      `The workspace must be a name of 1 to ${MAX_WORKSPACE_LENGTH} characters.`,
+      `The workspace must be a name of 1 to ${MAX_WORKSPACE_LENGTH} printable characters.`,
     );
   }
   return { scope: caller.scope, workspace, session_id };

@@ -176,7 +176,7 @@ async function getCompactedChain(
   );
 }
 
-/** Anchors named `session/…` are written by the kernel only. */
+/** Only the kernel writes anchors named `session/…`. */
 function checkAnchorName(name: string): void {
   if (name.length <= MAX_ANCHOR_NAME_LENGTH && /^(?!session\/)[^\p{C}]+$/u.test(name)) return;
   throw new BackplaneError(
@@ -186,8 +186,8 @@ function checkAnchorName(name: string): void {
 }
 
 /**
- * A compaction that may not call the bound compactor would fall back to the model, so the right to compact is checked
- * before a compactor is chosen.
+ * A compaction without the right to call the bound compactor would fall back to the model, so the right to compact is
+ * checked before a compactor is chosen.
  */
 function requireCompactionScope({ delegation }: Caller): void {
   if (delegation === undefined || delegation.scopes.includes("compactions:write")) return;

@@ -1,6 +1,7 @@
 /**
- * The host's models for trusted instrument plugins: one prompt to the org's active provider, or one
- * embedding. Each binding has its own quota. Every request is in the audit log with its cost but without its text.
+ * The host's models for trusted instrument plugins. A request is one prompt to the org's active provider, or one
+ * embedding. Each binding has its own quota. The audit log records every request, with its token usage if the request
+ * succeeded, but never with its text.
  */
 
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } from "@backplane/contract";
@@ -119,8 +120,8 @@ function checkText(name: string, value: string): void {
 }
 
 /**
- * Allows a number of requests per key in any time window. A request removes the keys that have had no request within
- * the window.
+ * Limits the requests of each key within a sliding window. Each `take` also removes the keys that have had no request
+ * within the window.
  */
 export class Quota {
   readonly #clock: Pick<Clock, "monotonic">;
@@ -134,6 +135,7 @@ export class Quota {
     this.#window_ms = window_ms;
   }
 
+  /** Counts a request of the key and returns true, or returns false if the key has used its quota. */
   take(key: string): boolean {
     const now = this.#clock.monotonic();
     const since = now - this.#window_ms;

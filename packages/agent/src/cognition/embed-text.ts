@@ -1,7 +1,7 @@
 /**
- * An embedding that needs no model: words and their three-letter sequences are hashed into a vector of length 1.
- * Texts that share words have similar vectors; meaning is not considered. Plugins use this embedding while no
- * provider offers a better one. The vector of a text must never change, because plugins store vectors.
+ * An embedding that needs no model: words and their three-letter sequences are hashed into a unit vector.
+ * Texts that share words have similar vectors; meaning is not considered. Plugins get this embedding if no provider
+ * instance has an embedding model. The vector of a text must never change, because plugins store vectors.
  */
 
 const VECTOR_SIZE = 256;

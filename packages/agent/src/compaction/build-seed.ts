@@ -44,7 +44,7 @@ export function buildSeed(
   return seed;
 }
 
-/** The date is that of the newest source, because clients treat entries before the anchor's date as repeated ones. */
+/** The entry is dated like the newest source entry, because clients treat entries older than the anchor as repeats. */
 function toNewEntry(block: Block, date: string): NewEntry {
   const entry = entryFromBlock(block, date);
   const { from_entries } = block;
@@ -86,7 +86,10 @@ class SourceBlocks {
     return same.splice(Math.max(index, 0), 1)[0] ?? null;
   }
 
-  /** The entries without a block, such as model responses, between two entries. They keep that position in the seed. */
+  /**
+   * Returns the entries between two kept entries, such as model responses, if none of them has a block. They keep their
+   * position in the seed.
+   */
   between(before: Entry | null, after: Entry): readonly Entry[] {
     if (before === null) return [];
     const from = this.#index.get(before)! + 1;

@@ -62,7 +62,7 @@ export interface CompactionDeps {
   yieldToEventLoop(): Promise<void>;
   /** Throws `harness.limit` if the caller belongs to a harness that may not compact, or not again. */
   countCompaction(caller: Caller): Promise<void>;
-  /** Returns the model of the instance, with its context window in tokens; null if no instance is active. */
+  /** Returns the model of the given or the active instance with its context window; null if there is no instance. */
   chooseModel(org_id: string, provider: string | null): Promise<ChosenModel | null>;
   /** The compactors that can be used, in order. Throws if the caller requested one that is not bound. */
   findCompactors(caller: Caller, choice: CompactorChoice): Promise<CompactorCandidate[]>;
@@ -121,9 +121,13 @@ export class Compactions {
   /** Compacts on request, whatever the size of the context. */
   async compact(key: SessionKey, caller: Caller, options: CompactionOptions): Promise<Chain> {
     const model = await this.#deps.chooseModel(key.scope.org_id, null);
-    if (model === null) throw new BackplaneError("llm.failed", "No provider instance is active.");
+    if (model === null) {
+      throw new BackplaneError("llm.failed", "No provider instance is active.", {
+        fix: "Create and activate one: backplane provider add",
+      });
+    }
     const { tokens } = await this.#deps.histories.open(key);
-    // The user requested this compaction, so the window is lowered to the size of the conversation.
+    // The caller requested this compaction, so the window is lowered to the size of the conversation.
     const window = Math.min(model.window, tokens);
     const default_target = Math.max(Math.floor(window * COMPACTION_LIMITS.target), MIN_DEFAULT_TARGET);
     await this.#deps.countCompaction(caller);
@@ -179,8 +183,8 @@ export class Compactions {
   }
 
   /**
-   * Tries the compactors in order and then the model. A compactor that the caller requested is the only candidate.
-   * One that failed is not called again in a later attempt.
+   * Tries the compactors in order and then the model. A compactor that failed is not called again in a later attempt.
+   * If the caller requested a compactor, its failure fails the attempt.
    */
   async #compact(
     { key, model, target_tokens, options, caller }: CompactionPlan,

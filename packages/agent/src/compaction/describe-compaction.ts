@@ -61,7 +61,7 @@ export async function readCompactedEntries(sessions: SessionReader, chain: Chain
 /** The first entry of a compacted chain is an anchor with the summary and the record. */
 async function readState(sessions: SessionReader, chain: Chain): Promise<JsonObject> {
   if (chain.origin !== "compaction")
-    throw new BackplaneError("request.invalid", "This chain is not a compaction.");
+    throw new BackplaneError("request.invalid", `Chain ${chain.id} was not written by a compaction.`);
   const [anchor] = await sessions.entries(scopeOf(chain), chain.id, chain.fork_entry_id, 1);
   return anchor?.kind === "anchor" && isObject(anchor.payload.state) ? anchor.payload.state : {};
 }

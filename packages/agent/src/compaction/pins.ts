@@ -26,7 +26,7 @@ export class Pins {
     this.#deps = deps;
   }
 
-  /** Pins the entry, which must be on the session's current chain. If the entry is a copy, its original is pinned. */
+  /** Pins an entry of the session's current chain or its ancestors. If the entry is a copy, its original is pinned. */
   async pin(key: SessionKey, caller: Caller, entry_id: number): Promise<Pin> {
     const source = await this.#deps.sessions.hydrate(key);
     const entry =
@@ -55,8 +55,8 @@ export class Pins {
   }
 
   /**
-   * The newest message or tool result that contains the text; without text, the last message of the user. Entries of
-   * the current turn come last, because the request for a pin often repeats the words.
+   * Returns the id of the newest message or tool result that contains the text; without text, of the user's last
+   * message. Entries of the current turn come last, because the request for a pin often repeats the words.
    */
   async findByText(key: SessionKey, text: string | undefined): Promise<number> {
     const { entries } = await this.#deps.sessions.hydrate(key);

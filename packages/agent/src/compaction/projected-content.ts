@@ -1,7 +1,7 @@
 /**
- * Converts content blocks into the form that compactors receive, and back. A block that is not text has its text form
- * in `text`. A reference has the transport `stored`, because a plugin may return an `artifact` only for a file that it
- * wrote itself.
+ * Converts content blocks into the form that compactors receive, and back. A block that is not text gets a description
+ * in `text`. A reference to an artifact gets the transport `stored`, because a plugin may return the transport
+ * `artifact` only for a file that it wrote itself.
  */
 import { type Block, type ContentBlock, describeContent, isArtifact } from "@backplane/contract";
 
@@ -12,7 +12,7 @@ export function projectContent(block: Block): Block {
   return { ...block, content: block.content.map(projectBlock) };
 }
 
-/** The inverse, for the blocks that a compactor kept. */
+/** Restores the original content of a block that a compactor kept. */
 export function restoreContent(block: Block): Block {
   return { ...block, content: block.content.map(restoreBlock) };
 }

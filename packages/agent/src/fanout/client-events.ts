@@ -61,11 +61,8 @@ export const ANSWER_ENDS: ReadonlySet<string> = new Set([
   "user.interrupt",
 ]);
 
-/**
- * These events announce entries that were written with a new chain and did not pass through the feed of the
- * tape.
- */
-export const NEW_CHAIN_EVENTS: ReadonlySet<string> = new Set([
+/** After these events, the tape can contain entries that did not pass through its feed, so it is read again. */
+export const REFRESH_EVENTS: ReadonlySet<string> = new Set([
   "session.reset",
   "session.handoff",
   "session.compaction.completed",

@@ -37,9 +37,7 @@ export interface EnvelopeDeps {
   ids: IdSource;
 }
 
-/**
- * Makes the envelopes that only the watchers of one session receive and that are never published on the bus.
- */
+/** Makes envelopes for the watchers of one session: of written and replayed entries, and of an unfinished answer. */
 export class Envelopes {
   readonly #deps: EnvelopeDeps;
 
@@ -99,8 +97,8 @@ export class Envelopes {
 }
 
 /**
- * The event holds the whole context of a model call. The form on the tape refers to it instead, which avoids
- * sending the context again with each call.
+ * An `llm.call.request` event holds the whole context of the model call. Its form on the tape refers to that context
+ * instead, so the context is not sent again with each call.
  */
 function asTaped(event: BusEvent, { payload }: Entry): BusEvent {
   const { data } = payload;
@@ -108,7 +106,7 @@ function asTaped(event: BusEvent, { payload }: Entry): BusEvent {
   return { ...event, payload: data as Record<string, unknown> };
 }
 
-/** Returns the id of the event that finished an answer, or null when the entry is not such an answer. */
+/** Returns the id of the event that finished the answer, or null if the entry is not a finished answer. */
 export function finishEventId({ kind, payload, meta }: Entry): string | null {
   if (kind !== "message" || payload.role !== "assistant") return null;
   return typeof meta.event_id === "string" ? meta.event_id : null;

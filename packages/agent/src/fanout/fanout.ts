@@ -42,7 +42,7 @@ import {
   isTaped,
   isUncheckedAnswer,
   isVisibleTo,
-  NEW_CHAIN_EVENTS,
+  REFRESH_EVENTS,
   subjectOf,
 } from "./client-events.ts";
 import { Envelopes, withLastEntryId } from "./envelopes.ts";
@@ -67,7 +67,8 @@ export interface FanoutDeps {
   bus: Pick<Bus, "kernel">;
   feed: TapeFeed;
   /**
-   * Resolves the workspace of a session id on the bus. Without it, an event reaches every watched workspace.
+   * Resolves the workspace of a session id on the bus. If absent, an event reaches the session's watchers in every
+   * workspace.
    */
   live?: Pick<LiveSessions, "findKey">;
   clock: Clock;
@@ -101,7 +102,7 @@ class SessionFanout implements FanoutService {
   readonly #connection: ConnectionDeps;
   readonly #stopFeed: () => void;
   #timer: Timer | null = null;
-  /** Ids of the events about the end of connections at shutdown that are not delivered yet. */
+  /** Ids of the detach events of a shutdown that have not been delivered yet. */
   readonly #undelivered = new Set<string>();
   #shutdown_announcement: Promise<void> | null = null;
   #onDelivered: () => void = () => {};
@@ -254,7 +255,7 @@ class SessionFanout implements FanoutService {
     if (subject !== null) {
       for (const hub of this.#hubs.forSession(event, subject)) {
         hub.publish(event);
-        if (NEW_CHAIN_EVENTS.has(kind)) hub.refresh();
+        if (REFRESH_EVENTS.has(kind)) hub.refresh();
       }
       if (kind.startsWith("approval.")) this.#publishToAncestors(event, subject);
     } else if (isAnnouncement(kind)) {
@@ -283,8 +284,8 @@ class SessionFanout implements FanoutService {
   }
 
   /**
-   * Watchers receive the thinking of the model as it streams, but it is not kept after the answer. The text of the
-   * answer reaches them as assistant.message.delta, and partial tool calls do not reach them.
+   * Watchers receive the thinking of the model as it streams. The text of the answer reaches them as
+   * assistant.message.delta, and partial tool calls do not reach them.
    */
   #onThinking(event: BusEvent<"llm.call.delta">): void {
     if (event.payload.thinking === undefined || event.payload.thinking === "") return;

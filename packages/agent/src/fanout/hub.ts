@@ -38,7 +38,7 @@ export class Hub {
     this.#deps = deps;
   }
 
-  get idle(): boolean {
+  get is_idle(): boolean {
     return this.pins === 0 && this.connections.size === 0;
   }
 
@@ -85,9 +85,7 @@ export class Hub {
     for (const connection of this.connections) connection.receiveLive(envelope);
   }
 
-  /**
-   * Returns true for a delta of an answer that has already ended, because the bus may lag behind the tape.
-   */
+  /** Returns whether the answer of the delta has already ended. The bus can lag behind the tape. */
   isLate(delta: BusEvent): boolean {
     return delta.id < this.#finished_id;
   }

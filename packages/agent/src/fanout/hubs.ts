@@ -61,7 +61,7 @@ export class Hubs {
   }
 
   release(hub: Hub): void {
-    if (!hub.idle) return;
+    if (!hub.is_idle) return;
     const { session_id } = hub.key;
     const remaining = (this.#by_id.get(session_id) ?? NONE).filter((other) => other !== hub);
     if (remaining.length === 0) this.#by_id.delete(session_id);

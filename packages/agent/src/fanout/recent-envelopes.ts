@@ -23,7 +23,7 @@ export class RecentEnvelopes {
     (recent.envelope.entry_id === null ? this.#events : this.#entries).add(recent);
   }
 
-  /** Returns whether every entry after `cursor` that was not read from the tape is still kept. */
+  /** Returns whether no entry after `cursor` has been evicted. */
   reaches(cursor: number): boolean {
     return this.#entries.last_evicted <= cursor;
   }
@@ -42,7 +42,7 @@ export class RecentEnvelopes {
 
 class BoundedBuffer {
   items: RecentEnvelope[] = [];
-  /** The highest mark among the evicted items: the id of an entry, or the sequence number of an event. */
+  /** The highest position of an evicted item: the id of an entry, or the sequence number of an event. */
   last_evicted = 0;
   #size = 0;
   readonly #max: number;

@@ -1,8 +1,9 @@
 /**
- * One client on one session. The connection reads the tape from its cursor until it reaches the entries that the hub
- * has kept meanwhile, becomes live in that same step, and from then on receives each entry as it is written:
+ * One client on one session (fanout.attach). The connection reads the tape from its cursor until it reaches the entries
+ * that the hub has kept meanwhile, becomes live in that same step, and from then on receives each entry as it is
+ * written. After a gap in the entries it reads again. A connection that is `gone` has left its hub:
  *
- *   reading → live → gone, and live → reading again after a gap in the entries (fanout.attach).
+ *   reading → live → reading …, and either → gone
  */
 
 import { codeOf, type Entry } from "@backplane/contract";
@@ -70,7 +71,7 @@ export class SubscriberConnection {
     if (this.#state === "live") void this.read(null);
   }
 
-  /** Never rejects. `first` is set for the read that follows the attach, and null for a read that closes a gap. */
+  /** Never rejects. `first` is set for the read that follows the attach, and null for later reads. */
   async read(first: { replay: boolean } | null): Promise<void> {
     const { hub } = this;
     this.#state = "reading";

@@ -13,8 +13,8 @@ import { findCallingRow, requireSessionSupport } from "./session-access.ts";
 /** The part of a turn request that links a run to the call that starts it. */
 type ChildRunLink = Pick<TurnRequest, "trigger" | "parent_run_id" | "execution">;
 
-/** `nested` counts the sub-agents between the call and the run. */
-export function executionUse(caller: Caller, nested = 0): Pick<TurnRequest, "execution"> {
+/** Returns the field `execution` of a run that the caller starts. `nested` counts the sub-agents in between. */
+export function executionField(caller: Caller, nested = 0): Pick<TurnRequest, "execution"> {
   const id = executionOf(caller);
   return id === null ? {} : { execution: { id, depth: (caller.delegation?.depth ?? 0) + 1 + nested } };
 }
@@ -36,7 +36,7 @@ export async function linkChildRun(
   return {
     trigger,
     ...(row.run_id === null ? {} : { parent_run_id: row.run_id }),
-    ...executionUse(caller),
+    ...executionField(caller),
   };
 }
 

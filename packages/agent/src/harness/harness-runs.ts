@@ -1,6 +1,6 @@
 /**
- * Runs of harnesses that a person starts. The run, its message, the call and the execution are written in one
- * transaction, and the run ends in one transaction with its call. The run does not occupy the session: the harness
+ * Runs of harnesses, started through the API. The run, its message, the call and the execution are written in one
+ * transaction, and the run and its call end in one transaction. The run does not occupy the session, because the harness
  * starts turns there.
  */
 

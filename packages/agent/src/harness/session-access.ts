@@ -16,7 +16,7 @@ export async function findCallingRow(
   return door.live.get(invocation_id)?.row ?? (await door.deps.store.invocations.get(scope, invocation_id));
 }
 
-/** The session that the harness works for needs `continue`; any other session needs `branch_session`. */
+/** Writing to the session that the harness works for requires `continue`, to any other session `branch_session`. */
 export async function requireSessionSupport(
   door: Door,
   row: InvocationRow,

@@ -2,7 +2,7 @@
 import { CONTENT_LIMITS, isObject, type Json } from "@backplane/contract";
 
 const CHARS_PER_TOKEN = 4;
-/** Longer text without a space is the data of an image or a file. */
+/** Longer text without a space among its first characters is treated as the data of an image or a file. */
 const DATA_CHARS = 4_096;
 
 export function estimateInput(body: Json): number {

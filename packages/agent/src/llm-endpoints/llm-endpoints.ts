@@ -37,7 +37,7 @@ import { PartQueue } from "./part-queue.ts";
 
 /** The tokens that a running call reserves for its answer if the client sets no valid limit. */
 const RESERVED_OUTPUT = 4_096;
-/** No model returns more tokens. One cancelled call must not use up the budget of a project for a month. */
+/** No model returns more tokens. One cancelled call must not use up a project's budget for a month. */
 const MAX_RESERVED_OUTPUT = 1_000_000;
 const CHARS_PER_TOKEN = 4;
 /** The maximum number of answers that a vendor returns for one request. */
@@ -73,9 +73,9 @@ interface OpenCall {
 
 export interface LlmEndpointModule {
   facade: LlmEndpoints;
-  /** Marks calls whose gateway stopped while they ran. */
+  /** Ends the calls of stopped gateways: once now, and periodically if the store is shared. */
   start(): Promise<void>;
-  /** Cancels the running calls and waits until they are settled. */
+  /** Cancels the running answers and waits until their calls are settled. */
   stop(): Promise<void>;
 }
 
@@ -100,7 +100,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
     if (count >= MAX_CALLS_PER_CALLER)
       throw new BackplaneError(
         "request.overloaded",
-        `${MAX_CALLS_PER_CALLER} model calls of this credential are running.`,
+        `This credential has ${MAX_CALLS_PER_CALLER} running model calls, the limit. Retry when one has ended.`,
         { details: { limit: MAX_CALLS_PER_CALLER, retry_after_ms: 1_000 } },
       );
     calls_by_root.set(root, count + 1);
@@ -249,13 +249,13 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
   }
 
   async function endLost(before: number): Promise<void> {
-    // Right after an outage of the store, the lease of a live gateway may have expired.
+    // Right after an outage of the store, the lease of a live gateway may have expired, so leases are not considered.
     const now = door.lease.mayTakeOver() ? clock.now() : null;
     const lost = await store.llm_calls.endLost(before, now);
     if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway stopped");
   }
 
-  /** Ends the calls of gateways that have stopped. Every gateway does this, because the update is the same for all. */
+  /** Every gateway ends the calls of stopped gateways, because the update has the same result whoever makes it. */
   function scheduleSweep(): void {
     sweep = clock.after(Math.min(SWEEP_MS, deps.host.recovery.interval_ms), () => {
       void endLost(clock.now() - SETTLE_GRACE_MS)
@@ -351,12 +351,12 @@ function reservedOutput(max_tokens = RESERVED_OUTPUT): number {
   return max_tokens >= 1 ? Math.ceil(Math.min(max_tokens, MAX_RESERVED_OUTPUT)) : RESERVED_OUTPUT;
 }
 
-/** The answers that the client requests (`n` of chat completions), each of which may have the maximum of tokens. */
+/** Returns the number of answers that the client requests (`n` of chat completions). Each can reach the token limit. */
 function countChoices({ n }: JsonObject): number {
   return typeof n === "number" && n >= 1 ? Math.min(Math.ceil(n), MAX_CHOICES) : 1;
 }
 
-/** An estimate. A vendor sends about one event for each token. */
+/** For native events, an estimate: a vendor sends about one event for each token. */
 function estimatePartTokens(part: LlmEndpointPart): number {
   if (part.type === "native") return 1;
   const text = part.type === "tool_call" ? part.args : "text" in part ? part.text : undefined;

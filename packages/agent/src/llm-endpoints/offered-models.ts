@@ -42,7 +42,7 @@ export async function listOfferedModels(
   return offered;
 }
 
-/** A full name takes precedence over the name of a model that contains a slash itself. */
+/** A full name (`provider/model`) takes precedence over a model's own name, which can also contain a slash. */
 export function resolveModel(offered: readonly OfferedModel[], name: string): OfferedModel {
   const match = offered.find(({ id }) => id === name) ?? offered.find(({ model }) => model === name);
   if (match === undefined)

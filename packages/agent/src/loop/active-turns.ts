@@ -1,4 +1,4 @@
-/** The turns that run on this node. The loop adds and removes them; others look them up by run or by call. */
+/** The turns that run on this node. The loop adds and removes them; other parts look them up by run or by call. */
 
 import type { LiveCalls } from "@backplane/door";
 import type { Turn } from "./turn.ts";
@@ -28,9 +28,8 @@ export class ActiveTurns {
   }
 
   /**
-   * Returns the turn that made a call, found by the call's own row. The session id of a request is chosen by
-   * its caller, and a caller that sends the session id of a running turn must not act with the rights of that
-   * turn.
+   * Returns the turn that made a call, found by the call's own row. The session id of a request is chosen by its
+   * caller, and a caller that sends the session id of a running turn must not act with the rights of that turn.
    */
   findByCall(invocation_id: string): Turn | undefined {
     const row = this.#calls.get(invocation_id)?.row;

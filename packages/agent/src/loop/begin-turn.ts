@@ -252,7 +252,7 @@ export function prepareMessage(
 }
 
 /**
- * Appends to the tape of a running turn. A message with an idempotency key is a separate write that claims
+ * Appends the message to the tape of a running turn. A message with an idempotency key is a separate write that claims
  * the key.
  */
 export async function writeMessage(

@@ -19,7 +19,7 @@ export interface History {
 class CachedHistory implements History {
   chain_id = "";
   last_id = 0;
-  /** Entries that were written while the tape is still being read. */
+  /** Entries that are written while the tape is being read; null afterwards. */
   early: Entry[] | null = [];
   /** Settles when the tape has been read. */
   reading: Promise<void> = Promise.resolve();
@@ -62,7 +62,7 @@ export class Histories {
     });
   }
 
-  /** Returns the history and reads the tape only if it is not cached. */
+  /** Returns the history. The tape is read only if the history is not cached. */
   async open(key: SessionKey): Promise<History> {
     const name = sessionMapKey(key);
     for (;;) {

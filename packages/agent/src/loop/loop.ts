@@ -74,7 +74,7 @@ export class Loop {
   readonly #deps: LoopDeps;
   readonly #slots = new IdTable<SessionSlot>();
   readonly #published = new Set<string>();
-  /** Turns recovered from earlier gateways start after this promise resolves. */
+  /** The recovered turns of stopped gateways start after this promise resolves. */
   readonly #ready = Promise.withResolvers<void>();
   #stopping = false;
 
@@ -128,9 +128,9 @@ export class Loop {
   }
 
   /**
-   * Called when a call ends after its turn has ended. The conversation continues from the result with the rights of the
-   * original actor at most. A sub-agent whose turn has ended does not continue, because the call that waited for it has
-   * ended too.
+   * Called when an approved call ends. If its turn has ended before, the conversation continues from the result, with
+   * at most the rights of the original actor. A sub-agent whose turn has ended does not continue, because the call that
+   * waited for it has ended too.
    */
   resume(key: SessionKey, ended: Pick<InvocationRow, "requested_by" | "channel">): void {
     if (this.#stopping || this.#slots.has(sessionMapKey(key))) return;
@@ -167,8 +167,8 @@ export class Loop {
   }
 
   /**
-   * Runs work that moves the head. No turn begins before the work is done. Throws session.busy while a turn
-   * runs.
+   * Runs work that changes the chain of the session. No turn begins before the work is done. Throws `session.busy` if a
+   * turn is running.
    */
   async runExclusively<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
     const name = sessionMapKey(key);
@@ -198,7 +198,7 @@ export class Loop {
     return this.#slots.get(sessionMapKey(key))?.turn;
   }
 
-  /** Returns whether the session has a turn that runs or is about to begin. */
+  /** Returns whether the session has a turn that runs or is about to begin, or is reserved for other work. */
   isBusy(key: SessionKey): boolean {
     return this.#slots.get(sessionMapKey(key)) !== undefined;
   }
@@ -217,7 +217,7 @@ export class Loop {
     await Promise.all(all.map((turn) => turn.settled));
   }
 
-  /** Starts the recovered turns of earlier gateways. Called when the tools that they need are loaded. */
+  /** Starts the recovered turns of stopped gateways. Called when the tools that they need are loaded. */
   resumeTurns(): void {
     this.#ready.resolve();
   }

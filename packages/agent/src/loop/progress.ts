@@ -23,8 +23,8 @@ export interface Progress {
   /** Null means that the model has to be called. */
   answer: ModelAnswer | null;
   /**
-   * Results of this answer's calls only, by call id, because some models number their calls from zero in
-   * every answer.
+   * Results by call id. Those of earlier calls with an id of this answer are removed, because some models number their
+   * calls from zero in every answer.
    */
   results: ReadonlyMap<string, CallResult>;
   /** Calls on the tape that have no result yet. */

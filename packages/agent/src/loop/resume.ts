@@ -31,7 +31,7 @@ const MAX_RESUMES = 1;
 /** The interval at which the tape is read again for results that another node writes. */
 const POLL_MS = 1_000;
 
-/** Throws the reason when the turn cannot continue. Returns null when this gateway no longer holds it. */
+/** Throws the reason if the turn cannot continue. Returns null if this gateway no longer holds the turn. */
 export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | null> {
   const { persister, store, sessions, settings } = deps;
   const key = keyOf(run);
@@ -72,8 +72,8 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
 }
 
 /**
- * Waits until the turn has no open calls and returns its progress. Throws `cancelled` when the turn is
- * stopped first.
+ * Waits until the turn has no open calls, restores its state from the tape and returns its progress. Throws `cancelled`
+ * if the turn is stopped first.
  */
 export async function waitForOpenCalls(deps: ResumeDeps, turn: Turn): Promise<Progress> {
   for (;;) {
@@ -116,7 +116,7 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
   // The rights of the caller may be gone. Its delegation records whether a hook started the run.
   const { delegation } = (await resolveCaller(deps, run)) ?? {};
   const caller: Caller = {
-    ...NO_RIGHTS,
+    ...NO_SCOPES,
     actor: run.requested_by,
     scope: key.scope,
     ...(delegation === undefined ? {} : { delegation }),
@@ -150,7 +150,7 @@ async function findResumeProblem(
   return caller === null ? `${INTERRUPTED}, and its caller no longer has access` : null;
 }
 
-const NO_RIGHTS = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
+const NO_SCOPES = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
 
 /** Returns the caller with its current rights. `permit` decides whether an API key is still valid. */
 async function resolveCaller(deps: ResumeDeps, run: RunRow): Promise<Caller | null> {
@@ -166,7 +166,7 @@ async function findCaller({ store }: ResumeDeps, run: RunRow): Promise<Caller | 
     const row = await store.invocations.get(scope, actor);
     return row === null ? null : toDelegatedCaller(row);
   }
-  if (!isId("key", actor)) return { ...NO_RIGHTS, actor, scope };
+  if (!isId("key", actor)) return { ...NO_SCOPES, actor, scope };
   const key = await store.keys.get(org_id, actor);
   if (key === null) return null;
   const tools_field = key.tools === undefined ? {} : { tools: key.tools };

@@ -1,6 +1,6 @@
 /**
- * Records the end of a turn in one transaction: the row of the run, the entry of the answer and the outbox event.
- * The answer is published on the bus afterwards.
+ * Records the end of a turn in one transaction: the row of the run, the entry of the answer and the outbox event. The
+ * answer is published on the bus afterwards. Also builds the outbox events of every run.
  */
 
 import {

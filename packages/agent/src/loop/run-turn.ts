@@ -46,7 +46,7 @@ export interface StepDeps extends MemoryDeps {
    * wrote, and throws `run.taken_over` when another gateway holds the turn.
    */
   beforeStep(turn: Turn): Promise<void>;
-  /** Called before each model call of a run that belongs to a harness. Throws `harness.limit`. */
+  /** Called before each model call of a run that belongs to a harness execution. Throws `harness.limit`. */
   countStep(caller: Caller): Promise<void>;
   store_wait: StoreWait;
   /** Called before each model call. Compacts the session when its context is nearly full. */
@@ -56,8 +56,8 @@ export interface StepDeps extends MemoryDeps {
 }
 
 /**
- * The longest delay that a timer supports. An approval may take that long, and the door limits every call
- * itself.
+ * Just below the longest delay that a timer supports (2^31 ms). An approval can take very long, and the door limits
+ * every call itself.
  */
 const TOOL_WAIT_MS = 2_000_000_000;
 
@@ -84,8 +84,7 @@ interface TurnResult {
 }
 
 /**
- * Never rejects. An error inside is recorded as the failure of the turn. Null means that another gateway
- * holds the turn.
+ * Never rejects: an error is recorded as the failure of the turn. Resolves to null if another gateway holds the turn.
  */
 export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null> {
   let result = await runUntilDone(deps, turn, () => runFirstSteps(deps, turn));
@@ -139,7 +138,7 @@ async function runUntilDone(
   }
 }
 
-/** `from` is the progress that an earlier gateway made. */
+/** `from` is the progress that the turn had made when its gateway stopped. */
 async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null): Promise<TurnEnd> {
   const { scope } = turn.key;
   const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn", work, turn.signal);
@@ -281,7 +280,7 @@ interface ToolStep {
   yielded: string | null;
 }
 
-/** Makes all calls of one step in parallel; results are in the order of the calls (loop.parallel-tools). */
+/** Makes all calls of one step in parallel; the results are in the order of the calls (loop.parallel-tools). */
 async function callTools(
   deps: StepDeps,
   turn: Turn,

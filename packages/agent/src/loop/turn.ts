@@ -8,7 +8,7 @@ import type { History } from "./history.ts";
 /** `lost` means that another gateway has taken over the turn. */
 export type StopReason = "user" | "shutdown" | "wall" | "revoked" | "lost";
 
-/** The limits of a sub-agent's turn. The kernel enforces them (subagent.enforced). */
+/** The limits of a turn; for a sub-agent, those that its parent set. The kernel enforces them (subagent.enforced). */
 export interface TurnLimits {
   iterations: number;
   /** Tool names. Null allows every tool that the caller may use. */
@@ -39,7 +39,7 @@ export class Turn {
   partial = "";
   /** The tools outside the allow-list that the model called. */
   forbidden: string[] = [];
-  /** Number of user messages since the last model call. */
+  /** User messages since the last model call. Those that other gateways wrote count as one for each check. */
   new_messages = 0;
   /** Messages that joined the turn on this gateway. */
   joined = 0;

@@ -29,7 +29,7 @@ export class ActiveModels {
     });
   }
 
-  /** Returns the named instance or the active one, or null when there is none. */
+  /** Returns the model of the named or the active instance, or null if that instance does not exist. */
   async choose(org_id: string, provider: string | null = null): Promise<ChosenModel | null> {
     const { active, all } = await this.#instances(org_id);
     const instance = all.get(provider ?? active ?? "");

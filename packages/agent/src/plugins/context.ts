@@ -1,6 +1,7 @@
 /**
  * The context that a plugin receives (plug.context), scoped to one org and project. The plugin publishes its events in
- * that scope and reads the configuration of that org. The context of an unloaded plugin refuses every operation.
+ * that scope and reads the configuration of that org. The context of an unloaded plugin publishes no events, reads no
+ * configuration, registers no tools and uses no services.
  */
 
 import {

@@ -45,7 +45,7 @@ export class Instance {
   /** Rejects when the process exits unexpectedly. */
   readonly died: Promise<never>;
   dead = false;
-  /** Set after onUnload. From then on the context refuses every operation. */
+  /** Set when the instance is closed. */
   ended = false;
   readonly #loaded: LoadedPlugin;
   readonly #hooks: InstanceHooks;
@@ -153,7 +153,7 @@ export class Instance {
   #mayHandle(event: BusEvent): boolean {
     const is_meant_for_this = this.#hooks.isMeantFor(this, event);
     if (typeof is_meant_for_this === "boolean") return is_meant_for_this;
-    // The handler reads the route again and reports the error.
+    // The handler repeats this check and reports the error.
     is_meant_for_this.catch(() => {});
     return true;
   }

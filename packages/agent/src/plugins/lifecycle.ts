@@ -46,7 +46,7 @@ export class PluginLifecycle {
     return this.#loaded;
   }
 
-  /** Loads the module or starts the process. Only `subscriptions()` of the plugin runs in this step. */
+  /** Loads the module or starts the process. Of the plugin's functions, only `subscriptions()` runs in this step. */
   async startInstance(entry: PluginEntry, mode: Mode, network: PluginNetworkAccess): Promise<Instance> {
     const { deps, timeouts, hooks } = this.#options;
     const loading = deps.loader.load(entry, mode, network);
@@ -63,7 +63,7 @@ export class PluginLifecycle {
     try {
       checkPlugin(entry, loaded.plugin);
       const instance = new Instance(entry, mode, loaded, ++this.#generation, hooks);
-      const unknown = checkKinds(entry.name, instance.kinds);
+      const unknown = findUnknownKinds(entry.name, instance.kinds);
       if (unknown.length > 0)
         deps.log.warn({ plugin: entry.name, kinds: unknown }, "a plugin subscribes to unknown event kinds");
       return instance;
@@ -188,8 +188,8 @@ export function subscriberFor({ entry, plugin }: Instance): PluginSubscriber {
 const KIND_PATTERN = /^(\*|[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*(\.\*)?)$/;
 
 /**
- * Throws `plugin.invalid` when the module differs from the entry in its package.json. The entry was read
- * without running the module (plug.trust).
+ * Throws `plugin.invalid` if the module is not a valid plugin or differs from the entry in its package.json. The entry
+ * was read without running the module (plug.trust).
  */
 function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
   if (typeof plugin !== "object" || plugin === null) throw invalid(`${entry.name} does not export a plugin`);
@@ -210,12 +210,12 @@ function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
   if (typeof plugin.subscriptions !== "function") throw invalid(`${name} has no subscriptions()`);
 }
 
-/** Throws `plugin.invalid`. Returns the public kinds that do not exist, which cause only a warning. */
-function checkKinds(name: string, kinds: readonly string[]): string[] {
+/** Returns the public kinds that do not exist. Throws `plugin.invalid` for anything that is not a kind or a pattern. */
+function findUnknownKinds(name: string, kinds: readonly string[]): string[] {
   if (!isStringList(kinds)) throw invalid(`subscriptions() of ${name} must return a list of event kinds`);
-  const unknown = kinds.find((kind) => !KIND_PATTERN.test(kind));
-  if (unknown !== undefined)
-    throw invalid(`${name} subscribes to ${JSON.stringify(unknown)}, which is not an event kind or pattern`);
+  const malformed = kinds.find((kind) => !KIND_PATTERN.test(kind));
+  if (malformed !== undefined)
+    throw invalid(`${name} subscribes to ${JSON.stringify(malformed)}, which is not an event kind or pattern`);
   return kinds.filter((kind) => !kind.endsWith("*") && !kind.startsWith("x.") && !isBusKind(kind));
 }
 

@@ -52,13 +52,16 @@ export function findMount(
   }
   for (const { mount, segments } of mounts) {
     if (mount.method !== method || segments.length !== parts.length) continue;
-    const params = match(segments, parts);
+    const params = matchSegments(segments, parts);
     if (params !== null) return { mount, params };
   }
   return null;
 }
 
-function match(segments: readonly string[], parts: readonly string[]): Record<string, string> | null {
+function matchSegments(
+  segments: readonly string[],
+  parts: readonly string[],
+): Record<string, string> | null {
   const params: [string, string][] = [];
   for (const [at, segment] of segments.entries()) {
     const part = parts[at]!;

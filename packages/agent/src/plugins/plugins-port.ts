@@ -133,6 +133,6 @@ export interface PluginSystem {
   /** The loaded memory plugins. */
   memories(): MemoryStore[];
   snapshot(): PluginState[];
-  /** Publishes kernel.shutdown, then unloads in reverse order. */
+  /** Publishes kernel.shutdown, then unloads the plugins, each before the plugins that it requires. */
   stop(reason: string): Promise<void>;
 }

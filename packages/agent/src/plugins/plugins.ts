@@ -1,7 +1,7 @@
 /**
- * The facade for listing and changing kernel plugins. One instance of a plugin serves every org, so a change
- * requires an admin, or an owner or admin of the default org. Only an admin may let a plugin run inside the
- * gateway.
+ * The facade for listing and changing kernel plugins. One instance of a plugin serves every org, so a change requires
+ * the host's admin, or an owner or admin of the whole default org. Only an admin credential of that org may let a plugin
+ * run inside the gateway.
  */
 
 import {
@@ -185,12 +185,12 @@ async function checkHealth(
   return await Promise.all(
     checked.map(async (record) => ({
       name: record.name,
-      ...(await checkPlugin(record, scope, clock, timeout_ms)),
+      ...(await checkPluginHealth(record, scope, clock, timeout_ms)),
     })),
   );
 }
 
-async function checkPlugin(
+async function checkPluginHealth(
   { instance, status, error }: PluginRecord,
   scope: Scope,
   clock: Clock,

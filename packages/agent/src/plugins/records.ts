@@ -1,6 +1,6 @@
 /**
- * The installed plugins. Each plugin has one record, which exists while its package is installed, loaded or
- * not.
+ * The installed plugins. Each plugin has one record, which exists while its package is installed, even if the plugin is
+ * not loaded.
  */
 
 import { BackplaneError, type JsonObject, type PluginEntry, type PluginStatus } from "@backplane/contract";
@@ -108,7 +108,7 @@ export class PluginRecords {
     return added;
   }
 
-  /** The installed entry, which may be newer than the running one. */
+  /** Returns the installed entry, which can be newer than the running one. */
   async findInstalled(name: string): Promise<PluginEntry | undefined> {
     return (await this.#deps.loader.discover()).entries.find((entry) => entry.name === name);
   }
@@ -117,7 +117,7 @@ export class PluginRecords {
     this.#records.delete(record.name);
   }
 
-  /** The first requirement that is not loaded, with its status. */
+  /** Returns the first requirement that is not loaded, with its status. */
   findMissing({ plugin }: Instance): { name: string; status: string } | null {
     for (const name of plugin.requires ?? []) {
       const requirement = this.#records.get(name);
@@ -126,7 +126,7 @@ export class PluginRecords {
     return null;
   }
 
-  /** The plugins that failed because this one was not loaded. They can be loaded again now. */
+  /** Unblocks and returns the plugins that failed because this one was not loaded. */
   unblock(name: string): PluginRecord[] {
     const unblocked = this.list().filter((record) => record.blocked_by === name);
     for (const record of unblocked) record.blocked_by = null;

@@ -2,8 +2,9 @@
  * Loads, reloads and unloads plugins. Changes to one plugin are serialized.
  *
  *   unloaded ─► loaded ─► unloading ─► failed      after `threshold` consecutive failures (plug.failures)
- *                 │           └──────► unloaded    by a stop or a removal, or `disabled` by the operator
- *                 └─► failed ─► loaded             after its process exited and was restarted
+ *      │          │           └──────► unloaded    by a stop or a removal, or `disabled` by the operator
+ *      │          └─► failed ─► loaded             after its process exited and was restarted
+ *      └─► failed                                  if it cannot be loaded
  */
 
 import { BackplaneError, codeOf, type PluginEntry } from "@backplane/contract";

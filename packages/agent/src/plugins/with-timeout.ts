@@ -20,12 +20,12 @@ export async function withTimeout<T>(
     reject(new BackplaneError("timeout", `${label} took longer than ${ms} ms`)),
   );
   try {
-    return await Promise.race([run(work), timeout]);
+    return await Promise.race([callAsync(work), timeout]);
   } finally {
     timer.stop();
   }
 }
 
-async function run<T>(work: () => T | Promise<T>): Promise<T> {
+async function callAsync<T>(work: () => T | Promise<T>): Promise<T> {
   return await work();
 }

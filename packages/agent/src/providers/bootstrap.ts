@@ -23,7 +23,7 @@ import {
 export const SEEDED_KEY = "_meta.providers_seeded_at";
 /** The default while no other provider has a key, because this plugin needs neither a key nor the network. */
 const OFFLINE_PLUGIN = "llm-echo";
-/** `plugin` and `label`. */
+/** Every instance gets the fields `plugin` and `label`. */
 const META_FIELDS = 2;
 
 interface BootstrapDeps {
@@ -58,7 +58,7 @@ export async function bootstrapProviders(
     const fields = new Map([...missing, ...existing]);
     const key = fields.get(`providers.${plugin}.api_key`);
     const model = fields.get(`providers.${plugin}.model`);
-    // An instance whose key comes from the environment is made active only if it can answer.
+    // An instance whose key comes from the environment is made active only if it has a model.
     const usable = fallback?.api_key !== key || (typeof model === "string" && model !== "");
     if (typeof key === "string" && key !== "" && usable) plugins_with_key.push(plugin);
   }
@@ -101,8 +101,7 @@ async function readInstance(
   ]);
   for (const [key, value] of await config.list(org_id, from)) {
     const field = key.slice(from.length);
-    // Permission to reach a private address is granted to one instance by a host admin and must not
-    // be copied.
+    // A host admin grants the permission to reach a private address to one instance, so it must not be copied.
     if (isPluginSettingField(field) || field === ALLOW_PRIVATE_FIELD) continue;
     if (!rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
   }

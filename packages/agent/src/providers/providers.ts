@@ -110,7 +110,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     }
   }
 
-  /** Undefined when the plugin is not installed. */
+  /** Returns undefined if the plugin is not installed. */
   function schemaOf(name: string): JsonObject | null | undefined {
     try {
       return deps.getPlugin(name).config_schema;
@@ -119,7 +119,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     }
   }
 
-  /** The schema of a plugin that is not loaded is unknown, so its instance is checked at the next change. */
+  /** The fields of an instance whose plugin is not installed are not checked, because their schema is unknown. */
   async function checkFields(name: string, fields: JsonObject, changed: readonly string[]): Promise<void> {
     const config_schema = schemaOf(name);
     if (config_schema === undefined) return;

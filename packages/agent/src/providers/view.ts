@@ -1,6 +1,6 @@
 /**
- * The view that plugins have of provider instances: read at every call, with the secrets of other plugins
- * masked (plug.context).
+ * The provider instances as plugins see them (plug.context): read at every call, with the secrets of other plugins
+ * masked.
  */
 
 import type { Json, ProviderInstance, ProvidersView } from "@backplane/contract";
@@ -25,7 +25,7 @@ export async function readProviders(deps: ViewDeps, org_id: string): Promise<Pro
       entries.set(row.key, deps.config.open(org_id, row));
     } catch (error) {
       // A value that cannot be decrypted must not hide the other instances.
-      deps.log.warn({ err: error, key: row.key }, "configuration value cannot be decrypted");
+      deps.log.warn({ err: error, key: row.key }, "a configuration value could not be decrypted");
     }
   }
   return { active: activeInstanceId(entries), instances: groupInstances(entries) };

@@ -21,7 +21,7 @@ export function parseSamplingRequest(params: JsonObject, token_limit: number): S
   const { messages, systemPrompt, maxTokens, temperature, stopSequences, tools } = params;
   if (tools !== undefined) throw invalid("tools are not supported");
   if (!Array.isArray(messages) || messages.length === 0 || messages.length > MAX_MESSAGES)
-    throw invalid(`messages must be a list of 1 to ${MAX_MESSAGES}`);
+    throw invalid(`messages must be a list of 1 to ${MAX_MESSAGES} items`);
   if (typeof maxTokens !== "number" || !Number.isInteger(maxTokens) || maxTokens < 1)
     throw invalid("maxTokens must be a whole number of at least 1");
   if (systemPrompt !== undefined && typeof systemPrompt !== "string")

@@ -13,7 +13,7 @@ export function pinServices(
   const requireTurn = ({ call }: ServiceIdentity): Turn => {
     const turn = call === null ? undefined : findTurn(call.invocation_id);
     if (turn === undefined)
-      throw new BackplaneError("request.invalid", "Entries can only be pinned during a turn of a session.");
+      throw new BackplaneError("request.invalid", "Pins can only be used in a tool call of a running turn.");
     return turn;
   };
   return [

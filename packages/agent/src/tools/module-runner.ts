@@ -68,7 +68,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
       end({ status: "failed", error: { code: "timeout", message: "the tool did not answer in time" } }),
     );
     let ended = false;
-    const answer = run(tool, request.body.input as JsonObject, {
+    const answer = runTool(tool, request.body.input as JsonObject, {
       id,
       invocation_id: request.invocation_id,
       session_id,
@@ -159,7 +159,7 @@ function processOperations({
 
 type Call = Parameters<RegisteredTool["run"]>[1];
 
-async function run(tool: RegisteredTool, args: JsonObject, call: Call): Promise<RunOutcome> {
+async function runTool(tool: RegisteredTool, args: JsonObject, call: Call): Promise<RunOutcome> {
   try {
     return toOutcome(await tool.run(args, call));
   } catch (error) {

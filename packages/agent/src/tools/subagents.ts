@@ -18,7 +18,7 @@ import {
 import { computeRemainingTime, type StoreWait } from "@backplane/door";
 import type { Clock, HostPolicy, InvocationRow, RunRow, SessionKey, Store } from "@backplane/ports";
 import type { Persister, Sessions } from "@backplane/session";
-import { executionUse } from "../harness/child-runs.ts";
+import { executionField } from "../harness/child-runs.ts";
 import type { TurnRequest } from "../loop/begin-turn.ts";
 import type { Loop } from "../loop/loop.ts";
 import { findForbiddenTools } from "../loop/progress.ts";
@@ -62,7 +62,7 @@ interface ChildEnd {
 
 /** The interval at which a recovered call looks for a turn that is being resumed, here or on another gateway. */
 const POLL_MS = 100;
-/** The longest error of a child that its parent receives. */
+/** The maximum length of a child's error that the parent receives. */
 const ERROR_CHARS = 500;
 /** How long a recovered call waits for its own turn to be resumed on this gateway. */
 const PARENT_WAIT_MS = 30_000;
@@ -148,7 +148,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
       parent_run_id: parent.run.id,
       trace_id: parent.run.trace_id,
       parent: parent.hold,
-      ...executionUse(parent.caller, depth + 1),
+      ...executionField(parent.caller, depth + 1),
       subagent: {
         invocation_id: call.id,
         ...(typeof args.key === "string" ? { key: args.key } : {}),

@@ -5,7 +5,7 @@ const dot = (a: readonly number[], b: readonly number[]) =>
   a.reduce((sum, value, at) => sum + value * b[at]!, 0);
 
 describe("embedding without a model", () => {
-  test("returns the same vector of length 1 for the same text every time", () => {
+  test("returns the same unit vector for the same text every time", () => {
     const vector = embedText("The quick brown fox");
     expect(vector).toHaveLength(256);
     expect(dot(vector, vector)).toBeCloseTo(1, 10);

@@ -72,8 +72,8 @@ async function countTokensWith(fixture: TestSession, text: string): Promise<numb
   return context.tokens;
 }
 
-/** Creates a session in which the returned text, as the next message, fills the window to 80 % plus `more` tokens. */
-async function createSessionAtThreshold(more: number, setUp = async (_fixture: TestSession) => {}) {
+/** Creates a session in which the returned text, as the next message, fills the window to 80 % plus `extra` tokens. */
+async function createSessionAtThreshold(extra: number, setUp = async (_fixture: TestSession) => {}) {
   const fixture = await createTestSession();
   await setUp(fixture);
   for (let n = 0; n < 4; n++) await fixture.say(LOREM);
@@ -81,13 +81,13 @@ async function createSessionAtThreshold(more: number, setUp = async (_fixture: T
   let text = LOREM;
   while ((await countTokensWith(fixture, text)) % 4 !== 0) text += " x";
   const tokens = await countTokensWith(fixture, text);
-  const window = (tokens - 4 * more) / 0.8;
+  const window = (tokens - extra) / 0.8;
   await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": window });
   return { fixture, text, tokens, window };
 }
 
 verifies("compact.auto", "compacts at 80 % of the window and not before", async () => {
-  const below = await createSessionAtThreshold(-1);
+  const below = await createSessionAtThreshold(-4);
   await below.fixture.say(below.text);
   expect(compactionEvents(below.fixture)).toEqual([]);
   const full = await createSessionAtThreshold(0);

@@ -191,7 +191,7 @@ verifies("compactor.pins", "lets the model pin, list and unpin with the bundled 
   expect(items).toHaveLength(4);
 });
 
-test("rejects pins by guests, of missing entries and of entries outside the conversation", async () => {
+test("rejects pins by guests, of missing entries, of anchors and in missing sessions", async () => {
   const fixture = await createSessionWithHistory();
   const { sessions } = fixture.kernel;
   await expect(sessions.pin(guest, REF, 2)).rejects.toMatchObject({ code: "policy.denied" });

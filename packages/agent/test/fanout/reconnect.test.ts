@@ -49,7 +49,7 @@ verifies(
     for (let n = 0; n < EVENTS; n += PER_TICK) {
       await write(fixture, n);
       last += PER_TICK;
-      // Late ticks are not made up for, so the rate never exceeds the configured one.
+      // Each tick waits for its time, so the average rate never exceeds 1,000 events per second.
       while (performance.now() - from < n + PER_TICK) await nextTurn();
     }
     writing = false;

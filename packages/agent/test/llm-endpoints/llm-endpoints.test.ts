@@ -193,7 +193,7 @@ verifies("llm.gateway", "reserves tokens for each answer that a client requests"
   expect(invalid).toBeLessThan(one + 100);
 });
 
-verifies("llm.gateway", "ends the calls of a stopped gateway while another gateway runs", async () => {
+verifies("llm.gateway", "ends lost calls at the start and periodically until the gateway stops", async () => {
   const { module, lost, tick, scheduled } = createEndpoints();
   await module.start();
   expect(lost).toEqual([1_000_000]);

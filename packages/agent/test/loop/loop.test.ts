@@ -312,7 +312,7 @@ test("serializes a reset and a concurrent message", async () => {
   }
 });
 
-test("rejects a message that cannot be serialized before it is published", async () => {
+test("rejects a message that cannot be serialized", async () => {
   const fixture = await createTestSession();
   const attachments = [{ constructor: { prototype: 1 } }] as never;
   const sent = fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "x", attachments });

@@ -69,8 +69,8 @@ test("continues a turn immediately without the memories of a store that throws",
 
 const DAY_MS = 24 * 3_600_000;
 
-/** Records the queries and writes that reach each store. */
-async function createStores(decide: (queried: boolean) => Decision) {
+/** Creates a session with two stores, and records the queries and writes that reach them. */
+async function createSessionWithStores(decide: (queried: boolean) => Decision) {
   const received: string[] = [];
   const store = (name: string, memory: "short-term" | "long-term", hits: MemoryEntry[]): KernelPlugin => {
     const plugin = memoryPlugin(name, memory, hits);
@@ -109,7 +109,7 @@ verifies(
   "queries short-term stores first for a recent session and long-term stores first for an old one, then the others",
   async () => {
     let k = 1;
-    const { fixture, say } = await createStores((queried) =>
+    const { fixture, say } = await createSessionWithStores((queried) =>
       queried ? { next: "done", content: "ok" } : { next: "memory", query: "when", k },
     );
     expect(await say()).toEqual({ received: ["recent memory.query"], hits: ["today"] });
@@ -131,7 +131,7 @@ verifies(
   async () => {
     let stores: string[] | undefined;
     let write: MemoryEntry = { text: "note" };
-    const { received, say } = await createStores((queried) =>
+    const { received, say } = await createSessionWithStores((queried) =>
       queried
         ? { next: "done", content: "ok", write }
         : { next: "memory", query: "when", k: 5, ...(stores === undefined ? {} : { stores }) },

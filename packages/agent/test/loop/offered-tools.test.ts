@@ -59,7 +59,7 @@ verifies(
     const { envelope } = search!.payload as unknown as { envelope: { display: { data: Json } } };
     expect(envelope.display.data).toMatchObject({ tools: [{ name: "weather" }] });
     expect(ran!.payload).toMatchObject({ ok: true });
-    // The next run begins without the found tool. Without deferred tools the search tool is not offered.
+    // Another run begins without the found tool. Without deferred tools the search tool is not offered.
     await fixture.say("/say hello", "s3");
     expect(offeredTools(fixture).at(-1)).toEqual(["add", "tool_search"]);
     const plain = await createTestSession();

@@ -176,7 +176,7 @@ test("adds a message to a resumed turn and ends its calls on an interrupt", asyn
   expect(contextKinds(tape)).toEqual(["user", "tool_call", "user", "tool_result", "assistant"]);
 });
 
-test("ends a turn that crashed the gateway twice and records the reason", async () => {
+test("ends a turn during which the gateway crashed twice and records the reason", async () => {
   const calls: string[] = [];
   const tools = [{ ...countingTool("look", "read_only", calls), run: () => new Promise<never>(() => {}) }];
   const first = await createTestSession({ tools });

@@ -24,7 +24,7 @@ const bridgeEvents = (fixture: TestSession) =>
 
 verifies(
   "subagent.tool",
-  "runs a sub-agent on an overlay of the parent's tape after one approval and returns its answer",
+  "runs a sub-agent on a fork of the parent's tape after one approval and returns its answer",
   async () => {
     const fixture = await createAgentSession();
     const run = await fixture.say(spawn('/tool add {"a": 20, "b": 22}'));

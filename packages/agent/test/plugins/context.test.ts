@@ -126,7 +126,7 @@ verifies(
   },
 );
 
-test("refuses every operation of an unloaded plugin's context", async () => {
+test("refuses emit, config, registerTool and service in the context of an unloaded plugin", async () => {
   const holder = captureContext();
   const fixture = await createTestPlugins((loader) => loader.add(() => plugin("gone", "tool", holder)));
   await fixture.system.stop("x");

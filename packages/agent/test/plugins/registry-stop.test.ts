@@ -23,12 +23,12 @@ test("limits the time of a hanging onLoad or onUnload", async () => {
 
 test("unloads plugins before their requirements, even after a reload", async () => {
   const unloaded: string[] = [];
-  const make = (name: string, ...requires: string[]) =>
+  const createSkill = (name: string, ...requires: string[]) =>
     plugin(name, "skill", { requires, onUnload: () => void unloaded.push(name) });
   const fixture = await createTestPlugins((loader) => {
-    loader.add(() => make("base"));
-    loader.add(() => make("top", "middle"));
-    loader.add(() => make("middle", "base"));
+    loader.add(() => createSkill("base"));
+    loader.add(() => createSkill("top", "middle"));
+    loader.add(() => createSkill("middle", "base"));
   });
   await fixture.system.facade.reload(admin, "base");
   await until(() => unloaded.length === 1);

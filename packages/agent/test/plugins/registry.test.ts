@@ -12,7 +12,7 @@ const boom = () => {
 verifies("plug.abi", "loads one plugin of each category and calls every ABI hook in order", async () => {
   const calls: string[] = [];
   const categories: PluginCategory[] = ["adapter", "tool", "llm-provider", "strategy", "memory", "skill"];
-  const make = (category: PluginCategory, requires: string[]): KernelPlugin => {
+  const createHookPlugin = (category: PluginCategory, requires: string[]): KernelPlugin => {
     const name = `p-${category}`;
     const note = (what: string) => void calls.push(`${what} ${name}`);
     return plugin(name, category, {
@@ -32,7 +32,7 @@ verifies("plug.abi", "loads one plugin of each category and calls every ABI hook
     // The plugins are discovered in an order that differs from the order of their requirements.
     for (const [at, category] of categories.entries()) {
       const next = categories[at + 1];
-      loader.add(() => make(category, next === undefined ? [] : [`p-${next}`]));
+      loader.add(() => createHookPlugin(category, next === undefined ? [] : [`p-${next}`]));
     }
   });
   const loaded = categories.toReversed().map((category) => `p-${category}`);
@@ -115,7 +115,7 @@ test("fails a plugin with a missing, failed, disabled or circular requirement an
 
 test("does not load a module that differs from its package.json", async () => {
   const odd = (more: object) => () => ({ ...plugin("odd", "skill"), ...more }) as KernelPlugin;
-  for (const [make, entry, reason] of [
+  for (const [createPlugin, entry, reason] of [
     [odd({ name: "other" }), { name: "odd" }, "the module is named other, but its package.json says odd"],
     [
       odd({}),
@@ -133,7 +133,7 @@ test("does not load a module that differs from its package.json", async () => {
     [odd({ routes: [{}] }), {}, "odd declares routes, which need category adapter and onRequest()"],
     [odd({ prefixes: ["mcp"] }), { origin: "installed" as const }, "odd may not register the prefix x.mcp."],
   ] as const) {
-    const fixture = await createTestPlugins((loader) => loader.add(make, entry));
+    const fixture = await createTestPlugins((loader) => loader.add(createPlugin, entry));
     expect(fixture.system.snapshot()).toMatchObject([{ status: "failed", error: reason }]);
     expect(fixture.loader.log.at(-1)).toBe("close odd");
   }

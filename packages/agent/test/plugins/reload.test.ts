@@ -8,7 +8,7 @@ test("reloads immediately, finishes running calls in the old instance, and deliv
   const gates: PromiseWithResolvers<void>[] = [];
   const log: string[] = [];
   let version = 0;
-  const make = (): KernelPlugin => {
+  const createHotPlugin = (): KernelPlugin => {
     const own_version = `${version}.0.0`;
     return plugin("hot", "tool", {
       version: own_version,
@@ -33,7 +33,7 @@ test("reloads immediately, finishes running calls in the old instance, and deliv
     });
   };
   const fixture = await createTestPlugins((loader) => {
-    loader.add(make);
+    loader.add(createHotPlugin);
     version = 1;
   });
   const old = fixture.system.tools.get("t")!;

@@ -7,7 +7,7 @@ function recordingPlugins(...plugins: [string, PluginCategory, string[], Partial
   const received: string[] = [];
   return {
     received,
-    makers: plugins.map(
+    factories: plugins.map(
       ([name, category, kinds, more = {}]) =>
         () =>
           plugin(name, category, {
@@ -20,13 +20,13 @@ function recordingPlugins(...plugins: [string, PluginCategory, string[], Partial
 }
 
 test("routes a model call to the instance's owner, even right after the owner changed", async () => {
-  const { received, makers } = recordingPlugins(
+  const { received, factories } = recordingPlugins(
     ["llm-one", "llm-provider", ["llm.call.request"]],
     ["llm-two", "llm-provider", ["llm.*"], { providerId: "two" }],
     ["watcher", "adapter", ["llm.call.request"]],
   );
   const fixture = await createTestPlugins((loader) => {
-    for (const make of makers) loader.add(make);
+    for (const factory of factories) loader.add(factory);
   });
   const routeModelCall = async (provider: string, org_id = "org_local") => {
     received.length = 0;
@@ -63,12 +63,12 @@ verifies(
   "plug.extras",
   "routes a decision to the session's strategy, which is react by default",
   async () => {
-    const { received, makers } = recordingPlugins(
+    const { received, factories } = recordingPlugins(
       ["strategy-react", "strategy", ["strategy.decide.request"], { strategyId: "react" }],
       ["plan-first", "strategy", ["strategy.*", "user.*"]],
     );
     const fixture = await createTestPlugins((loader) => {
-      for (const make of makers) loader.add(make);
+      for (const factory of factories) loader.add(factory);
     });
     expect(fixture.system.strategies()).toEqual([
       { strategy_id: "react", plugin: "strategy-react" },
@@ -90,13 +90,13 @@ verifies(
 );
 
 test("never delivers tool calls to tool plugins over the bus, but delivers other subscribed events", async () => {
-  const { received, makers } = recordingPlugins(
+  const { received, factories } = recordingPlugins(
     ["a-tool", "tool", ["*"]],
     ["a-memory", "memory", ["memory.query", "memory.write"]],
     ["a-skill", "skill", ["tool.call.request"]],
   );
   const fixture = await createTestPlugins((loader) => {
-    for (const make of makers) loader.add(make);
+    for (const factory of factories) loader.add(factory);
   });
   await drainBus(fixture.bus);
   received.length = 0;

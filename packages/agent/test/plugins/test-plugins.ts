@@ -39,10 +39,10 @@ import type { KernelService, PluginSystem, PluginSystemDeps } from "../../src/pl
 
 export const scope: Scope = { org_id: "org_local", project_id: "proj_default" };
 
-type Factory = () => KernelPlugin;
+type PluginFactory = () => KernelPlugin;
 interface AvailablePlugin {
   entry: PluginEntry;
-  make: Factory;
+  createPlugin: PluginFactory;
 }
 
 export class MemoryLoader implements PluginLoader {
@@ -51,8 +51,8 @@ export class MemoryLoader implements PluginLoader {
   readonly log: string[] = [];
   readonly #exits = new Map<string, (error: Error) => void>();
 
-  add(make: Factory, entry: Partial<PluginEntry> = {}): void {
-    const available = createAvailable(make, entry);
+  add(createPlugin: PluginFactory, entry: Partial<PluginEntry> = {}): void {
+    const available = createAvailable(createPlugin, entry);
     this.available.set(available.entry.name, [
       ...(this.available.get(available.entry.name) ?? []),
       available,
@@ -60,8 +60,8 @@ export class MemoryLoader implements PluginLoader {
   }
 
   /** Registers the plugin that `install(source)` will install. */
-  offer(source: string, make: Factory): void {
-    this.sources.set(source, [createAvailable(make, { origin: "installed", source })]);
+  offer(source: string, createPlugin: PluginFactory): void {
+    this.sources.set(source, [createAvailable(createPlugin, { origin: "installed", source })]);
   }
 
   /** Simulates the exit of the plugin's process. */
@@ -78,7 +78,7 @@ export class MemoryLoader implements PluginLoader {
 
   load(entry: PluginEntry, mode: "inline" | "hosted"): Promise<LoadedPlugin> {
     this.log.push(`load ${entry.name} ${mode}`);
-    const plugin = this.available.get(entry.name)!.at(-1)!.make();
+    const plugin = this.available.get(entry.name)!.at(-1)!.createPlugin();
     return Promise.resolve({
       plugin,
       close: () => {
@@ -118,8 +118,8 @@ export class MemoryLoader implements PluginLoader {
   }
 }
 
-function createAvailable(make: Factory, entry: Partial<PluginEntry>): AvailablePlugin {
-  const { name, version, category } = make();
+function createAvailable(createPlugin: PluginFactory, entry: Partial<PluginEntry>): AvailablePlugin {
+  const { name, version, category } = createPlugin();
   const defaults = {
     name,
     version,
@@ -127,7 +127,7 @@ function createAvailable(make: Factory, entry: Partial<PluginEntry>): AvailableP
     origin: "bundled" as PluginOrigin,
     source: `@backplane/plugin-${name}`,
   };
-  return { make, entry: { ...defaults, dir: `/p/${name}`, module: `/p/${name}/index.js`, ...entry } };
+  return { createPlugin, entry: { ...defaults, dir: `/p/${name}`, module: `/p/${name}/index.js`, ...entry } };
 }
 
 export function plugin(

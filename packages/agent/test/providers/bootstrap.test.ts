@@ -90,7 +90,7 @@ verifies(
   },
 );
 
-test("activates the offline provider without a key and keeps an operator's choice", async () => {
+test("activates the offline provider if no provider has a key, and keeps an operator's choice", async () => {
   const fresh = await createSystem({});
   await fresh.system.start();
   expect((await fresh.values()).provider).toBe("llm-echo");

@@ -1,6 +1,6 @@
 /**
  * Packages and secrets belong to the org, but the bindings that use them belong to projects. A response lists only the
- * bindings that the caller may see (bind.scope). The admin token and callers of the whole org see all.
+ * bindings that the caller may see (bind.scope). The admin token and callers of the whole org see all bindings.
  */
 
 import { BackplaneError, codeOf, type ErrorCode, type ErrorDetails } from "@backplane/contract";
@@ -8,7 +8,7 @@ import type { Caller, KernelDeps } from "@backplane/ports";
 
 export type VisibilityFilter = (binding_ids: readonly string[]) => Promise<string[]>;
 
-/** Returns a filter for binding ids. It looks each binding up once, even when several packages or secrets list it. */
+/** Returns a filter for binding ids. The filter looks up each binding once, even if several resources list it. */
 export function createVisibilityFilter(deps: Pick<KernelDeps, "store">, caller: Caller): VisibilityFilter {
   const sees_all = caller.actor === "admin" || caller.scope.project_id === null;
   const cache = new Map<string, boolean>();
@@ -39,10 +39,10 @@ export async function hideInvisibleBindings(
 ): Promise<unknown> {
   if (codeOf(thrown) !== code) return thrown;
   const details = ((thrown as BackplaneError).details ?? {}) as ErrorDetails;
-  const users = details[field];
-  if (!Array.isArray(users)) return thrown;
-  const visible_ids = await filterVisible(users as string[]);
-  if (visible_ids.length === users.length) return thrown;
+  const binding_ids = details[field];
+  if (!Array.isArray(binding_ids)) return thrown;
+  const visible_ids = await filterVisible(binding_ids as string[]);
+  if (visible_ids.length === binding_ids.length) return thrown;
   const options = { details: { ...details, [field]: visible_ids }, cause: thrown };
   if (visible_ids.length > 0) return new BackplaneError(code, (thrown as BackplaneError).message, options);
   const fix = "You do not have access to these bindings. Ask somebody with a credential of the whole org.";

@@ -124,7 +124,7 @@ export function createBindings({
     throw tooManyChangesError(id);
   }
 
-  /** The deliveries that the removal of a hook discards. */
+  /** Returns the audit detail with the number of deliveries that the removal of a hook discards. */
   async function countWaiting({ kind, scope, binding_id }: Binding): Promise<JsonObject> {
     if (kind !== "hook") return {};
     const filter = { state: "ready", lane: binding_id } as const;

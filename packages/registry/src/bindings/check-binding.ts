@@ -1,6 +1,6 @@
 /**
- * Checks a binding that is created, changed or validated: the export is installed, the config matches its
- * schema, and the secrets exist. Unbound slots are not an error; they keep the binding inactive.
+ * Checks a binding that is created, changed or validated: the export is installed, the config matches its schema, the
+ * secrets exist, and the policy fits the export. Unbound slots are not an error; they keep the binding inactive.
  */
 
 import {
@@ -72,7 +72,7 @@ export async function checkBinding(
   ];
 }
 
-/** Every slot is required. */
+/** Returns the slots without a secret. Every slot is required. */
 export function findUnboundSlots(
   checked: CheckedExport,
   binding: Pick<Binding, "config" | "secrets">,

@@ -1,6 +1,6 @@
 /**
  * Permissions that an upgrade withholds, because only the new version requests them. The right to upgrade a binding
- * does not include the right to grant them: only an owner or admin may do so, whatever the request is.
+ * does not include the right to grant these permissions: only an owner or admin may grant them, with any request.
  */
 import { BackplaneError, type Binding, type BindingPolicy, type Package } from "@backplane/contract";
 import { type Caller, hasRole, type KernelDeps } from "@backplane/ports";
@@ -38,8 +38,9 @@ export interface HeldPermissions {
     other_versions?: readonly CheckedExport[],
   ): void;
   /**
-   * The permissions that were held or limited before the move and that the new version is not given either. After a
-   * rollback, these are all that the restored policy limits: nothing records why it does, and they may have been withheld.
+   * Returns the permissions that were held or limited before the move and that the new version does not get either.
+   * After a rollback, every permission that the restored policy limits counts as limited, because no record shows why
+   * the policy limits it.
    */
   carryOver(
     from: BoundVersion,
@@ -115,7 +116,10 @@ export function findNewToolPermissions(from: Package, to: Package): HeldPermissi
   });
 }
 
-/** An admin approves the permissions that were shown, and other content under the same version may request more. */
+/**
+ * Throws `package.conflict` if a version has other content than its held upgrade. An admin approves the permissions that
+ * were shown, and other content under the same version may request more.
+ */
 export function requireHeldContent(moves: readonly { before: Binding; checked: CheckedExport }[]): void {
   for (const { before, checked } of moves) {
     const { version, digest } = checked.package;

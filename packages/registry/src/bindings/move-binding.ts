@@ -105,8 +105,9 @@ export function withholdPermissions(
 }
 
 /**
- * The domains that the policy has to allow so that the new version reaches no further ones, and whether its own list
- * does that already. Null if the new version requests no further domains, or if the change itself allows them.
+ * Returns the domains that the policy must list so that the new version reaches no others, and whether the policy's own
+ * list already has this effect. Null if the new version requests no further domains, or if the change itself allows
+ * them.
  */
 function withholdDomains(
   { allowed_domains: policy_domains }: BindingPolicy,
@@ -121,7 +122,7 @@ function withholdDomains(
   const unbounded = from.allowed_domains !== undefined && to.allowed_domains === undefined;
   if (!unbounded && (to.allowed_domains ?? []).every(isKnown)) return null;
   if (policy_domains === undefined) return { known, limits: false };
-  // The old version listed no domains, so the list of the policy was its only limit and still is one.
+  // The old version listed no domains, so the list of the policy was its only limit, and it still applies.
   if (from.allowed_domains === undefined) return null;
   const common =
     intersect({ allowed_domains: policy_domains }, { allowed_domains: known }).allowed_domains ?? [];
@@ -136,7 +137,7 @@ function pickSlots(secrets: Record<string, string>, slots: readonly string[]): R
 export interface CredentialMoves {
   /** Returns the binding without the credentials that it may not take to the new version. */
   withoutOldCredentials(before: Binding, to: CheckedExport): Promise<Binding>;
-  /** Call it after the move is stored: ends the sign-in to the old server and audits the dropped credentials. */
+  /** Ends the sign-in to the old server and audits the dropped credentials. Must be called after the move is stored. */
   dropOldCredentials(caller: Caller, before: Binding, row: Binding, to: CheckedExport): Promise<void>;
 }
 

@@ -146,7 +146,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
     return definitions?.exports.some((item) => item.id === id) === true;
   }
 
-  /** The servers that are visible in the scope, in any status. */
+  /** Lists the servers that are visible in the scope, in any status. */
   async function listServers(scope: Scope): Promise<Binding[]> {
     const servers: Binding[] = [];
     for (let after: string | undefined; ; ) {
@@ -228,8 +228,8 @@ function equalsIgnoringCase(a: string, b: string): boolean {
 }
 
 /**
- * Patterns that favour the tools they match: by a lower risk, or by the permission of a role. A pattern for all tools,
- * such as `*` or `mcp_*`, favours none of them.
+ * Patterns that favour the tools they match: by a lower risk, or by the permission of a role or channel. A pattern that
+ * begins with `*` or `mcp_*` is for tools of any server and favours none of them.
  */
 function trustedPatterns({ risks, roles, channels }: EffectivePolicyDocument): string[] {
   const lowered = Object.entries(risks).flatMap(([pattern, risk]) =>

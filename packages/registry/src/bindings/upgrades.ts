@@ -335,7 +335,8 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
   }
 
   /**
-   * Reports that a person has to act. The version stays in use, because there is none that the gateway may return to.
+   * Reports that a person has to act. The version stays in use, because there is no version that the gateway may return
+   * to.
    */
   async function reportFailedRollback(
     kernel: Caller,

@@ -10,7 +10,7 @@ export function createWaitingUpgrades({ store }: Pick<KernelDeps, "store">) {
       for (const binding of page.items) {
         const upgrade = describeHeld(binding, caller) ?? describeFailedRollback(binding, caller);
         if (upgrade === null) continue;
-        // All bindings of a package are decided on together.
+        // One decision covers all bindings of a package.
         const key = [upgrade.waits_for, upgrade.message, upgrade.scope.project_id].join("\n");
         const existing = upgrades.get(key);
         if (existing === undefined) upgrades.set(key, upgrade);

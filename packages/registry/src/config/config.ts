@@ -85,7 +85,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
     try {
       return maskValue(row.key, live.open(org_id, row));
     } catch (error) {
-      deps.log.warn({ err: error, key: row.key }, "configuration value cannot be decrypted");
+      deps.log.warn({ err: error, key: row.key }, "a configuration value could not be decrypted");
       return maskValue(row.key, null);
     }
   }

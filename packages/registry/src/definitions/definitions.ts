@@ -49,7 +49,7 @@ export interface DefinitionsService {
     description: Description,
     work: () => Promise<T>,
   ): Promise<T>;
-  /** Whether `withDescription` holds a description of this package, which has then been started. */
+  /** Whether `withDescription` holds a description of this package. The package has then been started already. */
   hasDescription(binding_id: string, package_digest: string): boolean;
   /** Returns what another package would offer under this binding, without storing it. */
   preview(bound: BoundPackage): Promise<Description>;
@@ -108,7 +108,10 @@ export function createDefinitions({
     const failure = errorRecordOf(error);
     const { code } = failure;
     const { binding, package: pack } = bound;
-    deps.log.warn({ binding_id: binding.binding_id, code, err: error }, "binding did not describe its tools");
+    deps.log.warn(
+      { binding_id: binding.binding_id, code, err: error },
+      "the tools of a binding could not be described",
+    );
     const now = new Date(clock.now()).toISOString();
     const warnings = listIsolationWarnings(pack.manifest.runtime);
     const empty_description: Description = { exports: [], schemas: {}, warnings, info: {} };

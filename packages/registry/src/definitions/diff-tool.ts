@@ -15,7 +15,7 @@ import {
   type ToolChange,
 } from "@backplane/contract";
 
-/** More differences than this mean that it is a different tool. */
+/** A tool with more differences than this is a different tool, so the rest is not listed. */
 const MAX_CHANGES = 500;
 
 /** If `former` is null, the accepted version is unknown, so every field is reported as added. */
