@@ -95,6 +95,6 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     from: "if (store.shared) scheduleSweep();",
     to: "",
     tests: LLM_ENDPOINTS_TESTS,
-    only: "of a stopped gateway",
+    only: "ends lost calls",
   },
 ];

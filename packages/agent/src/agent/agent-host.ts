@@ -44,7 +44,7 @@ export interface AgentHost {
   core_tools: Map<string, RegisteredTool>;
   /** The stored bindings together with the core tools and the tools of kernel plugins. */
   bindings: DoorBindings;
-  /** Runs tools of kernel plugins itself and forwards every other tool to the process runner. */
+  /** Runs core tools and tools of kernel plugins itself, and forwards every other call to the process runner. */
   runner: Runner;
   fanout: FanoutService;
   turns: ActiveTurns;

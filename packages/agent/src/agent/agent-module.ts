@@ -239,7 +239,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
     },
     endTurns: () => loop.stop(),
     async stop() {
-      // Plugins receive the end of every connection before they stop.
+      // Plugins receive the detach events of all connections before they stop.
       await Promise.all([llm.stop(), fanout.announceShutdown()]);
       await plugins.stop("shutdown");
       fanout.close();

@@ -215,7 +215,9 @@ function findUnknownKinds(name: string, kinds: readonly string[]): string[] {
   if (!isStringList(kinds)) throw invalid(`subscriptions() of ${name} must return a list of event kinds`);
   const malformed = kinds.find((kind) => !KIND_PATTERN.test(kind));
   if (malformed !== undefined)
-    throw invalid(`${name} subscribes to ${JSON.stringify(malformed)}, which is not an event kind or pattern`);
+    throw invalid(
+      `${name} subscribes to ${JSON.stringify(malformed)}, which is not an event kind or pattern`,
+    );
   return kinds.filter((kind) => !kind.endsWith("*") && !kind.startsWith("x.") && !isBusKind(kind));
 }
 

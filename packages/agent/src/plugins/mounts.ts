@@ -58,10 +58,7 @@ export function findMount(
   return null;
 }
 
-function matchSegments(
-  segments: readonly string[],
-  parts: readonly string[],
-): Record<string, string> | null {
+function matchSegments(segments: readonly string[], parts: readonly string[]): Record<string, string> | null {
   const params: [string, string][] = [];
   for (const [at, segment] of segments.entries()) {
     const part = parts[at]!;

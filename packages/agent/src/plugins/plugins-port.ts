@@ -90,7 +90,10 @@ export type KernelService = (args: JsonObject, identity: ServiceIdentity) => Pro
 export interface Callers {
   /** `as` represents `identity` until `end()`, and only for the plugin in `identity`. */
   mint(identity: ServiceIdentity): { as: string; end(): void };
-  /** Throws auth.invalid when `as` does not belong to a running call or request of this plugin. */
+  /**
+   * Throws auth.invalid when `as` does not belong to a running call or request of this plugin. Without `as`, the identity
+   * has no caller.
+   */
   resolve(plugin: string, as: string | undefined): ServiceIdentity;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Every tool of the loaded kernel plugins by name. Each name has one owner. When a typed and a legacy tool
- * share a name, the typed tool is called and a warning is logged.
+ * The tools of the loaded kernel plugins, by name. No two typed tools and no two legacy tools have the same name. When a
+ * typed and a legacy tool share a name, the typed tool is called and a warning is logged.
  */
 
 import { BackplaneError } from "@backplane/contract";
@@ -32,7 +32,7 @@ export class PluginTools implements ToolTable {
     return this.#sorted;
   }
 
-  /** Throws when the name belongs to another plugin. */
+  /** Throws when another plugin has a tool of the same kind with this name. */
   check(tool: RegisteredTool): void {
     const existing = this.#by_name.get(tool.spec.name)?.[tool.legacy ? "legacy" : "typed"];
     if (existing === undefined || existing === null || existing.plugin === tool.plugin) return;

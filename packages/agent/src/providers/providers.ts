@@ -1,6 +1,6 @@
 /**
- * The facade for provider instances: `providers.<id>.*` and the key `provider`. Each change is one atomic
- * write. Changes of one org are serialized, so that a check stays valid until its write is done.
+ * The facade for provider instances: `providers.<id>.*` and the key `provider`. Each change is one atomic write. Changes
+ * of one org are serialized, because the check of a change must stay valid until its write is done.
  */
 
 import { randomBytes } from "node:crypto";
@@ -65,7 +65,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     return await readProviders(deps, org_id);
   }
 
-  /** Serializes the changes of an org, so that each change sees the result of the previous one. */
+  /** Runs the changes of an org one after another. Each change gets the state that the previous one left. */
   async function change<T>(
     caller: Caller,
     work: (state: ProviderState, org_id: string) => Promise<T>,

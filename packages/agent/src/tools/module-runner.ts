@@ -1,6 +1,6 @@
 /**
- * Runs tools of kernel plugins for the door and forwards every other tool to the process runner. Inline code
- * cannot be stopped: at the deadline its signal is aborted, the call ends, and a later answer is discarded.
+ * Runs core tools and tools of kernel plugins for the door, and forwards every other call to the process runner. Inline
+ * code cannot be stopped: at the deadline its signal is aborted, the call ends, and a later answer is discarded.
  */
 
 import {

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "./test-session.ts";
 
-const runs: JsonObject[] = [];
+const shell_calls: JsonObject[] = [];
 
 const shell: KernelTool = {
   name: "shell",
@@ -15,7 +15,7 @@ const shell: KernelTool = {
   requires_approval: true,
   approvalBrief: ({ command }) => `run: ${command as string}`,
   run(args) {
-    runs.push(args);
+    shell_calls.push(args);
     return toolOk(`ran ${args.command as string}`);
   },
 };
@@ -63,7 +63,7 @@ async function createApprovalSession(): Promise<{
   fixture: TestSession;
   adapter: ReturnType<typeof approvalAdapter>;
 }> {
-  runs.length = 0;
+  shell_calls.length = 0;
   const adapter = approvalAdapter();
   return { fixture: await createTestSession({ tools: [shell], plugins: [adapter.plugin] }), adapter };
 }
@@ -77,10 +77,10 @@ verifies("approval.flow", "runs a tool only after an approval on the kernel sess
     session_id: "kernel",
     payload: { tool_name: "shell", params: { command: "ls" }, brief: "run: ls", target_session_id: "s1" },
   });
-  expect(runs).toEqual([]);
+  expect(shell_calls).toEqual([]);
   await answer(adapter.ctx, request!.payload.id, "approve");
   expect((await turn).output!.content).toContain("ran ls");
-  expect(runs).toEqual([{ command: "ls" }]);
+  expect(shell_calls).toEqual([{ command: "ls" }]);
 });
 
 verifies("approval.flow", "returns a rejection with its reason to the model and runs nothing", async () => {
@@ -92,7 +92,7 @@ verifies("approval.flow", "returns a rejection with its reason to the model and 
   expect(run.status).toBe("completed");
   const error = fixture.events.find(({ kind }) => kind === "tool.error");
   expect(error?.payload).toMatchObject({ kind: "rejected", brief: "not on this machine" });
-  expect(runs).toEqual([]);
+  expect(shell_calls).toEqual([]);
 });
 
 verifies("approval.flow", "publishes an answer from outside the bus with its feedback", async () => {
@@ -162,7 +162,7 @@ verifies(
   "ktool.dispatch",
   "lets a tool deny its own call before an approval is requested, but never grant it",
   async () => {
-    runs.length = 0;
+    shell_calls.length = 0;
     const adapter = approvalAdapter();
     const answers: Record<string, () => unknown> = {
       no: () => false,
@@ -189,10 +189,10 @@ verifies(
     // A call that the tool permits still needs approval.
     const turn = fixture.say('/tool shell {"command": "ls"}');
     await until(() => adapter.requests.length === 1);
-    expect(runs).toEqual([]);
+    expect(shell_calls).toEqual([]);
     await answer(adapter.ctx, adapter.requests[0]!.payload.id, "reject");
     await turn;
-    expect(runs).toEqual([]);
+    expect(shell_calls).toEqual([]);
   },
 );
 
@@ -210,7 +210,7 @@ verifies("approval.flow", "runs nothing for forged, late, repeated or mismatched
     () =>
       fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 3,
   );
-  expect(runs).toEqual([]);
+  expect(shell_calls).toEqual([]);
   await answer(adapter.ctx, first!.id, "approve");
   await turn;
   await answer(adapter.ctx, first!.id, "approve");
@@ -218,7 +218,7 @@ verifies("approval.flow", "runs nothing for forged, late, repeated or mismatched
     () =>
       fixture.logged.filter(({ message }) => message.includes("answer to an approval rejected")).length === 4,
   );
-  expect(runs).toEqual([{ command: "one" }]);
+  expect(shell_calls).toEqual([{ command: "one" }]);
 });
 
 verifies(
@@ -231,7 +231,7 @@ verifies(
     await answer(adapter.ctx, adapter.requests[0]!.payload.id, "approve_for_session");
     await first;
     await fixture.say('/tool shell {"command": "ls"}');
-    expect([runs.length, adapter.requests.length]).toEqual([2, 1]);
+    expect([shell_calls.length, adapter.requests.length]).toEqual([2, 1]);
     const other = fixture.say('/tool shell {"command": "ps"}');
     await until(() => adapter.requests.length === 2);
     await answer(adapter.ctx, adapter.requests[1]!.payload.id, "reject");
@@ -246,7 +246,7 @@ verifies(
     await until(() => adapter.requests.length === 4);
     await answer(adapter.ctx, adapter.requests[3]!.payload.id, "reject");
     await again;
-    expect(runs).toHaveLength(2);
+    expect(shell_calls).toHaveLength(2);
   },
 );
 
@@ -261,7 +261,7 @@ verifies(
     expect(new Set(ids).size).toBe(3);
     for (const id of ids) await answer(adapter.ctx, id, "approve");
     await turn;
-    expect(runs).toHaveLength(3);
+    expect(shell_calls).toHaveLength(3);
   },
 );
 
@@ -269,7 +269,7 @@ verifies(
   "approval.timeout",
   "withdraws an unanswered approval after the timeout and leaves nothing pending",
   async () => {
-    runs.length = 0;
+    shell_calls.length = 0;
     const adapter = approvalAdapter();
     const fixture = await createTestSession({
       tools: [shell],
@@ -283,7 +283,7 @@ verifies(
     ]);
     const { items } = await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 10 });
     expect(items).toEqual([]);
-    expect(runs).toEqual([]);
+    expect(shell_calls).toEqual([]);
   },
 );
 
@@ -315,7 +315,7 @@ test("withdraws the approval when the turn is interrupted", async () => {
   });
   await answer(adapter.ctx, adapter.requests[0]!.payload.id, "approve");
   await until(() => fixture.logged.some(({ message }) => message.includes("answer to an approval rejected")));
-  expect(runs).toEqual([]);
+  expect(shell_calls).toEqual([]);
 });
 
 verifies("bus.scope", "keeps an approval and its answer in their own project", async () => {
@@ -330,11 +330,11 @@ verifies("bus.scope", "keeps an approval and its answer in their own project", a
   // This context publishes in the default project, where the approval does not exist.
   await answer(adapter.ctx, adapter.requests[0]!.payload.id, "approve");
   await until(() => fixture.logged.some(({ message }) => message.includes("answer to an approval rejected")));
-  expect(runs).toEqual([]);
+  expect(shell_calls).toEqual([]);
   await expect(fixture.kernel.approvals.get(user, adapter.requests[0]!.payload.id)).rejects.toMatchObject({
     code: "approval.not_found",
   });
   await fixture.kernel.approvals.answer(other, adapter.requests[0]!.payload.id, { response: "approve" });
   await (await turn).settled;
-  expect(runs).toHaveLength(1);
+  expect(shell_calls).toHaveLength(1);
 });

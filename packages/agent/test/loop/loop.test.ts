@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, gatedTool, strategyPlugin, type TestSession } from "./test-session.ts";
 
-const kinds = (events: readonly BusEvent[], session_id = "s1") =>
+const kindsOf = (events: readonly BusEvent[], session_id = "s1") =>
   events.filter((event) => event.session_id === session_id).map(({ kind }) => kind);
 
 verifies(
@@ -18,7 +18,7 @@ verifies(
       iterations: 2,
       output: { content: "Tool results:\n- add: 5" },
     });
-    const published_kinds = kinds(fixture.events).filter((kind) => !kind.endsWith(".delta"));
+    const published_kinds = kindsOf(fixture.events).filter((kind) => !kind.endsWith(".delta"));
     expect(published_kinds).toEqual([
       "user.message.received",
       "strategy.decide.request",
@@ -182,7 +182,7 @@ verifies(
       timed("/error status 400", "s4"),
     ]);
     const errorsOf = (session_id: string) =>
-      kinds(fixture.events, session_id).filter((kind) => kind === "llm.call.error").length;
+      kindsOf(fixture.events, session_id).filter((kind) => kind === "llm.call.error").length;
     expect(retried.run.output!.content).toBe("fine");
     expect(errorsOf("s1")).toBe(2);
     expect(limited.run.output!.content).toBe("later");

@@ -16,7 +16,11 @@ const adapter =
     });
 
 const request = { params: {}, query: {}, body: null };
-async function get({ system }: TestPlugins, path: string, caller: Caller = admin): Promise<AdapterResponse> {
+async function requestRoute(
+  { system }: TestPlugins,
+  path: string,
+  caller: Caller = admin,
+): Promise<AdapterResponse> {
   const route = system.adapters.find("GET", path)!;
   return await system.adapters.handle(caller, route.mount, { ...request, params: route.params });
 }
@@ -29,7 +33,7 @@ test("mounts routes while the plugin is loaded, under /x/ or, if allowed, under 
   });
   const mounted = () => fixture.system.adapters.list().map((mount) => `${mount.plugin} ${mount.mounted}`);
   expect(mounted()).toEqual(["web /api/config/{key}", "acme /x/acme/api/acme/{id}"]);
-  expect(await get(fixture, "/api/config/a%20b")).toEqual({
+  expect(await requestRoute(fixture, "/api/config/a%20b")).toEqual({
     status: 200,
     body: { route: "GET /api/config/{key}", params: { key: "a b" } },
   });
@@ -79,7 +83,7 @@ test("lets an adapter act for its caller through `as` until the request is answe
     }),
   );
   const acme = { ...user, scope: { org_id: "org_acme", project_id: null } };
-  expect(await get(fixture, "/api/whoami", acme)).toEqual({
+  expect(await requestRoute(fixture, "/api/whoami", acme)).toEqual({
     status: 200,
     body: { args: { n: 1 }, name: "web", actor: "key_user", org: "org_acme", call: true },
   });
@@ -97,7 +101,7 @@ test("checks an adapter's response and hides the details of what it throws", asy
   );
   const requestWith = (next: unknown) => {
     onRequest = typeof next === "function" ? (next as OnRequest) : () => next as AdapterResponse;
-    return get(fixture, "/api/a");
+    return requestRoute(fixture, "/api/a");
   };
   const good = { status: 599, body: [1, null, { a: "b" }], headers: { "X-Thing": "a; b" } };
   expect(await requestWith(good)).toEqual(good);

@@ -23,13 +23,13 @@ function createRecords() {
   const deps = { loader, log } as unknown as PluginSystemDeps;
   return { records: new PluginRecords(deps), installed, warned };
 }
-const running = (requires: string[]) => ({ plugin: { requires } }) as unknown as Instance;
+const instanceRequiring = (requires: string[]) => ({ plugin: { requires } }) as unknown as Instance;
 
 test("discovers each package once and keeps the loaded entry of a running plugin", async () => {
   const { records, installed, warned } = createRecords();
   installed.push(entry("a"), entry("b"));
   expect((await records.discover()).map(({ name }) => name)).toEqual(["a", "b"]);
-  records.get("b").instance = running([]);
+  records.get("b").instance = instanceRequiring([]);
   installed.splice(0, 2, entry("a", "2.0.0"), entry("b", "2.0.0"), entry("c"));
   expect((await records.discover()).map(({ name }) => name)).toEqual(["c"]);
   expect(records.list().map((record) => `${record.name} ${record.entry.version}`)).toEqual([
@@ -49,10 +49,13 @@ test("reports the first missing requirement and unblocks waiting plugins once", 
   installed.push(entry("base"), entry("top"));
   await records.discover();
   const [base, top] = [records.get("base"), records.get("top")];
-  expect(records.findMissing(running([]))).toBeNull();
-  expect(records.findMissing(running(["base"]))).toEqual({ name: "base", status: "unloaded" });
+  expect(records.findMissing(instanceRequiring([]))).toBeNull();
+  expect(records.findMissing(instanceRequiring(["base"]))).toEqual({ name: "base", status: "unloaded" });
   base.status = "loaded";
-  expect(records.findMissing(running(["base", "gone"]))).toEqual({ name: "gone", status: "not installed" });
+  expect(records.findMissing(instanceRequiring(["base", "gone"]))).toEqual({
+    name: "gone",
+    status: "not installed",
+  });
   top.blocked_by = "base";
   expect([records.unblock("other"), records.unblock("base"), records.unblock("base")]).toEqual([
     [],

@@ -18,7 +18,7 @@ const config_schema = {
   additionalProperties: false,
 } satisfies JsonObject;
 
-const check = (
+const findConfigError = (
   config: JsonObject,
   changed = Object.keys(config),
   schema: JsonObject | null = config_schema,
@@ -29,13 +29,13 @@ const check = (
   );
 
 test("accepts valid fields, missing required fields and empty strings", async () => {
-  expect(await check({ model: "m", temperature: 1, context_window: 1000 })).toBeNull();
-  expect(await check({})).toBeNull();
-  expect(await check({ base_url: "", temperature: null })).toBeNull();
+  expect(await findConfigError({ model: "m", temperature: 1, context_window: 1000 })).toBeNull();
+  expect(await findConfigError({})).toBeNull();
+  expect(await findConfigError({ base_url: "", temperature: null })).toBeNull();
 });
 
 test("reports each invalid field, but never its value", async () => {
-  const wrong = await check({ temperature: 3, base_url: "nowhere", api_key: "sk-1" });
+  const wrong = await findConfigError({ temperature: 3, base_url: "nowhere", api_key: "sk-1" });
   expect(wrong).toMatchObject({ code: "provider.invalid" });
   expect(wrong?.details.issues.map(({ path }) => path).toSorted()).toEqual([
     "config.api_key",
@@ -43,19 +43,21 @@ test("reports each invalid field, but never its value", async () => {
     "config.temperature",
   ]);
   expect(JSON.stringify(wrong?.details) + wrong?.message).not.toContain("sk-1");
-  expect((await check({ context_window: "big" }))?.message).toContain("config.context_window");
+  expect((await findConfigError({ context_window: "big" }))?.message).toContain("config.context_window");
 });
 
 test("reports an unknown field and lists the known ones when the schema is closed", async () => {
-  const wrong = await check({ modle: "m" });
+  const wrong = await findConfigError({ modle: "m" });
   expect(wrong?.message).toContain("config.modle: llm-x has no such field");
   expect(wrong?.message).toContain("api_key, base_url, model, temperature, context_window");
   const { additionalProperties: _, ...open } = config_schema;
-  expect(await check({ modle: "m" }, ["modle"], open)).toBeNull();
-  expect(await check({ anything: 1 }, ["anything"], null)).toBeNull();
+  expect(await findConfigError({ modle: "m" }, ["modle"], open)).toBeNull();
+  expect(await findConfigError({ anything: 1 }, ["anything"], null)).toBeNull();
 });
 
 test("ignores fields that were already invalid before the change", async () => {
-  expect(await check({ temperature: 9, model: "m" }, ["model"])).toBeNull();
-  expect((await check({ temperature: 9, model: "m" }, ["temperature"]))?.message).toContain("temperature");
+  expect(await findConfigError({ temperature: 9, model: "m" }, ["model"])).toBeNull();
+  expect((await findConfigError({ temperature: 9, model: "m" }, ["temperature"]))?.message).toContain(
+    "temperature",
+  );
 });

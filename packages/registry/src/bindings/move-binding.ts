@@ -1,7 +1,7 @@
 /**
  * Moves a binding to another version of its package. The binding keeps its policy, configuration, secrets and rollout
  * share. Trust is not kept, because it was given to other bytes. Permissions that only the new version requests are
- * withheld until the operator grants them. Credentials are not kept when the server of the new version is at
+ * withheld until an owner or admin grants them. Credentials are not kept when the server of the new version is at
  * another address (sec.credential-destination), unless the change sets them itself.
  */
 import {

@@ -1,7 +1,8 @@
 /**
  * Decides who may choose the names of tools (server.names). Policies match tools by name, so a name carries authority:
  * a renamed server escapes the denials of its old name, and a server that takes a name gets the trust that was given to
- * that name. Only an admin sets the name of a server or takes a name that a policy or another package uses.
+ * that name. Only an admin gives a server a name that its package does not have yet, or takes a name that a policy or
+ * another package uses.
  */
 import {
   BackplaneError,

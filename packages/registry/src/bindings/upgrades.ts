@@ -1,8 +1,8 @@
 /**
  * Upgrades all bindings of a package, and rolls them back. A version takes over immediately, or first gets a share of
  * the calls in bindings of its own. Either way the version is on trial: if it crashes or fails too often, the gateway
- * that notices this rolls it back. Every step is one transaction over all bindings, and everything that a later step
- * needs is in their rows, so that any gateway can continue after a crash.
+ * that notices this rolls it back. Every step is one transaction over all bindings that it changes, and everything that
+ * a later step needs is in their rows, so any gateway can continue after a crash.
  */
 import {
   BackplaneError,

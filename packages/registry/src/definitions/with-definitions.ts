@@ -61,27 +61,27 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
         bound === null || !needsDefinitions(bound) ? bound : describe(bound),
       ),
     findCandidates: (scope, export_id, package_id) =>
-      mapMaybe(stored.findCandidates(scope, export_id, package_id), (bounds) =>
-        dropNull(bounds.map((bound) => selectFrom(bound, export_id))),
+      mapMaybe(stored.findCandidates(scope, export_id, package_id), (bound_packages) =>
+        dropNull(bound_packages.map((bound) => selectFrom(bound, export_id))),
       ),
     async discover(scope, kind) {
-      const bounds: BoundPackage[] = [];
+      const bound_packages: BoundPackage[] = [];
       for (const bound of await stored.discover(scope, kind)) {
-        bounds.push(...expandExports(needsDefinitions(bound) ? await describe(bound) : bound));
+        bound_packages.push(...expandExports(needsDefinitions(bound) ? await describe(bound) : bound));
       }
-      return bounds;
+      return bound_packages;
     },
   };
 }
 
 /** Drops null entries. */
 function dropNull(selections: MaybePromise<BoundPackage | null>[]): MaybePromise<BoundPackage[]> {
-  const bounds: BoundPackage[] = [];
+  const bound_packages: BoundPackage[] = [];
   for (const pending of selections) {
     if (pending instanceof Promise) return dropNullAsync(selections);
-    if (pending !== null) bounds.push(pending);
+    if (pending !== null) bound_packages.push(pending);
   }
-  return bounds;
+  return bound_packages;
 }
 
 async function dropNullAsync(selections: MaybePromise<BoundPackage | null>[]): Promise<BoundPackage[]> {
@@ -93,7 +93,7 @@ function needsDefinitions(bound: BoundPackage): boolean {
   return isSelfDescribing(bound.package.manifest.runtime.protocol);
 }
 
-/** The package with tools that its process has described but that are not stored. */
+/** Returns the package with the tools that its process has described, although they are not stored. */
 export function withTools(bound: BoundPackage, { exports, schemas }: Description): BoundPackage {
   return applyDefinitions(bound, { exports, schemas, digest: bound.package.digest });
 }

@@ -1,7 +1,7 @@
 /**
- * Relaxes the input schemas of servers that validate their input themselves. Generators of schemas (zod 4 among them)
- * describe the parsed value, in which a property with a default is always present, and list it as required although
- * the server accepts input without it and fills in the default.
+ * Relaxes the input schemas of servers that validate their input themselves. Schema generators such as zod 4 describe
+ * the parsed value, in which a property with a default is always present. They list such a property as required,
+ * although the server accepts input without it and fills in the default.
  */
 import { isObject, mapMaybe } from "@backplane/contract";
 import type { SchemaCheck } from "@backplane/ports";
@@ -17,7 +17,7 @@ const SINGLE_SCHEMA_KEYWORDS = [
 const LIST_KEYWORDS = ["allOf", "anyOf", "oneOf", "prefixItems"] as const;
 const MAP_KEYWORDS = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"] as const;
 
-/** The schema without the `required` entries of properties that have a default; null if it has none of these. */
+/** Returns the schema without the `required` entries of properties that have a default; null if there are none. */
 export function withOptionalDefaults(schema: unknown): unknown {
   const relaxed = relax(schema);
   return relaxed === schema ? null : relaxed;
@@ -32,7 +32,7 @@ export function acceptEither(strict: SchemaCheck, relaxed: SchemaCheck): SchemaC
 }
 
 /**
- * Returns the same object if nothing changes. `not` and `if` are left unchanged, because relaxing them would refuse
+ * Returns the same object if nothing changes. `not` and `if` are left unchanged, because relaxing them could refuse
  * input.
  */
 function relax(schema: unknown): unknown {

@@ -21,7 +21,7 @@ export interface SanitizedExport {
   taken_out: readonly string[];
 }
 
-/** A schema can contain any number of hidden texts. */
+/** Limits the lines of one export, because a schema can contain any number of hidden texts. */
 const MAX_LINES = 20;
 
 export function sanitizeExport(bound: BoundPackage, item: PluginExport): SanitizedExport {

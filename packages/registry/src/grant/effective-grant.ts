@@ -75,7 +75,7 @@ export function toGrant(level: Level): Grant {
   };
 }
 
-/** Adds the operator's mapping from granted secret slots to environment variables. */
+/** Adds the policy's mapping from granted secret slots to environment variables. */
 export function withSecretEnv(grant: Grant, { secret_env }: Binding["policy"]): Grant {
   if (secret_env === undefined) return grant;
   const mapped = Object.entries(secret_env).filter(([slot]) => grant.secret_slots.includes(slot));
@@ -127,7 +127,7 @@ function harnessScopes(
   });
 }
 
-/** Only the operator grants mounts and capabilities: those that the binding does not list are withheld. */
+/** Only the binding's policy grants mounts and capabilities, so those that it does not list are withheld. */
 function bindingLevel(binding: Binding): Level {
   const { policy } = binding;
   const narrowed = policy.permissions;

@@ -1,4 +1,4 @@
-/** The class that an export runs as. A package can request more isolation; only the operator can choose less. */
+/** The class that an export runs as. A package can request more isolation; only a binding's policy can choose less. */
 import { type Binding, DEFAULT_CLASS, type ExecutionClass, type PluginExport } from "@backplane/contract";
 import { moreIsolated } from "./intersect.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Whether a grant is wider than an earlier one. Trust that was given to a call (by an allow rule, or by a binding that
- * waives approval) is valid only while the call can do no more than it could when the trust was given.
+ * Determines whether a grant is wider than an earlier one. Trust that was given to a call (by an allow rule, or by a
+ * binding that waives approval) is valid only while the call can do no more than it could when the trust was given.
  */
 
 import {
@@ -35,7 +35,7 @@ export function listWiderParts(before: Grant, after: Grant): string[] {
   return wider.sort();
 }
 
-/** A grant that covers each of these, for a rule about several tools. */
+/** Returns a grant that covers all given grants, for a rule about several tools. */
 export function combineGrants(grants: readonly Grant[]): Grant | null {
   return grants.length === 0 ? null : grants.reduce(combineTwo);
 }

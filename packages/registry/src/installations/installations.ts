@@ -55,11 +55,14 @@ interface InstallationsDeps {
   signatures: SignaturePolicy;
 }
 
-/** Options of the callers inside the kernel: limits of the source, a final check, and the request to report to. */
+/** Options for callers inside the kernel. */
 interface InstallOptions {
   operation: Operation;
+  /** Refuses sources of any other kind. */
   only?: "package" | "agent_plugin";
+  /** Called before anything is stored. Throws to refuse the packages. */
   check?: (packages: readonly Package[]) => void;
+  /** The source is a folder whose files change. */
   changing?: boolean;
   /** From the marketplace: its signature rules apply instead of those for OCI, and nothing is started. */
   entry?: InstalledEntry;
@@ -83,7 +86,7 @@ type Facade = Pick<Kernel, "installations"> & {
   installLinked: InstallLinked;
 };
 
-/** Installs a folder whose files change, and binds everything in it. Bindings of earlier versions move to it. */
+/** Installs a folder whose files change, and binds everything in it. Existing bindings move to the new version. */
 export type InstallLinked = (
   caller: Caller,
   path: string,
@@ -279,7 +282,7 @@ function isMove(change: PlannedChange): change is PlannedMove {
   return change.before !== null;
 }
 
-/** Finds the packages that are about to be stored as well. */
+/** Also finds the packages that are about to be stored. */
 function withDrafts(packages: PackageFinder, parts: readonly ImportedPart[]): PackageFinder {
   return {
     find(org_id, package_id, version) {

@@ -32,7 +32,7 @@ export interface PlannedBinding {
   change: PlannedChange | null;
 }
 
-/** Whether the parts are bound: as requested, or by default if they describe themselves. */
+/** Whether the parts are bound. By default, everything is bound except packages that list their exports in a manifest. */
 export function bindsParts(
   { kind }: Pick<OpenedSource, "kind">,
   parts: readonly ImportedPart[],
@@ -132,7 +132,7 @@ function toPlanned(change: PlannedChange, kind: InstalledBinding["change"]): Pla
   return { result: { binding: change.row as Binding, change: kind }, change };
 }
 
-/** The settings of each export that is bound. The settings of the request override those of the source. */
+/** Returns the settings of each export that is bound. The settings of the request override those of the source. */
 function planSettings({ part, row }: ImportedPart, requested: InstallationSettings): Map<string, Settings> {
   const { runtime, exports } = row.manifest;
   if (runtime.protocol === "skills") return new Map([[WHOLE_PACKAGE, {}]]);

@@ -1,4 +1,4 @@
-/** Sorts plugins so that each is loaded after those that it requires, otherwise in the given order. Pure. */
+/** Sorts plugins: each is loaded after those that it requires, otherwise in the given order. */
 
 export interface DependencyNode {
   name: string;

@@ -44,14 +44,14 @@ const SOURCES: Partial<Record<Package["origin"], (pack: Package) => VersionSourc
   },
 };
 
-const USE_FROM =
+const UPGRADE_HINT =
   "To upgrade, specify the source of the next version: backplane plugin upgrade --from SOURCE.";
 
 /** Why a source cannot be queried for versions. */
 const WITHOUT_VERSIONS: Partial<Record<Package["origin"], string>> = {
-  folder: `A folder does not list the available versions. ${USE_FROM}`,
-  upload: `An archive does not list the available versions. ${USE_FROM}`,
-  oci: `A digest or a layout does not list the available versions. ${USE_FROM}`,
+  folder: `A folder does not list the available versions. ${UPGRADE_HINT}`,
+  upload: `An archive does not list the available versions. ${UPGRADE_HINT}`,
+  oci: `A digest or a layout does not list the available versions. ${UPGRADE_HINT}`,
   image:
     "A tag does not list the available versions. To get the image that it refers to now, install it again.",
   marketplace: "Its marketplace offers one version of each package: backplane plugin search.",

@@ -14,7 +14,7 @@ import { createVisibilityFilter, hideInvisibleBindings } from "../access/visible
 export interface PackageRows {
   /** Returns the row that the imported bytes would have. */
   draft(caller: Caller, imported: ImportedPackage): Package;
-  /** The event and the audit entry of its installation. */
+  /** Returns the event and the audit entry of the installation. */
   buildRecords(caller: Caller, row: Package): ChangeRecords;
   /** Stores the row and ends the import. Bytes that do not become a row are removed. */
   add(caller: Caller, row: Package): Promise<{ package: Package; created: boolean }>;

@@ -1,6 +1,6 @@
 /**
- * The policy in effect for a scope: defaults, the org's policy, and what the project narrows. A project never gets
- * more than its org: the lower tolerance, the higher floor and the intersection of lists apply.
+ * The policy in effect for a scope: the defaults, the org's policy, and what the project narrows. A project never gets
+ * more rights than its org: the lower tolerance, the higher floor and the intersection of lists apply.
  */
 import {
   type ChannelPolicy,

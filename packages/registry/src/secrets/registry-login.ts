@@ -30,7 +30,7 @@ export function readRegistryLogin(
     const value = vault.open(org_id, name, sealed.ciphertext).trim();
     const colon = value.indexOf(":");
     if (colon < 0)
-      throw new BackplaneError("registry.denied", `The secret ${name} is not USER:PASSWORD.`, {
+      throw new BackplaneError("registry.denied", `The value of secret ${name} is not USER:PASSWORD.`, {
         fix: `backplane secret set ${name}, with the value USER:PASSWORD`,
       });
     return { username: value.slice(0, colon), password: value.slice(colon + 1) };

@@ -1,4 +1,4 @@
-/** Decides whether a signature covers a package and was made by a trusted key. The error code tells why it does not. */
+/** Checks that a signature covers a package and was made by a trusted key. The error code states what is wrong. */
 
 import { createPublicKey, hash, type KeyObject, verify } from "node:crypto";
 import { BackplaneError, type PackageSignature, signedText, type TrustedKey } from "@backplane/contract";
@@ -102,7 +102,7 @@ function coversPackage(pattern: string, package_id: string): boolean {
   );
 }
 
-/** Throws `request.invalid` unless it is an Ed25519 public key. */
+/** Throws `request.invalid` unless the text is an Ed25519 public key in PEM. */
 export function readPublicKey(pem: string): KeyObject {
   try {
     const key = createPublicKey(pem);

@@ -31,7 +31,7 @@ interface FoundSkill extends Skill {
 }
 
 const MAIN_FILE = "SKILL.md";
-/** Larger files do not fit into a model's context anyway. */
+/** A larger file would take up too much of a model's context. */
 const FILE_BYTES = 256 * 1024;
 const FRESH_MS = 1_000;
 const MAX_CACHED_SCOPES = 256;

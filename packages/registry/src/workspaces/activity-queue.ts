@@ -27,7 +27,7 @@ export class WorkspaceActivityQueue {
     this.#wake();
   }
 
-  /** Also shows what the processes of these bindings exchange. */
+  /** Also adds the frames and other output of processes of these bindings. */
   observe(binding_ids: readonly string[]): void {
     const observed = binding_ids.toSorted().join(" ");
     if (observed === this.#observed) return;

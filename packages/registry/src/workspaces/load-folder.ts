@@ -202,7 +202,7 @@ async function removeSnapshot({ deps, rows }: LoadDeps, caller: Caller, id: stri
   } catch (error) {
     deps.log.warn(
       { err: toBackplaneError(error), package: id },
-      "old snapshot of a trusted folder could not be removed",
+      "an old snapshot of a trusted folder could not be removed",
     );
   }
 }

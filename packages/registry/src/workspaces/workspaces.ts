@@ -135,7 +135,7 @@ export function createWorkspaces(services: WorkspacesDeps): WorkspacesService {
       const { code, message } = toBackplaneError(error);
       log.warn(
         { path: folder.path, code, err: error },
-        "trusted folder could not be loaded; its loaded tools stay in use",
+        "a trusted folder could not be loaded; its loaded tools stay in use",
       );
       const package_version = folder.package_version === "" ? null : folder.package_version;
       report(id, { type: "failed", at: now(), message, package_version });

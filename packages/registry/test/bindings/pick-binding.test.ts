@@ -42,7 +42,7 @@ test("fills the share of the newest version first and adds up the shares", () =>
   expect(split.none).toBe(1_000 - split["1.0.0"]! - split["2.0.0"]!);
 });
 
-test("refuses the calls beyond the share of a single binding", () => {
+test("picks a single binding only for its share of the keys", () => {
   const split = countPicks(bound("1.0.0", 30));
   expect(split["1.0.0"]).toBeGreaterThan(240);
   expect(split["1.0.0"]).toBeLessThan(360);

@@ -5,7 +5,7 @@ import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-const version = (number: string) => manifest([toolExport("echo")], { version: number });
+const packageVersion = (number: string) => manifest([toolExport("echo")], { version: number });
 const percent = (traffic_percent: number) => ({ rollout: { traffic_percent } });
 
 /** Counts how many of `bodies` ran on each version; "refused" counts export.not_found. */
@@ -35,8 +35,8 @@ verifies(
   "splits traffic by session over the newest version, older versions and the org's binding, and refuses the rest",
   async () => {
     const fixture = await createTestKernel();
-    const newest = await fixture.bind(version("2.0.0"), percent(25));
-    const older = await fixture.bind(version("1.10.0"), percent(100));
+    const newest = await fixture.bind(packageVersion("2.0.0"), percent(25));
+    const older = await fixture.bind(packageVersion("1.10.0"), percent(100));
     // 25 % ± 2 over 10,000 sessions, two versions side by side.
     const split = await countCallsByVersion(fixture, sessions(10_000));
     expect(split["2.0.0"]).toBeGreaterThan(2_300);
@@ -55,7 +55,7 @@ verifies(
     const setPercent = (id: string, traffic: number) =>
       fixture.kernel.bindings.patch(admin, id, percent(traffic), undefined);
     await setPercent(older.binding_id, 25);
-    const org = await fixture.bind(version("1.0.0"), { ...percent(25), org_wide: true });
+    const org = await fixture.bind(packageVersion("1.0.0"), { ...percent(25), org_wide: true });
     const counts = await countCallsByVersion(fixture, sessions(2_000));
     for (const name of ["2.0.0", "1.10.0", "1.0.0", "refused"]) expect(counts[name]).toBeGreaterThan(400);
     // Bindings with 0 percent and disabled bindings never run.
@@ -67,7 +67,7 @@ verifies(
     expect(await countCallsByVersion(fixture, sessions(50))).toEqual({ refused: 50 });
     // The project's bindings fill their buckets before a newer version of the org.
     await setPercent(newest.binding_id, 100);
-    await fixture.bind(version("3.0.0"), { ...percent(100), org_wide: true });
+    await fixture.bind(packageVersion("3.0.0"), { ...percent(100), org_wide: true });
     expect(await countCallsByVersion(fixture, sessions(200))).toEqual({ "2.0.0": 200 });
     const named = sessions(200).map((body) => ({ ...body, package_id: "acme/devkit" }));
     expect(await countCallsByVersion(fixture, named)).toEqual({ "2.0.0": 200 });
@@ -80,8 +80,8 @@ verifies(
 
 test("keeps sessions on the new version when its share is raised", async () => {
   const fixture = await createTestKernel();
-  const newest = await fixture.bind(version("2.0.0"), percent(20));
-  await fixture.bind(version("1.0.0"));
+  const newest = await fixture.bind(packageVersion("2.0.0"), percent(20));
+  await fixture.bind(packageVersion("1.0.0"));
   const sessionsOnNewest = async () => {
     const session_ids = new Set<string>();
     await Promise.all(
@@ -102,7 +102,7 @@ test("keeps sessions on the new version when its share is raised", async () => {
 
 test("gives an export name to the first of two packages; the other needs package_id", async () => {
   const fixture = await createTestKernel();
-  const first = await fixture.bind(version("1.0.0"));
+  const first = await fixture.bind(packageVersion("1.0.0"));
   const other_binding: Binding = await fixture.bind(
     manifest([toolExport("echo")], { package_id: "acme/other" }),
   );
@@ -113,10 +113,10 @@ test("gives an export name to the first of two packages; the other needs package
 
 test("picks the org's binding for a caller of the whole org who specifies no project", async () => {
   const fixture = await createTestKernel();
-  const project_binding = await fixture.bind(version("2.0.0"));
+  const project_binding = await fixture.bind(packageVersion("2.0.0"));
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
   await expect(fixture.call({ export_id: "echo" }, org)).rejects.toMatchObject({ code: "export.not_found" });
-  const org_binding = await fixture.bind(version("1.0.0"), { org_wide: true });
+  const org_binding = await fixture.bind(packageVersion("1.0.0"), { org_wide: true });
   expect((await fixture.call({ export_id: "echo" }, org)).binding_id).toBe(org_binding.binding_id);
   expect((await fixture.call({ binding_id: project_binding.binding_id }, org)).binding_id).toBe(
     project_binding.binding_id,

@@ -35,9 +35,9 @@ const upgrade = (
 const greet = (fixture: TestKernel) => fixture.call({ export_id: "greet", input: {} });
 const listBindings = async (fixture: TestKernel) =>
   (await fixture.kernel.bindings.list(admin, {}, { limit: 50 })).items;
-const versions = async (fixture: TestKernel) =>
+const listVersions = async (fixture: TestKernel) =>
   (await listBindings(fixture)).map(({ package_version }) => package_version);
-const rollbacks = async (fixture: TestKernel) =>
+const listRollbacks = async (fixture: TestKernel) =>
   (await fixture.store.audit.list(admin.scope, { action: "binding.rollback" }, { limit: 20 })).items;
 
 /** Makes calls to these versions end with the given outcome; all other calls succeed. */
@@ -54,7 +54,7 @@ verifies("bind.hot", "rolls all bindings of a version back when one of its calls
   ]);
   endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
   expect(await greet(fixture)).toMatchObject({ fallback_from: { package_version: "0.2.0" } });
-  await expect.poll(() => versions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
+  await expect.poll(() => listVersions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
   expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
   const restored = await fixture.kernel.bindings.get(admin, bound.binding_id);
   expect(restored).toMatchObject({
@@ -62,7 +62,7 @@ verifies("bind.hot", "rolls all bindings of a version back when one of its calls
     rolled_back: { package_version: "0.2.0", reason: "A call ended with crashed." },
   });
   expect(restored).not.toHaveProperty("trial");
-  expect(await rollbacks(fixture)).toMatchObject([
+  expect(await listRollbacks(fixture)).toMatchObject([
     { actor: "kernel", details: { reason: "A call ended with crashed.", version: "0.2.0" } },
     { actor: "kernel" },
   ]);
@@ -74,10 +74,10 @@ verifies("bind.hot", "rolls a version back when too many of its calls fail, and 
   let calls = 0;
   fixture.runner.script = () => (++calls % 2 === 0 ? ended("failed", "author_code") : ok());
   for (let call = 0; call < 19; call++) await greet(fixture);
-  expect(await versions(fixture)).toEqual(["0.2.0", "0.2.0"]);
+  expect(await listVersions(fixture)).toEqual(["0.2.0", "0.2.0"]);
   await greet(fixture);
-  await expect.poll(() => versions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
-  expect((await rollbacks(fixture))[0]!.details).toMatchObject({ reason: "10 of 20 calls failed." });
+  await expect.poll(() => listVersions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
+  expect((await listRollbacks(fixture))[0]!.details).toMatchObject({ reason: "10 of 20 calls failed." });
 });
 
 test("does not roll back a version after its trial or after an operator's change", async () => {
@@ -95,7 +95,7 @@ test("does not roll back a version after its trial or after an operator's change
   // A later rollback of the trial would undo this stricter policy, so the change ends the trial.
   await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy: { approval: "always" } }, undefined);
   expect(await fixture.kernel.bindings.get(admin, bound.binding_id)).not.toHaveProperty("trial");
-  expect((await rollbacks(fixture)).map(({ actor }) => actor)).toEqual(["admin", "admin"]);
+  expect((await listRollbacks(fixture)).map(({ actor }) => actor)).toEqual(["admin", "admin"]);
 });
 
 verifies("bind.hot", "continues the trial after a crash of the gateway in the middle of it", async () => {
@@ -103,10 +103,10 @@ verifies("bind.hot", "continues the trial after a crash of the gateway in the mi
   await upgrade(fixture, "0.2.0");
   await fixture.crash();
   const next = await createTestKernel({ file: fixture.file });
-  expect(await versions(next)).toEqual(["0.2.0", "0.2.0"]);
+  expect(await listVersions(next)).toEqual(["0.2.0", "0.2.0"]);
   endCalls(next, { "0.2.0": ended("failed", "launch_failed") });
   await greet(next);
-  await expect.poll(() => versions(next), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
+  await expect.poll(() => listVersions(next), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
 });
 
 verifies("bind.rollout", "gives a version a growing share of the calls, and then all of them", async () => {
@@ -183,7 +183,7 @@ verifies("bind.rollout", "sends no more calls to a share that crashed, and keeps
   await upgrade(fixture, "0.2.0", { percent: 99.99 });
   endCalls(fixture, { "0.2.0": ended("failed", "handshake_failed") });
   await greet(fixture);
-  await expect.poll(() => rollbacks(fixture), { timeout: 10_000 }).toHaveLength(2);
+  await expect.poll(() => listRollbacks(fixture), { timeout: 10_000 }).toHaveLength(2);
   expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
   const shares = (await listBindings(fixture)).filter(({ share_of }) => share_of !== undefined);
   expect(shares).toMatchObject([
@@ -236,7 +236,7 @@ test.each([1, 2, 3])(
     await greet(fixture);
     await until(() => fixture.logged.some(({ message }) => message.startsWith("could not roll back")));
     expect(replaced).toBe(true);
-    expect(await versions(fixture)).toEqual(["0.2.0", "0.2.0"]);
+    expect(await listVersions(fixture)).toEqual(["0.2.0", "0.2.0"]);
     expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).rollback_failed).toMatchObject({
       problem: "acme/devkit 0.1.0 was installed again with different content than before the upgrade.",
     });
@@ -258,7 +258,7 @@ verifies(
       expect(call).toMatchObject({ status: "failed", package_version: "0.2.0" });
       const log = () => fixture.logged.find(({ message }) => message.startsWith("could not roll back"));
       await until(() => log() !== undefined);
-      expect(await versions(fixture)).toEqual(["0.2.0", "0.2.0"]);
+      expect(await listVersions(fixture)).toEqual(["0.2.0", "0.2.0"]);
       const fix = reinstalled
         ? "Check the content of 0.1.0 (backplane plugin info acme/devkit@0.1.0), or upgrade to another version. If you trust it: backplane plugin rollback acme/devkit"
         : "Install acme/devkit 0.1.0 again, or upgrade to another version. Then: backplane plugin rollback acme/devkit";

@@ -40,7 +40,7 @@ async function install(
   await fixture.kernel.packages.install(admin, fixture.importer.add(content, schemas));
 }
 
-const create = (fixture: TestKernel, package_version: string, more: object = {}, caller = admin) =>
+const bindVersion = (fixture: TestKernel, package_version: string, more: object = {}, caller = admin) =>
   fixture.kernel.bindings.create(caller, {
     package_id: PACKAGE,
     package_version,
@@ -60,7 +60,7 @@ verifies(
   async () => {
     const { fixture, bound } = await createBoundKernel();
     await install(fixture, "0.2.0");
-    const moved = await create(fixture, "0.2.0");
+    const moved = await bindVersion(fixture, "0.2.0");
     expect(moved).toMatchObject({
       binding_id: bound.binding_id,
       package_version: "0.2.0",
@@ -81,7 +81,7 @@ verifies(
 verifies("upgrade.moves", "copies the policy to a binding that takes a share of the calls", async () => {
   const { fixture, bound } = await createBoundKernel();
   await install(fixture, "0.2.0");
-  const canary = await create(fixture, "0.2.0", { rollout: { traffic_percent: 10 } });
+  const canary = await bindVersion(fixture, "0.2.0", { rollout: { traffic_percent: 10 } });
   expect(canary.binding_id).not.toBe(bound.binding_id);
   expect(canary).toMatchObject({
     config: bound.config,
@@ -94,11 +94,11 @@ verifies("upgrade.moves", "copies the policy to a binding that takes a share of 
   await install(fixture, "0.2.1", [
     toolWithSlot("greet", { network: "egress", allowed_domains: ["b.example"] }),
   ]);
-  const wider = await create(fixture, "0.2.1", { rollout: { traffic_percent: 10 } });
+  const wider = await bindVersion(fixture, "0.2.1", { rollout: { traffic_percent: 10 } });
   expect(wider.policy).toEqual({ ...bound.policy, permissions: { network: "none" } });
   // The request does not say which of the two bindings to move.
   await install(fixture, "0.3.0");
-  await expect(create(fixture, "0.3.0")).rejects.toMatchObject({ code: "binding.conflict" });
+  await expect(bindVersion(fixture, "0.3.0")).rejects.toMatchObject({ code: "binding.conflict" });
 });
 
 describe("trust in the old bytes", () => {
@@ -150,7 +150,7 @@ describe("rollback", () => {
   verifies("upgrade.moves", "restores the settings of the previous version", async () => {
     const { fixture, bound } = await createBoundKernel();
     await install(fixture, "0.2.0");
-    await create(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
+    await bindVersion(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
     const rolled_back = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
     expect(rolled_back).toMatchObject({
       package_version: "0.1.0",
@@ -171,7 +171,7 @@ describe("rollback", () => {
   verifies("upgrade.moves", "treats other bytes under the previous version as a new version", async () => {
     const { fixture, bound } = await createBoundKernel();
     await install(fixture, "0.2.0");
-    await create(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
+    await bindVersion(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
     const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
     await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
     await install(fixture, "0.1.0", [
@@ -190,14 +190,14 @@ describe("rollback", () => {
     const policy = { host_target: true } as const;
     const { fixture, bound } = await createBoundKernel(undefined, { policy });
     await install(fixture, "0.2.0");
-    await create(fixture, "0.2.0");
+    await bindVersion(fixture, "0.2.0");
     const by_operator = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
     expect(by_operator.policy).toEqual({});
     await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
-    await create(fixture, "0.2.0");
+    await bindVersion(fixture, "0.2.0");
     expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual(policy);
     // Other bytes under the same version are not trusted.
-    await create(fixture, "0.2.0");
+    await bindVersion(fixture, "0.2.0");
     const { items } = await fixture.kernel.packages.list(admin, { limit: 10 });
     await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
     const other_bytes = fixture.importer.add(manifest([toolWithSlot("greet")]), {}, "other bytes");
@@ -282,7 +282,7 @@ verifies("upgrade.moves", "withholds and lists permissions that only the new ver
     allowed_domains: ["api.example.com"],
   };
   await install(fixture, "0.2.0", [toolWithSlot("greet", wider)]);
-  const moved = await create(fixture, "0.2.0");
+  const moved = await bindVersion(fixture, "0.2.0");
   expect(moved.previous!.permissions_held).toEqual(["network", "filesystem", "gateway_api_scopes"]);
   const { grant } = await fixture.kernel.bindings.validate(admin, bound.binding_id);
   expect(grant).toMatchObject({ network: "none", filesystem: "none", gateway_api_scopes: [] });
@@ -292,7 +292,7 @@ verifies("upgrade.moves", "withholds and lists permissions that only the new ver
   await install(fixture, "0.3.0", [
     toolWithSlot("greet", { ...wider, allowed_domains: ["api.example.com", "evil.test"] }),
   ]);
-  const again = await create(fixture, "0.3.0");
+  const again = await bindVersion(fixture, "0.3.0");
   expect(again.previous!.permissions_held).toEqual(["allowed_domains"]);
   const now = await fixture.kernel.bindings.validate(admin, bound.binding_id);
   expect(now.grant.allowed_domains).toEqual(["api.example.com"]);
@@ -318,7 +318,7 @@ verifies("upgrade.moves", "lets one of several racing upgrades win; the others c
 test("reports a move only with the change that moved the binding", async () => {
   const { fixture, bound } = await createBoundKernel();
   await install(fixture, "0.2.0");
-  await create(fixture, "0.2.0");
+  await bindVersion(fixture, "0.2.0");
   await fixture.kernel.bindings.patch(admin, bound.binding_id, { config: { team: "dev" } }, undefined);
   expect(await listAuditDetails(fixture, "binding.upgrade")).toMatchObject([{ from_version: "0.1.0" }]);
   const [change] = await listAuditDetails(fixture, "binding.change");
@@ -340,7 +340,7 @@ test("drops secrets of removed slots, and keeps a raised class and a refusal to 
   const policy = { class: "isolated", host_target: false } as const;
   const { fixture } = await createBoundKernel(undefined, { policy });
   await install(fixture, "0.2.0", [toolExport("greet")]);
-  const moved = await create(fixture, "0.2.0");
+  const moved = await bindVersion(fixture, "0.2.0");
   expect(moved).toMatchObject({ status: "active", policy });
   expect(moved.secrets).toEqual({});
 });
@@ -352,7 +352,7 @@ test("does not hold a domain that the old version reached through a wildcard", a
   await install(fixture, "0.2.0", [
     toolWithSlot("greet", { network: "egress", allowed_domains: ["a.example"] }),
   ]);
-  const moved = await create(fixture, "0.2.0");
+  const moved = await bindVersion(fixture, "0.2.0");
   expect(moved.previous!.permissions_held).toEqual([]);
   expect(moved.policy).toEqual(bound.policy);
 });
@@ -363,7 +363,7 @@ test("does not hold a permission that the operator has already narrowed", async 
   await install(fixture, "0.2.0", [
     toolWithSlot("greet", { network: "egress", allowed_domains: ["a.example"] }),
   ]);
-  expect((await create(fixture, "0.2.0")).previous!.permissions_held).toEqual([]);
+  expect((await bindVersion(fixture, "0.2.0")).previous!.permissions_held).toEqual([]);
 });
 
 verifies("bind.hot", "finishes a call in flight on the version that it started with", async () => {
@@ -379,7 +379,7 @@ verifies("bind.hot", "finishes a call in flight on the version that it started w
   };
   const running = fixture.call({ export_id: "greet" });
   while (fixture.runner.requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
-  const moved = await create(fixture, "0.2.0");
+  const moved = await bindVersion(fixture, "0.2.0");
   expect(moved.binding_id).toBe(bound.binding_id);
   release();
   expect(await running).toMatchObject({ status: "succeeded", package_version: "0.1.0" });

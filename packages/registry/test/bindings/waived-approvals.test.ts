@@ -31,7 +31,7 @@ async function upgrade(fixture: TestKernel, to: Manifest, policy?: object, calle
 
 verifies(
   "allow.rules",
-  "runs calls to a binding with approval = never up to the policy's risk limit, and only an admin may set it",
+  "runs calls to a binding with approval = never up to the policy's risk limit, and lets only an admin set it",
   async () => {
     const fixture = await createTestKernel();
     const { binding_id } = await fixture.bind(writerTool());

@@ -199,7 +199,7 @@ test("opens a sealed value only for its own org and key, and still lists a value
   await expect(live.get("org_other", "a.token")).rejects.toMatchObject({ code: "internal" });
   expect(() => fixture.deps.vault.open(ORG, "a.token", stolen.value)).toThrow();
   expect(await config.list(user)).toEqual({ "a.token": "****cret", "b.token": "****" });
-  expect(fixture.logged.some(({ message }) => message.includes("cannot be decrypted"))).toBe(true);
+  expect(fixture.logged.some(({ message }) => message.includes("could not be decrypted"))).toBe(true);
   expect(JSON.stringify(fixture.logged)).not.toMatch(/first-secret|second-secret/);
 
   const vault = createSecretVault([{ id: "k2", key: new Uint8Array(32).fill(8) }]);

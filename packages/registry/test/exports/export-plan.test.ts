@@ -5,14 +5,14 @@ import { expect, test } from "vitest";
 import { ExportPlans, narrowGrant } from "../../src/exports/export-plan.ts";
 
 const scope: Scope = { org_id: "org_local", project_id: "proj_a" };
-const slots = toolExport("t", { permissions: { secret_slots: ["token", "other"], network: "egress" } });
+const TOOL = toolExport("t", { permissions: { secret_slots: ["token", "other"], network: "egress" } });
 
 const createPlans = () => new ExportPlans({ schemas: {} as never, host: hostPolicy({}) });
 
 function bound(
   more: Partial<Binding> = {},
   pack: Partial<Package> = {},
-  content = manifest([slots]),
+  content = manifest([TOOL]),
 ): BoundPackage {
   return {
     binding: { binding_id: "bind_1", export_id: "t", generation: 1, policy: {}, ...more } as Binding,
@@ -26,14 +26,14 @@ test("plans again when the generation, the bytes or the definitions differ", asy
   const worker = (more: Partial<Binding> = {}) => bound({ policy: { class: "worker" }, ...more });
   expect(await isolation(bound())).toBe("isolated");
   expect(await isolation(worker({ generation: 2 }))).toBe("worker");
-  const limited = (effect_class: string): Manifest => manifest([toolExport("t", {}, { effect_class })]);
+  const withEffect = (effect_class: string): Manifest => manifest([toolExport("t", {}, { effect_class })]);
   const effect = async (bound_package: BoundPackage) => (await plans.get(bound_package, scope)).effect_class;
-  expect(await effect(bound({ generation: 3 }, {}, limited("unknown")))).toBe("unknown");
-  expect(await effect(bound({ generation: 3 }, { digest: "sha256:2" }, limited("read_only")))).toBe(
+  expect(await effect(bound({ generation: 3 }, {}, withEffect("unknown")))).toBe("unknown");
+  expect(await effect(bound({ generation: 3 }, { digest: "sha256:2" }, withEffect("read_only")))).toBe(
     "read_only",
   );
   const described = {
-    ...bound({ generation: 3 }, { digest: "sha256:2" }, limited("unknown")),
+    ...bound({ generation: 3 }, { digest: "sha256:2" }, withEffect("unknown")),
     definitions_digest: "d2",
   };
   expect(await effect(described)).toBe("unknown");

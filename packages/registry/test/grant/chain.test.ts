@@ -31,7 +31,7 @@ function computeLevel(
   );
 }
 
-/** Compares every dimension. A field that a level leaves out is allowed. */
+/** Returns the dimensions in which the child's grant is wider. A field that the level leaves out limits nothing. */
 function findWiderDimensions(child: Grant, parent: Level): string[] {
   const outside = <T>(granted: readonly T[], allowed: readonly T[] | null | undefined) =>
     allowed !== undefined && allowed !== null && granted.some((entry) => !allowed.includes(entry));
@@ -142,7 +142,7 @@ test("never grants more than manifest, binding, project, org, host and caller al
   );
 });
 
-test("never widens the grant by an additional level", () => {
+test("never widens the grant when a level is added", () => {
   fc.assert(
     fc.property(
       host,

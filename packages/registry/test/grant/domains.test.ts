@@ -17,7 +17,7 @@ test.each([
   expect(intersectDomains(right, left)).toEqual(both);
 });
 
-test("an intersection allows no name that either side refuses", () => {
+test("an intersection allows exactly the names that both sides allow", () => {
   const label = fc.constantFrom("a", "b", "c");
   const name = fc.array(label, { minLength: 1, maxLength: 3 }).map((labels) => labels.join("."));
   const port = fc.constantFrom("", ":80", ":443");

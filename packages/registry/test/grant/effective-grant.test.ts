@@ -22,7 +22,7 @@ const content = manifest(
 );
 const mount = { source: "/srv/data", target: "/data", writable: true };
 
-test("narrows by manifest, binding, project, org, host and caller", async () => {
+test("narrows the grant by manifest, binding, project, org, host and caller", async () => {
   const fixture = await createTestKernel({
     host: {
       default_domains: ["*.example.com", "*.third.net"],

@@ -7,7 +7,7 @@ import { effectiveClass, lowersIsolation } from "../../src/grant/execution-class
 
 const devkit = readFileSync(new URL("../../../supply/test/devkit.toml", import.meta.url), "utf8");
 const without_class = devkit.replaceAll(/^execution_class.*\n/gm, "");
-const requesting = (execution_class: ExecutionClass) =>
+const readManifestRequesting = (execution_class: ExecutionClass) =>
   readManifest(
     without_class.replaceAll(/^kind = .*\n/gm, (line) => `${line}execution_class = "${execution_class}"\n`),
   );
@@ -22,9 +22,11 @@ verifies("pkg.class-defaults", "runs an export without a class in the default cl
 });
 
 test("lets a package raise the isolation of its kind and never lower it", () => {
-  expect(classesOf(requesting("inline"))).toEqual(DEFAULTS);
-  expect(classesOf(requesting("worker"))).toEqual(DEFAULTS);
-  expect(new Set(Object.values(classesOf(requesting("isolated"))))).toEqual(new Set(["isolated"]));
+  expect(classesOf(readManifestRequesting("inline"))).toEqual(DEFAULTS);
+  expect(classesOf(readManifestRequesting("worker"))).toEqual(DEFAULTS);
+  expect(new Set(Object.values(classesOf(readManifestRequesting("isolated"))))).toEqual(
+    new Set(["isolated"]),
+  );
 });
 
 test("uses the binding's class and detects when it lowers isolation", () => {

@@ -35,7 +35,7 @@ const level: fc.Arbitrary<Level> = sparse(
   }) as fc.Arbitrary<Level>,
 );
 
-function notWider(child: Level, parent: Level): boolean {
+function isNotWider(child: Level, parent: Level): boolean {
   const inside = (a?: readonly string[] | null, b?: readonly string[] | null) =>
     b === undefined || b === null || (a ?? ["anything"]).every((entry) => b.includes(entry));
   const mounts_inside =
@@ -78,7 +78,7 @@ test("an intersection is never wider than any of its levels", () => {
     fc.property(fc.array(level, { minLength: 1, maxLength: 6 }), (levels) => {
       const result = intersect(...levels);
       for (const parent of levels)
-        expect(notWider(result, parent), JSON.stringify({ result, parent })).toBe(true);
+        expect(isNotWider(result, parent), JSON.stringify({ result, parent })).toBe(true);
     }),
     { numRuns: 2_000 },
   );
@@ -97,12 +97,12 @@ test("an intersection is commutative, associative and idempotent", () => {
 });
 
 test("keeps the narrower of two kinds of file access", () => {
-  const both = (...levels: NonNullable<Level["filesystem"]>[]) =>
+  const intersectAccess = (...levels: NonNullable<Level["filesystem"]>[]) =>
     intersect(...levels.map((filesystem): Level => ({ filesystem }))).filesystem;
-  expect(both("scratch", "assets_ro")).toBe("assets_ro");
-  expect(both("assets_ro", "scratch")).toBe("assets_ro");
-  expect(both("scratch", "scratch")).toBe("scratch");
-  expect(both("scratch", "assets_ro", "none")).toBe("none");
+  expect(intersectAccess("scratch", "assets_ro")).toBe("assets_ro");
+  expect(intersectAccess("assets_ro", "scratch")).toBe("assets_ro");
+  expect(intersectAccess("scratch", "scratch")).toBe("scratch");
+  expect(intersectAccess("scratch", "assets_ro", "none")).toBe("none");
 });
 
 test("lets a tool run on the host only if every level allows it", () => {
@@ -114,9 +114,11 @@ test("lets a tool run on the host only if every level allows it", () => {
 });
 
 test("keeps a mount only if both levels mount the folder at the same path", () => {
-  const at = (target: string, writable = true): Level => ({ mounts: [{ source: "/srv", target, writable }] });
-  expect(intersect(at("/data"), at("/data", false)).mounts).toEqual(at("/data", false).mounts);
-  expect(intersect(at("/data"), at("/other")).mounts).toEqual([]);
+  const mountAt = (target: string, writable = true): Level => ({
+    mounts: [{ source: "/srv", target, writable }],
+  });
+  expect(intersect(mountAt("/data"), mountAt("/data", false)).mounts).toEqual(mountAt("/data", false).mounts);
+  expect(intersect(mountAt("/data"), mountAt("/other")).mounts).toEqual([]);
 });
 
 test("grants nothing from an empty level", () => {

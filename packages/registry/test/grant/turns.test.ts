@@ -1,6 +1,6 @@
 /**
- * Turns are part of the call chain: the tools of a sub-agent may not call more than the sub-agent, and a resumed
- * turn has no wider grant.
+ * Turns are part of the call chain: the tools of a sub-agent may call no more tools than the sub-agent itself, and a
+ * resumed turn has no wider grant.
  */
 import type { KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
@@ -66,7 +66,7 @@ const deploy_tool: KernelTool = {
   run: () => toolOk("deployed"),
 };
 
-test("resumes a turn that a plugin started with the rights of that plugin after a restart", async () => {
+test("resumes a plugin's turn after a restart with the rights of that plugin", async () => {
   const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [deploy_tool] };
   const first = await createTestSession(options);
   const scopes = ["runs:write", "tools:invoke"] as const;

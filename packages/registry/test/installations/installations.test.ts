@@ -29,14 +29,14 @@ describe.each([
   ["SQLite", openSqlite],
   ["PostgreSQL", openPostgres],
 ])("with %s", (_name, open) => {
-  const create = async (wrap: (store: Store) => Store = (store) => store) =>
+  const createStoreInstaller = async (wrap: (store: Store) => Store = (store) => store) =>
     await createInstaller(wrap(await open()));
 
   verifies(
     "run.progress",
     "a cancelled installation stores nothing unless its commit has begun",
     async () => {
-      const installer = await create();
+      const installer = await createStoreInstaller();
       const { installations } = installer.fixture.kernel;
       const cancel_moments: ((progress: ProgressReport) => boolean)[] = [
         ({ step }) => step === "read",
@@ -81,7 +81,7 @@ describe.each([
     "pkg.install-atomic",
     "stores the package and the bindings of all its exports in one transaction",
     async () => {
-      const installer = await create();
+      const installer = await createStoreInstaller();
       await installer.fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
       const archive = await packArchive(installer.folder("kit", kitFiles("1.0.0")));
       const done = await installer.install(archive, {
@@ -118,7 +118,7 @@ describe.each([
   );
 
   verifies("pkg.install-atomic", "reports an installation that changes nothing as unchanged", async () => {
-    const installer = await create();
+    const installer = await createStoreInstaller();
     const folder = installer.folder("kit", kitFiles("1.0.0"));
     const first = await installer.install(await packArchive(folder), { bind: true });
     const again = await installer.install(await packArchive(folder), {
@@ -134,7 +134,7 @@ describe.each([
     "pkg.install-atomic",
     "keeps the installed version when other bytes have the same version number",
     async () => {
-      const installer = await create();
+      const installer = await createStoreInstaller();
       await installer.install(await packArchive(installer.folder("kit", kitFiles("1.0.0"))), { bind: true });
       const initial_state = [await installer.packages(), await installer.bindings(), installer.digests()];
       const other_bytes = await packArchive(
@@ -150,7 +150,7 @@ describe.each([
   );
 
   test.each(["before", "instead of"])("stores nothing when the store fails %s the commit", async (when) => {
-    const installer = await create((store) => ({
+    const installer = await createStoreInstaller((store) => ({
       ...store,
       installations: {
         async commit(rows) {
@@ -174,7 +174,7 @@ describe.each([
     "pkg.install-atomic",
     "moves all bindings to the next version in the transaction that installs it",
     async () => {
-      const installer = await create();
+      const installer = await createStoreInstaller();
       await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
         bind: true,
         policy: { timeout_ms: 5_000 },
@@ -196,7 +196,7 @@ describe.each([
   );
 
   test("does not install a version that a bound export cannot move to", async () => {
-    const installer = await create();
+    const installer = await createStoreInstaller();
     await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
       bind: true,
     });
@@ -210,7 +210,7 @@ describe.each([
   });
 
   test("gives a new version its own share of the traffic next to the bound version", async () => {
-    const installer = await create();
+    const installer = await createStoreInstaller();
     await installer.install(await packArchive(installer.folder("one", kitFiles("1.0.0", { slots: [] }))), {
       bind: true,
     });
@@ -226,7 +226,7 @@ describe.each([
   });
 
   test("two installations of the same source at the same time store it once", async () => {
-    const installer = await create();
+    const installer = await createStoreInstaller();
     const folder = installer.folder("kit", kitFiles("1.0.0", { slots: [] }));
     const sources = await Promise.all(Array.from({ length: 4 }, () => packArchive(folder)));
     const done = await Promise.all(sources.map((source) => installer.install(source, { bind: true })));
@@ -241,7 +241,7 @@ describe.each([
 
   test("plans again when a binding is changed between reading and committing", async () => {
     let change: (() => Promise<unknown>) | null = null;
-    const installer = await create((store) => ({
+    const installer = await createStoreInstaller((store) => ({
       ...store,
       installations: {
         async commit(rows) {
@@ -277,7 +277,7 @@ describe.each([
   });
 
   test("leaves out an unusable server of an mcp.json; strict installs nothing", async () => {
-    const installer = await create();
+    const installer = await createStoreInstaller();
     const source = mcpJson({
       far: { url: "https://far.invalid/mcp", headers: { Authorization: "Bearer hunter2" } },
       own: { command: "/opt/own/server" },
@@ -309,7 +309,7 @@ describe.each([
   });
 
   test("leaves out a second server of the same package, and stores no server if one binding is invalid", async () => {
-    const installer = await create();
+    const installer = await createStoreInstaller();
     const far = { url: "https://far.invalid/mcp" };
     await expect(installer.install(mcpJson({ far, Far: far }), { strict: true })).rejects.toThrow(
       "The server Far",

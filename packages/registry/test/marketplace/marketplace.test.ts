@@ -49,7 +49,7 @@ interface Artifact {
   signatures?: readonly unknown[];
 }
 
-/** Installs an artifact that the registry of the card has. */
+/** Installs the card's entry when its registry has this artifact. Returns the signatures that were selected. */
 async function install({ exports = [tool("weave")], signatures = [] }: Artifact, oci?: string) {
   const manifest = { runtime: { protocol: "vai.rpc.v1" }, exports };
   const pack = { package_id: "acme/weave", version: "1.0.0", manifest } as unknown as Package;

@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 
 const TOOL = [toolExport("greet")];
 
-/** Installs packages of these origins. `newest` returns the newest version that a source offers. */
+/** Installs and binds packages of these origins. `newest` returns the newest version that a source offers. */
 async function createInstalledKernel(
   origins: Record<string, Partial<ImportedPackage>>,
   newest: (source: InstallationSource) => Partial<SourceInspection["packages"][number]>,
@@ -31,7 +31,7 @@ async function createInstalledKernel(
   return { fixture, queried };
 }
 
-const outdated = async (fixture: TestKernel) =>
+const readOutdated = async (fixture: TestKernel) =>
   Object.fromEntries(
     (await fixture.kernel.packages.outdated(admin)).map(({ package_id, ...item }) => [package_id, item]),
   );
@@ -50,7 +50,7 @@ test("reports the provenance of the newest available version", async () => {
     version: "0.10.0",
     provenance,
   }));
-  expect((await outdated(fixture))["acme/files"]).toMatchObject({ provenance });
+  expect((await readOutdated(fixture))["acme/files"]).toMatchObject({ provenance });
   const { items } = await fixture.kernel.packages.list(admin, { limit: 10 });
   expect(items.map((item) => item.provenance)).toEqual([provenance]);
 });
@@ -71,7 +71,7 @@ test("queries the source of each package for its newest version", async () => {
         ? { package_id: "acme/files", version: "0.10.0" }
         : { package_id: "acme/notes", version: "0.1.0" },
   );
-  expect(await outdated(fixture)).toEqual({
+  expect(await readOutdated(fixture)).toEqual({
     "acme/files": {
       origin: "npm",
       source: "npm:@acme/files@0.10.0",
@@ -106,7 +106,7 @@ test("queries the source of each package for its newest version", async () => {
 test("queries the Python index, and recognizes newer versions that semantic versioning cannot order", async () => {
   const { fixture, queried } = await createInstalledKernel({ "acme/py": { origin: "pypi" } }, () => newest);
   let newest = { package_id: "acme/py", version: "0.1.0+post2", source: "pypi:py==0.1.post2" };
-  const find = async () => (await outdated(fixture))["acme/py"];
+  const find = async () => (await readOutdated(fixture))["acme/py"];
   expect(await find()).toMatchObject({
     source: "pypi:py==0.1.post2",
     newest_available: "0.1.0+post2",
@@ -125,7 +125,7 @@ test("ignores build metadata that lists packages built from source when it compa
   const load = fixture.importer.import.bind(fixture.importer);
   fixture.importer.import = async (source) => ({ ...(await load(source)), origin: "pypi" });
   await fixture.bind({ ...manifest(TOOL, { package_id: "acme/py" }), version: "1.2.0+built.acme-part" });
-  expect((await outdated(fixture))["acme/py"]).toMatchObject({ outdated: false });
+  expect((await readOutdated(fixture))["acme/py"]).toMatchObject({ outdated: false });
 });
 
 test("explains why the versions of folders, archives and images are unknown", async () => {
@@ -137,7 +137,7 @@ test("explains why the versions of folders, archives and images are unknown", as
     },
     () => ({}),
   );
-  const report = await outdated(fixture);
+  const report = await readOutdated(fixture);
   expect(Object.keys(report)).toEqual(["acme/folder", "acme/image", "acme/linked"]);
   for (const item of Object.values(report))
     expect(item).toMatchObject({
@@ -154,7 +154,7 @@ test("reports an installed version that is newer than the one in use, even if it
   });
   const next = { ...manifest(TOOL, { package_id: "acme/files" }), version: "0.2.0" };
   await fixture.kernel.packages.install(admin, fixture.importer.add(next));
-  const { "acme/files": item } = await outdated(fixture);
+  const { "acme/files": item } = await readOutdated(fixture);
   expect(item).toMatchObject({
     in_use: ["0.1.0"],
     newest_installed: "0.2.0",

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { compilePolicy } from "../../src/policy/effective-policy.ts";
 
-const both = (org: Policy, project: Policy) => compilePolicy(org, project).document;
+const mergeDocuments = (org: Policy, project: Policy) => compilePolicy(org, project).document;
 
 test("lets a project narrow its org's policy and never widen it", () => {
   const org: Policy = {
@@ -22,15 +22,15 @@ test("lets a project narrow its org's policy and never widen it", () => {
     floor: { egress: "low", host: "low", categories: { shell: "low" } },
     host: { network: "egress", allowed_domains: ["a.example", "b.example", "c.example"] },
   };
-  const plain = both(org, {});
-  const effective = both(org, wider);
+  const plain = mergeDocuments(org, {});
+  const effective = mergeDocuments(org, wider);
   expect({ ...effective, roles: null }).toEqual({ ...plain, roles: null });
   expect(effective.roles.user).toEqual({
     allow: { tools: ["a", "b"] },
     deny: { origins: ["mcp"] },
     max_risk: "medium",
   });
-  const narrow = both(org, {
+  const narrow = mergeDocuments(org, {
     tolerance: { conversation: "none" },
     allowed_origins: ["core"],
     roles: { user: { deny: { tools: ["x"] }, max_risk: "low" } },
@@ -50,14 +50,14 @@ test("lets a project narrow its org's policy and never widen it", () => {
 
 test("applies the lists of a project whose org has none", () => {
   const project: Policy = { allowed_origins: ["core"], allowed_tool_categories: ["coding"] };
-  expect(both({}, project)).toMatchObject(project);
-  expect(both(project, {})).toMatchObject(project);
-  expect(both({}, {})).toMatchObject({ allowed_origins: null, allowed_tool_categories: null });
+  expect(mergeDocuments({}, project)).toMatchObject(project);
+  expect(mergeDocuments(project, {})).toMatchObject(project);
+  expect(mergeDocuments({}, {})).toMatchObject({ allowed_origins: null, allowed_tool_categories: null });
 });
 
 test("keeps what either level denies or disables", () => {
   const roles = (user: NonNullable<Policy["roles"]>["user"]): Policy => ({ roles: { user: user! } });
-  const denied = both(roles({ deny: { tools: ["a"] } }), roles({ deny: { tools: ["b"] } }));
+  const denied = mergeDocuments(roles({ deny: { tools: ["a"] } }), roles({ deny: { tools: ["b"] } }));
   expect(denied.roles.user?.deny).toEqual({ tools: ["a", "b"] });
   const off = roles({ disabled: true });
   const on = roles({ disabled: false });
@@ -72,21 +72,21 @@ test("keeps what either level denies or disables", () => {
 
 test("compares the categories of roles and floors without regard to case", () => {
   const roles = (categories: string[]): Policy => ({ roles: { user: { allow: { categories } } } });
-  expect(both(roles(["Coding", "notes"]), roles(["coding", "Shell"])).roles.user?.allow).toEqual({
+  expect(mergeDocuments(roles(["Coding", "notes"]), roles(["coding", "Shell"])).roles.user?.allow).toEqual({
     categories: ["Coding"],
   });
   const denied = (categories: string[]): Policy => ({ roles: { user: { deny: { categories } } } });
-  expect(both(denied(["Coding"]), denied(["coding", "Shell"])).roles.user?.deny).toEqual({
+  expect(mergeDocuments(denied(["Coding"]), denied(["coding", "Shell"])).roles.user?.deny).toEqual({
     categories: ["Coding", "Shell"],
   });
-  const { floor } = both({ floor: { categories: { Shell: "critical", shell: "low" } } }, {});
+  const { floor } = mergeDocuments({ floor: { categories: { Shell: "critical", shell: "low" } } }, {});
   expect(floor.categories).toEqual({ shell: "critical" });
 });
 
 test("shows the tools that the patterns of an org and a project have in common", () => {
   const roles = (tools: string[]): Policy => ({ roles: { user: { allow: { tools } } } });
   const tools = (org: string[], project: string[]) =>
-    both(roles(org), roles(project)).roles.user?.allow?.tools;
+    mergeDocuments(roles(org), roles(project)).roles.user?.allow?.tools;
   expect(tools(["search_*", "note"], ["search_web", "n*"])).toEqual(["note", "search_web"]);
   expect(tools(["*"], ["search_*"])).toEqual(["search_*"]);
   expect(tools(["search_*"], ["search_*", "x"])).toEqual(["search_*"]);
@@ -102,7 +102,7 @@ test("archives every project of an archived org", () => {
 });
 
 test("lets a project replace a tool profile of its org and keep the others", () => {
-  const { tool_profiles, pinned_tools, tool_token_budget } = both(
+  const { tool_profiles, pinned_tools, tool_token_budget } = mergeDocuments(
     { tool_profiles: { review: ["a"], write: ["b"] }, pinned_tools: ["a"], tool_token_budget: 100 },
     { tool_profiles: { review: ["c"] }, pinned_tools: ["b"], tool_token_budget: 200 },
   );
@@ -150,7 +150,7 @@ test("merges the channels of an org and a project to what both allow", () => {
       desk: { max_risk: "low" },
     },
   };
-  expect(both(org, project).channels).toEqual({
+  expect(mergeDocuments(org, project).channels).toEqual({
     web: {
       allow: {},
       deny: { tools: ["x"] },

@@ -20,7 +20,7 @@ async function createKernelWith(...tools: ReturnType<typeof toolExport>[]): Prom
 }
 
 const setPolicy = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
-const names = async (fixture: TestKernel, caller: Caller = user) =>
+const listToolNames = async (fixture: TestKernel, caller: Caller = user) =>
   (await fixture.kernel.catalog.list(caller)).map(({ name }) => name);
 /** Returns the rule that refuses the call, or the status of the call. */
 const callOutcome = (
@@ -43,9 +43,9 @@ verifies(
       toolExport("shell", {}, { category: "terminal" }),
       toolExport("plain"),
     );
-    expect(await names(fixture)).toEqual(["edit", "plain", "shell"]);
+    expect(await listToolNames(fixture)).toEqual(["edit", "plain", "shell"]);
     await setPolicy(fixture, { allowed_tool_categories: ["coding"] });
-    expect(await names(fixture)).toEqual(["edit"]);
+    expect(await listToolNames(fixture)).toEqual(["edit"]);
     expect(await Promise.all(["edit", "shell", "plain"].map((name) => callOutcome(fixture, name)))).toEqual([
       "succeeded",
       "category",
@@ -84,7 +84,7 @@ verifies(
     expect(await tries()).toEqual(["role", "role", ran]);
     await setPolicy(fixture, { roles: { user: { max_risk: "low" } } });
     expect(await tries()).toEqual([ran, "role", ran]);
-    expect(await names(fixture)).toEqual(["edit", "plain"]);
+    expect(await listToolNames(fixture)).toEqual(["edit", "plain"]);
     // The policy does not limit other roles.
     expect(await callOutcome(fixture, "look", {}, { ...user, role: "admin" })).toBe(ran);
     const hidden = await fixture.kernel.catalog.get(user, "look");
@@ -239,7 +239,7 @@ test("notifies catalog listeners of a policy change, and applies a project's pol
   const notified: (string | null)[] = [];
   fixture.kernel.catalog.onChanged((org_id) => notified.push(org_id));
   await fixture.kernel.policy.put(admin, "project", { allowed_origins: ["core"] });
-  expect([notified, await names(fixture)]).toEqual([["org_local"], []]);
+  expect([notified, await listToolNames(fixture)]).toEqual([["org_local"], []]);
   const other_project = { ...admin, scope: { ...admin.scope, project_id: "proj_other" } };
   const other_policy = await fixture.kernel.policy.put(other_project, "project", {
     allowed_origins: ["mcp"],
@@ -247,7 +247,7 @@ test("notifies catalog listeners of a policy change, and applies a project's pol
   expect(other_policy).toMatchObject({ generation: 1, effective: { allowed_origins: ["mcp"] } });
   expect((await fixture.kernel.policy.get(admin, "project")).effective.allowed_origins).toEqual(["core"]);
   await fixture.kernel.policy.put(admin, "project", {});
-  expect(await names(fixture)).toEqual(["read"]);
+  expect(await listToolNames(fixture)).toEqual(["read"]);
   const org = { ...admin, scope: { ...admin.scope, project_id: null } };
   expect((await fixture.kernel.policy.get(org, "org")).effective.allowed_origins).toBeNull();
   await expect(fixture.kernel.policy.get(org, "project")).rejects.toMatchObject({ code: "request.invalid" });

@@ -14,7 +14,7 @@ import {
   openSqlite,
 } from "../installations/installer.ts";
 
-const MANIFEST = (version: string, id = "acme/hello") => `api_version = "vai.plugin.v1"
+const manifestText = (version: string, id = "acme/hello") => `api_version = "vai.plugin.v1"
 package_id = "${id}"
 version = "${version}"
 name = "Hello"
@@ -58,7 +58,7 @@ async function createTestPackage(
   id?: string,
 ): Promise<TestPackage> {
   const folder = installer.folder(`plugin-${count++}`, {
-    "vai-plugin.toml": MANIFEST(version, id),
+    "vai-plugin.toml": manifestText(version, id),
     "bin/plugin": "#!/bin/sh\nexit 0\n",
     "package-lock.json": `{"lockfileVersion":3,"for":"${version}"}`,
   });

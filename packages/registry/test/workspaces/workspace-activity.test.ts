@@ -14,7 +14,7 @@ const caller = (admin: boolean): Caller => ({
   admin,
 });
 
-test("refuses to watch for anyone but the host's administrator, and for an unknown workspace id", async () => {
+test("lets only the host's administrator watch a workspace, and reports an unknown workspace id", async () => {
   const { facade } = createWorkspaces({ deps: { clock: { now: () => 0 } } } as unknown as WorkspacesDeps);
   const watch = (admin: boolean) =>
     facade.watch(caller(admin), "ws_none", new AbortController().signal)[Symbol.asyncIterator]().next();
