@@ -59,7 +59,7 @@ interface AgentModule {
   >;
   loop: Loop;
   start(): Promise<void>;
-  /** Resumes the turns of earlier gateways. Must be called after their calls have been recovered. */
+  /** Resumes the turns of stopped gateways. Must be called after their calls have been recovered. */
   resumeTurns(): void;
   /** Ends the turns, so that no further tool calls begin. */
   endTurns(): Promise<void>;
@@ -138,7 +138,7 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
     prepareOrg: (org_id) => plugins.prepare(org_id),
     findStrategyProblem: (strategy) =>
       findStrategyPlugin(strategy) === null
-        ? `no loaded plugin provides the strategy ${strategy}; see backplane plugin list`
+        ? `No loaded plugin provides the strategy ${strategy}. See backplane plugin list.`
         : null,
   });
   // An approved call may end after a restart has ended its turn. The conversation then continues from the

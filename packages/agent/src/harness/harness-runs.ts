@@ -1,7 +1,7 @@
 /**
  * Runs of harnesses, started through the API. The run, its message, the call and the execution are written in one
- * transaction, and the run and its call end in one transaction. The run does not occupy the session, because the harness
- * starts turns there.
+ * transaction, and the run and its call end in one transaction. The run does not occupy the session, because the
+ * harness starts turns there.
  */
 
 import { BackplaneError, type JsonObject, type Run, tokenUsage } from "@backplane/contract";

@@ -27,7 +27,8 @@ export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
       this.#reader.resolve({ done: false, value: part });
       this.#reader = null;
     } else if (this.#queued.push(part) - this.#at > MAX_QUEUED) {
-      this.fail(new BackplaneError("request.overloaded", "The client reads the answer too slowly."));
+      const message = "The call was cancelled, because the client read the answer too slowly.";
+      this.fail(new BackplaneError("request.overloaded", message));
       this.#onReturn();
     }
   }

@@ -43,7 +43,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   await wait(() => deps.prepareOrg(key.scope.org_id));
   const rules = await wait(() => settings.read(key, run.strategy));
   const missing = deps.findStrategyProblem(rules.strategy);
-  if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}; ${missing}`);
+  if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}. ${missing}`);
   const progress = readTurnProgress((await wait(() => sessions.hydrate(key))).entries, run.first_entry_id);
   const resumed_run: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
   const prepared = deps.loop_port.prepare(
@@ -59,7 +59,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   persister.hold(key, { run_id: run.id, fence: run.fence });
   prepared.publish();
   const turn = new Turn(key, caller, resumed_run, resolveLimits(run, rules), riskContextOf(run));
-  // Another gateway has written to this tape, so a cached history is stale.
+  // Another gateway may have written to this tape, and then a cached history is stale.
   deps.histories.forget(key);
   const [history, { tools }] = await wait(() =>
     Promise.all([deps.histories.open(key), deps.catalog.snapshot(caller)]),
@@ -129,25 +129,25 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
   if (finished.state === "ended") turn.end(finished.run);
 }
 
-const INTERRUPTED = "the gateway stopped during this turn";
+const INTERRUPTED = "The gateway stopped during this turn";
 
 async function findResumeProblem(
   { resume_turns, store }: ResumeDeps,
   run: RunRow,
   caller: Caller | null,
 ): Promise<string | null> {
-  if (!resume_turns) return INTERRUPTED;
+  if (!resume_turns) return `${INTERRUPTED}.`;
   if ((run.resumed ?? 0) >= MAX_RESUMES) {
-    return "the gateway stopped twice during this turn, so it is not resumed again";
+    return "The gateway stopped twice during this turn, so the turn is not resumed again.";
   }
   if (run.trigger === "subagent") {
     // Calls are recovered before turns, so a call that was not recovered has ended by now.
     const id = run.subagent?.invocation_id;
     const call = id === undefined ? null : await store.invocations.get(keyOf(run).scope, id);
     if (call?.status !== "running")
-      return `${INTERRUPTED}, and its parent turn no longer waits for the answer`;
+      return `${INTERRUPTED}, and its parent turn no longer waits for the answer.`;
   }
-  return caller === null ? `${INTERRUPTED}, and its caller no longer has access` : null;
+  return caller === null ? `${INTERRUPTED}, and its caller no longer has access.` : null;
 }
 
 const NO_SCOPES = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;

@@ -181,11 +181,11 @@ function toRunError(turn: Turn, failure: BackplaneError | null): NonNullable<Run
     case "user":
       return { code: "cancelled", message: "The turn was interrupted." };
     case "wall":
-      return { code: "timeout", message: "the turn exceeded its time limit" };
+      return { code: "timeout", message: "The turn exceeded its time limit." };
     case "lost":
-      return { code: "run.taken_over", message: "another gateway has taken over this turn" };
+      return { code: "run.taken_over", message: "Another gateway has taken over this turn." };
     case "shutdown":
-      return { code: "gateway_stopping", message: "the gateway stopped" };
+      return { code: "gateway_stopping", message: "The gateway stopped during this turn." };
     case "revoked":
       return { code: turn.revocation!.code, message: turn.revocation!.message };
     case null:

@@ -28,7 +28,7 @@ export class Turn {
    * `settled`.
    */
   readonly released: Promise<void>;
-  /** Every tool that exists for the caller. `offered()` returns the subset that `limits` allows. */
+  /** Every tool that exists for the caller. `offered()` returns the names of those that the model is offered now. */
   tools: ReadonlyMap<string, OfferedTool> = new Map();
   /** Deferred tools that the model has found by searching. */
   readonly found_tools = new Set<string>();

@@ -1,6 +1,6 @@
 /**
- * The lifecycle steps of a plugin: start, activate, deactivate and retire. Each step has a time limit and
- * leaves nothing behind when it fails. The registry decides when each step runs.
+ * The lifecycle steps of a plugin: start, activate, deactivate and retire. Each step that waits for a plugin has a time
+ * limit, and a step that fails leaves nothing behind. The registry decides when each step runs.
  */
 
 import {

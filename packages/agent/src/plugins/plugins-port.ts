@@ -91,8 +91,8 @@ export interface Callers {
   /** `as` represents `identity` until `end()`, and only for the plugin in `identity`. */
   mint(identity: ServiceIdentity): { as: string; end(): void };
   /**
-   * Throws auth.invalid when `as` does not belong to a running call or request of this plugin. Without `as`, the identity
-   * has no caller.
+   * Throws auth.invalid when `as` does not belong to a running call or request of this plugin. Without `as`, the
+   * identity has no caller.
    */
   resolve(plugin: string, as: string | undefined): ServiceIdentity;
 }

@@ -1,7 +1,7 @@
 /**
  * The facade for listing and changing kernel plugins. One instance of a plugin serves every org, so a change requires
- * the host's admin, or an owner or admin of the whole default org. Only an admin credential of that org may let a plugin
- * run inside the gateway.
+ * the host's admin, or an owner or admin of the whole default org. Only an admin credential of that org may let a
+ * plugin run inside the gateway.
  */
 
 import {

@@ -97,8 +97,8 @@ export class PluginRegistry {
   }
 
   /**
-   * Replaces the running instance. Calls in flight end in the old instance. When the new instance cannot be
-   * loaded, this throws and the old instance stays active.
+   * Replaces the running instance. Calls in flight end in the old instance. Throws when the new instance cannot be
+   * loaded. The old instance then stays active, unless the category or the prefixes of the plugin have changed.
    */
   async reload(record: PluginRecord): Promise<void> {
     await record.queue(() => this.#reload(record));

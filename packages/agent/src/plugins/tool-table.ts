@@ -1,6 +1,6 @@
 /**
- * The tools of the loaded kernel plugins, by name. No two typed tools and no two legacy tools have the same name. When a
- * typed and a legacy tool share a name, the typed tool is called and a warning is logged.
+ * The tools of the loaded kernel plugins, by name. No two typed tools and no two legacy tools have the same name. When
+ * a typed and a legacy tool share a name, the typed tool is called and a warning is logged.
  */
 
 import { BackplaneError } from "@backplane/contract";
@@ -42,7 +42,7 @@ export class PluginTools implements ToolTable {
     });
   }
 
-  /** Replaces the old tools with the new ones in one step. Throws before any change is made. */
+  /** Replaces the old tools with the new ones in one step. If this throws, nothing has changed. */
   replace(old: Iterable<RegisteredTool>, next: Iterable<RegisteredTool>): void {
     const added = [...next];
     for (const tool of added) this.check(tool);

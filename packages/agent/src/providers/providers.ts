@@ -1,6 +1,6 @@
 /**
- * The facade for provider instances: `providers.<id>.*` and the key `provider`. Each change is one atomic write. Changes
- * of one org are serialized, because the check of a change must stay valid until its write is done.
+ * The facade for provider instances: `providers.<id>.*` and the key `provider`. Each change is one atomic write.
+ * Changes of one org are serialized, because the check of a change must stay valid until its write is done.
  */
 
 import { randomBytes } from "node:crypto";
@@ -97,9 +97,9 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
   function checkPlugin(name: string): void {
     const { entry, status } = deps.getPlugin(name);
     if (entry.category !== "llm-provider") {
-      throw invalid(`${name} is of category ${entry.category}, not an llm-provider`);
+      throw invalid(`${name} is a plugin of category ${entry.category}, not llm-provider`);
     }
-    if (status !== "loaded") throw invalid(`${name} is ${status}; it has to be loaded`);
+    if (status !== "loaded") throw invalid(`the plugin ${name} must be loaded, but its status is ${status}`);
   }
 
   function isLoaded(name: string): boolean {

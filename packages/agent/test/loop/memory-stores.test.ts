@@ -51,7 +51,7 @@ verifies(
   },
 );
 
-test("continues a turn immediately without the memories of a store that throws", async () => {
+test("continues a turn without the memories of a store that throws", async () => {
   const queryingStrategy = strategyPlugin("querying", ({ memory }) =>
     memory === null
       ? { next: "memory", query: "paris" }

@@ -45,7 +45,7 @@ test("starts from the beginning when the turn had not called the model yet", () 
   });
 });
 
-test("returns the last answer with the results of its calls and omits calls that were not made", () => {
+test("returns the last answer with the results of its calls, and as open only calls that were made", () => {
   const progress = progressAfter(
     messageEntry("user"),
     requestEntry,

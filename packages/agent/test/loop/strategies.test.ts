@@ -55,7 +55,7 @@ describe("the order of steps", () => {
   });
 });
 
-test("fails a turn immediately with the cause when its strategy throws", async () => {
+test("fails a turn with the cause when its strategy throws", async () => {
   const broken = strategyPlugin("broken", () => {
     throw new Error("no plan");
   });

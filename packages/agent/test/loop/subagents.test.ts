@@ -121,7 +121,7 @@ verifies(
   },
 );
 
-verifies("subagent.tool", "reports the strategy that the child uses and why it failed", async () => {
+verifies("subagent.tool", "reports a child's strategy, and the error of a child that fails", async () => {
   const planner = strategyPlugin("planner", ({ phase, last_response }) => {
     if (phase !== "llm") return { next: "llm" };
     return { next: (last_response?.tool_calls.length ?? 0) > 0 ? "tool" : "done" };

@@ -33,20 +33,24 @@ verifies("tools.context", "ends the turn without another model call when a resul
   expect(JSON.stringify(messages)).toContain("Which one?");
 });
 
-verifies("tools.context", "tells a tool whether the conversation has a watcher", async () => {
-  const fixture = await createTestSession();
-  await fixture.bind(manifest([toolExport("look")]), { policy: { class: "worker" } });
-  await fixture.say("/tool look {}");
-  const watcher = await fixture.kernel.fanout.attach(
-    user,
-    { session_id: "s1" },
-    { since_entry: null, adapter_id: "test", send: () => 0, ended() {} },
-  );
-  await fixture.say("/tool look {}");
-  watcher.detach();
-  const contexts = fixture.runner.requests.map(({ context }) => [context.session_id, context.interactive]);
-  expect(contexts).toEqual([
-    ["s1", undefined],
-    ["s1", true],
-  ]);
-});
+verifies(
+  "tools.context",
+  "marks a call as interactive only while the conversation has a watcher",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(manifest([toolExport("look")]), { policy: { class: "worker" } });
+    await fixture.say("/tool look {}");
+    const watcher = await fixture.kernel.fanout.attach(
+      user,
+      { session_id: "s1" },
+      { since_entry: null, adapter_id: "test", send: () => 0, ended() {} },
+    );
+    await fixture.say("/tool look {}");
+    watcher.detach();
+    const contexts = fixture.runner.requests.map(({ context }) => [context.session_id, context.interactive]);
+    expect(contexts).toEqual([
+      ["s1", undefined],
+      ["s1", true],
+    ]);
+  },
+);

@@ -22,7 +22,7 @@ async function createSystem(
   return { ...fixture, values: async () => Object.fromEntries(await fixture.config.list(ORG)) };
 }
 
-verifies("llm.instances", "fills the initial instances from the environment of the host, once", async () => {
+verifies("llm.instances", "fills the initial instances from the environment of the host", async () => {
   const defaults = {
     "llm-openai": { api_key: "sk-env-1234", base_url: "https://llm.example.com/v1", model: "m-1" },
     "llm-anthropic": { api_key: "sk-ant-1234" },

@@ -127,7 +127,7 @@ async function findSecretIssues(
 }
 
 /**
- * Secrets go through the pipe; the environment is allowed only for protocols without another channel
+ * Secrets are sent in the request; the environment is allowed only for protocols that have no such channel
  * (secret.slots).
  */
 function findSecretEnvIssues(

@@ -103,8 +103,8 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
 }
 
 /**
- * Permissions that a tool requests for the first time although the package as a whole does not, because another tool had
- * them. A binding of the whole package has one policy, so they cannot be withheld from one tool.
+ * Permissions that a tool requests for the first time although the package as a whole does not, because another tool
+ * had them. A binding of the whole package has one policy, so they cannot be withheld from one tool.
  */
 export function findNewToolPermissions(from: Package, to: Package): HeldPermission[] {
   const old_tools = new Map(toolsOf(from).map(({ id, permissions }) => [id, permissions]));
@@ -117,8 +117,8 @@ export function findNewToolPermissions(from: Package, to: Package): HeldPermissi
 }
 
 /**
- * Throws `package.conflict` if a version has other content than its held upgrade. An admin approves the permissions that
- * were shown, and other content under the same version may request more.
+ * Throws `package.conflict` if a version has other content than its held upgrade. An admin approves the permissions
+ * that were shown, and other content under the same version may request more.
  */
 export function requireHeldContent(moves: readonly { before: Binding; checked: CheckedExport }[]): void {
   for (const { before, checked } of moves) {

@@ -407,9 +407,9 @@ export function createBindingPlanner(
 }
 
 /**
- * A move ends the trial, the held upgrade and the notes of a rollback. Any other change ends only the trial that follows
- * a move, because a rollback would undo the later settings of the operator. The trial of a share has no end time and
- * ends only with the share.
+ * A move ends the trial, the held upgrade and the notes of a rollback. Any other change ends only the trial that
+ * follows a move, because a rollback would undo the later settings of the operator. The trial of a share has no end
+ * time and ends only with the share.
  */
 function withoutUpgradeState(before: Binding, is_move: boolean): Binding {
   const { trial, held_upgrade, rolled_back, rollback_failed, ...fields } = before;

@@ -1,7 +1,7 @@
 /**
  * Decides who may write which configuration key. The configuration belongs to an org, so every write needs a credential
- * of the whole org; some keys affect more than the org and need more. `set`, `unset`, the provider routes and the
- * plugin routes all use these functions.
+ * of the whole org; some keys affect more than the org and need more rights. `set`, `unset`, the provider routes and
+ * the plugin routes all use these functions.
  */
 
 import { BackplaneError, configPrefixOf } from "@backplane/contract";

@@ -47,8 +47,8 @@ export function expandExports(bound: BoundPackage): BoundPackage[] {
 }
 
 /**
- * Returns an export with the permissions of all tools together. A binding of the whole package is checked and shown with
- * it. Null if the package has nothing to bind.
+ * Returns an export with the permissions of all tools together. A binding of the whole package is checked and shown
+ * with it. Null if the package has nothing to bind.
  */
 export function combineTools(pack: Package): PluginExport | null {
   const { runtime } = pack.manifest;

@@ -1,7 +1,7 @@
 /**
- * Plans the bindings of an installation. An export that is bound in another version in the same scope moves to the new
- * version and keeps its settings; one that is bound in this version is left unchanged; every other export gets a new
- * binding.
+ * Plans the bindings of an installation. Unless the request starts a rollout, an export that is bound in another
+ * version in the same scope moves to the new version and keeps its settings. An export that is bound in this version is
+ * left unchanged; every other export gets a new binding.
  */
 
 import {
@@ -32,7 +32,9 @@ export interface PlannedBinding {
   change: PlannedChange | null;
 }
 
-/** Whether the parts are bound. By default, everything is bound except packages that list their exports in a manifest. */
+/**
+ * Whether the parts are bound. By default, everything is bound except packages that list their exports in a manifest.
+ */
 export function bindsParts(
   { kind }: Pick<OpenedSource, "kind">,
   parts: readonly ImportedPart[],
@@ -149,7 +151,10 @@ function planSettings({ part, row }: ImportedPart, requested: InstallationSettin
   return new Map(exports.map((each) => [each.id, selectExportSettings(each, requested, any_configured)]));
 }
 
-/** Each export gets the secrets and configuration that it declares. If none declares a configuration, all get it. */
+/**
+ * Each export gets the requested secrets that it has slots for, and the requested configuration if it declares one. If
+ * no export declares a configuration, all of them get the requested one.
+ */
 function selectExportSettings(
   each: PluginExport,
   requested: InstallationSettings,

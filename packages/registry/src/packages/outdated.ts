@@ -25,7 +25,7 @@ interface VersionSource {
   formatSource(version: string): string;
 }
 
-/** Keyed by the origin of a package. For other origins, the source is not recorded when a package is installed. */
+/** Keyed by the origin of a package. The sources of other origins cannot be queried for versions. */
 const SOURCES: Partial<Record<Package["origin"], (pack: Package) => VersionSource | null>> = {
   npm: ({ manifest: { name } }) => ({
     source: { kind: "npm", spec: `${name}@latest`, args: [], secret_slots: [] },

@@ -1,7 +1,7 @@
 /**
- * Secrets are write-only: sealed here, opened only to run a plugin, to log in to a registry or to rotate the master key,
- * and listed by name and last four characters. A secret that a project stored belongs to that project; all projects may
- * use a secret that the org stored, but only the org may change it.
+ * Secrets are write-only: sealed here, opened only to run a plugin, to log in to a registry or to rotate the master
+ * key, and listed by name and last four characters. A secret that a project stored belongs to that project; all
+ * projects may use a secret that the org stored, but only the org may change it.
  */
 
 import { BackplaneError, codeOf, type Secret } from "@backplane/contract";

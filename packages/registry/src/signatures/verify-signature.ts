@@ -59,12 +59,12 @@ export async function verifySignature(
     );
   const [from, until] = [key.not_before, key.not_after];
   // The time of signing is the signer's own claim, so a key has to be valid now.
-  if ((from !== null && now < Date.parse(from)) || (until !== null && now > Date.parse(until)))
-    throw new BackplaneError(
-      "signature.expired",
-      `${key.name} (${key_id}) is valid ${from === null ? "" : `from ${from} `}${until === null ? "" : `until ${until}`}.`,
-      { details: { ...details, not_before: from, not_after: until } },
-    );
+  if ((from !== null && now < Date.parse(from)) || (until !== null && now > Date.parse(until))) {
+    const period = [from && `from ${from}`, until && `until ${until}`].filter(Boolean).join(" ");
+    throw new BackplaneError("signature.expired", `${key.name} (${key_id}) is valid only ${period}.`, {
+      details: { ...details, not_before: from, not_after: until },
+    });
+  }
   const bytes = Buffer.from(signedText(signature));
   if (!verify(null, bytes, readPublicKey(key.public_key), Buffer.from(signature.signature, "base64")))
     throw new BackplaneError(

@@ -1,4 +1,6 @@
-/** The activity of one folder for one reader. A reader that is too slow loses the oldest items and is told how many. */
+/**
+ * The activity of one folder for one reader. A reader that is too slow loses the oldest items and gets their number.
+ */
 import type { WorkspaceActivity } from "@backplane/contract";
 import type { Runner } from "@backplane/ports";
 

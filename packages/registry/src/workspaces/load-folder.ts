@@ -1,7 +1,7 @@
 /**
  * Turns the files of a trusted folder into a bound package (tools.hot). If the folder is already loaded, the new
  * package is described before anything changes: a tool whose new file does not load keeps its last working file, taken
- * from the package in use. Only then does the binding move. The package before the one in use is kept, because
+ * from the package in use. The binding moves only after that. The package before the one in use is kept, because
  * running calls still read its files.
  */
 

@@ -113,7 +113,7 @@ verifies(
 
 verifies(
   "bind.scope",
-  "prefers a project's binding to the org's and hides both from other orgs",
+  "prefers a project's binding to the org's, and hides it from other projects and orgs",
   async () => {
     const fixture = await createTestKernel();
     const content = manifest([toolExport("echo")]);

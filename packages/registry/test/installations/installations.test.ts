@@ -149,13 +149,13 @@ describe.each([
     },
   );
 
-  test.each(["before", "instead of"])("stores nothing when the store fails %s the commit", async (when) => {
+  test.each(["during", "instead of"])("stores nothing when the store fails %s the commit", async (when) => {
     const installer = await createStoreInstaller((store) => ({
       ...store,
       installations: {
         async commit(rows) {
           // A row that the database refuses aborts the transaction after other rows were written.
-          if (when === "before") {
+          if (when === "during") {
             const created = [...rows.created, { ...rows.created[0]! }];
             return await store.installations.commit({ ...rows, created });
           }

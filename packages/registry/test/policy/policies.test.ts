@@ -34,29 +34,23 @@ const callOutcome = (
     (error: { details?: { rule?: string } }) => String(error.details?.rule),
   );
 
-verifies(
-  "tools.category",
-  "offers and runs only tools of allowed categories, and none with an empty list",
-  async () => {
-    const fixture = await createKernelWith(
-      toolExport("edit", {}, { category: "coding" }),
-      toolExport("shell", {}, { category: "terminal" }),
-      toolExport("plain"),
-    );
-    expect(await listToolNames(fixture)).toEqual(["edit", "plain", "shell"]);
-    await setPolicy(fixture, { allowed_tool_categories: ["coding"] });
-    expect(await listToolNames(fixture)).toEqual(["edit"]);
-    expect(await Promise.all(["edit", "shell", "plain"].map((name) => callOutcome(fixture, name)))).toEqual([
-      "succeeded",
-      "category",
-      "category",
-    ]);
-    const export_ids = (await fixture.kernel.exports.discover(user, "tool")).map(
-      ({ export_id }) => export_id,
-    );
-    expect(export_ids).toEqual(["edit"]);
-  },
-);
+verifies("tools.category", "offers and runs only tools of allowed categories", async () => {
+  const fixture = await createKernelWith(
+    toolExport("edit", {}, { category: "coding" }),
+    toolExport("shell", {}, { category: "terminal" }),
+    toolExport("plain"),
+  );
+  expect(await listToolNames(fixture)).toEqual(["edit", "plain", "shell"]);
+  await setPolicy(fixture, { allowed_tool_categories: ["coding"] });
+  expect(await listToolNames(fixture)).toEqual(["edit"]);
+  expect(await Promise.all(["edit", "shell", "plain"].map((name) => callOutcome(fixture, name)))).toEqual([
+    "succeeded",
+    "category",
+    "category",
+  ]);
+  const export_ids = (await fixture.kernel.exports.discover(user, "tool")).map(({ export_id }) => export_id);
+  expect(export_ids).toEqual(["edit"]);
+});
 
 verifies(
   "instr.origins",

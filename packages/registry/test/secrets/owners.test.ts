@@ -13,7 +13,7 @@ const project_admin: Caller = { ...user, role: "owner", scopes: ["admin"], admin
 
 verifies(
   ["sec.scope-of-change", "sec.credential-destination"],
-  "does not let a project's credential replace, remove or bind secrets of other projects, or change the org's",
+  "does not let a project's credential read, replace or remove secrets of other projects, or change the org's",
   async () => {
     const { kernel } = await createTestKernel();
     const { secrets } = kernel;

@@ -22,7 +22,7 @@ test("lets only the host's administrator watch a workspace, and reports an unkno
   await expect(watch(true)).rejects.toMatchObject({ code: "workspace.not_found" });
 });
 
-test("a slow reader loses the oldest items and is told how many", async () => {
+test("drops the oldest items of a slow reader and reports how many", async () => {
   const queue = new WorkspaceActivityQueue({}, () => AT);
   for (let number = 0; number < 1_003; number++)
     queue.push({ type: "frame", at: AT, from: "host", text: String(number) });
