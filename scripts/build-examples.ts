@@ -18,7 +18,7 @@ export async function buildExamples(root: string = join(ROOT, "examples")): Prom
   return built.flat();
 }
 
-/** Returns the files that the example now has. */
+/** Returns the generated files. */
 export async function buildExample(folder: string): Promise<string[]> {
   const outputs: string[] = [];
   const source = join(folder, "src/plugin.ts");

@@ -14,7 +14,7 @@ const FILES = ["swagger-ui-bundle.js", "swagger-ui.css", "LICENSE"];
 function buildExplorer(): void {
   const source = libraryFolder();
   for (const name of FILES) {
-    // The source maps are not copied.
+    // The source maps are not copied, so the files must not refer to them.
     const text = readFileSync(join(source, name), "utf8").replace(/\n\/[/*]# sourceMappingURL=.*\s*$/, "\n");
     replaceFile(join(TARGET, name), Buffer.from(text));
   }
@@ -25,7 +25,7 @@ function libraryFolder(): string {
     return dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
   } catch {
     throw new Error(
-      "swagger-ui-dist is not installed. Everything else is built. Run `npm ci` and build again.",
+      "swagger-ui-dist is not installed, so the API explorer cannot be built. Run `npm ci` and build again.",
     );
   }
 }

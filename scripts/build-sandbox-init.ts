@@ -5,12 +5,12 @@
  *   node scripts/build-sandbox-init.ts --check   builds them again in a temporary folder; fails if a byte differs
  *   node scripts/build-sandbox-init.ts --local   builds the program for this machine with any compiler, to try a change
  */
-import { buildLocally, buildShipped, findDifferencesToShipped, PREBUILT } from "./sandbox-init/manifest.ts";
+import { buildLocally, buildShipped, findDifferencesFromShipped, PREBUILT } from "./sandbox-init/manifest.ts";
 
 const [mode] = process.argv.slice(2);
 if (mode === "--local") buildLocally(PREBUILT);
 else if (mode === "--check") {
-  const differing = findDifferencesToShipped();
+  const differing = findDifferencesFromShipped();
   for (const line of differing) console.error(line);
   process.exitCode = differing.length === 0 ? 0 : 1;
 } else {

@@ -28,7 +28,7 @@ function run(command: string): Promise<CommandResult> {
   });
 }
 
-async function report(name: string, command: string): Promise<boolean> {
+async function runAndReport(name: string, command: string): Promise<boolean> {
   const { code, output } = await run(command);
   const seconds = Math.round(performance.now() / 1_000);
   const passed = code === 0;
@@ -37,9 +37,9 @@ async function report(name: string, command: string): Promise<boolean> {
 }
 
 const { scripts } = JSON.parse(readFileSync("package.json", "utf8")) as { scripts: Record<string, string> };
-let passed = await report("build", BUILD);
+let passed = await runAndReport("build", BUILD);
 if (passed) {
-  const results = await Promise.all(CHECKS.map((name) => report(name, scripts[name]!)));
+  const results = await Promise.all(CHECKS.map((name) => runAndReport(name, scripts[name]!)));
   passed = results.every(Boolean);
 }
 process.exitCode = passed ? 0 : 1;

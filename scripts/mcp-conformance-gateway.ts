@@ -1,7 +1,7 @@
 /**
  * Runs the sign-in scenarios of the conformance suite through a running gateway: the scenario's server is
  * installed and bound, this script acts as the user (opens the URL, submits the final redirect), and every
- * tool is called once. The script gives up after MAX_LOGINS sign-ins.
+ * tool is called; a sign-in during the calls starts them again. The script gives up after MAX_LOGINS sign-ins.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -30,7 +30,7 @@ const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const SCOPE = "@backplane/";
 const CLI = "@backplane/cli";
 const SDK = "@backplane/sdk";
-/** npm links the bin of the package itself; the launcher belongs to the command's module. */
+/** npm links only programs of the package itself, but the launcher belongs to a bundled module. */
 const LAUNCHER = `#!/usr/bin/env node
 "use strict";
 require("../node_modules/@backplane/cli/bin/backplane.cjs").launch();
@@ -140,7 +140,7 @@ async function packSdk(root: Manifest, options: PackOptions): Promise<PackedFile
   ];
 }
 
-/** The given module first, then each module that it needs. */
+/** Reads the given module first, then each module that it needs. */
 async function readModules(first: string, types: boolean): Promise<ModuleFiles[]> {
   const folders = new Map(
     globSync(["packages/*/package.json", "plugins/*/package.json"], { cwd: ROOT }).map((file) => {
@@ -161,7 +161,7 @@ async function readModules(first: string, types: boolean): Promise<ModuleFiles[]
 const thirdParty = ({ dependencies = {} }: Manifest) =>
   Object.keys(dependencies).filter((name) => !name.startsWith(SCOPE));
 
-/** The source `example:NAME` installs an example. The build has generated the programs of the examples. */
+/** The examples, which the source `example:NAME` installs. The build has generated their programs. */
 function exampleFiles(): PackedFile[] {
   return listFiles(ROOT, "examples/*/{*,{bin,lib,schemas,src,tools,META-INF}/**}")
     .filter((path) => !path.includes("__pycache__"))

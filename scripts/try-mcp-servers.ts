@@ -189,7 +189,7 @@ interface ToolCall {
   egress: { refusals: { host: string; reason: string }[] } | null;
 }
 
-/** The row of the server. Its binding is removed afterwards, so that only one server runs at a time. */
+/** Returns the table row of the server. Its binding is removed afterwards, so that only one server runs at a time. */
 async function tryServer(
   { npm, flags = [], secret, tool, input = {} }: Server,
   folder: string,
@@ -215,16 +215,16 @@ async function tryServer(
   if (match === undefined) {
     const reason =
       error?.message ?? (listed.code === 0 ? `it has no tool ${tool}` : messageOf(listed.stderr));
-    await remove(cli, binding_id);
+    await removeBinding(cli, binding_id);
     return row(pack.version, String(exports.length), "", `no tools: ${reason}`);
   }
   const called = await cli("invoke", match.id, "--input", JSON.stringify(input), "--json");
   console.error(`${called.stdout.slice(0, 2_000)}\n${called.stderr}`);
-  await remove(cli, binding_id);
+  await removeBinding(cli, binding_id);
   return row(pack.version, String(exports.length), match.id, resultOf(called));
 }
 
-async function remove(cli: (...argv: string[]) => Promise<Output>, binding_id: string): Promise<void> {
+async function removeBinding(cli: (...argv: string[]) => Promise<Output>, binding_id: string): Promise<void> {
   await cli("binding", "remove", binding_id, "--yes");
 }
 

@@ -273,7 +273,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/api/test/server/adapter-routes.test.ts"],
   },
   {
-    defence: "strategies: a session may have its own",
+    defence: "strategies: a session can have its own strategy",
     file: "packages/agent/src/loop/settings.ts",
     from: "requested ?? (await this.#strategyOf(key)) ?? rules.strategy",
     to: "requested ?? rules.strategy",
@@ -281,7 +281,7 @@ export const BEHAVIOUR: Mutant[] = [
     only: "uses react by default",
   },
   {
-    defence: "strategies: the configured one is the default of sessions",
+    defence: "strategies: the configured strategy is the default of sessions",
     file: "packages/agent/src/loop/settings.ts",
     from: 'strategy: typeof strategy === "string" ? strategy : this.#default_strategy,',
     to: "strategy: this.#default_strategy,",

@@ -69,7 +69,7 @@ export const CLIENT_DEFENCES: Mutant[] = [
     tests: COMMAND_TESTS,
   },
   {
-    defence: "mcp approvals: a caller that may not answer is not asked",
+    defence: "mcp approvals: a caller without the right to answer is not asked",
     file: "packages/api/src/mcp/calls/ask-approval.ts",
     from: "approval_id === null || !mayAnswer(caller)",
     to: "approval_id === null",

@@ -233,7 +233,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "does not offer harness_action",
   },
   {
-    defence: "harness: a rejected permission is not a permission",
+    defence: "harness: a rejected request grants no permission",
     file: "packages/sdk/src/conversation.ts",
     from: 'response.ok && invocation.status === "succeeded"',
     to: "response.ok",

@@ -42,14 +42,14 @@ export const HOME_DEFENCES: Mutant[] = [
     tests: ACCESS_TESTS,
   },
   {
-    defence: "home: a file of another user in it is refused",
+    defence: "home: a file of another user in the home is refused",
     file: ACCESS,
     from: "return uid !== 0 && uid !== process.geteuid!();",
     to: "return uid < 0;",
     tests: ACCESS_TESTS,
   },
   {
-    defence: "home: a program of another user in it is refused",
+    defence: "home: a program of another user in the home is refused",
     file: ACCESS,
     from: 'const PROGRAM_FOLDERS = ["images", "programs", "sandbox"];',
     to: "const PROGRAM_FOLDERS: string[] = [];",
@@ -70,7 +70,7 @@ export const HOME_DEFENCES: Mutant[] = [
     tests: ACCESS_TESTS,
   },
   {
-    defence: "home: doctor checks it",
+    defence: "home: doctor checks the home",
     file: "packages/gateway/src/doctor/check-system.ts",
     from: "...findHomeProblems(config.home), ",
     to: "",

@@ -24,7 +24,7 @@ interface Report {
 interface Limits {
   /** The timeout of one `expect.poll`. */
   poll_ms: number;
-  /** The timeout of one test. Below Vitest's own configured limit, which is meant for a machine under heavy load. */
+  /** The timeout of one test. The limit in Vitest's configuration is longer, for a machine under heavy load. */
   test_ms: number;
   /** The timeout of all tests of one mutant. */
   run_ms: number;
@@ -109,9 +109,9 @@ async function runTests(root: string, { tests, only }: Mutant, limits: Limits): 
   const kill = () => void (child.pid !== undefined && process.kill(-child.pid, "SIGKILL"));
   // A separate process group does not receive the terminal's interrupt.
   process.prependOnceListener("exit", kill);
-  let late = false;
+  let has_timed_out = false;
   const limit = setTimeout(() => {
-    late = true;
+    has_timed_out = true;
     kill();
   }, limits.run_ms);
   const status = await new Promise<number | null>((resolve, reject) => {
@@ -120,7 +120,7 @@ async function runTests(root: string, { tests, only }: Mutant, limits: Limits): 
   });
   clearTimeout(limit);
   process.off("exit", kill);
-  if (late) return { outcome: "timed out", detail: `the tests ran longer than ${limits.run_ms} ms` };
+  if (has_timed_out) return { outcome: "timed out", detail: `the tests ran longer than ${limits.run_ms} ms` };
   return classify(status, readReport(report));
 }
 
@@ -132,21 +132,22 @@ function readReport(path: string): Report | null {
   }
 }
 
-/** A mutant is killed only by a test that ran and failed; any other end of the run proves nothing about the rule. */
+/** Reports `killed` only for a test that ran and failed; any other end of the run proves nothing about the rule. */
 function classify(status: number | null, report: Report | null): Verdict {
-  if (report === null) return { outcome: "did not run", detail: `Vitest ended with ${status} and no report` };
+  if (report === null)
+    return { outcome: "did not run", detail: `Vitest ended with ${status} and wrote no report` };
   const results = report.testResults.flatMap(({ assertionResults }) => assertionResults);
   const failed = results.filter((result) => result.status === "failed");
   const broken = failed.find(({ failureMessages }) =>
     failureMessages.some((text) => BROKEN_SOURCE.test(text)),
   );
   if (broken !== undefined) return { outcome: "did not run", detail: firstLine(broken.failureMessages) };
-  const late = failed.filter(({ failureMessages }) =>
+  const timed_out = failed.filter(({ failureMessages }) =>
     failureMessages.every((text) => TEST_TIMEOUT.test(text)),
   );
-  const killer = failed.find((result) => !late.includes(result));
+  const killer = failed.find((result) => !timed_out.includes(result));
   if (killer !== undefined) return { outcome: "killed", detail: killer.title };
-  if (late[0] !== undefined) return { outcome: "timed out", detail: late[0].title };
+  if (timed_out[0] !== undefined) return { outcome: "timed out", detail: timed_out[0].title };
   const message = report.testResults.find((file) => file.message !== "")?.message;
   if (message !== undefined) return { outcome: "did not run", detail: firstLine([message]) };
   if (status !== 0) return { outcome: "did not run", detail: `Vitest ended with ${status}; no test failed` };

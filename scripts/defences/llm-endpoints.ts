@@ -31,7 +31,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     tests: RECORDS_TESTS,
   },
   {
-    defence: "llm endpoints: a key can use only the models that it is allowed",
+    defence: "llm endpoints: a key can use only its allowed models",
     file: "packages/agent/src/llm-endpoints/offered-models.ts",
     from: "if (matches(id)) offered.push(",
     to: "if (matches(id) || true) offered.push(",
@@ -90,7 +90,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     only: "each answer that a client",
   },
   {
-    defence: "llm endpoints: a live gateway ends the calls of a stopped one",
+    defence: "llm endpoints: a live gateway ends the calls of a stopped gateway",
     file: ENDPOINTS,
     from: "if (store.shared) scheduleSweep();",
     to: "",

@@ -16,7 +16,7 @@ export const MARKETPLACE_DEFENCES: Mutant[] = [
     tests: CLI_TESTS,
   },
   {
-    defence: "marketplace: the artifact is the package of the card",
+    defence: "marketplace: the artifact is the package on the card",
     file: MARKETPLACE,
     from: "pack.package_id !== package_id || pack.version !== version",
     to: "pack.package_id !== package_id",

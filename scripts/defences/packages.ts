@@ -1,6 +1,6 @@
 /**
- * Installing packages: files in use are kept, npm fetches only from the registries, and the time limit of a schema
- * counts processor time.
+ * Installing and packing packages: files in use are kept, and whatever a registry, an archive, a container image or a
+ * folder contains is checked.
  */
 import type { Mutant } from "./mutant.ts";
 
@@ -183,8 +183,8 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "images: an extended header is limited",
     file: "packages/supply/src/container-images/apply-layer.ts",
-    from: "if (headers > limits.header_bytes)",
-    to: "if (headers > limits.header_bytes * 99)",
+    from: "if (bytes_outside_files > limits.header_bytes)",
+    to: "if (bytes_outside_files > limits.header_bytes * 99)",
     tests: HOSTILE_LAYERS_TESTS,
     only: "use up memory",
   },

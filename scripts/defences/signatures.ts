@@ -42,7 +42,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     tests: CREDENTIALS_TESTS,
   },
   {
-    defence: "oci: a token server of another host gets no credential",
+    defence: "oci: a token server on another host gets no credential",
     file: `${OCI}/registry-session.ts`,
     from: "is_trusted_realm ? credential : null",
     to: "credential",

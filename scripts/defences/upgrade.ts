@@ -66,7 +66,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: HELD_PERMISSIONS_TESTS,
   },
   {
-    defence: "upgrade: a request for other content replaces the one that waits",
+    defence: "upgrade: a request for other content replaces the waiting request",
     file: UPGRADES,
     from: "before.held_upgrade?.digest !== checked.package.digest",
     to: "before.held_upgrade?.package_version !== checked.package.version",

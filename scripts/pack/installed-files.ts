@@ -1,6 +1,6 @@
 /**
- * The third-party packages that a set of manifests needs, as the lockfile places them, with the files that Node
- * loads.
+ * Reads third-party packages and their dependencies from their places in the lockfile: the files that Node loads and
+ * the licenses.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,7 +18,10 @@ interface Lock {
 }
 
 const INCLUDED = /(?:\.(?:js|cjs|mjs|json)|(?:^|\/)(?:licen[cs]e|notice|copying)[^/]*)$/i;
-/** Folders next to the code of a package; a folder of the same name inside its code is kept. */
+/**
+ * Tests, nested packages (which are listed on their own) and folders beside the code of a package; a folder with such a
+ * name inside the code is kept.
+ */
 const EXCLUDED =
   /\.test\.[cm]?js$|^(?:tests?|__tests__|examples?|benchmarks?|bench|docs?|\.[^/]*)\/|(?:^|\/)node_modules\//;
 

@@ -1,6 +1,6 @@
 /**
- * The files of one module of this repository as an npm package: what the build produced, without sources, maps or
- * tests.
+ * The files of one module of this repository as an npm package: its assets and the files that the build produced,
+ * without TypeScript sources and maps.
  */
 import { globSync, readFileSync, statSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -28,7 +28,7 @@ const THREADS: Record<string, string[]> = {
   "@backplane/store": ["dist/sqlite/writer/writer-worker.js", "dist/sqlite/damage/check-thread.js"],
   "@backplane/supply": ["dist/schemas/schema-worker.js"],
 };
-/** Large client libraries of which a plugin uses a small part: that part is bundled into the plugin. */
+/** Large client libraries. Only the small part that a plugin uses is bundled into it. */
 const INLINED = ["openai", "@anthropic-ai/sdk"];
 /** Optional peers of the inlined libraries, which we do not use. */
 const NEVER_INSTALLED = ["@aws-sdk/*", "@smithy/*", "google-auth-library", "undici", "ws", "zod"];
@@ -38,7 +38,7 @@ const CLONE_FIELDS = ["private", "scripts", "devDependencies"];
 export interface ModuleFiles {
   manifest: Manifest;
   files: PackedFile[];
-  /** Folders of the libraries of which the module contains a part. */
+  /** Folders of the libraries that are partly bundled into the module. */
   inlined: string[];
 }
 
@@ -159,7 +159,7 @@ export function jsonFile(path: string, value: unknown): PackedFile {
   return textFile(path, `${JSON.stringify(value, null, 2)}\n`);
 }
 
-/** The same files inside a folder of the archive. */
+/** Returns the same files inside a folder of the archive. */
 export function moveInto(folder: string, files: readonly PackedFile[]): PackedFile[] {
   return files.map((file) => ({ ...file, path: `${folder}/${file.path}` }));
 }

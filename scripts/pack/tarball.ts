@@ -1,4 +1,4 @@
-/** Writes archives for the npm registry. The same files result in the same bytes, whatever the clock and the umask. */
+/** Writes archives for the npm registry. The same files result in the same bytes, regardless of clock and umask. */
 import { createGzip, type Gzip } from "node:zlib";
 import { pack } from "tar-stream";
 
@@ -22,10 +22,10 @@ export async function createTarball(files: readonly PackedFile[]): Promise<Buffe
     archive.entry(header, Buffer.from(bytes));
   }
   archive.finalize();
-  return await bytesOf(archive.pipe(createGzip({ level: LEVEL })));
+  return await collectBytes(archive.pipe(createGzip({ level: LEVEL })));
 }
 
-async function bytesOf(stream: Gzip): Promise<Buffer> {
+async function collectBytes(stream: Gzip): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of stream) chunks.push(chunk as Buffer);
   return Buffer.concat(chunks);

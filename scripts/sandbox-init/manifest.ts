@@ -42,7 +42,10 @@ export function buildShipped(folder: string): Manifest {
   return manifest;
 }
 
-/** Builds only this machine's program from changed sources, with any compiler. `objects` speeds up later builds. */
+/**
+ * Builds only this machine's program from changed sources, with any compiler. Compiled files
+ * in `objects` speed up later builds.
+ */
 export function buildLocally(folder: string, sources: string = SOURCES, objects?: string): void {
   mkdirSync(folder, { recursive: true });
   const name = `linux-${process.arch}`;
@@ -53,13 +56,16 @@ export function buildLocally(folder: string, sources: string = SOURCES, objects?
   writeManifest(folder, { programs: { [name]: { sha256, toolchain: null } }, flags: [], sources: {} });
 }
 
-/** Builds everything again and returns what differs from the shipped programs; empty if they are the same. */
-export function findDifferencesToShipped(folder: string = PREBUILT): string[] {
+/**
+ * Returns the differences from the shipped programs. Builds them again if the sources and the toolchain are the same.
+ */
+export function findDifferencesFromShipped(folder: string = PREBUILT): string[] {
   const shipped = JSON.parse(readFileSync(join(folder, "manifest.json"), "utf8")) as Manifest;
   const differing: string[] = [];
   const sources = sourceDigests();
   for (const name of new Set([...Object.keys(sources), ...Object.keys(shipped.sources)])) {
-    if (sources[name] !== shipped.sources[name]) differing.push(`${name} is not the source of the programs`);
+    if (sources[name] !== shipped.sources[name])
+      differing.push(`${name} differs from the source of the programs`);
   }
   for (const arch of ARCHS) {
     const { toolchain } = shipped.programs[`linux-${arch}`]!;

@@ -90,7 +90,7 @@ export function toolchainVersions(arch: Arch): Record<string, string> | null {
   };
 }
 
-/** Compiles one program with the exact toolchain. Throws if it is not installed or a source has an error. */
+/** Compiles one program with the exact toolchain. Throws if the toolchain is missing or a source has an error. */
 export function compileShipped(arch: Arch, target: string, folder: string = SOURCES): void {
   const { compiler, musl } = TOOLCHAINS[arch];
   const specs = `-specs=${musl}/musl-gcc.specs`;

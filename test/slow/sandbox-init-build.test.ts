@@ -4,11 +4,11 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { findDifferencesToShipped, type Manifest, PREBUILT } from "../../scripts/sandbox-init/manifest.ts";
+import { findDifferencesFromShipped, type Manifest, PREBUILT } from "../../scripts/sandbox-init/manifest.ts";
 import { verifies } from "../support/verifies.ts";
 
 verifies("sandbox.embedded", "produces the same bytes when the programs are built again", () => {
-  expect(findDifferencesToShipped()).toEqual([]);
+  expect(findDifferencesFromShipped()).toEqual([]);
 });
 
 verifies("sandbox.embedded", "starts both programs, the one for arm64 in an emulator", () => {
@@ -27,7 +27,7 @@ test("reports a changed program or manifest, and how to install the expected too
   onTestFinished(() => rmSync(folder, { recursive: true }));
   cpSync(PREBUILT, folder, { recursive: true });
   writeFileSync(join(folder, "linux-arm64"), "changed");
-  expect(findDifferencesToShipped(folder)).toEqual([
+  expect(findDifferencesFromShipped(folder)).toEqual([
     "linux-arm64 has different bytes when it is built again",
   ]);
   const file = join(folder, "manifest.json");
@@ -35,7 +35,7 @@ test("reports a changed program or manifest, and how to install the expected too
   manifest.programs["linux-x64"]!.toolchain!.compiler = "gcc 99";
   manifest.sources["stage.c"] = "";
   writeFileSync(file, JSON.stringify(manifest));
-  expect(findDifferencesToShipped(folder).join("\n")).toMatch(
-    /^stage\.c is not the source of the programs\nthe compiler for x64 is .* and the programs were built with gcc 99\. Install it on Debian 12.*\nAfter a change to the sources: npm run build:sandbox-init$/,
+  expect(findDifferencesFromShipped(folder).join("\n")).toMatch(
+    /^stage\.c differs from the source of the programs\nthe compiler for x64 is .* and the programs were built with gcc 99\. Install it on Debian 12.*\nAfter a change to the sources: npm run build:sandbox-init$/,
   );
 });

@@ -12,7 +12,7 @@ const manifest = (change: object = {}) => ({
   exports: [tool],
   ...change,
 });
-const issues = (value: unknown) =>
+const issuePathsOf = (value: unknown) =>
   ManifestSchema.safeParse(value).error?.issues.map((issue) => issue.path.join(".")) ?? [];
 
 test("optional fields have their documented defaults", () => {
@@ -59,5 +59,5 @@ test.each([
     "exports.0.hook.subscribes_to.0",
   ],
 ])("rejects %s", (_description, value, path) => {
-  expect(issues(value)).toContain(path);
+  expect(issuePathsOf(value)).toContain(path);
 });

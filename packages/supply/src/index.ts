@@ -1,4 +1,4 @@
-/** Imports packages: manifests, packing, safe unpacking, the content store, and plugin-supplied schemas. */
+/** Imports packages from folders, archives and registries, stores their content, and compiles their schemas. */
 export { UNPACK_LIMITS, type UnpackLimits } from "./archive/limits.ts";
 export { unpackArchive } from "./archive/unpack-archive.ts";
 export { openArtifactStore } from "./content/artifact-store.ts";

@@ -186,7 +186,7 @@ test("reports the settings of a server that have no effect", () => {
     'one is started with the setting "cwd", which has no effect here: the server starts in its own folder.',
     'one is started with the setting "timeout", which has no effect here: the limits of the gateway apply ([timeouts] in backplane.toml).',
     'one is started with the setting "autoApprove", which has no effect here: the policy of the gateway decides which calls need approval (backplane policy).',
-    'two is started with the setting "oauth", which has no effect here: the gateway does not know it.',
+    'two is started with the setting "oauth", which has no effect here: the gateway does not support it.',
   ]);
 });
 

@@ -1,4 +1,6 @@
-/** npm packages with dependencies from outside the registry, with the real npm, a local registry and a canary server. */
+/**
+ * npm packages with dependencies from outside the registry, with the real npm, a local registry and a canary server.
+ */
 import { execFileSync } from "node:child_process";
 import {
   existsSync,

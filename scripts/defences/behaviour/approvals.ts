@@ -177,7 +177,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "approval: only a pending one expires with its gateway",
+    defence: "approval: only a pending approval expires with its gateway",
     file: RECOVER,
     from: 'const expired = approval.status === "pending" && !approval.durable;',
     to: "const expired = !approval.durable;",

@@ -48,7 +48,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: BINDINGS_TESTS,
   },
   {
-    defence: "binding: unbound slots make it inactive",
+    defence: "binding: unbound slots make a binding inactive",
     file: PLAN,
     from: 'draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status',
     to: "draft.status",

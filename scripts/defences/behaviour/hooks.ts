@@ -192,7 +192,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     tests: WATCH_EVENTS_TESTS,
   },
   {
-    defence: "events: an idle reader skips events that it may not see",
+    defence: "events: an idle reader skips events that it must not see",
     file: WATCH,
     from: "last = Math.max(last, complete_up_to);",
     to: "void complete_up_to;",

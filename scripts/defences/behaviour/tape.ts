@@ -281,7 +281,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "persister: a transaction knows the ids of its own entries",
+    defence: "persister: a transaction gets the ids of its own entries",
     file: PERSISTER,
     from: "{ ...ids, first_id: ids.last_id - count + 1 }",
     to: "ids",

@@ -49,7 +49,10 @@ export function codeOf(error: unknown): ErrorCode | undefined {
   return isErrorCode(code) ? code : undefined;
 }
 
-/** Converts any thrown value; an unknown one becomes `internal` and keeps its cause for the log only. */
+/**
+ * Returns an error with a known code unchanged. A disk error becomes `store.unavailable` and any other value
+ * `internal`; both keep the original as their cause, for the log only.
+ */
 export function toBackplaneError(error: unknown): BackplaneError {
   if (codeOf(error) !== undefined) return error as BackplaneError;
   return diskFault(error) ?? new BackplaneError("internal", undefined, { cause: error });
@@ -81,7 +84,7 @@ const DISK_FAULTS: Readonly<Record<DiskError, { problem: (location: string) => s
 const UNNAMED_EDQUOT = /^Unknown system error -(?:122|69)$/;
 
 /**
- * The code of an error of a full or failing disk; null for any other error. An error that a plugin threw in its own
+ * The error code of a full or failing disk; null for any other error. An error that a plugin threw in its own
  * process has no `syscall`, because it does not concern the disks of the gateway.
  */
 export function diskErrorOf(error: unknown): DiskError | null {
@@ -92,7 +95,7 @@ export function diskErrorOf(error: unknown): DiskError | null {
 }
 
 /**
- * Converts the error of a full or failing disk, which only the operator can repair; null for any other error.
+ * Converts an error of a full or failing disk, which only the operator can repair; null for any other error.
  * `location` describes the file or folder to the reader, without paths of the host if the reader may be a remote
  * client.
  */

@@ -39,7 +39,7 @@ const METADATA_FIELDS = [
   "keywords",
 ];
 
-/** Throws a plain Error whose message is a clause about the plugin, with the remedy. */
+/** Throws a plain Error whose message is a clause about the plugin. */
 export function checkInstruments(list: unknown): CheckedInstruments {
   if (list === undefined)
     throw new Error("it has no instruments after initialize; set `instruments` in initialize");

@@ -13,8 +13,8 @@ export function isPluginName(name: unknown): boolean {
 }
 
 /**
- * Describes the problem of a plugin object as one clause with its remedy; null if there is none. `declaration` is the
- * entry in package.json that the operator agreed to.
+ * Describes the problem of a plugin object in one clause; null if there is none. `declaration` is the entry in
+ * package.json that the operator agreed to.
  */
 export function kernelPluginProblem(
   value: unknown,

@@ -18,7 +18,7 @@ export const instrumentReturn = {
   data: (data: Json): InstrumentReturn => ({ status: "Success", data }),
 } as const;
 
-/** The module that authors import; a host resolves it to the source below if it is not bundled. */
+/** The module that authors import; a host resolves the import to the source below if the plugin does not bundle it. */
 export const INSTRUMENT_API = "@backplane/sdk/instruments";
 /** Self-contained, because a plugin cannot import the gateway's modules; a test compares it with the original. */
 export const INSTRUMENT_API_SOURCE = `

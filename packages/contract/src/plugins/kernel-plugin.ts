@@ -47,7 +47,7 @@ export interface KernelPlugin {
   onLoad?(ctx: PluginContext): MaybePromise<void>;
   /** A thrown error is published as plugin.error. */
   onEvent?(event: BusEvent, ctx: PluginContext): MaybePromise<void>;
-  /** Called at reload and shutdown, possibly twice. */
+  /** Called when the plugin is unloaded, possibly twice. */
   onUnload?(ctx: PluginContext): MaybePromise<void>;
   healthCheck?(ctx: PluginContext): MaybePromise<HealthReport>;
   onRequest?(request: AdapterRequest, ctx: PluginContext): MaybePromise<AdapterResponse>;
@@ -60,8 +60,8 @@ export interface PluginContext {
   readonly log: PluginLog;
   readonly providers: ProvidersView;
   /**
-   * The kernel sets id, time and source. Resolves when the event is in the session's queue. The context of a tool is
-   * not specific to a call: with the call's `as` the event belongs to the calling org and project.
+   * The kernel sets id, time and source. Resolves when the event is in the session's queue. All calls of a tool share
+   * one context, so pass the call's `as` to publish the event in the org and project of the caller.
    */
   emit<K extends string>(
     kind: K,
@@ -84,7 +84,7 @@ export interface ProviderInstance {
   id: string;
   plugin: string;
   label: string;
-  /** All fields except the two meta fields; secrets are in the clear for the owning plugin. */
+  /** All fields except `plugin` and `label`; secrets are in the clear for the owning plugin. */
   config: Record<string, Json>;
 }
 
@@ -229,7 +229,9 @@ export interface PluginEntry {
   dir: string;
   /** Absolute path of the module. */
   module: string;
-  /** The time of the first installation, if known; of two plugins with the same tool name the older one keeps it. */
+  /**
+   * The time of the first installation, if known. If two plugins have a tool of the same name, the older one keeps it.
+   */
   installed_at?: string;
   /** The provenance of a package from npm, as it was verified at the installation. */
   provenance?: Provenance;

@@ -39,7 +39,7 @@ export function toolFailureOf({ status, result, error, stderr_tail }: SettledCal
 
 /**
  * The information that a model needs to decide whether to retry. The message is not repeated: it is the text of the
- * result. Empty for an author's error that is only a text.
+ * result. Empty if the plugin reported only a text.
  */
 export function failureNote({ kind, code, plugin_code, retryable, stderr }: ToolFailure): string {
   if (kind === "failed" && plugin_code === undefined && !retryable && stderr === undefined) return "";
@@ -49,7 +49,7 @@ export function failureNote({ kind, code, plugin_code, retryable, stderr }: Tool
   return `[error: ${code}${code_suffix}.${retry}]${output}`;
 }
 
-/** The kind of tool.error for a call that was refused before the tool ran; null for a code from running the tool. */
+/** The kind of tool.error for a call that was refused before the tool ran; null for any other code. */
 export function refusalKind(code: string): "validation" | "not_found" | "rejected" | null {
   if (code === "input.invalid") return "validation";
   if (code === "export.not_found" || code === "binding.not_found") return "not_found";

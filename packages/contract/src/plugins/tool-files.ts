@@ -6,18 +6,18 @@ import type { Json } from "../values/json.ts";
 
 export const DESCRIBE_TOOLS = "$describe";
 
-/** A file whose import takes longer is skipped. */
+/** A file whose import takes longer cannot be used. */
 export const TOOL_IMPORT_MS = 10_000;
 
 /** The time limit for describing all files of a package; shorter than the gateway's timeout for that call. */
 export const TOOL_DESCRIBE_MS = 25_000;
 
-/** Whether a file in `tools/` is a tool file. Type declarations are not tool files. */
+/** Whether a file in `tools/` is JavaScript or TypeScript, and neither hidden nor a type declaration. */
 export function isToolFile(name: string): boolean {
   return /^[^.].*\.[cm]?[jt]s$/.test(name) && !/\.d\.[cm]?ts$/.test(name);
 }
 
-/** The file's basename, the default name of the tool. */
+/** The file name without its extension, which is the default name of the tool. */
 export function toolNameOf(file: string): string {
   return file.slice(file.lastIndexOf("/") + 1).replace(/\.[cm]?[jt]s$/, "");
 }

@@ -23,7 +23,10 @@ export const SecretPutSchema = z.strictObject({
 });
 
 export const SecretKeyRotateSchema = z.strictObject({
-  /** False seals everything with the newest existing key, after an interrupted rotation or a manually added key. */
+  /**
+   * False seals everything with the newest existing key; use it after an interrupted rotation or after adding a key by
+   * hand.
+   */
   new_key: z.boolean().default(true),
 });
 export const SecretKeyRotationSchema = z.object({

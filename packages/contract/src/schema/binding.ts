@@ -76,7 +76,7 @@ export const BindingPolicySchema = z.strictObject({
       filter: EventFilterSchema.optional().describe("Further narrows the filter of the manifest."),
     })
     .optional(),
-  /** rterm.plugin.v1: the capabilities that the host allows. */
+  /** rterm.plugin.v1: the capabilities that the binding grants. */
   capabilities: z
     .array(CapabilitySchema)
     .max(64)
@@ -125,9 +125,12 @@ const PreviousVersionSchema = z.object({
   trust_dropped: z.array(z.enum(["host_target", "class", "approval"])),
   /** Permissions that only the new version requests; `policy` withholds them. */
   permissions_held: z.array(HeldPermissionSchema),
-  /** Permissions of that kind that the policy limited before the upgrade. Only an admin may remove the limit. */
+  /**
+   * Permissions that the new version widens and that the policy already limited before the upgrade. Only an admin may
+   * remove such a limit.
+   */
   permissions_limited: z.array(HeldPermissionSchema).optional(),
-  /** The bindings that took a share of the calls during the rollout. Their calls in flight continue here. */
+  /** The bindings that served a share of the calls during the rollout. Their running calls continue on this binding. */
   shares: z.array(z.string()).optional(),
 });
 

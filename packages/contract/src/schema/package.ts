@@ -39,7 +39,8 @@ export const PackageSchema = z.object({
   /** The parsed schema files of the manifest, keyed by path. */
   schemas: z.record(z.string(), z.json()),
   /**
-   * When the plugin was first installed, possibly before this gateway; the older plugin keeps a contested tool name.
+   * When the plugin was first installed, possibly before this gateway existed. If two plugins have a tool of the same
+   * name, the older one keeps it.
    */
   first_installed_at: TimestampSchema.nullable().optional(),
   installed_at: TimestampSchema,

@@ -44,7 +44,7 @@ export const RunSchema = z.object({
     .string()
     .optional()
     .describe("How the message or request came in: api, ws, mcp, or the plugin that published the message."),
-  /** How many times another gateway resumed the run after a crash. */
+  /** How many times a gateway resumed the run after a crash. */
   resumed: z.int().optional(),
   requested_by: z.string(),
   started_at: TimestampSchema,

@@ -57,7 +57,7 @@ export const ProjectIdSchema = z
   .max(64)
   .regex(/^proj_[A-Za-z0-9_-]+$/, "a project id starts with proj_");
 
-/** An exact domain name, or `*.` and a name. `*` alone matches every public name. */
+/** A domain name, or `*.` and a name, with an optional port. `*` alone matches every public name. */
 export const DomainSchema = z
   .string()
   .max(253)

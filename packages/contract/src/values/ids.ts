@@ -1,6 +1,6 @@
 /**
- * Ids consist of a prefix for the type and 26 characters of Crockford base32: 48 bits of milliseconds and 80 random
- * bits. Ids sort by creation time; within one millisecond the ids of one source sort in the order of creation.
+ * Ids consist of a prefix for the type and 26 characters of Crockford base32: 10 for the time in milliseconds and 16
+ * random ones. Ids sort by creation time; within one millisecond the ids of one source sort in the order of creation.
  */
 export const ID_PREFIXES = {
   invocation: "inv",
@@ -109,7 +109,7 @@ function encodeTime(ms: number): string[] {
   return parts;
 }
 
-/** The position of the leftmost changed digit. */
+/** Increments the number and returns the position of its leftmost changed digit. */
 function increment(digits: Uint8Array): number {
   for (let i = digits.length - 1; i >= 0; i--) {
     const next = digits[i]! + 1;

@@ -15,8 +15,8 @@ import type {
 
 /**
  * `offered`: available to models. `hidden`: policy or role excludes it for this caller. `skipped`: another source has
- * the name. `failed`: another user plugin has the name, which is an error of both. `held`: the definition changed and
- * awaits review; the accepted definition is shown. `inactive`: the binding accepts no calls.
+ * the name. `failed`: another user plugin has the name, which is an error of both plugins. `held`: the definition
+ * changed and awaits review; the accepted definition is shown. `inactive`: the binding accepts no calls.
  */
 export type CatalogStatus = "offered" | "hidden" | "skipped" | "failed" | "held" | "inactive";
 

@@ -2,6 +2,7 @@
  * The closed catalog of the kernel's bus: every public kind, who may publish it, and on which session. The payload
  * schemas are in schema/bus.ts. Any other kind must be an extension `x.<prefix>.…`, owned by one plugin.
  */
+
 /** The categories of kernel plugins. */
 export const PLUGIN_CATEGORIES = ["adapter", "tool", "llm-provider", "strategy", "memory", "skill"] as const;
 export type PluginCategory = (typeof PLUGIN_CATEGORIES)[number];

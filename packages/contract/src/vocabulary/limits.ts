@@ -1,4 +1,5 @@
-/** Default limits. Operators can change most of them in backplane.toml. */
+/** Default limits. Operators can change some of them in backplane.toml. */
+
 /** Limits of the connection to one plugin process. */
 export const WIRE_LIMITS = {
   frame_bytes: 1024 * 1024,

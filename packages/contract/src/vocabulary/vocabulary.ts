@@ -27,7 +27,10 @@ export const PROTOCOLS = [
 ] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 
-/** Packages of these protocols list no exports: the running process is asked for its tools, once per binding. */
+/**
+ * Packages of these protocols list no exports: the gateway asks the running plugin for its tools and stores them for
+ * each binding.
+ */
 export const SELF_DESCRIBING_PROTOCOLS = [
   "hefty.jsonrpc",
   "mcp.stdio",
@@ -53,7 +56,7 @@ export function validatesInput(protocol: Protocol): boolean {
 /** Binds all tools of a package with one config, one set of secrets and one process. */
 export const WHOLE_PACKAGE = "*";
 
-/** Protocols that cannot pass secrets in requests; only here may secrets be environment variables. */
+/** Protocols that cannot pass secrets in requests. Only their plugins may get secrets as environment variables. */
 export const ENV_SECRET_PROTOCOLS: readonly Protocol[] = ["mcp.stdio", "hefty.jsonrpc"];
 
 export const OPS = {
@@ -155,7 +158,7 @@ export const RULE_COVERAGES = ["tool", "server"] as const;
 export const ANSWER_COVERAGES = ["arguments", ...RULE_COVERAGES] as const;
 export type AnswerCoverage = (typeof ANSWER_COVERAGES)[number];
 
-/** The highest risk of an allow rule. Unknown counts as high, and a critical call always needs approval. */
+/** The highest risk that an allow rule can cover. Unknown counts as high, and a critical call always needs approval. */
 export const RULE_RISKS = ["low", "medium", "high"] as const;
 export type RuleRisk = (typeof RULE_RISKS)[number];
 
@@ -178,7 +181,7 @@ export const SEMANTIC_EVENTS = [
 ] as const;
 export type SemanticEventType = (typeof SEMANTIC_EVENTS)[number];
 
-/** The status of a delivery. A dead one has no attempts left. */
+/** The status of a delivery. A dead delivery has no attempts left. */
 export const DELIVERY_STATUSES = ["pending", "running", "delivered", "dead", "discarded"] as const;
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
@@ -259,7 +262,7 @@ export type IsolationMode = (typeof ISOLATION_MODES)[number];
 
 export const INSTRUMENT_HEALTHS = ["Healthy", "Degraded", "Unhealthy"] as const;
 
-/** `failed` is an error that the tool itself reports; the other kinds are found by the gateway. */
+/** `failed` is an error that the tool itself reports; the gateway detects the other kinds. */
 export const TOOL_ERROR_KINDS = [
   "validation",
   "timeout",

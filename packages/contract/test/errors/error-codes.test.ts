@@ -40,7 +40,7 @@ test("only the listed refusals are retryable", () => {
   ]);
 });
 
-test("recognizes an error of another bundle by its code", () => {
+test("recognizes an error from another bundle by its code", () => {
   const foreign = Object.assign(new Error("x"), { code: "policy.denied" });
   expect(codeOf(foreign)).toBe("policy.denied");
   expect(codeOf(Object.assign(new Error("x"), { code: "ENOENT" }))).toBeUndefined();
@@ -78,7 +78,7 @@ verifies("fault.disk", "reports a full, failing or read-only disk with its locat
 
 verifies(
   "fault.disk",
-  "does not report a disk error of a plugin's process as one of the gateway's disk",
+  "does not report a disk error in a plugin's process as a failure of the gateway's disk",
   () => {
     const thrown = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
     const real = Object.assign(thrown, { syscall: "write" });

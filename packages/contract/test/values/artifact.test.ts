@@ -11,7 +11,7 @@ test.each([
   "\u{1f600}.png",
   "at 3\u202fPM.png",
   "a".repeat(200),
-])("accepts %j", (path) => {
+])("accepts the path %j", (path) => {
   expect(isArtifactPath(path)).toBe(true);
 });
 
@@ -37,6 +37,6 @@ test.each([
   "\u65e5".repeat(86),
   `${"\u65e5".repeat(50)}/${"\u65e5".repeat(50)}`,
   7,
-])("rejects %j", (path) => {
+])("rejects the path %j", (path) => {
   expect(isArtifactPath(path)).toBe(false);
 });

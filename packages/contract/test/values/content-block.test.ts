@@ -45,7 +45,7 @@ test.for<[string, ContentBlock, ContentBlock]>([
   expect(normalizeContent(input)).toEqual(expected);
 });
 
-test("does not change canonical blocks and unknown types", () => {
+test("changes neither canonical blocks nor blocks of unknown types", () => {
   const blocks: ContentBlock[] = [
     { type: "text", text: "t", annotations: { priority: 1 } },
     image,

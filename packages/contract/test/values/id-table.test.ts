@@ -1,4 +1,4 @@
-import { setImmediate as turn } from "node:timers/promises";
+import { setImmediate as waitForEventLoop } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
@@ -47,7 +47,7 @@ describe("IdTable", () => {
   test("releases deleted values without a full garbage collection", async () => {
     // V8 may be in the middle of a full collection, which keeps new values alive until it ends.
     let fewest_survivors = Number.POSITIVE_INFINITY;
-    for (let turns = 0; turns < 3 && fewest_survivors >= 100; turns++) {
+    for (let attempt = 0; attempt < 3 && fewest_survivors >= 100; attempt++) {
       fewest_survivors = Math.min(fewest_survivors, await countSurvivors(new IdTable<object>()));
     }
     expect(fewest_survivors).toBeLessThan(100);
@@ -76,17 +76,17 @@ async function countSurvivors(table: Table): Promise<number> {
     }
   };
   churn(1_000);
-  await turn();
+  await waitForEventLoop();
   // The current table is promoted to old space; it must not keep later tables alive.
   collect({ type: "major" });
   refs.length = 0;
   for (let round = 0; round < 100; round++) {
     churn(100);
-    await turn();
+    await waitForEventLoop();
   }
   for (let round = 0; round < 3; round++) {
     collect({ type: "minor" });
-    await turn();
+    await waitForEventLoop();
   }
   return refs.slice(0, -64).filter((ref) => ref.deref() !== undefined).length;
 }

@@ -36,7 +36,7 @@ test("the first ten digits encode the millisecond", () => {
   ]);
 });
 
-test("each millisecond has its own random digits, drawn in advance", () => {
+test("draws new random digits for each millisecond", () => {
   let now = 0;
   let drawn = 0;
   const ids = createIdSource(

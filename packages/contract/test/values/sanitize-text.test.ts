@@ -1,4 +1,3 @@
-/** Hidden characters never reach a model or a person, and ordinary text stays unchanged. */
 import { expect, test } from "vitest";
 import {
   describeHiddenCharacters,

@@ -12,7 +12,7 @@ const RESERVED = /^(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout
 const CONTROL = /[\p{Cc}\u2028\u2029]/u;
 const INVISIBLE = /[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]/;
 
-/** The name as a path inside the tree, or "" for the root folder itself. Throws `package.unsafe`. */
+/** Returns the name as a path inside the tree, or "" for the root folder itself. Throws `package.unsafe`. */
 export function safePath(name: string, isFolder: boolean): string {
   if (name === "") throw unsafe("name", "it has no name", name);
   if (CONTROL.test(name)) throw unsafe("control-character", "its name contains a control character", name);

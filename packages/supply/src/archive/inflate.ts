@@ -1,4 +1,6 @@
-/** Decompresses a tar.gz, recognized by its first bytes, and refuses decompression bombs. A plain tar passes unchanged. */
+/**
+ * Decompresses a tar.gz, recognized by its first bytes, and refuses decompression bombs. A plain tar passes unchanged.
+ */
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
 import type { UnpackLimits } from "./limits.ts";

@@ -1,6 +1,6 @@
 /**
- * Reads the files of a zip or jar. zip-directory.ts parses the central directory; here every entry must match it: the same
- * name and sizes, directly after the previous entry, with content of the announced size and checksum.
+ * Reads the files of a zip or jar. zip-directory.ts parses the central directory; here every entry must match it: the
+ * same name and sizes, directly after the previous entry, with content of the announced size and checksum.
  */
 import { promisify } from "node:util";
 import { crc32, type InflateRaw, inflateRaw, type ZlibOptions } from "node:zlib";
@@ -29,7 +29,9 @@ export interface ZipFile {
   content: Buffer;
 }
 
-/** `bytes` is the size of the archive. Throws `package.unsafe`; files that were already yielded must then be discarded. */
+/**
+ * `bytes` is the size of the archive. Throws `package.unsafe`; files that were already yielded must then be discarded.
+ */
 export async function* readZip(
   bytes: number,
   readAt: ReadAt,

@@ -1,7 +1,7 @@
 /**
- * Reads the tar stream before the parser does and refuses what a package never needs: links, devices, global or oversized
- * extended headers, sparse files, sizes stated twice, hidden data after the end. The guard also announces each entry, so
- * that two independent readers of the same bytes have to agree.
+ * Reads the tar stream before the parser does and refuses what a package never needs: links, devices, global or
+ * oversized extended headers, sparse files, sizes stated twice, hidden data after the end. The guard also announces
+ * each entry, so that two independent readers of the same bytes have to agree.
  *
  * States: header → (extended → header) | body → header … → tail (zeros only).
  */
@@ -21,7 +21,7 @@ export interface GuardedEntry {
 export interface TarGuard {
   /** Checks the next bytes. Throws `package.unsafe`. */
   push(chunk: Uint8Array): void;
-  /** Ends the stream. */
+  /** Throws `package.unsafe` if the archive is empty or incomplete. */
   end(): void;
 }
 

@@ -49,7 +49,10 @@ export function readLongName(content: Buffer): string {
   return name;
 }
 
-/** Records `LENGTH KEY=VALUE\n`. Only `path` is used; a key that would change how the archive is read is refused. */
+/**
+ * Parses records of the form `LENGTH KEY=VALUE\n`. Only `path` is used; a key that would change how the archive is read
+ * is refused.
+ */
 export function readPax(content: Buffer): string | null {
   const values = new Map<string, string>();
   let at = 0;

@@ -21,7 +21,7 @@ export interface TreeWriter {
 
 /** Receives the bytes of one file while it is written. */
 export interface FileScan {
-  /** The next bytes of the file. */
+  /** Scans the next bytes of the file. */
   push(chunk: Uint8Array): void;
 }
 
@@ -58,7 +58,7 @@ export function createTreeWriter(root: string, scan?: (path: string) => FileScan
   };
 }
 
-/** Another file of the same folder may be written at the same time. */
+/** The folder may exist already, because another of its files is written at the same time. */
 function ignoreExisting(error: NodeJS.ErrnoException): void {
   if (error.code !== "EEXIST") throw error;
 }

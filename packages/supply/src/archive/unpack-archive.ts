@@ -1,7 +1,7 @@
 /**
  * Unpacks an untrusted archive (pkg.unpack-safe): tar, tar.gz, zip or jar, recognized by its first bytes. Everything is
- * written into a temporary folder next to the target and renamed at the end, so a refused archive leaves no partial tree.
- * The result has only regular files with mode 0644 or 0755.
+ * written into a temporary folder next to the target and renamed at the end, so a refused archive leaves no partial
+ * tree. The result has only regular files with mode 0644 or 0755.
  */
 import { mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";

@@ -1,4 +1,6 @@
-/** Unpacks a tar or tar.gz. The guard checks every byte before the parser sees it, and both must find the same entries. */
+/**
+ * Unpacks a tar or tar.gz. The guard checks every byte before the parser sees it, and both must find the same entries.
+ */
 import { pipeline } from "node:stream/promises";
 import { codeOf, diskFault } from "@backplane/contract";
 import { extract as createExtract, type Extract, type Header } from "tar-stream";
@@ -82,7 +84,7 @@ async function writeEntries(
       }
     }
   } finally {
-    // Waits even after a failure, because the folder may be removed only after the last write.
+    // Waits even after a failure, because the folder must not be removed before the last write.
     await writes.idle();
   }
   if (index !== expected.length) {

@@ -1,7 +1,7 @@
 /**
- * Parses the central directory of a zip or jar strictly, so that every reader of an accepted archive sees the same files.
- * The entries must follow one another from the first byte to the directory, the directory must end where the end record
- * begins, and nothing may be encrypted, split, linked or zip64 (pkg.unpack-safe,
+ * Parses the central directory of a zip or jar strictly, so that every reader of an accepted archive sees the same
+ * files. The entries must follow one another from the first byte to the directory, the directory must end where the end
+ * record begins, and nothing may be encrypted, split, linked or zip64 (pkg.unpack-safe,
  * docs/decisions/0021-own-archive-guards.md).
  */
 import type { UnpackLimits } from "./limits.ts";
@@ -33,7 +33,7 @@ const LOCATOR64_MAGIC = 0x07064b50;
 const END_BYTES = 22;
 const RECORD_BYTES = 46;
 const MAX_COMMENT = 65_535;
-/** These values refer to a zip64 field. */
+/** These values mean that the real value is in a zip64 field. */
 const FULL16 = 0xffff;
 const FULL32 = 0xffffffff;
 
@@ -144,7 +144,7 @@ function readRecord(table: Buffer, at: number, limits: UnpackLimits): [entry: Zi
   return [{ name, raw_name, kind, executable, flags, method, crc, packed, size, offset }, length];
 }
 
-/** Without the UTF-8 flag readers guess the code page of a name. ASCII is the same in all of them. */
+/** Without the UTF-8 flag, readers guess the code page of a name. ASCII is the same in all of them. */
 function decodeName(raw: Buffer, flags: number): string {
   const latin = raw.toString("latin1");
   if ((flags & UTF8) === 0 && /[\u0080-\u00ff]/.test(latin)) {

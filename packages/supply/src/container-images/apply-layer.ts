@@ -30,17 +30,17 @@ export async function applyLayer(
 ): Promise<string> {
   const hash = createHash("sha256");
   const extract = createExtract();
-  /** The bytes since the last content. The parser keeps an extended header in memory until it is complete. */
-  let headers = 0;
+  /** The bytes since the last content of a file. The parser keeps an extended header in memory until it is complete. */
+  let bytes_outside_files = 0;
   const contentOf = async function* (entry: AsyncIterable<Uint8Array>) {
     for await (const chunk of entry) {
-      headers = 0;
+      bytes_outside_files = 0;
       yield chunk;
     }
   };
   const applying = (async () => {
     for await (const entry of extract) {
-      headers = 0;
+      bytes_outside_files = 0;
       if (++spool.entries > limits.entries)
         throw unsafe("too-many-entries", `the image has more than ${limits.entries} entries`);
       const content = contentOf(entry as unknown as AsyncIterable<Uint8Array>);
@@ -54,8 +54,8 @@ export async function applyLayer(
       spool.unpacked += chunk.length;
       if (spool.unpacked > limits.unpacked_bytes)
         throw unsafe("too-large", `the image unpacks to more than ${limits.unpacked_bytes} bytes`);
-      headers += chunk.length;
-      if (headers > limits.header_bytes)
+      bytes_outside_files += chunk.length;
+      if (bytes_outside_files > limits.header_bytes)
         throw unsafe(
           "extended-header",
           `a layer has more than ${limits.header_bytes} bytes that do not belong to a file`,

@@ -75,7 +75,7 @@ function parseUser(value: unknown): string | null {
   return value.slice(0, MAX_USER);
 }
 
-/** Drops variables whose names a shell could not set. */
+/** Drops variables whose name a shell could not set or whose value is too long or contains a NUL. */
 function parseVariables(lines: readonly string[]): Record<string, string> {
   const variables: Record<string, string> = {};
   for (const line of lines) {

@@ -10,7 +10,7 @@ export interface ImageLimits {
   steps: number;
   /** The bytes before, between and after the files of a layer: extended headers and padding. */
   header_bytes: number;
-  /** The timeout for the whole image. Otherwise each of many layers could take as long as a single request may. */
+  /** The timeout for the whole image. Without it, every layer could take as long as a single request may. */
   pull_ms: number;
 }
 

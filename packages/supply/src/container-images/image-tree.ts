@@ -1,7 +1,7 @@
 /**
  * The file system of a container image while its layers are applied: a tree in memory whose files refer to a spool
- * file. A layer is untrusted and can contain any path, even one through symbolic links of a lower layer. Links are followed
- * inside the tree, with `/` and `..` ending at its root, so no entry can reach the disk of the host.
+ * file. A layer is untrusted and can contain any path, even one through symbolic links of a lower layer. Links are
+ * followed inside the tree, with `/` and `..` ending at its root, so no entry can reach the disk of the host.
  */
 import { unsafe } from "../archive/unsafe.ts";
 import { IMAGE_LIMITS, type ImageLimits } from "./image-limits.ts";
@@ -17,7 +17,7 @@ export type ImageNode =
       kind: "folder";
       layer: number;
       children: Map<string, ImageNode>;
-      /** The last layer that has removed everything that comes from lower layers. */
+      /** The last layer that removed all entries of lower layers from this folder. */
       cleared?: number;
     }
   | { kind: "file"; layer: number; executable: boolean; content: StoredContent }
@@ -79,7 +79,7 @@ export class ImageTree {
     this.#addNode(path, { ...node, layer });
   }
 
-  /** True if the entry is a whiteout, which removes files of lower layers. */
+  /** Applies a whiteout, which removes files of lower layers. Returns false for any other entry. */
   applyWhiteout(path: string, layer: number): boolean {
     const parts = partsOf(path);
     const name = parts.pop() ?? "";
@@ -102,12 +102,12 @@ export class ImageTree {
     return true;
   }
 
-  /** The node of a path whose links are followed; undefined if there is none. */
+  /** Returns the node at a path and follows links; undefined if there is none. */
   find(parts: readonly string[]): ImageNode | undefined {
     return this.#walk(parts, null);
   }
 
-  /** Parents before their children, names in byte order. */
+  /** Yields parents before their children, and names in byte order. */
   *entries(): Generator<ImageEntry> {
     yield* listFolder(this.root, "");
   }
@@ -171,7 +171,7 @@ export class ImageTree {
   }
 }
 
-/** The parts of a path of an archive, which may begin with `/` or `./`. */
+/** Splits a path of an archive, which may begin with `/` or `./`. */
 export function partsOf(path: string): string[] {
   if (Buffer.byteLength(path) > MAX_PATH_BYTES)
     throw unsafe("path-too-long", `its path is longer than ${MAX_PATH_BYTES} bytes`, path);
@@ -187,8 +187,8 @@ export function partsOf(path: string): string[] {
 }
 
 /**
- * Removes the entries of lower layers, once per layer: afterwards nothing is left to remove, and a hostile layer could
- * request it with each of its entries.
+ * Removes the entries of lower layers. Runs once per layer and folder, because nothing is left to remove afterwards and
+ * a hostile layer could request the removal with each of its entries.
  */
 function removeLower(folder: ImageFolder, layer: number): void {
   if (folder.cleared === layer) return;

@@ -25,7 +25,7 @@ export interface PulledImage {
   manifest: ImageManifest;
   config: ImageConfig;
   tree: ImageTree;
-  /** The contents of the files of the image. */
+  /** The contents of the image's files. */
   spool: LayerSpool;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The root file system of an image inside a package: a list of its files, and their contents one after another. Packages
- * contain no links, so the links of an image exist only in the list until the root is expanded for a process.
+ * The root file system of an image inside a package: a list of its files, and their contents one after another.
+ * Packages contain no links, so the links of an image exist only in the list until the root is expanded for a process.
  */
 import { chmod, type FileHandle, mkdir, open, readFile, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -21,8 +21,8 @@ type RootEntry =
 const CHUNK_BYTES = 256 * 1024;
 
 /**
- * Writes the tree in the order of its paths, so the same image becomes the same package. The limits apply to the expanded
- * root, where each hard link is a file, and where links may have led to longer paths than those of the layers.
+ * Writes the tree in the order of its paths, so the same image becomes the same package. The limits apply to the
+ * expanded root, where each hard link is a file, and where links may have led to longer paths than those of the layers.
  */
 export async function writeRoot(
   tree: ImageTree,
@@ -70,8 +70,8 @@ export async function writeRoot(
 }
 
 /**
- * Expands the root of a verified package into the new folder `into` and returns the paths in it. Links are created last, so
- * nothing is written through one.
+ * Expands the root of a verified package into the new folder `into` and returns the paths in it. Links are created
+ * last, so nothing is written through one.
  */
 export async function expandRoot(folder: string, into: string): Promise<string[]> {
   const entries = JSON.parse(await readFile(join(folder, ROOT_LIST), "utf8")) as RootEntry[];

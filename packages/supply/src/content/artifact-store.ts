@@ -1,7 +1,7 @@
 /**
- * Stores artifacts of calls as files named by the hash of their content: artifacts/HEX with mode 0600, and artifacts/tmp
- * for files that are being written. A file is renamed into place after it is on disk. It is removed by age alone, counted
- * from the last time it was stored.
+ * Stores artifacts of calls as files named by the hash of their content: artifacts/HEX with mode 0600, and
+ * artifacts/tmp for files that are being written. A file is renamed into place after it is on disk. It is removed by
+ * age alone, counted from the last time it was stored.
  */
 import { createHash } from "node:crypto";
 import { mkdirSync } from "node:fs";

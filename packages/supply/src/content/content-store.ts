@@ -29,18 +29,19 @@ export interface Staging {
   /** The path to unpack to, which does not exist yet, on the file system of the store. */
   tree: string;
   /**
-   * Installs the staged tree. Idempotent; replaces a damaged tree. The tree cannot be removed before `release` is called,
-   * so that it stays until its package row exists. Cancelling the operation stops it while nothing is installed yet.
+   * Installs the staged tree. Idempotent; replaces a damaged tree. The tree cannot be removed before `release` is
+   * called, so that it stays until its package row exists. Cancelling the operation stops it while nothing is installed
+   * yet.
    */
   install(listing: TreeListing, operation?: Operation): Promise<void>;
-  /** Removes the staging folder, whether it was installed or not. */
+  /** Removes the staging folder, whether its tree was installed or not. */
   end(): Promise<void>;
 }
 
 export interface ContentStore {
-  /** The folder of the digest, after every byte was verified. Throws `package.corrupt` or `package.files_missing`. */
+  /** Verifies every byte of the tree and returns its folder. Throws `package.corrupt` or `package.files_missing`. */
   verifyTree(digest: string): Promise<string>;
-  /** The folder of the digest, which may be missing. Nothing runs from it, see package-images.ts. */
+  /** The folder of the tree, which may be missing. Nothing runs from it, see package-images.ts. */
   treeOf(digest: string): string;
   stage(): Promise<Staging>;
   has(digest: string): Promise<boolean>;
@@ -232,7 +233,7 @@ export function corruptPackage(digest: string, difference: Difference): Backplan
   );
 }
 
-/** Makes files and folders read-only and flushes them, so that only the following rename can be lost. */
+/** Makes files read-only and flushes files and folders to disk, so that only the following rename can be lost. */
 async function makeDurable(staged: string, files: readonly TreeFile[], operation: Operation): Promise<void> {
   const tree = join(staged, "tree");
   const folders = new Set<string>([tree]);

@@ -1,6 +1,7 @@
 /**
  * Detects files that look like a credential, which must not be part of a package (pkg.no-secrets): by name, then by
- * well-known token formats in the content. A false positive costs one line in .vaiignore, a false negative a leaked key.
+ * well-known token formats in the content. A false positive costs one line in .vaiignore, a false negative a leaked
+ * key.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { FileScan } from "../archive/tree-writer.ts";
@@ -34,8 +35,8 @@ const NAMES: readonly NameRule[] = [
 
 const CONTENTS: readonly { pattern: RegExp; why: string }[] = [
   {
-    // In a string literal, line breaks and slashes are escaped, for example in the key file of a Google service account.
-    // No two alternatives match the same character, so the search takes linear time.
+    // In a string literal, line breaks and slashes are escaped, for example in the key file of a Google service
+    // account. No two alternatives match the same character, so the search takes linear time.
     pattern:
       /-----BEGIN [A-Z ]{0,32}PRIVATE KEY( BLOCK)?-----(?:\s|\\{1,4}[nr])(?:[A-Za-z0-9+/=\s:,-]|\\{1,4}[nr/]){40}/,
     why: "it contains a private key",
@@ -74,7 +75,7 @@ interface CredentialScan extends FileScan {
   verdict(): string | null;
 }
 
-/** Longer than any pattern above, so that a token at the border of two chunks is found. */
+/** Longer than a usual match of the patterns above, so that a token across the border of two chunks is found. */
 const OVERLAP = 256;
 
 /** Scans a file in chunks, so that a large file neither fills the memory nor blocks the event loop. */
@@ -109,7 +110,7 @@ type CredentialSource = "folder" | "archive" | "npm package" | "Python package" 
 
 export interface CredentialCheck {
   scan: (path: string) => FileScan;
-  /** Throws `package.credential_file`, which lists every file with a credential. `where` is the source. */
+  /** Throws `package.credential_file` with all files that contain a credential, if there are any. */
   assertNone(where: CredentialSource): void;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Copies a listed tree into a new folder and verifies the copy. The fingerprint of the copy is taken before its content is
- * hashed, so the fingerprint identifies the verified content. The copy never uses hard links or shared extents, because a
- * write to the original must not change the copy.
+ * Copies a listed tree into a new folder and verifies the copy. The fingerprint of the copy is taken before its content
+ * is hashed, so the fingerprint identifies the verified content. The copy never uses hard links or shared extents,
+ * because a write to the original must not change the copy.
  */
 import { constants } from "node:fs";
 import { chmod, type FileHandle, mkdir, open, stat } from "node:fs/promises";
@@ -16,8 +16,8 @@ const CHUNK_BYTES = 256 * 1024;
 /** Non-blocking, so that a FIFO in place of a file does not block. */
 const READ = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
 /**
- * Many kernels take file times from a clock that ticks every 4 to 10 ms, and some file systems store whole seconds, so a
- * change within the same tick would not change the times. After this wait every change has a later time.
+ * Many kernels take file times from a clock that ticks every 4 to 10 ms, and some file systems store whole seconds, so
+ * a change within the same tick would not change the times. After this wait every change has a later time.
  */
 const TICK_MS = 20;
 const SECOND_MS = 1_100;

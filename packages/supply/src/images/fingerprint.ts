@@ -1,7 +1,7 @@
 /**
- * The inode data of each file and folder of a tree. A change of content, mode or names changes the times of a file or of
- * its folder, so an equal fingerprint means an unchanged tree, at the cost of one lstat per path instead of reading every
- * byte. The modification time can be set back with utimes; the time of the last inode change (ctime) cannot.
+ * The inode data of each file and folder of a tree. A change of content, mode or names changes the times of a file or
+ * of its folder, so an equal fingerprint means an unchanged tree, at the cost of one lstat per path instead of reading
+ * every byte. The modification time can be set back with utimes; the time of the last inode change (ctime) cannot.
  */
 import { type BigIntStats, lstatSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -1,14 +1,14 @@
 /**
  * Plugins are started from images: verified private copies of packages. The paths in the content store stay the same
  * for years, on a disk that others may write to (a stray process, a restored backup, a shared disk), and verifying it
- * before a start says nothing about the bytes that the process reads a moment later. An image is created once per
- * digest and run of the gateway, in a folder with a random name that only the gateway's user may enter. It is verified
- * after it was copied, and abandoned when one of its files changes
+ * before a start says nothing about the bytes that the process reads a moment later. An image is created when a run of
+ * the gateway first needs its digest, in a folder with a random name that only the gateway's user may enter. It is
+ * verified after it was copied, and abandoned when one of its files changes
  * (docs/decisions/0013-packages-run-from-verified-images.md).
  *
  *   DIR/NAME/…   one folder per run of the gateway; a folder that a killed run left is removed at the next start
  *
- * The number and total size of unused images are limited; the least recently used is removed first.
+ * The number and total size of all images are limited; the least recently used image without users is removed first.
  */
 import { randomBytes } from "node:crypto";
 import { mkdirSync, readdirSync } from "node:fs";
@@ -33,7 +33,7 @@ export interface PackageImagesOptions {
 }
 
 export interface PackageImages extends PackageFiles {
-  /** Removes every image. None may still be in use. */
+  /** Removes every image. All of them must have been released. */
   close(): Promise<void>;
 }
 
@@ -231,7 +231,7 @@ class Images implements PackageImages {
     image.store_checked_at = now;
   }
 
-  /** The first changed file of the image, which is then abandoned; null when none has changed. */
+  /** Returns the first changed file and abandons the image; null if no file has changed. */
   async #findChange(image: Image): Promise<string | null> {
     const expanded = image.root === null ? null : await image.root.catch(() => null);
     const file =

@@ -1,4 +1,4 @@
-/** Checks of a package against its manifest: platform, entrypoint and skills. Schemas: check-schema-files.ts. */
+/** Checks a package against its manifest: platform, entrypoint and skills. check-schema-files.ts checks its schemas. */
 import { posix } from "node:path";
 import { BackplaneError, isRemoteProtocol, type Manifest } from "@backplane/contract";
 import type { HostPlatform } from "../manifest/host-platform.ts";

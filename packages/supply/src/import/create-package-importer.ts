@@ -1,7 +1,7 @@
 /**
  * Imports an archive or a folder as an installed tree. A folder is packed first and then unpacked like an untrusted
- * archive, so there is one path for both. Order: unpack safely, digest, manifest, platform, schemas, entrypoint, install.
- * A failure leaves nothing behind.
+ * archive, so there is one path for both. Order: unpack safely, digest, manifest, platform, schemas, entrypoint,
+ * skills, install. A failure leaves nothing behind. Also opens sources with several parts, and packages of registries.
  */
 import { createReadStream } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -304,7 +304,7 @@ export function createPackageImporter({
     }));
   }
 
-  /** A package in a registry or, without a reference, in a layout. */
+  /** Opens a package in a registry or, if `reference` is null, in a layout. */
   async function openArtifactContent(
     source: ArtifactStore,
     reference: OciReference | null,

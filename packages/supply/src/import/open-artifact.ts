@@ -1,4 +1,6 @@
-/** Opens a package that is an OCI artifact: everything about it is checked before its files are fetched and unpacked. */
+/**
+ * Opens a package that is an OCI artifact: everything about it is checked before its files are fetched and unpacked.
+ */
 import { BackplaneError, type Manifest } from "@backplane/contract";
 import type { ArtifactClaim } from "@backplane/ports";
 import { checkListing } from "../archive/check-listing.ts";
@@ -19,7 +21,9 @@ export async function readAcceptedArtifact(
   return artifact;
 }
 
-/** The artifact must specify the same package and version as the manifest, because people read and sign the artifact. */
+/**
+ * The artifact must specify the same package and version as the manifest, because people read and sign the artifact.
+ */
 export function requireSameIdentity(artifact: PluginArtifact, { package_id, version }: Manifest): void {
   const claimed = `${artifact.package_id ?? package_id} ${artifact.version ?? version}`;
   if (claimed === `${package_id} ${version}`) return;

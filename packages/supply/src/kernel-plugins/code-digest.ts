@@ -1,4 +1,4 @@
-/** The digest of a kernel plugin's own files. Its dependencies are determined by its version. */
+/** The digest of a kernel plugin's own files, without its dependencies and hidden files. */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { mapConcurrently, readTreeFile } from "../tree/read-tree.ts";

@@ -17,7 +17,7 @@ const FOLDER_LIMITS: FolderLimits = { files: 50_000, bytes: 512 * 1024 * 1024 };
 
 const EXCLUDED = new Set([".git", ".hg", ".svn"]);
 
-/** `into` must not exist. Cancelling the operation stops it and leaves a partial copy. */
+/** `into` must not exist. Cancelling the operation stops the copy and leaves it incomplete. */
 export async function copyFolder(
   from: string,
   into: string,

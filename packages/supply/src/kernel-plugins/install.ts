@@ -48,7 +48,7 @@ async function installPackage(
   options: InstallSourceOptions,
   operation: Operation,
 ): Promise<PluginEntry[]> {
-  // The name of an archive is in its package.json.
+  // The package name of an archive or a folder is in its package.json.
   const name =
     source.kind === "npm" ? source.name : (await inspectSource(source, options, operation)).package_name;
   const read = async (dir: string) => {

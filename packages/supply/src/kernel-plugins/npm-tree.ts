@@ -1,7 +1,7 @@
 /**
- * The installed npm packages. `node_modules` is a link to the newest generation under `npm/`. A change works on a copy of
- * the generation and moves the link as its last step, so it is atomic even after a crash. Old generations stay until the
- * next start, because running plugins use them.
+ * The installed npm packages. `node_modules` is a link to the newest generation under `npm/`. A change works on a copy
+ * of the generation and moves the link as its last step, so it is atomic even after a crash. Old generations stay until
+ * the next start, because running plugins use them.
  */
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
@@ -140,7 +140,9 @@ export async function withProvenance(tree: NpmTree, entry: PluginEntry): Promise
   return provenance === undefined ? entry : { ...entry, provenance };
 }
 
-/** npm applies the umask. If the gateway runs as root, plugins run as other users, who must be able to read the files. */
+/**
+ * npm applies the umask. If the gateway runs as root, plugins run as other users, who must be able to read the files.
+ */
 async function makeReadable(path: string): Promise<void> {
   const info = await lstat(path);
   if (!info.isDirectory() && !info.isFile()) return;

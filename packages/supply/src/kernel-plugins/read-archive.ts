@@ -1,6 +1,6 @@
 /**
- * Reads package.json and the file names of a packed npm package without unpacking it. As in npm, the first folder of every
- * path is dropped. Nothing is written, and the amount of data is limited.
+ * Reads package.json and the file names of a packed npm package without unpacking it. As in npm, the first folder of
+ * every path is dropped. Nothing is written, and the amount of data is limited.
  */
 import { createReadStream } from "node:fs";
 import { posix } from "node:path";

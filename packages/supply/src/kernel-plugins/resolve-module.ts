@@ -19,7 +19,7 @@ export function conditionsOf(execArgv: readonly string[]): string[] {
   return names;
 }
 
-/** A path relative to the package; null when there is no entry. */
+/** Returns a path relative to the package; null when there is no entry. */
 export function findModuleEntry(manifest: PackageJson, conditions: readonly string[]): string | null {
   if (manifest.exports === undefined || manifest.exports === null) {
     return typeof manifest.main === "string" ? manifest.main : "index.js";
@@ -28,7 +28,7 @@ export function findModuleEntry(manifest: PackageJson, conditions: readonly stri
   return resolveTarget(rootExportOf(manifest.exports), active);
 }
 
-/** The path stays below `dir` as given, even if that is a link which may later point elsewhere. */
+/** The returned path begins with `dir` as given, because `dir` can be a link that later points elsewhere. */
 export async function fileInside(dir: string, path: string): Promise<{ file: string } | { problem: string }> {
   const root = await realpath(dir);
   let file: string;

@@ -1,7 +1,7 @@
 /**
- * Finds the line of each value in a TOML text, for error messages; the parser returns values without positions. The text
- * was accepted by the parser, so its syntax is not checked again. Supports tables, array tables, dotted keys, inline
- * tables and values over several lines.
+ * Finds the line of each value in a TOML text, for error messages; the parser returns values without positions. The
+ * text was accepted by the parser, so its syntax is not checked again. Supports tables, array tables, dotted keys,
+ * inline tables and values over several lines.
  */
 export type TomlPath = readonly (string | number)[];
 

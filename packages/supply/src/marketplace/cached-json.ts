@@ -1,6 +1,6 @@
 /**
- * JSON documents from URLs that the operator configured. Each has a copy on disk, which is used while it is recent and when
- * the URL cannot be read. Redirects are refused, because the operator chose this host and no other.
+ * JSON documents from URLs that the operator configured. Each has a copy on disk, which is used while it is recent and
+ * when the URL cannot be read. Redirects are refused, because the operator chose this host and no other.
  */
 import { hash } from "node:crypto";
 import { mkdirSync } from "node:fs";
@@ -14,7 +14,7 @@ export interface CachedDocument {
   json: unknown;
   fetched_at: string;
   stale: boolean;
-  /** Why the URL could not be read, if the copy is old. */
+  /** Why the URL could not be read; null unless the copy is stale. */
   problem: string | null;
 }
 

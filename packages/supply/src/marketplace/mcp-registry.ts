@@ -1,6 +1,6 @@
 /**
- * Reads responses of a registry of MCP servers (GET /v0/servers). Everything in them is untrusted text: it is bounded and
- * sanitized, and a server that cannot be read is left out.
+ * Reads responses of a registry of MCP servers (GET /v0/servers). Everything in them is untrusted text: it is bounded
+ * and sanitized, and a server that cannot be read is left out.
  */
 import { isObject, type ListedServer, sanitizeText } from "@backplane/contract";
 
@@ -94,7 +94,7 @@ function plain(value: unknown): string {
   return typeof value === "string" ? sanitizeText(value).slice(0, MAX_TEXT) : "";
 }
 
-/** People copy the command that contains it into a shell, so it has no character that a shell interprets. */
+/** Allows few characters, because people copy the command that contains the URL into a shell. */
 const PLAIN_URL = /^https:\/\/[A-Za-z0-9._~:/?=%+,@-]+$/;
 
 function webUrl(value: unknown): string | null {

@@ -1,6 +1,6 @@
 /**
- * Finds the path in the dependency tree to a dependency that npm could not resolve. The message of npm contains only the
- * address, so the path is looked up in the package metadata that npm has cached during this run.
+ * Finds the path in the dependency tree to a dependency that npm could not resolve. The message of npm contains only
+ * the address, so the path is looked up in the package metadata that npm has cached during this run.
  */
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,8 +12,8 @@ type Versions = Record<string, Dependencies>;
 const MAX_BYTES = 64 * 1024 * 1024;
 
 /**
- * The first dependency from outside the registry that `isBlamed` accepts, with its path from `root`. The manifest of `root`
- * is given when it does not come from the registry. Null if there is none.
+ * Finds the first dependency from outside the registry that `isBlamed` accepts, with its path from `root`; null if
+ * there is none. Pass the manifest of `root` if `root` does not come from the registry.
  */
 export async function findUnresolved(
   cache: string,

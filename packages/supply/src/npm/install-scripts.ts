@@ -46,7 +46,7 @@ export class AllowedScripts {
     return scripted.filter(({ name }) => this.#names.includes(name));
   }
 
-  /** A name without scripts in every tree is probably misspelled. */
+  /** Throws if a name matched no package with install scripts, because it is probably misspelled. */
   assertFound(): void {
     const unknown = this.#names.find((name) => !this.#found.has(name));
     if (unknown === undefined) return;
@@ -63,7 +63,7 @@ export class AllowedScripts {
   }
 }
 
-/** Scripts may change everything in the folder, so the lock is restored afterwards. */
+/** Scripts can change everything in the folder, so the lock is restored afterwards. */
 export async function runScripts(
   scripts: InstallScripts | null,
   dir: string,

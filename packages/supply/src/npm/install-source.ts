@@ -21,10 +21,10 @@ export function validateInstallSource(source: string): InstallSource {
   if (source.length > MAX_LENGTH) throw refused(`The source is longer than ${MAX_LENGTH} characters.`);
   if (hasControl(source)) throw refused("The source contains a line break or another control character.");
   if (source !== source.trim()) throw refused("The source begins or ends with a space.");
-  if (source.startsWith("-")) throw refused(`${show(source)} is an option, not a source.`);
+  if (source.startsWith("-")) throw refused(`${quote(source)} is an option, not a source.`);
   if (isPath(source)) return { kind: "path", path: toAbsolutePath(source) };
   const scheme = /^[A-Za-z][A-Za-z0-9+.-]*:/.exec(source)?.[0];
-  if (scheme !== undefined) throw refused(`Plugins cannot be installed from ${show(scheme)} sources.`);
+  if (scheme !== undefined) throw refused(`Plugins cannot be installed from ${quote(scheme)} sources.`);
   return npmSource(source);
 }
 
@@ -33,11 +33,11 @@ function npmSource(source: string): InstallSource {
   const name = at > 0 ? source.slice(0, at) : source;
   const version = at > 0 ? source.slice(at + 1) : undefined;
   if (!isPackageName(name)) {
-    throw refused(`${show(source)} is not a package name of the npm registry.`);
+    throw refused(`${quote(source)} is not a package name of the npm registry.`);
   }
   // Explicit, because without a version npm keeps an older version that is already installed.
   if (version === undefined) return { kind: "npm", name, spec: `${name}@latest` };
-  if (!VERSION.test(version)) throw refused(`${show(version)} is not a version or tag of ${name}.`);
+  if (!VERSION.test(version)) throw refused(`${quote(version)} is not a version or tag of ${name}.`);
   return { kind: "npm", name, spec: `${name}@${version}` };
 }
 
@@ -45,7 +45,7 @@ export function isPackageName(name: string): boolean {
   return NAME.test(name) && name.length <= MAX_NAME_LENGTH && name !== "node_modules";
 }
 
-/** A path must begin like one: npm would read `owner/name` as a repository, and it is refused as a name. */
+/** A path must begin with `/`, `./`, `../` or `~`, because npm would read `owner/name` as a repository. */
 function isPath(source: string): boolean {
   return isAbsolute(source) || /^(?:\.{1,2}|~)(?:[/\\]|$)/.test(source);
 }
@@ -63,6 +63,6 @@ function refused(message: string): BackplaneError {
   return new BackplaneError("plugin.source_invalid", message);
 }
 
-function show(text: string): string {
+function quote(text: string): string {
   return JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 }

@@ -1,6 +1,6 @@
 /**
- * Runs npm: the one that belongs to this Node, otherwise the one on the PATH. It runs without a shell, package scripts or
- * git, with only the environment variables that it needs for its registry, and without access to any other host.
+ * Runs npm: the one that belongs to this Node, otherwise the one on the PATH. It runs without a shell, package scripts
+ * or git, with only the environment variables that it needs for its registry, and without access to any other host.
  */
 import { access, realpath } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";

@@ -80,7 +80,7 @@ export async function npmInstall(
       throw (await explainFailure(npm, dir, requested, operation, error)) ?? error;
     });
   if (paused) {
-    // Packages that another one bundles are known only after its archive was unpacked.
+    // Packages that another package bundles are known only after its archive was unpacked.
     await check(await readLock(dir));
     return;
   }
@@ -113,8 +113,8 @@ function watchDownload(operation: Operation, spec: string, { packages = {} }: Lo
 }
 
 /**
- * An error with the path to the dependency that npm could not resolve; null if that is not known. Resolves the tree
- * again with a separate cache, which then contains exactly the metadata that the tree is made of.
+ * Returns an error with the path to the dependency that npm could not resolve; null if that is not known. Resolves the
+ * tree again with a separate cache, which then contains exactly the metadata that the tree is made of.
  */
 async function explainFailure(
   npm: Npm,

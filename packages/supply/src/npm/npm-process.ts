@@ -1,7 +1,7 @@
 /**
  * One process of npm. Loading npm takes as long as a small installation, so a process can be started ahead of its
- * arguments: it loads the modules of npm and waits for the arguments on its standard input. An installation can be paused
- * between resolving the dependency tree and fetching its files, so that one process does both.
+ * arguments: it loads the modules of npm and waits for the arguments on its standard input. An installation can be
+ * paused between resolving the dependency tree and fetching its files, so that one process does both.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { BackplaneError, type ErrorCode } from "@backplane/contract";

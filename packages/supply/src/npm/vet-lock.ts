@@ -1,6 +1,6 @@
 /**
- * Refuses a dependency tree with packages from outside the registry: by URL, from git, from a file or a link. It needs only
- * the lock, before any file of a package is fetched.
+ * Refuses a dependency tree with packages from outside the registry: by URL, from git, from a file or a link. The
+ * check needs only the lock, so it runs before any file of a package is fetched.
  */
 import { BackplaneError } from "@backplane/contract";
 import { isPackageName } from "./install-source.ts";

@@ -1,4 +1,6 @@
-/** Reads manifests and indexes of untrusted registries and layouts. The caller has compared the bytes with their digest. */
+/**
+ * Reads manifests and indexes of untrusted registries and layouts. The caller has compared the bytes with their digest.
+ */
 import { isObject } from "@backplane/contract";
 import { SHA256_DIGEST } from "./reference.ts";
 

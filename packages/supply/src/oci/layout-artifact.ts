@@ -30,7 +30,7 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
     return await readFile(join(dir, path));
   }
 
-  /** The path of the blob, after its digest and size have been verified. */
+  /** Verifies the digest and size of the blob and returns its path. */
   function locate({ digest, size }: Pick<Descriptor, "digest" | "size">): string {
     const path = blobPath(digest);
     const file = by_path.get(path);

@@ -85,7 +85,7 @@ export async function packLayout(
   };
 }
 
-/** The layout as a tar with sorted names and without times. */
+/** Writes the layout as a tar with sorted names and without times. */
 export async function tarLayout(layout: string, out: Writable): Promise<void> {
   const { files } = await findFiles(layout);
   const tree_files = await Promise.all(files.map((path) => readTreeFile(layout, path)));

@@ -1,7 +1,8 @@
 /**
- * A package as an OCI artifact (docs/decisions/0037-packages-in-oci-registries.md): the config blob is the listing of the
- * files, so its digest is the digest of the package, and the only layer is the archive of these files. A registry and an
- * image layout are read by the same code, and nothing they contain is trusted before its digest has been verified.
+ * A package as an OCI artifact (docs/decisions/0037-packages-in-oci-registries.md): the config blob is the listing of
+ * the files, so its digest is the digest of the package, and the only layer is the archive of these files. A registry
+ * and an image layout are read by the same code, and nothing they contain is trusted before its digest has been
+ * verified.
  */
 import { BackplaneError } from "@backplane/contract";
 import { UNPACK_LIMITS } from "../archive/limits.ts";

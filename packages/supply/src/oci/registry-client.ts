@@ -1,7 +1,7 @@
 /**
- * A client for the OCI distribution API: manifests, blobs, referrers and uploads. Everything a registry sends is untrusted:
- * a manifest is compared with its digest before it is parsed, a blob before the file is used, and each response is
- * limited in bytes and time (registry-limits.ts).
+ * A client for the OCI distribution API: manifests, blobs, referrers and uploads. Everything a registry sends is
+ * untrusted: a manifest is compared with its digest before it is parsed, a blob before the file is used, and each
+ * response is limited in bytes and time (registry-limits.ts).
  */
 import { createHash, hash } from "node:crypto";
 import { type FileHandle, open, rm } from "node:fs/promises";

@@ -1,6 +1,6 @@
 import { BackplaneError } from "@backplane/contract";
 
-/** The registry violates the protocol or exceeds a limit. */
+/** For a registry that violates the protocol or exceeds a limit. */
 export function invalidResponse(registry: string, problem: string): BackplaneError {
   return new BackplaneError("registry.invalid", `${registry} ${problem}.`, { details: { registry } });
 }
@@ -17,7 +17,7 @@ export function unreachableRegistry(
   });
 }
 
-/** The bytes do not match the digest in the reference, a manifest or a signature. */
+/** For bytes that do not match the digest in the reference, a manifest or a signature. */
 export function digestMismatch(what: string, expected: string, actual: string): BackplaneError {
   return new BackplaneError(
     "package.digest_mismatch",

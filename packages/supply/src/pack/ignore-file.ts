@@ -3,7 +3,7 @@ import { BackplaneError, SIGNATURE_FILE } from "@backplane/contract";
 
 export const IGNORE_FILE = ".vaiignore";
 
-/** Never part of a package, and no pattern can include it: version control, caches, npm's links. */
+/** These files are never part of a package, and no pattern can include them: version control, caches, npm's links. */
 const ALWAYS_IGNORED = [
   ".git",
   ".hg",

@@ -35,7 +35,10 @@ export async function packFolder(dir: string, out?: Writable): Promise<PackedFol
   };
 }
 
-/** The tar of the listed files. `dirOf` is the folder that contains a file. Throws when a file differs. */
+/**
+ * Yields a tar of the listed files. `dirOf` returns the folder that contains a file. Throws when a file differs from
+ * the listing.
+ */
 export async function* packTar(
   dirOf: (path: string) => string,
   listing: TreeListing,

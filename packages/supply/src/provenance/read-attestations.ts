@@ -21,7 +21,7 @@ const MAX_ATTESTATIONS = 16;
 const REQUEST_MS = 15_000;
 const PROVENANCE = "https://slsa.dev/provenance/";
 
-/** Throws `provenance.invalid` for a document that breaks a limit or cannot be read. */
+/** Throws `provenance.invalid` for a document that exceeds a limit or cannot be read. */
 export async function readAttestations(
   settings: Pick<NpmSettings, "registryOf" | "upstream">,
   { name, version }: { name: string; version: string },

@@ -1,7 +1,7 @@
 /**
  * Verifies the provenance attestation of an npm package with Sigstore: the certificate and its log, the entry in the
- * transparency log, the signature, and then that the statement is about this package. Everything that is shown about the
- * build comes from the certificate, because the statement is written by the build itself.
+ * transparency log, the signature, and then that the statement is about this package. Everything that is shown about
+ * the build comes from the certificate, because the statement is written by the build itself.
  */
 import { BackplaneError, isObject, type ProvenanceBuild } from "@backplane/contract";
 import type { Signer, TrustMaterial } from "@sigstore/verify";
@@ -191,7 +191,7 @@ function decodePurl(purl: unknown): string | null {
   }
 }
 
-/** The repository and the commit that the build itself has written down: version 1, then version 0.2. */
+/** The repository and the commit that the build itself states, in version 1 of the format or otherwise version 0.2. */
 function claimedSource(predicate: unknown): { repository?: string; commit?: string } {
   const { buildDefinition, invocation } = (predicate ?? {}) as {
     buildDefinition?: {

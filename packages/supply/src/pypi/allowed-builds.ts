@@ -22,7 +22,7 @@ export class AllowedBuilds {
     this.#built.add(name);
   }
 
-  /** A name for which nothing was built is probably misspelled. */
+  /** Throws if nothing was built for an allowed name, because it is probably misspelled. */
   assertFound(): void {
     const unknown = this.names.find((name) => !this.#built.has(name));
     if (unknown === undefined) return;

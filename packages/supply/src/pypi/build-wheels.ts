@@ -273,7 +273,7 @@ async function findWheel(out: string, source: LockedFile): Promise<string> {
   return file;
 }
 
-/** Empty unless it is still a folder and not a link to another one. */
+/** Empty unless the path is still a folder and not a link. */
 async function listNames(folder: string): Promise<string[]> {
   const info = await lstat(folder).catch(() => null);
   return info?.isDirectory() === true ? await readdir(folder).catch(() => []) : [];

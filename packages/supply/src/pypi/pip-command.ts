@@ -1,13 +1,15 @@
 /**
- * Runs pip with the Python that plugins run with, so that versions and wheels are chosen for it. pip belongs to that Python
- * or is another one on the gateway's PATH. It reads no configuration, starts no program and reaches only the index.
+ * Runs pip with the Python that plugins run with, so that versions and wheels are chosen for it. pip belongs to that
+ * Python or is another one on the gateway's PATH. It reads no configuration, starts no program and reaches only the
+ * index.
  *
  * `--only-binary` does not stop pip from building a source archive that a package refers to by URL, which executes its
- * code. An audit hook therefore refuses every new process, and a dependency by URL is refused as soon as pip has read it.
+ * code. An audit hook therefore refuses every new process, and a dependency by URL is refused as soon as pip has read
+ * it.
  *
- * pip also unpacks a source archive before it builds it, and old versions follow links of the archive out of the folder. A
- * source archive that may be used is therefore only downloaded here: pip stops before it unpacks it, and is run again when
- * there is a wheel of it.
+ * pip also unpacks a source archive before it builds it, and old versions follow links of the archive out of the
+ * folder. A source archive that may be used is therefore only downloaded here: pip stops before unpacking it and runs
+ * again once a wheel has been built from it.
  */
 import { spawn } from "node:child_process";
 import { access, constants, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
@@ -44,7 +46,7 @@ interface PipRun {
   operation: Operation;
   step: ProgressStep;
   message: string;
-  /** Source archives that pip may choose. It then fails with the one that it needs next. */
+  /** Source archives that pip may choose. pip then fails and reports the archive that it needs next. */
   sources?: AllowedSources | undefined;
 }
 
@@ -116,8 +118,8 @@ const VISIBLE = /^\/(?:usr|bin|sbin|lib|lib64)\//;
 const KEPT_ENV = /^(?:HOME|LANG|TMPDIR|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$/;
 
 /**
- * Arguments: the folder of pip, a file for the reason why it was stopped, the names of packages whose source archives it may
- * choose and the file for such an archive (both as JSON), and the arguments of pip.
+ * Arguments: the folder of pip, a file for the reason why it was stopped, the names of packages whose source archives
+ * it may choose and the file for such an archive (both as JSON), and the arguments of pip.
  */
 const WRAPPER = `
 import json, runpy, sys, tarfile
@@ -349,8 +351,8 @@ async function describePython(
   );
   const [version = "", pip = ""] = code === 0 ? output.split("\n") : [];
   const [, major, minor, folder = null] = /^(\d+)\.(\d+)\S* (.+)$/.exec(pip) ?? [];
-  const newer = Number(major) - OLDEST_PIP[0] || Number(minor) - OLDEST_PIP[1];
-  return { version, folder: newer < 0 ? null : folder };
+  const version_difference = Number(major) - OLDEST_PIP[0] || Number(minor) - OLDEST_PIP[1];
+  return { version, folder: version_difference < 0 ? null : folder };
 }
 
 async function firstProgram(folders: readonly string[], name: string): Promise<string | null> {

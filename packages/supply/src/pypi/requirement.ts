@@ -45,7 +45,7 @@ const BUILD_REQUIREMENT = new RegExp(
   `^\\s*${NAME}\\s*(?:\\[\\s*(?:${NAME}(?:\\s*,\\s*${NAME})*)?\\s*\\])?\\s*(?:${CLAUSES}|\\(\\s*${CLAUSES}\\s*\\))?\\s*(?:;[\\w\\s.'"()<>=!~,+*-]+)?$`,
 );
 
-/** A requirement of PEP 508 with version ranges and markers, but without a URL. It was written by the author of a package. */
+/** Whether an author's requirement follows PEP 508, with version ranges and markers but without a URL. */
 export function isBuildRequirement(text: string): boolean {
   return text.length <= 500 && BUILD_REQUIREMENT.test(text);
 }
@@ -58,8 +58,8 @@ export function normalizeProject(name: string): string {
 const PRE_RELEASES: Record<string, string> = { a: "alpha", alpha: "alpha", b: "beta", beta: "beta" };
 
 /**
- * The version of a package is a semantic one. `1.2` becomes `1.2.0` and `2rc1` `2.0.0-rc.1`; parts that a semantic version
- * does not have, such as `.post1`, become build metadata. Versions that differ stay different.
+ * Converts a Python version to a semantic version. `1.2` becomes `1.2.0` and `2rc1` becomes `2.0.0-rc.1`; parts that a
+ * semantic version does not have, such as `.post1`, become build metadata. Different versions usually stay different.
  */
 export function semanticVersionOf(version: string): string {
   const match =

@@ -1,6 +1,6 @@
 /**
- * Resolves a Python package into a list of wheels with their hashes, checks the list, and only then downloads exactly these
- * files. pip resolves; no code of a package runs. Where pip chooses a source archive that may be built, a builder
+ * Resolves a Python package into a list of wheels with their hashes, checks the list, and only then downloads exactly
+ * these files. pip resolves; no code of a package runs. Where pip chooses a source archive that may be built, a builder
  * builds a wheel from it in the sandbox, and pip starts again.
  */
 import { createHash } from "node:crypto";
@@ -73,7 +73,7 @@ interface ReportItem {
   };
 }
 
-/** The wheels of the package and of its dependencies, in the order in which pip would install them. */
+/** Returns the wheels of the package and of its dependencies, in the order in which pip would install them. */
 export async function resolveWheels(
   pip: Pip,
   wanted: WantedWheels,
@@ -100,7 +100,7 @@ export async function resolveWheels(
   return vetReport(install, wanted.name, pip.origins, (path) => builder?.find(path));
 }
 
-/** The version that an installation without further flags would choose. `built` is true if it has no wheel. */
+/** Finds the version that an installation without further flags would choose. `built` is true if it has no wheel. */
 export async function findVersion(
   pip: Pip,
   wanted: WantedWheels,
@@ -138,7 +138,7 @@ export async function findVersion(
   return { version: locked!.version, built: false };
 }
 
-/** In the log of pip: there is a source archive, which it may not use. */
+/** pip logs this if there is a source archive that it may not use. */
 const SKIPPED_SOURCE = /No sources permitted for/;
 const SOURCE_FILE = /^([A-Za-z0-9._+!-]+?)(?:\.tar\.gz|\.tgz|\.zip|\.tar\.bz2|\.tar\.xz|\.tar)$/;
 

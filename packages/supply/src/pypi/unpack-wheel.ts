@@ -89,7 +89,7 @@ function infoFolderOf(files: readonly TreeFile[]): string {
   return info_folders[0]!;
 }
 
-/** Every file must be listed with its hash, and every listed file must exist. */
+/** Every file except the RECORD files must be listed with its hash, and every listed file must exist. */
 function checkRecord(files: readonly TreeFile[], info: string, record: string): void {
   const listed = new Map<string, string>();
   for (const line of record.split(/\r?\n/)) {

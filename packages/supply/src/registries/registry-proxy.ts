@@ -1,6 +1,6 @@
 /**
- * An HTTP proxy for one run of npm or pip that allows only the configured registries. Without it, a package could declare
- * dependencies at any address, private ones included, and the gateway would fetch them.
+ * An HTTP proxy for one run of npm or pip that allows only the configured registries. Without it, a package could
+ * declare dependencies at any address, private ones included, and the gateway would fetch them.
  */
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
@@ -27,7 +27,7 @@ export interface RegistryProxy {
   close(): Promise<void>;
 }
 
-/** No package may be larger after it is unpacked, and a tool may fetch a file twice. */
+/** Twice the maximum unpacked size of a package, because a tool may fetch a file twice. */
 export const MAX_REGISTRY_BYTES = 2 * 1024 * 1024 * 1024;
 
 export async function startRegistryProxy({

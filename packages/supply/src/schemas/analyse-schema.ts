@@ -1,7 +1,8 @@
 /**
- * Estimates the cost of a schema. `weight` is the maximum number of checks for one value, with every reference expanded;
- * weight × values bounds an evaluation. A recursive schema has no such bound (two references in an anyOf double the work at
- * each level), so it never runs on the gateway's own thread. Runs in the worker, so it imports no other module.
+ * Estimates the cost of a schema. `weight` is the maximum number of checks for one value, with every reference
+ * expanded; weight × values bounds an evaluation. A recursive schema has no such bound (two references in an anyOf
+ * double the work at each level), so it never runs on the gateway's own thread. This module runs in the worker, so it
+ * imports no other module.
  */
 export interface SchemaShape {
   weight: number;

@@ -51,7 +51,8 @@ export async function loadCompiler(): Promise<Compiler> {
     ajv.addFormat("url", (text: string) => /^(https?|ftp):\/\//i.test(text) && URL.canParse(text));
     return ajv;
   };
-  // Compiling a meta-schema takes longer than compiling most schemas. Each of these two holds nothing but its meta-schema.
+  // Compiling a meta-schema takes longer than compiling most schemas. Each of these two holds nothing but its
+  // meta-schema.
   const meta_schema_validators = new Map<boolean, ReturnType<typeof createAjv>>();
   const checkAgainstMetaSchema = (schema: AnySchema) => {
     const draft_07 = isDraft07(schema);

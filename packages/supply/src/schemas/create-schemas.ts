@@ -31,7 +31,9 @@ const IN_PROCESS_CHECKS = 1_000_000;
 /** Collecting every issue costs memory, so it is limited to small inputs. */
 const ALL_ISSUES_CHECKS = 20_000;
 const PATTERN_MS = 10;
-/** A schema that repeatedly exceeds the time limit delays others. After this many times it is not evaluated for a while. */
+/**
+ * A schema that repeatedly exceeds the time limit delays others. After this many times it is not evaluated for a while.
+ */
 const MAX_TIMEOUTS = 3;
 const PAUSE_MS = 30_000;
 

@@ -1,8 +1,8 @@
 /**
- * Runs schema tasks in a worker thread that is started on demand and terminated when it has been idle for a while. Tasks run
- * one after another, so the task that exceeds its time limit is known; its time is measured from the start of the task.
- * On a busy machine the thread may wait a long time for a processor, so the limit applies to the CPU time of this
- * process, which is an upper bound for that of the thread.
+ * Runs schema tasks in a worker thread that is started on demand and terminated when it has been idle for a while.
+ * Tasks run one after another, so the task that exceeds its time limit is known; its time is measured from the start of
+ * the task. On a busy machine the thread may wait a long time for a processor, so the limit applies to the CPU time of
+ * this process, which is an upper bound for that of the thread.
  */
 import { Worker } from "node:worker_threads";
 import type { WorkerReply, WorkerTask } from "./schema-worker.ts";

@@ -1,6 +1,6 @@
 /**
- * The thread that compiles and evaluates untrusted schemas. When it runs out of time or memory, it is terminated and replaced
- * without affecting the gateway. It imports only types from other modules, so that it can start without them.
+ * The thread that compiles and evaluates untrusted schemas. When it runs out of time or memory, it is terminated and
+ * replaced without affecting the gateway. It imports only types from other modules, so that it can start without them.
  */
 import { parentPort } from "node:worker_threads";
 import type { SchemaIssue } from "@backplane/ports";

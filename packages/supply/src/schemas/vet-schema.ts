@@ -38,7 +38,10 @@ export function vetSchema(compiler: Compiler, text: string): VettedSchema {
   };
 }
 
-/** For 64 kB of text, with each pattern tested as often as possible. Stops when the limit is clearly exceeded. */
+/**
+ * Estimates the time of all patterns for 64 kB of text, each tested as often as the schema allows. Stops when the limit
+ * is clearly exceeded.
+ */
 function timePatterns(compiler: Compiler, shape: SchemaShape): number {
   let total = 0;
   for (const [source, times] of shape.patterns) {

@@ -53,7 +53,7 @@ export async function readTreeFile(dir: string, path: string): Promise<TreeFile>
   }
 }
 
-/** The content of one listed file; null when it does not match the listing. */
+/** Reads the content of one listed file; null when it does not match the listing. */
 export async function readListed(dir: string, { path, size, sha256 }: TreeFile): Promise<Buffer | null> {
   const handle = await open(join(dir, path), READ | (constants.O_NONBLOCK ?? 0)).catch(() => null);
   if (handle === null) return null;

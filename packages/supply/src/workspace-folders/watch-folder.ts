@@ -1,6 +1,6 @@
 /**
- * Watches a folder for changes. Editors save in several ways (in place, by rename, twice), so events in quick succession
- * are reported once. Subfolders that appear or disappear are noticed, and a failed watch is restored.
+ * Watches a folder for changes. Editors save in several ways (in place, by rename, twice), so events in quick
+ * succession are reported once. Subfolders that appear or disappear are noticed, and a failed watch is restored.
  */
 import { type FSWatcher, readdirSync, statSync, watch as watchPath } from "node:fs";
 import { join } from "node:path";

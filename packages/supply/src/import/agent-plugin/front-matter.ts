@@ -3,7 +3,9 @@ import { isObject } from "@backplane/contract";
 
 const MAX_CHARS = 64 * 1024;
 
-/** Every scalar is a string. Null if the file does not begin with front matter. Throws an Error that names the problem. */
+/**
+ * Every scalar is a string. Null if the file does not begin with front matter. Throws an Error that names the problem.
+ */
 export async function readFrontMatter(text: string): Promise<Record<string, unknown> | null> {
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
   if (lines[0]?.trimEnd() !== "---") return null;

@@ -1,6 +1,7 @@
 /**
  * Reads an unpacked Agent Plugins folder. Each server becomes a separate package, and all skills together become one. A
- * server from npm is installed from the registry; the others get a manifest and the files of the plugin.
+ * server from npm, PyPI or a container image comes from its registry. A server that uses files of the plugin gets all of
+ * them, and any other server only a manifest.
  */
 import { lstat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,7 +16,7 @@ import { describeUnusedSettings, toServerPart } from "../mcp/server-part.ts";
 import type { ContentPart, PartImporters, SourceContent } from "../parts/source-content.ts";
 import { AGENT_PLUGIN_SCHEMA, type AgentPlugin, readAgentPlugin } from "./read-agent-plugin.ts";
 
-/** The parts read the files of `tree` when they are imported, one after another: they write the same manifest file. */
+/** Import the parts one after another, because each writes its manifest to the same file in `tree`. */
 export async function openAgentPlugin(tree: string, importers: PartImporters): Promise<SourceContent> {
   const plugin = await requireAgentPlugin(tree);
   const { name, version, servers, skills, left_out, notes } = plugin;
@@ -74,7 +75,7 @@ async function requireAgentPlugin(tree: string): Promise<AgentPlugin> {
   return plugin;
 }
 
-/** A package of all files of the plugin. */
+/** Imports a package that contains all files of the plugin. */
 async function importWithFiles(
   tree: string,
   manifest: string,

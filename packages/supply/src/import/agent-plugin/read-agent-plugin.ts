@@ -104,8 +104,8 @@ function readPluginServer(name: string, settings: unknown, folder: string): McpS
     throw invalid("it starts in a folder other than the plugin's, which is not supported");
   const expanded = expandPlaceholders(rest) as { command: string; args?: string[] };
   const program = posix.normalize(expanded.command);
-  // readMcpServer refuses every path, because it would name a file of this machine. A program in the plugin is passed to
-  // it as `node`, and the real command is restored below.
+  // readMcpServer refuses every path, because it would name a file of this machine. A program in the plugin is passed
+  // to it as `node`, and the real command is restored below.
   const stand_in = { ...expanded, command: expanded.command.includes("/") ? "node" : expanded.command };
   const entry = readMcpServer(name, stand_in);
   if (entry.from.kind !== "command") return entry;

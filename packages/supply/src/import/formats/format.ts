@@ -1,6 +1,7 @@
 /**
- * A layout of plugin folders that people already use. It is recognized by its files and converted to the manifest; after
- * that the rest of the code does not depend on the format. A new format is a new file here and an entry in FORMATS.
+ * A layout of plugin folders that people already use. It is recognized by its files and converted to the manifest;
+ * after that the rest of the code does not depend on the format. A new format is a new file here and an entry in
+ * FORMATS.
  */
 import type { Manifest } from "@backplane/contract";
 import type { TreeListing } from "../../tree/tree-listing.ts";
@@ -11,7 +12,9 @@ export interface SourceHints {
   name?: string;
   /** The id that the package must have, whatever its files say. */
   package_id?: string;
-  /** Whether files change under the same name, so that the version of the package includes their digest. */
+  /**
+   * Whether the files can change while their version stays the same; the package version then includes their digest.
+   */
   changing?: boolean;
 }
 

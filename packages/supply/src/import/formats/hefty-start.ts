@@ -1,7 +1,7 @@
 /**
  * Derives how an instrument plugin is started from `providerClass` and `isolationMode`: an export of a module (in the
- * gateway, or for External in the ready-made host), a Java class of the archive (with its own main, or a provider for the
- * ready-made host), or a command. No shell is involved.
+ * gateway, or for External in the ready-made host), a Java class of the archive (with its own main, or a provider for
+ * the ready-made host), or a command. No shell is involved.
  */
 import { readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
@@ -18,7 +18,7 @@ const MODULE = /^(?:\.\/)?([^#\s]+\.(?:js|mjs|cjs|ts|mts|cts))(?:#([A-Za-z_$][\w
 const JAVA_CLASS = /^[A-Za-z_][\w]*(?:\.[A-Za-z_$][\w$]*)+$/;
 const SHELL_CHARACTERS = /["'`$|&;<>()*?\\]/;
 
-/** Returns a string with the problem and its fix if the plugin cannot be started. */
+/** Returns a description of the problem if the plugin cannot be started. */
 export async function resolveStart(
   providerClass: string,
   mode: IsolationMode,

@@ -53,7 +53,7 @@ interface HeftyManifest {
   dependencies: string[];
   platforms: InstrumentPlatform[];
   minHeftyVersion: string | null;
-  /** Our extension, which Hefty ignores: the permissions that its process may request. */
+  /** Our extension, which Hefty ignores: the permissions that the plugin's process may request. */
   permissions: unknown;
 }
 
@@ -107,7 +107,7 @@ async function toManifest(
     exports: [],
   });
   if (parsed.success) return parsed.data;
-  // Only our extension can still be invalid here.
+  // After `check`, usually only our extension can be invalid.
   throw invalid(
     parsed.error.issues.map(({ message, path }) => ["x-backplane", `${path.slice(1).join(".")}: ${message}`]),
   );

@@ -1,6 +1,6 @@
 /**
- * Finds out whether a Java class file has a `main` method. Only the tables up to the methods are parsed (JVMS chapter 4),
- * nothing is loaded, and a truncated file is not a class file.
+ * Finds out whether a Java class file has a `main` method. Only the tables up to the methods are parsed (JVMS chapter
+ * 4), nothing is loaded, and a truncated file is not a class file.
  */
 
 const MAGIC = 0xcafebabe;
@@ -59,7 +59,7 @@ function parseHasMain(bytes: Uint8Array): boolean | null {
     at += size;
     if (WIDE.includes(tag)) index++;
   }
-  // Access flags, this class, its superclass, then the interfaces.
+  // Skips the access flags, this class, its superclass and the interfaces.
   at += 6;
   at += 2 + 2 * view.getUint16(at);
   let has_main = false;

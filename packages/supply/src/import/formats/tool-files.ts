@@ -1,7 +1,7 @@
 /**
- * Reads a folder with `tools/*.ts` or `.js`. Each file is a tool, which is described by loading it when it is bound. Name,
- * version and license come from install-meta.json or package.json, both optional. Without a version, the version is
- * derived from the content, so that a changed folder never conflicts with an older one of the same name.
+ * Reads a folder with `tools/*.ts` or `.js`. Each file is a tool; the gateway loads it to describe it when the package
+ * is bound. Name, version and license come from install-meta.json or package.json, both optional. Without a version,
+ * the version is derived from the content, so that a changed folder never conflicts with an older one of the same name.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -41,12 +41,12 @@ export const toolFiles: PackageFormat = {
       runtime: { protocol: "module.tools", entrypoint: ["node"], ...permissionsOf(metadata.backplane) },
       exports: [],
     });
-    return { manifest, text: "", installed_at: await installedAt(tree, listing) };
+    return { manifest, text: "", installed_at: await readInstallationDate(tree, listing) };
   },
 };
 
 /** When the plugin was first installed on any machine, according to its own install-meta.json (tools.precedence). */
-async function installedAt(tree: string, listing: TreeListing): Promise<string | null> {
+async function readInstallationDate(tree: string, listing: TreeListing): Promise<string | null> {
   const stamp = textOf((await readJson(tree, listing, META)).installedAt);
   const time = stamp === undefined ? Number.NaN : Date.parse(stamp);
   return Number.isNaN(time) ? null : new Date(time).toISOString();

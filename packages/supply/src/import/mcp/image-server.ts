@@ -212,7 +212,7 @@ function locateProgram(
   );
 }
 
-/** Creates the mount points of the sandbox and its working folder. */
+/** Creates the mount points and the working folder of the sandbox. */
 function prepareRoot(tree: ImageTree, workdir: string): void {
   const layer = Number.MAX_SAFE_INTEGER;
   if (tree.root.children.has("sandbox"))

@@ -13,7 +13,7 @@ export interface McpServerEntry {
   server_name?: string;
   from: ServerOrigin;
   args: string[];
-  /** Plain variables. */
+  /** Variables that are not secret. */
   env: Record<string, string>;
   /** The variable that receives the secret, by slot. */
   secret_env: Record<string, string>;
@@ -28,7 +28,7 @@ const SECRET_NAME =
 
 export interface McpServers {
   servers: McpServerEntry[];
-  /** An invalid server is left out; the others are not affected. */
+  /** Invalid servers, which do not affect the others. */
   left_out: LeftOut[];
 }
 
@@ -112,7 +112,9 @@ function shortServerName(spec: string): string {
   return is_distinctive ? short : (scope ?? base_name);
 }
 
-/** Adds the operator's slots. A server on stdio receives each in the variable of the same name, in upper case. */
+/**
+ * Adds the operator's slots. A server on stdio receives each secret in the variable with the slot's name in upper case.
+ */
 export function declareSlots(server: McpServerEntry, slots: readonly string[]): McpServerEntry {
   const variables = Object.fromEntries(slots.map((slot) => [slot, slot.toUpperCase()]));
   return {
@@ -206,7 +208,7 @@ function readOtherSettings(name: string, settings: Record<string, unknown>): Ign
   );
   return unused_keys.map((key) => ({
     flag: `the setting ${JSON.stringify(key.slice(0, 64))}`,
-    reason: OTHER_SETTINGS[key] ?? "the gateway does not know it",
+    reason: OTHER_SETTINGS[key] ?? "the gateway does not support it",
   }));
 }
 
@@ -244,7 +246,9 @@ function readRemote(name: string, url: string, configured: Record<string, string
   };
 }
 
-/** `${TOKEN}`, `${env:TOKEN}` and `${input:token}` refer to secrets, and so does a variable that is named like a secret. */
+/**
+ * `${TOKEN}`, `${env:TOKEN}` and `${input:token}` refer to secrets, and so does a variable that is named like a secret.
+ */
 function splitSecrets(
   env: Record<string, string>,
 ): Pick<McpServerEntry, "env" | "secret_env" | "secret_slots"> {

@@ -1,7 +1,7 @@
 /**
  * Creates a package from an MCP server of the npm registry. The whole dependency tree is resolved, locked and installed
- * without running any of its code, except for install scripts that the operator allows. The package contains exactly
- * these files, including the lock.
+ * without running any of its code, except for install scripts that the operator allows. The package contains
+ * these files, the lock and a manifest.
  */
 import { createReadStream } from "node:fs";
 import { lstat, mkdir, readFile, realpath, rename, rm, rmdir, writeFile } from "node:fs/promises";
@@ -34,7 +34,7 @@ import { buildServerManifest, toPackageId } from "./server-manifest.ts";
 /** Files of npm that contain times; the same tree must have the same digest. */
 const EXCLUDED = /(?:^|\/)node_modules\/(?:\.package-lock\.json|\.cache\/.*)$/;
 
-/** Links of npm and node-gyp to programs, which scripts leave behind. The package does not contain them. */
+/** Links to programs, which npm and node-gyp leave behind when scripts run. The package does not contain them. */
 const TOOL_LINK = /(?:^|\/)(?:node_modules\/\.bin|build\/node_gyp_bins)\/[^/]+$/;
 
 export interface NpmServerOptions extends NpmServerSource {
@@ -47,9 +47,9 @@ export interface NpmServerOptions extends NpmServerSource {
 }
 
 /**
- * Makes the package in the folder `tree`, which does not exist yet. The files stay where npm wrote them, because copying
- * them would take as long as fetching them. A tree that install scripts have changed is copied: a script may have linked its
- * files or changed their owner.
+ * Creates the package in the folder `tree`, which does not exist yet. The files stay where npm wrote them, because
+ * copying them would take as long as fetching them. A tree that install scripts have changed is copied, because a
+ * script may have linked its files or changed their owner.
  */
 export async function buildNpmServer(
   npm: Npm,
@@ -100,8 +100,8 @@ export async function buildNpmServer(
 }
 
 /**
- * Refuses credentials in the requested package itself. Those of its dependencies belong to other publishers and are public
- * already, such as keys for tests.
+ * Refuses credentials in the requested package itself. Those of its dependencies belong to other publishers and are
+ * public already, such as keys for tests.
  */
 async function refuseOwnCredentials(tree: string, name: string): Promise<void> {
   const home = join(tree, "node_modules", name);
@@ -114,7 +114,7 @@ async function refuseOwnCredentials(tree: string, name: string): Promise<void> {
   credentials.assertNone("npm package");
 }
 
-/** The files of the package. With `ignore_tool_links`, links to build tools are ignored instead of refused. */
+/** Lists the files of the package. With `ignore_tool_links`, links to build tools are ignored instead of refused. */
 async function listFiles(
   dir: string,
   found: FoundTree,
@@ -214,8 +214,8 @@ export function describeServer(name: string, manifest: PackageJson): { package_i
 const USE_SERVER_PACKAGE = "Specify the package that the server's instructions run with npx, not a library.";
 
 /**
- * Like npx, returns the path of the program that is named like the package, or of the only program. A package is installed
- * once, whichever program a command names, so a command that names another program is refused.
+ * Like npx, returns the path of the program that is named like the package, or of the only program. A package is
+ * installed once, whichever program a command names, so a command that names another program is refused.
  */
 export function selectProgram(name: string, { bin }: PackageJson, requested_program?: string): string {
   const programs: [string, unknown][] =

@@ -1,7 +1,8 @@
 /**
  * Creates a package from an MCP server of the Python index, which people start with `uvx NAME`. The wheels of the
- * server and of its dependencies are resolved, locked, downloaded and unpacked without running any of their code, except
- * for builds that the operator allows. The package contains their files, the lock and a program that starts the server.
+ * server and of its dependencies are resolved, locked, downloaded and unpacked without running any of their code,
+ * except for builds that the operator allows. The package contains their files, the lock and a program that starts the
+ * server.
  */
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -151,8 +152,8 @@ export function selectScript(
 }
 
 /**
- * Python runs without the packages of the host (-S), as in a virtual environment. `built_for` is the Python that the native
- * code of the package was built for.
+ * Python runs without the packages of the host (-S), as in a virtual environment. `built_for` is the Python that the
+ * native code of the package was built for.
  */
 function buildStartProgram(start: EntryPoint | string, built_for: FoundPython | null): string {
   const [major, minor] = (built_for?.version ?? "").split(".");

@@ -106,7 +106,7 @@ const PYTHON_REASONS: Record<string, string> = {
   "--directory": "the server has its own working folder",
 };
 
-/** Flags of uvx that change only caching and output. */
+/** Flags of uvx that have no effect here, such as those for caching and output. */
 const UVX_IGNORED = [
   "--no-progress",
   "--no-config",

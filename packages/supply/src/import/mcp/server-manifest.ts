@@ -1,6 +1,7 @@
 /**
- * Writes the `vai-plugin.toml` of an MCP server, which a person can read before the installation. It states how the server is
- * reached and the maximum that an operator may grant; arguments, variables and folders belong to the binding.
+ * Writes the `vai-plugin.toml` of an MCP server, which a person can read before the installation. It states how the
+ * server is reached and the maximum rights that an operator can grant; arguments, variables and folders belong to the
+ * binding.
  */
 import { BackplaneError, type Manifest } from "@backplane/contract";
 import { PackageIdSchema, SlotSchema, VersionSchema } from "@backplane/contract/schema";

@@ -42,12 +42,12 @@ export interface ImageServerSource {
   secret_slots: readonly string[];
 }
 
-/** Imports a part like any other package. */
+/** Import the parts of a source like any other package. */
 export interface PartImporters {
   npm(server: NpmServerSource): Promise<ImportedPackage>;
   pypi(server: PythonServerSource): Promise<ImportedPackage>;
   image(server: ImageServerSource): Promise<ImportedPackage>;
   bytes(bytes: AsyncIterable<Uint8Array>): Promise<ImportedPackage>;
-  /** A package that consists of its manifest. */
+  /** Imports a package that consists of only its manifest. */
   manifest(text: string): Promise<ImportedPackage>;
 }
