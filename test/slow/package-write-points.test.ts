@@ -2,23 +2,23 @@
 import { rmSync } from "node:fs";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
-import { changesIn, killAtEach, listWritePoints } from "../../packages/supply/test/install-points.ts";
+import { killAtEach, listWritePoints, prepareChanges } from "../../packages/supply/test/install-points.ts";
 import { verifies } from "../support/verifies.ts";
 
 const base = createMemoryFolder("backplane-install-points-");
 afterAll(() => rmSync(base, { recursive: true, force: true }));
-let changes: Awaited<ReturnType<typeof changesIn>>;
+let changes: Awaited<ReturnType<typeof prepareChanges>>;
 beforeAll(async () => {
-  changes = await changesIn(base);
+  changes = await prepareChanges(base);
 });
 
 const TITLES = {
   install: "a killed installation leaves the package absent or complete",
   remove: "a killed removal leaves the package complete or absent",
-  heal: "a killed repair leaves intact bytes or damage that is detected",
+  repair: "a killed repair leaves intact bytes or damage that is detected",
 };
 
-for (const name of ["install", "remove", "heal"] as const) {
+for (const name of ["install", "remove", "repair"] as const) {
   verifies("fault.write-points", TITLES[name], async () => {
     const points = await listWritePoints(changes[name]);
     const kinds = [

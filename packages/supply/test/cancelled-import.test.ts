@@ -1,4 +1,4 @@
-/** An import that is cancelled in any step leaves no file and no process behind. */
+/** Cancels imports in each of their steps and checks that they leave no files behind. */
 import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ import { reuseTree } from "./reuse-tree.ts";
 
 let root: string;
 let registry: Registry;
-/** Shared, because it starts one more process to read npm's settings. */
+/** Shared, because each npm starts one more process to read the settings. */
 let npm: Npm;
 let count = 0;
 
@@ -34,7 +34,7 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 
-/** A new package, which is not in the cache of npm. */
+/** Publishes a new package, which is not in npm's cache, and returns its name. */
 function publishServer(): string {
   const manifest = { name: `acme-server-${count++}`, version: "1.0.0", bin: "x.js" };
   const files = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`${i}.js`, ""]));
@@ -60,7 +60,7 @@ function createImport(spec: string, with_npm = npm) {
   return { importer, source, leftovers };
 }
 
-/** Cancels itself when `cancels` accepts a report. */
+/** An operation that is cancelled as soon as `cancels` accepts a report. */
 function operationUntil(
   cancels: (progress: ProgressReport) => boolean,
 ): Operation & { reports: ProgressReport[] } {

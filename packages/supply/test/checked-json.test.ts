@@ -14,7 +14,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 const edit = (file: string, from: string, to: string) =>
   writeFileSync(file, readFileSync(file, "utf8").replace(from, to));
 
-test("refuses a list of trusted folders with a changed byte", async () => {
+test("refuses a list of trusted folders with a changed byte, and accepts one without a checksum", async () => {
   const file = join(dir, "workspaces.json");
   await writeFolderList(file, []);
   expect(await readFolderList(file)).toEqual([]);
@@ -27,7 +27,7 @@ test("refuses a list of trusted folders with a changed byte", async () => {
   expect(await readFolderList(file)).toEqual([]);
 });
 
-test("reports a list of local plugins with a changed byte", async () => {
+test("reports a list of local plugins with a changed byte, and accepts one without a checksum", async () => {
   await writeLocalList(dir, [{ path: "/srv/plugin", editable: true }]);
   expect(await readLocalList(dir)).toEqual({
     folders: [{ path: "/srv/plugin", editable: true }],

@@ -1,4 +1,4 @@
-/** Container images as packages: every hostile image is refused and leaves no files. */
+/** Imports container images, valid and hostile, as packages from a scripted registry. */
 import { lstatSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -18,7 +18,7 @@ import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type ContentStore, openContentStore, treeDigest, unpackArchive } from "../src/index.ts";
-import { changesIn, killAtEach, listWritePoints } from "./install-points.ts";
+import { killAtEach, listWritePoints, prepareChanges } from "./install-points.ts";
 import { inChunks, type TarEntry, tar } from "./tar-bytes.ts";
 
 const base = createMemoryFolder("backplane-content-");
@@ -194,7 +194,7 @@ verifies(
   "fault.write-points",
   "leaves a package absent or complete when killed near a rename or the write of its row",
   async () => {
-    const { install: change } = await changesIn(mkdtempSync(join(base, "points-")));
+    const { install: change } = await prepareChanges(mkdtempSync(join(base, "points-")));
     const points = await listWritePoints(change);
     const [, rename_point = 0] = points.flatMap((name, index) => (name === "rename" ? [index] : []));
     // The first statement of the transaction that inserts the row.

@@ -219,7 +219,7 @@ describe("an entrypoint", () => {
     });
   });
 
-  test("must be executable, or the error explains the fix", async () => {
+  test("must be executable; otherwise the error explains the fix", async () => {
     writeFolder(folder, HELLO);
     chmodSync(join(folder, "bin/plugin"), 0o644);
     const error = await refusalOf(importer.import({ kind: "folder", path: folder }));

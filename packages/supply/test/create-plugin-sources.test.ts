@@ -24,7 +24,7 @@ import { packPackage, type Registry, startRegistry } from "./npm-registry.ts";
 let registry: Registry;
 let root: string;
 let npm_home: string;
-/** Shared, because it starts one more process to read npm's settings. */
+/** Shared, because each npm starts one more process to read the settings. */
 let npm: Npm;
 let marker_file: string;
 let plugins: string;
@@ -72,7 +72,7 @@ interface Package {
   files?: Record<string, string>;
 }
 
-/** A package whose scripts and module create the file `mark` when they run. */
+/** Creates a package whose scripts and module write to the marker file when they run. */
 function makePackage({ name, version = "1.0.0", plugins: group, more, files = {} }: Package): string {
   const dir = mkdtempSync(join(root, "package-"));
   const script = `echo "$npm_lifecycle_event" >> '${marker_file}'`;
@@ -414,7 +414,7 @@ verifies(
   },
 );
 
-/** Cancels itself when the installation reaches a step, like a client that disconnects at that moment. */
+/** An operation that is cancelled when it reaches a step, as if the client disconnected at that moment. */
 function operationUntil(last: ProgressStep) {
   const stop = new AbortController();
   const steps: ProgressStep[] = [];

@@ -140,7 +140,7 @@ describe("dialects of JSON Schema", () => {
   });
 });
 
-describe("refuses a schema before compiling it:", () => {
+describe("refuses a schema that cannot be used:", () => {
   let deep: object = { type: "string" };
   for (let level = 0; level < 40; level++) deep = { properties: { a: deep } };
   test.each([
@@ -256,7 +256,7 @@ describe("the time of an evaluation", () => {
     ]);
   });
 
-  test("is not spent again right after three timeouts of a schema", async () => {
+  test("is not spent again soon after three timeouts of the same schema", async () => {
     const recursive = {
       type: "object",
       anyOf: [{ properties: { x: { $ref: "#" } } }, { properties: { x: { $ref: "#" } } }],
@@ -281,7 +281,7 @@ describe("the time of an evaluation", () => {
     expect(performance.now() - started).toBeLessThan(200);
   });
 
-  test("includes compiling the schema, which is limited as well", async () => {
+  test("is limited for compiling a schema as well", async () => {
     const limited = createSchemas({ worker: bundled, vet_ms: 1 });
     const branch = (level: number): object =>
       level === 0

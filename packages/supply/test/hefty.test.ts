@@ -96,7 +96,7 @@ verifies(
     });
     const archives = [
       zipOf(files),
-      // Written like the jar tool of the JDK.
+      // The JDK's jar tool writes its archives like this.
       zip([
         { name: "META-INF/", method: 0 },
         ...Object.entries(files).map(([name, body]) => ({ name, body, descriptor: true })),
@@ -204,7 +204,7 @@ describe("an instrument plugin (instr.manifest)", () => {
   });
 });
 
-describe("refuses a manifest and explains what to write:", () => {
+describe("refuses a manifest and explains the problem:", () => {
   const WRONG: [what: string, manifest: unknown, expectedText: RegExp, others?: Record<string, string>][] = [
     ["invalid JSON", "{", /^META-INF\/hefty-plugin\.json: it is not valid JSON/],
     ["a list", [], /write one object/],

@@ -1,4 +1,4 @@
-/** Layers of container images are applied in memory, and every hostile one is refused. */
+/** Applies layers of container images, valid and hostile, in memory. */
 import { existsSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -22,8 +22,13 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 const LIMITS = { ...IMAGE_LIMITS, entries: 1_000, unpacked_bytes: 4 * 1024 * 1024, header_bytes: 256 * 1024 };
 
-/** The files of an image: the target of a link after `->`, the content of a file, null for a folder. */
-async function apply(...layers: (readonly LayerEntry[] | Buffer)[]): Promise<Record<string, string | null>> {
+/**
+ * Applies layers and returns the entries of the image: the target of a link after `->`, the content of a file, null for
+ * a folder.
+ */
+async function applyLayers(
+  ...layers: (readonly LayerEntry[] | Buffer)[]
+): Promise<Record<string, string | null>> {
   const tree = new ImageTree(LIMITS);
   const handle = await open(join(mkdtempSync(join(root, "spool-")), "spool"), "wx+");
   const spool: LayerSpool = { handle, bytes: 0, entries: 0, unpacked: 0 };
@@ -71,7 +76,7 @@ test("merges layers with whiteouts, opaque folders, hard links and compression",
     { name: "etc/.wh..wh.aufs", body: "" },
     { name: "lib/through-a-link", body: "inside" },
   ]);
-  expect(await apply(lower, zstdCompressSync(upper))).toEqual({
+  expect(await applyLayers(lower, zstdCompressSync(upper))).toEqual({
     bin: null,
     "bin/again": "tool (program)",
     "bin/tool": "tool (program)",
@@ -96,10 +101,10 @@ verifies("source.image", "follows links of a layer only inside the image", async
     { name: "b/two", body: "2" },
     { name: "c/three", body: "3" },
   ] as const;
-  expect(await apply(links)).toMatchObject({ "tmp/one": "1", "tmp/two": "2", three: "3" });
+  expect(await applyLayers(links)).toMatchObject({ "tmp/one": "1", "tmp/two": "2", three: "3" });
   expect(existsSync("/tmp/two")).toBe(false);
   // A whiteout through a link removes a file of the image, not of the host.
-  expect(await apply(links, [{ name: "b/.wh.two", body: "" }])).not.toHaveProperty("tmp/two");
+  expect(await applyLayers(links, [{ name: "b/.wh.two", body: "" }])).not.toHaveProperty("tmp/two");
 });
 
 const HOSTILE: [what: string, rule: string, entries: readonly LayerEntry[]][] = [
@@ -146,8 +151,11 @@ const HOSTILE: [what: string, rule: string, entries: readonly LayerEntry[]][] = 
 
 verifies("source.image", "refuses hostile layers", async () => {
   for (const [label, rule, entries] of HOSTILE)
-    await expect(apply(entries), label).rejects.toMatchObject({ code: "package.unsafe", details: { rule } });
-  await expect(apply(Buffer.from("not a tar at all".repeat(100)))).rejects.toMatchObject({
+    await expect(applyLayers(entries), label).rejects.toMatchObject({
+      code: "package.unsafe",
+      details: { rule },
+    });
+  await expect(applyLayers(Buffer.from("not a tar at all".repeat(100)))).rejects.toMatchObject({
     details: { rule: "garbage" },
   });
 });
@@ -214,10 +222,10 @@ const HOSTILE_BYTES: [what: string, rule: string, layer: () => Buffer | Promise<
 
 verifies(
   "source.image",
-  "refuses layers that would use up memory, and sizes that are stated twice",
+  "refuses layers that would use up memory, sparse files and false sizes",
   async () => {
     for (const [label, rule, layer] of HOSTILE_BYTES)
-      await expect(apply(await layer()), label).rejects.toMatchObject({
+      await expect(applyLayers(await layer()), label).rejects.toMatchObject({
         code: "package.unsafe",
         details: { rule },
       });

@@ -23,8 +23,8 @@ const importer = createPackageImporter({
 });
 
 test.each([
-  ["a key of ten thousand parts", `a${".a".repeat(BYTES / 2 - 8)} = 1`],
-  ["a table of ten thousand parts", `[a${".a".repeat(BYTES / 2 - 8)}]\nb = 1`],
+  ["a key of more than 30,000 parts", `a${".a".repeat(BYTES / 2 - 8)} = 1`],
+  ["a table name of more than 30,000 parts", `[a${".a".repeat(BYTES / 2 - 8)}]\nb = 1`],
   ["lists in lists", `a = ${"[".repeat(BYTES / 2 - 8)}${"]".repeat(BYTES / 2 - 8)}`],
   ["tables in tables", `a = ${"{a=".repeat(BYTES / 8)}1${"}".repeat(BYTES / 8)}`],
   ["thousands of unknown fields", Array.from({ length: 6_000 }, (_, i) => `k${i} = 1`).join("\n")],
@@ -62,16 +62,16 @@ test("refuses an oversized manifest or schema file before reading it", async () 
 });
 
 test("refuses a .vaiignore that is a pipe or a link without reading it", async () => {
-  const folder = (name: string) => {
+  const createFolder = (name: string) => {
     const dir = join(base, name);
     mkdirSync(dir);
     writeFileSync(join(dir, "vai-plugin.toml"), MANIFEST);
     return dir;
   };
-  const pipe = folder("pipe");
+  const pipe = createFolder("pipe");
   execFileSync("mkfifo", [join(pipe, ".vaiignore")]);
   await expect(packFolder(pipe)).rejects.toMatchObject({ code: "package.unsafe" });
-  const link = folder("link");
+  const link = createFolder("link");
   symlinkSync("/dev/zero", join(link, ".vaiignore"));
   await expect(packFolder(link)).rejects.toMatchObject({ code: "package.unsafe" });
 });

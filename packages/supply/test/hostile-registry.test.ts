@@ -95,7 +95,7 @@ verifies("pkg.oci", "refuses an upload address without TLS from a registry with 
   expect(urls.map((url) => url.split(" ")[0])).toEqual(["HEAD", "POST"]);
 });
 
-/** Packs two packages into the registry and returns their digests. */
+/** Publishes two packages in the registry and returns what was packed. */
 async function publish(): Promise<PackedLayout[]> {
   const all: PackedLayout[] = [];
   for (const text of ["one", "two"]) {

@@ -1,4 +1,4 @@
-/** Layers of container images, which may be invalid in any way, and images of them in a scripted registry. */
+/** Builds layers of container images, valid or not, and puts images of them into a scripted registry. */
 import { buffer } from "node:stream/consumers";
 import { gzipSync } from "node:zlib";
 import { type Header, pack } from "tar-stream";

@@ -24,8 +24,8 @@ interface Change {
 /** The error codes for changed files and for missing files. */
 const DETECTED: ReadonlySet<string> = new Set(["package.corrupt", "package.files_missing"]);
 
-/** Version 2 is installed, removed and repaired, each time next to version 1. */
-export async function changesIn(base: string): Promise<Record<"install" | "remove" | "heal", Change>> {
+/** Prepares homes in which version 2 is installed, removed or repaired, each time next to version 1. */
+export async function prepareChanges(base: string): Promise<Record<"install" | "remove" | "repair", Change>> {
   const [first, second, damaged] = ["one", "two", "damaged"].map((name) => join(base, name)) as [
     string,
     string,
@@ -49,7 +49,7 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
   return {
     install: { action: "install", program, start: first, check: checkOldOrNew },
     remove: { action: "remove", program, start: second, check: checkOldOrNew },
-    heal: {
+    repair: {
       action: "install",
       program,
       start: damaged,
@@ -62,7 +62,7 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
   };
 }
 
-/** Both versions or only the first; every row has its files, and all files are intact. */
+/** Requires both versions or only the first, the files of every row, and intact files everywhere. */
 async function checkOldOrNew(packages: PackageHome): Promise<string | null> {
   const rows = await packages.rows();
   const versions = rows
@@ -75,16 +75,16 @@ async function checkOldOrNew(packages: PackageHome): Promise<string | null> {
   return null;
 }
 
-/** The writes of an uninterrupted run, in order. */
+/** Lists the writes of an uninterrupted run, in order. */
 export async function listWritePoints({ start, action, program }: Change): Promise<string[]> {
   const home = `${start}-whole`;
   cpSync(start, home, { recursive: true });
-  const { printed } = await run(program, home, action);
+  const { printed } = await runChange(program, home, action);
   rmSync(home, { recursive: true });
   return JSON.parse(printed) as string[];
 }
 
-/** Returns all faults. After each kill the change is repeated and must succeed. */
+/** Kills the process before each of the writes and returns all faults. After each kill, the change must succeed. */
 export async function killAtEach(change: Change, points: readonly number[]): Promise<string[]> {
   const faults: string[] = [];
   const remaining = [...points];
@@ -102,7 +102,7 @@ async function killAt(point: number, change: Change): Promise<string | null> {
   const { start, action, program } = change;
   const home = `${start}-${action}-${point}`;
   cpSync(start, home, { recursive: true });
-  const { signal } = await run(program, home, action, point);
+  const { signal } = await runChange(program, home, action, point);
   if (signal !== "SIGKILL") return "the process was not killed";
   const packages = await openPackageHome(home);
   try {
@@ -118,7 +118,7 @@ async function killAt(point: number, change: Change): Promise<string | null> {
   }
 }
 
-async function run(program: string, home: string, action: string, point = Number.POSITIVE_INFINITY) {
+async function runChange(program: string, home: string, action: string, point = Number.POSITIVE_INFINITY) {
   const args = [program, home, action, "2.0.0", String(point)];
   // One thread for the file system, so that the order of calls is always the same.
   // Node caches compiled code at the end of a process, so the killed processes use the cache of the uninterrupted run.

@@ -65,30 +65,22 @@ async function serve(
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests, stop };
 }
 
-const json =
+const respondWithJson =
   (value: unknown): RequestListener =>
   (_request, response) =>
     void response.end(JSON.stringify(value));
 
-verifies(
-  "api.marketplace",
-  "bundles entries, none of which claims an artifact that is not published",
-  async () => {
-    const [bundled] = await createCatalogs().read();
-    expect(bundled!.entries.map(({ id }) => id)).toEqual([
-      "codex-harness",
-      "opencode-harness",
-      "thread-weave",
-    ]);
-    for (const entry of bundled!.entries) {
-      expect(entry.status).toBe("contract-ready");
-      expect(entry.reason).not.toBeNull();
-      expect(entry.contract!.requirements.length).toBeGreaterThan(0);
-      expect(entry.oci).toBeNull();
-    }
-    expect(MarketplaceCatalogSchema.safeParse(BUNDLED_CATALOG).success).toBe(true);
-  },
-);
+verifies("api.marketplace", "bundles entries that do not claim an unpublished artifact", async () => {
+  const [bundled] = await createCatalogs().read();
+  expect(bundled!.entries.map(({ id }) => id)).toEqual(["codex-harness", "opencode-harness", "thread-weave"]);
+  for (const entry of bundled!.entries) {
+    expect(entry.status).toBe("contract-ready");
+    expect(entry.reason).not.toBeNull();
+    expect(entry.contract!.requirements.length).toBeGreaterThan(0);
+    expect(entry.oci).toBeNull();
+  }
+  expect(MarketplaceCatalogSchema.safeParse(BUNDLED_CATALOG).success).toBe(true);
+});
 
 verifies("api.marketplace", "accepts an available entry only with digest, key, lock and review", () => {
   const problemOf = (change: object) => {
@@ -119,7 +111,7 @@ test("reads a catalog file at every request and reports why one cannot be used",
 });
 
 test("keeps a copy of a catalog for an hour, and uses an old one while the URL cannot be read", async () => {
-  const server = await serve(json(catalogOf(ENTRY)));
+  const server = await serve(respondWithJson(catalogOf(ENTRY)));
   const catalogs = createCatalogs({ catalogs: [`${server.url}/catalog.json`] });
   const entries = async () => (await catalogs.read())[1]!;
   expect(await entries()).toMatchObject({ origin: { stale: false }, entries: [{ id: "notes" }] });
@@ -196,7 +188,9 @@ const LISTED = {
 };
 
 test("turns servers of a public registry into install commands, without harmful text", async () => {
-  const server = await serve(json({ servers: [{ server: LISTED, _meta: {} }, LISTED, { name: 7 }, null] }));
+  const server = await serve(
+    respondWithJson({ servers: [{ server: LISTED, _meta: {} }, LISTED, { name: 7 }, null] }),
+  );
   const catalogs = createCatalogs({ mcp_registry: server.url });
   const { items, registry } = await catalogs.searchServers("weather & more");
   expect(server.requests).toEqual(["/v0/servers?search=weather+%26+more&version=latest&limit=30"]);
@@ -231,7 +225,7 @@ verifies(
   "api.marketplace",
   "keeps the copies of a limited number of searches, apart from those of catalogs",
   async () => {
-    const server = await serve(json({ servers: [] }));
+    const server = await serve(respondWithJson({ servers: [] }));
     const folder = mkdtempSync(join(tmpdir(), "backplane-searches-"));
     const catalogs = createCatalogs({ mcp_registry: server.url, folder });
     for (let index = 0; index < MAX_SEARCHES + 5; index++) await catalogs.searchServers(`text ${index}`);

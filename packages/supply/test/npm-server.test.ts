@@ -25,7 +25,7 @@ import { ACME_BUILD, provenanceStatement, SigstoreInstance } from "./sigstore-in
 
 let registry: Registry;
 let root: string;
-/** Shared, because it starts one more process to read npm's settings. */
+/** Shared, because each npm starts one more process to read the settings. */
 let npm: Npm;
 
 beforeAll(async () => {
@@ -111,7 +111,7 @@ test("packs the whole locked dependency tree without running its code, with a re
 
 verifies(
   "pkg.sign",
-  "checks the provenance of an npm package before its archive is fetched, and leaves nothing if it is refused",
+  "checks the provenance of an npm package before its archive is fetched",
   async () => {
     const archive = publish("acme-proven", { bin: "x.js" }, { "x.js": "" });
     const sigstore = new SigstoreInstance();
@@ -412,7 +412,7 @@ test.each(["--global", "git+https://example.com/x", "../up", "acme;rm"])(
   },
 );
 
-test("refuses names that an archive may not contain, and stores no empty folder or file of npm", async () => {
+test("refuses names that an archive must not contain, and stores no bookkeeping files of npm", async () => {
   await expect(importUnusable("acme-twins")).rejects.toMatchObject({
     code: "package.unsafe",
     details: { rule: "collision" },

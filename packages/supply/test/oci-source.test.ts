@@ -1,4 +1,4 @@
-/** Packages from a registry and from image layouts, honest and hostile, through the importer. */
+/** Imports packages, honest and hostile, from a registry and from image layouts. */
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -426,7 +426,7 @@ describe("credentials in packages", () => {
     async () => {
       const files = { ...HELLO, "config.txt": `token ${KEY}` };
       await expect(publish(files)).rejects.toMatchObject({ code: "package.credential_file" });
-      // The package was packed with another tool.
+      // Such a package can be packed only with another tool.
       const entries = Object.entries(files).map(([path, body]) => ({
         path,
         body,

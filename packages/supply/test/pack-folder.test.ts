@@ -72,7 +72,7 @@ test("writes the whole archive to a file", async () => {
   expect(listing.digest).toBe(digest);
 });
 
-const module = (name: string, more: object = {}) => JSON.stringify({ name, version: "1.0.0", ...more });
+const packageJson = (name: string, more: object = {}) => JSON.stringify({ name, version: "1.0.0", ...more });
 
 test("packs the dependencies of a plugin without its development dependencies", async () => {
   writeFolder(dir, {
@@ -82,15 +82,17 @@ test("packs the dependencies of a plugin without its development dependencies", 
       devDependencies: { builder: "1", used: "1", "../../etc": "1", linked: "1" },
     }),
     "node_modules/.package-lock.json": "{}",
-    "node_modules/used/package.json": module("used", { dependencies: { shared: "1" } }),
-    "node_modules/used/node_modules/shared/package.json": module("shared"),
-    "node_modules/@acme/scoped/package.json": module("@acme/scoped", { peerDependencies: { peer: "1" } }),
-    "node_modules/peer/package.json": module("peer"),
-    "node_modules/builder/package.json": module("builder", {
+    "node_modules/used/package.json": packageJson("used", { dependencies: { shared: "1" } }),
+    "node_modules/used/node_modules/shared/package.json": packageJson("shared"),
+    "node_modules/@acme/scoped/package.json": packageJson("@acme/scoped", {
+      peerDependencies: { peer: "1" },
+    }),
+    "node_modules/peer/package.json": packageJson("peer"),
+    "node_modules/builder/package.json": packageJson("builder", {
       dependencies: { shared: "2", peer: "1", deep: "1" },
     }),
-    "node_modules/builder/node_modules/deep/package.json": module("deep"),
-    "node_modules/shared/package.json": module("shared"),
+    "node_modules/builder/node_modules/deep/package.json": packageJson("deep"),
+    "node_modules/shared/package.json": packageJson("shared"),
     "node_modules/copied/index.js": "declared nowhere",
   });
   symlinkSync(join(dir, "bin"), join(dir, "node_modules/linked"));
@@ -108,7 +110,7 @@ test("terminates even if a dependency has a path to itself as its name", async (
   writeFolder(dir, {
     ...HELLO,
     "package.json": '{"devDependencies": {"dep": "1"}}',
-    "node_modules/dep/package.json": module("dep", { dependencies: { "../node_modules/dep": "1" } }),
+    "node_modules/dep/package.json": packageJson("dep", { dependencies: { "../node_modules/dep": "1" } }),
   });
   expect((await pack(dir)).files).not.toContain("node_modules/dep/package.json");
 });

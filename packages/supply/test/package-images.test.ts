@@ -195,7 +195,7 @@ for (const [name, damage, label] of DAMAGES) {
 
   verifies(
     "integrity.exec",
-    `stops a process and gives the next one a new image when a file of the image was ${name}`,
+    `fails the check of an image and gives the next start a new one when a file of the image was ${name}`,
     async () => {
       const digest = await install();
       const first = await images.open(digest);
@@ -342,7 +342,7 @@ test("removes unused images, the least recently used first, above the size limit
   expect(existsSync((await images.open(third)).folder)).toBe(true);
 });
 
-test("removes the images of a killed gateway, and its own when it stops", async () => {
+test("removes the images that a killed gateway left", async () => {
   const left = join(home, "images/0123456789abcdef/tree/bin");
   mkdirSync(left, { recursive: true });
   const other = openImages();

@@ -45,8 +45,8 @@ const etagOf = (path: string) => {
 };
 
 /**
- * Simulates a registry that evaluates request conditions, or refuses all of them. Another client writes the list at
- * the first upload.
+ * Simulates a registry that evaluates request conditions while another client writes the list at the first upload. With
+ * `refuse_all`, the registry refuses every condition and no other client writes.
  */
 function simulateConditionalUploads(seen_conditions: unknown[], refuse_all = false): void {
   registry.intercept = ({ method, headers }, response, { pathname }) => {

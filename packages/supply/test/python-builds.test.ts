@@ -1,7 +1,7 @@
 /**
  * Python packages that are built from source archives, with the real pip and a local index. The sandbox is replaced by
- * functions that write the files that the code of an archive could write; `packages/runner/test/runner` has the real
- * one.
+ * functions that write the files that the code of an archive could write; `packages/runner/test/runner` tests the real
+ * sandbox.
  */
 
 import { execFileSync } from "node:child_process";
@@ -43,7 +43,7 @@ type BuildRequest = Parameters<SourceBuilds["run"]>[0];
 
 let index: PythonIndex;
 let root: string;
-/** Shared, because it starts one more process to find Python. */
+/** Shared, because each pip starts one more process to find Python. */
 let pip: Pip;
 
 beforeAll(async () => {
@@ -391,7 +391,7 @@ test("never lets pip unpack a source archive", async () => {
 
 verifies(
   "source.pypi",
-  "refuses an archive with a different hash than the index announces, or without one",
+  "refuses an archive whose hash differs from the index or is missing there",
   async () => {
     const ran: string[] = [];
     const bytes = publishSource(selfBuildingSource({ name: "acme-changed" }), "0".repeat(64));

@@ -29,7 +29,7 @@ let index: PythonIndex;
 let canary: Server;
 let foreign: string;
 let root: string;
-/** Shared, because it starts one more process to find Python. */
+/** Shared, because each pip starts one more process to find Python. */
 let usual_pip: Pip;
 const connections: string[] = [];
 
@@ -222,7 +222,6 @@ verifies(
   60_000,
 );
 
-/** Programs that pip would start, and hosts that it would reach, if the check of dependencies did not exist. */
 test("keeps pip from starting programs and reaching other hosts while it resolves dependencies", async () => {
   const pip = createPip({ path: ["/usr/bin"], index_url: index.url, env: { HOME: root } });
   const dir = mkdtempSync(join(root, "pip-"));

@@ -75,7 +75,7 @@ verifies(
 );
 
 /** Builds the package of the first wheel, with a pip that has resolved and downloaded them all. */
-async function build(contents: readonly WheelContent[], limits = UNPACK_LIMITS) {
+async function buildServerPackage(contents: readonly WheelContent[], limits = UNPACK_LIMITS) {
   const wheels = contents.map((content) => ({ ...wheel(content), name: content.name }));
   const install = wheels.map(({ name, file, bytes }) => ({
     download_info: {
@@ -117,11 +117,13 @@ verifies("source.pypi", "applies the size limit to all wheels together", async (
     // This wheel replaces the file, so the package is small although its wheels are not.
     { name: "other", files: { "same.txt": body } },
   ];
-  await expect(build(wheels, { ...UNPACK_LIMITS, unpacked_bytes: 19_000 })).rejects.toMatchObject({
+  await expect(
+    buildServerPackage(wheels, { ...UNPACK_LIMITS, unpacked_bytes: 19_000 }),
+  ).rejects.toMatchObject({
     code: "package.unsafe",
     details: { rule: "too-large" },
   });
-  const { files } = await build(wheels);
+  const { files } = await buildServerPackage(wheels);
   expect(files.map(({ path }) => path)).toContain("site-packages/same.txt");
 });
 
@@ -130,11 +132,13 @@ verifies(
   "refuses a credential in the wheel of the server, but not in those of its dependencies",
   async () => {
     const files = { "settings.py": `KEY = "ghp_${"a1B2".repeat(9)}"\n` };
-    await expect(build([{ name: "acme", scripts: ["acme = x:y"], files }])).rejects.toMatchObject({
+    await expect(
+      buildServerPackage([{ name: "acme", scripts: ["acme = x:y"], files }]),
+    ).rejects.toMatchObject({
       code: "package.credential_file",
       details: { files: [{ file: "settings.py", why: "it contains a GitHub token" }] },
     });
-    await build([
+    await buildServerPackage([
       { name: "acme", scripts: ["acme = x:y"] },
       { name: "other", files },
     ]);

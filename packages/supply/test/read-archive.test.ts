@@ -40,13 +40,13 @@ test("reads package.json and the names of regular files below any first folder",
 });
 
 test.each([
-  ["a missing module", { main: "none.js" }, "plugin.invalid"],
-  ["a module that is a link", { main: "link.js" }, "plugin.invalid"],
-  ["a module outside the archive", { main: "../../index.js" }, "plugin.invalid"],
-  ["a name that is a path", { name: "../../etc" }, "plugin.invalid"],
-  ["no name", { name: undefined }, "plugin.invalid"],
-  ["nothing wrong", {}, "resolved"],
-])("inspects an archive with %s", async (_what, more, outcome) => {
+  ["a missing module", "plugin.invalid", { main: "none.js" }],
+  ["a module that is a link", "plugin.invalid", { main: "link.js" }],
+  ["a module outside the archive", "plugin.invalid", { main: "../../index.js" }],
+  ["a name that is a path", "plugin.invalid", { name: "../../etc" }],
+  ["no name", "plugin.invalid", { name: undefined }],
+  ["nothing wrong", "resolved", {}],
+])("inspecting an archive with %s results in %s", async (_what, outcome, more) => {
   const file = await writeArchive({ "package/package.json": manifest(more), "package/index.js": "" });
   const sources = createPluginSources({ home_plugins_dir: join(dir, "plugins"), bundled_roots: [] });
   const code = await sources.inspect(file).then(

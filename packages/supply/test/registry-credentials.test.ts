@@ -47,7 +47,7 @@ verifies("pkg.oci", "gets a token for exactly this repository from the token ser
 
 verifies(
   "pkg.oci",
-  "never sends the credential of a registry to a token server on another host",
+  "does not send the credential of a registry to a token server on an unknown host",
   async () => {
     other.intercept = (_request, response) => {
       response.end(JSON.stringify({ token: "tok" }));

@@ -1,6 +1,6 @@
 /**
  * A private Sigstore in memory: a certificate authority with its certificate log, and a transparency log. It signs
- * statements as a build service does, and each step can be made to fail.
+ * statements as a build service does; options produce times and certificates that a verifier must refuse.
  */
 import { createHash, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 

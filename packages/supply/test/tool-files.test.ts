@@ -52,7 +52,7 @@ test("imports a folder of tool files as a self-describing package", async () => 
   expect(first_installed_at).toBe(statSync(folder).birthtime.toISOString());
 });
 
-test("reads name and date from package.json and install-meta.json", async () => {
+test("reads the name, permissions and date from package.json and install-meta.json", async () => {
   const { manifest, first_installed_at } = await fromFolder({
     "tools/a.js": TOOL,
     "package.json": JSON.stringify({
@@ -98,7 +98,7 @@ test("uses the name and date that came with an archive", async () => {
   ]);
 });
 
-test("reports the invalid file", async () => {
+test("reports what is invalid in package.json", async () => {
   await expect(fromFolder({ "tools/a.ts": TOOL, "package.json": "{" })).rejects.toMatchObject({
     code: "package.invalid",
     message: expect.stringContaining("package.json: it is not valid JSON"),

@@ -74,7 +74,7 @@ const signedFor = (other: { name?: string; version?: string; archive?: Buffer })
 const entryOf = (bundle: SignedBundle) => bundle.verificationMaterial.tlogEntries[0]!;
 const hour = 3_600_000;
 
-const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
+const FORGERIES: [title: string, reason: string, createBundle: () => unknown][] = [
   [
     "for another package",
     "names the subject pkg:npm/%40acme/other@1.0.0",
@@ -195,9 +195,9 @@ const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
   ["that is null", "it is not a bundle", () => null],
 ];
 
-for (const [title, reason, make] of FORGERIES)
+for (const [title, reason, createBundle] of FORGERIES)
   verifies("pkg.sign", `refuses an attestation ${title}`, async () => {
-    const error = await verifyBundle(make()).then(
+    const error = await verifyBundle(createBundle()).then(
       () => null,
       (thrown: BackplaneError) => thrown,
     );
