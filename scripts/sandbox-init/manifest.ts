@@ -43,8 +43,8 @@ export function buildShipped(folder: string): Manifest {
 }
 
 /**
- * Builds only this machine's program from changed sources, with any compiler. Compiled files
- * in `objects` speed up later builds.
+ * Builds only this machine's program from changed sources, with any compiler. Compiled files in
+ * `objects` speed up later builds.
  */
 export function buildLocally(folder: string, sources: string = SOURCES, objects?: string): void {
   mkdirSync(folder, { recursive: true });

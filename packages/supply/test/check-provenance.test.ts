@@ -1,4 +1,4 @@
-/** Responses of a registry about the provenance of a package, and the state that follows from each. */
+/** Checks the provenance state that follows from each response of a registry. */
 import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";

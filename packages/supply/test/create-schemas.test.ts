@@ -281,7 +281,7 @@ describe("the time of an evaluation", () => {
     expect(performance.now() - started).toBeLessThan(200);
   });
 
-  test("is limited for compiling a schema as well", async () => {
+  test("has a limit that also applies to compiling a schema", async () => {
     const limited = createSchemas({ worker: bundled, vet_ms: 1 });
     const branch = (level: number): object =>
       level === 0

@@ -1,4 +1,4 @@
-/** Plugins run from verified content, whatever happens to the content store or to the image itself. */
+/** Damages the content store and images, and checks that plugins start only from verified content. */
 
 import { execFileSync } from "node:child_process";
 import {

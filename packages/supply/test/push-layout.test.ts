@@ -1,4 +1,4 @@
-/** Pushing signatures to a registry without the referrers API, while another client does the same. */
+/** Pushes signatures to a registry without the referrers API. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";

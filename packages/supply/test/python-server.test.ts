@@ -1,4 +1,4 @@
-/** MCP servers from the Python index as packages, with the real pip and a local index. */
+/** Imports MCP servers from a local Python index as packages, with the real pip. */
 import { execFileSync } from "node:child_process";
 import {
   chmodSync,

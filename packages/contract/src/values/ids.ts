@@ -102,7 +102,7 @@ function pairAt(digits: Uint8Array, at: number): string {
   return PAIRS[(digits[at]! << 5) | digits[at + 1]!]!;
 }
 
-/** Ten digits as pairs. */
+/** Encodes the time as ten digits, in pairs. */
 function encodeTime(ms: number): string[] {
   const parts: string[] = [];
   for (let scale = 2 ** 40; scale >= 1; scale /= 1024) parts.push(PAIRS[Math.floor(ms / scale) % 1024]!);

@@ -1,4 +1,4 @@
-/** Paths of artifacts come from plugins and servers. */
+/** Artifact paths are untrusted, because they come from plugins and servers. */
 import { expect, test } from "vitest";
 import { isArtifactPath } from "../../src/values/artifact.ts";
 

@@ -52,7 +52,7 @@ test("draws new random digits for each millisecond", () => {
   expect(drawn).toBeGreaterThanOrEqual(1_000 * 16);
 });
 
-test("the bound of a millisecond sorts before its ids and after those of the previous one", () => {
+test("the id bound of a millisecond sorts before ids of that millisecond and after ids of the previous one", () => {
   for (const ms of [1, 1_000, 1_763_000_000_000]) {
     const created = (at: number) => createIdSource(() => at, random).next("invocation");
     expect(idAt("invocation", ms) < created(ms)).toBe(true);

@@ -55,7 +55,7 @@ function checkPart(part: string, name: string): void {
 }
 
 export interface NameLedger {
-  /** Throws `package.unsafe` when the path equals an earlier one, or would on some file system. */
+  /** Throws `package.unsafe` when the path equals an earlier one, or would equal one on some file system. */
   add(path: string, kind: "file" | "folder"): void;
 }
 

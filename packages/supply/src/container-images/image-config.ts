@@ -1,4 +1,4 @@
-/** The configuration of a container image, in which its author describes how it is started. */
+/** The configuration of a container image, in which the author describes how to start the image. */
 import { BackplaneError, isObject } from "@backplane/contract";
 
 export interface ImageConfig {

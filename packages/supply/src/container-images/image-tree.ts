@@ -136,7 +136,7 @@ export class ImageTree {
     throw unsafe("file-and-folder", "its folder is a file, or a link that leads nowhere", path);
   }
 
-  /** With a layer, missing folders are created. */
+  /** Creates missing folders if a layer is given. */
   #walk(parts: readonly string[], layer: number | null): ImageNode | undefined {
     const remaining = [...parts];
     let ancestors: ImageFolder[] = [this.root];

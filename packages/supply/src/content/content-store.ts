@@ -45,7 +45,7 @@ export interface ContentStore {
   treeOf(digest: string): string;
   stage(): Promise<Staging>;
   has(digest: string): Promise<boolean>;
-  /** The files of the digest. Throws `package.files_missing` when it is missing. */
+  /** Lists the files of the tree. Throws `package.files_missing` when the tree is missing. */
   listing(digest: string): Promise<TreeFile[]>;
   /** Ends the protection by one `install`, because the package row exists or will not be written. */
   release(digest: string): void;

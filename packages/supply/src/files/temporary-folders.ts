@@ -1,7 +1,7 @@
 /**
  * The name of a temporary folder contains the id and the start time of the process that created it. The folder is stale
- * once that process has exited. While a process with this id runs, it may be another one, so a folder is also stale
- * after an hour without a change. A killed gateway therefore leaves nothing behind permanently.
+ * once that process has exited. Another process may get the same id, so a folder of another process is also stale after
+ * an hour without a change. A killed gateway therefore leaves nothing behind permanently.
  */
 import { randomBytes } from "node:crypto";
 import { readdirSync, rmSync, statSync } from "node:fs";

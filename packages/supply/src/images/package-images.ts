@@ -58,7 +58,7 @@ interface Image {
   store_checked_at: number;
   users: number;
   used_at: number;
-  /** The image is no longer used for a start and is removed after its last user. */
+  /** The image is no longer used for a start and is removed when its last user has released it. */
   abandoned: boolean;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Finds, installs and removes kernel plugins. No code of a package is executed for that (plug.trust). Changes are
+ * Finds, installs and removes kernel plugins without executing any code of a package (plug.trust). Changes are
  * serialized.
  */
 import { mkdir } from "node:fs/promises";

@@ -1,7 +1,7 @@
 /**
  * Requests to the repositories of registries: authentication and redirects. A credential belongs to the host that it is
- * stored for (docs/decisions/0019-credentials-and-destinations.md): it is sent only to
- * that host and to its known token server, whatever a redirect or a challenge says.
+ * stored for (docs/decisions/0019-credentials-and-destinations.md): it is sent only to that
+ * host and to its known token server, whatever a redirect or a challenge says.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
 import { invalidResponse, unreachableRegistry } from "./registry-errors.ts";

@@ -10,7 +10,7 @@ export interface VettedSchema {
   weight: number;
   quadratic: boolean;
   formats: boolean;
-  /** Time of all patterns together for 64 kB of text. */
+  /** Time of all patterns together for 64 KiB of text. */
   pattern_ms: number;
 }
 
@@ -39,7 +39,7 @@ export function vetSchema(compiler: Compiler, text: string): VettedSchema {
 }
 
 /**
- * Estimates the time of all patterns for 64 kB of text, each tested as often as the schema allows. Stops when the limit
+ * Estimates the time of all patterns for 64 KiB of text, each tested as often as the schema allows. Stops when the limit
  * is clearly exceeded.
  */
 function timePatterns(compiler: Compiler, shape: SchemaShape): number {

@@ -1,7 +1,7 @@
 /**
  * Creates a package from an MCP server of the npm registry. The whole dependency tree is resolved, locked and installed
- * without running any of its code, except for install scripts that the operator allows. The package contains
- * these files, the lock and a manifest.
+ * without running any of its code, except for install scripts that the operator allows. The package contains these
+ * files, the lock and a manifest.
  */
 import { createReadStream } from "node:fs";
 import { lstat, mkdir, readFile, realpath, rename, rm, rmdir, writeFile } from "node:fs/promises";

@@ -209,7 +209,7 @@ const DOCKER_REPORTED: Record<string, string> = {
   "--cap-drop": STRICTER,
   "--security-opt": STRICTER,
 };
-/** The same for flags without a value. */
+/** Flags without a value that have no effect and are reported, with the reason. */
 const DOCKER_REPORTED_SWITCHES: Record<string, string> = {
   "--publish-all": NO_PORTS,
   "-P": NO_PORTS,

@@ -42,7 +42,7 @@ export interface ImageServerSource {
   secret_slots: readonly string[];
 }
 
-/** Import the parts of a source like any other package. */
+/** Imports each part of a source like any other package. */
 export interface PartImporters {
   npm(server: NpmServerSource): Promise<ImportedPackage>;
   pypi(server: PythonServerSource): Promise<ImportedPackage>;
