@@ -43,7 +43,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "max_time_ms",
   },
   {
-    defence: "harness: its runs end when it fails",
+    defence: "harness: the child runs of a failed harness end",
     file: "packages/agent/src/agent/agent-module.ts",
     from: 'if (row.status !== "succeeded") harnesses.stopChildren(row.execution_id);',
     to: "void row;",
@@ -75,7 +75,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "links child runs",
   },
   {
-    defence: "harness: its result is checked",
+    defence: "harness: the result of a harness is checked",
     file: "packages/door/src/invoke/accept.ts",
     from: "acceptObject(ending, harnessIssue)",
     to: "acceptObject(ending, () => null)",
@@ -241,7 +241,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "returns the reason why a permission",
   },
   {
-    defence: "harness: its tool calls over MCP belong to its run",
+    defence: "harness: tool calls of a harness over MCP belong to its run",
     file: "packages/api/src/mcp/calls/call-tool.ts",
     from: "caller.delegation === undefined ? session : null",
     to: "session",

@@ -32,7 +32,7 @@ interface Limits {
 
 const LIMITS: Limits = { poll_ms: 15_000, test_ms: 45_000, run_ms: 300_000 };
 
-/** Node reports these if the changed source itself is broken, for example by an undefined name. */
+/** Errors of a changed source that is itself broken, for example by an undefined name. */
 const BROKEN_SOURCE = /^(?:ReferenceError|SyntaxError|RolldownError|TransformError)\b/;
 const TEST_TIMEOUT = /^(?:Error: )?(?:Test|Hook) timed out in /;
 

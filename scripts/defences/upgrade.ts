@@ -270,14 +270,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: TRIALS_TESTS,
   },
   {
-    defence: "rollout: waiting calls of a share continue when it ends with the rollout",
+    defence: "rollout: waiting calls of a share continue when the share ends with the rollout",
     file: "packages/door/src/open/find-successor.ts",
     from: "return candidates.find(tookOverShare) ?? null;",
     to: "void candidates.find(tookOverShare);\n  return null;",
     tests: TRIALS_TESTS,
   },
   {
-    defence: "rollout: waiting calls of a share continue when it gets no more calls",
+    defence: "rollout: waiting calls of a share continue when the share gets no more calls",
     file: "packages/door/src/admission/rules.ts",
     from: "(call.row !== null || binding.rollout.traffic_percent > 0)",
     to: "binding.rollout.traffic_percent > 0",

@@ -108,7 +108,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: ALLOW_RULES_TESTS,
   },
   {
-    defence: "allow rules: a headless call uses them",
+    defence: "allow rules: a headless call uses allow rules",
     file: ALLOWED,
     from: ": verdict.needs_approval;",
     to: ": false;",
@@ -150,7 +150,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: ALLOW_RULES_TESTS,
   },
   {
-    defence: "allow rules: exact arguments allow no further ones",
+    defence: "allow rules: an answer for exact arguments covers no other arguments",
     file: RULES,
     from: 'other_arguments: covers !== "arguments",',
     to: "other_arguments: true,",

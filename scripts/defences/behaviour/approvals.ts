@@ -47,7 +47,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: APPROVE_TESTS,
   },
   {
-    defence: "approval: a plain approval is not for the session",
+    defence: "approval: a plain approval does not cover the session",
     file: ANSWERS,
     from: 'if (response === "approve" || response === "reject") {\n      if (covers === undefined) return {};',
     to: 'if (response === "reject") {\n      if (covers === undefined) return {};',

@@ -76,7 +76,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: BINDINGS_TESTS,
   },
   {
-    defence: "binding: a removal specifies its generation",
+    defence: "binding: a removal is conditional on the generation",
     file: BINDINGS,
     from: "store.bindings.remove(binding.scope, id, records, expected ?? binding.generation)",
     to: "store.bindings.remove(binding.scope, id, records)",
@@ -154,7 +154,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "binding: only the change that moved it reports the move",
+    defence: "binding: only the change that moved a binding reports the move",
     file: PLAN,
     from: "previous === undefined || previous.generation !== row.generation - 1",
     to: "previous === undefined",

@@ -126,11 +126,11 @@ const PreviousVersionSchema = z.object({
   /** Permissions that only the new version requests; `policy` withholds them. */
   permissions_held: z.array(HeldPermissionSchema),
   /**
-   * Permissions that the new version widens and that the policy already limited before the upgrade. Only an admin may
-   * remove such a limit.
+   * Permissions that only the new version requests and that the policy already limited before the upgrade. Only an admin
+   * may remove such a limit.
    */
   permissions_limited: z.array(HeldPermissionSchema).optional(),
-  /** The bindings that served a share of the calls during the rollout. Their running calls continue on this binding. */
+  /** The bindings that served a share of the calls during the rollout. Their waiting calls continue on this binding. */
   shares: z.array(z.string()).optional(),
 });
 

@@ -39,8 +39,8 @@ export function vetSchema(compiler: Compiler, text: string): VettedSchema {
 }
 
 /**
- * Estimates the time of all patterns for 64 KiB of text, each tested as often as the schema allows. Stops when the limit
- * is clearly exceeded.
+ * Estimates the time of all patterns for 64 KiB of text, each tested as often as the schema allows. Stops when the
+ * limit is clearly exceeded.
  */
 function timePatterns(compiler: Compiler, shape: SchemaShape): number {
   let total = 0;
