@@ -44,7 +44,8 @@ export function safePath(name: string, isFolder: boolean): string {
 
 function checkPart(part: string, name: string): void {
   if (part === "..") throw unsafe("path-traversal", 'its path contains ".."', name);
-  if (part === "" || part === ".") throw unsafe("path-form", "its path has an empty part", name);
+  if (part === "" || part === ".")
+    throw unsafe("path-form", 'its path has a part that is empty or "."', name);
   if (part.startsWith(".wh.")) throw unsafe("whiteout", "it is a whiteout file of a container layer", name);
   if (/[. ]$/.test(part)) throw unsafe("trailing-dot", "a part of its path ends with a dot or a space", name);
   if (part.includes(":")) throw unsafe("colon", "its path contains a colon", name);

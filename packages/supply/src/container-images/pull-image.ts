@@ -95,7 +95,7 @@ async function pullLayers(
       if (!LAYER.test(layer.media_type))
         throw new BackplaneError(
           "package.invalid",
-          `${reference_text} has a layer of the type ${layer.media_type}.`,
+          `${reference_text} has a layer of the unsupported type ${layer.media_type}.`,
         );
       const message = `Downloading ${reference_text}, layer ${index + 1} of ${manifest.layers.length}`;
       const onReceived = (bytes: number) =>

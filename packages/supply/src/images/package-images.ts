@@ -311,7 +311,7 @@ function rootOf({ folder }: Image): string {
 function changedImage(digest: string, file: string): BackplaneError {
   return new BackplaneError(
     "package.corrupt",
-    `The verified image of ${digest} was changed by another process: ${JSON.stringify(file)}. The process was stopped.`,
+    `The verified image of ${digest} was changed by another process and is no longer used: ${JSON.stringify(file)} differs.`,
     {
       details: { digest, file, what: "changed" },
       fix: "Call again: the next process gets a new image. Find the program that writes to the gateway's home.",
