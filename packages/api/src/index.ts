@@ -1,4 +1,4 @@
-/** HTTP: routes, authentication, the error envelope, the OpenAPI document, the explorer. */
+/** The HTTP server of the gateway: routes, event streams, WebSockets, MCP, the model endpoints and the pages. */
 
 export { createMetrics, type Metrics, type RouteMeter } from "./http/metrics.ts";
 export { type Api, type ApiOptions, createApi } from "./server/create-api.ts";

@@ -1,5 +1,5 @@
 // The overview page: the status of the gateway, read with the cookie of this browser. It keeps a connection, so that it
-// never shows a stopped gateway as running.
+// notices when the gateway stops.
 import { createConnection } from "/static/chat/connection.js";
 
 const STATES = {

@@ -28,7 +28,10 @@ const ADMIN: Caller = Object.freeze({
 });
 
 export interface Authenticator {
-  /** Synchronous for the admin token, which needs no read of the store. Throws or rejects with auth.*. */
+  /**
+   * Synchronous for the admin token, which needs no read of the store. Throws or rejects with auth.*, or with
+   * request.invalid for an invalid Backplane-Org or Backplane-Project header.
+   */
   authenticate(headers: IncomingHttpHeaders, mutating: boolean): Caller | Promise<Caller>;
 }
 

@@ -50,7 +50,7 @@ export function authenticateRequest(
   setCaller(request, caller, auth);
 }
 
-/** Anthropic's clients send an API key in a header of its own. */
+/** Anthropic's clients send their API key in the header x-api-key. */
 export function withApiKey(headers: IncomingHttpHeaders): IncomingHttpHeaders {
   const key = headers["x-api-key"];
   if (headers.authorization !== undefined || typeof key !== "string") return headers;

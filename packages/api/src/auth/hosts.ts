@@ -21,7 +21,8 @@ export interface HostCheck {
 }
 
 /**
- * An entry with a port allows that port only; one without a port allows any, because a proxy or tunnel may change it.
+ * A configured name with a port allows that port only; a name without a port allows any, because a proxy or tunnel may
+ * change the port.
  */
 export function createHostCheck(configured: readonly string[]): HostCheck {
   const allowed = new Set([...LOOPBACK, ...configured.map((name) => name.toLowerCase())]);

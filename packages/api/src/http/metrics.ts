@@ -1,6 +1,6 @@
 /**
- * Metrics in the Prometheus text format. Each route gets its counters at registration, so that counting a request needs
- * no lookup and no allocation (benchmark http.invoke.cpu).
+ * Metrics in the Prometheus text format. Each route gets its counters at registration, so that counting a request does
+ * not have to look up its route (benchmark http.invoke.cpu).
  */
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import type { KernelHealth } from "@backplane/ports";

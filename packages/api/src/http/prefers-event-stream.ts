@@ -1,6 +1,6 @@
 /**
- * Whether a client prefers server-sent events to JSON, by its Accept header. Many clients, such as those of MCP, send
- * both types with every request and expect JSON from a route that has it, so a stream is sent only if it has the
+ * Whether a client prefers server-sent events to JSON, by its Accept header. Many clients, such as MCP clients, send
+ * both types with every request and expect JSON from a route that has it, so a stream is sent only if its type has the
  * higher quality, or the same quality and comes first.
  */
 export function prefersEventStream(accept: string | undefined): boolean {

@@ -14,7 +14,10 @@ declare module "fastify" {
   }
 }
 
-/** `public` needs no credential. `host` requires the admin token, because the route affects more than one org. */
+/**
+ * `public` needs no credential. `host` requires the admin, by token or console session, because the route affects more
+ * than one org.
+ */
 export type RouteAuth =
   | "public"
   /** `x_api_key`: without an Authorization header the credential may be in the header x-api-key. */

@@ -32,7 +32,7 @@ export class AnswerBlocks {
   readonly #calls = new Map<number, AnswerBlock>();
   #open: AnswerBlock | null = null;
 
-  /** `prefix` is the start of the ids of tool calls that the provider sent without an id. */
+  /** `prefix` starts the id of each tool call that the provider sent without an id. */
   constructor(prefix: string) {
     this.#prefix = prefix;
   }

@@ -79,7 +79,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
         const headers = { "backplane-llm-call": id, "request-id": request.id };
         if (llm_request.stream) {
           const iterator = parts[Symbol.asyncIterator]();
-          // A failure before the first part still has its own status.
+          // A failure before the first part still gets an error status, because no headers have been sent.
           const first = await iterator.next();
           reply.hijack();
           await writeStream(reply, headers, protocol.stream(context), first, iterator, stop.signal);

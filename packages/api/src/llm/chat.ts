@@ -115,7 +115,7 @@ class ChatStream implements EndpointStream {
     return formatSseEvent(null, openAiError(error));
   }
 
-  /** The provider is always asked for the usage; the client gets that chunk only if it requested the usage itself. */
+  /** The provider is always asked for the usage; the client gets the usage chunk only if it requested one. */
   #isUnwanted({ choices, usage }: JsonObject): boolean {
     return !this.#includes_usage && Array.isArray(choices) && choices.length === 0 && isObject(usage);
   }

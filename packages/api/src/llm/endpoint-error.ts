@@ -51,10 +51,10 @@ export function toEndpointError({ status, code, envelope }: ErrorResponse): Endp
   };
 }
 
-/** Fixes that refer to fields of our own envelope, or that the client cannot apply. */
+/** Codes whose fix refers to fields of our own envelope, or cannot be applied by the client. */
 const WITHOUT_FIX: ReadonlySet<string> = new Set(["llm.failed", "request.invalid"]);
 
-/** Both kinds of clients list models at the same address; Anthropic's send `anthropic-version`. */
+/** OpenAI's and Anthropic's clients list models at the same path; only Anthropic's send `anthropic-version`. */
 function protocolOf(request: FastifyRequest): EndpointProtocol | null {
   const url = request.routeOptions?.url ?? "";
   if (url === "/v1/models" || url === "/v1/models/:id")
@@ -62,10 +62,7 @@ function protocolOf(request: FastifyRequest): EndpointProtocol | null {
   return PROTOCOLS[url] ?? null;
 }
 
-/**
- * The statuses of a provider that concern the client's request; its other statuses are failures between the gateway and
- * the provider.
- */
+/** Statuses of the provider that the client gets unchanged. Others, such as 401, concern the gateway's own request. */
 const PASSED_ON = new Set([400, 404, 408, 409, 413, 422, 429, 500, 503, 529]);
 
 function upstreamStatus({ kind, status_code }: JsonObject): number {

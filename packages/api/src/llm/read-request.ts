@@ -16,7 +16,7 @@ export function unsupported(param: string, message: string): BackplaneError {
   });
 }
 
-/** A model may write arguments that are not an object; the next model sees them as text. */
+/** Arguments that are not an object are wrapped as `input`: a model may write any text as arguments. */
 export function toArguments(value: Json | undefined): ToolCallRequest["args"] {
   if (isObject(value)) return value;
   if (typeof value !== "string" || value.trim() === "") return {};
@@ -76,7 +76,7 @@ export function imageBlock(url: string): JsonObject {
 
 const MEDIA_PARTS: ReadonlySet<string> = new Set(["document", "file", "input_file", "input_audio"]);
 
-/** A file or audio that a client sent with its data, as a content block. Null if the part contains no data. */
+/** A file or audio part with its data, as a content block. Null for any other part. */
 export function mediaBlock(part: JsonObject): JsonObject | null {
   if (!MEDIA_PARTS.has(textOr(part.type))) return null;
   const block = normalizeContent(part as ContentBlock);

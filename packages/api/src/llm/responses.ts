@@ -1,4 +1,4 @@
-/** OpenAI's Responses API. Nothing is stored: a client sends the whole conversation with every request. */
+/** OpenAI's Responses API. No response is stored: a client sends the whole conversation with every request. */
 import {
   type ChatMessage,
   isObject,
@@ -78,7 +78,7 @@ function isAcceptedByVendor({ type, encrypted_content }: JsonObject): boolean {
 
 type AssistantMessage = Extract<ChatMessage, { role: "assistant" }>;
 
-/** Reasoning, text and calls of one step are separate items; together they are one message of the assistant. */
+/** Reasoning, text and calls of one step are separate items, which become one assistant message. */
 function toMessages(items: readonly JsonObject[]): ChatMessage[] {
   const messages: ChatMessage[] = [];
   const assistant = (isOpen: (last: AssistantMessage) => boolean): AssistantMessage => {

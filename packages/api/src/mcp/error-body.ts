@@ -1,6 +1,6 @@
 /**
- * Errors in the form that MCP clients parse: JSON-RPC for a request body that cannot be parsed, OAuth for the endpoints
- * that clients try without a credential. Errors about the credential keep the usual envelope.
+ * Errors in the form that MCP clients parse: JSON-RPC for a request that the MCP endpoints cannot accept, OAuth for the
+ * endpoints that clients try without a credential. Errors about the credential keep the usual envelope.
  */
 import { type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { FastifyRequest } from "fastify";

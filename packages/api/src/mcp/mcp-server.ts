@@ -30,7 +30,7 @@ export interface McpDeps {
   clock: Clock;
   log: Logger;
   version: string;
-  /** Limited separately from other event streams, so that many MCP clients do not use up their limit. */
+  /** Have their own limit, so that many MCP clients do not use up the limit of the other event streams. */
   streams: EventStreams;
 }
 
@@ -110,8 +110,8 @@ export function createMcpServer(deps: McpDeps): McpServer {
         async handler({ caller: sender, params: path_params, body, request, reply }) {
           const caller = withChannel(sender, MCP_CHANNEL);
           const name = readServerName(path_params);
-          const server = find(caller, name);
-          const view = server instanceof Promise ? await server : server;
+          const found = find(caller, name);
+          const view = found instanceof Promise ? await found : found;
           if (view === null) return serverNotFound(name);
           return await post({ caller, view, body, headers: request.raw.headers, reply });
         },

@@ -1,6 +1,6 @@
 /**
- * The methods whose result the gateway returns in one response. Methods that may first send notifications or
- * questions to the client are in calls/ and notifications/.
+ * The methods whose result the gateway returns in one response. Methods that can send notifications or questions to the
+ * client before the result are in calls/ and notifications/.
  */
 import {
   type JsonObject,

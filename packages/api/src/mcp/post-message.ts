@@ -207,7 +207,10 @@ export function createPostHandler(deps: PostDeps): (post: Post) => Promise<Route
     }
   }
 
-  /** Only an invalid request has an error status; a valid one that fails has status 200. */
+  /**
+   * An invalid request, an unknown session and a missing capability have an error status. Any other failure has status
+   * 200.
+   */
   function errorResponse(error: unknown, id: McpRequestId | null, invalid_request: boolean): RouteResponse {
     const code = codeIn(error);
     const always = code === MCP_ERRORS.session_not_found || code === MCP_ERRORS.missing_capability;

@@ -51,7 +51,7 @@ export function buildOpenApi(
   const paths: Record<string, Record<string, unknown>> = {};
   for (const route of routes) {
     paths[route.path] ??= {};
-    paths[route.path]![route.method.toLowerCase()] = describe(route, components);
+    paths[route.path]![route.method.toLowerCase()] = describeRoute(route, components);
   }
   components.addBodyScopes();
   // Sorted, so that the document does not depend on the order in which plugins were loaded.
@@ -88,7 +88,7 @@ export function buildOpenApi(
   };
 }
 
-function describe(route: Route, components: Components): JsonSchema {
+function describeRoute(route: Route, components: Components): JsonSchema {
   const operation: JsonSchema = {
     operationId: route.operation_id,
     summary: route.summary,
@@ -113,9 +113,7 @@ function describe(route: Route, components: Components): JsonSchema {
   return operation;
 }
 
-/**
- * The bodies of other formats are described as in their own documentation: model vendors, and the web API of `/api`.
- */
+/** Bodies in the formats of the model vendors and of the web API under `/api` are described without a scope. */
 function describesScope({ auth, path, error_schema }: Route): boolean {
   return auth !== "public" && path.startsWith("/v1/") && error_schema === undefined;
 }

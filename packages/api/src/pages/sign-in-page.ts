@@ -1,6 +1,6 @@
 import { escapeHtml } from "./escape-html.ts";
 
-/** The URL of the page contains a code, so it must not be cached or sent as a referrer. */
+/** The URL of the page contains a code, so the page must not be cached and the URL must not be sent as a referrer. */
 export const SIGN_IN_PAGE_HEADERS = {
   "content-security-policy":
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

@@ -96,6 +96,6 @@ function cachedFiles(names: readonly string[], read: (name: string) => string): 
 
 /** The remedy of each error code. An error in an event has no fix, so the page looks up the remedy by code. */
 function buildRemedies(): string {
-  const lines = Object.entries(ERROR_CODES).map(([code, { remedy }]) => [code, remedy]);
-  return JSON.stringify(Object.fromEntries(lines));
+  const remedies = Object.entries(ERROR_CODES).map(([code, { remedy }]) => [code, remedy]);
+  return JSON.stringify(Object.fromEntries(remedies));
 }

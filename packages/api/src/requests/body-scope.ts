@@ -39,7 +39,7 @@ export function acceptsBodyScope(schema: z.ZodType): boolean {
   return "shape" in schema && !hasField(schema, "scope");
 }
 
-/** `schema` is that of the route. */
+/** `schema` is the body schema of the route. */
 export function extractBodyScope(caller: Caller | null, schema: z.ZodType, body: unknown): ScopedBody {
   if (caller === null || !isObject(body) || !isObject(body.scope) || !acceptsBodyScope(schema))
     return { body, scope: null };

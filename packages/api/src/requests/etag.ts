@@ -10,8 +10,8 @@ export function isUnchanged(header: string | undefined, generation: number): boo
   return header !== undefined && tagsIn(header).some((tag) => tag === "*" || tag === generation);
 }
 
-/** The generation that If-Match requires; undefined when there is no condition. Reads the row only for several tags. */
-export async function expectedGeneration(
+/** Returns undefined when there is no condition. Reads the row unless the header is `*` or one generation. */
+export async function readExpectedGeneration(
   header: string | undefined,
   current: () => Promise<{ generation: number }>,
 ): Promise<number | undefined> {

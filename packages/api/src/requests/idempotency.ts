@@ -1,7 +1,7 @@
 /**
- * Idempotency-Key: the first request with a key does the work, and repeats get the stored response. Keys are scoped to
- * the caller's project. The actor is part of the digest, so another caller that uses the same key for the same request
- * gets a conflict instead of the other caller's response.
+ * Idempotency-Key: the first request with a key does the work, and repeats get the stored response, or the created row
+ * as it is now. Keys are scoped to the caller's project. The actor is part of the digest, so another caller that uses
+ * the same key for the same request gets a conflict instead of the first caller's response.
  */
 import { hash } from "node:crypto";
 import { BackplaneError, canonicalJson } from "@backplane/contract";
@@ -29,7 +29,7 @@ export function requestDigest(caller: Caller, request: FastifyRequest, body: unk
   return hash("sha256", `${actor}\n${request.method}\n${path}\n${canonicalJson(body ?? null)}`);
 }
 
-/** Runs a create whose whole JSON response may be stored for repeats. */
+/** Runs a request whose whole JSON response may be stored for repeats. */
 export async function createOnce(
   kernel: Kernel,
   caller: Caller,

@@ -1,6 +1,6 @@
 /**
  * Parses JSON bodies with bounded nesting. A `__proto__` key is rejected, because copying the value could change a
- * prototype. A value that re-serialization would change is rejected too: a person must approve exactly what was sent.
+ * prototype. A number that is too large is rejected too: a person must approve exactly what was sent.
  */
 import { isUtf8 } from "node:buffer";
 import { BackplaneError, WIRE_LIMITS } from "@backplane/contract";

@@ -3,7 +3,7 @@ import { JsonObjectSchema } from "@backplane/contract/schema";
 import type { SessionRef } from "@backplane/ports";
 import { z } from "zod";
 
-/** A name without control characters and lone surrogates: PostgreSQL cannot store NUL. */
+/** A name without control characters or lone surrogates: PostgreSQL cannot store NUL. */
 export const nameSchema = (max: number) =>
   z
     .string()
@@ -41,7 +41,7 @@ export function waitMs(wait: z.output<typeof WaitSeconds>): number {
   return (typeof wait === "number" ? wait : DEFAULT_WAIT_S) * 1000;
 }
 
-/** Only the length is limited here; the kernel decides which session ids a client may use. */
+/** Limits only the length and the characters; the kernel decides which session ids a client may use. */
 export const SessionId = nameSchema(256).min(1);
 export const Workspace = nameSchema(1_024).min(1);
 

@@ -24,7 +24,7 @@ export function canonicalPolicy(body: unknown): unknown {
     }
     const target = FIELDS.has(field) ? field : key;
     if (target !== key && body[target] !== undefined) throw duplicateField(key, target);
-    // `roles` may already hold what an earlier field added to it.
+    // An earlier field may already have added to `roles`.
     if (policy[target] === undefined) policy[target] = value;
   }
   return isObject(policy.channels) ? { ...policy, channels: canonicalChannels(policy.channels) } : policy;

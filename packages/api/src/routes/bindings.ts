@@ -16,7 +16,7 @@ import {
 import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { etagOf, expectedGeneration, isUnchanged } from "../requests/etag.ts";
+import { etagOf, readExpectedGeneration, isUnchanged } from "../requests/etag.ts";
 import { createOnce } from "../requests/idempotency.ts";
 import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
@@ -122,7 +122,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 200: { description: "Rolled back.", schema: BindingSchema } },
       async handler({ caller, params, request, operation }) {
         const now = () => kernel.bindings.get(caller, params.id);
-        const expected = await expectedGeneration(request.headers["if-match"], now);
+        const expected = await readExpectedGeneration(request.headers["if-match"], now);
         const binding = await kernel.bindings.rollback(caller, params.id, expected, operation);
         return { status: 200, json: binding, headers: { etag: etagOf(binding) } };
       },
@@ -177,7 +177,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 200: { description: "Changed.", schema: ChangedBindingSchema } },
       async handler({ caller, params, body, request, operation }) {
         const now = () => kernel.bindings.get(caller, params.id);
-        const expected = await expectedGeneration(request.headers["if-match"], now);
+        const expected = await readExpectedGeneration(request.headers["if-match"], now);
         // Counted before the change, because the response reports what was pending when the hook was disabled.
         const waiting = body.status === "disabled" ? await countWaiting(caller, params.id) : {};
         const binding = await kernel.bindings.patch(caller, params.id, body, expected, operation);
@@ -196,7 +196,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 204: { description: "Removed." } },
       async handler({ caller, params, request }) {
         const now = () => kernel.bindings.get(caller, params.id);
-        const expected = await expectedGeneration(request.headers["if-match"], now);
+        const expected = await readExpectedGeneration(request.headers["if-match"], now);
         await kernel.bindings.remove(caller, params.id, expected);
         return { status: 204, empty: true };
       },

@@ -21,7 +21,7 @@ const model = z.string().min(1).max(512).describe("`INSTANCE/MODEL`, or the name
 const flag = z.boolean().nullish();
 const list = (what: string) => z.array(z.looseObject({})).nullish().describe(what);
 
-/** The fields that the gateway reads. All others are passed on to a provider with the same protocol. */
+/** Only these fields are validated. A provider with the same protocol gets all fields. */
 const ChatRequestSchema = z.looseObject({
   model,
   messages: z.array(z.looseObject({ role: z.string() })).min(1),

@@ -1,7 +1,7 @@
 /**
- * Routes for kernel plugins that do not depend on the web adapter: they can enable a disabled web adapter again, and
- * they stream the progress of an installation, which routes of adapters cannot do. All other operations on plugins are
- * routes of the web adapter, under /api/plugins.
+ * Routes for kernel plugins. They do not depend on the web adapter, so they can enable it again after it was disabled,
+ * and they stream the progress of an installation, which routes of adapters cannot do. All other operations on plugins
+ * are routes of the web adapter, under /api/plugins.
  */
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";

@@ -10,7 +10,7 @@ import {
 } from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { etagOf, expectedGeneration, isUnchanged } from "../requests/etag.ts";
+import { etagOf, readExpectedGeneration, isUnchanged } from "../requests/etag.ts";
 import { canonicalPolicy } from "../requests/policy-spelling.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
@@ -64,7 +64,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 200: { description: "Replaced.", schema: StoredPolicySchema } },
       async handler({ caller, query: { level }, body, request }) {
         const current = () => policy.get(caller, level);
-        const expected = await expectedGeneration(request.headers["if-match"], current);
+        const expected = await readExpectedGeneration(request.headers["if-match"], current);
         const written = await policy.put(caller, level, body, expected);
         return { status: 200, json: written, headers: { etag: etagOf(written) } };
       },
@@ -84,7 +84,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 200: { description: "Changed.", schema: StoredPolicySchema } },
       async handler({ caller, query: { level }, body, request }) {
         const current = () => policy.get(caller, level);
-        const expected = await expectedGeneration(request.headers["if-match"], current);
+        const expected = await readExpectedGeneration(request.headers["if-match"], current);
         const written = await policy.patch(caller, level, body, expected);
         return { status: 200, json: written, headers: { etag: etagOf(written) } };
       },

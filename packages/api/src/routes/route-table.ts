@@ -33,7 +33,7 @@ import { systemRoutes } from "./system.ts";
 import { trustedKeyRoutes } from "./trusted-keys.ts";
 import { workspaceRoutes } from "./workspaces.ts";
 
-/** Every route, including the one that serves the OpenAPI document made from this table. */
+/** Every route except those of adapters, including the route of the OpenAPI document made from this table. */
 export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
   const table: Route[] = [
     ...installationRoutes(deps),

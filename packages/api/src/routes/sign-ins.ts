@@ -13,7 +13,7 @@ import { renderSignInPage, SIGN_IN_PAGE_HEADERS } from "../pages/sign-in-page.ts
 import { IdParams } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
-/** Each sign-in has its own cookie, so that two at the same time do not conflict. */
+/** Each login has its own cookie, so that two logins at the same time do not conflict. */
 const COOKIE = "backplane_login_";
 
 const text = z.string().max(8_192).optional();

@@ -1,5 +1,5 @@
 /**
- * Trusted folders on the host with tool files. They belong to the host, so only the admin token may use these routes.
+ * Trusted folders on the host with tool files. They belong to the host, so only the admin may use these routes.
  */
 import {
   WorkspaceFolderSchema,

@@ -1,6 +1,6 @@
 /**
  * Routes of adapters (plug.web-adapter): `/api/*` and `/x/*` serve the routes that the loaded plugins have mounted
- * there. The gate is the same as for every other route and comes before the body is read. Plugins receive and return
+ * there. A request passes the same gate as for every other route before its body is read. Plugins receive and return
  * plain values.
  */
 import { BackplaneError, type Json } from "@backplane/contract";

@@ -23,7 +23,7 @@ import { attachWebSockets } from "../ws/upgrade.ts";
 import { registerAdapterRoutes } from "./adapter-routes.ts";
 import { respondToClientError } from "./client-error.ts";
 import { registerRoutes } from "./register-routes.ts";
-import { createUnknownRoute } from "./unknown-route.ts";
+import { createUnknownRouteErrors } from "./unknown-route.ts";
 
 export interface ApiOptions {
   kernel: Kernel;
@@ -202,7 +202,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   };
   app.setErrorHandler((error, request, reply) => sendError(error, request.id, reply));
   const unknown = metrics.route("unknown");
-  const describeUnknown = createUnknownRoute(routes);
+  const describeUnknown = createUnknownRouteErrors(routes);
   app.setNotFoundHandler((request, reply) => {
     try {
       checkRequestGate(gate, request, reply);

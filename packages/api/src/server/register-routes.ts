@@ -1,7 +1,7 @@
 /**
- * Registers the route table with Fastify. Order for every request: host and origin, credential, scope, body, schemas,
- * handler. Everything that depends on the route is computed at registration and not per request (benchmark
- * http.invoke.cpu).
+ * Registers the route table with Fastify. Order for every request: host and origin, state of the gateway, credential,
+ * scope, body, schemas, handler. Everything that depends only on the route is computed at registration and not per
+ * request (benchmark http.invoke.cpu).
  */
 import { Readable } from "node:stream";
 import type { Caller, Clock } from "@backplane/ports";

@@ -2,7 +2,7 @@ import { BackplaneError } from "@backplane/contract";
 import type { Route } from "../http/route.ts";
 
 /** The error for a path or method that is not in the table. For a known path it lists the allowed methods. */
-export function createUnknownRoute(
+export function createUnknownRouteErrors(
   routes: readonly Route[],
 ): (method: string, url: string) => { error: BackplaneError; allow: string | null } {
   const patterns = routes.map((route) => ({

@@ -9,7 +9,7 @@ import type { SseItem } from "./event-streams.ts";
 
 /** How often counts within one step are sent. A new step is sent immediately. */
 const UPDATE_MS = 250;
-/** The last report is repeated. A client must get an item at least every 2 s, even if timers fire late. */
+/** How often the last report is repeated. A client must get an item at least every 2 s, even if timers fire late. */
 const REPEAT_MS = 1_000;
 
 const UNREPORTED: ProgressReport = { step: "read", message: "Reading the request" };

@@ -72,7 +72,7 @@ export class ClientSocket {
     this.last_seen = deps.now();
   }
 
-  get idle(): boolean {
+  get is_idle(): boolean {
     return this.#attached.size === 0;
   }
 

@@ -149,7 +149,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
       sweep = null;
       const silent_since = clock.monotonic() - deps.kernel.fanout.heartbeat_ms;
       for (const client of clients) {
-        if (client.idle && client.last_seen < silent_since) client.close("timeout");
+        if (client.is_idle && client.last_seen < silent_since) client.close("timeout");
         else void client.checkCredential();
       }
       if (clients.size > 0) scheduleSweep();

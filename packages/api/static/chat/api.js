@@ -14,7 +14,7 @@ export async function call(method, path, body) {
   throw Object.assign(new Error(message), { code, fix: details?.fix ?? "", status: response.status });
 }
 
-/** Looks up the remedy of an error code; empty if there is none. The list is loaded with the first error. */
+/** Returns a function that finds the remedy of an error code, or "". The list is loaded at the first call. */
 export function createRemedies() {
   let list = null;
   return async (code) => {

@@ -134,7 +134,7 @@ export function createApprovals(container, actions) {
       else if (kind === "approval.cancelled") remove(payload.id);
       else if (kind === "approval.response") void refresh();
     },
-    /** True when the op is the response to an answer of this page. */
+    /** Returns true when the op is the response to an answer that this page sent. */
     handleReply(op) {
       const answered = sent.get(op.ref);
       if (answered === undefined) return false;

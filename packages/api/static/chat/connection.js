@@ -1,5 +1,5 @@
-// The WebSocket of the page. After a lost connection it reconnects and resumes after the last entry that it has, so that
-// no entry is missed or repeated.
+// The WebSocket of the page. After a lost connection it reconnects and resumes after the last entry that the page has, so
+// that no entry is missed or repeated.
 //
 //   connecting → live → reconnecting → live …, and signed-out while this browser has no login
 //
@@ -151,7 +151,7 @@ export function createConnection(handlers) {
   return {
     send,
     sendToSession,
-    /** Detaches from the open session and attaches to this one; null for none. */
+    /** Detaches from the open session and attaches to `next`, or to no session if it is null. */
     watch(next) {
       if (attached) send({ op: "detach", connection_id });
       session_id = next;

@@ -1,4 +1,4 @@
-// All nodes are created here: text is inserted as text and never as markup.
+// Creates elements: text is inserted as text and never as markup.
 
 export const byId = (id) => document.getElementById(id);
 

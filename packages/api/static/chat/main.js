@@ -1,4 +1,4 @@
-// The chat page: connects its parts. All state is stored by the gateway, so a reload loses nothing.
+// The chat page: connects its parts. The gateway stores the conversation, so a reload loses only unsent text.
 import { call, createRemedies } from "./api.js";
 import { createApprovals } from "./approvals.js";
 import { createComposer } from "./composer.js";
@@ -17,10 +17,10 @@ const CHIP = {
   "signed-out": "Signed out",
 };
 const scroll = byId("scroll");
-const remedyOf = createRemedies();
+const findRemedy = createRemedies();
 const { showError, clearError, speak } = createNotices(
   { alert: byId("alert"), spoken: byId("spoken") },
-  remedyOf,
+  findRemedy,
 );
 const composer = createComposer(
   { form: byId("composer"), message: byId("message"), examples: byId("examples") },
@@ -35,7 +35,7 @@ let at_end = true;
 /** Whether the replay has ended. */
 let live = false;
 
-const view = createView(byId("log"), { fork, pin, undo, remedyOf, drawn });
+const view = createView(byId("log"), { fork, pin, undo, findRemedy, drawn });
 const approvals = createApprovals(byId("approvals"), {
   send: (op) => connection.send(op),
   speak,
@@ -84,7 +84,7 @@ function receiveEvent(op) {
   if (kind.startsWith("approval.")) approvals.receive(op.event);
   else if (kind === "session.replay.done") {
     live = true;
-    void replayed();
+    void onReplayed();
   } else if (kind === "session.compaction.started") speak("Summarizing earlier messages");
   else if (kind === "session.compaction.failed")
     showError({ code: "loop.failed", message: op.event.payload.error });
@@ -92,8 +92,8 @@ function receiveEvent(op) {
   if (op.event.payload.kind === "anchor" && live) checkCompaction().catch(showError);
 }
 
-/** A message or turn may have completed while the connection was lost. */
-async function replayed() {
+/** While the connection was lost, the sent message may have arrived and the turn may have ended. */
+async function onReplayed() {
   drawState();
   checkCompaction().catch(showError);
   if (transcript.items.length > 0) showPins().catch(showError);
@@ -227,7 +227,7 @@ async function undo() {
   }
 }
 
-/** The marker of an undone compaction stays on the tape; the origin of the head chain shows whether it is in effect. */
+/** The marker of an undone compaction stays on the tape, so the head chain decides whether one is in effect. */
 async function checkCompaction() {
   const requested = transcript;
   if (!requested.items.some(({ of }) => of === "compaction")) return;

@@ -2,13 +2,13 @@
 import { el } from "./dom.js";
 import { errorCard } from "./view.js";
 
-export function createNotices({ alert, spoken }, remedyOf) {
+export function createNotices({ alert, spoken }, findRemedy) {
   const clearError = () => {
     alert.hidden = true;
   };
   const showError = (error) => {
     const close = el("button", { type: "button", class: "quiet", onclick: clearError }, "Dismiss");
-    alert.replaceChildren(errorCard(error, { remedyOf }), close);
+    alert.replaceChildren(errorCard(error, { findRemedy }), close);
     alert.hidden = false;
   };
   const speak = (text) => {

@@ -1,4 +1,4 @@
-// The model and the theme.
+// The controls for the model and the theme.
 import { call } from "./api.js";
 import { el } from "./dom.js";
 
@@ -53,7 +53,7 @@ export function setUpProviders(select, showError, speak) {
   return { refresh };
 }
 
-/** Marks a provider that cannot answer. */
+/** Marks a provider whose required configuration is missing. */
 function optionText({ id, label, plugin, config, config_schema }) {
   const title = label || id;
   const full = title.includes(plugin) ? title : `${title} (${plugin})`;

@@ -13,8 +13,8 @@ export function createSidebar({ list, find, note }, onError) {
     const query = find.value.trim().toLowerCase();
     const shown = sessions.filter(({ id }) => id.toLowerCase().includes(query));
     list.replaceChildren(...shown.map((session) => row(session, session.id === current)));
-    if (sessions.length === 0) note.textContent = "No session yet.";
-    else note.textContent = shown.length === 0 ? "No session has this in its id." : "";
+    if (sessions.length === 0) note.textContent = "There are no sessions yet.";
+    else note.textContent = shown.length === 0 ? "No session id contains this text." : "";
   }
 
   async function refresh() {

@@ -61,7 +61,7 @@ export class Transcript {
     else if (op.event.kind === "x.loop.tool.progress") this.#progress(op.event.payload);
   }
 
-  /** Thoughts of one model call are one item; the answer or a tool call ends it. */
+  /** All thinking of one model call is one item. */
   #think({ thinking, request_id }) {
     const current = this.#thinking;
     if (current !== null && current.request_id === request_id)

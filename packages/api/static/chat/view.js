@@ -5,7 +5,7 @@ import { markdown } from "./markdown.js";
 
 const STATUS = { running: ["…", "running"], ok: ["✓", "ok"], error: ["✗", "failed"] };
 
-/** `actions`: fork(entry_id), pin(entry_id, pinned), undo(), remedyOf(code), drawn() after each drawing. */
+/** `actions`: fork(entry_id), pin(entry_id, pinned), undo(), findRemedy(code), drawn() after each drawing. */
 export function createView(log, actions) {
   const nodes = new Map();
   const dirty = new Set();
@@ -196,7 +196,7 @@ function displayNode(display) {
 /** Shows the fix of the error, or the remedy of its code. */
 export function errorCard({ code, message, fix = "" }, actions) {
   const remedy = el("div", { class: "fix" }, markdown(fix));
-  if (fix === "") void actions.remedyOf(code).then((text) => remedy.append(markdown(text)));
+  if (fix === "") void actions.findRemedy(code).then((text) => remedy.append(markdown(text)));
   return el(
     "article",
     { class: "item error", "aria-label": "Error" },

@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const code = async (...args: Parameters<TestApi["call"]>) => {
+const statusAndCode = async (...args: Parameters<TestApi["call"]>) => {
   const response = await api.call(...args);
   return [response.status, response.json?.error?.code];
 };
@@ -45,7 +45,7 @@ const PUBLIC_ROUTES = new Set([
 
 verifies(
   "webapi.auth",
-  "requires a credential on every route except health, one-time links, pages and static files",
+  "requires a credential on every route that is not listed as public",
   async () => {
     const mounts = api.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted }));
     expect(mounts.length).toBeGreaterThan(20);
@@ -62,9 +62,9 @@ verifies(
     }
     const public_routes = routes.filter(({ method, path }) => PUBLIC_ROUTES.has(`${method} ${path}`));
     expect(public_routes).toHaveLength(PUBLIC_ROUTES.size);
-    expect(await code("GET", "/v1/status", { token: "bpk_unknown" })).toEqual([401, "auth.invalid"]);
-    expect(await code("GET", "/v1/status", { token: "vai_dlg_unknown" })).toEqual([401, "auth.invalid"]);
-    expect(await code("GET", "/v1/status", { headers: { authorization: "Basic x" } })).toEqual([
+    expect(await statusAndCode("GET", "/v1/status", { token: "bpk_unknown" })).toEqual([401, "auth.invalid"]);
+    expect(await statusAndCode("GET", "/v1/status", { token: "vai_dlg_unknown" })).toEqual([401, "auth.invalid"]);
+    expect(await statusAndCode("GET", "/v1/status", { headers: { authorization: "Basic x" } })).toEqual([
       401,
       "auth.invalid",
     ]);
@@ -73,15 +73,15 @@ verifies(
 
 verifies(
   "webapi.auth",
-  "rejects a foreign Host or Origin before it checks the credential, on every path",
+  "rejects a foreign Host or Origin on public, protected and unknown paths, despite a valid credential",
   async () => {
     for (const url of ["/healthz", "/", "/v1/status", "/nowhere"]) {
-      expect(await code("GET", url, { headers: { host: "evil.example" } }), url).toEqual([403, "auth.host"]);
-      expect(await code("GET", url, { headers: { origin: "https://evil.example" } }), url).toEqual([
+      expect(await statusAndCode("GET", url, { headers: { host: "evil.example" } }), url).toEqual([403, "auth.host"]);
+      expect(await statusAndCode("GET", url, { headers: { origin: "https://evil.example" } }), url).toEqual([
         403,
         "auth.origin",
       ]);
-      expect(await code("GET", url, { headers: { origin: "null" } }), url).toEqual([403, "auth.origin"]);
+      expect(await statusAndCode("GET", url, { headers: { origin: "null" } }), url).toEqual([403, "auth.origin"]);
     }
     const own_host = { host: "gateway.example:8443", origin: "https://gateway.example:8443" };
     expect((await api.call("GET", "/v1/status", { headers: own_host })).status).toBe(200);
@@ -93,12 +93,12 @@ verifies("webapi.auth", "exchanges a one-time link for an HttpOnly SameSite cook
   const opened = await api.call("GET", link, { token: null });
   expect([opened.status, opened.headers.location]).toEqual([303, "/"]);
   expect(opened.headers["set-cookie"]).toMatch(/; HttpOnly; SameSite=Strict/);
-  expect(await code("GET", link, { token: null })).toEqual([401, "auth.link_used"]);
-  expect(await code("GET", "/login?code=guessed", { token: null })).toEqual([401, "auth.link_used"]);
-  expect(await code("GET", "/login", { token: null })).toEqual([401, "auth.link_used"]);
+  expect(await statusAndCode("GET", link, { token: null })).toEqual([401, "auth.link_used"]);
+  expect(await statusAndCode("GET", "/login?code=guessed", { token: null })).toEqual([401, "auth.link_used"]);
+  expect(await statusAndCode("GET", "/login", { token: null })).toEqual([401, "auth.link_used"]);
   const expired = `/login?code=${api.api.mintLoginCode()}`;
   api.clock.advance(5 * 60_000);
-  expect(await code("GET", expired, { token: null })).toEqual([401, "auth.link_used"]);
+  expect(await statusAndCode("GET", expired, { token: null })).toEqual([401, "auth.link_used"]);
 
   const page = await api.call("GET", link, { token: null, headers: { accept: "text/html,*/*;q=0.8" } });
   expect([page.status, page.headers["content-type"]]).toEqual([401, "text/html; charset=utf-8"]);
@@ -116,7 +116,7 @@ verifies("webapi.auth", "accepts the cookie for reads, and for writes only from 
   const read = await api.call("GET", "/v1/status", { token: null, headers });
   expect([read.status, read.json.caller.actor]).toEqual([200, "admin"]);
   const put = (more: Record<string, string>) =>
-    code("PUT", "/v1/secrets/from_console", {
+    statusAndCode("PUT", "/v1/secrets/from_console", {
       token: null,
       headers: { cookie, ...more },
       body: { value: "x" },
@@ -125,16 +125,16 @@ verifies("webapi.auth", "accepts the cookie for reads, and for writes only from 
   expect(await put({ origin: "http://evil.example" })).toEqual([403, "auth.origin"]);
   expect(await put({ origin })).toEqual([200, undefined]);
 
-  expect(await code("GET", "/v1/status", { token: null, headers: { cookie: `${cookie}x` } })).toEqual([
+  expect(await statusAndCode("GET", "/v1/status", { token: null, headers: { cookie: `${cookie}x` } })).toEqual([
     401,
     "auth.invalid",
   ]);
   const out = await api.call("POST", "/v1/logout", { token: null, headers: { cookie, origin } });
   expect(out.status).toBe(204);
-  expect(await code("GET", "/v1/status", { token: null, headers })).toEqual([401, "auth.invalid"]);
+  expect(await statusAndCode("GET", "/v1/status", { token: null, headers })).toEqual([401, "auth.invalid"]);
   const later = await signIn();
   api.clock.advance(12 * 3_600_000);
-  expect(await code("GET", "/v1/status", { token: null, headers: { cookie: later } })).toEqual([
+  expect(await statusAndCode("GET", "/v1/status", { token: null, headers: { cookie: later } })).toEqual([
     401,
     "auth.invalid",
   ]);
@@ -142,7 +142,7 @@ verifies("webapi.auth", "accepts the cookie for reads, and for writes only from 
 
 verifies("webapi.auth", "rejects bodies that are not JSON", async () => {
   const post = (type: string | undefined, url = "/v1/plugin-bindings") =>
-    code("POST", url, { body: "{}", headers: type === undefined ? {} : { "content-type": type } });
+    statusAndCode("POST", url, { body: "{}", headers: type === undefined ? {} : { "content-type": type } });
   for (const type of [
     "text/plain",
     "application/x-www-form-urlencoded",
@@ -158,14 +158,14 @@ test("limits a key to its scopes and refuses it admin headers and login links", 
   const key = async (scopes: string[]) =>
     (await api.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token as string;
   const reader = await key(["bindings:read"]);
-  expect(await code("GET", "/v1/plugin-bindings", { token: reader })).toEqual([200, undefined]);
-  expect(await code("POST", "/v1/plugin-bindings", { token: reader, body: {} })).toEqual([403, "auth.scope"]);
-  expect(await code("GET", "/metrics", { token: reader })).toEqual([200, undefined]);
+  expect(await statusAndCode("GET", "/v1/plugin-bindings", { token: reader })).toEqual([200, undefined]);
+  expect(await statusAndCode("POST", "/v1/plugin-bindings", { token: reader, body: {} })).toEqual([403, "auth.scope"]);
+  expect(await statusAndCode("GET", "/metrics", { token: reader })).toEqual([200, undefined]);
   const headers = { "backplane-org": "org_other" };
-  expect(await code("GET", "/v1/plugin-bindings", { token: reader, headers })).toEqual([403, "auth.scope"]);
+  expect(await statusAndCode("GET", "/v1/plugin-bindings", { token: reader, headers })).toEqual([403, "auth.scope"]);
   const admin_key = await key(["admin"]);
-  expect(await code("GET", "/v1/audit", { token: admin_key })).toEqual([200, undefined]);
-  expect(await code("POST", "/v1/login-links", { token: admin_key })).toEqual([403, "auth.scope"]);
+  expect(await statusAndCode("GET", "/v1/audit", { token: admin_key })).toEqual([200, undefined]);
+  expect(await statusAndCode("POST", "/v1/login-links", { token: admin_key })).toEqual([403, "auth.scope"]);
 });
 
 test("lets the admin choose org and project by headers", async () => {
@@ -178,7 +178,7 @@ test("lets the admin choose org and project by headers", async () => {
   expect(await scopeWith({ "backplane-project": "*" })).toEqual(["org_local", null]);
   expect(await scopeWith({ "backplane-project": "" })).toEqual(["org_local", null]);
   expect(await scopeWith({ "backplane-org": "org_b" })).toEqual(["org_b", "proj_default"]);
-  expect(await code("GET", "/v1/status", { headers: { "backplane-org": "b'--" } })).toEqual([
+  expect(await statusAndCode("GET", "/v1/status", { headers: { "backplane-org": "b'--" } })).toEqual([
     400,
     "request.invalid",
   ]);
@@ -204,20 +204,20 @@ test("limits a delegated token to tool calls and their records until its invocat
     body: { export_id: "echo", input: {} },
   });
   expect([child.status, child.json.status]).toEqual([200, "succeeded"]);
-  expect(await code("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([200, undefined]);
+  expect(await statusAndCode("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([200, undefined]);
   const unrelated = await api.call("POST", "/v1/invocations?wait", {
     body: { export_id: "echo", input: {} },
   });
-  expect(await code("GET", `/v1/invocations/${unrelated.json.id}`, { token })).toEqual([
+  expect(await statusAndCode("GET", `/v1/invocations/${unrelated.json.id}`, { token })).toEqual([
     404,
     "invocation.not_found",
   ]);
   for (const url of ["/v1/invocations", "/v1/secrets", "/v1/status", "/v1/plugin-hooks", "/openapi.json"])
-    expect(await code("GET", url, { token }), url).toEqual([403, "auth.scope"]);
+    expect(await statusAndCode("GET", url, { token }), url).toEqual([403, "auth.scope"]);
 
   api.runner.release(parent.json.id);
   await api.call("GET", `/v1/invocations/${parent.json.id}/events`);
-  expect(await code("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([401, "auth.invalid"]);
+  expect(await statusAndCode("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([401, "auth.invalid"]);
 });
 
 test("does not accept a token that only resembles the last valid one", async () => {
@@ -228,7 +228,7 @@ test("does not accept a token that only resembles the last valid one", async () 
     `X${ADMIN_TOKEN.slice(1)}`,
     `${ADMIN_TOKEN.slice(0, -1)}é`,
   ])
-    expect(await code("GET", "/v1/status", { token })).toEqual([401, "auth.invalid"]);
+    expect(await statusAndCode("GET", "/v1/status", { token })).toEqual([401, "auth.invalid"]);
   expect((await api.call("GET", "/v1/status")).status).toBe(200);
   expect((await api.call("GET", "/v1/status", { headers: { "backplane-org": "no org" } })).status).toBe(400);
 });

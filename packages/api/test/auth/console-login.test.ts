@@ -26,7 +26,7 @@ test("redeems a code only once", () => {
   expect(console_login.redeem("never minted")).toBeNull();
 });
 
-test("keeps sessions across a restart for the life of their cookie, but not ended ones", () => {
+test("keeps sessions across a restart until they expire, except those that were ended", () => {
   let now = 1_000;
   const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };
   let sessions_on_disk: readonly (readonly [string, number])[] = [];

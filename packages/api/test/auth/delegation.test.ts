@@ -61,7 +61,7 @@ const ROUTES_BY_SCOPE: Record<DelegationScope, string[]> = {
     "GET /v1/models/{id}",
   ],
 };
-/** The record and files of a call that the token itself started; it sees no others. */
+/** The record and files of a call that the token itself started; a token sees no others. */
 const ROUTES_OF_EVERY_TOKEN = ["GET /v1/invocations/{id}", "GET /v1/invocations/{id}/artifacts/{sha256}"];
 
 let api: TestApi;
@@ -120,7 +120,7 @@ test.each(DELEGATION_SCOPES)("%s allows its routes and no others", async (scope)
 const dial = (token: string) =>
   new WebSocket(`${base.replace("http", "ws")}/ws`, { headers: { authorization: `Bearer ${token}` } });
 
-async function upgrade(token: string): Promise<number> {
+async function upgradeStatus(token: string): Promise<number> {
   const ws = dial(token);
   const [kind, response] = await Promise.race([
     once(ws, "open").then(() => ["open", null] as const),
@@ -136,9 +136,9 @@ async function upgrade(token: string): Promise<number> {
 test("allows /ws only with sessions:read", async () => {
   for (const scope of DELEGATION_SCOPES) {
     const { id, token } = await startCall(scope);
-    expect(await upgrade(token), scope).toBe(scope === "sessions:read" ? 101 : 403);
+    expect(await upgradeStatus(token), scope).toBe(scope === "sessions:read" ? 101 : 403);
     await endCall(id);
-    expect(await upgrade(token), scope).toBe(401);
+    expect(await upgradeStatus(token), scope).toBe(401);
   }
 });
 

@@ -1,5 +1,5 @@
 /** The cases of the matrix that belong to the agent host: configuration, providers, plugins and sessions. */
-import { type Case, missing, NONE } from "./scope-matrix.ts";
+import { type Case, onMissingObject, NOTHING_TO_CHANGE } from "./scope-matrix.ts";
 
 const session = (path: (id: string) => string, body: unknown = {}): Pick<Case, "request" | "also"> => ({
   async request(fixture) {
@@ -51,8 +51,8 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     config("the address of a provider", "providers.llm-echo.base_url", "https://a.example"),
     config("the enabled flag of a plugin", "plugin.spare.enabled", true, { except: { foreignOrg: [200] } }),
     config("the rights of a plugin", "plugin.spare.services", [], {
-      // The key is read only in the default org and refused in others, where it would have no effect. An org's key
-      // needs the scope admin.
+      // The setting is read only in the default org and refused in others, where it would have no effect. An API key of
+      // the org needs the scope admin.
       except: { foreignOrg: [403], org: [403] },
     }),
     config("a private address", "providers.llm-echo.allow_private", "localhost:1", { reach: "host" }),
@@ -184,10 +184,10 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
   ],
   "POST /api/sessions/{id}/reset": [{ ...SESSION, ...session((id) => `/api/sessions/${id}/reset`) }],
   "POST /api/sessions/{id}/compact": [
-    { ...SESSION, ...session((id) => `/api/sessions/${id}/compact`), also: NONE },
+    { ...SESSION, ...session((id) => `/api/sessions/${id}/compact`), also: NOTHING_TO_CHANGE },
   ],
   "POST /api/sessions/{id}/undo-compaction": [
-    { ...SESSION, ...session((id) => `/api/sessions/${id}/undo-compaction`), also: NONE },
+    { ...SESSION, ...session((id) => `/api/sessions/${id}/undo-compaction`), also: NOTHING_TO_CHANGE },
   ],
   "POST /v1/sessions": [
     {
@@ -208,14 +208,14 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     { ...SESSION, ...session((id) => `/v1/sessions/${id}:handoff`, { name: "n", state: {} }) },
   ],
   "POST /v1/sessions/{id}/pins": [
-    { ...SESSION, ...session((id) => `/v1/sessions/${id}/pins`, { entry_id: 1 }), also: NONE },
+    { ...SESSION, ...session((id) => `/v1/sessions/${id}/pins`, { entry_id: 1 }), also: NOTHING_TO_CHANGE },
   ],
   "DELETE /v1/sessions/{id}/pins/{entry_id}": [
     { ...SESSION, ...session((id) => `/v1/sessions/${id}/pins/1`) },
   ],
-  "POST /v1/chains": [{ ...SESSION, object: "chain", reach: "own", except: {}, ...missing("/v1/chains") }],
+  "POST /v1/chains": [{ ...SESSION, object: "chain", reach: "own", except: {}, ...onMissingObject("/v1/chains") }],
   "POST /v1/chains/{id}:fork": [
-    { ...SESSION, object: "chain", reach: "own", except: {}, ...missing("/v1/chains/chain_none:fork") },
+    { ...SESSION, object: "chain", reach: "own", except: {}, ...onMissingObject("/v1/chains/chain_none:fork") },
   ],
   "POST /v1/chains/{id}/blocks": [
     {
@@ -223,7 +223,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
       object: "chain",
       reach: "own",
       except: {},
-      ...missing("/v1/chains/chain_none/blocks", { blocks: [] }),
+      ...onMissingObject("/v1/chains/chain_none/blocks", { blocks: [] }),
     },
   ],
   "POST /v1/runs": [
@@ -238,7 +238,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     },
   ],
   "POST /v1/runs/{id}:cancel": [
-    { ...SESSION, object: "run", reach: "own", except: {}, ...missing("/v1/runs/run_none:cancel") },
+    { ...SESSION, object: "run", reach: "own", except: {}, ...onMissingObject("/v1/runs/run_none:cancel") },
   ],
   "POST /v1/compactions": [
     {
@@ -246,10 +246,10 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
       object: "compaction",
       reach: "own",
       except: {},
-      ...missing("/v1/compactions", { session_id: "none" }),
+      ...onMissingObject("/v1/compactions", { session_id: "none" }),
     },
   ],
   "POST /v1/compactions/{id}:undo": [
-    { ...SESSION, object: "compaction", reach: "own", except: {}, ...missing("/v1/compactions/none:undo") },
+    { ...SESSION, object: "compaction", reach: "own", except: {}, ...onMissingObject("/v1/compactions/none:undo") },
   ],
 };

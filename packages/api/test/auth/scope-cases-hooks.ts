@@ -94,7 +94,7 @@ export const HOOK_CASES: Readonly<Record<string, readonly Case[]>> = {
         const { id } = await fixture.admin("POST", `/v1/plugin-bindings/${binding_id}:test`, {});
         return { path: `/v1/deliveries/${String(id)}:replay` };
       },
-      // Only a dead delivery can be replayed, and one that was delivered cannot be discarded.
+      // The delivery is not dead, so it cannot be replayed.
       also: [409],
     },
   ],
@@ -108,7 +108,7 @@ export const HOOK_CASES: Readonly<Record<string, readonly Case[]>> = {
         const { id } = await fixture.admin("POST", `/v1/plugin-bindings/${binding_id}:test`, {});
         return { path: `/v1/deliveries/${String(id)}:discard` };
       },
-      // Only a dead delivery can be replayed, and one that was delivered cannot be discarded.
+      // A delivery that has already succeeded cannot be discarded.
       also: [409],
     },
   ],

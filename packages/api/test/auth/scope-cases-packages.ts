@@ -113,7 +113,7 @@ export const PACKAGE_CASES: Readonly<Record<string, readonly Case[]>> = {
       object: "package",
       scope: "packages:write",
       reach: "own",
-      ...missing("/v1/agent-plugins"),
+      ...onMissingObject("/v1/agent-plugins"),
       also: [400, 403, 422],
     },
   ],

@@ -1,13 +1,13 @@
 /**
- * Every POST, PUT, PATCH and DELETE operation, by the object that it concerns and whom a change of it affects. The
- * test reads the operations from the served OpenAPI document and fails for one that is missing here.
+ * Every POST, PUT, PATCH and DELETE operation with the objects that it changes and whom each change affects. The test
+ * reads the operations from the served OpenAPI document and fails for one that is missing here.
  */
 import { generateKeyPairSync } from "node:crypto";
 import type { KeyScope } from "@backplane/contract";
 import { AGENT_CASES } from "./scope-cases-agent.ts";
 import { HOOK_CASES } from "./scope-cases-hooks.ts";
 import { PACKAGE_CASES } from "./scope-cases-packages.ts";
-import { type Case, missing, type Reach, type Request, type ScopeFixture } from "./scope-matrix.ts";
+import { type Case, onMissingObject, type Reach, type Request, type ScopeFixture } from "./scope-matrix.ts";
 
 /** Each key can be trusted once. */
 const newSigningKey = () =>
@@ -59,13 +59,13 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "bindings of a project",
       scope: "bindings:write",
       reach: "own",
-      ...missing("/v1/plugin-bindings:upgrade", { package_id: "acme/none", package_version: "2.0.0" }),
+      ...onMissingObject("/v1/plugin-bindings:upgrade", { package_id: "acme/none", package_version: "2.0.0" }),
     },
     {
       object: "bindings of an org",
       scope: "bindings:write",
       reach: "named",
-      ...missing("/v1/plugin-bindings:upgrade", {
+      ...onMissingObject("/v1/plugin-bindings:upgrade", {
         package_id: "acme/none",
         package_version: "2.0.0",
         org_wide: true,
@@ -129,7 +129,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "sign-in that the caller began",
       scope: "admin",
       reach: "own",
-      ...missing("/v1/sign-ins:complete", { redirect: "https://a.example/?state=x" }),
+      ...onMissingObject("/v1/sign-ins:complete", { redirect: "https://a.example/?state=x" }),
       also: [400, 404, 409, 410, 422],
     },
   ],
@@ -143,7 +143,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
     },
   ],
   "DELETE /v1/instrument-plugins/{id}": [
-    { object: "instrument plugin", scope: "admin", reach: "own", ...missing("/v1/instrument-plugins/none") },
+    { object: "instrument plugin", scope: "admin", reach: "own", ...onMissingObject("/v1/instrument-plugins/none") },
   ],
   "PUT /v1/secrets/{name}": [
     {
@@ -311,7 +311,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "approval",
       scope: "approvals:answer",
       reach: "own",
-      ...missing("/v1/approvals/none:answer", { response: "reject" }),
+      ...onMissingObject("/v1/approvals/none:answer", { response: "reject" }),
     },
   ],
   "DELETE /v1/approval-grants/{id}": [
@@ -319,7 +319,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "approval of a session",
       scope: "approvals:answer",
       reach: "own",
-      ...missing("/v1/approval-grants/none"),
+      ...onMissingObject("/v1/approval-grants/none"),
     },
   ],
   "POST /v1/allow-rules": [
@@ -327,13 +327,13 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "allow rule of a project",
       scope: "approvals:answer",
       reach: "own",
-      ...missing("/v1/allow-rules", { tool: "none" }),
+      ...onMissingObject("/v1/allow-rules", { tool: "none" }),
     },
     {
       object: "allow rule of an org",
       scope: "approvals:answer",
       reach: "named",
-      ...missing("/v1/allow-rules", { tool: "none", org_wide: true }),
+      ...onMissingObject("/v1/allow-rules", { tool: "none", org_wide: true }),
     },
   ],
   "DELETE /v1/allow-rules/{id}": [
@@ -350,7 +350,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "folder on the host",
       scope: "host",
       reach: "host",
-      ...missing("/v1/workspaces", { path: "/tmp", digest: "x" }),
+      ...onMissingObject("/v1/workspaces", { path: "/tmp", digest: "x" }),
     },
   ],
   "POST /v1/workspaces:review": [
@@ -358,11 +358,11 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "folder on the host",
       scope: "host",
       reach: "host",
-      ...missing("/v1/workspaces:review", { path: "/tmp" }),
+      ...onMissingObject("/v1/workspaces:review", { path: "/tmp" }),
     },
   ],
   "DELETE /v1/workspaces/{id}": [
-    { object: "folder on the host", scope: "host", reach: "host", ...missing("/v1/workspaces/none") },
+    { object: "folder on the host", scope: "host", reach: "host", ...onMissingObject("/v1/workspaces/none") },
   ],
   "POST /v1/login-links": [
     {

@@ -198,15 +198,15 @@ for (const [operation, cases] of Object.entries(MATRIX)) {
   for (const scope_case of cases) {
     verifies(
       "sec.scope-of-change",
-      `${operation}: ${scope_case.object}, reach ${scope_case.reach}`,
+      `applies the reach ${scope_case.reach} to ${operation} (${scope_case.object})`,
       async () => {
-        for (const who of CREDENTIAL_KINDS) await check(method, operation, scope_case, who);
+        for (const who of CREDENTIAL_KINDS) await checkCase(method, operation, scope_case, who);
       },
     );
   }
 }
 
-async function check(
+async function checkCase(
   method: string,
   operation: string,
   scope_case: Case,
@@ -231,7 +231,7 @@ async function check(
   if (response.status >= 400) expect(await pluginStates(), summary).toEqual(state_before.plugins);
 }
 
-test("enables and disables a plugin over both APIs, for callers that are allowed to", async () => {
+test("disables a plugin with /api/plugins and enables it with /api/config", async () => {
   const token = (await issueToken("org", "plugins:write"))!;
   const state = async () =>
     ((await pluginStates()) as { name: string; status: string }[]).find(({ name }) => name === "spare")

@@ -66,8 +66,8 @@ export interface ScopeFixture {
 }
 
 /** The statuses for authorized callers when there is nothing to change. */
-export const NONE = [400, 404, 409, 422];
-export const missing = (path: string, body: unknown = {}) => ({
+export const NOTHING_TO_CHANGE = [400, 404, 409, 422];
+export const onMissingObject = (path: string, body: unknown = {}) => ({
   request: () => ({ path, body }),
-  also: NONE,
+  also: NOTHING_TO_CHANGE,
 });

@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-function envelope(response: TestResponse) {
+function expectEnvelope(response: TestResponse) {
   const { error } = ErrorEnvelopeSchema.strict().parse(response.json);
   const keys = Object.keys(response.json.error);
   expect(keys).toEqual(["code", "message", "retryable", "details", "request_id", "doc_url"]);
@@ -87,18 +87,18 @@ verifies(
       [await api.call("GET", "/v1/plugin-packages/pkg_none"), 404, "package.not_found"],
     ];
     for (const [response, status, code] of cases) {
-      expect([response.status, envelope(response).code]).toEqual([status, code]);
+      expect([response.status, expectEnvelope(response).code]).toEqual([status, code]);
     }
     const lost = toErrorResponse(Object.assign(new Error("aborted"), { code: "ECONNRESET" }), "req_1", "/d");
     expect([lost.status, lost.unexpected]).toEqual([400, null]);
-    const issues = envelope(await api.call("POST", "/v1/keys", { body: { name: 1 } })).details?.issues;
+    const issues = expectEnvelope(await api.call("POST", "/v1/keys", { body: { name: 1 } })).details?.issues;
     expect(issues).toContainEqual({ path: "body.name", message: expect.any(String) });
   },
 );
 
 verifies(
   "api.errors",
-  "hides stack, path, SQL and secrets of internal errors from the client and logs them",
+  "hides stack, path, SQL and secrets of internal errors from the client, and logs the error",
   async () => {
     const secret = "tok_4711";
     next_error = Object.assign(
@@ -109,7 +109,7 @@ verifies(
       },
     );
     const response = await api.call("GET", "/v1/audit");
-    expect([response.status, envelope(response).code]).toEqual([500, "internal"]);
+    expect([response.status, expectEnvelope(response).code]).toEqual([500, "internal"]);
     expect(response.text).not.toMatch(/select|SQLITE|\/srv|tok_4711|stack|at .*:\d+/);
     expect(api.logged.at(-1)?.fields).toMatchObject({
       request_id: response.json.error.request_id,
@@ -127,7 +127,7 @@ verifies(
       const cause = Object.assign(new Error(`${code}: open '/srv/home/x'`), { code, syscall: "open" });
       for (next_error of [cause, diskFault(cause, "the package store")]) {
         const response = await api.call("GET", "/v1/audit");
-        const { message, retryable, details, ...error } = envelope(response);
+        const { message, retryable, details, ...error } = expectEnvelope(response);
         expect([response.status, error.code, retryable]).toEqual([503, "store.unavailable", true]);
         expect(response.headers["retry-after"]).toBe("1");
         expect(message).toMatch(problem);
@@ -146,7 +146,7 @@ test("keeps message, details and fix of kernel errors, and adds Retry-After to 4
   });
   const response = await api.call("GET", "/v1/audit");
   expect([response.status, response.headers["retry-after"]]).toEqual([429, "3"]);
-  expect(envelope(response)).toMatchObject({
+  expect(expectEnvelope(response)).toMatchObject({
     message: "Eleven calls wait.",
     retryable: true,
     details: { waiting: 11, fix: "Come back later." },
@@ -162,7 +162,7 @@ test("accepts a well-formed request id and replaces any other", async () => {
   }
 });
 
-test("sends the same bytes for all not-found errors of one code", () => {
+test("sends the same bytes for all binding.not_found errors", () => {
   const first_response = toErrorResponse(
     new BackplaneError("binding.not_found", "bind_1 is in proj_b"),
     "req_1",
@@ -176,7 +176,7 @@ test("sends the same bytes for all not-found errors of one code", () => {
   expect(JSON.stringify(first_response.envelope)).toBe(JSON.stringify(second_response.envelope));
 });
 
-test("responds with the envelope to requests that are not HTTP", async () => {
+test("responds with the error envelope to bytes that are not HTTP", async () => {
   await api.api.listen({ host: "127.0.0.1", port: 0 });
   const { port } = api.api.server.address() as { port: number };
   const socket = connect(port, "127.0.0.1");

@@ -162,7 +162,7 @@ verifies("sec.http-edge", "sends nosniff with every response", async () => {
 });
 
 test("a server with TLS sends nosniff and checks the Host header too", async () => {
-  const pair = selfSigned();
+  const pair = createSelfSignedPair();
   const secure = await startApi({ api: { listen: { hosts: [], tls: pair } } });
   try {
     await secure.api.listen({ host: "127.0.0.1", port: 0 });
@@ -187,7 +187,7 @@ test("a server with TLS sends nosniff and checks the Host header too", async () 
   }
 });
 
-function selfSigned(): { key: string; cert: string } {
+function createSelfSignedPair(): { key: string; cert: string } {
   const folder = mkdtempSync(join(tmpdir(), "backplane-tls-"));
   const [key, cert] = [join(folder, "key.pem"), join(folder, "cert.pem")];
   const request =

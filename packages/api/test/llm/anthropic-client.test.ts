@@ -221,7 +221,7 @@ verifies("llm.gateway", "translates tools, images and results of messages to cha
 
 verifies(
   "llm.gateway",
-  "sends another vendor's encrypted reasoning back to it with the next message",
+  "returns another vendor's encrypted reasoning to that vendor with the next message",
   async () => {
     const item = { type: "reasoning", id: "rs_7", summary: [], encrypted_content: "opaque==" };
     const response = (output: object[]) => ({

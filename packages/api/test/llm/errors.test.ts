@@ -107,7 +107,7 @@ verifies("llm.gateway", "reports the provider's errors without its text or our c
   });
 });
 
-test("ends a stream that fails after it began with an error event", async () => {
+test("ends a stream that fails midway with an error event", async () => {
   const first = chatStream([{ content: "a" }], "stop").split("\n\n")[0]!;
   api.vendor.queueReplies({ sse: `${first}\n\n` });
   const stream = (await chat({ stream: true })) as unknown as AsyncIterable<OpenAI.ChatCompletionChunk>;
@@ -134,7 +134,7 @@ test("ends a stream that fails after it began with an error event", async () => 
   });
 });
 
-test("responds 504 when the provider sends nothing until its timeout", async () => {
+test("responds 504 when the provider sends nothing within its time limit", async () => {
   api.vendor.queueReplies({ sse: "", hold: true });
   expect(await failure(chat())).toMatchObject({ status: 504, error: { type: "server_error" } });
 });

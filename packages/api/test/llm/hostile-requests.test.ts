@@ -33,7 +33,7 @@ const statusOf = async (response: Promise<Response>) => (await response).status;
 const lastCall = async () => (await api.call("GET", "/v1/llm-calls?limit=1")).json.items[0];
 
 /** Streams the beginning of an answer and disconnects. */
-async function cancel(token: string, body: JsonObject, deltas: object[] = [{ content: "a" }]): Promise<void> {
+async function disconnectMidAnswer(token: string, body: JsonObject, deltas: object[] = [{ content: "a" }]): Promise<void> {
   api.vendor.queueReplies({ sse: chatStream(deltas, "stop").split("data: [DONE]")[0]!, hold: true });
   const response = await ask(token, { ...body, stream: true });
   expect(response.status).toBe(200);
@@ -46,7 +46,7 @@ async function cancel(token: string, body: JsonObject, deltas: object[] = [{ con
 
 verifies("llm.gateway", "reserves no negative, fractional or enormous number of tokens", async () => {
   const token = await api.key({ llm: { tokens_per_day: 5_000_000 } });
-  for (const max_tokens of [-10_000_000, 0.5, 1e300]) await cancel(token, { max_tokens });
+  for (const max_tokens of [-10_000_000, 0.5, 1e300]) await disconnectMidAnswer(token, { max_tokens });
   api.vendor.queueReplies({ json: { ...completion, usage: { ...usage, prompt_tokens: 5_000_000 } } });
   expect(await statusOf(ask(token, {}))).toBe(200);
   // A remaining negative reservation would allow this call.
@@ -56,7 +56,7 @@ verifies("llm.gateway", "reserves no negative, fractional or enormous number of 
 verifies("llm.gateway", "counts the tokens that were streamed before a client disconnects", async () => {
   const token = await api.key({ llm: { tokens_per_day: 1_000 } });
   const deltas = Array.from({ length: 1_200 }, () => ({ content: "a" }));
-  await cancel(token, { max_tokens: 1 }, deltas);
+  await disconnectMidAnswer(token, { max_tokens: 1 }, deltas);
   expect(await statusOf(ask(token, {}))).toBe(429);
 });
 

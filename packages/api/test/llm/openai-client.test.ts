@@ -24,7 +24,7 @@ const tools: OpenAI.ChatCompletionFunctionTool[] = [
 ];
 const upstream = () => api.vendor.requests.at(-1)!;
 
-verifies("llm.gateway", "passes a chat completion through unchanged, unknown fields included", async () => {
+verifies("llm.gateway", "passes a chat completion through unchanged, including unknown fields", async () => {
   const completion = {
     id: "chatcmpl-1",
     object: "chat.completion",
@@ -379,7 +379,7 @@ verifies("llm.gateway", "streams responses from a chat provider with free-text t
 
 verifies(
   "llm.gateway",
-  "sends another vendor's signed thinking back to it with the next request",
+  "returns another vendor's signed thinking to that vendor with the next request",
   async () => {
     const signed = {
       start: { type: "thinking", thinking: "", signature: "" },

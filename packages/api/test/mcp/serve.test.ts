@@ -153,7 +153,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     });
   });
 
-  test("sends list_changed for a new binding, but not for one of another project", async () => {
+  test("sends list_changed for a disabled binding, but not for a binding of another project", async () => {
     const stop = new AbortController();
     const received = Promise.withResolvers<JsonObject>();
     const ready = Promise.withResolvers<void>();

@@ -35,7 +35,7 @@ test("serves the chat page without a credential, from its own origin, in under 7
     for (const [, from] of file.text.matchAll(/from "([^"]+)"/g))
       expect(CHAT_FILES, `${name} loads ${from}`).toContain(from!.replace("./", ""));
   }
-  // Raised from 64 kB for the blocks of tool results (images, sounds, files, failures, progress), thinking and pins.
+  // Makes each growth of the page beyond this size a visible decision.
   expect(bytes).toBeLessThan(76_000);
 });
 
@@ -66,7 +66,7 @@ test("has a remedy for every error code", () => {
   expect(Object.values(listed).filter((remedy) => remedy === "")).toEqual([]);
 });
 
-test("serves the console with the content security policy of the other pages, and only the files of its build", async () => {
+test("serves the console under a strict content security policy, and only the files of its build", async () => {
   for (const path of ["/console", "/console/approvals", "/console/invocations/inv_1"]) {
     const { status, headers, text } = await get(path);
     expect([status, headers["content-type"], headers["cache-control"]], path).toEqual([

@@ -72,7 +72,7 @@ test("shows a replayed turn in the same way as a live one", () => {
 
   const replayed = createTranscript();
   replayed.replay(1, "message", { role: "user", content: "go" });
-  // The entry of the model's response is written on a best-effort basis, so it may follow the call that it requested.
+  // The entry of the model's response is written on a best-effort basis, so it may follow the call that it contains.
   replayed.replay(2, "tool_call", call);
   replayed.replay(3, "event", { name: "llm.call.response", data: { text: "Looking.", tool_calls: [call] } });
   replayed.replay(4, "tool_result", {

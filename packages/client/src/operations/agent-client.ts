@@ -1,4 +1,4 @@
-/** Operations on sessions, chains, runs and compactions, and those that the web adapter serves. */
+/** Operations on sessions, chains, runs, model calls and compactions, and on kernel plugins and providers. */
 import type {
   Block,
   Chain,
@@ -37,7 +37,7 @@ import type {
 } from "./types.ts";
 
 type Query = HttpRequest["query"];
-type Entries = { after?: number; limit?: number };
+type EntryRange = { after?: number; limit?: number };
 
 export function createAgentClient(http: Http) {
   const get = <T>(path: string, query: Query = {}) => http.json<T>({ method: "GET", path, query });
@@ -101,7 +101,7 @@ export function createAgentClient(http: Http) {
         }),
       handoff: (id: string, body: { name: string; state: JsonObject }, where: WorkspaceOption = {}) =>
         send<Entry>("POST", `${sessionPath(id)}:handoff`, body, { ...where }),
-      entries: (id: string, query: Entries & WorkspaceOption = {}) =>
+      entries: (id: string, query: EntryRange & WorkspaceOption = {}) =>
         get<ListOf<Entry>>(`${sessionPath(id)}/entries`, { ...query }),
       pins: async (id: string, where: WorkspaceOption = {}) =>
         (await get<ListOf<Pin>>(`${sessionPath(id)}/pins`, { ...where })).items,
@@ -120,7 +120,7 @@ export function createAgentClient(http: Http) {
         get<ListOf<Chain>>("/v1/chains", { ...query }),
       fork: (id: string, body: { at?: number; child_id?: string } = {}, call?: CallOptions) =>
         send<Chain>("POST", `${chainPath(id)}:fork`, body, {}, call),
-      blocks: (id: string, query: Entries = {}) =>
+      blocks: (id: string, query: EntryRange = {}) =>
         get<ListOf<Block>>(`${chainPath(id)}/blocks`, { ...query }),
       addBlocks: async (id: string, blocks: Block[], call?: CallOptions) =>
         (await send<{ items: Block[] }>("POST", `${chainPath(id)}/blocks`, { blocks }, {}, call)).items,
@@ -156,7 +156,7 @@ export function createAgentClient(http: Http) {
       /** Resolves with the ended run. */
       cancel: (id: string) => send<Run>("POST", `/v1/runs/${pathSegment(id)}:cancel`),
     },
-    /** The records of the model endpoints. The endpoints themselves are for OpenAI and Anthropic clients. */
+    /** Models and call records of the model endpoints, which clients of OpenAI and Anthropic call themselves. */
     llm: {
       models: async () => (await get<{ data: { id: string; display_name: string }[] }>("/v1/models")).data,
       calls: (query: PageOptions & { run_id?: string; invocation_id?: string } = {}) =>
@@ -170,12 +170,12 @@ export function createAgentClient(http: Http) {
         get<ListOf<Compaction>>("/v1/compactions", { ...query }),
       get: (chain_id: string) => get<Compaction>(`/v1/compactions/${pathSegment(chain_id)}`),
       /** The outcome of the compaction for each entry of its source. */
-      entries: (chain_id: string, query: Entries = {}) =>
+      entries: (chain_id: string, query: EntryRange = {}) =>
         get<ListOf<CompactedEntry>>(`/v1/compactions/${pathSegment(chain_id)}/entries`, { ...query }),
       undo: (chain_id: string) => send<Chain>("POST", `/v1/compactions/${pathSegment(chain_id)}:undo`),
     },
     plugins: {
-      // Listing and enabling do not use the web adapter, because the web adapter may be the one that is disabled.
+      // Listing and enabling do not use the web adapter, because it may be the plugin that is disabled.
       list: async () => (await get<{ items: PluginView[] }>("/v1/plugins")).items,
       /** Lists the plugins that an installation would add, without installing or running them. */
       inspect: async (source: string) =>

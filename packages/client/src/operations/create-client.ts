@@ -1,4 +1,4 @@
-/** The typed HTTP client: one method for each operation, grouped by noun. */
+/** The typed HTTP client: methods for the operations of the API, grouped by noun. */
 import type {
   AllowRule,
   AllowRuleCreate,
@@ -128,7 +128,7 @@ export function createClient(options: ClientOptions) {
           signal: call.signal,
         }),
       cancel: (id: string) => post<Invocation>(`/v1/invocations/${pathSegment(id)}:cancel`, undefined),
-      /** All events from the beginning, then `{settled}`. */
+      /** All events, or those after `after`, then `{settled}`. */
       async *watch(id: string, options: FollowOptions = {}): AsyncGenerator<InvocationUpdate> {
         const path = `/v1/invocations/${pathSegment(id)}/events`;
         for await (const message of follow(http, path, options, ({ event }) => event === "settled"))
@@ -230,7 +230,7 @@ export function createClient(options: ClientOptions) {
           path: `/api/config/${pathSegment(key)}`,
           json: { value },
         }),
-      /** One key, or `a.b.*`. */
+      /** `key` is one key, or a prefix such as `a.b.*`. */
       unset: (key: string) =>
         http.json<ConfigRemoved>({ method: "DELETE", path: `/api/config/${pathSegment(key)}` }),
     },

@@ -1,4 +1,4 @@
-/** Operations on packages, bindings, instruments, workspaces and exports. */
+/** Operations on installations, the marketplace, packages, bindings, instruments, workspaces and exports. */
 import type {
   AgentPluginInstalled,
   Binding,

@@ -1,4 +1,4 @@
-/** Bodies, options and results of operations that are not rows of the contract. */
+/** Request bodies, options and results that the contract does not define. */
 import type {
   ApiKey,
   HarnessPolicy,

@@ -1,6 +1,7 @@
 /**
- * An event stream that reconnects with Last-Event-ID after a lost connection, so that no event is missed or repeated. It
- * fails when the gateway refuses the request, or when `attempts` consecutive attempts deliver no event.
+ * Follows an event stream and reconnects with Last-Event-ID after a lost connection, so that no event that has an id is
+ * missed or repeated. Fails when the gateway refuses the request, or when `attempts` consecutive attempts deliver no
+ * event.
  */
 import { BackplaneError, codeOf, isErrorCode } from "@backplane/contract";
 import type { Http } from "./http.ts";

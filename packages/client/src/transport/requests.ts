@@ -41,7 +41,7 @@ export function idempotencyHeader(call: CallOptions): HttpRequest["headers"] {
   return { "idempotency-key": call.idempotency_key };
 }
 
-/** Undefined if the write is unconditional. */
+/** Without a generation, the write is unconditional. */
 export function ifMatch(generation: number | undefined): HttpRequest["headers"] {
   return { "if-match": generation === undefined ? undefined : `"${generation}"` };
 }

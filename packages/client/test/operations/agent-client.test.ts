@@ -82,7 +82,7 @@ function createInterruptingFetch(): { fetch: typeof fetch; interruptions(): numb
   };
 }
 
-test("streams a run across a lost connection without missing or repeating an event", async () => {
+test("streams a run across a lost connection, its entries once and in order", async () => {
   const interrupting = createInterruptingFetch();
   const interrupted_client = createClient({ url, token: ADMIN_TOKEN, fetch: interrupting.fetch });
   const updates: RunUpdate[] = [];
@@ -138,7 +138,7 @@ test("watches new events without a cursor, and rejects an unknown session", asyn
   });
 });
 
-test("manages plugins and providers through the web adapter", async () => {
+test("manages plugins and providers", async () => {
   const plugins = await client.plugins.list();
   expect(plugins.map(({ name }) => name).toSorted()).toEqual(["llm-echo", "strategy-react", "web"]);
   const disabled = await client.plugins.setEnabled("llm-echo", false);

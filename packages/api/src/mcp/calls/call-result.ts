@@ -37,7 +37,7 @@ export type OpenFile = (
   sha256: string,
 ) => Promise<{ bytes: number; content: AsyncIterable<Uint8Array> }>;
 
-/** Throws an error that is meant for the client's program. */
+/** Throws an McpError for an error that is meant for the client's program. */
 export async function buildCallResult(
   { id, error, tool_result }: Invocation,
   openFile: OpenFile,
@@ -48,7 +48,7 @@ export async function buildCallResult(
   const { content: blocks = [], structured_output, is_error, failure } = tool_result ?? {};
   const structured = toStructuredContent(structured_output);
   const content = await toContentBlocks(blocks, openFile);
-  // The blocks that a tool returned with a failure may not contain the message of the failure.
+  // A tool can return blocks that do not contain the message of its failure.
   if (error !== null && !content.some(({ text }) => typeof text === "string" && text.includes(error.message)))
     content.unshift({ type: "text", text: error.message });
   // Clients without support for structured content read the text.
@@ -73,8 +73,8 @@ export async function buildCallResult(
 }
 
 /**
- * A refusal by the door as a result. Null if the model cannot act on the refusal, which then becomes an error of the
- * request.
+ * The result for a call that the door refused. Null if the model cannot act on the refusal; the request then fails with
+ * it.
  */
 export function refusalResult(error: BackplaneError): JsonObject | null {
   if (!isErrorCode(error.code) || !RESULT_FAMILIES.some((family) => error.code.startsWith(family)))

@@ -31,7 +31,7 @@ export const SERVER_METHODS: ReadonlySet<string> = new Set([
   "completion/complete",
 ]);
 const NO_COMPLETION: JsonObject = { completion: { values: [], total: 0, hasMore: false } };
-/** Further notifications of one request are dropped when the client does not read them. */
+/** Beyond this number, notifications of one request are dropped while the client does not read them. */
 const MAX_NOTIFICATIONS = 1_000;
 
 export async function callServer(

@@ -70,9 +70,9 @@ export async function callTool(
   try {
     ticket = await deps.kernel.invocations.invoke(
       caller,
-      // A plugin's calls belong to the session and the run of its own call.
+      // A call with a delegated token belongs to the session and run of the invocation that holds the token.
       buildInvokeBody(tool, input, caller.delegation === undefined ? session : null),
-      questions.possible ? { context: "conversation", answerRequest: questions.answerRequest } : CONVERSATION,
+      questions.can_ask ? { context: "conversation", answerRequest: questions.answerRequest } : CONVERSATION,
     );
   } catch (error) {
     session?.calls.delete(request.id);
@@ -88,7 +88,7 @@ export async function callTool(
   });
   open_call.cancel = () => call.cancel();
   if (open_call.cancelled) call.cancel();
-  // Fails if the approval was already answered elsewhere or this caller may not answer it; it is then unchanged.
+  // Rejects if the approval was answered elsewhere in the meantime; the first answer counts.
   if (ticket.status === "waiting_approval")
     void askForApproval(deps.kernel, caller, ticket.invocation, questions).catch(() => undefined);
   return await deliver(deps, { request, exchange, call, open_call }, reply);
@@ -127,7 +127,7 @@ class ToolCall implements UpstreamCall {
   readonly #exchange: McpExchange;
   readonly #ticket: Ticket;
   readonly #tool: string;
-  /** The last event that was sent, including by an earlier response of a suspended call. */
+  /** The number of the last event that was sent, possibly by an earlier response of a suspended call. */
   #last_seq = 0;
 
   constructor(

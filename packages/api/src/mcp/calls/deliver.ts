@@ -24,7 +24,7 @@ import type { OpenCall } from "../session/sessions.ts";
 import type { SuspendedCalls } from "./suspended-calls.ts";
 import type { UpstreamCall } from "./upstream-call.ts";
 
-/** The headers are sent after this time at the latest, because proxies and clients time out without them. */
+/** When a stream starts at the latest, because proxies and clients time out without response headers. */
 const HEADERS_AFTER_MS = 5_000;
 
 export interface DeliverDeps {
@@ -168,7 +168,7 @@ async function toResultMessage({ request, exchange, call }: McpDelivery): Promis
   }
 }
 
-/** Without a session, a client cancels a request by closing the connection. */
+/** In the stateless revision, a client cancels a request by closing the connection. */
 function cancelOnDisconnect({ open_call, call }: McpDelivery, reply: FastifyReply): void {
   reply.raw.once("close", () => {
     if (!open_call.done) call.cancel();
@@ -182,7 +182,7 @@ function cancelOnDisconnect({ open_call, call }: McpDelivery, reply: FastifyRepl
  */
 function waitForEndOrQuestion(call: UpstreamCall, clock: Clock | null): Promise<"end" | "question" | null> {
   return new Promise((resolve) => {
-    const may_ask = call.questions.possible;
+    const may_ask = call.questions.can_ask;
     const timer = clock?.after(HEADERS_AFTER_MS, () => finish(null));
     const finish = (first: "end" | "question" | null): void => {
       timer?.stop();

@@ -7,7 +7,7 @@ import type { McpExchange } from "../session/exchange.ts";
 import type { Questions } from "../session/questions.ts";
 
 export interface UpstreamCall {
-  /** Rejects only with an McpError. */
+  /** Rejects with an McpError; any other error is unexpected. */
   readonly result: Promise<JsonObject>;
   readonly questions: Questions;
   /** True if notifications are expected before the result, so that the response has to be a stream from the start. */

@@ -12,7 +12,10 @@ import type { View } from "./view.ts";
 
 export interface Prompts {
   list(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
-  /** Returns the server and its own name for the prompt. Throws when no server offers the prompt. */
+  /**
+   * Returns the server and its own name for the prompt. In the view of the whole catalog, throws when no server offers
+   * the prompt; in the view of one server, that server checks the name.
+   */
   find(caller: Caller, view: View, name: unknown): Promise<{ server: ServerInfo; name: string }>;
 }
 

@@ -16,7 +16,7 @@ const ALSO_META = "backplane/also_offered_by";
 export interface Resources {
   list(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
   templates(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
-  /** Throws when no server offers the URI. */
+  /** In the view of the whole catalog, throws when no server offers the URI. */
   findServer(caller: Caller, view: View, uri: unknown, stateless: boolean): Promise<ServerInfo>;
 }
 
@@ -76,9 +76,9 @@ function mergeByUri(offered: readonly ServerItem[], uri_field: "uri" | "uriTempl
 }
 
 /**
- * Whether a URI may have been expanded from a template. Simple expressions match one segment, `{+x}` and similar match
- * anything, which is enough to find the server. The literals are searched from left to right without backtracking, so
- * the time is bounded for every template.
+ * Whether a URI could have been expanded from a template. Simple expressions match one segment; `{+x}` and similar
+ * expressions match anything, which is enough to find the server. The literals are searched from left to right without
+ * backtracking, so the time is bounded for every template.
  */
 export function matchesTemplate(template: unknown, uri: string): boolean {
   if (typeof template !== "string") return false;

@@ -13,7 +13,10 @@ export interface NamedTool {
 }
 
 export interface ViewTools {
-  /** Sorted by name. The same array until something changes. The whole catalog is listed without deferred tools. */
+  /**
+   * Returns the tools sorted by name, in the same array until something changes. The view of the whole catalog omits
+   * deferred tools.
+   */
   list(caller: Caller, view: View): Promise<readonly NamedTool[]>;
   find(caller: Caller, view: View, name: string): MaybePromise<CatalogTool | null>;
 }
@@ -33,7 +36,7 @@ export function createViewTools(catalog: Catalog): ViewTools {
       views = new Map();
       cache.set(all, views);
     }
-    // `tools` of a server stays the same array until its description changes; the server object does not stay the same.
+    // The `tools` array of a server stays the same until its description changes; the server object does not.
     const key = server?.tools ?? null;
     let named = views.get(key);
     if (named === undefined) {

@@ -1,7 +1,7 @@
 /**
- * Notifies clients that a list of their scope has changed. The lists of a scope are read once for all its listeners,
- * and only an actual difference is reported, so changes in other projects cause no notification. Notifications of a
- * server about its own lists go to the callers that may see the server.
+ * Notifies clients that a list of their scope has changed. After a change, the lists of a scope are read once for all
+ * its listeners, and only an actual difference is reported, so changes in other projects cause no notification. A
+ * server's notifications about its own lists go to the callers that may see the server.
  */
 import { hash } from "node:crypto";
 import type {

@@ -29,7 +29,7 @@ const REQUESTABLE: Record<string, ChangedList> = {
   resourcesListChanged: "resources",
   promptsListChanged: "prompts",
 };
-/** Further notifications are dropped while a client does not read. */
+/** Beyond this number, notifications are dropped while the client does not read. */
 const MAX_QUEUED = 64;
 
 /** `close` must be called once, however the stream ended. */
@@ -120,7 +120,7 @@ export async function listenNotifications(
   };
 }
 
-/** URIs that no server offers are omitted from the acknowledgement. */
+/** Omits the URIs that no server offers, or for which subscribing fails. */
 async function subscribeAll(
   { caller, view, stateless }: McpExchange,
   uris: unknown,

@@ -7,7 +7,7 @@ import { codeOf } from "@backplane/contract";
 import type { Caller, Clock, Kernel, ServerInfo, Timer } from "@backplane/ports";
 import { requestServer } from "../lists/request-server.ts";
 
-/** For one session or stream. */
+/** The maximum number of subscriptions of one session or stream. */
 export const MAX_SUBSCRIPTIONS = 256;
 
 export interface Subscriptions {
@@ -63,7 +63,7 @@ export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions
   return {
     async subscribe(caller, server, uri) {
       const key = `${keyOf({ caller, server })}\n${uri}`;
-      // Only the first client's request reaches the server and is authorized there; the others are checked here.
+      // Only the first client's request is sent to the server, which includes a check; later clients are checked here.
       if (subscriptions.has(key))
         await kernel.servers.check(caller, server.binding_id, "resources/subscribe", { uri });
       const subscription = subscriptions.get(key) ?? {

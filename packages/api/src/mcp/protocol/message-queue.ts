@@ -1,4 +1,4 @@
-/** Messages that were received but not yet read. Reading ends once `end` has been called and the queue is empty. */
+/** A queue with one reader. Reading ends once `end` has been called and the queue is empty. */
 export class MessageQueue<T> {
   readonly #max: number;
   readonly #messages: T[] = [];

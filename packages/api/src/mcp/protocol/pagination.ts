@@ -1,4 +1,4 @@
-/** A page of a merged list. The cursor is the offset of the next page. */
+/** Returns one page of a list. The cursor is the offset of the next page. */
 import { type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import { McpError } from "./json-rpc.ts";
 

@@ -8,7 +8,6 @@ import type { RouteResponse } from "../../http/route.ts";
 import type { View } from "../lists/view.ts";
 import { type McpClientRequest, type McpRequestId, resultMessage } from "../protocol/json-rpc.ts";
 import { type LogLevel, parseLogLevel } from "../protocol/log-levels.ts";
-
 import type { McpSession } from "./sessions.ts";
 
 export interface McpExchange {
@@ -28,7 +27,7 @@ export interface McpExchange {
 
 type Origin = Pick<McpExchange, "caller" | "view">;
 
-/** Results of these methods must state how long they may be cached. They may not be; `list_changed` reports changes. */
+/** Results of these methods must state how long clients may cache them: by default not at all. */
 const CACHEABLE: ReadonlySet<string> = new Set([
   "tools/list",
   "prompts/list",

@@ -1,7 +1,7 @@
 /**
- * Requests from a plugin to the client that called it, such as elicitation and sampling. Each is pending under a key
- * until the client answers it. A question that the client does not support is not sent to it. Questions that are
- * pending when the client disconnects get the default answer of the gateway.
+ * Requests from a plugin to the client that called it, such as elicitation and sampling, and the gateway's own questions
+ * about approvals. Each is pending under a key until the client answers it. A question that the client does not support
+ * is not sent. A plugin's question that is pending when the client disconnects gets the gateway's default answer.
  */
 import { isObject, type Json, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import { type AnswerPluginRequest, rejectUnanswered } from "@backplane/ports";
@@ -54,7 +54,7 @@ export class Questions {
   }
 
   /** Whether the client supports any question. */
-  get possible(): boolean {
+  get can_ask(): boolean {
     const { elicitation, sampling, roots } = this.#capabilities;
     return !this.#closed && (elicitation !== undefined || sampling !== undefined || roots !== undefined);
   }
@@ -138,7 +138,7 @@ function supports(capabilities: JsonObject, method: string, params: JsonObject):
   }
 }
 
-/** `inputResponses` of the stateless revision. Throws when one of them is not an object. */
+/** `inputResponses` of the stateless revision. Throws when it or one of its values is not an object. */
 export function readResponses(value: unknown): JsonObject {
   if (value === undefined) return {};
   if (!isObject(value))

@@ -79,7 +79,7 @@ export class McpSession {
   }
 
   /** Whether the session has open streams or calls in flight. */
-  get busy(): boolean {
+  get is_busy(): boolean {
     return this.#listeners.length > 0 || this.calls.size > 0;
   }
 
@@ -146,13 +146,13 @@ export class McpSessions {
     return this.#sessions.size;
   }
 
-  /** At the limit of a caller, its oldest idle session is evicted; sessions of other callers are not. */
+  /** At the limit of a caller, its oldest session that is not busy is evicted; sessions of other callers are not. */
   open(caller: Caller, params: McpSessionParams): McpSession {
     const key = keyOf(caller);
     const caller_sessions = this.#callers.get(key) ?? new Set();
     const max = caller.delegation === undefined ? this.#limits.per_caller : SESSION_LIMITS.per_invocation;
     if (caller_sessions.size >= max) {
-      const oldest = [...caller_sessions].find((session) => !session.busy);
+      const oldest = [...caller_sessions].find((session) => !session.is_busy);
       if (oldest !== undefined) this.remove(oldest);
     }
     if (this.#sessions.size >= this.#limits.sessions) this.#sweep();
@@ -199,7 +199,7 @@ export class McpSessions {
   }
 
   #isIdle(session: McpSession, now: number, max_idle_ms: number = SESSION_LIMITS.idle_ms): boolean {
-    return !session.busy && now - session.used_at > max_idle_ms;
+    return !session.is_busy && now - session.used_at > max_idle_ms;
   }
 }
 

@@ -3,7 +3,7 @@ import { Questions, readResponses } from "../../../src/mcp/session/questions.ts"
 
 const FORM = { message: "Who?", requestedSchema: { type: "object" } };
 
-test("asks only questions that the client has declared as a capability", () => {
+test("asks only questions that the client's capabilities support", () => {
   const isAsked = (capabilities: object, method: string, params: object = {}) =>
     new Questions(capabilities as never).answerRequest(method, params as never) !== null;
   expect(isAsked({}, "elicitation/create", FORM)).toBe(false);
