@@ -1,7 +1,7 @@
 /** Requests that `/mcp` refuses: invalid JSON-RPC, contradictory headers, sessions and tools of other callers. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startBoundApi } from "../support/bound-api.ts";
-import { call, connect, META, request, send } from "../support/mcp-client.ts";
+import { callParams, connect, META, buildRequest, send } from "../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
 let api: TestApi;
@@ -58,7 +58,7 @@ test("responds 202 to notifications and responses", async () => {
 });
 
 test("serves requests without a session and responds 404 for an unknown session", async () => {
-  const alone = await send(base, request("tools/call", call("echo", { text: "alone" })));
+  const alone = await send(base, buildRequest("tools/call", callParams("echo", { text: "alone" })));
   expect(alone.last.result.content[0].text).toBe("alone");
   const lost = await send(base, plain, { headers: { "mcp-session-id": "x".repeat(32) } });
   expect([lost.status, lost.last.error.code]).toEqual([404, -32001]);
@@ -107,7 +107,7 @@ test("accepts batches only in revisions that support them", async () => {
 test("rejects stateless requests whose headers do not match the body", async () => {
   const _meta = { [META.version]: "2026-07-28", [META.capabilities]: {} };
   const good = { "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "echo" };
-  const body = request("tools/call", { ...call("echo"), _meta });
+  const body = buildRequest("tools/call", { ...call("echo"), _meta });
   const cases: [object, Record<string, string>, number | null][] = [
     [body, good, null],
     [body, { ...good, "mcp-name": `=?base64?${Buffer.from("echo").toString("base64")}?=` }, null],
@@ -115,15 +115,15 @@ test("rejects stateless requests whose headers do not match the body", async () 
     [body, { ...good, "mcp-name": "ask" }, -32020],
     [body, { ...good, "mcp-protocol-version": "2025-11-25" }, -32020],
     [body, { "mcp-method": "tools/call", "mcp-name": "echo" }, -32020],
-    [request("tools/call", { ...call("echo"), _meta: { [META.version]: "2026-07-28" } }), good, -32602],
-    [request("tools/call", call("echo")), good, -32602],
+    [buildRequest("tools/call", { ...call("echo"), _meta: { [META.version]: "2026-07-28" } }), good, -32602],
+    [buildRequest("tools/call", callParams("echo")), good, -32602],
     [
-      request("tools/call", { ...call("echo"), _meta: { ..._meta, [META.version]: "2031-01-01" } }),
+      buildRequest("tools/call", { ...call("echo"), _meta: { ..._meta, [META.version]: "2031-01-01" } }),
       good,
       -32020,
     ],
     [
-      request("tools/call", { ...call("echo"), _meta: { ..._meta, [META.version]: "2031-01-01" } }),
+      buildRequest("tools/call", { ...call("echo"), _meta: { ..._meta, [META.version]: "2031-01-01" } }),
       { ...good, "mcp-protocol-version": "2031-01-01" },
       -32022,
     ],
@@ -165,11 +165,11 @@ test("hides a session, its calls and its tools from other callers", async () => 
   const token = key.json.token as string;
   const other_client = await connect(base, "2025-11-25", token);
   expect((await other_client.ask("tools/list")).last.result.tools).toEqual([]);
-  expect((await other_client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
+  expect((await other_client.ask("tools/call", callParams("echo"))).last.error.code).toBe(-32602);
 
   const admin_client = await connect(base, "2025-11-25");
   const request_count = api.runner.requests.length;
-  const running = admin_client.ask("tools/call", call("echo", { do: "wait" }), { id: 77 });
+  const running = admin_client.ask("tools/call", callParams("echo", { do: "wait" }), { id: 77 });
   await api.runner.started(request_count + 1);
   const { invocation_id } = api.runner.requests[request_count]!;
   const stolen = { ...admin_client.headers };
@@ -192,7 +192,7 @@ test("limits a delegated token with tools:invoke to the tools of its grant", asy
   const { gateway } = api.runner.requests[request_count]!.context;
   const client = await connect(base, "2026-07-28", gateway.delegation_token!);
   expect((await client.ask("tools/list")).last.result.tools).toEqual([]);
-  expect((await client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
+  expect((await client.ask("tools/call", callParams("echo"))).last.error.code).toBe(-32602);
   api.runner.release(held.json.id as string);
 });
 
@@ -205,7 +205,7 @@ test("records a call with a delegated token under the session of the call that o
   await api.runner.started(request_count + 1);
   const { gateway } = api.runner.requests[request_count]!.context;
   const client = await connect(base, "2025-11-25", gateway.delegation_token!);
-  const { last } = await client.ask("tools/call", call("echo"));
+  const { last } = await client.ask("tools/call", callParams("echo"));
   const id = last.result._meta["backplane/invocation_id"] as string;
   const { json } = await api.call("GET", `/v1/invocations/${id}`);
   expect(json).toMatchObject({ session_id: "talk", requested_by: held.json.id });

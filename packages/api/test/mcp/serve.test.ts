@@ -3,7 +3,7 @@ import type { JsonObject, KernelPlugin } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bindSample, startBoundApi } from "../support/bound-api.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
-import { call, connect, type McpClient, META, read, request, send } from "../support/mcp-client.ts";
+import { callParams, connect, type McpClient, META, readReply, buildRequest, send } from "../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
 const progress_reporter: KernelPlugin = {
@@ -70,7 +70,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
   });
 
   test("calls a bound export with a JSON response and a durable record", async () => {
-    const { status, form, last } = await client.ask("tools/call", call("echo", { text: "hi" }));
+    const { status, form, last } = await client.ask("tools/call", callParams("echo", { text: "hi" }));
     expect([status, form]).toEqual([200, "json"]);
     expect(last.result).toMatchObject({ content: [{ type: "text", text: "hi" }], isError: false });
     const row = await readInvocation(idOf(last.result));
@@ -96,13 +96,13 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
   });
 
   test("returns a tool failure as a result and an unknown tool as an error", async () => {
-    const failed = await client.ask("tools/call", call("echo", { do: "fail" }));
+    const failed = await client.ask("tools/call", callParams("echo", { do: "fail" }));
     expect(failed.last.result).toMatchObject({
       isError: true,
       content: [{ type: "text", text: "it would not" }],
       _meta: { "backplane/error": { code: "plugin_failed" } },
     });
-    const wrong = await client.ask("tools/call", call("echo", { text: 7 }));
+    const wrong = await client.ask("tools/call", callParams("echo", { text: 7 }));
     expect(wrong.last.result).toMatchObject({
       isError: true,
       // The text appears once, because every word costs tokens.
@@ -110,7 +110,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
       _meta: { "backplane/error": { code: "input.invalid" } },
     });
     for (const name of ["nothing", "notify", "../etc"]) {
-      const { status, last } = await client.ask("tools/call", call(name));
+      const { status, last } = await client.ask("tools/call", callParams(name));
       expect([status, last.error.code], name).toEqual([200, -32602]);
     }
     const shapes: JsonObject[] = [{ arguments: {} }, { name: "echo", arguments: [1] }, { name: 7 }];
@@ -139,7 +139,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     expect((await running).last.result).toMatchObject({ isError: false, content: [{ text: "done" }] });
 
     // Without a stream the client only waits; the model receives a rejection.
-    const quiet = client.ask("tools/call", call("ask"), { headers: { accept: "application/json" } });
+    const quiet = client.ask("tools/call", callParams("ask"), { headers: { accept: "application/json" } });
     const pending = async (): Promise<string> => {
       const { json } = await api.call("GET", "/v1/approvals?status=pending");
       return (json.items[0]?.id as string | undefined) ?? (await new Promise(setImmediate).then(pending));
@@ -173,7 +173,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
           signal,
         }).then((response) => {
           ready.resolve();
-          return read(response, each);
+          return readReply(response, each);
         });
     listening.catch(() => undefined);
     await ready.promise;
@@ -222,7 +222,7 @@ test("negotiates the requested revision, or the newest one if it is unknown", as
     ["2025-03-26", "2025-03-26"],
     ["2099-01-01", "2025-11-25"],
   ]) {
-    const { last, headers } = await send(base, request("initialize", { protocolVersion: input! }));
+    const { last, headers } = await send(base, buildRequest("initialize", { protocolVersion: input! }));
     expect(last.result).toMatchObject({
       protocolVersion: negotiated,
       serverInfo: { name: "backplane", version: "0.0.0-test" },
@@ -230,7 +230,7 @@ test("negotiates the requested revision, or the newest one if it is unknown", as
     });
     expect(headers.get("mcp-session-id")).toMatch(/^[A-Za-z0-9_-]{32}$/);
   }
-  expect((await send(base, request("initialize", {}))).last.error.code).toBe(-32602);
+  expect((await send(base, buildRequest("initialize", {}))).last.error.code).toBe(-32602);
 });
 
 test("lists every supported revision in server/discover", async () => {
@@ -246,7 +246,7 @@ test("lists every supported revision in server/discover", async () => {
 test("applies the log level of a session and rejects an unknown level", async () => {
   const client = await connect(base, "2025-11-25");
   const levels = async () => {
-    const { messages } = await client.ask("tools/call", call("tell"));
+    const { messages } = await client.ask("tools/call", callParams("tell"));
     return messages.slice(0, -1).map(({ params }) => params.level);
   };
   expect(await levels()).toEqual(["warning"]);
@@ -257,7 +257,7 @@ test("applies the log level of a session and rejects an unknown level", async ()
 
 test("sends no log messages to a stateless call that did not request them", async () => {
   const client = await connect(base, "2026-07-28");
-  const { form, messages } = await client.ask("tools/call", call("tell"));
+  const { form, messages } = await client.ask("tools/call", callParams("tell"));
   expect([form, messages.length]).toEqual(["json", 1]);
 });
 
@@ -265,14 +265,14 @@ test("limits an approval for the session to the MCP session that requested it", 
   const [first, second] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
   const callAndAnswer = async (client: McpClient, response: string) => {
     const notified = Promise.withResolvers<void>();
-    const running = client.ask("tools/call", call("ask", {}, "p"), { each: () => notified.resolve() });
+    const running = client.ask("tools/call", callParams("ask", {}, "p"), { each: () => notified.resolve() });
     await notified.promise;
     const { json } = await api.call("GET", "/v1/approvals?status=pending");
     await api.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response } });
     return (await running).last.result.isError as boolean;
   };
   expect(await callAndAnswer(first, "approve_for_session")).toBe(false);
-  const again = await first.ask("tools/call", call("ask"));
+  const again = await first.ask("tools/call", callParams("ask"));
   expect([again.form, again.last.result.isError]).toEqual(["json", false]);
   expect(await callAndAnswer(second, "reject")).toBe(true);
 });

@@ -1,4 +1,4 @@
-/** Runs of harnesses over HTTP: what the body may contain, and their events on both kinds of streams. */
+/** Runs of harnesses over HTTP: the validation of the body, and their events over server-sent events and sockets. */
 import type { JsonObject } from "@backplane/contract";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { afterAll, beforeAll, expect } from "vitest";

@@ -28,7 +28,7 @@ const upload = (body: Buffer, settings?: object | string, headers: Record<string
     },
   });
 
-async function counts() {
+async function countStored() {
   const [packages, bindings] = await Promise.all(
     ["plugin-packages", "plugin-bindings"].map((noun) => api.call("GET", `/v1/${noun}?limit=500`)),
   );
@@ -89,7 +89,7 @@ test("installs a folder, a remote server and an mcp.json that a JSON body specif
 test("reports the kind and contents of a source without installing it", async () => {
   const archive = await packToBuffer(writeSamplePackage(api.home, "3.0.0"));
   const headers = { "content-type": "application/octet-stream" };
-  const counts_before = await counts();
+  const counts_before = await countStored();
   const uploaded = await api.call("POST", `${PATH}:inspect`, { body: archive, headers });
   expect(uploaded.json).toMatchObject({ kind: "package", packages: [{ version: "3.0.0", binds: false }] });
   const kernel = join(api.home, "kernel");
@@ -110,12 +110,12 @@ test("reports the kind and contents of a source without installing it", async ()
     code: "package.source_invalid",
     details: { fix: expect.stringContaining("POST /api/plugins/install") },
   });
-  expect(await counts()).toEqual(counts_before);
+  expect(await countStored()).toEqual(counts_before);
 });
 
 test("stores neither rows nor files of an archive whose bindings fail", async () => {
   const archive = await packToBuffer(writeSamplePackage(api.home, "4.0.0"));
-  const counts_before = await counts();
+  const counts_before = await countStored();
   for (const settings of [
     { bind: true, secrets: { nothing: "secret://org_local/x" } },
     // The second export that has settings rejects this config.
@@ -123,7 +123,7 @@ test("stores neither rows nor files of an archive whose bindings fail", async ()
     { config: { window: 1 } },
   ])
     expect((await upload(archive, settings)).status).toBeGreaterThanOrEqual(400);
-  expect(await counts()).toEqual(counts_before);
+  expect(await countStored()).toEqual(counts_before);
 });
 
 test("repeats the first response for the same Idempotency-Key and refuses the key with other settings or bytes", async () => {

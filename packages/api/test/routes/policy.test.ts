@@ -23,7 +23,7 @@ const createKey = async (role: string, scopes: string[]) =>
 
 verifies(
   "api.policy",
-  "reads and sets all parts of the policy, with effect from the next call and an audit entry",
+  "reads, replaces and patches the policy, with effect from the next call and an audit entry",
   async () => {
     const fresh = await api.call("GET", "/v1/policy");
     expect([fresh.status, fresh.headers.etag, fresh.json.policy]).toEqual([200, '"0"', {}]);

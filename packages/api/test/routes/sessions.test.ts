@@ -349,7 +349,7 @@ verifies("compactor.pins", "pins, lists and unpins entries over HTTP", async () 
   ]);
 });
 
-verifies("api.sessions", "honours Idempotency-Key on every create", async () => {
+verifies("api.sessions", "honours Idempotency-Key for sessions, messages, chains, blocks, runs and compactions", async () => {
   await sendLongMessages("once-1");
   const { json: session } = await api.call("GET", "/v1/sessions/once-1");
   const chain = session.head_chain_id as string;

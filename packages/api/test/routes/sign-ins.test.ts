@@ -37,7 +37,7 @@ test("neither redirects nor sets a cookie for an unknown ticket", async () => {
   }
 });
 
-test("serves client metadata only with a public URL", async () => {
+test("serves no client metadata without a public URL", async () => {
   const response = await api.call("GET", "/client-metadata.json", { token: null });
   expect([response.status, response.json.error.code]).toEqual([404, "route.not_found"]);
 });

@@ -79,7 +79,7 @@ test("serves the routes of a third-party plugin under /x/NAME, always as JSON", 
   expect(deleted.headers["x-content-type-options"]).toBe("nosniff");
 });
 
-test("checks host, origin, credential and scope before it calls the plugin", async () => {
+test("checks host, origin, credential, scope and body before it calls the plugin", async () => {
   const request_count = plugin_requests.length;
   const reader = await keyWith("sessions:read");
   const url = "/x/weather/cities/Oslo";

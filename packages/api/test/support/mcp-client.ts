@@ -40,10 +40,10 @@ export async function send(base: string, body: unknown, options: SendOptions = {
     body: typeof body === "string" ? body : JSON.stringify(body),
     ...(options.signal === undefined ? {} : { signal: options.signal }),
   });
-  return await read(response, options.each);
+  return await readReply(response, options.each);
 }
 
-export async function read(response: Response, each?: (message: JsonObject) => void): Promise<McpReply> {
+export async function readReply(response: Response, each?: (message: JsonObject) => void): Promise<McpReply> {
   const { status, headers } = response;
   const type = headers.get("content-type") ?? "";
   const messages: Json[] = [];
@@ -68,7 +68,7 @@ export async function read(response: Response, each?: (message: JsonObject) => v
 }
 
 let next = 0;
-export const request = (method: string, params?: JsonObject, id: string | number = ++next): JsonObject => ({
+export const buildRequest = (method: string, params?: JsonObject, id: string | number = ++next): JsonObject => ({
   jsonrpc: "2.0",
   id,
   method,
@@ -93,9 +93,9 @@ export async function connect(
   token = ADMIN_TOKEN,
   capabilities: JsonObject = {},
 ): Promise<McpClient> {
-  if (revision === "2026-07-28") return stateless(base, token, capabilities);
+  if (revision === "2026-07-28") return createStatelessClient(base, token, capabilities);
   const hello = { protocolVersion: revision, capabilities, clientInfo: { name: "test", version: "1" } };
-  const initialized = await send(base, request("initialize", hello), { token });
+  const initialized = await send(base, buildRequest("initialize", hello), { token });
   const version = initialized.last.result.protocolVersion as string;
   const headers = {
     "mcp-session-id": initialized.headers.get("mcp-session-id")!,
@@ -106,7 +106,7 @@ export async function connect(
     revision: version,
     headers,
     ask: (method, params, options = {}) =>
-      send(base, request(method, params, options.id), {
+      send(base, buildRequest(method, params, options.id), {
         token,
         ...options,
         headers: { ...headers, ...options.headers },
@@ -114,7 +114,7 @@ export async function connect(
   };
 }
 
-function stateless(base: string, token: string, capabilities: JsonObject): McpClient {
+function createStatelessClient(base: string, token: string, capabilities: JsonObject): McpClient {
   const headers = { "mcp-protocol-version": "2026-07-28" };
   return {
     revision: "2026-07-28",
@@ -126,7 +126,7 @@ function stateless(base: string, token: string, capabilities: JsonObject): McpCl
         ...(params._meta as JsonObject),
       };
       const target_name = params.name ?? params.uri;
-      return send(base, request(method, { ...params, _meta }, options.id), {
+      return send(base, buildRequest(method, { ...params, _meta }, options.id), {
         token,
         ...options,
         headers: {
@@ -140,7 +140,7 @@ function stateless(base: string, token: string, capabilities: JsonObject): McpCl
   };
 }
 
-export const call = (name: string, input: JsonObject = {}, progressToken?: string | number): JsonObject => ({
+export const callParams = (name: string, input: JsonObject = {}, progressToken?: string | number): JsonObject => ({
   name,
   arguments: input,
   ...(progressToken === undefined ? {} : { _meta: { progressToken } }),

@@ -163,7 +163,7 @@ test("requires connection_id when a socket is attached to several sessions", asy
   await expect.poll(() => api.agent.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
 });
 
-test("rejects messages and interrupts of a read-only credential", async () => {
+test("rejects messages, interrupts and approvals of a read-only credential", async () => {
   const { json } = await api.call("POST", "/v1/keys", {
     body: { name: "reader", scopes: ["sessions:read"] },
   });

@@ -34,7 +34,7 @@ test("delivers every entry once and in order across repeated disconnects", async
   await api.close();
 }, 60_000);
 
-/** Resumes after the last of `ids` and reads until `enough`; returns how often the replay was completed. */
+/** Resumes after the last of `ids` and reads until `enough`. Resolves with the number of completed replays. */
 function follow(url: string, ids: number[], enough: (seen: number) => boolean): Promise<number> {
   const ws = new WebSocket(`${url}/ws`, { headers: { authorization: `Bearer ${ADMIN_TOKEN}` } });
   let replays_done = 0;

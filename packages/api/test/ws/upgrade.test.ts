@@ -13,7 +13,7 @@ beforeEach(async () => {
 });
 afterEach(() => api.close());
 
-/** Wraps the kernel to accept two delegated tokens, one of them with a scope for sessions. */
+/** Wraps the kernel to accept delegated tokens. A token that ends with `reads` has a scope for sessions. */
 function acceptDelegated(kernel: Kernel): Kernel {
   return {
     ...kernel,
@@ -87,7 +87,7 @@ test("rejects sockets over the limit with 429", async () => {
   await expect.poll(() => refusal({})).toBe("opened");
 });
 
-test("treats other upgrades as ordinary requests and responds to an invalid handshake with the envelope", async () => {
+test("treats other upgrades as ordinary requests and responds to an invalid handshake with the error envelope", async () => {
   const sendUpgrade = async (lines: string[]) => {
     const socket = dial(Number(new URL(api.url).port), "127.0.0.1");
     socket.end(`${["GET /healthz HTTP/1.1", "Host: 127.0.0.1", ...lines].join("\r\n")}\r\n\r\n`);

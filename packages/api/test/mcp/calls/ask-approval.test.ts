@@ -7,7 +7,7 @@ import { askForApproval } from "../../../src/mcp/calls/ask-approval.ts";
 import { Questions } from "../../../src/mcp/session/questions.ts";
 import { startBoundApi } from "../../support/bound-api.ts";
 import { ADMIN } from "../../support/callers.ts";
-import { call, connect, type McpClient, send } from "../../support/mcp-client.ts";
+import { callParams, connect, type McpClient, send } from "../../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../../support/start-api.ts";
 
 let api: TestApi;
@@ -29,7 +29,7 @@ const newKey = async (scopes: string[], role = "user") =>
 async function callAndAnswer(client: McpClient, reply: JsonObject | null, token = ADMIN_TOKEN) {
   const questions: JsonObject[] = [];
   const stop = new AbortController();
-  const running = client.ask("tools/call", call("ask", { text: "all of it" }), {
+  const running = client.ask("tools/call", callParams("ask", { text: "all of it" }), {
     signal: stop.signal,
     each(message) {
       if (message.method !== "elicitation/create") return;
@@ -153,7 +153,7 @@ verifies(["mcp.server", "approval.flow"], "asks only a caller that may answer ap
 
 verifies(["mcp.server", "approval.flow"], "ends a stateless request with the question", async () => {
   const client = await connect(base, "2026-07-28", ADMIN_TOKEN, ELICITATION);
-  const first = (await client.ask("tools/call", call("ask"))).last.result;
+  const first = (await client.ask("tools/call", callParams("ask"))).last.result;
   expect(first).toMatchObject({ resultType: "input_required" });
   const [[key, question]] = Object.entries(first.inputRequests as JsonObject) as [[string, JsonObject]];
   expect(question).toMatchObject({ method: "elicitation/create" });
@@ -165,7 +165,7 @@ verifies(["mcp.server", "approval.flow"], "ends a stateless request with the que
 test("does not ask by elicitation when the arguments are too long to show in full", async () => {
   const client = await connect(base, "2025-11-25", ADMIN_TOKEN, ELICITATION);
   const questions: JsonObject[] = [];
-  const running = client.ask("tools/call", call("ask", { text: "x".repeat(8_001) }), {
+  const running = client.ask("tools/call", callParams("ask", { text: "x".repeat(8_001) }), {
     each: (message) => void (message.method === "elicitation/create" && questions.push(message)),
   });
   await expect.poll(async () => (await pending()).length).toBe(1);

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startBoundApi } from "../../support/bound-api.ts";
 import { ADMIN } from "../../support/callers.ts";
-import { call, connect, send } from "../../support/mcp-client.ts";
+import { callParams, connect, send } from "../../support/mcp-client.ts";
 import { PACKAGE_ID } from "../../support/sample-package.ts";
 import { ADMIN_TOKEN, type TestApi } from "../../support/start-api.ts";
 
@@ -38,7 +38,7 @@ test("cancels a call on notifications/cancelled and ends its stream without a re
   const client = await connect(base, "2025-11-25");
   const stream_messages = Promise.withResolvers<unknown[]>();
   const id = await startWaitingCall(async () => {
-    const { messages } = await client.ask("tools/call", call("echo", { do: "wait" }, "p"), { id: "a" });
+    const { messages } = await client.ask("tools/call", callParams("echo", { do: "wait" }, "p"), { id: "a" });
     stream_messages.resolve(messages);
   });
   api.runner.emit(id, { type: "progress", message: "still" });
@@ -50,21 +50,21 @@ test("cancels a call on notifications/cancelled and ends its stream without a re
 test("applies a cancellation that arrives before its request", async () => {
   const client = await connect(base, "2025-11-25");
   await send(base, cancelled("early"), { headers: client.headers });
-  const { last } = await client.ask("tools/call", call("echo", { do: "wait" }), { id: "early" });
+  const { last } = await client.ask("tools/call", callParams("echo", { do: "wait" }), { id: "early" });
   expect(last.error.message).toMatch(/cancelled/);
 });
 
 test("rejects a request id that is in use", async () => {
   const client = await connect(base, "2025-11-25");
-  const id = await startWaitingCall(() => client.ask("tools/call", call("echo", { do: "wait" }), { id: 5 }));
-  expect((await client.ask("tools/call", call("echo"), { id: 5 })).last.error.code).toBe(-32600);
+  const id = await startWaitingCall(() => client.ask("tools/call", callParams("echo", { do: "wait" }), { id: 5 }));
+  expect((await client.ask("tools/call", callParams("echo"), { id: 5 })).last.error.code).toBe(-32600);
   api.runner.release(id);
   expect(await waitForSettlement(id)).toBe("succeeded");
 });
 
 test("cancels a stateless call on disconnect, but not a call of a session", async () => {
   const stop = new AbortController();
-  const params = call("echo", { do: "wait" }, "p");
+  const params = callParams("echo", { do: "wait" }, "p");
   const { signal } = stop;
   const stateless = await connect(base, "2026-07-28");
   const session = await connect(base, "2025-11-25");
@@ -79,7 +79,7 @@ test("cancels a stateless call on disconnect, but not a call of a session", asyn
 
 test("ends the session and cancels its calls on DELETE", async () => {
   const client = await connect(base, "2025-11-25");
-  const id = await startWaitingCall(() => client.ask("tools/call", call("echo", { do: "wait" })));
+  const id = await startWaitingCall(() => client.ask("tools/call", callParams("echo", { do: "wait" })));
   const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, ...client.headers };
   expect((await fetch(`${base}/mcp`, { method: "DELETE", headers })).status).toBe(204);
   expect(await waitForSettlement(id)).toBe("cancelled");
@@ -109,7 +109,7 @@ test("delivers results and changes to 100 concurrent sessions with streams", asy
   });
   const streams = await Promise.all(opening);
   const replies = await Promise.all(
-    clients.map((client, n) => client.ask("tools/call", call("echo", { text: `of ${n}` }), { id: 1 })),
+    clients.map((client, n) => client.ask("tools/call", callParams("echo", { text: `of ${n}` }), { id: 1 })),
   );
   expect(replies.map(({ last }) => last.result.content[0].text)).toEqual(clients.map((_, n) => `of ${n}`));
   const notified = Promise.all(streams.map((stream) => stream.changed()));

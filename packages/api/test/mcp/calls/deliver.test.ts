@@ -5,7 +5,7 @@ import { createListWatch } from "../../../src/mcp/notifications/list-watch.ts";
 import { startBoundApi } from "../../support/bound-api.ts";
 import { userNamed } from "../../support/callers.ts";
 import { createCatalogTool } from "../../support/catalog-tool.ts";
-import { call, connect } from "../../support/mcp-client.ts";
+import { callParams, connect } from "../../support/mcp-client.ts";
 import type { TestApi } from "../../support/start-api.ts";
 
 let api: TestApi;
@@ -18,7 +18,7 @@ afterAll(() => api.close());
 test("turns the response of a long call into a stream", async () => {
   const client = await connect(base, "2025-11-25");
   const request_count = api.runner.requests.length;
-  const running = client.ask("tools/call", call("echo", { do: "wait" }));
+  const running = client.ask("tools/call", callParams("echo", { do: "wait" }));
   await api.runner.started(request_count + 1);
   const { invocation_id } = api.runner.requests[request_count]!;
   api.runner.emit(invocation_id, { type: "log", level: "info", message: "long" });
@@ -37,7 +37,7 @@ test("repeats the approval notification with increasing progress", async () => {
     Promise.withResolvers(),
     Promise.withResolvers(),
   ];
-  const running = client.ask("tools/call", call("ask", {}, "p"), {
+  const running = client.ask("tools/call", callParams("ask", {}, "p"), {
     each(message) {
       if (message.method !== "notifications/progress") return;
       notifications.push(message.params as JsonObject);
