@@ -1,8 +1,8 @@
 /**
- * Turns any thrown value into a status and an error envelope; the only place that reads ERROR_CODES[…].http. An error
- * without one of our codes becomes `internal`, or `store.unavailable` for a failing disk: its text is logged and never
- * sent. Except for the codes in WITH_OWN_MESSAGE, not-found errors with the same code differ only in the request id, so
- * that a row of another project cannot be distinguished from a missing one (bind.scope).
+ * Turns any thrown value into a status and an error envelope. Fastify's errors for invalid requests get our codes. Any
+ * other error without one of our codes becomes `internal`, or `store.unavailable` for a failing disk; its text is
+ * logged and never sent. Except for the codes in WITH_OWN_MESSAGE, not-found errors with the same code differ only in
+ * the request id, so that a row of another project cannot be distinguished from a missing one (bind.scope).
  */
 import {
   BackplaneError,

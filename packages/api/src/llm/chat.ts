@@ -62,7 +62,7 @@ export const chat: EndpointProtocol = {
       } else if (part.type !== "native") for (const _ of answer.add(part));
     }
     return {
-      ...envelope(context, "chat.completion"),
+      ...buildEnvelope(context, "chat.completion"),
       choices: [{ index: 0, message, logprobs: null, finish_reason: FINISH_REASONS[ending] }],
       usage,
     };
@@ -100,7 +100,7 @@ class ChatStream implements EndpointStream {
       out += this.#chunk({}, FINISH_REASONS[ending]);
       if (this.#includes_usage)
         out += formatSseEvent(null, {
-          ...envelope(this.#context, "chat.completion.chunk"),
+          ...buildEnvelope(this.#context, "chat.completion.chunk"),
           choices: [],
           usage: chatUsage(part.usage),
         });
@@ -144,14 +144,14 @@ class ChatStream implements EndpointStream {
 
   #chunk(delta: JsonObject, finish_reason: string | null = null): string {
     return formatSseEvent(null, {
-      ...envelope(this.#context, "chat.completion.chunk"),
+      ...buildEnvelope(this.#context, "chat.completion.chunk"),
       choices: [{ index: 0, delta, logprobs: null, finish_reason }],
       ...(this.#includes_usage ? { usage: null } : {}),
     });
   }
 }
 
-function envelope({ id, created, model }: AnswerContext, object: string): JsonObject {
+function buildEnvelope({ id, created, model }: AnswerContext, object: string): JsonObject {
   return { id: `chatcmpl-${id}`, object, created, model };
 }
 

@@ -33,7 +33,7 @@ export function endpointErrorResponse(
     body: protocol.errorBody(error),
     headers: {
       "request-id": request.id,
-      // The vendors' formats have no field for our code.
+      // Not every vendor's format has a field for our code.
       "backplane-error-code": error.code,
       // Both vendors' clients retry a 429 automatically; an exhausted budget needs an operator.
       ...(error.code === "llm.budget_exceeded" ? { "x-should-retry": "false" } : {}),

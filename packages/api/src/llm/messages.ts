@@ -73,7 +73,7 @@ export const messages: EndpointProtocol = {
       } else if (part.type !== "native") for (const _ of answer.add(part));
     }
     return {
-      ...message(context),
+      ...emptyMessage(context),
       content: answer.blocks.map(toContentBlock),
       stop_reason: STOP_REASONS[ending],
       usage,
@@ -101,12 +101,12 @@ class MessageStream implements EndpointStream {
     }
     if (part.type !== "end") {
       let out = this.#begin();
-      for (const event of this.#blocks.add(part)) out += blockEvent(event);
+      for (const event of this.#blocks.add(part)) out += formatBlockEvent(event);
       return out;
     }
     if (this.#is_native) return "";
     let out = this.#begin();
-    for (const event of this.#blocks.close()) out += blockEvent(event);
+    for (const event of this.#blocks.close()) out += formatBlockEvent(event);
     const stop_reason = STOP_REASONS[toAnswerEnding(part.stop_reason, this.#blocks.has_calls)];
     const delta = { stop_reason, stop_sequence: null };
     out += formatSseEvent("message_delta", { type: "message_delta", delta, usage: messageUsage(part.usage) });
@@ -120,11 +120,11 @@ class MessageStream implements EndpointStream {
   #begin(): string {
     if (this.#has_begun) return "";
     this.#has_begun = true;
-    return formatSseEvent("message_start", { type: "message_start", message: message(this.#context) });
+    return formatSseEvent("message_start", { type: "message_start", message: emptyMessage(this.#context) });
   }
 }
 
-function message({ id, model }: AnswerContext): JsonObject {
+function emptyMessage({ id, model }: AnswerContext): JsonObject {
   return {
     id: `msg_${id}`,
     type: "message",
@@ -137,7 +137,7 @@ function message({ id, model }: AnswerContext): JsonObject {
   };
 }
 
-function blockEvent(event: BlockEvent): string {
+function formatBlockEvent(event: BlockEvent): string {
   const { block } = event;
   const { index } = block;
   const send = (type: string, fields: JsonObject) => formatSseEvent(type, { type, index, ...fields });

@@ -94,11 +94,11 @@ function describeRoute(route: Route, components: Components): JsonSchema {
     summary: route.summary,
     tags: [route.tag],
     parameters: [
-      ...parameters(route.params, "path", components),
-      ...parameters(route.query, "query", components),
-      ...headerParameters(route),
+      ...describeParameters(route.params, "path", components),
+      ...describeParameters(route.query, "query", components),
+      ...describeHeaderParameters(route),
     ],
-    responses: responses(route, components),
+    responses: describeResponses(route, components),
   };
   if (route.progress === true) operation.description = [route.description, PROGRESS_TEXT].join(" ").trim();
   else if (route.description !== undefined) operation.description = route.description;
@@ -107,14 +107,14 @@ function describeRoute(route: Route, components: Components): JsonSchema {
   else if ("host" in route.auth) operation["x-backplane-scope"] = "admin token";
   const content: JsonSchema = {};
   if (route.body !== undefined)
-    content["application/json"] = { schema: components.convertBody(route.body, describesScope(route)) };
+    content["application/json"] = { schema: components.convertBody(route.body, canStateScope(route)) };
   for (const type of route.uploads ?? []) content[type] = { schema: { type: "string", format: "binary" } };
   if (Object.keys(content).length > 0) operation.requestBody = { required: true, content };
   return operation;
 }
 
 /** Bodies in the formats of the model vendors and of the web API under `/api` are described without a scope. */
-function describesScope({ auth, path, error_schema }: Route): boolean {
+function canStateScope({ auth, path, error_schema }: Route): boolean {
   return auth !== "public" && path.startsWith("/v1/") && error_schema === undefined;
 }
 
@@ -137,7 +137,7 @@ function describeMount(mount: AdapterMount, components: Components): JsonSchema 
     parameters: names.map((name) => ({ name, in: "path", required: true, schema: { type: "string" } })),
     responses: {
       ...Object.fromEntries(responses.map(([status, description]) => [status, { description }])),
-      default: errorResponse(components),
+      default: describeErrorResponse(components),
     },
     ...(mount.body === undefined
       ? {}
@@ -145,7 +145,7 @@ function describeMount(mount: AdapterMount, components: Components): JsonSchema 
   };
 }
 
-function responses(route: Route, components: Components): JsonSchema {
+function describeResponses(route: Route, components: Components): JsonSchema {
   const all: JsonSchema = {};
   for (const [status, response] of Object.entries(route.responses)) {
     const response_object: JsonSchema = { description: response.description };
@@ -160,11 +160,14 @@ function responses(route: Route, components: Components): JsonSchema {
       response_object.headers = { ETag: { schema: { type: "string" } } };
     all[status] = response_object;
   }
-  all.default = errorResponse(components, route.error_schema);
+  all.default = describeErrorResponse(components, route.error_schema);
   return all;
 }
 
-function errorResponse(components: Components, schema: z.ZodType = contract.ErrorEnvelopeSchema): JsonSchema {
+function describeErrorResponse(
+  components: Components,
+  schema: z.ZodType = contract.ErrorEnvelopeSchema,
+): JsonSchema {
   const description =
     schema === contract.ErrorEnvelopeSchema
       ? "An error; /docs/errors explains every code."
@@ -175,7 +178,7 @@ function errorResponse(components: Components, schema: z.ZodType = contract.Erro
   };
 }
 
-function parameters(
+function describeParameters(
   schema: z.ZodType | undefined,
   location: "path" | "query",
   components: Components,
@@ -197,7 +200,7 @@ function parameters(
   });
 }
 
-function headerParameters(route: Route): JsonSchema[] {
+function describeHeaderParameters(route: Route): JsonSchema[] {
   const header = (name: string, description: string) => ({
     name,
     in: "header",
@@ -207,7 +210,7 @@ function headerParameters(route: Route): JsonSchema[] {
   });
   const list: JsonSchema[] = Object.entries(route.headers ?? {}).map(([name, text]) => header(name, text));
   if (route.idempotent)
-    list.push(header("Idempotency-Key", "A repeat within 24 hours gets the first response."));
+    list.push(header("Idempotency-Key", "A repeat within 24 hours does not repeat the work."));
   if (route.etag && route.method === "GET")
     list.push(header("If-None-Match", "Responds 304 while the row is unchanged."));
   if (route.etag && (route.method === "PATCH" || route.method === "DELETE"))

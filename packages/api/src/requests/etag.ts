@@ -10,7 +10,7 @@ export function isUnchanged(header: string | undefined, generation: number): boo
   return header !== undefined && tagsIn(header).some((tag) => tag === "*" || tag === generation);
 }
 
-/** Returns undefined when there is no condition. Reads the row unless the header is `*` or one generation. */
+/** Returns undefined when there is no condition. Reads the row if the header is neither `*` nor one generation. */
 export async function readExpectedGeneration(
   header: string | undefined,
   current: () => Promise<{ generation: number }>,

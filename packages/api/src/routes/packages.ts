@@ -134,7 +134,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       operation_id: "replayCalls",
       summary: "Replay recorded calls against a package",
       description:
-        "Runs recorded read-only calls of the bindings that use another version against that version and against this " +
+        "Runs recorded read-only calls of bindings that use another version, once with that version and once with this " +
         "one, in the sandbox without network and with placeholders for secrets, and compares results, errors, time and " +
         "attempted connections. No binding is changed; the calls leave no invocations, events or entries. Also needs " +
         "the scope invocations:read.",

@@ -21,12 +21,12 @@ function toKnownError(code: string | undefined): BackplaneError {
     return new BackplaneError("request.too_large", "The headers of the request are larger than 16 kB.", {
       fix: "Send fewer or shorter headers.",
     });
-  const message =
+  const [message, fix] =
     code === "ERR_HTTP_REQUEST_TIMEOUT"
-      ? "The request did not arrive in time."
-      : "The request is not valid HTTP.";
+      ? ["The request did not arrive in time.", "Send the whole request without long pauses."]
+      : ["The request is not valid HTTP.", "Use an HTTP/1.1 client."];
   return new BackplaneError("request.invalid", message, {
     details: { issues: [{ path: "request", message }] },
-    fix: "Use an HTTP/1.1 client.",
+    fix,
   });
 }

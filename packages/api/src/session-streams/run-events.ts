@@ -95,7 +95,7 @@ function eventOfEntry({ kind, payload }: Pick<Entry, "kind" | "payload">): Kerne
   }
 }
 
-/** Whether the run could have ended with this event. Only its row says whether it has. */
+/** Whether the run could have ended with this event, so that its row has to be read. */
 export function mayEndRun({ event }: WatchedEvent, run_id: string): boolean {
   if (event.kind === "session.replay.done") return true;
   if (event.kind === "session.replay.entry") {

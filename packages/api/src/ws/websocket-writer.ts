@@ -18,7 +18,7 @@ export class WriteTicks {
   #frame: Buffer | null = null;
 
   /** All sockets of a session are sent an event one after another, so caching one frame is enough. */
-  frameOf(watched: WatchedEvent): Buffer {
+  getFrame(watched: WatchedEvent): Buffer {
     if (this.#watched !== watched || this.#frame === null) {
       this.#watched = watched;
       this.#frame = textFrame(watched.frame);
@@ -68,7 +68,7 @@ export class WebSocketWriter {
   }
 
   writeEvent(watched: WatchedEvent): number {
-    return this.write(this.#ticks.frameOf(watched));
+    return this.write(this.#ticks.getFrame(watched));
   }
 
   /** Returns the number of buffered bytes. Writes nothing after a close frame. */

@@ -1,7 +1,7 @@
 // Pending approvals, shown below their conversation. Identical ones (same digest) share one card and one answer. A card
 // is removed when its approval is answered anywhere: here, in another tab or from the command line.
 import { call } from "./api.js";
-import { el, pretty } from "./dom.js";
+import { el, formatJson } from "./dom.js";
 
 const RISKS = {
   low: ["○", "Low risk"],
@@ -189,7 +189,7 @@ function makeCard(approval, onAnswer) {
     brief && !brief.startsWith(`${tool} {`) ? el("p", { class: "brief" }, brief) : null,
     reason ? el("p", { class: "muted" }, reason) : null,
     changed?.length > 0 ? el("p", {}, `Changed since the last request: ${changed.join(", ")}`) : null,
-    el("pre", { tabindex: "0", "aria-label": "The exact arguments" }, pretty(input)),
+    el("pre", { tabindex: "0", "aria-label": "The exact arguments" }, formatJson(input)),
     el("div", { class: "row" }, once, ...lasting),
     el(
       "div",

@@ -1,5 +1,5 @@
-// The WebSocket of the page. After a lost connection it reconnects and resumes after the last entry that the page has, so
-// that no entry is missed or repeated.
+// The WebSocket of the page. After a lost connection it reconnects and resumes after the last entry that the page has,
+// so that no entry is missed or repeated.
 //
 //   connecting → live → reconnecting → live …, and signed-out while this browser has no login
 //

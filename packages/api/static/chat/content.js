@@ -1,6 +1,6 @@
 // Draws the blocks of a tool result. Images and sounds become blobs of a listed type, so nothing that a plugin returned is
 // ever a document of this origin. Every other file is a download.
-import { el, pretty } from "./dom.js";
+import { el, formatJson } from "./dom.js";
 
 const MEDIA = {
   image: /^image\/(png|jpeg|gif|webp)$/,
@@ -37,7 +37,7 @@ export function blockNode(block) {
       el("p", {}, el("code", {}, resource.uri)),
       el("pre", { tabindex: "0" }, resource.text),
     );
-  return el("pre", { tabindex: "0" }, pretty(block));
+  return el("pre", { tabindex: "0" }, formatJson(block));
 }
 
 /** `[image, image/png]`, or null for a block that is not shown as a picture or a player. */
@@ -51,7 +51,7 @@ function mediaOf({ type, mimeType, data, resource, transport }) {
 async function createUrl(block, type) {
   const known = urls.get(block.sha256 ?? block);
   if (known !== undefined) return known;
-  const url = URL.createObjectURL(new Blob([await bytesOf(block)], { type }));
+  const url = URL.createObjectURL(new Blob([await readBytes(block)], { type }));
   urls.set(block.sha256 ?? block, url);
   const [first] = urls;
   if (urls.size > MAX_URLS) {
@@ -61,7 +61,7 @@ async function createUrl(block, type) {
   return url;
 }
 
-async function bytesOf(block) {
+async function readBytes(block) {
   if (block.transport !== "artifact")
     return Uint8Array.from(atob(block.data ?? block.resource.blob), (char) => char.charCodeAt(0));
   const response = await fetch(pathOf(block));

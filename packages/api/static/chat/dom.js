@@ -21,13 +21,13 @@ const UNITS = [
 ];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
-export function ago(iso, now = Date.now()) {
+export function formatAge(iso, now = Date.now()) {
   const seconds = Math.round((Date.parse(iso) - now) / 1000);
   for (const [unit, size] of UNITS)
     if (Math.abs(seconds) >= size) return relative.format(Math.trunc(seconds / size), unit);
   return "just now";
 }
 
-export function pretty(value) {
+export function formatJson(value) {
   return JSON.stringify(value, null, 2) ?? "";
 }

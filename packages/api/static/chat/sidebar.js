@@ -1,6 +1,6 @@
 // The list of sessions, newest first, with a search by id. The fragment of the URL identifies the open session.
 import { call } from "./api.js";
-import { ago, el } from "./dom.js";
+import { formatAge, el } from "./dom.js";
 
 const PAGE = 100;
 const AGENT = "::agent::";
@@ -55,7 +55,7 @@ function row({ id, created_at, parent_session_id }, open) {
       el(
         "time",
         { datetime: created_at, title: new Date(created_at).toLocaleString() },
-        ago(created_at) + origin,
+        formatAge(created_at) + origin,
       ),
     ),
   );

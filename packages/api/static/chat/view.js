@@ -1,6 +1,6 @@
 // Draws the transcript: one article for each item. Streaming text is drawn once per frame, in its own article only.
 import { blockNode, isMedia, mediaNode } from "./content.js";
-import { el, pretty } from "./dom.js";
+import { el, formatJson } from "./dom.js";
 import { markdown } from "./markdown.js";
 
 const STATUS = { running: ["…", "running"], ok: ["✓", "ok"], error: ["✗", "failed"] };
@@ -158,7 +158,7 @@ function toolCard(item) {
         brief === "" ? null : el("span", { class: "brief" }, brief),
       ),
       el("h3", {}, "Arguments"),
-      el("pre", { tabindex: "0" }, pretty(args)),
+      el("pre", { tabindex: "0" }, formatJson(args)),
       ...(display === null ? [] : [el("h3", {}, "Result"), ...resultNodes(item)]),
       ...failureNodes(item.failure),
       ...(progress?.output ? [el("h3", {}, "Output"), el("pre", { tabindex: "0" }, progress.output)] : []),
@@ -170,7 +170,7 @@ function toolCard(item) {
 function resultNodes({ content, display, value }) {
   if (!content) return [displayNode(display)];
   const nodes = content.filter((block) => !isMedia(block)).map(blockNode);
-  return value === undefined ? nodes : [...nodes, el("pre", { tabindex: "0" }, pretty(value))];
+  return value === undefined ? nodes : [...nodes, el("pre", { tabindex: "0" }, formatJson(value))];
 }
 
 /** The code and the last lines of stderr, as the model gets them. */
@@ -189,7 +189,7 @@ function displayNode(display) {
   return el(
     "pre",
     { tabindex: "0" },
-    display.kind === "text" ? display.text : pretty(display.data ?? display),
+    display.kind === "text" ? display.text : formatJson(display.data ?? display),
   );
 }
 

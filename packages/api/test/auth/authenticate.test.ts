@@ -43,45 +43,50 @@ const PUBLIC_ROUTES = new Set([
   "GET /client-metadata.json",
 ]);
 
-verifies(
-  "webapi.auth",
-  "requires a credential on every route that is not listed as public",
-  async () => {
-    const mounts = api.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted }));
-    expect(mounts.length).toBeGreaterThan(20);
-    const routes = [...api.api.routeTable.map(({ method, path }) => ({ method, path })), ...mounts];
-    expect(routes.length).toBeGreaterThan(30);
-    for (const { method, path } of routes) {
-      const url = path.replaceAll(/\{\w+\}/g, "some_id");
-      const none = await api.call(method, url, { token: null });
-      const wrong = await api.call(method, url, { token: "wrong" });
-      if (PUBLIC_ROUTES.has(`${method} ${path}`)) continue;
-      const codeOf = ({ headers, json }: TestResponse) => headers["backplane-error-code"] ?? json.error.code;
-      expect([none.status, codeOf(none)], `${method} ${path}`).toEqual([401, "auth.missing"]);
-      expect([wrong.status, codeOf(wrong)], `${method} ${path}`).toEqual([401, "auth.invalid"]);
-    }
-    const public_routes = routes.filter(({ method, path }) => PUBLIC_ROUTES.has(`${method} ${path}`));
-    expect(public_routes).toHaveLength(PUBLIC_ROUTES.size);
-    expect(await statusAndCode("GET", "/v1/status", { token: "bpk_unknown" })).toEqual([401, "auth.invalid"]);
-    expect(await statusAndCode("GET", "/v1/status", { token: "vai_dlg_unknown" })).toEqual([401, "auth.invalid"]);
-    expect(await statusAndCode("GET", "/v1/status", { headers: { authorization: "Basic x" } })).toEqual([
-      401,
-      "auth.invalid",
-    ]);
-  },
-);
+verifies("webapi.auth", "requires a credential on every route that is not listed as public", async () => {
+  const mounts = api.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted }));
+  expect(mounts.length).toBeGreaterThan(20);
+  const routes = [...api.api.routeTable.map(({ method, path }) => ({ method, path })), ...mounts];
+  expect(routes.length).toBeGreaterThan(30);
+  for (const { method, path } of routes) {
+    const url = path.replaceAll(/\{\w+\}/g, "some_id");
+    const none = await api.call(method, url, { token: null });
+    const wrong = await api.call(method, url, { token: "wrong" });
+    if (PUBLIC_ROUTES.has(`${method} ${path}`)) continue;
+    const codeOf = ({ headers, json }: TestResponse) => headers["backplane-error-code"] ?? json.error.code;
+    expect([none.status, codeOf(none)], `${method} ${path}`).toEqual([401, "auth.missing"]);
+    expect([wrong.status, codeOf(wrong)], `${method} ${path}`).toEqual([401, "auth.invalid"]);
+  }
+  const public_routes = routes.filter(({ method, path }) => PUBLIC_ROUTES.has(`${method} ${path}`));
+  expect(public_routes).toHaveLength(PUBLIC_ROUTES.size);
+  expect(await statusAndCode("GET", "/v1/status", { token: "bpk_unknown" })).toEqual([401, "auth.invalid"]);
+  expect(await statusAndCode("GET", "/v1/status", { token: "vai_dlg_unknown" })).toEqual([
+    401,
+    "auth.invalid",
+  ]);
+  expect(await statusAndCode("GET", "/v1/status", { headers: { authorization: "Basic x" } })).toEqual([
+    401,
+    "auth.invalid",
+  ]);
+});
 
 verifies(
   "webapi.auth",
   "rejects a foreign Host or Origin on public, protected and unknown paths, despite a valid credential",
   async () => {
     for (const url of ["/healthz", "/", "/v1/status", "/nowhere"]) {
-      expect(await statusAndCode("GET", url, { headers: { host: "evil.example" } }), url).toEqual([403, "auth.host"]);
+      expect(await statusAndCode("GET", url, { headers: { host: "evil.example" } }), url).toEqual([
+        403,
+        "auth.host",
+      ]);
       expect(await statusAndCode("GET", url, { headers: { origin: "https://evil.example" } }), url).toEqual([
         403,
         "auth.origin",
       ]);
-      expect(await statusAndCode("GET", url, { headers: { origin: "null" } }), url).toEqual([403, "auth.origin"]);
+      expect(await statusAndCode("GET", url, { headers: { origin: "null" } }), url).toEqual([
+        403,
+        "auth.origin",
+      ]);
     }
     const own_host = { host: "gateway.example:8443", origin: "https://gateway.example:8443" };
     expect((await api.call("GET", "/v1/status", { headers: own_host })).status).toBe(200);
@@ -125,10 +130,9 @@ verifies("webapi.auth", "accepts the cookie for reads, and for writes only from 
   expect(await put({ origin: "http://evil.example" })).toEqual([403, "auth.origin"]);
   expect(await put({ origin })).toEqual([200, undefined]);
 
-  expect(await statusAndCode("GET", "/v1/status", { token: null, headers: { cookie: `${cookie}x` } })).toEqual([
-    401,
-    "auth.invalid",
-  ]);
+  expect(
+    await statusAndCode("GET", "/v1/status", { token: null, headers: { cookie: `${cookie}x` } }),
+  ).toEqual([401, "auth.invalid"]);
   const out = await api.call("POST", "/v1/logout", { token: null, headers: { cookie, origin } });
   expect(out.status).toBe(204);
   expect(await statusAndCode("GET", "/v1/status", { token: null, headers })).toEqual([401, "auth.invalid"]);
@@ -159,10 +163,16 @@ test("limits a key to its scopes and refuses it admin headers and login links", 
     (await api.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token as string;
   const reader = await key(["bindings:read"]);
   expect(await statusAndCode("GET", "/v1/plugin-bindings", { token: reader })).toEqual([200, undefined]);
-  expect(await statusAndCode("POST", "/v1/plugin-bindings", { token: reader, body: {} })).toEqual([403, "auth.scope"]);
+  expect(await statusAndCode("POST", "/v1/plugin-bindings", { token: reader, body: {} })).toEqual([
+    403,
+    "auth.scope",
+  ]);
   expect(await statusAndCode("GET", "/metrics", { token: reader })).toEqual([200, undefined]);
   const headers = { "backplane-org": "org_other" };
-  expect(await statusAndCode("GET", "/v1/plugin-bindings", { token: reader, headers })).toEqual([403, "auth.scope"]);
+  expect(await statusAndCode("GET", "/v1/plugin-bindings", { token: reader, headers })).toEqual([
+    403,
+    "auth.scope",
+  ]);
   const admin_key = await key(["admin"]);
   expect(await statusAndCode("GET", "/v1/audit", { token: admin_key })).toEqual([200, undefined]);
   expect(await statusAndCode("POST", "/v1/login-links", { token: admin_key })).toEqual([403, "auth.scope"]);
@@ -217,7 +227,10 @@ test("limits a delegated token to tool calls and their records until its invocat
 
   api.runner.release(parent.json.id);
   await api.call("GET", `/v1/invocations/${parent.json.id}/events`);
-  expect(await statusAndCode("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([401, "auth.invalid"]);
+  expect(await statusAndCode("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([
+    401,
+    "auth.invalid",
+  ]);
 });
 
 test("does not accept a token that only resembles the last valid one", async () => {

@@ -1,5 +1,5 @@
 /** The cases of the matrix that belong to the agent host: configuration, providers, plugins and sessions. */
-import { type Case, onMissingObject, NOTHING_TO_CHANGE } from "./scope-matrix.ts";
+import { type Case, NOTHING_TO_CHANGE, onMissingObject } from "./scope-matrix.ts";
 
 const session = (path: (id: string) => string, body: unknown = {}): Pick<Case, "request" | "also"> => ({
   async request(fixture) {
@@ -213,9 +213,17 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
   "DELETE /v1/sessions/{id}/pins/{entry_id}": [
     { ...SESSION, ...session((id) => `/v1/sessions/${id}/pins/1`) },
   ],
-  "POST /v1/chains": [{ ...SESSION, object: "chain", reach: "own", except: {}, ...onMissingObject("/v1/chains") }],
+  "POST /v1/chains": [
+    { ...SESSION, object: "chain", reach: "own", except: {}, ...onMissingObject("/v1/chains") },
+  ],
   "POST /v1/chains/{id}:fork": [
-    { ...SESSION, object: "chain", reach: "own", except: {}, ...onMissingObject("/v1/chains/chain_none:fork") },
+    {
+      ...SESSION,
+      object: "chain",
+      reach: "own",
+      except: {},
+      ...onMissingObject("/v1/chains/chain_none:fork"),
+    },
   ],
   "POST /v1/chains/{id}/blocks": [
     {
@@ -250,6 +258,12 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     },
   ],
   "POST /v1/compactions/{id}:undo": [
-    { ...SESSION, object: "compaction", reach: "own", except: {}, ...onMissingObject("/v1/compactions/none:undo") },
+    {
+      ...SESSION,
+      object: "compaction",
+      reach: "own",
+      except: {},
+      ...onMissingObject("/v1/compactions/none:undo"),
+    },
   ],
 };

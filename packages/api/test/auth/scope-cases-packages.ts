@@ -1,5 +1,5 @@
 /** The operations on packages and installations, by the object that they change. */
-import { type Case, missing } from "./scope-matrix.ts";
+import { type Case, onMissingObject } from "./scope-matrix.ts";
 
 const folderOnHost = (path: string): Case => ({
   object: "folder on the host",

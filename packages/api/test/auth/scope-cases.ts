@@ -59,7 +59,10 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       object: "bindings of a project",
       scope: "bindings:write",
       reach: "own",
-      ...onMissingObject("/v1/plugin-bindings:upgrade", { package_id: "acme/none", package_version: "2.0.0" }),
+      ...onMissingObject("/v1/plugin-bindings:upgrade", {
+        package_id: "acme/none",
+        package_version: "2.0.0",
+      }),
     },
     {
       object: "bindings of an org",
@@ -143,7 +146,12 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
     },
   ],
   "DELETE /v1/instrument-plugins/{id}": [
-    { object: "instrument plugin", scope: "admin", reach: "own", ...onMissingObject("/v1/instrument-plugins/none") },
+    {
+      object: "instrument plugin",
+      scope: "admin",
+      reach: "own",
+      ...onMissingObject("/v1/instrument-plugins/none"),
+    },
   ],
   "PUT /v1/secrets/{name}": [
     {

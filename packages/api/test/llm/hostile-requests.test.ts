@@ -29,11 +29,15 @@ async function post(path: string, token: string, body: JsonObject): Promise<Resp
 }
 const ask = (token: string, body: JsonObject) =>
   post("/v1/chat/completions", token, { model: "chat/gpt-up", messages: hello, ...body });
-const statusOf = async (response: Promise<Response>) => (await response).status;
+const readStatus = async (response: Promise<Response>) => (await response).status;
 const lastCall = async () => (await api.call("GET", "/v1/llm-calls?limit=1")).json.items[0];
 
 /** Streams the beginning of an answer and disconnects. */
-async function disconnectMidAnswer(token: string, body: JsonObject, deltas: object[] = [{ content: "a" }]): Promise<void> {
+async function disconnectMidAnswer(
+  token: string,
+  body: JsonObject,
+  deltas: object[] = [{ content: "a" }],
+): Promise<void> {
   api.vendor.queueReplies({ sse: chatStream(deltas, "stop").split("data: [DONE]")[0]!, hold: true });
   const response = await ask(token, { ...body, stream: true });
   expect(response.status).toBe(200);
@@ -48,23 +52,23 @@ verifies("llm.gateway", "reserves no negative, fractional or enormous number of 
   const token = await api.key({ llm: { tokens_per_day: 5_000_000 } });
   for (const max_tokens of [-10_000_000, 0.5, 1e300]) await disconnectMidAnswer(token, { max_tokens });
   api.vendor.queueReplies({ json: { ...completion, usage: { ...usage, prompt_tokens: 5_000_000 } } });
-  expect(await statusOf(ask(token, {}))).toBe(200);
+  expect(await readStatus(ask(token, {}))).toBe(200);
   // A remaining negative reservation would allow this call.
-  expect(await statusOf(ask(token, {}))).toBe(429);
+  expect(await readStatus(ask(token, {}))).toBe(429);
 });
 
 verifies("llm.gateway", "counts the tokens that were streamed before a client disconnects", async () => {
   const token = await api.key({ llm: { tokens_per_day: 1_000 } });
   const deltas = Array.from({ length: 1_200 }, () => ({ content: "a" }));
   await disconnectMidAnswer(token, { max_tokens: 1 }, deltas);
-  expect(await statusOf(ask(token, {}))).toBe(429);
+  expect(await readStatus(ask(token, {}))).toBe(429);
 });
 
 verifies("llm.gateway", "counts the estimate of a call whose provider reports no usage", async () => {
   const token = await api.key({ llm: { tokens_per_day: 1_000 } });
   api.vendor.queueReplies({ json: { ...completion, usage: undefined } });
-  expect(await statusOf(ask(token, { max_tokens: 1_000 }))).toBe(200);
-  expect(await statusOf(ask(token, {}))).toBe(429);
+  expect(await readStatus(ask(token, { max_tokens: 1_000 }))).toBe(200);
+  expect(await readStatus(ask(token, {}))).toBe(429);
 });
 
 verifies("llm.gateway", "keeps a client's stream_options when it retries without include_usage", async () => {
@@ -74,7 +78,7 @@ verifies("llm.gateway", "keeps a client's stream_options when it retries without
   };
   api.vendor.queueReplies({ status: 400, json: refusal }, { status: 400, json: refusal });
   const request_count = api.vendor.requests.length;
-  expect(await statusOf(ask(token, { stream: true, stream_options: { x: 1 } }))).toBe(400);
+  expect(await readStatus(ask(token, { stream: true, stream_options: { x: 1 } }))).toBe(400);
   expect(api.vendor.requests.slice(request_count).map(({ body }) => body.stream_options)).toEqual([
     { x: 1, include_usage: true },
     { x: 1 },
@@ -121,7 +125,7 @@ test("refuses stop sequences that are not strings", async () => {
   expect(refused.status).toBe(400);
   expect(await refused.json()).toMatchObject({ error: { type: "invalid_request_error" } });
   const message = { model: "claude/claude-up", max_tokens: 9, messages: hello, stop_sequences: stop };
-  expect(await statusOf(post("/v1/messages", token, message))).toBe(400);
+  expect(await readStatus(post("/v1/messages", token, message))).toBe(400);
 });
 
 test("identifies the invalid field without referring to details that a vendor's error does not have", async () => {

@@ -23,7 +23,7 @@ const completion = {
   usage,
 };
 const calls = async (query = "") => (await api.call("GET", `/v1/llm-calls${query}`)).json.items;
-const refusalOf = async (call: Promise<unknown>) => {
+const catchRefusal = async (call: Promise<unknown>) => {
   const error = await call.then(
     () => null,
     (thrown: unknown) => thrown as { status: number; code: string; headers: Headers },
@@ -84,7 +84,7 @@ verifies("llm.gateway", "admits no more concurrent calls than the budget of a ke
   const token = await api.key({ llm: { requests_per_day: 3 } });
   api.vendor.queueReplies(...Array.from({ length: 3 }, () => ({ json: completion })));
   const request_count = api.vendor.requests.length;
-  const refusals = await Promise.all(Array.from({ length: 8 }, () => refusalOf(ask(token))));
+  const refusals = await Promise.all(Array.from({ length: 8 }, () => catchRefusal(ask(token))));
   expect(refusals.filter((each) => each === null)).toHaveLength(3);
   expect(refusals.filter((each) => each?.join() === "429,insufficient_quota")).toHaveLength(5);
   expect(api.vendor.requests).toHaveLength(request_count + 3);
@@ -107,14 +107,14 @@ verifies(
     api.vendor.queueReplies({ json: completion }, { json: completion });
     // Each call reserves about 900 tokens, so the third would start above the limit; each really uses 15.
     const refusals = await Promise.all(
-      Array.from({ length: 4 }, () => refusalOf(ask(token, { max_tokens: 900 }))),
+      Array.from({ length: 4 }, () => catchRefusal(ask(token, { max_tokens: 900 }))),
     );
     expect(refusals.filter((each) => each === null)).toHaveLength(2);
     api.vendor.queueReplies({ json: completion });
-    expect(await refusalOf(ask(token, { max_tokens: 900 }))).toBeNull();
+    expect(await catchRefusal(ask(token, { max_tokens: 900 }))).toBeNull();
     api.vendor.queueReplies({ json: { ...completion, usage: { ...usage, prompt_tokens: 2_000 } } });
-    expect(await refusalOf(ask(token))).toBeNull();
-    expect(await refusalOf(ask(token))).toEqual([429, "insufficient_quota"]);
+    expect(await catchRefusal(ask(token))).toBeNull();
+    expect(await catchRefusal(ask(token))).toEqual([429, "insufficient_quota"]);
   },
 );
 
@@ -131,11 +131,11 @@ verifies(
     expect(set.status, set.text).toBe(200);
     const [a, b] = [await api.key(project), await api.key(project)];
     api.vendor.queueReplies({ json: completion }, { json: completion }, { json: completion });
-    expect(await refusalOf(ask(a))).toBeNull();
-    expect(await refusalOf(ask(b))).toBeNull();
-    expect(await refusalOf(ask(a))).toEqual([429, "insufficient_quota"]);
+    expect(await catchRefusal(ask(a))).toBeNull();
+    expect(await catchRefusal(ask(b))).toBeNull();
+    expect(await catchRefusal(ask(a))).toEqual([429, "insufficient_quota"]);
     api.clock.advance(60_000);
-    expect(await refusalOf(ask(b))).toBeNull();
+    expect(await catchRefusal(ask(b))).toBeNull();
   },
 );
 
@@ -144,7 +144,7 @@ test("offers a key only the models that it may use", async () => {
   const ids: string[] = [];
   for await (const { id } of api.openai(token).models.list()) ids.push(id);
   expect(ids).toEqual(["claude/claude-up"]);
-  expect(await refusalOf(ask(token))).toEqual([404, "model_not_found"]);
+  expect(await catchRefusal(ask(token))).toEqual([404, "model_not_found"]);
 });
 
 verifies(
@@ -169,7 +169,7 @@ verifies(
     await api.runner.started(request_count + 1);
     const token = api.runner.requests[request_count]!.context.gateway.delegation_token!;
     api.vendor.queueReplies({ json: completion });
-    expect(await refusalOf(ask(token))).toBeNull();
+    expect(await catchRefusal(ask(token))).toBeNull();
     const [call] = await calls(`?invocation_id=${json.id}`);
     expect(call).toMatchObject({ actor: json.id, invocation_id: json.id, status: "succeeded" });
     expect(call.key_id).toMatch(/^key_/);
@@ -185,6 +185,6 @@ verifies(
     await expect(held).rejects.toBeDefined();
     await expect.poll(async () => (await calls())[0].status).toBe("cancelled");
     await sleep(0);
-    expect(await refusalOf(ask(token))).toEqual([401, "invalid_api_key"]);
+    expect(await catchRefusal(ask(token))).toEqual([401, "invalid_api_key"]);
   },
 );

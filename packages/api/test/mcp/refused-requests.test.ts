@@ -1,7 +1,7 @@
 /** Requests that `/mcp` refuses: invalid JSON-RPC, contradictory headers, sessions and tools of other callers. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startBoundApi } from "../support/bound-api.ts";
-import { callParams, connect, META, buildRequest, send } from "../support/mcp-client.ts";
+import { buildRequest, callParams, connect, META, send } from "../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
 let api: TestApi;
@@ -107,7 +107,7 @@ test("accepts batches only in revisions that support them", async () => {
 test("rejects stateless requests whose headers do not match the body", async () => {
   const _meta = { [META.version]: "2026-07-28", [META.capabilities]: {} };
   const good = { "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "echo" };
-  const body = buildRequest("tools/call", { ...call("echo"), _meta });
+  const body = buildRequest("tools/call", { ...callParams("echo"), _meta });
   const cases: [object, Record<string, string>, number | null][] = [
     [body, good, null],
     [body, { ...good, "mcp-name": `=?base64?${Buffer.from("echo").toString("base64")}?=` }, null],
@@ -115,15 +115,25 @@ test("rejects stateless requests whose headers do not match the body", async () 
     [body, { ...good, "mcp-name": "ask" }, -32020],
     [body, { ...good, "mcp-protocol-version": "2025-11-25" }, -32020],
     [body, { "mcp-method": "tools/call", "mcp-name": "echo" }, -32020],
-    [buildRequest("tools/call", { ...call("echo"), _meta: { [META.version]: "2026-07-28" } }), good, -32602],
+    [
+      buildRequest("tools/call", { ...callParams("echo"), _meta: { [META.version]: "2026-07-28" } }),
+      good,
+      -32602,
+    ],
     [buildRequest("tools/call", callParams("echo")), good, -32602],
     [
-      buildRequest("tools/call", { ...call("echo"), _meta: { ..._meta, [META.version]: "2031-01-01" } }),
+      buildRequest("tools/call", {
+        ...callParams("echo"),
+        _meta: { ..._meta, [META.version]: "2031-01-01" },
+      }),
       good,
       -32020,
     ],
     [
-      buildRequest("tools/call", { ...call("echo"), _meta: { ..._meta, [META.version]: "2031-01-01" } }),
+      buildRequest("tools/call", {
+        ...callParams("echo"),
+        _meta: { ..._meta, [META.version]: "2031-01-01" },
+      }),
       { ...good, "mcp-protocol-version": "2031-01-01" },
       -32022,
     ],

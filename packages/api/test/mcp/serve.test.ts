@@ -3,7 +3,15 @@ import type { JsonObject, KernelPlugin } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bindSample, startBoundApi } from "../support/bound-api.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
-import { callParams, connect, type McpClient, META, readReply, buildRequest, send } from "../support/mcp-client.ts";
+import {
+  buildRequest,
+  callParams,
+  connect,
+  type McpClient,
+  META,
+  readReply,
+  send,
+} from "../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
 const progress_reporter: KernelPlugin = {

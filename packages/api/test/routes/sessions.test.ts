@@ -349,46 +349,50 @@ verifies("compactor.pins", "pins, lists and unpins entries over HTTP", async () 
   ]);
 });
 
-verifies("api.sessions", "honours Idempotency-Key for sessions, messages, chains, blocks, runs and compactions", async () => {
-  await sendLongMessages("once-1");
-  const { json: session } = await api.call("GET", "/v1/sessions/once-1");
-  const chain = session.head_chain_id as string;
-  const creates: [string, unknown, unknown][] = [
-    ["/v1/sessions", { metadata: { a: 1 } }, { metadata: { a: 2 } }],
-    ["/v1/sessions/once-1:branch", {}, { at: 1 }],
-    ["/v1/sessions/once-1/messages", { text: "/say x" }, { text: "/say y" }],
-    ["/v1/chains", { session_id: "once-1" }, { session_id: "once-1", at: 1 }],
-    [`/v1/chains/${chain}:fork`, {}, { at: 1 }],
-    [
-      `/v1/chains/${chain}/blocks`,
-      { blocks: [{ kind: "system", content: [] }] },
-      { blocks: [{ kind: "input", content: [] }] },
-    ],
-    [
-      "/v1/runs?wait=true",
-      { session_id: "once-2", input: { text: "/say z" } },
-      { session_id: "once-2", input: { text: "/say w" } },
-    ],
-    ["/v1/compactions", { session_id: "once-1" }, { session_id: "once-2" }],
-  ];
-  for (const [n, [path, body, other]] of creates.entries()) {
-    const headers = { "idempotency-key": `key-${n}` };
-    const first = await api.call("POST", path, { body, headers });
-    expect(first.status, `${path} ${first.text}`).toBeLessThan(300);
-    const again = await api.call("POST", path, { body, headers });
-    expect([again.status, again.json, again.headers["idempotency-replayed"]], path).toEqual([
-      first.status,
-      first.json,
-      "true",
-    ]);
-    expect(statusAndCode(await api.call("POST", path, { body: other, headers })), path).toEqual([
-      409,
-      "idempotency.conflict",
-    ]);
-    // Waits for the turn of a message, so that the next create finds none running.
-    if (first.json.run_id !== undefined) await stream(`/v1/runs/${first.json.run_id}/events`);
-  }
-  const { json: runs } = await api.call("GET", `/v1/chains/${chain}/runs`);
-  const texts = runs.items.map((item: { input: { text: string } }) => item.input.text);
-  expect(texts.filter((text: string) => text === "/say x")).toHaveLength(1);
-});
+verifies(
+  "api.sessions",
+  "honours Idempotency-Key for sessions, messages, chains, blocks, runs and compactions",
+  async () => {
+    await sendLongMessages("once-1");
+    const { json: session } = await api.call("GET", "/v1/sessions/once-1");
+    const chain = session.head_chain_id as string;
+    const creates: [string, unknown, unknown][] = [
+      ["/v1/sessions", { metadata: { a: 1 } }, { metadata: { a: 2 } }],
+      ["/v1/sessions/once-1:branch", {}, { at: 1 }],
+      ["/v1/sessions/once-1/messages", { text: "/say x" }, { text: "/say y" }],
+      ["/v1/chains", { session_id: "once-1" }, { session_id: "once-1", at: 1 }],
+      [`/v1/chains/${chain}:fork`, {}, { at: 1 }],
+      [
+        `/v1/chains/${chain}/blocks`,
+        { blocks: [{ kind: "system", content: [] }] },
+        { blocks: [{ kind: "input", content: [] }] },
+      ],
+      [
+        "/v1/runs?wait=true",
+        { session_id: "once-2", input: { text: "/say z" } },
+        { session_id: "once-2", input: { text: "/say w" } },
+      ],
+      ["/v1/compactions", { session_id: "once-1" }, { session_id: "once-2" }],
+    ];
+    for (const [n, [path, body, other]] of creates.entries()) {
+      const headers = { "idempotency-key": `key-${n}` };
+      const first = await api.call("POST", path, { body, headers });
+      expect(first.status, `${path} ${first.text}`).toBeLessThan(300);
+      const again = await api.call("POST", path, { body, headers });
+      expect([again.status, again.json, again.headers["idempotency-replayed"]], path).toEqual([
+        first.status,
+        first.json,
+        "true",
+      ]);
+      expect(statusAndCode(await api.call("POST", path, { body: other, headers })), path).toEqual([
+        409,
+        "idempotency.conflict",
+      ]);
+      // Waits for the turn of a message, so that the next create finds none running.
+      if (first.json.run_id !== undefined) await stream(`/v1/runs/${first.json.run_id}/events`);
+    }
+    const { json: runs } = await api.call("GET", `/v1/chains/${chain}/runs`);
+    const texts = runs.items.map((item: { input: { text: string } }) => item.input.text);
+    expect(texts.filter((text: string) => text === "/say x")).toHaveLength(1);
+  },
+);

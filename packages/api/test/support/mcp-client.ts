@@ -68,7 +68,11 @@ export async function readReply(response: Response, each?: (message: JsonObject)
 }
 
 let next = 0;
-export const buildRequest = (method: string, params?: JsonObject, id: string | number = ++next): JsonObject => ({
+export const buildRequest = (
+  method: string,
+  params?: JsonObject,
+  id: string | number = ++next,
+): JsonObject => ({
   jsonrpc: "2.0",
   id,
   method,
@@ -140,7 +144,11 @@ function createStatelessClient(base: string, token: string, capabilities: JsonOb
   };
 }
 
-export const callParams = (name: string, input: JsonObject = {}, progressToken?: string | number): JsonObject => ({
+export const callParams = (
+  name: string,
+  input: JsonObject = {},
+  progressToken?: string | number,
+): JsonObject => ({
   name,
   arguments: input,
   ...(progressToken === undefined ? {} : { _meta: { progressToken } }),

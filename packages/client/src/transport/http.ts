@@ -17,7 +17,10 @@ export interface HttpOptions {
   /** Extra headers for every request, such as Backplane-Project. */
   headers?: Record<string, string>;
   fetch?: typeof fetch;
-  /** Called at the start of every request; `end` when the response has been read, a stream is open, or it has failed. */
+  /**
+   * Called at the start of every request. `end` is called when the response has been read, a stream is open, or the
+   * request has failed.
+   */
   observe?: (request: Pick<HttpRequest, "method" | "path" | "progress">) => RequestObserver;
 }
 

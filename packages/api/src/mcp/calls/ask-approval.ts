@@ -15,7 +15,7 @@ import {
 import { type Caller, type Kernel, requireScope } from "@backplane/ports";
 import type { Questions } from "../session/questions.ts";
 
-/** A person must see all arguments. Longer ones are shown only in the console and by `backplane approve`. */
+/** A person must see all arguments, so the client is not asked about a call with longer ones. */
 const MAX_ARGUMENT_CHARS = 8_000;
 const MAX_FEEDBACK_CHARS = 2_000;
 

@@ -24,7 +24,7 @@ import type { OpenCall } from "../session/sessions.ts";
 import type { SuspendedCalls } from "./suspended-calls.ts";
 import type { UpstreamCall } from "./upstream-call.ts";
 
-/** When a stream starts at the latest, because proxies and clients time out without response headers. */
+/** A stream starts after this time at the latest, because proxies and clients time out without response headers. */
 const HEADERS_AFTER_MS = 5_000;
 
 export interface DeliverDeps {

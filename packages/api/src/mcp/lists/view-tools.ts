@@ -59,12 +59,12 @@ function nameTools(all: readonly CatalogTool[], server: ServerInfo | null): Name
   const tools =
     server === null
       ? withoutDeferred(all).map((tool) => ({ name: tool.name, tool }))
-      : toolsOfServer(all, server);
+      : selectServerTools(all, server);
   return { tools, by_name: new Map(tools.map(({ name, tool }) => [name, tool])) };
 }
 
 /** The tools of one server that the caller may call, each through that server's own binding. */
-function toolsOfServer(
+function selectServerTools(
   all: readonly CatalogTool[],
   { binding_id, package_id, tools }: ServerInfo,
 ): NamedTool[] {

@@ -1,7 +1,8 @@
 /**
- * Requests from a plugin to the client that called it, such as elicitation and sampling, and the gateway's own questions
- * about approvals. Each is pending under a key until the client answers it. A question that the client does not support
- * is not sent. A plugin's question that is pending when the client disconnects gets the gateway's default answer.
+ * Requests from a plugin to the client that called it, such as elicitation and sampling, and the gateway's own
+ * questions about approvals. Each is pending under a key until the client answers it. A question that the client does
+ * not support is not sent. A plugin's question that is pending when the client disconnects gets the gateway's default
+ * answer.
  */
 import { isObject, type Json, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import { type AnswerPluginRequest, rejectUnanswered } from "@backplane/ports";

@@ -158,7 +158,11 @@ verifies(["mcp.server", "approval.flow"], "ends a stateless request with the que
   const [[key, question]] = Object.entries(first.inputRequests as JsonObject) as [[string, JsonObject]];
   expect(question).toMatchObject({ method: "elicitation/create" });
   const approve = { action: "accept", content: { decision: "approve" } };
-  const again = { ...call("ask"), requestState: first.requestState, inputResponses: { [key]: approve } };
+  const again = {
+    ...callParams("ask"),
+    requestState: first.requestState,
+    inputResponses: { [key]: approve },
+  };
   expect((await client.ask("tools/call", again)).last.result).toMatchObject({ isError: false });
 });
 

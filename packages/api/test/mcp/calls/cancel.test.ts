@@ -18,7 +18,7 @@ const cancelled = (requestId: string | number) => ({
   method: "notifications/cancelled",
   params: { requestId, reason: "enough" },
 });
-const statusOf = async (id: string) => (await api.kernel.invocations.get(ADMIN, id)).status;
+const readStatus = async (id: string) => (await api.kernel.invocations.get(ADMIN, id)).status;
 /** Starts a call that waits; resolves when it runs. */
 async function startWaitingCall(start: () => Promise<unknown>): Promise<string> {
   const request_count = api.runner.requests.length;
@@ -31,7 +31,7 @@ async function waitForSettlement(id: string): Promise<string> {
   const stop = new AbortController();
   for await (const item of api.kernel.invocations.watch(ADMIN, id, 0, stop.signal))
     if ("settled" in item) return item.settled.status;
-  return await statusOf(id);
+  return await readStatus(id);
 }
 
 test("cancels a call on notifications/cancelled and ends its stream without a response", async () => {
@@ -56,7 +56,9 @@ test("applies a cancellation that arrives before its request", async () => {
 
 test("rejects a request id that is in use", async () => {
   const client = await connect(base, "2025-11-25");
-  const id = await startWaitingCall(() => client.ask("tools/call", callParams("echo", { do: "wait" }), { id: 5 }));
+  const id = await startWaitingCall(() =>
+    client.ask("tools/call", callParams("echo", { do: "wait" }), { id: 5 }),
+  );
   expect((await client.ask("tools/call", callParams("echo"), { id: 5 })).last.error.code).toBe(-32600);
   api.runner.release(id);
   expect(await waitForSettlement(id)).toBe("succeeded");
@@ -72,7 +74,7 @@ test("cancels a stateless call on disconnect, but not a call of a session", asyn
   const session_call = await startWaitingCall(() => session.ask("tools/call", params, { signal }));
   stop.abort();
   expect(await waitForSettlement(stateless_call)).toBe("cancelled");
-  expect(await statusOf(session_call)).toBe("running");
+  expect(await readStatus(session_call)).toBe("running");
   api.runner.release(session_call);
   expect(await waitForSettlement(session_call)).toBe("succeeded");
 });
