@@ -30,7 +30,7 @@ export interface McpDeps {
   clock: Clock;
   log: Logger;
   version: string;
-  /** Have their own limit, so that many MCP clients do not use up the limit of the other event streams. */
+  /** These streams have their own limit, so that many MCP clients do not use up the limit of the other streams. */
   streams: EventStreams;
 }
 

@@ -208,8 +208,8 @@ export function createPostHandler(deps: PostDeps): (post: Post) => Promise<Route
   }
 
   /**
-   * An invalid request, an unknown session and a missing capability have an error status. Any other failure has status
-   * 200.
+   * An invalid request, an unknown session, a missing capability and, in the stateless revision, an unknown method have
+   * an error status. Any other failure has status 200.
    */
   function errorResponse(error: unknown, id: McpRequestId | null, invalid_request: boolean): RouteResponse {
     const code = codeIn(error);

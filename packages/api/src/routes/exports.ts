@@ -35,7 +35,7 @@ export function exportRoutes({ kernel }: RouteDeps): Route[] {
       operation_id,
       summary: `List the ${kind} exports that the caller can use`,
       tag: "Discovery",
-      // A plugin that may call tools may list them. It cannot call exports of the other kinds.
+      // The scope tools:invoke covers calls to tools only, so a plugin may list no other kind.
       auth: { scope: "exports:read", ...(kind === "tool" ? { delegated: "tools:invoke" } : {}) },
       query: z.strictObject({}),
       responses: {

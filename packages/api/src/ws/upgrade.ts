@@ -1,6 +1,6 @@
 /**
  * WebSockets at `/ws`. An upgrade request passes the same checks as any other request, in the same order (host and
- * origin, credential, scope), and is rejected with an HTTP response before the handshake.
+ * origin, state of the gateway, credential, scope), and is rejected with an HTTP response before the handshake.
  */
 import type { IncomingHttpHeaders, IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";

@@ -227,7 +227,7 @@ async function undo() {
   }
 }
 
-/** The marker of an undone compaction stays on the tape, so the head chain decides whether one is in effect. */
+/** The marker of a compaction stays after its undo; the origin of the head chain shows whether it is in effect. */
 async function checkCompaction() {
   const requested = transcript;
   if (!requested.items.some(({ of }) => of === "compaction")) return;

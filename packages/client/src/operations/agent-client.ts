@@ -156,7 +156,7 @@ export function createAgentClient(http: Http) {
       /** Resolves with the ended run. */
       cancel: (id: string) => send<Run>("POST", `/v1/runs/${pathSegment(id)}:cancel`),
     },
-    /** Models and call records of the model endpoints, which clients of OpenAI and Anthropic call themselves. */
+    /** Models and call records of the model endpoints. The endpoints themselves are for OpenAI and Anthropic clients. */
     llm: {
       models: async () => (await get<{ data: { id: string; display_name: string }[] }>("/v1/models")).data,
       calls: (query: PageOptions & { run_id?: string; invocation_id?: string } = {}) =>

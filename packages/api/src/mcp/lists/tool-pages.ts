@@ -12,7 +12,7 @@ export interface ToolPages {
 }
 
 export function createToolPages(page_size: number = PAGE_SIZE): ToolPages {
-  // The kernel returns the same array until something changes, so each list is described once.
+  // The list stays the same array until something changes, so each list is described once.
   const descriptions = new WeakMap<readonly NamedTool[], JsonObject[]>();
   return {
     page(tools, cursor): JsonObject {

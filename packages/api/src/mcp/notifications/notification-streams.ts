@@ -120,7 +120,7 @@ export async function listenNotifications(
   };
 }
 
-/** Omits the URIs that no server offers, or for which subscribing fails. */
+/** Omits URIs that no server offers or whose subscription fails. */
 async function subscribeAll(
   { caller, view, stateless }: McpExchange,
   uris: unknown,

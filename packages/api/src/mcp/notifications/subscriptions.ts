@@ -63,7 +63,7 @@ export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions
   return {
     async subscribe(caller, server, uri) {
       const key = `${keyOf({ caller, server })}\n${uri}`;
-      // Only the first client's request is sent to the server, which includes a check; later clients are checked here.
+      // The first client's request is checked when it is sent to the server; those of later clients are not sent.
       if (subscriptions.has(key))
         await kernel.servers.check(caller, server.binding_id, "resources/subscribe", { uri });
       const subscription = subscriptions.get(key) ?? {
