@@ -108,7 +108,7 @@ export const HOOK_CASES: Readonly<Record<string, readonly Case[]>> = {
         const { id } = await fixture.admin("POST", `/v1/plugin-bindings/${binding_id}:test`, {});
         return { path: `/v1/deliveries/${String(id)}:discard` };
       },
-      // A delivery that has already succeeded cannot be discarded.
+      // A delivery that is already complete cannot be discarded.
       also: [409],
     },
   ],

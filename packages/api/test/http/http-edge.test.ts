@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-/** Sends raw bytes and reads until the header block of the final response is complete. */
+/** Sends raw bytes and reads until the header block of the response is complete. */
 async function exchange(head: readonly string[], body = ""): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => undefined);

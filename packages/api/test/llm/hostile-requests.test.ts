@@ -71,7 +71,7 @@ verifies("llm.gateway", "counts the estimate of a call whose provider reports no
   expect(await readStatus(ask(token, {}))).toBe(429);
 });
 
-verifies("llm.gateway", "keeps a client's stream_options when it retries without include_usage", async () => {
+verifies("llm.gateway", "keeps a client's stream_options in the retry without include_usage", async () => {
   const token = await api.key();
   const refusal = {
     error: { message: "Unknown parameter: stream_options.x", type: "invalid_request_error" },

@@ -17,7 +17,7 @@ export interface LlmApi extends TestApi {
   key(body?: Partial<KeyCreate>): Promise<string>;
 }
 
-/** Instances: `chat`, `resp` (responses) and `claude`, each with one model of its own name, and `echo`. */
+/** Creates the instances `chat`, `resp` (responses), `claude` and `echo`, each with one model. */
 export async function startLlmApi(config: JsonObject = {}): Promise<LlmApi> {
   const vendor = await startVendorServer();
   const plugins = await loadBundledPlugins("llm-openai", "llm-anthropic", "llm-echo");
