@@ -19,7 +19,7 @@ const INVOKE = { scope: "llm:invoke", delegated: "llm:invoke", x_api_key: true }
 
 const model = z.string().min(1).max(512).describe("`INSTANCE/MODEL`, or the name of a model alone.");
 const flag = z.boolean().nullish();
-const list = (what: string) => z.array(z.looseObject({})).nullish().describe(what);
+const list = (description: string) => z.array(z.looseObject({})).nullish().describe(description);
 
 /** Only these fields are validated. A provider with the same protocol gets all fields. */
 const ChatRequestSchema = z.looseObject({

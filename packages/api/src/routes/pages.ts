@@ -88,7 +88,7 @@ export function pageRoutes({ kernel }: Pick<RouteDeps, "kernel">): Route[] {
       tag: "System",
       auth: "public",
       responses: { 200: { description: "The page.", type: "text/html" } },
-      handler: () => page(renderErrorsPage(), "text/html"),
+      handler: () => pageResponse(renderErrorsPage(), "text/html"),
     }),
   ];
 }
@@ -121,7 +121,7 @@ function consoleRoutes(): Route[] {
             throw new BackplaneError("route.not_found", "This installation contains no console.", {
               fix: "Build it with `npm run build` and restart the gateway.",
             });
-          return page(text, "text/html");
+          return pageResponse(text, "text/html");
         },
       }),
     ),
@@ -179,7 +179,7 @@ function folderRoute(path: string, operation_id: string, summary: string, find: 
     handler({ params }) {
       const file = find(params.file);
       if (file === null) throw new BackplaneError("route.not_found");
-      return page(file.text, file.type);
+      return pageResponse(file.text, file.type);
     },
   });
 }
@@ -201,11 +201,11 @@ function staticRoute(
     handler() {
       check();
       text ??= readFileSync(new URL(`../../static/${file}`, import.meta.url), "utf8");
-      return page(text, type);
+      return pageResponse(text, type);
     },
   });
 }
 
-function page(text: string, type: string): RouteResponse {
+function pageResponse(text: string, type: string): RouteResponse {
   return { status: 200, text, type: `${type}; charset=utf-8`, headers: PAGE_HEADERS };
 }

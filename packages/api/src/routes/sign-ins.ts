@@ -110,7 +110,7 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
             headers: { ...headers, "set-cookie": setCookieHeader(secret, sign_in) },
           };
         } catch (thrown) {
-          return errorPage(thrown);
+          return errorPageResponse(thrown);
         }
       },
     }),
@@ -133,9 +133,9 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
         const redirect = `http://gateway${request.raw.url ?? ""}`;
         try {
           await kernel.signIns.complete({ browser: readCookieSecrets(request.headers.cookie) }, redirect);
-          return page(200, "Signed in", "You can close this window.");
+          return pageResponse(200, "Signed in", "You can close this window.");
         } catch (thrown) {
-          return errorPage(thrown);
+          return errorPageResponse(thrown);
         }
       },
     }),
@@ -162,16 +162,16 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
   ];
 }
 
-function errorPage(thrown: unknown) {
+function errorPageResponse(thrown: unknown) {
   const error = toBackplaneError(thrown);
   const known = error.code.startsWith("sign_in.") || error.code === "binding.not_found";
   const message = known
     ? `${error.message} ${error.fix}`
     : "An unexpected error occurred. See the log of the gateway.";
-  return page(known ? 400 : 500, "Not signed in", message);
+  return pageResponse(known ? 400 : 500, "Not signed in", message);
 }
 
-function page(status: number, title: string, message: string) {
+function pageResponse(status: number, title: string, message: string) {
   const text = renderSignInPage(title, message);
   return { status, text, type: "text/html; charset=utf-8", headers: SIGN_IN_PAGE_HEADERS };
 }
