@@ -29,14 +29,14 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "loop: a requested strategy comes before the session's",
     file: SETTINGS,
-    from: "requested ?? (await this.#strategyOf(key)) ?? rules.strategy",
-    to: "(await this.#strategyOf(key)) ?? requested ?? rules.strategy",
+    from: "requested ?? (await this.#readStrategy(key)) ?? rules.strategy",
+    to: "(await this.#readStrategy(key)) ?? requested ?? rules.strategy",
     tests: SETTINGS_TESTS,
   },
   {
     defence: "loop: the session's strategy comes before the org's",
     file: SETTINGS,
-    from: "requested ?? (await this.#strategyOf(key)) ?? rules.strategy",
+    from: "requested ?? (await this.#readStrategy(key)) ?? rules.strategy",
     to: "requested ?? rules.strategy",
     tests: SETTINGS_TESTS,
   },

@@ -23,7 +23,7 @@ import { createPluginSystem } from "../plugins/plugin-system.ts";
 import type { KernelService, PluginSystem } from "../plugins/plugins-port.ts";
 import { NET_FETCH } from "../plugins/services.ts";
 import { createSampling } from "../sampling/sampling-access.ts";
-import { netFetch } from "../services/net-fetch.ts";
+import { createNetFetch } from "../services/net-fetch.ts";
 import { createModuleRunner } from "../tools/module-runner.ts";
 
 /** The modules that are built before this part. */
@@ -86,7 +86,10 @@ export function createAgentHost(deps: KernelDeps, modules: AgentHostModules): Ag
     probe: createProbe(models, active_models, clock),
     ...(deps.provider_defaults === undefined ? {} : { provider_defaults: deps.provider_defaults }),
   });
-  services.set(NET_FETCH, netFetch({ runner: deps.runner, config: registry.live_config, live: calls.live }));
+  services.set(
+    NET_FETCH,
+    createNetFetch({ runner: deps.runner, config: registry.live_config, live: calls.live }),
+  );
   const sampling = createSampling({ deps, models, active_models });
   const core_tools = new Map<string, RegisteredTool>([[SAMPLING_TOOL, sampling.tool]]);
   const bindings = withKernelTools(

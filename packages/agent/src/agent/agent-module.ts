@@ -13,7 +13,7 @@ import { callCompactor } from "../compaction/call-compactor.ts";
 import { chooseCompactors } from "../compaction/choose-compactor.ts";
 import { Compactions } from "../compaction/compactions.ts";
 import { Pins } from "../compaction/pins.ts";
-import { actionTool } from "../harness/action-tool.ts";
+import { createActionTool } from "../harness/action-tool.ts";
 import { createHarnessRuns } from "../harness/harness-runs.ts";
 import { createLlmEndpoints } from "../llm-endpoints/llm-endpoints.ts";
 import { Histories } from "../loop/history.ts";
@@ -21,14 +21,14 @@ import { Loop } from "../loop/loop.ts";
 import { executionOf, type StepDeps } from "../loop/run-turn.ts";
 import { LoopSettings } from "../loop/settings.ts";
 import type { Turn } from "../loop/turn.ts";
-import { createEmbedTexts, embeddingServices } from "../models/embeddings.ts";
-import { adminServices } from "../services/admin-services.ts";
-import { pinServices } from "../services/pin-services.ts";
-import { skillServices } from "../services/skill-services.ts";
+import { createEmbeddingServices, createEmbedTexts } from "../models/embeddings.ts";
+import { createAdminServices } from "../services/admin-services.ts";
+import { createPinServices } from "../services/pin-services.ts";
+import { createSkillServices } from "../services/skill-services.ts";
 import { startDispatcher } from "../tools/dispatch.ts";
 import { adoptCalls } from "../tools/end-with-turn.ts";
 import { createSubagents } from "../tools/subagents.ts";
-import { toolSearch } from "../tools/tool-search.ts";
+import { createToolSearch } from "../tools/tool-search.ts";
 import type { AgentHost } from "./agent-host.ts";
 import { createAgentChains } from "./chains.ts";
 import { createAgentRuns } from "./runs.ts";
@@ -154,9 +154,9 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
   startDispatcher({ port, door, findRunningTurn: (scope, id) => loop.findRunningTurn(scope, id) });
   host.core_tools.set(
     SEARCH_TOOL,
-    toolSearch(deps.version ?? "0.0.0", (invocation_id) => turns.findByCall(invocation_id)),
+    createToolSearch(deps.version ?? "0.0.0", (invocation_id) => turns.findByCall(invocation_id)),
   );
-  host.core_tools.set(ACTION_TOOL, actionTool(deps.version ?? "0.0.0"));
+  host.core_tools.set(ACTION_TOOL, createActionTool(deps.version ?? "0.0.0"));
   const subagents = createSubagents({
     loop,
     findTurn: (run_id) => turns.findByRun(run_id),
@@ -215,12 +215,12 @@ export function createAgentModule(deps: KernelDeps, modules: BuiltModules): Agen
       port.tryPublish("kernel.error", { source, message, detail: { code } }, kernel_session);
     },
   };
-  const pin_services = pinServices(pins, (invocation_id) => turns.findByCall(invocation_id));
-  const admin_services = adminServices({ ...facade, config: registry.facade.config });
+  const pin_services = createPinServices(pins, (invocation_id) => turns.findByCall(invocation_id));
+  const admin_services = createAdminServices({ ...facade, config: registry.facade.config });
   for (const [name, service] of [
     ...subagents.services,
-    ...skillServices(registry.skills),
-    ...embeddingServices(embedTexts),
+    ...createSkillServices(registry.skills),
+    ...createEmbeddingServices(embedTexts),
     ...pin_services,
     ...admin_services,
   ])

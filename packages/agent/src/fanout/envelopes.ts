@@ -57,7 +57,7 @@ export class Envelopes {
     return new Envelope(key.session_id, { ...event, ts: Date.parse(date) / 1000 }, id);
   }
 
-  replayDone(key: SessionKey, connection_id: string, replayed: number): Envelope {
+  forReplayDone(key: SessionKey, connection_id: string, replayed: number): Envelope {
     const payload = { session_id: key.session_id, connection_id, replayed };
     const event = this.#event(key, "session.replay.done", payload, SOURCE, KERNEL_SESSION);
     return new Envelope(key.session_id, event, null);

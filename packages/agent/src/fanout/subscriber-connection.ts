@@ -80,7 +80,8 @@ export class SubscriberConnection {
     try {
       let replayed = first?.replay === false ? 0 : await this.#readTape();
       if (replayed === null) return;
-      if (first !== null && !this.#send(this.#deps.envelopes.replayDone(hub.key, this.id, replayed))) return;
+      if (first !== null && !this.#send(this.#deps.envelopes.forReplayDone(hub.key, this.id, replayed)))
+        return;
       while (replayed !== null && !this.#goLive()) replayed = await this.#readTape();
     } catch (error) {
       this.#deps.log.warn(

@@ -11,7 +11,7 @@ import type { RegisteredTool } from "@backplane/ports";
 
 const BRIEF_CHARS = 60;
 
-export function actionTool(version: string): RegisteredTool {
+export function createActionTool(version: string): RegisteredTool {
   return createCoreTool(version, {
     spec: {
       name: ACTION_TOOL,

@@ -12,7 +12,7 @@ const LIMITS: readonly Limit[] = [
 ];
 
 /** The uses are always in the same order, so that concurrent transactions lock the rows in that order. */
-export function budgetUses(
+export function listBudgetUses(
   key: { id: string; limits: LlmBudget } | null,
   project: { scope: Scope; limits: LlmBudget },
   now: number,

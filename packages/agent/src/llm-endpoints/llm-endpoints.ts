@@ -25,7 +25,7 @@ import type {
 } from "@backplane/ports";
 import { type KernelPort, modelBridgeSession } from "@backplane/session";
 import type { ModelAnswer, ModelCalls, ModelDelta } from "../models/call-model.ts";
-import { budgetUses } from "./budgets.ts";
+import { listBudgetUses } from "./budgets.ts";
 import { estimateInput } from "./estimate-input.ts";
 import {
   listOfferedModels,
@@ -132,7 +132,7 @@ export function createLlmEndpoints(endpoint_options: EndpointOptions): LlmEndpoi
     const now = clock.now();
     const { scope, delegation } = caller;
     const { llm } = (await door.policies.getEffective(scope)).document;
-    const uses = budgetUses(key, { scope, limits: llm }, now);
+    const uses = listBudgetUses(key, { scope, limits: llm }, now);
     const counts_tokens = operation === "generate" && uses.some(({ subject }) => subject.endsWith(":tokens"));
     const output = reservedOutput(request.options.max_tokens) * countChoices(request.body);
     const reserved = counts_tokens ? estimateInput(request.body) + Math.min(output, MAX_RESERVED_OUTPUT) : 0;

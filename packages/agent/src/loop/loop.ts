@@ -135,7 +135,7 @@ export class Loop {
   resume(key: SessionKey, ended: Pick<InvocationRow, "requested_by" | "channel">): void {
     if (this.#stopping || this.#slots.has(sessionMapKey(key))) return;
     if (key.session_id.includes(AGENT_SEPARATOR)) return;
-    this.#callerOfCall(key, ended)
+    this.#resolveCaller(key, ended)
       .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
       .catch((error: unknown) => {
         // When another turn is running, that turn reads the result from the tape.
@@ -144,7 +144,7 @@ export class Loop {
       });
   }
 
-  async #callerOfCall(
+  async #resolveCaller(
     { scope }: SessionKey,
     { requested_by: actor, channel }: Pick<InvocationRow, "requested_by" | "channel">,
   ): Promise<Caller | null> {

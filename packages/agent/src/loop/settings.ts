@@ -36,7 +36,7 @@ export class LoopSettings {
 
   async read(key: SessionKey, requested: string | undefined): Promise<TurnRules> {
     const rules = await this.#getOrgRules(key.scope.org_id);
-    const strategy = requested ?? (await this.#strategyOf(key)) ?? rules.strategy;
+    const strategy = requested ?? (await this.#readStrategy(key)) ?? rules.strategy;
     return { ...rules, strategy };
   }
 
@@ -66,7 +66,7 @@ export class LoopSettings {
     };
   }
 
-  async #strategyOf(key: SessionKey): Promise<string | null> {
+  async #readStrategy(key: SessionKey): Promise<string | null> {
     const name = sessionMapKey(key);
     const cached = this.#session_strategies.get(name);
     if (cached !== undefined) return cached;

@@ -31,7 +31,7 @@ export class ActiveModels {
 
   /** Returns the model of the named or the active instance, or null if that instance does not exist. */
   async choose(org_id: string, provider: string | null = null): Promise<ChosenModel | null> {
-    const { active, all } = await this.#instances(org_id);
+    const { active, all } = await this.#getInstances(org_id);
     const instance = all.get(provider ?? active ?? "");
     if (instance === undefined) return null;
     const { model, context_window } = instance.config;
@@ -40,7 +40,7 @@ export class ActiveModels {
 
   /** All instances of the org, the active one first. */
   async list(org_id: string): Promise<ProviderInstance[]> {
-    const { active, all } = await this.#instances(org_id);
+    const { active, all } = await this.#getInstances(org_id);
     return [...all.values()].toSorted((a, b) => Number(b.id === active) - Number(a.id === active));
   }
 
@@ -49,7 +49,7 @@ export class ActiveModels {
    * by id that has one. Null when no instance has one.
    */
   async chooseEmbeddingModel(org_id: string): Promise<{ provider: string; model: string } | null> {
-    const { active, all } = await this.#instances(org_id);
+    const { active, all } = await this.#getInstances(org_id);
     const ids = [...all.keys()].toSorted();
     for (const id of active === null ? ids : [active, ...ids]) {
       const model = textOrEmpty(all.get(id)?.config.embedding_model);
@@ -58,7 +58,7 @@ export class ActiveModels {
     return null;
   }
 
-  #instances(org_id: string): Promise<Instances> {
+  #getInstances(org_id: string): Promise<Instances> {
     let instances = this.#orgs.get(org_id);
     if (instances === undefined) {
       instances = this.#read(org_id);

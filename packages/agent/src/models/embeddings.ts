@@ -59,7 +59,7 @@ function areVectors(value: unknown[][] | undefined, count: number): value is num
  * `embedding.embed` for plugins. `space` identifies the model and the size: only vectors of the same space can be
  * compared.
  */
-export function embeddingServices(embed: EmbedTexts): [string, KernelService][] {
+export function createEmbeddingServices(embed: EmbedTexts): [string, KernelService][] {
   return [
     [
       "embedding.embed",

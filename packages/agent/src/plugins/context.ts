@@ -16,7 +16,7 @@ import {
 } from "@backplane/contract";
 import type { Logger, Scope } from "@backplane/ports";
 import { PublishRules } from "@backplane/session";
-import { providersView } from "../providers/view.ts";
+import { createProvidersView } from "../providers/view.ts";
 import type { Instance } from "./instance.ts";
 import type { LegacyResult } from "./legacy-calls.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
@@ -76,7 +76,7 @@ export function createPluginContext(
     name,
     stateDir: deps.loader.stateDir(name),
     log: scopedLog(deps.log, name),
-    providers: providersView(deps, org_id, name),
+    providers: createProvidersView(deps, org_id, name),
     emit,
     async config() {
       checkAlive();

@@ -89,7 +89,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     return { id, plugin, label, active: id === active, config: fields, config_schema };
   }
 
-  async function currentView(org_id: string, id: string): Promise<ProviderView> {
+  async function readView(org_id: string, id: string): Promise<ProviderView> {
     const { active, instances } = await readProviders(deps, org_id);
     return toView(maskInstance(findInstance(instances, id)), active);
   }
@@ -168,7 +168,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         });
         // Fields that remain from a deleted instance with this id must not become part of the new one.
         await config.write(org_id, { set, unset: [`providers.${id}.*`] }, { audit });
-        return await currentView(org_id, id);
+        return await readView(org_id, id);
       }),
     patch: async (caller, id, body) =>
       await change(caller, async ({ instances }, org_id) => {
@@ -200,7 +200,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
           const dropped = removed.filter((key) => !unset.includes(key));
           await auditDroppedCredentials(deps, caller, dropped);
         }
-        return await currentView(org_id, id);
+        return await readView(org_id, id);
       }),
     remove: async (caller, id) =>
       await change(caller, async ({ active, instances }, org_id) => {

@@ -36,7 +36,7 @@ export function maskInstance(instance: ProviderInstance): ProviderInstance {
   return { ...instance, config: Object.fromEntries(masked) as Record<string, Json> };
 }
 
-export function providersView(deps: ViewDeps, org_id: string, reader: string): ProvidersView {
+export function createProvidersView(deps: ViewDeps, org_id: string, reader: string): ProvidersView {
   const toVisible = (instance: ProviderInstance) =>
     instance.plugin === reader ? { ...instance, config: { ...instance.config } } : maskInstance(instance);
   const read = async () => (await readProviders(deps, org_id)).instances;

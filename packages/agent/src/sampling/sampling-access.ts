@@ -19,7 +19,7 @@ import {
 } from "@backplane/door";
 import type { RegisteredTool } from "@backplane/ports";
 import { parseSamplingRequest, type SamplingRequest } from "./sampling-request.ts";
-import { readSamplingAnswer, type SamplingToolOptions, samplingTool } from "./sampling-tool.ts";
+import { createSamplingTool, readSamplingAnswer, type SamplingToolOptions } from "./sampling-tool.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -89,5 +89,5 @@ export function createSampling(options: Omit<SamplingToolOptions, "open">): {
     sampling_caller.bound.binding.policy.sampling === undefined
       ? null
       : (params) => sample(door, live, sampling_caller, params);
-  return { access, tool: samplingTool({ ...options, open }) };
+  return { access, tool: createSamplingTool({ ...options, open }) };
 }

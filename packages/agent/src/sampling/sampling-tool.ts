@@ -20,7 +20,12 @@ export interface SamplingToolOptions {
   open: ReadonlyMap<string, SamplingRequest>;
 }
 
-export function samplingTool({ deps, models, active_models, open }: SamplingToolOptions): RegisteredTool {
+export function createSamplingTool({
+  deps,
+  models,
+  active_models,
+  open,
+}: SamplingToolOptions): RegisteredTool {
   return createCoreTool(deps.version ?? "0.0.0", {
     spec: {
       name: SAMPLING_TOOL,

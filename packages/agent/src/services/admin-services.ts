@@ -11,7 +11,7 @@ import { flag, integer, list, object, optional, text } from "./arguments.ts";
 type Facade = Pick<Kernel, "config" | "plugins" | "providers" | "sessions">;
 type Serve = (caller: Caller, args: JsonObject) => Promise<unknown>;
 
-export function adminServices(kernel: Facade): [string, KernelService][] {
+export function createAdminServices(kernel: Facade): [string, KernelService][] {
   const { config, plugins, providers, sessions } = kernel;
   const services: Record<string, Serve> = {
     "config.list": (caller) => config.list(caller),

@@ -26,7 +26,7 @@ export interface NetFetchDeps {
   live: Pick<LiveCalls, "get">;
 }
 
-export function netFetch({ runner, config, live }: NetFetchDeps): KernelService {
+export function createNetFetch({ runner, config, live }: NetFetchDeps): KernelService {
   return async (args, { plugin, call }) => {
     if (runner.fetch === undefined) {
       throw new BackplaneError("egress.unreachable", "This gateway provides no network access to plugins.");

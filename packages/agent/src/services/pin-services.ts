@@ -6,7 +6,7 @@ import type { Turn } from "../loop/turn.ts";
 import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
 import { integer, optional, text } from "./arguments.ts";
 
-export function pinServices(
+export function createPinServices(
   pins: Pins,
   findTurn: (invocation_id: string) => Turn | undefined,
 ): [string, KernelService][] {

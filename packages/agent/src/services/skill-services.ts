@@ -6,7 +6,7 @@ import type { Skills } from "@backplane/registry";
 import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
 import { optional, text } from "./arguments.ts";
 
-export function skillServices(skills: Skills): [string, KernelService][] {
+export function createSkillServices(skills: Skills): [string, KernelService][] {
   return [
     ["skill.list", async (_args, identity) => (await skills.list(scopeOf(identity))) as Json],
     [

@@ -11,7 +11,7 @@ import type { Turn } from "../loop/turn.ts";
 const DEFAULT_LIMIT = 5;
 const MAX_RESULTS = 20;
 
-export function toolSearch(
+export function createToolSearch(
   version: string,
   findTurn: (invocation_id: string) => Turn | undefined,
 ): RegisteredTool {

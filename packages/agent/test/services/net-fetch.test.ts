@@ -3,7 +3,7 @@ import type { LiveCall } from "@backplane/door";
 import type { HostRequest } from "@backplane/ports";
 import type { LiveConfig } from "@backplane/registry";
 import { expect, test } from "vitest";
-import { netFetch } from "../../src/services/net-fetch.ts";
+import { createNetFetch } from "../../src/services/net-fetch.ts";
 
 const refusal = {
   host: "evil.test",
@@ -13,10 +13,10 @@ const refusal = {
   at: "2026-01-01T00:00:00Z",
 };
 
-function createNetFetch(settings: Record<string, Json>) {
+function createTestNetFetch(settings: Record<string, Json>) {
   const requests: HostRequest[] = [];
   const call = { egress: null } as LiveCall;
-  const service = netFetch({
+  const service = createNetFetch({
     runner: {
       fetch: async (request) => {
         requests.push(request);
@@ -33,7 +33,7 @@ function createNetFetch(settings: Record<string, Json>) {
 }
 
 test("uses the operator's domains for the plugin, whatever the plugin sends", async () => {
-  const { fetch, requests } = createNetFetch({
+  const { fetch, requests } = createTestNetFetch({
     "plugin.my_tool.allowed_domains": ["a.test"],
     "plugin.other.allowed_domains": ["*"],
   });
@@ -53,7 +53,7 @@ test("uses the operator's domains for the plugin, whatever the plugin sends", as
 });
 
 test("records a refusal with the call and does not send a malformed request", async () => {
-  const { fetch, requests, call } = createNetFetch({});
+  const { fetch, requests, call } = createTestNetFetch({});
   await expect(fetch({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
   await expect(fetch({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
   expect(call.egress).toEqual({ refused: 2, refusals: [refusal, refusal] });

@@ -121,13 +121,13 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
       );
     if (is_admin || reuses_name) return;
     const { document } = await policies.getEffective(draft.scope);
-    const pattern = trustedPatterns(document).find((each) => reachesServer(each, name));
+    const pattern = listTrustedPatterns(document).find((each) => reachesServer(each, name));
     if (pattern !== undefined) throw adminRequiredError(`the policy trusts tools named ${pattern}`);
   }
 
   async function requireToolIds(draft: Binding, ids: readonly string[]): Promise<void> {
     const { document } = await policies.getEffective(draft.scope);
-    const patterns = trustedPatterns(document);
+    const patterns = listTrustedPatterns(document);
     for (const id of ids) {
       const pattern = patterns.find((each) => compileToolPatterns([each])(id));
       if (pattern !== undefined)
@@ -232,7 +232,7 @@ function equalsIgnoringCase(a: string, b: string): boolean {
  * Patterns that favour the tools they match: by a lower risk, or by the permission of a role or channel. A pattern that
  * begins with `*` or `mcp_*` is for tools of any server and favours none of them.
  */
-function trustedPatterns({ risks, roles, channels }: EffectivePolicyDocument): string[] {
+function listTrustedPatterns({ risks, roles, channels }: EffectivePolicyDocument): string[] {
   const lowered = Object.entries(risks).flatMap(([pattern, risk]) =>
     risk === "low" || risk === "medium" ? [pattern] : [],
   );

@@ -138,7 +138,7 @@ export function createDefinitions({
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const before = await store.definitions.get(org_id, binding.binding_id);
       const row = build(before);
-      if (await store.definitions.put(org_id, row, changeRecords(binding, before, row))) {
+      if (await store.definitions.put(org_id, row, buildChangeRecords(binding, before, row))) {
         if (before?.digest !== row.digest) changes.emit("definitions.changed", { org_id });
         changes.emit("definitions.written", { bound, definitions: row });
         return row;
@@ -148,7 +148,7 @@ export function createDefinitions({
     throw new BackplaneError("binding.not_found");
   }
 
-  function changeRecords(binding: Binding, before: Definitions | null, row: Definitions): ChangeRecords {
+  function buildChangeRecords(binding: Binding, before: Definitions | null, row: Definitions): ChangeRecords {
     if (before?.digest === row.digest) return {};
     const { binding_id, package_id, package_version, scope, status, generation } = binding;
     return {
@@ -240,7 +240,10 @@ export function createDefinitions({
         const tools = quarantined.map((change) => change.export.id);
         const audit = buildAudit(deps, caller, "definitions.accept", id, { tools });
         if (
-          !(await store.definitions.put(org_id, row, { ...changeRecords(bound.binding, before, row), audit }))
+          !(await store.definitions.put(org_id, row, {
+            ...buildChangeRecords(bound.binding, before, row),
+            audit,
+          }))
         ) {
           throw definitionsChangedError();
         }

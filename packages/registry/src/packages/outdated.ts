@@ -104,7 +104,7 @@ export function createOutdated(
       requireNotCancelled(operation);
       const newest = versions[0]!;
       operation.report({ step: "resolve", message: `Looking for versions of ${package_id}` });
-      const in_use = versionsInUse(bindings, package_id);
+      const in_use = listVersionsInUse(bindings, package_id);
       const newest_version = await findNewest(caller, newest, operation);
       const used = in_use.length === 0 ? [newest.version] : in_use;
       const available = newest_version.newest_available;
@@ -135,7 +135,7 @@ function isNewer(available: string, version: string, origin: Package["origin"]):
   return available !== version.replace(/[+.]built\..*$/, "");
 }
 
-function versionsInUse(bindings: readonly Binding[], package_id: string): string[] {
+function listVersionsInUse(bindings: readonly Binding[], package_id: string): string[] {
   // A share that remains after a rolled back rollout gets no calls.
   const package_bindings = bindings.filter(
     (binding) =>

@@ -68,7 +68,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
         ...(REGISTRIES.includes(row.origin) ? { source: row.manifest.source } : {}),
         ...(row.oci === undefined ? {} : { oci: row.oci }),
         ...(row.marketplace === undefined ? {} : { marketplace: row.marketplace }),
-        ...(row.provenance === undefined ? {} : { provenance: auditedProvenance(row.provenance) }),
+        ...(row.provenance === undefined ? {} : { provenance: toAuditedProvenance(row.provenance) }),
         ...(row.signature?.state === "verified" ? { signed_by: row.signature.key_id } : {}),
       }),
     };
@@ -120,7 +120,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
   return { draft, buildRecords, add, remove, discard };
 }
 
-function auditedProvenance({ state, build, trust_root }: Provenance): JsonObject {
+function toAuditedProvenance({ state, build, trust_root }: Provenance): JsonObject {
   return build === null
     ? { state }
     : { state, repository: build.repository, commit: build.commit, trust_root: trust_root?.digest ?? null };

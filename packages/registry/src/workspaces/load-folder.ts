@@ -131,7 +131,7 @@ async function bindNext(
   operation.report({ step: "check", message: "Loading the tool files" });
   let next = await importCandidate(services, caller, source, in_use);
   const errors = errorsOf(next.description);
-  const loaded = loadedFiles(in_use.definitions);
+  const loaded = listLoadedFiles(in_use.definitions);
   const failed_updates = Object.keys(errors).filter((file) => loaded.has(file));
   if (failed_updates.length > 0) {
     await rows.discard(next.row.digest);
@@ -183,7 +183,7 @@ function errorsOf({ exports, info }: Pick<Description, "exports" | "info">): Rec
 }
 
 /** Returns the files of tools that load in the version in use. */
-function loadedFiles(definitions: Definitions | null): Set<string> {
+function listLoadedFiles(definitions: Definitions | null): Set<string> {
   const exports = definitions?.exports ?? [];
   const files = filesOf(definitions?.info ?? {});
   const loadable = exports.filter(({ tool }) => tool.load_error === undefined);
