@@ -25,7 +25,8 @@ verifies(
       "[image: block-1.png, image/png, 9 bytes, stored as artifact ab of invocation inv_1]",
       "[audio: audio/wav, 3 bytes]",
     ]);
-    // A compactor may return the projection, and an artifact in a result has to be a file of the call's scratch folder.
+    // A compactor may return the projection. An artifact in a result must be a file that the call wrote, so the
+    // projection contains none.
     expect(artifactsIn(projected as unknown as Json)).toEqual([]);
     expect(restoreContent(projected)).toEqual(block);
   },

@@ -144,7 +144,7 @@ verifies(
       ["approval.response", "surface", payload],
     ]);
     expect(other_session_events).toEqual([]);
-    // A plugin receives each published answer once, and an answer over the API once.
+    // A plugin receives each answer that it published, and each answer over the API, exactly once.
     expect(adapter.answers.map(({ source }) => source)).toEqual(["surface", "surface", "surface"]);
     const second = fixture.say('/tool shell {"command": "ls"}');
     await until(() => adapter.requests.length === 2);

@@ -27,7 +27,7 @@ afterAll(async () => {
 });
 
 interface TestGateway extends TestSession {
-  /** Stops the renewal of the leases, as if the gateway were frozen. Returns a function that resumes it. */
+  /** Stops the renewal of the leases, as if the gateway were frozen. Returns a function that resumes the renewal. */
   freeze(): () => void;
 }
 

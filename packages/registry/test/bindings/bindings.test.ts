@@ -4,7 +4,7 @@ import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/man
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { config, jira, schemas } from "./jira.ts";
+import { config, jira, schemas } from "./jira-package.ts";
 
 test("warns of granted destinations that egress refuses until the operator allows them", async () => {
   const fixture = await createTestKernel({ host: { private_destinations: ["localhost:8000", "nas.lan:*"] } });

@@ -6,7 +6,7 @@ import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { config, jira, schemas } from "./jira.ts";
+import { config, jira, schemas } from "./jira-package.ts";
 
 verifies(
   "secret.slots",

@@ -169,7 +169,7 @@ verifies(
       else
         for (const { binding_id, share_of } of shares)
           if (share_of !== undefined) await fixture.kernel.bindings.rollback(admin, binding_id);
-      // Gives the check of the waiting calls time to read their binding. Each call reads it again before it starts.
+      // Gives the waiting calls time to check their binding. Each call checks it again before it starts.
       await new Promise((resolve) => setTimeout(resolve, 300));
       fixture.clock.monotonic_offset += 1_000;
       release();

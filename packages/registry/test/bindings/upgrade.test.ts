@@ -286,7 +286,7 @@ verifies("upgrade.moves", "withholds and lists permissions that only the new ver
   expect(moved.previous!.permissions_held).toEqual(["network", "filesystem", "gateway_api_scopes"]);
   const { grant } = await fixture.kernel.bindings.validate(admin, bound.binding_id);
   expect(grant).toMatchObject({ network: "none", filesystem: "none", gateway_api_scopes: [] });
-  // The version requests more domains and the old one has the network already.
+  // The next version requests a further domain, and the one in use already has the network.
   const { permissions: _held, ...policy } = moved.policy;
   await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
   await install(fixture, "0.3.0", [

@@ -158,7 +158,7 @@ test("never widens the grant when a level is added", () => {
           computeLevel(item, hostPolicyWith(host_limits, intersect(org ?? {}, more) as GrantLevel, project)),
           computeLevel(item, hostPolicyWith(host_limits, org, intersect(project ?? {}, more) as GrantLevel)),
         ];
-        // Only the operator allows domains: until one level does, nothing is reachable and so nothing is narrowed.
+        // Until one level lists domains, none are reachable, so there is nothing to narrow.
         const lists_domains = [
           item.requested,
           item.policy,
