@@ -7,7 +7,7 @@ export {
   serverUrl,
 } from "./bindings/remote-server.ts";
 export { pickBinding, sortByPrecedence, sortProjectFirst, takesTraffic } from "./bindings/rollout.ts";
-export type { TrialFailure } from "./bindings/upgrades.ts";
+export type { TrialFailure } from "./bindings/rollbacks.ts";
 export { createCachedConfig } from "./config/cached-config.ts";
 export { auditDroppedCredentials, createConfig, maskValue } from "./config/config.ts";
 export { effectiveConfig } from "./config/effective-config.ts";

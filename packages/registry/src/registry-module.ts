@@ -9,7 +9,8 @@ import { createNameAuthority } from "./bindings/name-authority.ts";
 import { createBindingPlanner } from "./bindings/plan-change.ts";
 import { createVersionProbe } from "./bindings/probe-versions.ts";
 import { createUpgradeCandidates, type UpgradeCandidates } from "./bindings/upgrade-candidates.ts";
-import { createUpgrades, type Upgrades } from "./bindings/upgrades.ts";
+import { createRollbacks, type Rollbacks } from "./bindings/rollbacks.ts";
+import { createUpgrades } from "./bindings/upgrades.ts";
 import { createWaivedApprovals } from "./bindings/waived-approvals.ts";
 import { createCachedConfig } from "./config/cached-config.ts";
 import { createConfig } from "./config/config.ts";
@@ -47,7 +48,7 @@ export interface RegistryModule {
   definitions: DefinitionsService;
   skills: Skills;
   installChecked: InstallChecked;
-  upgrades: UpgradeCandidates & Pick<Upgrades, "rollBackTrial">;
+  upgrades: UpgradeCandidates & Pick<Rollbacks, "rollBackTrial">;
   facade: Pick<
     Kernel,
     "installations" | "marketplace" | "bindings" | "workspaces" | "secrets" | "trusted_keys" | "config"
@@ -81,7 +82,8 @@ export function createRegistryModule(deps: KernelDeps, options: RegistryModuleOp
   const effects = createChangeEffects({ deps, definitions, credentials, changes });
   const versions = createVersionProbe({ deps, policies, tokens, definitions });
   const upgrades = createUpgrades({ deps, planner, effects, versions, revocation });
-  const bindings = createBindings({ deps, planner, effects, versions, upgrades, revocation });
+  const rollbacks = createRollbacks({ deps, planner, effects });
+  const bindings = createBindings({ deps, planner, effects, versions, upgrades, rollbacks, revocation });
   const installations = createInstallations({
     deps,
     rows,
@@ -111,7 +113,7 @@ export function createRegistryModule(deps: KernelDeps, options: RegistryModuleOp
     installChecked: installations.installChecked,
     upgrades: {
       ...createUpgradeCandidates(deps, policies, planner),
-      rollBackTrial: (binding, cause) => upgrades.rollBackTrial(binding, cause),
+      rollBackTrial: (binding, cause) => rollbacks.rollBackTrial(binding, cause),
     },
     facade: {
       installations: installations.installations,

@@ -6,6 +6,7 @@ import {
   BindingCreateSchema,
   BindingPatchSchema,
   BindingSchema,
+  BindingRollbackSchema,
   BindingUpgradeSchema,
   ChangedBindingSchema,
   GrantSchema,
@@ -87,6 +88,23 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       }),
     }),
     defineRoute({
+      method: "POST",
+      path: "/v1/plugin-bindings:rollback",
+      operation_id: "rollbackBindings",
+      summary: "Undo the upgrade of a package",
+      description:
+        "Changes all bindings of the package in the scope or none. Ends a rollout and withdraws a held upgrade; if there is neither, returns each binding to the version and settings before its last upgrade. Responds 400 if that was done already, by an operator or by the gateway, and 409 if a binding was changed concurrently.",
+      tag: "Bindings",
+      auth: { scope: "bindings:write" },
+      body: BindingRollbackSchema,
+      progress: true,
+      responses: { 200: { description: "The bindings that changed.", schema: UpgradedSchema } },
+      handler: async ({ caller, body, operation }) => ({
+        status: 200,
+        json: { items: await kernel.bindings.rollbackPackage(caller, body, operation) },
+      }),
+    }),
+    defineRoute({
       method: "GET",
       path: "/v1/plugin-bindings:waiting-upgrades",
       operation_id: "listWaitingUpgrades",
@@ -113,7 +131,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "rollbackBinding",
       summary: "Roll back to the previous version",
       description:
-        "Restores the settings of that version. Trust is restored only with the admin token and only for the same bytes. A binding with share_of gets no further calls instead, and a held upgrade is withdrawn.",
+        "Restores the settings of that version; a second rollback undoes the first. Refused after a rollback by the gateway itself. Trust is restored only with the admin token and only for the same bytes. A binding with share_of gets no further calls instead, and a held upgrade is withdrawn.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       params: IdParams,

@@ -4,6 +4,7 @@ import type {
   Binding,
   BindingCreate,
   BindingPatch,
+  BindingRollback,
   BindingUpgrade,
   ChangedBinding,
   Definitions,
@@ -176,6 +177,9 @@ export function createPluginClient(http: Http) {
       /** Upgrades all bindings of a package in one scope, or none. */
       upgrade: async (body: BindingUpgrade) =>
         (await postWithProgress<{ items: Binding[] }>("/v1/plugin-bindings:upgrade", body)).items,
+      /** Undoes the upgrade of a package in one scope, or fails without a change. */
+      rollbackPackage: async (body: BindingRollback) =>
+        (await postWithProgress<{ items: Binding[] }>("/v1/plugin-bindings:rollback", body)).items,
       /** Rolls back to the previous version. */
       rollback: (id: string, condition: { generation?: number } = {}) =>
         http.json<Binding>({

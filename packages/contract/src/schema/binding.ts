@@ -132,6 +132,8 @@ const PreviousVersionSchema = z.object({
   permissions_limited: z.array(HeldPermissionSchema).optional(),
   /** The bindings that served a share of the calls during the rollout. Their waiting calls continue on this binding. */
   shares: z.array(z.string()).optional(),
+  /** True if the binding left this version by a rollback. */
+  undone: z.literal(true).optional(),
 });
 
 /** While a version is on trial, the gateway rolls it back when it crashes or fails too often. */
@@ -261,6 +263,15 @@ export const BindingUpgradeSchema = z.strictObject({
     .optional(),
 });
 
+export const BindingRollbackSchema = z.strictObject({
+  package_id: PackageIdSchema,
+  org_wide: z
+    .boolean()
+    .optional()
+    .describe("True rolls back the bindings of the whole org instead of the caller's project."),
+});
+
+export type BindingRollback = z.infer<typeof BindingRollbackSchema>;
 export type BindingUpgrade = z.infer<typeof BindingUpgradeSchema>;
 export type BindingPolicy = z.infer<typeof BindingPolicySchema>;
 export type BindingCreate = z.infer<typeof BindingCreateSchema>;

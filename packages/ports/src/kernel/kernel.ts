@@ -17,6 +17,7 @@ import type {
   Binding,
   BindingCreate,
   BindingPatch,
+  BindingRollback,
   BindingUpgrade,
   CallContext,
   ConfigEntry,
@@ -163,8 +164,16 @@ export interface Kernel {
     waitingUpgrades(caller: Caller): Promise<WaitingUpgrade[]>;
     /** Changes all bindings of a package in one scope to another version, in one transaction. */
     upgrade(caller: Caller, body: BindingUpgrade, operation?: Operation): Promise<Binding[]>;
-    /** Returns to the version before the last upgrade, with the settings of that version. */
+    /**
+     * Returns to the version before the last change of version, with the settings of that version. A second rollback
+     * undoes the first.
+     */
     rollback(caller: Caller, id: string, expected?: number, operation?: Operation): Promise<Binding>;
+    /**
+     * Undoes the upgrade of a package in one scope, in one transaction: ends a rollout and withdraws a held upgrade, or
+     * returns every binding to the version before its upgrade. Throws `request.invalid` if that was done already.
+     */
+    rollbackPackage(caller: Caller, body: BindingRollback, operation?: Operation): Promise<Binding[]>;
     validate(caller: Caller, id: string): Promise<ValidationReport>;
     /** `expected` is the generation from If-Match. */
     remove(caller: Caller, id: string, expected?: number): Promise<void>;

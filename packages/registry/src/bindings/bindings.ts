@@ -8,6 +8,7 @@ import {
   type Binding,
   type BindingCreate,
   type BindingPatch,
+  codeOf,
   type JsonObject,
 } from "@backplane/contract";
 import {
@@ -24,11 +25,13 @@ import { effectiveClass } from "../grant/execution-class.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
 import { checkBinding, findExport, findUnboundSlots } from "./check-binding.ts";
-import { requireRemovable, writeClaimed } from "./name-authority.ts";
-import type { BindingPlanner } from "./plan-change.ts";
+import { type Claim, createClaim, writeClaimed } from "./claims.ts";
+import { requireRemovable } from "./name-authority.ts";
+import { type BindingPlanner, type PlannedMove, toUpdate } from "./plan-change.ts";
 import { findRefusedDestinations } from "./private-destinations.ts";
 import type { VersionProbe } from "./probe-versions.ts";
-import { outdatedError, type Upgrades } from "./upgrades.ts";
+import { outdatedError, type Rollbacks } from "./rollbacks.ts";
+import type { Upgrades } from "./upgrades.ts";
 import { createWaitingUpgrades } from "./waiting-upgrades.ts";
 
 const MAX_ATTEMPTS = 200;
@@ -40,7 +43,8 @@ interface BindingsDeps {
   planner: BindingPlanner;
   effects: ChangeEffects;
   versions: VersionProbe;
-  upgrades: Pick<Upgrades, "upgrade" | "rollback">;
+  upgrades: Upgrades;
+  rollbacks: Pick<Rollbacks, "rollback" | "rollbackPackage">;
   revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
 }
 
@@ -50,6 +54,7 @@ export function createBindings({
   effects,
   versions,
   upgrades,
+  rollbacks,
   revocation,
 }: BindingsDeps): Kernel["bindings"] {
   const { store } = deps;
@@ -59,7 +64,7 @@ export function createBindings({
     const change = await planner.create(caller, body);
     await versions.requireStart([change], operation);
     const { before, row, records } = change;
-    await writeClaimed([change], (expected_revision) =>
+    await writeClaimed([change.names], (expected_revision) =>
       before === null
         ? store.bindings.create(row, records, expected_revision)
         : store.bindings.updateAll([{ row, expected: before.generation, records }], expected_revision),
@@ -88,16 +93,63 @@ export function createBindings({
         throw versionChangedError(before);
       const change = await planner.patch(caller, before, body, "binding.change");
       await versions.requireStart([change], operation);
-      const { row, records } = change;
-      const written = await writeClaimed([change], (expected_revision) =>
-        store.bindings.update(row, before.generation, records, expected_revision),
-      );
-      if (!written) continue;
-      await effects.apply(caller, [change], operation);
-      await effects.announce(caller, [row]);
-      return row;
+      const { claim, moved } = await planShareChanges(caller, before, body);
+      const changes = [change, ...moved];
+      try {
+        await writeClaimed([claim, ...changes.map(({ names }) => names)], (expected_revision) =>
+          store.bindings.updateAll(changes.map(toUpdate), expected_revision),
+        );
+      } catch (error) {
+        if (isConflictOf(error, changes)) continue;
+        throw error;
+      }
+      await effects.apply(caller, changes, operation);
+      const rows = changes.map(({ row }) => row);
+      await effects.announce(caller, rows);
+      return change.row;
     }
     throw tooManyChangesError(id);
+  }
+
+  /**
+   * A share of a rollout was stored with the settings of its binding. It is enabled and disabled with the binding. Other
+   * settings of the binding cannot change while a share takes calls, because the share would keep the old ones.
+   */
+  async function planShareChanges(
+    caller: Caller,
+    main: Binding,
+    { rollout: _rollout, ...body }: BindingPatch,
+  ): Promise<{ claim: Claim | null; moved: PlannedMove[] }> {
+    if (main.share_of !== undefined || Object.keys(body).length === 0) return { claim: null, moved: [] };
+    const { status, ...settings } = body;
+    const shares = (await listShares(main)).filter(takesCalls);
+    if (shares.length > 0 && Object.keys(settings).length > 0) throw rolloutInProgressError(main, shares[0]!);
+    const moved: PlannedMove[] = [];
+    if (status !== undefined)
+      for (const share of shares)
+        moved.push(await planner.patch(caller, share, { status }, "binding.change"));
+    return { claim: await claimShares(main, shares, takesCalls), moved };
+  }
+
+  /** Throws `binding.conflict` if the binding has got other shares meanwhile. */
+  async function claimShares(
+    main: Binding,
+    expected: readonly Binding[],
+    counts: (share: Binding) => boolean,
+  ): Promise<Claim> {
+    return await createClaim(store, main.scope.org_id, async () => {
+      const current = (await listShares(main)).filter(counts);
+      const isExpected = ({ binding_id }: Binding) =>
+        expected.some((share) => share.binding_id === binding_id);
+      if (current.length === expected.length && current.every(isExpected)) return;
+      const message = `The rollout of ${main.binding_id} was changed at the same time.`;
+      throw new BackplaneError("binding.conflict", message, { details: { binding_id: main.binding_id } });
+    });
+  }
+
+  async function listShares({ scope, package_id, binding_id }: Binding): Promise<Binding[]> {
+    const bindings = await planner.listInScope(scope, package_id);
+    return bindings.filter(({ share_of }) => share_of === binding_id);
   }
 
   async function remove(caller: Caller, id: string, expected?: number): Promise<void> {
@@ -107,18 +159,31 @@ export function createBindings({
       const { binding } = bound;
       if (binding.scope.project_id === null) requireWholeOrg(caller, "remove this binding");
       requireRemovable(caller, bound);
-      const tokens = await revocation.readTokens(binding);
-      const removed: Binding = { ...binding, status: "disabled" };
-      const records = planner.buildRecords(caller, removed, "binding.remove", await countWaiting(binding));
-      // Removes only the generation that was checked: an admin may have named the server since then.
-      if (!(await store.bindings.remove(binding.scope, id, records, expected ?? binding.generation))) {
-        // The binding was removed, or changed since the caller read it.
-        if (expected !== undefined) throw outdatedError((await getBound(caller, id)).binding);
-        continue;
+      if (expected !== undefined && binding.generation !== expected) throw outdatedError(binding);
+      // A share without its binding would keep its part of the calls and leave the others without a version.
+      const shares = await listShares(binding);
+      const rows = [binding, ...shares];
+      const tokens = await Promise.all(rows.map((row) => revocation.readTokens(row)));
+      const waiting = await countWaiting(binding);
+      const removed = rows.map((row) => {
+        const details = row === binding ? waiting : {};
+        const disabled: Binding = { ...row, status: "disabled" };
+        return { row, records: planner.buildRecords(caller, disabled, "binding.remove", details) };
+      });
+      try {
+        // Removes only the generations that were checked: an admin may have named the server since then.
+        await writeClaimed([await claimShares(binding, shares, () => true)], (expected_revision) =>
+          store.installations.commit({ packages: [], moved: [], created: [], removed, expected_revision }),
+        );
+      } catch (error) {
+        if (isConflictOf(error, removed)) continue;
+        throw error;
       }
-      deps.runner.retire(id);
-      void revocation.revoke(binding, tokens);
-      await effects.announce(caller, [binding]);
+      for (const [index, row] of rows.entries()) {
+        deps.runner.retire(row.binding_id);
+        void revocation.revoke(row, tokens[index]!);
+      }
+      await effects.announce(caller, rows);
       return;
     }
     throw tooManyChangesError(id);
@@ -164,10 +229,37 @@ export function createBindings({
     patch,
     waitingUpgrades: createWaitingUpgrades(deps),
     upgrade: upgrades.upgrade,
-    rollback: upgrades.rollback,
+    rollback: rollbacks.rollback,
+    rollbackPackage: rollbacks.rollbackPackage,
     validate,
     remove,
   };
+}
+
+function takesCalls({ rollout }: Binding): boolean {
+  return rollout.traffic_percent > 0;
+}
+
+/** Whether one of the rows was changed or removed after it was read. */
+function isConflictOf(error: unknown, changes: readonly { row: Binding }[]): boolean {
+  if (codeOf(error) !== "binding.conflict") return false;
+  const { details } = error as BackplaneError;
+  return changes.some(({ row }) => row.binding_id === details?.binding_id);
+}
+
+function rolloutInProgressError(
+  main: Binding,
+  { binding_id, package_version, rollout }: Binding,
+): BackplaneError {
+  const { package_id } = main;
+  return new BackplaneError(
+    "binding.conflict",
+    `${package_id} ${package_version} takes ${rollout.traffic_percent} % of the calls of ${main.binding_id} with settings of its own (${binding_id}).`,
+    {
+      details: { binding_id: main.binding_id, share: binding_id },
+      fix: `End the rollout first, then change the binding: backplane plugin rollback ${package_id}, or for all calls: backplane plugin upgrade ${package_id}@${package_version}`,
+    },
+  );
 }
 
 function tooManyChangesError(id: string): BackplaneError {

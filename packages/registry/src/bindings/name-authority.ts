@@ -8,7 +8,6 @@ import {
   BackplaneError,
   type Binding,
   boundServerName,
-  codeOf,
   definedFields,
   type EffectivePolicyDocument,
   isSelfDescribing,
@@ -20,19 +19,13 @@ import { toolsOf } from "../exports/whole-package.ts";
 import type { Policies } from "../policy/policies.ts";
 import { compileToolPatterns } from "../policy/tool-pattern.ts";
 import type { CheckedExport } from "./check-binding.ts";
+import { type Claim, createClaim } from "./claims.ts";
 
 type NameAuthorityDeps = Pick<KernelDeps, "store"> & { policies: Pick<Policies, "getEffective"> };
 
 interface BoundVersion {
   binding: Binding;
   checked: CheckedExport;
-}
-
-/** Names that were free when the bindings of the org had this revision. */
-export interface NameClaim {
-  revision: number;
-  /** Checks the names again. Throws if they are no longer free. */
-  renew(): Promise<NameClaim>;
 }
 
 export interface NameAuthority {
@@ -45,33 +38,7 @@ export interface NameAuthority {
     to: CheckedExport,
     draft: Binding,
     from: BoundVersion | null,
-  ): Promise<NameClaim | null>;
-}
-
-/** Limits the attempts of a write that keeps conflicting with other changes. */
-const MAX_WRITES = 200;
-
-/**
- * Stores changes whose names were checked before. Another change may have taken a name since, so the store refuses the
- * write if any binding of the org has changed, and the names are checked again.
- */
-export async function writeClaimed<T>(
-  changes: readonly { names: NameClaim | null }[],
-  write: (expected_revision: number | null) => Promise<T>,
-): Promise<T> {
-  let claims = changes.flatMap(({ names }) => names ?? []);
-  for (let attempts_left = MAX_WRITES; ; attempts_left--) {
-    try {
-      return await write(claims.length === 0 ? null : Math.min(...claims.map(({ revision }) => revision)));
-    } catch (error) {
-      if (attempts_left === 0 || !isOutdatedClaim(error)) throw error;
-      claims = await Promise.all(claims.map((claim) => claim.renew()));
-    }
-  }
-}
-
-function isOutdatedClaim(error: unknown): boolean {
-  return codeOf(error) === "binding.conflict" && (error as BackplaneError).details?.names_at !== undefined;
+  ): Promise<Claim | null>;
 }
 
 /**
@@ -163,12 +130,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
     }
   }
 
-  async function claim(draft: Binding, check: () => Promise<void>): Promise<NameClaim> {
-    // The revision is read before the check: a change between the two makes the claim outdated, never wrong.
-    const revision = await store.bindings.revision(draft.scope.org_id);
-    await check();
-    return { revision, renew: () => claim(draft, check) };
-  }
+  const claim = (draft: Binding, check: () => Promise<void>) => createClaim(store, draft.scope.org_id, check);
 
   return {
     async require(caller, to, draft, from) {

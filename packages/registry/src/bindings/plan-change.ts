@@ -31,9 +31,10 @@ import {
   invalidBinding,
   type PackageFinder,
 } from "./check-binding.ts";
+import type { Claim } from "./claims.ts";
 import { createHeldPermissions } from "./held-permissions.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
-import { isServer, type NameAuthority, type NameClaim } from "./name-authority.ts";
+import { isServer, type NameAuthority } from "./name-authority.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
 /** A checked change that is not stored yet. */
@@ -43,7 +44,7 @@ export interface PlannedChange {
   row: Binding;
   checked: CheckedExport;
   /** The names that were checked; null if none had to be checked. */
-  names: NameClaim | null;
+  names: Claim | null;
   records: ChangeRecords;
 }
 

@@ -1,7 +1,8 @@
 /**
  * Selects which binding of an export serves a call (bind.rollout). Bindings of the project come before those of
- * the org, newer versions before older ones. `traffic_percent` fills cumulative buckets in that order; a call
- * beyond the last bucket gets no binding. The same key always falls into the same bucket.
+ * the org, the shares of a rollout before other bindings, and newer versions before older ones. `traffic_percent` fills
+ * cumulative buckets in that order; a call beyond the last bucket gets no binding. The same key always falls into the
+ * same bucket.
  */
 
 import { BackplaneError, compareVersions } from "@backplane/contract";
@@ -31,6 +32,9 @@ export function sortByPrecedence(usable: readonly BoundPackage[]): BoundPackage[
   return [...usable].sort((a, b) => {
     const level = Number(a.binding.scope.project_id === null) - Number(b.binding.scope.project_id === null);
     if (level !== 0) return level;
+    // A share takes its calls from the binding that has the rest, even if its version is older or equal.
+    const share = Number(b.binding.share_of !== undefined) - Number(a.binding.share_of !== undefined);
+    if (share !== 0) return share;
     const version = compareVersions(b.binding.package_version, a.binding.package_version);
     // A binding of this one export takes precedence over a binding of its whole package.
     return version !== 0 ? version : Number(a.whole === true) - Number(b.whole === true);

@@ -1,37 +1,29 @@
 /**
- * Upgrades all bindings of a package, and rolls them back. A version takes over immediately, or first gets a share of
- * the calls in bindings of its own. Either way the version is on trial: if it crashes or fails too often, the gateway
- * that notices this rolls it back. Every step is one transaction over all bindings that it changes, and everything that
- * a later step needs is in their rows, so any gateway can continue after a crash.
+ * Upgrades all bindings of a package. A version takes over immediately, or first gets a share of the calls in bindings
+ * of its own. Either way the version is on trial, and rollbacks.ts returns to the previous one if it fails. Every step is
+ * one transaction over all bindings that it changes, and everything that a later step needs is in their rows, so any
+ * gateway can continue after a crash.
  */
 import {
   BackplaneError,
   type Binding,
   type BindingUpgrade,
-  codeOf,
   definedFields,
-  type JsonObject,
-  toBackplaneError,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import {
-  type BoundPackage,
   type Caller,
-  type ChangeRecords,
-  HOST_ADMIN,
   hasRole,
   type Kernel,
   type KernelDeps,
   type Operation,
   requireOperator,
-  requireWholeOrg,
 } from "@backplane/ports";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
 import { findExport } from "./check-binding.ts";
+import { type Claim, createClaim, writeClaimed } from "./claims.ts";
 import { findNewToolPermissions, requireHeldContent } from "./held-permissions.ts";
-import { carrySettings } from "./move-binding.ts";
-import { writeClaimed } from "./name-authority.ts";
 import type { BindingPlanner, PlannedChange, PlannedMove } from "./plan-change.ts";
 import type { VersionProbe } from "./probe-versions.ts";
 
@@ -45,16 +37,7 @@ interface UpgradesDeps {
   revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
 }
 
-/** Why a trial ends, and the call that revealed the failure. */
-export interface TrialFailure {
-  reason: string;
-  invocation_id: string;
-}
-
-export interface Upgrades extends Pick<Kernel["bindings"], "upgrade" | "rollback"> {
-  /** Ends the trial that this binding is on. Resolves to false if the binding has changed since. */
-  rollBackTrial(binding: Binding, cause: TrialFailure): Promise<boolean>;
-}
+export type Upgrades = Pick<Kernel["bindings"], "upgrade">;
 
 /**
  * The rows that one step of an upgrade stores. `created` are shares, each with the binding that it takes calls from.
@@ -93,13 +76,16 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     }
     const trial = { ...DEFAULT_TRIAL, ...definedFields(body.trial ?? {}) };
     const step =
-      percent < 100 ? planShares(caller, moves, shares, percent, trial) : planMoves(moves, shares, trial);
+      percent < 100
+        ? planShares(caller, moves, shares, percent, trial)
+        : planMoves(moves, existing, shares, trial);
     return await applyStep(caller, existing, step, operation);
   }
 
   /** All bindings move, and the shares end with the rollout. */
   function planMoves(
     moves: readonly PlannedMove[],
+    existing: readonly Binding[],
     shares: readonly Binding[],
     { seconds, max_error_percent }: typeof DEFAULT_TRIAL,
   ): UpgradeStep {
@@ -114,7 +100,8 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       const trial = { from_version: before.package_version, until, max_error_percent };
       return { ...move, row: { ...row, previous, ...(seconds === 0 ? {} : { trial }) } };
     });
-    return { moved, created: [], removed: [...shares] };
+    const mains = new Set(existing.map(({ binding_id }) => binding_id));
+    return { moved, created: [], removed: shares.filter(({ share_of }) => mains.has(share_of!)) };
   }
 
   /** Each binding keeps its version, and a second binding gets a share of its calls. */
@@ -165,9 +152,14 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     // The current versions stay in use until the transaction is committed.
     const started = [...moved, ...created.map(({ change, main }) => ({ ...change, before: main }))];
     await versions.requireStart(started, operation);
+    const changes = [...moved, ...created.map(({ change }) => change)];
+    const unchanged = await claimUnchanged(
+      caller,
+      created.map(({ main }) => main),
+    );
     const tokens = await Promise.all(removed.map((share) => revocation.readTokens(share)));
     if (moved.length + created.length + removed.length > 0)
-      await writeClaimed([...moved, ...created.map(({ change }) => change)], (expected_revision) =>
+      await writeClaimed([unchanged, ...changes.map(({ names }) => names)], (expected_revision) =>
         store.installations.commit({
           packages: [],
           moved: moved.map(({ before, row, records }) => ({ row, expected: before.generation, records })),
@@ -183,7 +175,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       runner.retire(share.binding_id);
       void revocation.revoke(share, tokens[index]!);
     }
-    await effects.apply(caller, [...moved, ...created.map(({ change }) => change)], operation);
+    await effects.apply(caller, changes, operation);
     const rows = new Map(moved.map(({ row }) => [row.binding_id, row]));
     const all = [
       ...existing
@@ -193,6 +185,19 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     ];
     await effects.announce(caller, all);
     return all;
+  }
+
+  /** A share starts with the settings of its binding, so these must not change before the share is stored. */
+  async function claimUnchanged(caller: Caller, mains: readonly Binding[]): Promise<Claim | null> {
+    if (mains.length === 0) return null;
+    return await createClaim(store, caller.scope.org_id, async () => {
+      for (const { binding_id, generation } of mains) {
+        const current = await store.bindings.get(caller.scope, binding_id);
+        if (current?.binding.generation === generation) continue;
+        const message = `${binding_id} was changed at the same time. No binding was updated.`;
+        throw new BackplaneError("binding.conflict", message, { details: { binding_id } });
+      }
+    });
   }
 
   async function findPermissionsToHold(moves: readonly PlannedMove[]): Promise<string[]> {
@@ -228,12 +233,9 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
           requested_at,
         };
         const row = { ...before, held_upgrade, generation: before.generation + 1, updated_at: requested_at };
-        const records = planner.buildRecords(caller, row, "binding.upgrade_held");
-        return {
-          row,
-          expected: before.generation,
-          records: withDetails(records, { package_version, permissions }),
-        };
+        const details = { package_version, permissions };
+        const records = planner.buildRecords(caller, row, "binding.upgrade_held", details);
+        return { row, expected: before.generation, records };
       });
     if (changed.length === 0) return [...existing];
     await store.bindings.updateAll(changed);
@@ -244,209 +246,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     return all;
   }
 
-  async function rollback(
-    caller: Caller,
-    id: string,
-    expected?: number,
-    operation?: Operation,
-  ): Promise<Binding> {
-    requireOperator(caller, "change bindings");
-    const { binding: before } = await getBound(caller, id);
-    if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
-    if (expected !== undefined && before.generation !== expected) throw outdatedError(before);
-    const cancelled = cancelUpgrade(before);
-    if (cancelled !== null) {
-      const records = planner.buildRecords(caller, cancelled, "binding.rollback");
-      if (!(await store.bindings.update(cancelled, before.generation, records)))
-        throw outdatedError((await getBound(caller, id)).binding);
-      runner.retire(id);
-      await effects.announce(caller, [cancelled]);
-      return cancelled;
-    }
-    const change = await planRollback(caller, before);
-    const { row, records } = change;
-    const written = await writeClaimed([change], (expected_revision) =>
-      store.bindings.update(row, before.generation, records, expected_revision),
-    );
-    if (!written) throw outdatedError((await getBound(caller, id)).binding);
-    await effects.apply(caller, [change], operation);
-    await effects.announce(caller, [row]);
-    return row;
-  }
-
-  /** A share gets no further calls; calls in flight finish. An upgrade that is held is withdrawn. */
-  function cancelUpgrade(before: Binding): Binding | null {
-    const { trial: _trial, held_upgrade, ...other_fields } = before;
-    if (before.share_of === undefined && held_upgrade === undefined) return null;
-    const rollout = before.share_of === undefined ? before.rollout : { traffic_percent: 0 };
-    return { ...other_fields, rollout, generation: before.generation + 1, updated_at: now() };
-  }
-
-  async function planRollback(caller: Caller, before: Binding): Promise<PlannedMove> {
-    const { previous } = before;
-    if (previous === undefined)
-      throw new BackplaneError(
-        "request.invalid",
-        `${before.binding_id} has no previous version to roll back to.`,
-        { fix: "Specify a version: PATCH with package_version, or backplane binding set --to VERSION." },
-      );
-    const { package_version, digest, config, secrets } = previous;
-    const to = await findExport(store.packages, before.scope.org_id, { ...before, package_version });
-    // Other bytes may have been installed under this version since, and the operator has not trusted those.
-    const is_same_content = to.package.digest === digest;
-    const previous_binding: Binding = { ...before, ...previous, generation: before.generation };
-    // The same bytes were trusted before, but only the host's admin may give that trust again.
-    const policy =
-      caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(previous_binding, to).policy };
-    if (policy.approval === "never" && before.policy.approval !== "never" && !hasRole(caller.role, "admin"))
-      delete policy.approval;
-    const settings = is_same_content ? { config, secrets, policy } : {};
-    return await planner.patch(caller, before, { package_version, ...settings }, "binding.rollback", {
-      is_rollback: is_same_content,
-    });
-  }
-
-  /**
-   * The gateway returns only to bytes that an operator has chosen. Nobody has chosen other bytes under the same
-   * version, and they would get the secrets and mounts of the binding.
-   */
-  function requireSameBytes({ package_id, previous }: Binding, installed: { digest: string } | null): void {
-    const version = previous?.package_version ?? "";
-    if (installed !== null && installed.digest === previous?.digest) return;
-    const rollback = `backplane plugin rollback ${package_id}`;
-    throw new BackplaneError(
-      "package.conflict",
-      installed === null
-        ? `${package_id} ${version} is no longer installed.`
-        : `${package_id} ${version} was installed again with different content than before the upgrade.`,
-      {
-        details: {
-          package_id,
-          version,
-          expected: previous?.digest ?? null,
-          actual: installed?.digest ?? null,
-        },
-        fix:
-          installed === null
-            ? `Install ${package_id} ${version} again, or upgrade to another version. Then: ${rollback}`
-            : `Check the content of ${version} (backplane plugin info ${package_id}@${version}), or upgrade to another version. If you trust it: ${rollback}`,
-      },
-    );
-  }
-
-  /**
-   * Reports that a person has to act. The version stays in use, because there is no version that the gateway may return
-   * to.
-   */
-  async function reportFailedRollback(
-    kernel: Caller,
-    trials: readonly Binding[],
-    cause: TrialFailure,
-    { message: problem, fix }: BackplaneError,
-  ): Promise<void> {
-    const failed_at = now();
-    const changed = trials
-      .filter(({ rollback_failed }) => rollback_failed === undefined)
-      .map((before) => {
-        const rollback_failed = { ...cause, problem, fix, at: failed_at };
-        const row = { ...before, rollback_failed, generation: before.generation + 1, updated_at: failed_at };
-        const records = planner.buildRecords(kernel, row, "binding.rollback_failed");
-        return { row, expected: before.generation, records: withDetails(records, { ...cause, problem }) };
-      });
-    if (changed.length === 0) return;
-    await store.bindings.updateAll(changed);
-    for (const { row } of changed) runner.retire(row.binding_id);
-    await effects.announce(
-      kernel,
-      changed.map(({ row }) => row),
-    );
-  }
-
-  /** Plans the end of one trial. Throws `package.conflict` if the previous version has other bytes. */
-  async function planTrialEnd(
-    kernel: Caller,
-    before: Binding,
-    cause: TrialFailure,
-  ): Promise<{ change: PlannedMove; row: Binding }> {
-    const { scope, package_id, package_version, previous } = before;
-    const rolled_back = { package_version, ...cause, at: now() };
-    if (before.share_of !== undefined) {
-      const checked = await findExport(store.packages, scope.org_id, before);
-      const change = { before, row: cancelUpgrade(before)!, checked, names: null, records: {} };
-      return { change, row: { ...change.row, rolled_back } };
-    }
-    const installed = await store.packages.find(scope.org_id, package_id, previous?.package_version ?? "");
-    requireSameBytes(before, installed);
-    // Trust that the upgrade dropped returns with the bytes that had it, as if the upgrade had not happened.
-    const host: Caller = { ...kernel, actor: HOST_ADMIN, scopes: ["admin"], admin: true };
-    const change = await planRollback(host, before);
-    // The package may have been replaced before the plan read it, and the plan has the rights of the host.
-    requireSameBytes(before, change.checked.package);
-    return { change, row: { ...change.row, rolled_back } };
-  }
-
-  async function rollBackTrial(failed: Binding, cause: TrialFailure): Promise<boolean> {
-    const { scope, package_id, package_version } = failed;
-    const kernel: Caller = { actor: "kernel", scope, role: "owner", scopes: [], admin: false };
-    const bindings = await planner.listInScope(scope, package_id);
-    const current = bindings.find(({ binding_id }) => binding_id === failed.binding_id);
-    if (current?.trial === undefined || current.generation !== failed.generation) return false;
-    // All exports of a version run in one program, so they are rolled back together.
-    const trials = bindings.filter(
-      (binding) =>
-        binding.trial !== undefined &&
-        binding.package_version === package_version &&
-        (binding.share_of === undefined) === (failed.share_of === undefined),
-    );
-    const changes: PlannedMove[] = [];
-    try {
-      for (const before of trials) {
-        const { change, row } = await planTrialEnd(kernel, before, cause);
-        const details = { ...cause, version: package_version };
-        const records = withDetails(planner.buildRecords(kernel, row, "binding.rollback"), details);
-        changes.push({ ...change, row, records });
-      }
-    } catch (error) {
-      if (codeOf(error) === "package.conflict")
-        await reportFailedRollback(kernel, trials, cause, toBackplaneError(error));
-      throw error;
-    }
-    try {
-      const updates = changes.map(({ before, row, records }) => ({
-        row,
-        expected: before.generation,
-        records,
-      }));
-      await writeClaimed(changes, (expected_revision) =>
-        store.bindings.updateAll(updates, expected_revision),
-      );
-    } catch (error) {
-      // Another gateway was faster, or an operator has changed the bindings.
-      if (codeOf(error) === "binding.conflict") return false;
-      throw error;
-    }
-    if (failed.share_of === undefined) await effects.apply(kernel, changes);
-    else for (const { row } of changes) runner.retire(row.binding_id);
-    await effects.announce(
-      kernel,
-      changes.map(({ row }) => row),
-    );
-    return true;
-  }
-
-  async function getBound(caller: Caller, id: string): Promise<BoundPackage> {
-    const bound = await store.bindings.get(caller.scope, id);
-    if (bound === null) throw new BackplaneError("binding.not_found");
-    return bound;
-  }
-
-  return { upgrade, rollback, rollBackTrial };
-}
-
-function withDetails(records: ChangeRecords, details: JsonObject): ChangeRecords {
-  const { audit } = records;
-  if (audit === undefined) return records;
-  return { ...records, audit: { ...audit, details: { ...audit.details, ...details } } };
+  return { upgrade };
 }
 
 function requireAdmin(caller: Caller): void {
@@ -467,11 +267,5 @@ function requireNoOtherRollout(shares: readonly Binding[], package_version: stri
   throw new BackplaneError("binding.conflict", message, {
     details: { bindings: [binding_id] },
     fix: `Finish it with backplane plugin upgrade ${package_id}@${version}, or end it with backplane plugin rollback ${package_id}.`,
-  });
-}
-
-export function outdatedError(binding: Binding): BackplaneError {
-  return new BackplaneError("request.precondition", undefined, {
-    details: { generation: binding.generation },
   });
 }

@@ -29,7 +29,7 @@ import {
 } from "@backplane/ports";
 import type { ChangeEffects } from "../bindings/change-effects.ts";
 import type { PackageFinder } from "../bindings/check-binding.ts";
-import { writeClaimed } from "../bindings/name-authority.ts";
+import { writeClaimed } from "../bindings/claims.ts";
 import {
   type BindingPlanner,
   type PlannedChange,
@@ -214,8 +214,9 @@ export function createInstallations({
         const moved = changes.filter(isMove).map(toUpdate);
         const added = changes.filter((change) => !isMove(change));
         const created = added.map(({ row, records }) => ({ row, records }));
-        const stored = await writeClaimed(changes, (expected_revision) =>
-          store.installations.commit({ packages, moved, created, expected_revision }),
+        const stored = await writeClaimed(
+          changes.map(({ names }) => names),
+          (expected_revision) => store.installations.commit({ packages, moved, created, expected_revision }),
         );
         return { packages: stored.map(({ row, created }) => ({ package: row, created })), bindings };
       } catch (error) {

@@ -5,6 +5,7 @@ import {
   comparePackages,
   type Package,
   type ReplayReport,
+  selectRollback,
 } from "@backplane/contract";
 import { reportVersionChange } from "../../bindings/report-changes.ts";
 import { EXIT, type ExitCode } from "../../command-line/exit-codes.ts";
@@ -140,36 +141,29 @@ export async function rollbackPlugin(
   name: string,
 ): Promise<undefined> {
   const { package_id } = parsePackageName(name);
-  const bound = await listBindings(context, package_id, options);
-  const pending = bound.filter(isPending);
-  const upgraded = pending.length > 0 ? pending : bound.filter(({ previous }) => previous !== undefined);
-  if (upgraded.length === 0)
-    throw new BackplaneError("binding.not_found", `No binding of ${package_id} was upgraded here.`, {
-      fix: "backplane binding list",
-    });
+  const { pending, upgraded } = selectRollback(await listBindings(context, package_id, options));
   for (const binding of pending) context.out.note(plainLine(describePending(binding)));
-  for (const version of new Set(
-    upgraded.filter((binding) => !isPending(binding)).map(({ previous }) => previous!.package_version),
-  )) {
+  for (const version of new Set(upgraded.map(({ previous }) => previous!.package_version))) {
     const target = await findInstalledPackage(context, `${package_id}@${version}`);
     const returning = upgraded.filter(({ previous }) => previous!.package_version === version);
     await showChanges(context, target, returning);
   }
+  const affected = [...pending, ...upgraded];
   if (options.dryRun === true) {
-    context.out.data({ bindings: upgraded }, () => "Nothing was changed.");
+    context.out.data({ bindings: affected }, () =>
+      affected.length === 0 ? "There is nothing to roll back." : "Nothing was changed.",
+    );
     return undefined;
   }
-  await confirmAtTerminal(context, `Roll back ${upgraded.length} bindings of ${package_id}?`);
-  const bindings: Binding[] = [];
-  for (const { binding_id, generation } of upgraded)
-    bindings.push(await context.client().bindings.rollback(binding_id, { generation }));
+  // If there is nothing to roll back, the gateway explains why.
+  if (affected.length > 0)
+    await confirmAtTerminal(context, `Roll back ${affected.length} bindings of ${package_id}?`);
+  const bindings = await context.client().bindings.rollbackPackage({
+    package_id,
+    ...(options.orgWide === true ? { org_wide: true } : {}),
+  });
   showVersions(context, bindings, pending.length === 0);
   return undefined;
-}
-
-/** A share that gets calls, or an upgrade that waits for an admin. */
-function isPending({ share_of, rollout, held_upgrade }: Binding): boolean {
-  return held_upgrade !== undefined || (share_of !== undefined && rollout.traffic_percent > 0);
 }
 
 function describePending({ binding_id, package_version, rollout, held_upgrade }: Binding): string {
@@ -178,15 +172,17 @@ function describePending({ binding_id, package_version, rollout, held_upgrade }:
     : `${binding_id}: the upgrade to ${held_upgrade.package_version} is withdrawn.`;
 }
 
-/** Bindings that a project sees but does not own are not changed. */
+/** The bindings that the command changes: those of the project, or with `--org-wide` those of the whole org. */
 async function listBindings(
   context: CommandContext,
   package_id: string,
   { orgWide }: VersionOptions,
 ): Promise<Binding[]> {
-  const { bindings } = context.client();
-  const all_bindings = await listAll((page) => bindings.list({ ...page, package_id }));
-  return all_bindings.filter(({ scope }) => orgWide !== true || scope.project_id === null);
+  const client = context.client();
+  const { caller } = await client.status();
+  const project_id = orgWide === true ? null : caller.project_id;
+  const all_bindings = await listAll((page) => client.bindings.list({ ...page, package_id }));
+  return all_bindings.filter(({ scope }) => scope.project_id === project_id);
 }
 
 /** Compares the target with each version that a binding would leave. */

@@ -147,18 +147,18 @@ export function WaitingUpgrades({ package_id }: { package_id?: string }) {
 }
 
 function WaitingUpgradeNotice({ upgrade }: { upgrade: WaitingUpgrade }) {
-  const { waits_for, package_id, version, other_version, scope, binding_ids, since, message, fix } = upgrade;
+  const { waits_for, package_id, version, other_version, scope, since, message, fix } = upgrade;
   const { client, queries } = useServices();
   const toast = useToast();
   const decide = useMutation({
     mutationFn: async (decision: "grant" | "withhold" | "withdraw"): Promise<unknown> => {
-      if (decision === "withdraw")
-        return await Promise.all(binding_ids.map((id) => client.bindings.rollback(id)));
+      const org_wide = scope.project_id === null ? { org_wide: true } : {};
+      if (decision === "withdraw") return await client.bindings.rollbackPackage({ package_id, ...org_wide });
       return await client.bindings.upgrade({
         package_id,
         package_version: other_version,
         new_permissions: decision,
-        ...(scope.project_id === null ? { org_wide: true } : {}),
+        ...org_wide,
       });
     },
     onSuccess: (_done, decision) =>

@@ -1,5 +1,5 @@
 /** The installed versions of a package, the differences between them, and the rollback. */
-import { type Binding, comparePackages, type Package } from "@backplane/contract";
+import { type Binding, comparePackages, type Package, selectRollback } from "@backplane/contract";
 import { Button, Select } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -141,16 +141,18 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
   const { client, queries } = useServices();
   const toast = useToast();
   const [asking, setAsking] = useState(false);
-  const pending = bindings.filter(
-    ({ held_upgrade, share_of, rollout }) =>
-      held_upgrade !== undefined || (share_of !== undefined && rollout.traffic_percent > 0),
-  );
-  const back = pending.length > 0 ? pending : bindings.filter(({ previous }) => previous !== undefined);
+  // The gateway rolls back the bindings of one scope together.
+  const of_project = selectRollback(bindings.filter(({ scope }) => scope.project_id !== null));
+  const of_org = selectRollback(bindings.filter(({ scope }) => scope.project_id === null));
+  const { pending, upgraded } =
+    of_project.pending.length + of_project.upgraded.length > 0 ? of_project : of_org;
+  const [first] = [...pending, ...upgraded];
   const rollback = useMutation({
-    mutationFn: async () => {
-      for (const { binding_id, generation } of back)
-        await client.bindings.rollback(binding_id, { generation });
-    },
+    mutationFn: async ({ package_id, scope }: Binding) =>
+      await client.bindings.rollbackPackage({
+        package_id,
+        ...(scope.project_id === null ? { org_wide: true } : {}),
+      }),
     onSuccess: () =>
       toast.show({ tone: "good", title: "Rolled back. The next call runs the previous version." }),
     onError: toast.fail,
@@ -161,8 +163,10 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
       );
     },
   });
-  if (back.length === 0) return null;
-  const versions = [...new Set(back.flatMap(({ previous }) => previous?.package_version ?? []))].join(", ");
+  if (first === undefined) return null;
+  const versions = [...new Set(upgraded.flatMap(({ previous }) => previous?.package_version ?? []))].join(
+    ", ",
+  );
   return (
     <>
       <Button size="xs" variant="default" onClick={() => setAsking(true)}>
@@ -173,7 +177,7 @@ function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
         title={pending.length > 0 ? "End the rollout?" : `Roll back to ${versions}?`}
         action="Roll back"
         busy={rollback.isPending}
-        onConfirm={() => rollback.mutate()}
+        onConfirm={() => rollback.mutate(first)}
         onClose={() => setAsking(false)}
       >
         <p>
